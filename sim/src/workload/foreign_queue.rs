@@ -7,7 +7,7 @@ use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::{Effect, Error};
 use synod_core::path::Path;
-use synod_core::store::{Expect, Lifetime, Outcome, Query, Txn};
+use synod_core::store::{Expect, Lifetime, Outcome, Txn};
 use synod_mem::cluster::Site;
 use synod_recipes::{ForeignQueue, QueueLayout};
 
@@ -15,7 +15,7 @@ use crate::findings::Truth;
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
 use crate::workload::Workload;
-use crate::workload::items::{Items, Put};
+use crate::workload::items::{Items, Put, left_in};
 
 /// Three processes put items and take them, in two ways, and the items are counted.
 pub(super) struct ForeignQueues;
@@ -58,7 +58,7 @@ impl Workload for ForeignQueues {
             .processes(3, move |me| work(me, working.clone()))
             .must_end("L-Q-12")
             .eventually("L-Q-12", move |me| drain(me, book.clone()))
-            .check("L-Q-1", move |truth| left.none_is_lost(&left_in(truth)))
+            .check("L-Q-1", move |truth| left.none_is_lost(&left_in(truth, is_item, text)))
             .check("L-Q-3", move |truth| each_is_made_once(&puts, truth))
     }
 }
@@ -162,59 +162,18 @@ fn each_is_made_once(items: &Items, truth: &Truth) -> Result<(), String> {
         let Some(node) = &change.node else { continue };
         made.insert((text(&node.data), change.path.clone()));
     }
-    let names: BTreeSet<_> = made.iter().map(|(item, _)| item).collect();
-    if names.len() < made.len() {
+    let items_made: BTreeSet<_> = made.iter().map(|(item, _)| item.clone()).collect();
+    if items_made.len() < made.len() {
         return Err(format!("some item was put twice: {made:?}"));
     }
-    let book = items.lock();
-    let failed = book.put.iter().filter(|(_, put)| **put == Put::Failed);
-    match failed.map(|(item, _)| item).find(|item| names.contains(item)) {
-        Some(item) => Err(format!("{item} was put, although that failed for certain")),
-        None => Ok(()),
-    }
+    items.none_failed(&items_made)
 }
 
-/// The items that are in the queue at the end.
-fn left_in(truth: &Truth) -> BTreeSet<String> {
-    let mut nodes = std::collections::BTreeMap::new();
-    for change in truth.log.iter().flat_map(|entry| &entry.changes) {
-        match &change.node {
-            _ if !is_item(&change.path) => {}
-            Some(node) => drop(nodes.insert(change.path.clone(), text(&node.data))),
-            None => drop(nodes.remove(&change.path)),
-        }
-    }
-    nodes.into_values().collect()
-}
-
-/// L-Q-12: when all is repaired, one consumer takes the other items, whichever process had locked them.
 async fn drain(me: Process, items: Items) -> Result<(), String> {
-    let mut left = Vec::new();
-    for _ in 0..50 {
-        // A part of the servers may be out of reach for ever.
-        let Ok(client) = me.client().await else { continue };
-        let Ok(queue) = ForeignQueue::new(&client, dir(), LAYOUT) else { continue };
-        while let Ok(view) = client.read(Query::children(entries()).names_only()).await {
-            left = view.nodes;
-            if left.is_empty() {
-                return Ok(());
-            }
-            items.lock().open += 1;
-            match clock::timeout(me.ttl() * 20, queue.take()).await {
-                Ok(Ok(taken)) => {
-                    items.lock().open -= 1;
-                    for item in taken {
-                        items.ends(&me, &text(&item), "L-Q-5");
-                    }
-                }
-                Ok(Err(_)) => {}
-                // It put back what it may have taken.
-                Err(_late) => break,
-            }
-        }
-        clock::sleep(me.ttl() / 4).await;
-    }
-    if left.is_empty() { Ok(()) } else { Err(format!("{left:?} are left")) }
+    let take = async |queue: &ForeignQueue| {
+        Ok(queue.take().await?.iter().map(|item| text(item)).collect())
+    };
+    items.drain(me, entries(), |client| ForeignQueue::new(client, dir(), LAYOUT), take).await
 }
 
 fn text(data: &[u8]) -> String {

@@ -3,6 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use synod_core::client::Client;
+use synod_core::clock;
+use synod_core::error::Error;
+use synod_core::path::Path;
+use synod_core::store::Query;
+
+use crate::findings::Truth;
 use crate::process::Process;
 
 /// What became of each item, as the processes know it. Clones are the same.
@@ -62,7 +69,70 @@ impl Items {
         Ok(())
     }
 
+    /// L-Q-3: nothing was made of a put that failed for certain.
+    pub(super) fn none_failed(&self, made: &BTreeSet<String>) -> Result<(), String> {
+        let book = self.lock();
+        let failed = book.put.iter().filter(|(_, put)| **put == Put::Failed);
+        match failed.map(|(item, _)| item).find(|item| made.contains(*item)) {
+            Some(item) => Err(format!("{item} was put, although that failed for certain")),
+            None => Ok(()),
+        }
+    }
+
+    /// L-Q-4, L-Q-12: when all is repaired, one consumer takes the other items in this directory, whichever process had them.
+    pub(super) async fn drain<Q>(
+        &self,
+        me: Process,
+        dir: Path,
+        queue: impl Fn(&Client) -> Result<Q, Error>,
+        take: impl AsyncFn(&Q) -> Result<Vec<String>, Error>,
+    ) -> Result<(), String> {
+        let mut left = Vec::new();
+        for _ in 0..50 {
+            // A part of the servers may be out of reach for ever.
+            let Ok(client) = me.client().await else { continue };
+            let Ok(queue) = queue(&client) else { continue };
+            while let Ok(view) = client.read(Query::children(&dir).names_only()).await {
+                left = view.nodes;
+                if left.is_empty() {
+                    return Ok(());
+                }
+                self.lock().open += 1;
+                match clock::timeout(me.ttl() * 20, take(&queue)).await {
+                    Ok(Ok(taken)) => {
+                        self.lock().open -= 1;
+                        for item in taken {
+                            self.ends(&me, &item, "L-Q-5");
+                        }
+                    }
+                    Ok(Err(_)) => {}
+                    // It put back what it may have taken.
+                    Err(_late) => break,
+                }
+            }
+            clock::sleep(me.ttl() / 4).await;
+        }
+        if left.is_empty() { Ok(()) } else { Err(format!("{left:?} are left")) }
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, Book> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The items whose nodes are in the queue at the end.
+pub(super) fn left_in(
+    truth: &Truth,
+    is_item: fn(&Path) -> bool,
+    text: fn(&[u8]) -> String,
+) -> BTreeSet<String> {
+    let mut nodes = BTreeMap::new();
+    for change in truth.log.iter().flat_map(|entry| &entry.changes) {
+        match &change.node {
+            _ if !is_item(&change.path) => {}
+            Some(node) => drop(nodes.insert(change.path.clone(), text(&node.data))),
+            None => drop(nodes.remove(&change.path)),
+        }
+    }
+    nodes.into_values().collect()
 }

@@ -9,7 +9,7 @@ use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::{Effect, Error};
 use synod_core::path::Path;
-use synod_core::store::{Kind, Query};
+use synod_core::store::Kind;
 use synod_mem::cluster::Site;
 use synod_recipes::{Delivery, Held as _, PutOptions, Queue};
 
@@ -19,7 +19,7 @@ use crate::setup::Sim;
 use crate::workload::Workload;
 use crate::workload::belief::{Among, Beliefs, Laws};
 use crate::workload::holding::{self, Holding};
-use crate::workload::items::{Items, Put};
+use crate::workload::items::{Items, Put, left_in};
 
 /// Three processes put items, take items, and claim items, and the items are counted.
 pub(super) struct Queues;
@@ -75,7 +75,7 @@ impl Workload for Queues {
             .processes(3, move |me| work(me, working.clone(), claims.clone()))
             .must_end("L-Q-12")
             .eventually("L-Q-4", move |me| drain(me, book.clone()))
-            .check("L-Q-1", move |truth| left.none_is_lost(&left_in(truth)))
+            .check("L-Q-1", move |truth| left.none_is_lost(&left_in(truth, is_item, text)))
             .check("L-Q-3", move |truth| each_is_made_once(&puts, truth))
             .check("L-Q-10", no_slot_is_filled_twice)
     }
@@ -210,12 +210,7 @@ fn each_is_made_once(items: &Items, truth: &Truth) -> Result<(), String> {
             return Err(format!("{item} was put twice"));
         }
     }
-    let book = items.lock();
-    let failed = book.put.iter().filter(|(_, put)| **put == Put::Failed);
-    match failed.map(|(item, _)| item).find(|item| made.contains(*item)) {
-        Some(item) => Err(format!("{item} was put, although that failed for certain")),
-        None => Ok(()),
-    }
+    items.none_failed(&made)
 }
 
 /// L-Q-10: each bounded item has a slot of its own, below the capacity.
@@ -247,45 +242,9 @@ fn slot(path: &Path) -> Option<usize> {
     changing(path)?.split_once('s')?.1.parse().ok()
 }
 
-/// The items that are in the queue at the end.
-fn left_in(truth: &Truth) -> BTreeSet<String> {
-    let mut nodes = BTreeMap::new();
-    for change in truth.log.iter().flat_map(|entry| &entry.changes) {
-        match &change.node {
-            _ if !is_item(&change.path) => {}
-            Some(node) => drop(nodes.insert(change.path.clone(), text(&node.data))),
-            None => drop(nodes.remove(&change.path)),
-        }
-    }
-    nodes.into_values().collect()
-}
-
-/// L-Q-4, L-Q-12: when all is repaired, one consumer gets all that is left, whoever had claimed it.
 async fn drain(me: Process, items: Items) -> Result<(), String> {
-    let mut left = Vec::new();
-    for _ in 0..50 {
-        // A part of the servers may be out of reach for ever.
-        let Ok(client) = me.client().await else { continue };
-        let Ok(queue) = Queue::<String>::new(&client, dir()) else { continue };
-        while let Ok(view) = client.read(Query::children(dir_of_items()).names_only()).await {
-            left = view.nodes;
-            if left.is_empty() {
-                return Ok(());
-            }
-            items.lock().open += 1;
-            match clock::timeout(me.ttl() * 20, queue.take()).await {
-                Ok(Ok(item)) => {
-                    items.lock().open -= 1;
-                    items.ends(&me, &item, "L-Q-5");
-                }
-                Ok(Err(_)) => {}
-                // It put back what it may have taken.
-                Err(_late) => break,
-            }
-        }
-        clock::sleep(me.ttl() / 4).await;
-    }
-    if left.is_empty() { Ok(()) } else { Err(format!("{left:?} are left")) }
+    let take = async |queue: &Queue<String>| queue.take().await.map(|item| vec![item]);
+    items.drain(me, dir_of_items(), |client| Queue::<String>::new(client, dir()), take).await
 }
 
 fn text(data: &[u8]) -> String {
