@@ -10,6 +10,7 @@ mod container;
 mod count_down;
 mod counter;
 mod crew;
+mod crew_members;
 mod crew_terms;
 mod discovery;
 mod double_barrier;

@@ -10,20 +10,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{Either, join_all, select};
-use synod_core::client::Client;
 use synod_core::error::ErrorKind;
-use synod_core::path::Path;
-use synod_core::store::{Expect, Node, Query};
-use synod_recipes::{
-    Assignment, Crew, CrewSnapshot, CrewTask, CrewWorker, NewTask, TaskEnd, TaskStatus,
-};
-use synod_testkit::fault::{Cue, Site, Verb};
-use tokio::sync::watch;
+use synod_core::store::Expect;
+use synod_recipes::{CrewSnapshot, CrewTask, CrewWorker, NewTask, TaskEnd, TaskStatus};
+use synod_testkit::fault::{Cue, Site};
 use tokio::time::sleep;
 
 use crate::door::answer;
 use crate::door::gate::Gate;
 use crate::recipe::Waiting;
+use crate::recipe::crew_members::{
+    Slow, below, by, crew, leads, reads_no_more, reads_only, shown, works, works_as,
+};
 use crate::world::World;
 
 cases![
@@ -42,115 +40,6 @@ cases![
     "L-MW-13 L-MW-7" breaks [PauseIgnored] => nothing_is_assigned_while_a_crew_is_paused,
     "L-MW-14" breaks [SnapshotMixesMoments] => a_snapshot_shows_each_task_in_one_place,
 ];
-
-pub(super) fn crew(world: &World, client: &Client) -> Crew {
-    Crew::new(client, world.at("crew"))
-}
-
-/// A master in a task of its own.
-pub(super) fn leads(world: &World, client: &Client) -> Waiting<Infallible> {
-    let crew = crew(world, client);
-    Waiting::new(async move { crew.lead().await })
-}
-
-/// A worker in a task of its own, which has a name that it adds to the data.
-pub(super) fn works(world: &World, client: &Client, name: &'static str) -> Waiting<Infallible> {
-    works_as(world, client, CrewWorker::new(), move |task: Assignment| async move {
-        Ok(Bytes::from(format!("{} by {name}", String::from_utf8_lossy(&task.data))))
-    })
-}
-
-fn works_as<F>(
-    world: &World,
-    client: &Client,
-    worker: CrewWorker,
-    run: impl Fn(Assignment) -> F + Send + Sync + 'static,
-) -> Waiting<Infallible>
-where
-    F: Future<Output = Result<Bytes, String>> + Send + 'static,
-{
-    let crew = crew(world, client);
-    Waiting::new(async move { crew.work(worker, run).await })
-}
-
-/// A worker whose work waits until it is let go, and counts what was begun and what was dropped or done.
-#[derive(Clone, Default)]
-pub(super) struct Slow {
-    begun: Arc<AtomicUsize>,
-    over: Arc<AtomicUsize>,
-    free: Arc<watch::Sender<bool>>,
-}
-
-struct Over(Arc<AtomicUsize>);
-
-impl Drop for Over {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-impl Slow {
-    pub(super) fn works(
-        &self,
-        world: &World,
-        client: &Client,
-        worker: CrewWorker,
-    ) -> Waiting<Infallible> {
-        let slow = self.clone();
-        works_as(world, client, worker, move |_task| {
-            let (slow, mut free) = (slow.clone(), slow.free.subscribe());
-            slow.begun.fetch_add(1, Ordering::Relaxed);
-            async move {
-                let _over = Over(slow.over.clone());
-                let _free = free.wait_for(|free| *free).await.is_ok();
-                Ok(Bytes::from_static(b"slow"))
-            }
-        })
-    }
-
-    pub(super) fn let_go(&self) {
-        self.free.send_replace(true);
-    }
-
-    pub(super) fn begun(&self) -> usize {
-        self.begun.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn over(&self) -> usize {
-        self.over.load(Ordering::Relaxed)
-    }
-}
-
-impl World {
-    pub(super) async fn submits(
-        &self,
-        client: &Client,
-        id: &str,
-        task: impl Into<NewTask>,
-    ) -> CrewTask {
-        answer(self.in_time("submitting", crew(self, client).submit(id, task)).await)
-    }
-
-    pub(super) async fn ends(&self, task: &CrewTask, expected: TaskEnd) {
-        let end = answer(self.in_time("the end of a task", task.wait()).await);
-        assert_eq!(end.as_ref(), Some(&expected), "{}: {:?}", task.id(), shown(end.as_ref()));
-    }
-}
-
-fn shown(end: Option<&TaskEnd>) -> String {
-    match end {
-        Some(TaskEnd::Done(result)) => String::from_utf8_lossy(result).into_owned(),
-        other => format!("{other:?}"),
-    }
-}
-
-pub(super) fn by(text: &'static str) -> TaskEnd {
-    TaskEnd::Done(Bytes::from_static(text.as_bytes()))
-}
-
-async fn below(client: &Client, dir: &Path) -> Vec<Node> {
-    answer(client.read(Query::children(dir)).await).nodes
-}
 
 async fn the_result_of_a_task_reaches_all_that_wait_for_it(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
@@ -231,20 +120,6 @@ async fn unaware(world: &World, slow: &Slow, task: &CrewTask) -> (Gate, Waiting<
     (gate, working)
 }
 
-/// A worker that is notified of nothing but by its reads.
-pub(super) async fn reads_only(world: &World, slow: &Slow) -> (Gate, Waiting<Infallible>) {
-    let gate = world.gate();
-    let client = world.client_on(gate.clone(), world.options()).await;
-    gate.lose_events(true);
-    let working = slow.works(world, &client, CrewWorker::new());
-    (gate, working)
-}
-
-/// Its reads are answered no more.
-pub(super) fn reads_no_more(gate: &Gate) {
-    gate.hold_behind(Some((Verb::Read, gate.count(Verb::Read))));
-}
-
 async fn a_result_of_a_former_worker_is_refused(world: World) {
     let (ann, slow) = (world.client().await, Slow::default());
     let _master = leads(&world, &ann);
@@ -289,28 +164,7 @@ async fn the_tasks_of_a_lost_worker_are_done_by_another(world: World) {
 async fn no_task_is_lost_when_a_master_ends_at_any_call(world: World) {
     let bob = world.client().await;
     let _worker = works(&world, &bob, "bob");
-    for calls in 0.. {
-        let gate = world.gate();
-        let ann = world.client_on(gate.clone(), world.options()).await;
-        let session = answer(ann.session().await).info().id;
-        let task = world.submits(&bob, &format!("{calls}"), "data").await;
-        gate.die_after(calls);
-        let mut dying = leads(&world, &ann);
-        let (died, ended) = (gate.died(), world.ends(&task, by("data by bob")));
-        let either = select(Box::pin(died), Box::pin(ended)).await;
-        let survived = matches!(either, Either::Right(_));
-        drop(either);
-        if survived {
-            return assert!(calls > 4, "a master makes more than {calls} calls");
-        }
-        assert!(!dying.ends_before(async {}).await);
-        world.expire(session).await;
-
-        let next = leads(&world, &bob);
-
-        world.ends(&task, by("data by bob")).await;
-        drop(next);
-    }
+    world.each_master_ends(&bob, || NewTask::new("data"), by("data by bob")).await;
 }
 
 async fn a_master_that_was_replaced_assigns_nothing(world: World) {

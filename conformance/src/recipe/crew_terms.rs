@@ -6,14 +6,13 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_recipes::{Crew, CrewPolicy, CrewTask, CrewWorker, NewTask, TaskEnd, TaskStatus};
 use tokio::time::sleep;
 
 use crate::door::answer;
 use crate::recipe::Waiting;
-use crate::recipe::crew::{Slow, by, crew, leads, reads_no_more, reads_only, works};
+use crate::recipe::crew_members::{Slow, by, crew, leads, reads_no_more, reads_only, works};
 use crate::world::World;
 
 cases![
@@ -168,29 +167,8 @@ async fn a_task_that_is_late_expires_wherever_it_is(world: World) {
 
 async fn a_task_expires_whichever_call_its_master_ends_at(world: World) {
     let bob = world.client().await;
-    for calls in 0.. {
-        let gate = world.gate();
-        let ann = world.client_on(gate.clone(), world.options()).await;
-        let session = answer(ann.session().await).info().id;
-        let late = NewTask::new("data").deadline(Duration::ZERO);
-        let task = world.submits(&bob, &format!("{calls}"), late).await;
-        gate.die_after(calls);
-        let mut dying = leads(&world, &ann);
-        let (died, expired) = (gate.died(), world.ends(&task, TaskEnd::Expired));
-        let either = select(Box::pin(died), Box::pin(expired)).await;
-        let survived = matches!(either, Either::Right(_));
-        drop(either);
-        if survived {
-            return assert!(calls > 4, "a master makes more than {calls} calls");
-        }
-        assert!(!dying.ends_before(async {}).await);
-        world.expire(session).await;
-
-        let next = leads(&world, &bob);
-
-        world.ends(&task, TaskEnd::Expired).await;
-        drop(next);
-    }
+    let late = || NewTask::new("data").deadline(Duration::ZERO);
+    world.each_master_ends(&bob, late, TaskEnd::Expired).await;
 }
 
 async fn no_result_is_accepted_after_a_task_has_expired(world: World) {

@@ -51,6 +51,14 @@ impl<T: Send + 'static> Waiting<T> {
         }
     }
 
+    /// Ends it, and returns when no thread runs it any more.
+    pub(crate) async fn stop(self) {
+        let Self { told, _task: task } = self;
+        drop(task);
+        // Nothing was sent, unless it came to its end before.
+        let _ended = told.await.is_ok();
+    }
+
     /// Asserts that it still waits after a while.
     pub(crate) async fn waits_for(&mut self, brief: Duration, what: &str) {
         if let Ok(ended) = timeout(brief, &mut self.told).await {
