@@ -273,6 +273,10 @@ pub const LAWS: &[Law] = &[
     law("L-PE-4", "when the end of a node that was kept is reported, it does not come back"),
     law("L-PE-5", "an owner removes no node of another client, unless it takes over"),
     law("L-PE-6", "an outage that the session outlives changes nothing that others see"),
+    law(
+        "L-PE-7",
+        "a node that is kept with a time to live outlives its owner's sessions, and goes after its owner was silent for so long",
+    ),
     law("L-GM-1", "after any fault every client lists the members of a group that there are"),
     law("L-GM-2", "a program takes itself for a member only while the store lists it"),
     law("L-GM-3", "joins and leaves of a member are reported in turn, by its incarnations"),

@@ -31,6 +31,7 @@ mod naming;
 mod partition;
 mod passing_mutex;
 mod persistent_node;
+mod persistent_ttl;
 mod promotion;
 mod queue;
 mod queue_items;
@@ -80,6 +81,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     cache::CASES,
     watched::CASES,
     persistent_node::CASES,
+    persistent_ttl::CASES,
     group::CASES,
     hash_ring::CASES,
     partition::CASES,

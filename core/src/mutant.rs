@@ -245,6 +245,10 @@ mistakes! {
         ForeignDataKept = "leaves what another client has written to its node",
         CreateInDoubtForgotten = "does not know its own node again when the answer to its create was lost",
         CloseForgetsCreate = "ends without removing what an unanswered create makes",
+        NeverWrittenAgain = "does not write a node with a time to live while its data stays",
+        LastingMadeAnew = "makes a node with a time to live anew when its session is lost",
+        SameDataIsOwn = "takes a node with the data that is wanted for its own",
+        CloseForgetsNode = "leaves a node with a time to live when it is closed",
 
         RingByRemainder = "finds the member of a key by the remainder of its hash",
 

@@ -36,20 +36,23 @@ use synod_core::task;
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
-use crate::keeper::failures::{closed, late};
+use crate::keeper::asked::Asked;
+use crate::keeper::failures::{DOING, closed, late};
 use crate::keeper::keeper_task::KeeperTask;
+use crate::keeper::keeping::Keeping;
 use crate::keeper::occupant::Occupied;
-use crate::keeper::page::{DOING, KeeperPage};
+use crate::keeper::page::KeeperPage;
 use crate::keeper::presence::Presence;
 
-mod asked;
+pub(crate) mod asked;
 mod claims;
-mod doubts;
+pub(crate) mod doubts;
 pub(crate) mod failures;
 mod keeper_task;
-mod kept;
+pub(crate) mod keeping;
+pub(crate) mod kept;
 pub(crate) mod occupant;
-mod page;
+pub(crate) mod page;
 pub(crate) mod presence;
 
 /// A node that is kept until this is closed or dropped.
@@ -63,7 +66,7 @@ pub(crate) struct NodeKeeper {
 }
 
 impl NodeKeeper {
-    /// Makes the node. When this returned without an error, it was there.
+    /// Makes an ephemeral node. When this returned without an error, it was there.
     pub(crate) async fn start(
         client: &Client,
         path: &Path,
@@ -72,18 +75,31 @@ impl NodeKeeper {
         recipe: &'static str,
     ) -> Result<Self> {
         let page = Arc::new(KeeperPage::new(data));
+        let work = KeeperTask::new(client, path, occupied, page.clone());
+        Self::run(client, path, page, work, recipe).await
+    }
+
+    /// Makes a node in this manner. When this returned without an error, it was there.
+    pub(crate) async fn run(
+        client: &Client,
+        path: &Path,
+        page: Arc<KeeperPage>,
+        work: impl Keeping + 'static,
+        recipe: &'static str,
+    ) -> Result<Self> {
         let (close, asked) = oneshot::channel();
         let (tell, closed) = oneshot::channel();
         let (made, first) = oneshot::channel();
-        let work = KeeperTask::new(client, path, occupied, page.clone());
+        let keeper = Self { client: client.clone(), path: path.clone(), page, close, closed };
+        let (client, page) = (client.clone(), keeper.page.clone());
         let span = tracing::info_span!("keeping", recipe, %path);
         let run = async move {
-            let _heard = tell.send(Box::pin(work.run(asked, made)).await).is_ok();
+            let keeping = keeping::run(work, (&client, &page), Asked::new(asked), made);
+            let _heard = tell.send(Box::pin(keeping).await).is_ok();
         };
         // It ends by itself: when the keeper is closed or dropped, and with the client.
         task::spawn(run.instrument(span)).let_go();
-        let keeper = Self { client: client.clone(), path: path.clone(), page, close, closed };
-        match timeout(client.time_limit(), first).await {
+        match timeout(keeper.client.time_limit(), first).await {
             Ok(Ok(made)) => made.map(|()| keeper),
             Ok(Err(_ended)) => Err(keeper.over()),
             Err(_late) => Err(keeper.late()),

@@ -1,6 +1,8 @@
-//! [`PersistentNode`]: an ephemeral node that is made again after every loss.
+//! [`PersistentNode`]: a node that is made again after every loss: an ephemeral one, or one with a time to live.
 
 use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_core::Stream;
@@ -10,7 +12,13 @@ use synod_core::path::Path;
 
 use crate::keeper::NodeKeeper;
 use crate::keeper::occupant::Occupied;
+use crate::keeper::page::KeeperPage;
 use crate::keeper::presence::Presence;
+use crate::persistent_node::lasting::LastingTask;
+
+mod lasting;
+mod lasting_create;
+mod lasting_node;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/persistent_node.md"))]
 #[derive(Clone, Debug)]
@@ -18,6 +26,7 @@ pub struct PersistentNode {
     client: Client,
     path: Path,
     occupied: Occupied,
+    ttl: Option<Duration>,
 }
 
 /// A node that is kept. Dropping this removes the node in the background.
@@ -29,7 +38,13 @@ pub struct KeptNode {
 impl PersistentNode {
     /// The node at `path`.
     pub fn new(client: &Client, path: impl Into<Path>) -> Self {
-        Self { client: client.clone(), path: path.into(), occupied: Occupied::Refuse }
+        Self { client: client.clone(), path: path.into(), occupied: Occupied::Refuse, ttl: None }
+    }
+
+    /// Makes the node one with a time to live, in place of an ephemeral one: it outlives the sessions of its owner, which
+    /// writes it three times in this time, and goes when its owner is silent for so long. Needs a store with such nodes.
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Self { ttl: Some(ttl), ..self }
     }
 
     /// Removes the node of another client that is there when [`keep`](Self::keep) is called: that of an owner that is gone
@@ -45,16 +60,25 @@ impl PersistentNode {
     ///
     /// [`ErrorKind::Refused`](synod_core::error::ErrorKind::Refused) if another client or another owner of this client has a
     /// node there, or if there are nodes below the path,
-    /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable) if the node could not be made within the deadline
-    /// of the client, and what the store says. No node stays then.
+    /// [`ErrorKind::Unsupported`](synod_core::error::ErrorKind::Unsupported) if it is to have a time to live and the store has no
+    /// such nodes, [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable) if the node could not be made within the deadline
+    /// of the client, and what the store says. No node stays then, or for no longer than its time to live.
     ///
     /// # Cancel safety
     ///
     /// A dropped call removes the node in the background.
     pub async fn keep(&self, data: impl Into<Bytes>) -> Result<KeptNode> {
-        let Self { client, path, occupied } = self;
-        let started = NodeKeeper::start(client, path, *occupied, data.into(), "persistent_node");
-        Ok(KeptNode { keeper: started.await? })
+        const RECIPE: &str = "persistent_node";
+        let (client, path, data) = (&self.client, &self.path, data.into());
+        let keeper = match self.ttl {
+            None => NodeKeeper::start(client, path, self.occupied, data, RECIPE).await?,
+            Some(ttl) => {
+                let page = Arc::new(KeeperPage::new(data));
+                let work = LastingTask::new(client, path, ttl, self.occupied, page.clone())?;
+                NodeKeeper::run(client, path, page, work, RECIPE).await?
+            }
+        };
+        Ok(KeptNode { keeper })
     }
 }
 
@@ -64,7 +88,7 @@ impl KeptNode {
         self.keeper.path()
     }
 
-    /// Whether the node is there, and its session certainly lives at this moment. Asks no server.
+    /// Whether the node is there, and its session, or the node itself, certainly lives at this moment. Asks no server.
     pub fn is_there(&self) -> bool {
         self.keeper.is_there()
     }
@@ -103,7 +127,7 @@ impl KeptNode {
     ///
     /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable), with an unknown effect, if the store did not
     /// answer in time, or if it has not answered an earlier request to make the node, which may still arrive. The node is then
-    /// removed in the background, or goes with its session.
+    /// removed in the background, or goes with its session or when its time to live is over.
     ///
     /// # Cancel safety
     ///

@@ -10,6 +10,7 @@
 pub mod book;
 pub mod client;
 mod crew_post;
+mod crowd;
 pub mod deed;
 pub mod entry;
 pub mod holder;

@@ -8,10 +8,12 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use libtest_mimic::{Arguments, Failed, Trial};
 use synod::Config;
 use synod::store::Backend;
@@ -27,10 +29,13 @@ use synod_core::mutant::Mutant::{
     ResultUnguarded, TxnUnguarded,
 };
 use synod_testkit::check::defect::{Defect, REVOKES_OF_A_DEPOSED_LEADER};
+use synod_testkit::clients::book::Book;
+use synod_testkit::clients::entry::What;
 use synod_testkit::clients::holder::Lapse;
 use synod_testkit::clients::worker;
 use synod_testkit::limit::limited;
 use synod_testkit::server::required;
+use tokio::time::sleep;
 
 use crate::scene::Scene;
 use crate::servers::{Etcd, SIZE, Servers, ZooKeeper};
@@ -456,11 +461,33 @@ fn play(
     let played = runtime.block_on(async {
         let scene = Scene::open(name, (stage.start)(stage.size)?, fault, seed)?;
         let mut scene = scene.may_show(scenario.defects);
-        (scenario.act)(&mut scene).await;
-        scene.judge().await
+        let book = scene.book.clone();
+        let playing = async {
+            (scenario.act)(&mut scene).await;
+            scene.judge().await
+        };
+        match select(pin!(playing), pin!(panicked(&book))).await {
+            Either::Left((verdict, _)) => verdict,
+            Either::Right((why, _)) => Err(why),
+        }
     });
     runtime.shutdown_background();
     played
+}
+
+/// Waits until a task of a client panics, and returns what it said. The process has ended, and what the scenario waits for may never
+/// happen.
+async fn panicked(book: &Book) -> String {
+    loop {
+        let found = book.last(|entry| match &entry.what {
+            What::Panic { why } => Some(format!("client {}: {why}", entry.p)),
+            _ => None,
+        });
+        if let Some(why) = found {
+            return why;
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
 }
 
 /// Checks that the scenario fails as it should when every client makes this mistake.

@@ -6,7 +6,7 @@ use synod_core::store::SessionId;
 
 /// The creates that were not answered and whose node was not seen, by their sessions.
 #[derive(Debug, Default)]
-pub(super) struct Doubts(Vec<Doubt>);
+pub(crate) struct Doubts(Vec<Doubt>);
 
 #[derive(Debug)]
 struct Doubt {
@@ -16,7 +16,7 @@ struct Doubt {
 
 impl Doubts {
     /// Records a create of unknown effect.
-    pub(super) fn add(&mut self, session: &Session) {
+    pub(crate) fn add(&mut self, session: &Session) {
         match self.of(session.info().id) {
             Some(doubt) => doubt.creates += 1,
             None => self.0.push(Doubt { session: session.clone(), creates: 1 }),
@@ -24,12 +24,12 @@ impl Doubts {
     }
 
     /// Whether a create in this session may have made a node.
-    pub(super) fn has(&self, session: SessionId) -> bool {
+    pub(crate) fn has(&self, session: SessionId) -> bool {
         self.0.iter().any(|doubt| doubt.session.info().id == session)
     }
 
     /// Records that the node of one of them was seen: each makes one at most.
-    pub(super) fn was_seen(&mut self, session: SessionId) {
+    pub(crate) fn was_seen(&mut self, session: SessionId) {
         if let Some(doubt) = self.of(session) {
             doubt.creates -= 1;
         }
@@ -37,7 +37,7 @@ impl Doubts {
     }
 
     /// Forgets those of sessions that the store has called over: an ended session makes no node.
-    pub(super) async fn forget_ended(&mut self) {
+    pub(crate) async fn forget_ended(&mut self) {
         let mut open = Vec::new();
         for doubt in self.0.drain(..) {
             let is_lost = doubt.session.is_lost();
@@ -51,7 +51,7 @@ impl Doubts {
 
     /// Waits until the store has said whether the sessions that are lost are over. Returns those in which a create may still
     /// take effect.
-    pub(super) async fn settle(self) -> Vec<Session> {
+    pub(crate) async fn settle(self) -> Vec<Session> {
         let mut open = Vec::new();
         for Doubt { session, .. } in self.0 {
             if !session.is_lost() || session.close().await.is_err() {

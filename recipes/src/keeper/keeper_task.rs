@@ -1,7 +1,6 @@
 //! [`KeeperTask`]: makes the node of a keeper, again and again, and removes it in the end.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use synod_core::client::Client;
 use synod_core::clock::sleep;
@@ -12,14 +11,15 @@ use synod_core::session::Session;
 use synod_core::store::{
     Commit, Expect, Lifetime, Node, Outcome, Query, Revision, SessionId, Stat, Txn, Why,
 };
-use tokio::sync::oneshot;
 
 use crate::keeper::asked::Asked;
 use crate::keeper::claims::Claims;
 use crate::keeper::doubts::Doubts;
+use crate::keeper::failures::{DOING, in_doubt, nothing_is_below, refused};
+use crate::keeper::keeping::Keeping;
 use crate::keeper::kept::{Cause, Kept, Shown};
 use crate::keeper::occupant::{Mine, Occupant, Occupied};
-use crate::keeper::page::{DOING, KeeperPage};
+use crate::keeper::page::{KeeperPage, Lasts};
 use crate::mutant::mistake;
 
 /// How many of its last sessions a keeper knows.
@@ -51,68 +51,6 @@ impl KeeperTask {
         Self { client, path, occupied, page, kept: None, doubts, sessions, last: None }
     }
 
-    /// Keeps the node until it is asked to end, and then removes it. Reports whether the node could be made at first.
-    pub(super) async fn run(
-        mut self,
-        close: oneshot::Receiver<()>,
-        made: oneshot::Sender<Result<()>>,
-    ) -> Result<()> {
-        let (mut asked, mut made, mut delays) = (Asked::new(close), Some(made), None);
-        while !asked.is_over() && !self.client.is_closed() {
-            let Err(error) = self.turn(&mut asked).await else {
-                delays = None;
-                if self.kept.is_some()
-                    && let Some(made) = made.take()
-                {
-                    let _heard = made.send(Ok(())).is_ok();
-                    self.occupied = Occupied::Refuse;
-                }
-                continue;
-            };
-            tracing::debug!(%error, "a node could not be kept");
-            if !error.kind().is_outage() {
-                if let Some(made) = made.take() {
-                    let _heard = made.send(Err(error)).is_ok();
-                    break;
-                }
-                if self.kept.is_none() {
-                    self.page.is_denied(&error);
-                }
-            }
-            if error.kind() == ErrorKind::SessionLost {
-                // So it is for all others at this moment.
-                self.pause(&mut asked).await;
-            }
-            let delays =
-                delays.get_or_insert_with(|| Retry::forever().delays(self.client.chance()));
-            asked.or(sleep(delays.next().unwrap_or_default())).await;
-        }
-        self.page.end();
-        self.leave().await
-    }
-
-    /// Makes the node if it is not there, and otherwise looks after it, up to the next event.
-    async fn turn(&mut self, asked: &mut Asked) -> Result<()> {
-        match &self.kept {
-            None => Box::pin(self.make(asked)).await,
-            Some(kept) if kept.session.is_lost() => {
-                self.lost();
-                self.pause(asked).await;
-                Ok(())
-            }
-            Some(kept) if !kept.is_read => {
-                Box::pin(self.look()).await?;
-                if self.kept.is_none() {
-                    // Its session may be over, and that not known yet: then all others are gone, too.
-                    self.pause(asked).await;
-                }
-                Ok(())
-            }
-            Some(kept) if kept.stored != self.page.wanted().number => Box::pin(self.store()).await,
-            Some(_) => self.stay(asked).await,
-        }
-    }
-
     /// Waits until something happens to the node, to its session, or to the data that is wanted.
     async fn stay(&mut self, asked: &mut Asked) -> Result<()> {
         let Some(kept) = &mut self.kept else { return Ok(()) };
@@ -120,12 +58,12 @@ impl KeeperTask {
             None | Some(Cause::Wanted) => {}
             Some(Cause::Lost) => {
                 self.lost();
-                self.pause(asked).await;
+                asked.pause(&self.client).await;
             }
             Some(Cause::Changed) => kept.is_read = false,
             Some(Cause::Outage) => {
                 kept.is_read = false;
-                self.pause(asked).await;
+                asked.pause(&self.client).await;
             }
         }
         Ok(())
@@ -191,11 +129,8 @@ impl KeeperTask {
                 return Err(self.refused("another client has a node there".to_owned()));
             }
             Occupant::Nothing => {
-                let below = Query::children(&self.path).names_only();
-                if !session.read(below).await?.nodes.is_empty() {
-                    return Err(self.refused("there are nodes below it".to_owned()));
-                }
-                self.pause(asked).await;
+                nothing_is_below(session, &self.path).await?;
+                asked.pause(&self.client).await;
             }
         }
         Ok(())
@@ -219,7 +154,7 @@ impl KeeperTask {
 
     fn keeps(&mut self, kept: Kept) {
         self.last = Some(kept.stat.created);
-        self.page.is_made(&kept.session, kept.stat.created);
+        self.page.is_made(kept.stat.created, Lasts::Session(kept.session.clone()));
         self.kept = Some(kept);
     }
 
@@ -265,14 +200,6 @@ impl KeeperTask {
         Ok(())
     }
 
-    /// Waits for a random part of a short time: many keepers may have lost their nodes at once.
-    async fn pause(&self, asked: &mut Asked) {
-        const MOST: u64 = 200;
-        let delay = Duration::from_millis(self.client.chance().below(MOST));
-        mistake!(MadeAgainAtOnce: let delay = Duration::ZERO);
-        asked.or(sleep(delay)).await;
-    }
-
     fn enters(&mut self, session: SessionId) {
         if self.sessions.last() != Some(&session) {
             self.sessions.push(session);
@@ -283,35 +210,7 @@ impl KeeperTask {
     }
 
     fn refused(&self, why: String) -> Error {
-        Error::new(ErrorKind::Refused, DOING).at(&self.path).because(why)
-    }
-
-    /// Removes the node. What an unanswered create makes later is removed, too.
-    async fn leave(mut self) -> Result<()> {
-        let removed = self.removes_kept().await;
-        mistake!(CloseForgetsCreate: return Ok(()));
-        if self.client.is_closed() {
-            // The client has closed its last session, and says whether that is over.
-            return Ok(());
-        }
-        let removed = match removed {
-            Ok(false) if !self.sessions.is_empty() => self.removes_remnant().await,
-            removed => removed.map(drop),
-        };
-        let open = self.doubts.settle().await;
-        for session in &open {
-            let claims = session.local::<Claims>();
-            session.retract(self.path.clone(), move |created| claims.knows(created));
-        }
-        if open.is_empty() {
-            return removed;
-        }
-        Err(Error::new(ErrorKind::Unreachable, DOING)
-            .at(&self.path)
-            .because(
-                "an earlier request to make the node was not answered; what it makes is removed",
-            )
-            .with_unknown_effect())
+        refused(&self.path, why)
     }
 
     /// Removes the node in its session. Returns whether there was one.
@@ -369,6 +268,60 @@ impl KeeperTask {
             self.doubts.was_seen(owner);
             self.last = Some(stat.created);
         }
+    }
+}
+
+impl Keeping for KeeperTask {
+    async fn turn(&mut self, asked: &mut Asked) -> Result<()> {
+        match &self.kept {
+            None => Box::pin(self.make(asked)).await,
+            Some(kept) if kept.session.is_lost() => {
+                self.lost();
+                asked.pause(&self.client).await;
+                Ok(())
+            }
+            Some(kept) if !kept.is_read => {
+                Box::pin(self.look()).await?;
+                if self.kept.is_none() {
+                    // Its session may be over, and that not known yet: then all others are gone, too.
+                    asked.pause(&self.client).await;
+                }
+                Ok(())
+            }
+            Some(kept) if kept.stored != self.page.wanted().number => Box::pin(self.store()).await,
+            Some(_) => self.stay(asked).await,
+        }
+    }
+
+    fn has_node(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    fn was_made(&mut self) {
+        self.occupied = Occupied::Refuse;
+    }
+
+    /// What an unanswered create makes later is removed, too.
+    async fn leave(mut self) -> Result<()> {
+        let removed = self.removes_kept().await;
+        mistake!(CloseForgetsCreate: return Ok(()));
+        if self.client.is_closed() {
+            // The client has closed its last session, and says whether that is over.
+            return Ok(());
+        }
+        let removed = match removed {
+            Ok(false) if !self.sessions.is_empty() => self.removes_remnant().await,
+            removed => removed.map(drop),
+        };
+        let open = self.doubts.settle().await;
+        for session in &open {
+            let claims = session.local::<Claims>();
+            session.retract(self.path.clone(), move |created| claims.knows(created));
+        }
+        if open.is_empty() {
+            return removed;
+        }
+        Err(in_doubt(&self.path, "is removed"))
     }
 }
 

@@ -8,7 +8,7 @@ use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::session::Session;
 use synod_core::store::{
-    Change, Done, Event, Expect, Kind, Outcome, Query, Stat, Txn, View, Watch, Why,
+    Change, Done, Event, Expect, Kind, Outcome, Query, Revision, Stat, Txn, View, Watch, Why,
 };
 
 use crate::keeper::page::{KeeperPage, Wanted};
@@ -28,7 +28,7 @@ pub(super) struct Kept {
 
 /// What makes a keeper go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
+pub(crate) enum Cause {
     /// Other data is wanted.
     Wanted,
     /// The node may have changed.
@@ -104,12 +104,10 @@ impl Kept {
     }
 
     fn learn(&mut self, view: &View, wanted: &Wanted) -> Shown {
-        let node = view.node().and_then(|node| Some((node.stat?, &node.data)));
-        let Some((stat, data)) = node.filter(|(stat, _)| stat.created == self.stat.created) else {
+        let Some((stat, is_stored)) = shown(view, self.stat.created, wanted) else {
             return Shown::Gone;
         };
         self.stat = stat;
-        let is_stored = *data == wanted.data;
         mistake!(ForeignDataKept: let is_stored = is_stored || self.stored == wanted.number);
         self.stored = if is_stored { wanted.number } else { 0 };
         if is_stored { Shown::Stored } else { Shown::Other }
@@ -124,6 +122,10 @@ impl Kept {
             Outcome::Committed(commit) => {
                 let stat = commit.done.first().and_then(|done| done.stat);
                 if let Some(stat) = stat {
+                    if stat.created != self.stat.created {
+                        // It was removed, and another node there had the same version.
+                        return Ok(false);
+                    }
                     (self.stat, self.is_read) = (stat, true);
                 }
                 self.stored = wanted.number;
@@ -145,8 +147,15 @@ impl Kept {
     }
 }
 
+/// The stat of this incarnation of a node, and whether it has the data that is wanted.
+pub(crate) fn shown(view: &View, created: Revision, wanted: &Wanted) -> Option<(Stat, bool)> {
+    let node = view.node()?;
+    let stat = node.stat.filter(|stat| stat.created == created)?;
+    Some((stat, node.data == wanted.data))
+}
+
 /// Whether an event is about what this keeper has written last.
-fn is_own(change: &Change, path: &Path, last: &Stat) -> bool {
+pub(crate) fn is_own(change: &Change, path: &Path, last: &Stat) -> bool {
     let wrote = matches!(change.kind, Kind::Created | Kind::Updated);
     wrote && change.path == *path && change.revision == Some(last.modified)
 }

@@ -1,7 +1,7 @@
 //! [`Sent`]: what became of a transaction; [`Evidence`]: what the store shows of it but for its mark.
 
 use synod_core::error::{Error, ErrorKind};
-use synod_core::store::{Commit, Query, Rejected, View};
+use synod_core::store::{Commit, Query, Rejected, Revision, View};
 
 /// What the store shows of a transaction but for its mark.
 pub(crate) trait Evidence: Sync {
@@ -10,6 +10,9 @@ pub(crate) trait Evidence: Sync {
 
     /// Whether they prove that it was not.
     fn is_untouched(&self, view: &View) -> bool;
+
+    /// Takes note of the revision at which it was applied, where its answer was lost and its mark shows it.
+    fn was_applied(&self, _at: Revision) {}
 }
 
 /// The result of sending a transaction.

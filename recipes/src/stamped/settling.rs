@@ -45,6 +45,7 @@ impl Settling<'_> {
                 };
             };
             if mark.data == self.number {
+                mark.stat.into_iter().for_each(|stat| self.evidence.was_applied(stat.modified));
                 return Ok(Sent::Applied(None));
             }
             if mark.data == VOID {

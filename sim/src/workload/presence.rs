@@ -1,4 +1,4 @@
-//! Three processes that keep nodes, and ask whether they are there.
+//! Three processes that keep nodes, ephemeral ones or with a time to live, and ask whether they are there.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,7 +6,7 @@ use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::{Error, ErrorKind};
 use synod_core::path::Path;
-use synod_core::store::{Change, Kind, Node, Revision, SessionId};
+use synod_core::store::{self, Change, Node, Revision, SessionId};
 use synod_mem::cluster::{By, Site};
 use synod_recipes::{KeptNode, PersistentNode, Presence};
 
@@ -16,7 +16,34 @@ use crate::setup::Sim;
 use crate::workload::Workload;
 
 /// Three processes keep a node each, one after the other, set its data, and remove it.
-pub(super) struct Keepers;
+pub(super) struct Keepers {
+    name: &'static str,
+    about: &'static str,
+    laws: &'static [&'static str],
+    kind: Kind,
+}
+
+/// What kind of nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Ephemeral,
+    /// With this part of the sessions' time to live.
+    Lasting,
+}
+
+pub(super) const EPHEMERAL: Keepers = Keepers {
+    name: "presence",
+    about: "three processes keep nodes, set their data, and remove them",
+    laws: &["L-PE-1", "L-PE-2", "L-PE-3", "L-PE-4"],
+    kind: Kind::Ephemeral,
+};
+
+pub(super) const LASTING: Keepers = Keepers {
+    name: "presence_ttl",
+    about: "three processes keep nodes with a time to live, set their data, and remove them",
+    laws: &["L-PE-1", "L-PE-2", "L-PE-3", "L-PE-4", "L-PE-7"],
+    kind: Kind::Lasting,
+};
 
 const ROUNDS: u64 = 3;
 
@@ -35,8 +62,14 @@ struct Noted {
 
 #[derive(Clone, Copy, Debug)]
 enum What {
+    /// That it was kept from then on.
+    Begun,
     /// That this node was there.
     There(Revision),
+    /// That nothing had happened to its owner since.
+    Calm,
+    /// That the node was to be removed.
+    Ending,
     /// That the node was gone for good.
     Ended,
 }
@@ -47,15 +80,15 @@ struct Book(Arc<Mutex<Vec<Noted>>>);
 
 impl Workload for Keepers {
     fn name(&self) -> &'static str {
-        "presence"
+        self.name
     }
 
     fn about(&self) -> &'static str {
-        "three processes keep nodes, set their data, and remove them"
+        self.about
     }
 
     fn laws(&self) -> &'static [&'static str] {
-        &["L-PE-1", "L-PE-2", "L-PE-3", "L-PE-4"]
+        self.laws
     }
 
     fn marks(&self) -> &'static [&'static str] {
@@ -67,22 +100,43 @@ impl Workload for Keepers {
     }
 
     fn prepare(&self, sim: Sim) -> Sim {
-        let book = Book::default();
-        let [written, ended] = [(); 2].map(|()| book.clone());
-        sim.processes(3, move |me| work(me, written.clone()))
+        let (book, kind) = (Book::default(), self.kind);
+        let [written, ended, lasted] = [(); 3].map(|()| book.clone());
+        sim.processes(3, move |me| work(me, written.clone(), kind))
             .must_end("L-OUT-5")
-            .eventually("L-PE-4", |me| nothing_is_left(me, dir()))
+            .eventually("L-PE-4", move |me| is_left(me, dir(), kind.leaves()))
             .check("L-PE-1", move |truth| book.check_beliefs(truth))
+            .check("L-PE-7", move |truth| lasted.check_wishes(truth))
             .check("L-PE-4", move |truth| ended.check_ends(truth))
     }
 }
 
-async fn work(me: Process, book: Book) {
+impl Kind {
+    /// Which nodes must not be there in the end.
+    fn leaves(self) -> fn(&Node) -> bool {
+        match self {
+            Self::Ephemeral => is_owned,
+            // Strangers put nodes there, too.
+            Self::Lasting => |node| node.stat.is_some() && !node.path.name().starts_with("foreign"),
+        }
+    }
+}
+
+async fn work(me: Process, book: Book, kind: Kind) {
     let Ok(client) = me.impatient_client().await else { return };
-    let owner = Owner { me, client, book };
+    let owner = Owner { me, client, book, kind };
     let rounds = owner.me.rounds(ROUNDS);
     for round in 0..rounds {
         Box::pin(owner.round(round, round + 1 == rounds)).await;
+    }
+}
+
+/// Notes that the node is to be removed, when this is dropped: at the latest with the task of its owner.
+struct Ending<'a>(&'a Owner, Path);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.note(self.1.clone(), What::Ending);
     }
 }
 
@@ -90,6 +144,7 @@ struct Owner {
     me: Process,
     client: Client,
     book: Book,
+    kind: Kind,
 }
 
 impl Owner {
@@ -98,8 +153,12 @@ impl Owner {
         let name = format!("{}-{}-{round}", me.name(), me.life());
         let path = dir().join(&name).expect("it is valid");
         let node = PersistentNode::new(&self.client, path);
+        let node = if self.kind == Kind::Lasting { node.ttl(me.ttl()) } else { node };
         let mut data = format!("{name}.first");
+        let harmed = me.harmed();
         let Some(Ok(kept)) = me.perhaps(node.keep(data.clone())).await else { return };
+        self.note(kept.path().clone(), What::Begun);
+        let ending = Ending(self, kept.path().clone());
         for number in 0..me.rounds(ROUNDS) {
             self.asks(&kept);
             me.rest(me.ttl() / 2).await;
@@ -109,9 +168,13 @@ impl Owner {
                 drop(me.perhaps(kept.set(data.clone())).await);
             }
         }
+        if me.harmed() == harmed {
+            self.note(kept.path().clone(), What::Calm);
+        }
         if is_last {
             self.compares(&kept, &data).await;
         }
+        drop(ending);
         if me.pick(4) == 0 {
             return drop(kept);
         }
@@ -171,7 +234,8 @@ impl Owner {
         let any = self.me.suffered(&[Site::Refused]) > 0;
         let is_right = node.as_ref().is_some_and(|node| {
             let owner = node.stat.and_then(|stat| stat.owner);
-            owner == Some(session) && (any || node.data == data)
+            let expected = (self.kind == Kind::Ephemeral).then_some(session);
+            owner == expected && (any || node.data == data)
         });
         Ok((!is_right || !kept.is_there()).then(|| format!("there is {node:?}")))
     }
@@ -179,14 +243,21 @@ impl Owner {
 
 /// L-PE-4: in the end there is no node of an owner.
 pub(super) async fn nothing_is_left(me: Process, dir: Path) -> Result<(), String> {
+    is_left(me, dir, is_owned).await
+}
+
+fn is_owned(node: &Node) -> bool {
+    node.stat.is_some_and(|stat| stat.owner.is_some())
+}
+
+async fn is_left(me: Process, dir: Path, is_left: fn(&Node) -> bool) -> Result<(), String> {
     let mut left = None;
     for _ in 0..100 {
         // A part of the servers may be out of reach for ever.
         if let Ok(client) = me.client().await
             && let Ok(nodes) = client.children(&dir).await
         {
-            let is_owned = |node: &Node| node.stat.is_some_and(|stat| stat.owner.is_some());
-            left = nodes.into_iter().find(is_owned);
+            left = nodes.into_iter().find(is_left);
             if left.is_none() {
                 break;
             }
@@ -213,7 +284,8 @@ impl Book {
     fn check_beliefs(&self, truth: &Truth) -> Result<(), String> {
         for noted in &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             let What::There(created) = noted.what else { continue };
-            let mut owner: Option<SessionId> = None;
+            // The node, and its owner if it has one.
+            let mut there: Option<Option<SessionId>> = None;
             let mut wrong = Some("was never made".to_owned());
             for Step(at, by, change) in steps(truth, &noted.path) {
                 if at >= noted.at {
@@ -222,24 +294,51 @@ impl Book {
                 let stat = change.node.as_ref().and_then(|node| node.stat);
                 match stat {
                     Some(stat) if stat.created == created => {
-                        (owner, wrong) = (stat.owner, None);
+                        (there, wrong) = (Some(stat.owner), None);
                     }
-                    _ if change.kind == Kind::Deleted && owner.is_some() => {
+                    _ if change.kind == store::Kind::Deleted => {
+                        let Some(owner) = there.take() else { continue };
                         let silent = truth
                             .deaths
                             .iter()
                             .any(|death| Some(death.session) == owner && death.silent);
                         let own = by == By::Process(noted.process);
-                        if own || by == By::Store && silent {
+                        if own || by == By::Store && (silent || owner.is_none()) {
                             wrong = Some(format!("was removed by {by:?}"));
                         }
-                        owner = None;
                     }
                     _ => {}
                 }
             }
             if let Some(wrong) = wrong {
                 return Err(format!("{noted:?} {wrong}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// L-PE-7: an owner removes no node with a time to live that it is to keep, and the store none whose owner nothing has happened to.
+    fn check_wishes(&self, truth: &Truth) -> Result<(), String> {
+        let notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let noted = |path: &Path, is_it: fn(What) -> bool| {
+            notes.iter().find(|it| it.path == *path && is_it(it.what)).map(|it| it.at)
+        };
+        for begun in notes.iter().filter(|it| matches!(it.what, What::Begun)) {
+            let calm = noted(&begun.path, |it| matches!(it, What::Calm)).unwrap_or(begun.at);
+            let ending = noted(&begun.path, |it| matches!(it, What::Ending)).unwrap_or(usize::MAX);
+            let mut is_lasting = false;
+            for Step(at, by, change) in steps(truth, &begun.path) {
+                let end = match by {
+                    By::Process(process) if process == begun.process => ending,
+                    By::Store => calm,
+                    _ => begun.at,
+                };
+                let is_removed = change.kind == store::Kind::Deleted;
+                if is_lasting && is_removed && (begun.at..end).contains(&at) {
+                    return Err(format!("{begun:?}, and {by:?} removed it in commit {at}"));
+                }
+                let stat = change.node.as_ref().and_then(|node| node.stat);
+                is_lasting = !is_removed && stat.is_some_and(|stat| stat.owner.is_none());
             }
         }
         Ok(())
@@ -252,9 +351,9 @@ impl Book {
             let mut is_there = None;
             for Step(at, by, change) in steps(truth, &noted.path) {
                 let is_ours = by == By::Process(noted.process);
-                if change.kind == Kind::Deleted {
+                if change.kind == store::Kind::Deleted {
                     is_there = None;
-                } else if is_ours && change.kind == Kind::Created {
+                } else if is_ours && change.kind == store::Kind::Created {
                     is_there = Some(at);
                 }
                 if at >= noted.at && is_there.is_some() {

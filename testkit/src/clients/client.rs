@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -28,9 +28,14 @@ pub struct Client {
     gone: AtomicBool,
 }
 
-/// The calls that wait for an answer.
+/// What is open with a process.
 #[derive(Default)]
-struct Open(Mutex<BTreeMap<u64, oneshot::Sender<Entry>>>);
+struct Open {
+    /// The calls that wait for an answer.
+    calls: Mutex<BTreeMap<u64, oneshot::Sender<Entry>>>,
+    /// What it said when one of its tasks panicked.
+    panic: OnceLock<String>,
+}
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,17 +101,17 @@ impl Client {
         let id = self.calls.fetch_add(1, Ordering::Relaxed) << 8 | self.number as u64;
         let (answered, answer) = oneshot::channel();
         self.open.lock().insert(id, answered);
-        let sent = self.send(&Order { id, op });
+        let (sent, open) = (self.send(&Order { id, op }), self.open.clone());
         async move {
             if sent.is_err() {
-                return End::Info("the process is gone".to_owned());
+                return open.is_gone();
             }
             match answer.await.map(|entry| entry.what) {
                 Ok(What::Ok { answer }) => End::Ok(answer),
                 Ok(What::Fail { why }) => End::Fail(why),
                 Ok(What::Info { why }) => End::Info(why),
                 Ok(other) => unreachable!("{other:?} ends no call"),
-                Err(_) => End::Info("the process is gone".to_owned()),
+                Err(_) => open.is_gone(),
             }
         }
     }
@@ -159,6 +164,11 @@ impl Client {
         self.gone.load(Ordering::Relaxed)
     }
 
+    /// What it said when one of its tasks panicked, which has ended it.
+    pub fn panic(&self) -> Option<&str> {
+        self.open.panic.get().map(String::as_str)
+    }
+
     /// Whether it answers within `limit`.
     pub async fn runs(&self, limit: Duration) -> bool {
         matches!(timeout(limit, self.call(Op::Ping)).await, Ok(End::Ok(_)))
@@ -166,7 +176,8 @@ impl Client {
 
     fn signal(&self, name: &str) -> io::Result<()> {
         let status = Command::new("kill").arg(name).arg(self.child.id().to_string()).status()?;
-        if status.success() { Ok(()) } else { Err(io::Error::other("no such process")) }
+        let why = self.panic().unwrap_or("no such process");
+        if status.success() { Ok(()) } else { Err(io::Error::other(why)) }
     }
 
     fn done(&self, what: &str, outcome: Installed) {
@@ -176,10 +187,21 @@ impl Client {
 
 impl Open {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, oneshot::Sender<Entry>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How a call ends that is not answered any more.
+    fn is_gone(&self) -> End {
+        End::Info(match self.panic.get() {
+            Some(why) => format!("the process is gone: {why}"),
+            None => "the process is gone".to_owned(),
+        })
     }
 
     fn heard(&self, book: &Book, entry: Entry) {
+        if let What::Panic { why } = &entry.what {
+            let _first = self.panic.set(why.clone()).is_ok();
+        }
         let ends = matches!(entry.what, What::Ok { .. } | What::Fail { .. } | What::Info { .. });
         book.add(entry.clone());
         if ends && let Some(waiting) = entry.id.and_then(|id| self.lock().remove(&id)) {

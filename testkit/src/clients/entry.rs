@@ -81,6 +81,11 @@ pub enum What {
         #[serde(flatten)]
         deed: Deed,
     },
+    /// A task of a process has panicked. The process ends.
+    Panic {
+        /// What it said, and where.
+        why: String,
+    },
     /// A fault is injected.
     Nemesis {
         /// The fault, and its target.

@@ -2,29 +2,24 @@
 //! hold.
 
 use std::num::NonZeroU32;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::future::{Either, join, select};
+use futures_util::future::join;
 use synod_core::chance::Chance;
-use synod_core::client::{Client, ClientOptions};
+use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::store::{Backend, Expect, SessionOptions};
-use synod_core::task::{Task, spawn};
+use synod_core::store::{Backend, Expect};
 use synod_recipes::{Held, LeaderLatch, Mutex, RwLock, Semaphore};
-use tokio::sync::watch;
 use tokio::time::sleep;
 
+use crate::clients::crowd::Crowd;
 use crate::clients::entry::{What, now};
 use crate::clients::holding::{Ending, Holding, Room};
 use crate::clients::report::{GLANCE, GLANCES, report};
 
-/// The deadline of the client's calls: longer than the life of a session, so that a contender that
-/// cannot reach a server waits until it has lost what it holds.
-const DEADLINE: Duration = Duration::from_secs(5);
 /// How long something is held at least, and by how much longer at most, in milliseconds.
 const STAY: (u64, u64) = (150, 250);
 /// The maximum pause before the next request, in milliseconds.
@@ -43,20 +38,16 @@ synod_core::mistakes! {
 pub(crate) struct Holders {
     p: usize,
     lapse: Option<Lapse>,
-    backend: Arc<dyn Backend>,
-    client: Option<Client>,
-    standing: Vec<Task>,
-    leave: watch::Sender<bool>,
+    crowd: Crowd,
 }
 
 impl Holders {
     pub(crate) fn new(p: usize, backend: Arc<dyn Backend>, lapse: Option<Lapse>) -> Self {
-        let leave = watch::Sender::new(false);
-        Self { p, lapse, backend, client: None, standing: Vec::new(), leave }
+        Self { p, lapse, crowd: Crowd::new(backend) }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.standing.is_empty()
+        self.crowd.is_empty()
     }
 
     /// Adds one more contender.
@@ -67,31 +58,16 @@ impl Holders {
         data: Path,
         ttl: Duration,
     ) -> Result<()> {
-        let client = if let Some(client) = &self.client {
-            client.clone()
-        } else {
-            let options = ClientOptions::default().session(SessionOptions::new(ttl));
-            Client::open(self.backend.clone(), options.deadline(DEADLINE)).await?
-        };
-        self.client = Some(client.clone());
-        let chance = Chance::from_system();
-        let leave = self.leave.subscribe();
-        let (p, lapse) = (self.p, self.lapse);
+        let client = self.crowd.client(ttl).await?;
+        let (p, lapse, chance) = (self.p, self.lapse, Chance::from_system());
         let holder = Holder { p, lapse, room, path, data, client, chance };
-        self.standing.push(spawn(holder.rounds(leave)));
+        self.crowd.add(async move { holder.rounds().await });
         Ok(())
     }
 
     /// Makes all of them leave, and closes the client.
     pub(crate) async fn leave(&mut self) -> Result<()> {
-        self.leave.send_replace(true);
-        // Each of them drops the other end.
-        self.leave.closed().await;
-        self.standing.clear();
-        match self.client.take() {
-            Some(client) => client.close().await,
-            None => Ok(()),
-        }
+        self.crowd.leave().await
     }
 }
 
@@ -107,16 +83,11 @@ struct Holder {
 }
 
 impl Holder {
-    async fn rounds(self, mut leave: watch::Receiver<bool>) {
+    async fn rounds(&self) {
         loop {
-            let round = async {
-                // After any failure it tries again.
-                let _held = self.round().await.is_ok();
-                sleep(Duration::from_millis(self.chance.below(REST))).await;
-            };
-            if let Either::Right(_) = select(pin!(round), pin!(leave.wait_for(|now| *now))).await {
-                return;
-            }
+            // After any failure it tries again.
+            let _held = self.round().await.is_ok();
+            sleep(Duration::from_millis(self.chance.below(REST))).await;
         }
     }
 

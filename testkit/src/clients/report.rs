@@ -1,6 +1,8 @@
 //! How a process reports to its controller: the line that it writes, and how often it checks.
 
 use std::io::{self, Write as _};
+use std::panic;
+use std::process;
 use std::time::Duration;
 
 use crate::clients::entry::{Entry, What, now};
@@ -16,4 +18,16 @@ pub(super) fn report(p: usize, s: Option<u64>, id: Option<u64>, what: What) {
     let mut line = serde_json::to_string(&entry).expect("an entry is plain");
     line.push('\n');
     let _gone = io::stdout().lock().write_all(line.as_bytes()).is_err();
+}
+
+/// Makes a panic of any task the end of the process, and reports it: a runtime catches it, and the process would go on without the
+/// task and say nothing.
+pub(super) fn ends_with_any_panic(p: usize) {
+    const FAILURE: i32 = 101;
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        usual(info);
+        report(p, None, None, What::Panic { why: info.to_string() });
+        process::exit(FAILURE);
+    }));
 }

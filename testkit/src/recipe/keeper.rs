@@ -1,5 +1,7 @@
 //! The rows of what keeps ephemeral nodes.
 
+use std::time::Duration;
+
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
@@ -19,22 +21,34 @@ pub(super) const PERSISTENT_NODE: Row = Row {
     leaves: Leaves::Nothing,
     // It is one node, and nothing can be below it.
     dirs: &[],
-    uses: &[Use {
-        name: "persistent_node",
-        act: Act::Change {
-            change: |client, path| {
-                done(async move {
-                    // The owner before may have ended without removing its node.
-                    let kept = PersistentNode::new(&client, path).take_over().keep("1").await?;
-                    kept.set("2").await?;
-                    kept.close().await
-                })
+    uses: &[
+        Use {
+            name: "persistent_node",
+            act: Act::Change {
+                change: |client, path| done(keeps(PersistentNode::new(&client, path))),
+                measured: false,
             },
-            measured: false,
+            outlasts: false,
         },
-        outlasts: false,
-    }],
-    workloads: Part::Has(&["presence"]),
+        Use {
+            name: "persistent_node/ttl",
+            act: Act::Change {
+                change: |client, path| {
+                    let node = PersistentNode::new(&client, path).ttl(Duration::from_secs(1));
+                    done(async move {
+                        match keeps(node).await {
+                            // Where the store has no such nodes, this is all that there is of it.
+                            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(()),
+                            kept => kept,
+                        }
+                    })
+                },
+                measured: false,
+            },
+            outlasts: false,
+        },
+    ],
+    workloads: Part::Has(&["presence", "presence_ttl"]),
     faults: Part::None("its owners hold nothing; the simulator has the same faults"),
     interop: Part::Has(&["a_group_is_shared"]),
     bench: Part::None("it is one create, which is measured"),
@@ -99,6 +113,14 @@ pub(super) const DISCOVERY: Row = Row {
     interop: Part::Has(&["a_service_is_shared", "an_endpoint_is_shared"]),
     ..PERSISTENT_NODE
 };
+
+/// Keeps a node with two data one after the other.
+async fn keeps(node: PersistentNode) -> Result<()> {
+    // The owner before may have ended without removing its node.
+    let kept = node.take_over().keep("1").await?;
+    kept.set("2").await?;
+    kept.close().await
+}
 
 /// Registers an instance that says two things one after the other, and looks at it.
 async fn registers(client: &Client, base: &Path) -> Result<()> {
