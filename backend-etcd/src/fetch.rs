@@ -1,12 +1,10 @@
-//! Translates a [`Query`] into ranges of etcd, and their answers into a view.
+//! Translates a [`Query`] into ranges of etcd, and keys into nodes.
 
 use bytes::Bytes;
 use etcd_client::proto::PbKeyValue;
 use etcd_client::{GetOptions, SortOrder, SortTarget, TxnOp};
 use synod_core::path::Path;
-use synod_core::store::{
-    Detail, Node, Query, Revision, Scope, Sequence, Stat, Version, View, Window,
-};
+use synod_core::store::{Detail, Node, Query, Revision, Scope, Sequence, Stat, Version, Window};
 
 use crate::key::{self, Range};
 use crate::lease;
@@ -18,8 +16,7 @@ pub(crate) const PAGE: i64 = 4_096;
 const DATA_PAGE: i64 = 64;
 /// The aimed size of a further page, in bytes.
 const PAGE_BYTES: usize = 4 << 20;
-/// The most keys in a further page. For each page, etcd before 3.5 goes through its index of all keys that are left, so
-/// small pages of a large tree take quadratic time.
+/// The most keys in a further page.
 const MOST: i64 = 65_536;
 /// Nodes with data in a look. The answer to a commit, with its look, must not be too large to be
 /// received.
@@ -31,7 +28,7 @@ const KEY_BYTES: usize = 32;
 /// One range of a query.
 #[derive(Clone, Debug)]
 pub(crate) struct Get {
-    range: Range,
+    pub(crate) range: Range,
     keys_only: bool,
     window: Option<Window>,
 }
@@ -47,15 +44,17 @@ impl Get {
         (page / less).max(1)
     }
 
-    /// The number of keys in the request after this page: as many as should fit, by the sizes in
-    /// this page.
-    pub(crate) fn next_page(&self, came: &[PbKeyValue]) -> i64 {
+    /// The number of keys in the request after one of this number: as many as should fit, by the sizes of what came.
+    pub(crate) fn next_page(&self, page: i64, came: &[PbKeyValue]) -> i64 {
         let size = |kv: &PbKeyValue| kv.key.len() + kv.value.len() + KEY_BYTES;
-        let count = came.len().max(1);
-        let average = (came.iter().map(size).sum::<usize>() / count).max(1);
+        if came.is_empty() {
+            return page;
+        }
+        let average = (came.iter().map(size).sum::<usize>() / came.len()).max(1);
+        let fits = i64::try_from(PAGE_BYTES / average).unwrap_or(MOST);
         // The next keys may be larger.
-        let most = if self.keys_only { usize::MAX } else { count.saturating_mul(4) };
-        i64::try_from((PAGE_BYTES / average).min(most)).unwrap_or(MOST).clamp(1, MOST)
+        let most = if self.keys_only { MOST } else { page.saturating_mul(4).min(MOST) };
+        fits.clamp(1, most)
     }
 
     /// The start key of the range, and the options of the request.
@@ -92,10 +91,9 @@ impl Get {
         TxnOp::get(key, Some(options))
     }
 
-    /// The rest of the range after the last key of an answer that was cut short.
-    pub(crate) fn rest(&self, last: &[u8]) -> Self {
-        let key = [last, &[0]].concat();
-        Self { range: Range { key, end: self.range.end.clone() }, ..self.clone() }
+    /// A part of the range.
+    pub(crate) fn part(&self, range: Range) -> Self {
+        Self { range, ..self.clone() }
     }
 
     /// Whether it may need more than one request.
@@ -140,82 +138,17 @@ pub(crate) fn gets(query: &Query) -> Vec<Get> {
     }
 }
 
-/// The view from etcd's answers to [`gets`].
-pub(crate) fn view(query: &Query, revision: i64, answers: Vec<Vec<PbKeyValue>>) -> View {
-    let kvs = answers.into_iter().flatten();
-    let mut nodes: Vec<Node> = match (query.scope, query.window) {
-        (Scope::Node, _) if !query.more.is_empty() => {
-            kvs.filter_map(|kv| asked(query, kv)).collect()
-        }
-        // The root has no key, and a key of another program at its place is no node.
-        (Scope::Node, _) if query.path.is_root() => Vec::new(),
-        (Scope::Node, _) => kvs.take(1).map(|kv| as_node(query.path.clone(), kv)).collect(),
-        (Scope::Children, Some(window)) => through(window, kvs.filter_map(child)),
-        (Scope::Children, None) => kvs.filter_map(|kv| child_or_container(query, kv)).collect(),
-        (Scope::Subtree, _) => kvs.flat_map(|kv| with_containers(&query.path, kv)).collect(),
-    };
-    if query.window.is_none() {
-        // A node comes before its duplicate as a container, which is dropped.
-        nodes.sort_by(|a, b| {
-            a.path.cmp(&b.path).then_with(|| b.stat.is_some().cmp(&a.stat.is_some()))
-        });
-        nodes.dedup_by(|a, b| a.path == b.path);
-    }
-    View::new(self::revision(revision), nodes)
-}
-
-/// The nodes in a window, oldest first.
-fn through(window: Window, line: impl Iterator<Item = Node>) -> Vec<Node> {
-    match window {
-        Window::Oldest { count } => line.take(count).collect(),
-        Window::Newest { count, before } => {
-            let early = |node: &Node| before.is_none_or(|before| node.sequence < Some(before));
-            let mut newest: Vec<Node> = line.filter(early).take(count).collect();
-            newest.reverse();
-            newest
-        }
-    }
-}
-
-/// One of several nodes that were asked for by their paths.
-fn asked(query: &Query, kv: PbKeyValue) -> Option<Node> {
-    let path = key::known(&kv.key).filter(|path| !path.is_root())?;
-    query.nodes_asked().any(|asked| *asked == path).then(|| as_node(path, kv))
-}
-
-fn child_or_container(query: &Query, kv: PbKeyValue) -> Option<Node> {
-    let path = key::known(&kv.key)?;
-    let child = key::child(&query.path, &path)?;
-    if !child.name().starts_with(&query.prefix) {
-        return None;
-    }
-    Some(if child == path { as_child(path, kv) } else { Node::new(child) })
-}
-
-/// A node of a subtree, and the containers above it, up to the root of the subtree.
-fn with_containers(root: &Path, kv: PbKeyValue) -> Vec<Node> {
-    let Some(path) = key::known(&kv.key) else { return Vec::new() };
-    let above = path.ancestors().take_while(|above| above.is_below(root)).map(Node::new);
-    let mut nodes: Vec<Node> = above.collect();
-    nodes.push(as_node(path, kv));
-    nodes
-}
-
-fn child(kv: PbKeyValue) -> Option<Node> {
-    Some(as_child(key::known(&kv.key)?, kv))
-}
-
 /// The node at a key, if the key is synod's.
 pub(crate) fn node(kv: PbKeyValue) -> Option<Node> {
     Some(as_node(key::known(&kv.key)?, kv))
 }
 
-fn as_child(path: Path, kv: PbKeyValue) -> Node {
+pub(crate) fn as_child(path: Path, kv: PbKeyValue) -> Node {
     let sequence = Sequence::new(number(kv.create_revision));
     as_node(path, kv).with_sequence(Some(sequence))
 }
 
-fn as_node(path: Path, kv: PbKeyValue) -> Node {
+pub(crate) fn as_node(path: Path, kv: PbKeyValue) -> Node {
     let stat = stat(&kv);
     Node::new(path).with(Bytes::from(kv.value), stat)
 }
@@ -251,47 +184,8 @@ pub(crate) fn number(number: i64) -> u64 {
 mod tests {
     use super::*;
 
-    fn kv(path: &str, created: i64) -> PbKeyValue {
-        let key = key::of(Path::new(path).expect("valid"));
-        PbKeyValue { key, create_revision: created, mod_revision: created, ..PbKeyValue::default() }
-    }
-
-    fn shown(view: &View) -> Vec<(&str, bool)> {
-        view.nodes.iter().map(|node| (node.path.as_str(), node.stat.is_some())).collect()
-    }
-
     fn dir() -> Path {
         Path::new("/d").expect("valid")
-    }
-
-    #[test]
-    fn containers_are_named_once_and_nodes_are_not_taken_for_them() {
-        let answers =
-            vec![vec![kv("/d/a", 1), kv("/d/n", 2)], vec![kv("/d/c/x", 3), kv("/d/c/y/z", 4)]];
-        let view = view(&Query::children(dir()), 9, answers);
-        assert_eq!(shown(&view), [("/d/a", true), ("/d/c", false), ("/d/n", true)]);
-
-        let answers = vec![vec![kv("/d", 1)], vec![kv("/d/a", 2), kv("/d/a/b/c", 3)]];
-        let view = super::view(&Query::subtree(dir()), 9, answers);
-        let expected = [("/d", true), ("/d/a", true), ("/d/a/b", false), ("/d/a/b/c", true)];
-        assert_eq!(shown(&view), expected);
-    }
-
-    #[test]
-    fn a_window_shows_so_many_oldest_first() {
-        let line = || vec![vec![kv("/d/b", 3), kv("/d/a", 2), kv("/d/c", 1)]];
-        let newest = |query: Query| {
-            let view = view(&query, 9, line());
-            view.nodes
-                .iter()
-                .filter_map(|node| node.sequence)
-                .map(Sequence::get)
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(newest(Query::children(dir()).newest(2)), [2, 3]);
-        assert_eq!(newest(Query::children(dir()).newest_before(9, Sequence::new(3))), [1, 2]);
-        assert_eq!(newest(Query::children(dir()).newest_before(9, Sequence::new(0))), [0_u64; 0]);
-        assert_eq!(newest(Query::children(dir()).oldest(0)), [0_u64; 0]);
     }
 
     #[test]
@@ -305,15 +199,16 @@ mod tests {
         );
 
         let of = |count: usize, size: usize| {
-            let one = PbKeyValue { value: vec![0; size], ..kv("/d/a", 1) };
-            vec![one; count]
+            vec![PbKeyValue { value: vec![0; size], ..PbKeyValue::default() }; count]
         };
-        assert_eq!(data.next_page(&of(64, 10)), 256, "four times as many, as they are small");
-        assert_eq!(data.next_page(&of(1_100, 10)), 4_400);
-        assert_eq!(data.next_page(&of(60_000, 10)), 65_536, "however small they are");
-        assert_eq!(data.next_page(&of(64, 1_000_000)), 4, "4 MiB are enough");
-        assert_eq!(data.next_page(&of(1, 60_000_000)), 1);
-        assert_eq!(names.next_page(&of(4_096, 0)), 65_536);
+        assert_eq!(data.next_page(64, &of(64, 10)), 256, "four times as many, as they are small");
+        assert_eq!(data.next_page(1_100, &of(1_100, 10)), 4_400);
+        assert_eq!(data.next_page(60_000, &of(60_000, 10)), 65_536, "however small they are");
+        assert_eq!(data.next_page(64, &of(64, 1_000_000)), 4, "4 MiB are enough");
+        assert_eq!(data.next_page(64, &of(1, 60_000_000)), 1);
+        assert_eq!(names.next_page(4_096, &of(4_096, 0)), 65_536);
+        let few = [data.next_page(1_100, &[]), data.next_page(1_100, &of(1, 10))];
+        assert_eq!(few, [1_100, 4_400], "less may come than fits");
     }
 
     #[test]
@@ -326,27 +221,8 @@ mod tests {
     }
 
     #[test]
-    fn a_page_begins_right_after_the_last_key_of_the_one_before() {
-        let whole = &gets(&Query::children(dir()).names_only())[0];
-        let last = kv("/d/m", 1).key;
-        let rest = whole.rest(&last);
-        assert_eq!(rest.range.key, [&last[..], &[0]].concat());
-        assert_eq!(rest.range.end, whole.range.end);
-        assert!(rest.keys_only && rest.is_paged());
-    }
-
-    #[test]
     fn a_limit_of_none_is_never_sent_as_zero() {
         assert_eq!([0, 1, 5].map(limit), [1, 1, 5]);
         assert_eq!(limit(usize::MAX), i64::MAX);
-    }
-
-    #[test]
-    fn what_is_no_node_is_skipped() {
-        let foreign = PbKeyValue { key: b"/d//\xff".to_vec(), ..PbKeyValue::default() };
-        let other = PbKeyValue { key: b"/d/loose".to_vec(), ..PbKeyValue::default() };
-        let answers = vec![vec![foreign.clone(), kv("/d/a", 1)], vec![other, foreign]];
-        assert_eq!(shown(&view(&Query::children(dir()), 9, answers.clone())), [("/d/a", true)]);
-        assert_eq!(shown(&view(&Query::subtree(dir()), 9, answers)), [("/d/a", true)]);
     }
 }

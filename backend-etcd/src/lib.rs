@@ -14,6 +14,7 @@ mod endpoints;
 mod error;
 mod error_help;
 mod fetch;
+mod gathered;
 mod heartbeat;
 mod key;
 mod lease;
@@ -21,6 +22,7 @@ mod link;
 mod options;
 mod patience;
 mod plan;
+mod portions;
 mod reader;
 mod registry;
 #[cfg(feature = "scripted")]

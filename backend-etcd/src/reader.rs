@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use etcd_client::proto::{PbKeyValue, PbRangeResponse, PbTxnOpResponse, PbTxnResponse};
+use etcd_client::proto::{PbRangeResponse, PbTxnOpResponse, PbTxnResponse};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{Freshness, Query, View};
 
 use crate::endpoints::{Call, Endpoints};
 use crate::error::is_compacted;
 use crate::fetch::{self, Get, PAGE};
+use crate::gathered::Gathered;
 use crate::link::Link;
+use crate::portions::Portions;
 
 /// The divisor for the number of keys in a request whose answer was too large.
 const STEP: i64 = 16;
@@ -33,6 +35,21 @@ pub(crate) struct Answer {
     pub(crate) ranges: Vec<PbRangeResponse>,
 }
 
+/// A query whose first page was read.
+pub(crate) struct Begun {
+    call: Call,
+    gets: Vec<Get>,
+    less: i64,
+    answer: Answer,
+}
+
+impl Begun {
+    /// The revision of the view.
+    pub(crate) fn revision(&self) -> i64 {
+        self.answer.revision
+    }
+}
+
 impl Reader {
     pub(crate) fn new(endpoints: Arc<Endpoints>, limit: Duration) -> Self {
         Self { endpoints, seen: AtomicI64::new(0), limit }
@@ -49,33 +66,50 @@ impl Reader {
 
     /// Reads as a part of a longer call, whose deadline applies.
     pub(crate) async fn read_in(&self, call: Call, query: &Query) -> Result<View> {
-        /// How often a listing that takes longer than etcd keeps old revisions is started again.
-        const PATIENCE: usize = 3;
+        self.finish(query, self.begin_in(call, query, 1).await?).await
+    }
 
-        let (gets, mut less, mut again) = (fetch::gets(query), 1, PATIENCE);
+    /// Reads the first page: its revision is that of the whole.
+    pub(crate) async fn begin(&self, query: &Query) -> Result<Begun> {
+        self.begin_in(Call::read("read", self.limit), query, 1).await
+    }
+
+    async fn begin_in(&self, call: Call, query: &Query, less: i64) -> Result<Begun> {
+        let (gets, mut less) = (fetch::gets(query), less);
         loop {
-            let failed = match self.whole(call, query, &gets, less).await {
-                Ok(view) => return Ok(view),
-                Err(failed) => failed,
-            };
-            if is_compacted(&failed) && again > 0 {
-                again -= 1;
-            } else if failed.kind() == ErrorKind::TooLarge && less < PAGE {
-                less *= STEP;
-            } else {
-                return Err(failed.at(&query.path));
+            match self.first(call, query, &gets, less).await {
+                Ok(answer) => return Ok(Begun { call, gets, less, answer }),
+                Err(failed) if failed.kind() == ErrorKind::TooLarge && less < PAGE => less *= STEP,
+                Err(failed) => return Err(failed.at(&query.path)),
             }
         }
     }
 
-    async fn whole(&self, call: Call, query: &Query, gets: &[Get], less: i64) -> Result<View> {
+    /// Reads the remaining pages.
+    pub(crate) async fn finish(&self, query: &Query, mut begun: Begun) -> Result<View> {
+        /// How often a listing that takes longer than etcd keeps old revisions is started again.
+        const PATIENCE: usize = 3;
+
+        let mut again = PATIENCE;
+        loop {
+            let Begun { call, gets, less, answer } = begun;
+            match self.complete(call, query, &gets, answer).await {
+                Ok(view) => return Ok(view),
+                Err(failed) if is_compacted(&failed) && again > 0 => again -= 1,
+                Err(failed) => return Err(failed.at(&query.path)),
+            }
+            begun = self.begin_in(call.prolonged(self.limit), query, less).await?;
+        }
+    }
+
+    async fn first(&self, call: Call, query: &Query, gets: &[Get], less: i64) -> Result<Answer> {
         let local = query.freshness == Freshness::Local;
-        let mut answer = self.ask(call, gets, less, local).await?;
+        let answer = self.ask(call, gets, less, local).await?;
         if local && answer.revision < self.seen.load(Ordering::Acquire) {
             // This member lags. A linearizable read does not.
-            answer = self.ask(call, gets, less, false).await?;
+            return self.ask(call, gets, less, false).await;
         }
-        self.complete(call, query, gets, answer).await
+        Ok(answer)
     }
 
     /// Reads all ranges at once.
@@ -105,29 +139,35 @@ impl Reader {
         gets: &[Get],
         answer: Answer,
     ) -> Result<View> {
-        let mut all = Vec::new();
+        let mut gathered = Gathered::new(query);
         for (get, range) in gets.iter().zip(answer.ranges) {
-            all.push(self.rest(call, get, answer.revision, range).await?);
+            self.rest(call, get, answer.revision, range, &mut gathered).await?;
         }
         self.saw(answer.revision);
-        Ok(fetch::view(query, answer.revision, all))
+        Ok(gathered.view(answer.revision))
     }
 
-    /// The whole range, given its first page.
+    /// Gathers the whole range, given its first page.
     async fn rest(
         &self,
         call: Call,
         get: &Get,
         revision: i64,
         first: PbRangeResponse,
-    ) -> Result<Vec<PbKeyValue>> {
-        let (mut call, mut page) = (call, get.next_page(&first.kvs));
-        let (mut kvs, mut more) = (first.kvs, first.more && get.is_paged());
-        while more {
-            let Some(last) = kvs.last() else { break };
-            let rest = get.rest(&last.key);
+        gathered: &mut Gathered<'_>,
+    ) -> Result<()> {
+        if !first.more || !get.is_paged() {
+            gathered.add(first.kvs);
+            return Ok(());
+        }
+        let came = i64::try_from(first.kvs.len()).unwrap_or(i64::MAX);
+        let (mut call, mut page) = (call, get.next_page(came, &first.kvs));
+        let mut portions = Portions::new(&get.range, &first, page);
+        gathered.add(first.kvs);
+        while let Some(range) = portions.next() {
+            let part = get.part(range.clone());
             let asking = |link: Arc<Link>| {
-                let (key, options) = rest.options(page);
+                let (key, options) = part.options(page);
                 let options = options.with_revision(revision);
                 async move { link.get(key, options, false).await }
             };
@@ -142,11 +182,11 @@ impl Reader {
             };
             // As long as there are answers, it is large, and the store not silent.
             call = call.prolonged(self.limit);
-            more = next.more;
-            page = get.next_page(&next.kvs);
-            kvs.extend(next.kvs);
+            page = get.next_page(page, &next.kvs);
+            portions.answered(&next, page);
+            gathered.add(next.kvs);
         }
-        Ok(kvs)
+        Ok(())
     }
 }
 

@@ -16,7 +16,6 @@ use synod_core::task::{Task, spawn};
 use tokio::sync::{Mutex, watch};
 
 use crate::endpoints::Endpoints;
-use crate::fetch;
 use crate::heartbeat::{beat, revoke};
 use crate::lease;
 use crate::reader::{Reader, unsure};
@@ -90,15 +89,16 @@ impl EtcdStore {
     async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         let (opening, watch) = self.watches.open(&query);
         let opening = async { opening.await.map_err(|error| error.at(&query.path)) };
-        let (opened, mut view) = try_join(opening, self.reader.read(&query)).await?;
+        let (opened, mut begun) = try_join(opening, self.reader.begin(&query)).await?;
         let created = opened.revision.max(0);
         // A concurrent write makes the two revisions differ.
-        let busy = view.revision != fetch::revision(created);
-        while view.revision < fetch::revision(created) {
+        let busy = begun.revision() != created;
+        while begun.revision() < created {
             // The read was answered before the watch began.
             self.reader.saw(created);
-            view = self.reader.read(&query).await?;
+            begun = self.reader.begin(&query).await?;
         }
+        let view = self.reader.finish(&query, begun).await?;
         if busy && view.node().is_some() {
             self.watches.double(&opened);
         }

@@ -9,6 +9,7 @@ use futures_util::future::join;
 use synod_testkit::server::pipe::Pipe;
 use tokio::time::{Instant, sleep};
 
+use crate::crowd::Crowd;
 use crate::noise::Noise;
 use crate::plan::{Extent, cases};
 use crate::process::Process;
@@ -16,7 +17,7 @@ use crate::race::{QUICK, Race, THOROUGH};
 use crate::racer::{Failure, Racer as _};
 use crate::record::{self, Case, Fact, Record};
 use crate::report::{Report, report};
-use crate::stand::{SHORT_SESSION, Server, Stand, line_up, start};
+use crate::stand::{SESSION, SHORT_SESSION, Server, Stand, line_up, start};
 use crate::table::Table;
 use crate::task::{Task, Work};
 
@@ -93,9 +94,10 @@ impl Contest {
         let mut records = Vec::new();
         for case in cases {
             let address = stand.address();
-            let noise = if case.busy { Some(Noise::start(server, address).await?) } else { None };
+            let noise = background(server, address, case).await?;
             let found = match case.work {
                 work if work.kills() => self.kill(server, address, case).await?,
+                Work::CacheMemory => self.begin(server, address, case).await?,
                 _ => Race::new(pace).run(case, &mut racers).await,
             };
             drop(noise);
@@ -140,6 +142,34 @@ impl Contest {
         Ok(records)
     }
 
+    /// Lets each racer do the work in a process that has done nothing before: it has the memory of no earlier work.
+    async fn begin(
+        &self,
+        server: Server,
+        address: SocketAddr,
+        case: &Case,
+    ) -> Result<Vec<Record>, Failure> {
+        const ROUNDS: usize = 3;
+        let mut records = Vec::new();
+        for round in 0..ROUNDS {
+            for name in server.names() {
+                // One that cannot be started was reported.
+                let Ok(mut racer) = start(name, server, address, SESSION, &self.tools) else {
+                    continue;
+                };
+                // By then it has a session.
+                let _met = racer.run(&Task::laps(Work::Get, 1, 1)).await?;
+                let fact = match racer.run(&case.task(Duration::ZERO)).await {
+                    Ok(Some(report)) => Fact::Round(round, report),
+                    Ok(None) => continue,
+                    Err(failure) => Fact::Failed(failure.to_string()),
+                };
+                records.push(Record { case: case.clone(), racer: name.to_owned(), fact });
+            }
+        }
+        Ok(records)
+    }
+
     /// Counts the requests of each racer. The pipe to the server makes them slower, so this is a
     /// separate pass.
     async fn count(
@@ -154,8 +184,9 @@ impl Contest {
         let mut records = Vec::new();
         // One racer after the other: requests of other racers would be counted as well.
         for named in &mut racers {
-            let is_counted =
-                |case: &&Case| !case.busy && !case.work.kills() && was_raced(raced, case, &named.0);
+            let is_counted = |case: &&Case| {
+                !case.busy && case.work.is_counted() && was_raced(raced, case, &named.0)
+            };
             let cases: Vec<&Case> = cases.iter().filter(is_counted).collect();
             for case in cases {
                 let fact = match stand.count(&pipe, case, named).await {
@@ -168,6 +199,26 @@ impl Contest {
         }
         Ok(records)
     }
+}
+
+/// What this process does while racers race: it creates the nodes that they cache, and writes in the background.
+async fn background(
+    server: Server,
+    address: SocketAddr,
+    case: &Case,
+) -> Result<Option<Noise>, Failure> {
+    let connect = async || synod::connect(&server.url(&address.to_string(), SESSION)).await;
+    let crowd = Crowd::of(case.work.nodes());
+    if case.work.nodes() > 0 {
+        let client = connect().await?;
+        crowd.settle(&client).await?;
+        client.close().await?;
+    }
+    Ok(match case.work {
+        Work::CacheChanges => Some(Noise::of(connect().await?, move |it| crowd.change(it))),
+        _ if case.busy => Some(Noise::unrelated(connect().await?)),
+        _ => None,
+    })
 }
 
 /// One process does the work, another waits, and the first is killed after a while: the time until the

@@ -7,7 +7,7 @@
 pub mod bare;
 #[cfg(feature = "servers")]
 pub mod contest;
-#[cfg(feature = "servers")]
+pub mod crowd;
 pub mod noise;
 pub mod ours;
 pub mod plan;

@@ -1,53 +1,58 @@
-//! [`Noise`]: background writes that are unrelated to the measurement.
+//! [`Noise`]: background writes, a thousand a second.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use synod::client::Client;
 use synod::path::Path;
-use synod::store::{Expect, Lifetime};
 use tokio::task::JoinSet;
 use tokio::time::interval;
 
 use crate::racer::Failure;
-use crate::stand::{SESSION, Server};
 
 /// The number of concurrent writes, and the pause: a thousand a second.
 const BURST: usize = 10;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Writes to a server until it is dropped.
+/// What a write changes, by its number, and the data.
+pub type Change = (Path, Vec<u8>);
+
+/// Writes to a store until it is dropped.
 #[derive(Debug)]
 pub struct Noise {
     _writing: JoinSet<Result<(), Failure>>,
 }
 
 impl Noise {
-    /// Starts to write.
-    ///
-    /// # Errors
-    ///
-    /// If the server cannot be reached.
-    pub async fn start(server: Server, address: SocketAddr) -> Result<Self, Failure> {
-        let client = synod::connect(&server.url(&address.to_string(), SESSION)).await?;
-        let nodes = (0..BURST).map(|node| Path::new(&format!("/noise/{node}")));
-        let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
-        for node in &nodes {
-            // It may exist from an earlier run.
-            let _there = client.create(node, "", Lifetime::Persistent).await?;
-        }
+    /// Starts to write nodes that have nothing to do with the measurement.
+    pub fn unrelated(client: Client) -> Self {
+        Self::of(client, |number| {
+            let node = Path::new(&format!("/noise/{}", number % BURST as u64))?;
+            Ok((node, b"noise".to_vec()))
+        })
+    }
+
+    /// Starts to write. Changes are numbered from 1.
+    pub fn of(
+        client: Client,
+        change: impl Fn(u64) -> Result<Change, Failure> + Send + 'static,
+    ) -> Self {
         let mut writing = JoinSet::new();
-        writing.spawn(write(client, nodes));
-        Ok(Self { _writing: writing })
+        writing.spawn(write(client, change));
+        Self { _writing: writing }
     }
 }
 
-async fn write(client: Client, nodes: Vec<Path>) -> Result<(), Failure> {
+async fn write(
+    client: Client,
+    change: impl Fn(u64) -> Result<Change, Failure>,
+) -> Result<(), Failure> {
     // Writes that are late are made up for.
-    let mut next = interval(PAUSE);
+    let (mut next, mut numbers) = (interval(PAUSE), 1..);
     loop {
         next.tick().await;
-        try_join_all(nodes.iter().map(|node| client.set(node, "noise", Expect::Any))).await?;
+        let changes = numbers.by_ref().take(BURST).map(&change);
+        let changes = changes.collect::<Result<Vec<Change>, Failure>>()?;
+        try_join_all(changes.iter().map(|(path, data)| client.put(path, data.clone()))).await?;
     }
 }

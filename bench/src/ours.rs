@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use synod::client::Client;
 use synod::path::Path;
-use synod::recipe::Leader;
+use synod::recipe::{Leader, Registration};
 use synod::store::{Expect, Outcome, Query, SessionOptions, Store};
 use synod::{Config, Lifetime};
 use tokio::task::JoinSet;
@@ -16,7 +16,9 @@ use tokio::task::JoinSet;
 use crate::racer::Failure;
 
 mod barrier;
+mod cache;
 mod crew;
+mod instance;
 mod leader;
 mod lock;
 mod node;
@@ -38,6 +40,8 @@ pub struct Ours {
     clients: Vec<Client>,
     /// The leadership that is held until the end.
     leader: Option<Leader>,
+    /// The instance that is there until the end.
+    registered: Option<Registration>,
     /// What a member of a crew does until the end.
     background: JoinSet<synod::Result<Infallible>>,
 }
@@ -65,6 +69,7 @@ impl Ours {
             dir: Path::new(dir)?,
             clients: Vec::new(),
             leader: None,
+            registered: None,
             background: JoinSet::new(),
         };
         ours.sessions(1).await?;
@@ -80,6 +85,9 @@ impl Ours {
         self.background.shutdown().await;
         if let Some(leader) = self.leader.take() {
             leader.resign().await?;
+        }
+        if let Some(registered) = self.registered.take() {
+            registered.unregister().await?;
         }
         for client in &self.clients[1..] {
             client.close().await?;
@@ -143,6 +151,8 @@ async fn ensure(client: &Client, path: &Path) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::crowd::Crowd;
+    use crate::noise::Noise;
     use crate::racer::Racer as _;
     use crate::task::{Task, Work};
 
@@ -150,22 +160,34 @@ mod tests {
     async fn all_work_can_be_done_and_leaves_nothing() {
         let url = "mem://ours?session=60s";
         let mut ours = Ours::open(url, "/mine").await.expect("memory is there");
+        let crowd = Crowd::of(60);
+        crowd.settle(&ours.clients[0]).await.expect("memory answers");
         for work in Work::ALL {
-            let task = Task::laps(work, 3, 2);
+            let task = Task { nodes: 60, ..Task::laps(work, 3, 2) };
+            let client = ours.clients[0].clone();
+            let changes = (work == Work::CacheChanges)
+                .then(|| Noise::of(client, move |number| crowd.change(number)));
             let done = ours.run(&task).await.expect("nothing fails");
             if let Some(report) = done {
                 let laps = match work {
                     Work::Drain => 3,
                     Work::DoubleBarrier
+                    | Work::CacheSmall
+                    | Work::CacheLarge
+                    | Work::CacheMemory
+                    | Work::CacheSeen
                     | Work::SharedValue
                     | Work::Observe
                     | Work::Resign
                     | Work::ResignLate => 2,
-                    Work::Lead | Work::CrewWorker | Work::CrewMaster => 1,
+                    _ if work.kills() => 1,
+                    // As many as came at once.
+                    Work::CacheChanges => report.laps.max(2),
                     _ => 6,
                 };
                 assert_eq!(report.laps, laps, "{work}");
             }
+            drop(changes);
         }
         ours.clean_up().await.expect("memory answers");
 

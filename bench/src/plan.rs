@@ -54,10 +54,15 @@ fn clients_in_short(work: Work) -> &'static [usize] {
         | Work::SetIfThere
         | Work::Ids
         | Work::SharedValue
+        | Work::CacheLarge
+        | Work::CacheMemory
+        | Work::CacheSeen
+        | Work::CacheChanges
         | Work::Lead
         | Work::CrewWorker
-        | Work::CrewMaster => &[],
-        Work::Get | Work::QueueBunches | Work::Observe => &[1],
+        | Work::CrewMaster
+        | Work::Instance => &[],
+        Work::Get | Work::QueueBunches | Work::CacheSmall | Work::Observe => &[1],
         Work::CreateDelete | Work::Lock => &[1, 16],
         Work::LockContended => &[2, 8, 64],
         Work::Drain => &[100],
@@ -87,8 +92,15 @@ fn clients_in_full(work: Work) -> &'static [usize] {
         Work::DoubleBarrier => &[2, 8],
         Work::QueueTake | Work::QueueAck => &[1, 4],
         Work::CrewTasks => &[4],
-        Work::Ids => &[8],
-        Work::QueueBunches | Work::SharedValue | Work::Observe => &[1],
+        Work::Ids | Work::Instance => &[8],
+        Work::QueueBunches
+        | Work::SharedValue
+        | Work::Observe
+        | Work::CacheSmall
+        | Work::CacheLarge
+        | Work::CacheMemory
+        | Work::CacheSeen
+        | Work::CacheChanges => &[1],
         Work::Resign | Work::ResignLate | Work::Lead | Work::CrewWorker | Work::CrewMaster => &[2],
     }
 }

@@ -1,6 +1,7 @@
 //! [`Record`]: one measurement, as it is stored.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -72,10 +73,14 @@ impl Case {
         if self.busy { format!("{}, busy", self.work) } else { self.work.to_string() }
     }
 
-    /// The task for this case, lasting `time`; a drain lasts until it is done.
-    pub fn task(&self, time: std::time::Duration) -> Task {
+    /// The task for this case, lasting `time`; a drain lasts until it is done, and what is measured by its CPU time lasts
+    /// for at least a second, because some systems count in hundredths.
+    pub fn task(&self, time: Duration) -> Task {
         match self.work {
-            Work::Drain => Task::laps(self.work, self.clients, 1),
+            Work::Drain | Work::CacheMemory => Task::laps(self.work, self.clients, 1),
+            Work::CacheChanges => {
+                Task::lasting(self.work, self.clients, time.max(Duration::from_secs(1)))
+            }
             _ => Task::lasting(self.work, self.clients, time),
         }
     }
@@ -123,7 +128,7 @@ mod tests {
             clients: 8,
             busy: true,
         };
-        let lap = std::time::Duration::from_micros(7);
+        let lap = Duration::from_micros(7);
         let facts = [
             Fact::Round(3, report(vec![lap], 9.0, Some(1.0), None)),
             Fact::Count(Count { requests: 2.0, bytes: 300.0 }),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::task::Task;
+use crate::task::{Measure, Task};
 
 /// The result of a [`Task`]. Times are in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,10 +24,13 @@ pub struct Report {
     /// CPU time of this process meanwhile, if the system reports it.
     #[serde(default)]
     pub cpu: Option<f64>,
-    /// Memory of the process at the end, or while most clients wait, in KiB, if the system reports
-    /// it.
+    /// Memory of the process at the end, or while most clients wait, or by how much it has grown by a cache, in KiB, if the
+    /// system reports it.
     #[serde(default)]
     pub rss: Option<u64>,
+    /// How many nodes a cache had when it said that it was complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<u64>,
 }
 
 impl Report {
@@ -39,6 +42,16 @@ impl Report {
     /// Microseconds of CPU time per lap.
     pub fn cpu_per_lap(&self) -> Option<f64> {
         (self.laps > 0).then_some(self.cpu? / count(self.laps))
+    }
+
+    /// What this measure says: the less, the faster; zero if it was not measured.
+    pub fn cost(&self, measure: Measure) -> f64 {
+        match measure {
+            Measure::Rate => 1e6 / self.rate(),
+            Measure::Latency => self.p50,
+            Measure::Effort => self.cpu_per_lap().unwrap_or_default(),
+            Measure::Memory => self.rss.map(count).unwrap_or_default(),
+        }
     }
 }
 
@@ -86,7 +99,7 @@ pub fn report(mut laps: Vec<Duration>, micros: f64, cpu: Option<f64>, rss: Optio
         laps.get(place).copied().map_or(0.0, self::micros)
     };
     let (p50, p90, p99) = (at(50), at(90), at(99));
-    Report { laps: laps.len() as u64, micros, p50, p90, p99, cpu, rss }
+    Report { laps: laps.len() as u64, micros, p50, p90, p99, cpu, rss, nodes: None }
 }
 
 /// The memory of this process in KiB, if the system reports it.
@@ -126,6 +139,10 @@ mod tests {
 
         assert_eq!((report.p50, report.p90, report.p99), (50.0, 90.0, 99.0));
         assert_eq!((report.rate(), report.cpu_per_lap()), (50.0, Some(3.0)));
+        let costs = [Measure::Rate, Measure::Latency, Measure::Effort];
+        assert_eq!(costs.map(|measure| report.cost(measure)), [20_000.0, 50.0, 3.0]);
+        let large = Report { rss: Some(7), ..report };
+        assert_eq!(large.cost(Measure::Memory), 7.0);
     }
 
     #[test]

@@ -25,6 +25,8 @@ struct Racer {
     p99: Option<f64>,
     cpu: Option<f64>,
     rss: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nodes: Option<f64>,
     requests: Option<f64>,
     bytes: Option<f64>,
     /// How many times faster synod is: the median and the quartiles of the rounds.
@@ -52,7 +54,8 @@ pub fn summary(table: &Table) -> serde_json::Result<String> {
 impl Racer {
     fn of(cell: &Cell, ours: Option<&Cell>, case: &Case) -> Self {
         let median = |number: &dyn Fn(&Report) -> Option<f64>| cell.median(number).map(rounded);
-        let memory = |report: &Report| report.rss.and_then(|kib| u32::try_from(kib).ok());
+        let number =
+            |count: Option<u64>| count.and_then(|it| u32::try_from(it).ok()).map(f64::from);
         let ratio = ours.filter(|ours| !std::ptr::eq(*ours, cell));
         let ratio = ratio.and_then(|ours| ours.times_faster(cell, case.work.measure()));
         Self {
@@ -60,7 +63,8 @@ impl Racer {
             p50: median(&|report| Some(report.p50)),
             p99: median(&|report| Some(report.p99)),
             cpu: median(&Report::cpu_per_lap),
-            rss: median(&|report| memory(report).map(f64::from)),
+            rss: median(&|report| number(report.rss)),
+            nodes: median(&|report| number(report.nodes)),
             requests: cell.count.map(|count| rounded(count.requests)),
             bytes: cell.count.map(|count| rounded(count.bytes)),
             ours_faster: ratio.map(|Spread { low, median, high }| {

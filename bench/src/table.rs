@@ -76,10 +76,7 @@ impl Cell {
             .iter()
             .filter_map(|(round, own)| {
                 let other = other.rounds.get(round)?;
-                Some(match measure {
-                    Measure::Rate => own.rate() / other.rate(),
-                    Measure::Latency => other.p50 / own.p50,
-                })
+                Some(other.cost(measure) / own.cost(measure))
             })
             .collect();
         (!ratios.is_empty()).then(|| Spread::of(ratios))
@@ -131,6 +128,10 @@ fn line(case: &Case, row: &BTreeMap<String, Cell>, has_peers: bool) -> Option<Ve
     let shown = match measure {
         Measure::Rate => ours.median(|report| Some(report.rate())).map(|rate| number(rate) + "/s"),
         Measure::Latency => ours.median(|report| Some(report.p50)).map(time),
+        Measure::Effort => ours.median(Report::cpu_per_lap).map(|cpu| time(cpu) + " CPU"),
+        Measure::Memory => ours
+            .median(|report| Some(report.cost(measure)))
+            .map(|kib| number(kib / 1_024.0) + " MiB"),
     };
     let failed = || "failed".to_owned();
     let mut line = vec![case.title(), case.clients.to_string(), shown.unwrap_or_else(failed)];
@@ -140,7 +141,9 @@ fn line(case: &Case, row: &BTreeMap<String, Cell>, has_peers: bool) -> Option<Ve
             Some(Spread { low, median, high }) => format!("{median:.2} ({low:.2}–{high:.2})"),
             None => failed(),
         });
-        line.push(peer.map_or_else(String::new, |(name, _)| name.to_owned()));
+        line.push(
+            peer.map_or_else(String::new, |(name, cell)| name.to_owned() + &lacking(case, cell)),
+        );
         line.push(ratio.unwrap_or_default());
     } else {
         line.push(ours.median(|report| Some(report.p50)).map_or_else(String::new, time));
@@ -155,14 +158,21 @@ fn line(case: &Case, row: &BTreeMap<String, Cell>, has_peers: bool) -> Option<Ve
 /// The fastest of those that synod would replace.
 fn best_peer<'a>(case: &Case, row: &'a BTreeMap<String, Cell>) -> Option<(&'static str, &'a Cell)> {
     let speed = |cell: &Cell| {
-        let number = |report: &Report| match case.work.measure() {
-            Measure::Rate => report.rate(),
-            Measure::Latency => 1.0 / report.p50,
-        };
-        cell.median(|report| Some(number(report))).unwrap_or_default()
+        let speed = |report: &Report| 1.0 / report.cost(case.work.measure());
+        cell.median(|report| Some(speed(report))).unwrap_or_default()
     };
     let raced = PEERS.into_iter().filter_map(|name| Some((name, row.get(name)?)));
     raced.max_by(|(_, one), (_, other)| speed(one).total_cmp(&speed(other)))
+}
+
+/// How many nodes a cache had that said to be complete, if there were more.
+fn lacking(case: &Case, cell: &Cell) -> String {
+    let all = f64::from(u32::try_from(case.work.nodes()).unwrap_or(u32::MAX));
+    let had = |report: &Report| Some(f64::from(u32::try_from(report.nodes?).ok()?));
+    match cell.median(had) {
+        Some(had) if had < all => format!(", with {had:.0} nodes"),
+        _ => String::new(),
+    }
 }
 
 /// A number with about three digits.
@@ -224,6 +234,35 @@ mod tests {
         ];
         let text = Table::of(&records).to_string();
         assert!(text.contains("| 3.00 (3.00–3.00)"), "{text}");
+    }
+
+    #[test]
+    fn a_cache_that_lacks_nodes_is_shown_as_such() {
+        let cached = |nodes| {
+            let lap = Duration::from_millis(5);
+            Report { nodes: Some(nodes), ..report(vec![lap], 5e3, None, None) }
+        };
+        let records = [
+            record("ours", Work::CacheSmall, Fact::Round(0, cached(10_000))),
+            record("go", Work::CacheSmall, Fact::Round(0, cached(6_667))),
+        ];
+        let text = Table::of(&records).to_string();
+        assert!(text.contains("| go, with 6667 nodes |"), "{text}");
+    }
+
+    #[test]
+    fn cpu_time_and_memory_are_compared_as_times_are() {
+        let cost = |cpu, rss| report(vec![Duration::ZERO; 2], 1.0, Some(cpu), Some(rss));
+        let records = [Work::CacheChanges, Work::CacheMemory].map(|work| {
+            [
+                record("ours", work, Fact::Round(0, cost(20.0, 2_048))),
+                record("go", work, Fact::Round(0, cost(40.0, 8_192))),
+            ]
+        });
+        let text = Table::of(&records.concat()).to_string();
+        for part in ["| 10 µs CPU |", "| 2.00 (", "| 2.0 MiB ", "| 4.00 ("] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
     }
 
     #[test]

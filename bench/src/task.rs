@@ -57,6 +57,16 @@ pub enum Work {
     DoubleBarrier,
     /// Sets a shared value, and waits until the copy of another session shows it.
     SharedValue,
+    /// Fills a cache with ten thousand nodes.
+    CacheSmall,
+    /// Fills a cache with a hundred thousand nodes.
+    CacheLarge,
+    /// The same once, in a process that has just begun: how much memory it needs.
+    CacheMemory,
+    /// Changes one of ten thousand nodes, and waits until the cache of another session shows it.
+    CacheSeen,
+    /// Keeps a cache of ten thousand nodes equal, of which another process changes a thousand a second. A lap is a change.
+    CacheChanges,
     /// Changes a node and waits until another session gets the event.
     Observe,
     /// Resigns, and waits until another session leads that entered the line just before.
@@ -72,6 +82,9 @@ pub enum Work {
     /// Is the master of a crew, and does not stop while its process lives. A lap begins when the process is killed, and ends
     /// when a task was done that the next master has assigned.
     CrewMaster,
+    /// Is an instance of a service while its process lives. A lap begins when the process is killed, and ends when all clients
+    /// of another process know that it is gone.
+    Instance,
 }
 
 /// The number of permits in [`Work::Semaphore`].
@@ -88,12 +101,16 @@ pub const BUNCH: NonZeroUsize = NonZeroUsize::new(20).unwrap();
 
 /// What a race over some work compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "there is no third")]
+#[expect(clippy::exhaustive_enums, reason = "a table matches all")]
 pub enum Measure {
     /// Laps per second.
     Rate,
     /// The median time of a lap.
     Latency,
+    /// The CPU time of a lap.
+    Effort,
+    /// The memory.
+    Memory,
 }
 
 /// A kind of work, by a number of clients, for some time.
@@ -113,11 +130,14 @@ pub struct Task {
     /// Whether this process lives on when another one is killed that does the same work.
     #[serde(default)]
     pub heir: bool,
+    /// How many nodes there are to cache.
+    #[serde(default)]
+    pub nodes: usize,
 }
 
 impl Work {
     /// All kinds, in the order of the table.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 33] = [
         Self::GetLocal,
         Self::Get,
         Self::Set,
@@ -139,19 +159,33 @@ impl Work {
         Self::CrewTasks,
         Self::DoubleBarrier,
         Self::SharedValue,
+        Self::CacheSmall,
+        Self::CacheLarge,
+        Self::CacheMemory,
+        Self::CacheSeen,
+        Self::CacheChanges,
         Self::Observe,
         Self::Resign,
         Self::ResignLate,
         Self::Lead,
         Self::CrewWorker,
         Self::CrewMaster,
+        Self::Instance,
     ];
 
     /// Decides which racer is faster.
     pub fn measure(self) -> Measure {
         match self {
             // Between the laps, clients have to get into position.
-            Self::SharedValue | Self::Observe | Self::Resign | Self::ResignLate => Measure::Latency,
+            Self::SharedValue
+            | Self::CacheSmall
+            | Self::CacheLarge
+            | Self::CacheSeen
+            | Self::Observe
+            | Self::Resign
+            | Self::ResignLate => Measure::Latency,
+            Self::CacheMemory => Measure::Memory,
+            Self::CacheChanges => Measure::Effort,
             _ if self.kills() => Measure::Latency,
             _ => Measure::Rate,
         }
@@ -159,7 +193,22 @@ impl Work {
 
     /// Whether it ends with the process that does it, which is killed.
     pub fn kills(self) -> bool {
-        matches!(self, Self::Lead | Self::CrewWorker | Self::CrewMaster)
+        matches!(self, Self::Lead | Self::CrewWorker | Self::CrewMaster | Self::Instance)
+    }
+
+    /// How many nodes there are to cache.
+    pub fn nodes(self) -> usize {
+        match self {
+            Self::CacheSmall | Self::CacheSeen | Self::CacheChanges => 10_000,
+            Self::CacheLarge | Self::CacheMemory => 100_000,
+            _ => 0,
+        }
+    }
+
+    /// Whether its requests are counted: there are not so many that they take minutes, and others make none meanwhile.
+    pub fn is_counted(self) -> bool {
+        let many = matches!(self, Self::CacheLarge | Self::CacheMemory | Self::CacheChanges);
+        !many && !self.kills()
     }
 }
 
@@ -167,12 +216,12 @@ impl Task {
     /// A task that lasts for this time.
     pub fn lasting(work: Work, clients: usize, time: Duration) -> Self {
         let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        Self { work, clients, millis, laps: 0, heir: false }
+        Self { work, clients, millis, laps: 0, heir: false, nodes: work.nodes() }
     }
 
     /// A task of this many laps per client.
     pub fn laps(work: Work, clients: usize, laps: u64) -> Self {
-        Self { work, clients, millis: 0, laps, heir: false }
+        Self { work, clients, millis: 0, laps, heir: false, nodes: work.nodes() }
     }
 }
 
@@ -200,12 +249,18 @@ impl fmt::Display for Work {
             Self::CrewTasks => "crew, a task",
             Self::DoubleBarrier => "double barrier",
             Self::SharedValue => "shared value",
+            Self::CacheSmall => "cache of 10,000",
+            Self::CacheLarge => "cache of 100,000",
+            Self::CacheMemory => "cache of 100,000, memory",
+            Self::CacheSeen => "cache of 10,000, set to seen",
+            Self::CacheChanges => "cache of 10,000, 1,000 changes/s",
             Self::Observe => "observe",
             Self::Resign => "leader resigns",
             Self::ResignLate => "leader resigns, later",
             Self::Lead => "leader is killed",
             Self::CrewWorker => "worker is killed",
             Self::CrewMaster => "master is killed",
+            Self::Instance => "instance is killed",
         })
     }
 }

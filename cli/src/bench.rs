@@ -48,9 +48,10 @@ fn chosen(scheme: Scheme, bench: &Bench) -> Result<Vec<Case>, Failure> {
     let extent = if bench.full { Extent::Full } else { Extent::Quick };
     let only = bench.only.as_deref().unwrap_or_default();
     let mut cases = cases(scheme.as_str(), false, extent);
-    // The background load is not for a cluster that may have other users, and there is no process
-    // to kill.
-    cases.retain(|case| !case.busy && !case.work.kills() && case.work.to_string().contains(only));
+    // The background load and thousands of nodes are not for a cluster that may have other users, and there is no process to
+    // kill.
+    let is_light = |case: &Case| !case.busy && case.work.nodes() == 0 && !case.work.kills();
+    cases.retain(|case| is_light(case) && case.work.to_string().contains(only));
     if cases.is_empty() {
         return Err(Failure::plain("nothing has that in its name; leave --only out to see all"));
     }

@@ -53,6 +53,7 @@ step_programs() {
 step_seeds() {
     SYNOD_SEEDS=20000 cargo test "${all[@]}" --test wire soak
     SYNOD_ROUNDS=100000 cargo test "${all[@]}" --test memory
+    SYNOD_NODES=1000000 cargo test "${all[@]}" --test quirks a_large_tree
 }
 
 step_soak() {

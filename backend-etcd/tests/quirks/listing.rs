@@ -3,10 +3,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use etcd_client::{Txn as Request, TxnOp};
-use futures_util::future::join;
+use etcd_client::{Client as RawClient, Txn as Request, TxnOp};
+use futures_util::future::{join, try_join_all};
+use synod_core::client::{Client, ClientOptions};
 use synod_core::error::ErrorKind;
-use synod_core::store::{Expect, Lifetime, Query, Txn};
+use synod_core::store::{Expect, Lifetime, Query, SessionOptions, Txn};
+use synod_etcd::EtcdBackend;
+use synod_recipes::{Cache, Extent};
+use synod_testkit::limit::waits_for;
 
 use crate::world::{World, create, exists, path};
 
@@ -51,6 +55,46 @@ pub(crate) async fn a_crowded_directory_is_of_one_moment() {
         }
     };
     join(moving, listing).await;
+}
+
+/// Puts nodes into directories of a thousand below `/large`.
+async fn populate(raw: &RawClient, nodes: usize) {
+    /// As many as a request may have.
+    const TOGETHER: usize = 128;
+    const AT_ONCE: usize = 8;
+
+    let put =
+        |node: usize| TxnOp::put(format!("/large/d{:04}//n{node:07}", node / 1_000), "x", None);
+    let firsts: Vec<usize> = (0..nodes).step_by(TOGETHER).collect();
+    for some in firsts.chunks(AT_ONCE) {
+        waits_for(format_args!("the nodes from {} on", some[0]));
+        let written = some.iter().map(|&first| {
+            let puts: Vec<TxnOp> = (first..(first + TOGETHER).min(nodes)).map(put).collect();
+            let mut kv = raw.kv_client();
+            async move { kv.txn(Request::new().and_then(puts)).await }
+        });
+        let _all = try_join_all(written).await.expect("answered");
+    }
+}
+
+/// `SYNOD_NODES=1000000` tries it with a million.
+pub(crate) async fn a_large_tree_is_cached_by_some_requests() {
+    let nodes = std::env::var("SYNOD_NODES").map(|nodes| nodes.parse().expect("a number"));
+    let nodes = nodes.unwrap_or(30_000);
+    let world = World::alone();
+    populate(&world.raw().await, nodes).await;
+    let options = ClientOptions::default().session(SessionOptions::new(Duration::from_secs(60)));
+    let backend = EtcdBackend::new(world.options()).expect("valid");
+    let client = Client::open(backend, options).await.expect("a server runs");
+    let before = world.cluster.requests();
+
+    waits_for("the cache");
+    let cache = Cache::open(&client, Extent::subtree(path("/large"))).await.expect("answered");
+
+    assert_eq!(cache.snapshot().len(), nodes);
+    // Some that are small at first, then pages of up to 65,536 nodes, and what a wrong estimate of their ends costs.
+    let asked = world.cluster.requests() - before;
+    assert!(asked <= 30 + nodes as u64 / 20_000, "{asked} requests");
 }
 
 pub(crate) async fn large_nodes_are_listed_in_pieces() {

@@ -81,6 +81,7 @@ fn main() -> ExitCode {
         full: a_write_that_a_full_store_refused_for_certain_is_not_there
             a_lock_that_failed_for_want_of_space_blocks_no_other;
         listing: a_crowded_directory_is_of_one_moment
+            a_large_tree_is_cached_by_some_requests
             large_nodes_are_listed_in_pieces
             a_path_too_deep_for_etcd_is_refused;
         many: ten_thousand_watches_outlive_their_server;

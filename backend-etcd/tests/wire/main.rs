@@ -3,6 +3,7 @@
 mod client;
 mod effects;
 mod judge;
+mod listings;
 mod locker;
 mod members;
 #[expect(dead_code, reason = "some of it is for what is still to be mended")]

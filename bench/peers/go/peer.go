@@ -33,6 +33,8 @@ type task struct {
 	Clients int
 	Millis  int64
 	Laps    int
+	Heir    bool
+	Nodes   int
 }
 
 type report struct {
@@ -43,6 +45,7 @@ type report struct {
 	P99    float64 `json:"p99"`
 	CPU    float64 `json:"cpu"`
 	RSS    uint64  `json:"rss"`
+	Nodes  int     `json:"nodes,omitempty"`
 }
 
 // A peer has one connection, and leases: an etcd lock belongs to a lease.
@@ -114,12 +117,20 @@ func (p *peer) run(t task) (interface{}, error) {
 		return p.tasks(t)
 	case "double-barrier":
 		return p.rounds(t)
+	case "cache-small", "cache-large", "cache-memory":
+		return p.complete(t)
+	case "cache-seen":
+		return p.seen(t)
+	case "cache-changes":
+		return p.changes(t)
 	case "observe":
 		return p.observe(t)
 	case "resign", "resign-late":
 		return p.resign(t)
 	case "lead":
 		return p.lead()
+	case "instance":
+		return p.instance(t)
 	}
 	return map[string]string{"missing": t.Work}, nil
 }
@@ -495,7 +506,7 @@ func tell(laps []time.Duration, took, work time.Duration, memory uint64) report 
 		}
 		return micros(laps[(len(laps)-1)*hundredths/100])
 	}
-	return report{len(laps), micros(took), at(50), at(90), at(99), micros(work), memory}
+	return report{len(laps), micros(took), at(50), at(90), at(99), micros(work), memory, 0}
 }
 
 func micros(time time.Duration) float64 {

@@ -16,6 +16,8 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.regex.Matcher;
@@ -46,8 +48,11 @@ public final class Peer {
     private final List<CuratorFramework> clients = new ArrayList<>();
     private final Values values = new Values(this);
     private final Queues queues = new Queues(this);
+    private final Caches caches = new Caches(this);
     /** Leads until the process ends. */
     private LeaderLatch leading;
+    /** The rounds of double barriers that were given up. */
+    private int givenUp;
     /** Threads stay, as they do in an application. */
     private final ExecutorService threads = Executors.newCachedThreadPool(Peer::daemon);
 
@@ -60,14 +65,20 @@ public final class Peer {
         Lap lane(int number) throws Exception;
     }
 
-    record Task(String work, int clients, long millis, long laps) {
+    record Task(String work, int clients, long millis, long laps, boolean heir, int nodes) {
         static Task of(String line) {
             Matcher work = Pattern.compile("\"work\":\"([^\"]*)\"").matcher(line);
             if (!work.find()) {
                 throw new IllegalArgumentException("not a task: " + line);
             }
             return new Task(work.group(1), (int) number(line, "clients"),
-                    number(line, "millis"), number(line, "laps"));
+                    number(line, "millis"), number(line, "laps"), line.contains("\"heir\":true"),
+                    (int) number(line, "nodes"));
+        }
+
+        /** The same by one client. */
+        Task byOne() {
+            return new Task(work, 1, millis, laps, heir, nodes);
         }
 
         private static long number(String line, String name) {
@@ -126,6 +137,14 @@ public final class Peer {
                     return queues.tasks(task);
                 case "shared-value":
                     return values.shared(task);
+                case "cache-small":
+                case "cache-large":
+                case "cache-memory":
+                    return caches.complete(task);
+                case "cache-seen":
+                    return caches.seen(task);
+                case "cache-changes":
+                    return caches.changes(task);
                 case "observe":
                     return observe(task);
                 case "resign":
@@ -133,6 +152,8 @@ public final class Peer {
                     return resign(task);
                 case "lead":
                     return lead();
+                case "instance":
+                    return caches.instance(task);
                 default:
                     return "{\"missing\":\"" + task.work + "\"}";
             }
@@ -295,24 +316,32 @@ public final class Peer {
         });
     }
 
-    /** A lap is a round of all members. */
+    /**
+     * A lap is a round of all members. One of Curator's waits for ever if it is notified before it waits, and others have left
+     * by then. Such a round is given up after a second, and counts as a lap.
+     */
     private String rounds(Task task) throws Exception {
-        String path = DIR + "/both-" + task.clients;
-        List<DistributedDoubleBarrier> members = new ArrayList<>();
-        for (CuratorFramework own : sessions(task.clients)) {
-            members.add(new DistributedDoubleBarrier(own, path, task.clients));
-        }
-        return drive(new Task(task.work, 1, task.millis, task.laps), lane -> () -> {
+        List<CuratorFramework> own = sessions(task.clients);
+        return drive(task.byOne(), lane -> () -> {
+            String path = DIR + "/both-" + task.clients + "-" + givenUp;
             List<Future<Void>> all = new ArrayList<>();
-            for (DistributedDoubleBarrier member : members) {
+            for (CuratorFramework client : own) {
+                DistributedDoubleBarrier member = new DistributedDoubleBarrier(client, path, task.clients);
                 all.add(threads.submit(() -> {
                     member.enter();
                     member.leave();
                     return null;
                 }));
             }
-            for (Future<Void> one : all) {
-                one.get();
+            long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(1);
+            try {
+                for (Future<Void> one : all) {
+                    one.get(Math.max(1, end - System.nanoTime()), TimeUnit.NANOSECONDS);
+                }
+            } catch (TimeoutException waits) {
+                // What its members leave behind is on a path that is not used again.
+                all.forEach(one -> one.cancel(true));
+                givenUp++;
             }
         });
     }
@@ -331,7 +360,7 @@ public final class Peer {
         try (cache) {
             cache.start();
             ready.await();
-            return drive(new Task(task.work, 1, task.millis, task.laps), lane -> () -> {
+            return drive(task.byOne(), lane -> () -> {
                 own.get(0).setData().inBackground().forPath(node, DATA);
                 heard.acquire();
             });

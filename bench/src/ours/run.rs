@@ -3,7 +3,8 @@
 use async_trait::async_trait;
 
 use super::{
-    Floor, Ours, Plain, barrier, crew, leader, lock, node, queue, share, transaction, value, watch,
+    Floor, Ours, Plain, barrier, cache, crew, instance, leader, lock, node, queue, share,
+    transaction, value, watch,
 };
 use crate::racer::{Failure, Racer};
 use crate::report::Report;
@@ -34,6 +35,12 @@ impl Racer for Ours {
             Work::CrewMaster => crew::master(self, task).await.map(Some),
             Work::DoubleBarrier => barrier::rounds(self, task).await.map(Some),
             Work::SharedValue => value::shared(self, task).await.map(Some),
+            Work::CacheSmall | Work::CacheLarge | Work::CacheMemory => {
+                cache::complete(self, task).await.map(Some)
+            }
+            Work::CacheSeen => cache::seen(self, task).await.map(Some),
+            Work::CacheChanges => cache::changes(self, task).await.map(Some),
+            Work::Instance => instance::killed(self, task).await.map(Some),
             Work::Observe => watch::observe(self, task).await.map(Some),
             Work::Resign | Work::ResignLate => leader::resign(self, task).await.map(Some),
             Work::Lead => leader::lead(self, task).await.map(Some),

@@ -98,30 +98,34 @@ impl Board {
         // Only the task that calls this changes the content.
         let difference = Content::difference(&old, &self.extent, view);
         drop(old);
-        let last = self.change(|content, events| {
-            let (last, mut all) = content.replace(difference);
-            events.append(&mut all);
+        let last = {
+            let mut state = self.lock();
+            let (last, events) = state.content.replace(difference);
+            match events {
+                Some(events) => events.into_iter().for_each(|event| state.log.push(event)),
+                None => state.log.miss(),
+            }
             last
-        });
+        };
         // It may be large: not under the lock.
         drop(last);
+        self.news.notify_waiters();
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Content, &mut Vec<CacheEvent>) -> T) -> T {
+    fn change(&self, change: impl FnOnce(&mut Content, &mut Vec<CacheEvent>)) {
         let mut events = Vec::new();
-        let (changed, is_news) = {
+        let is_news = {
             let mut state = self.lock();
-            let changed = change(&mut state.content, &mut events);
+            change(&mut state.content, &mut events);
             let is_news = !events.is_empty();
             for event in events {
                 state.log.push(event);
             }
-            (changed, is_news)
+            is_news
         };
         if is_news {
             self.news.notify_waiters();
         }
-        changed
     }
 
     /// Records that the content is complete.

@@ -8,6 +8,7 @@ use synod_core::path::Path;
 use synod_core::store::{Change, Kind, Node, Revision, View};
 
 use crate::mirror::event::CacheEvent;
+use crate::mirror::event_log::EVENTS;
 use crate::mirror::extent::Extent;
 use crate::mutant::mistake;
 
@@ -36,7 +37,8 @@ pub(super) struct Unread;
 pub(super) struct Replacement {
     nodes: NodesByPath,
     revision: Revision,
-    events: Vec<CacheEvent>,
+    /// `None` if they are more than any reader would get.
+    events: Option<Vec<CacheEvent>>,
 }
 
 impl Content {
@@ -77,7 +79,10 @@ impl Content {
     }
 
     /// Takes over all of a view, by [`Content::difference`].
-    pub(super) fn replace(&mut self, by: Replacement) -> (Arc<NodesByPath>, Vec<CacheEvent>) {
+    pub(super) fn replace(
+        &mut self,
+        by: Replacement,
+    ) -> (Arc<NodesByPath>, Option<Vec<CacheEvent>>) {
         self.newest = self.newest.max(by.revision);
         self.floor = self.newest;
         (std::mem::replace(&mut self.nodes, Arc::new(by.nodes)), by.events)
@@ -86,7 +91,8 @@ impl Content {
     /// What a view of the whole extent makes of these nodes. It takes as long as there are nodes, and needs no lock.
     pub(super) fn difference(old: &NodesByPath, extent: &Extent, view: View) -> Replacement {
         let mut revision = view.revision;
-        let (mut nodes, mut events, mut gone) = (NodesByPath::new(), Vec::new(), Vec::new());
+        let mut nodes = Vec::with_capacity(view.nodes.len());
+        let (mut events, mut gone) = (Vec::new(), Vec::new());
         let mut before = old.iter().peekable();
         for node in view.nodes.into_iter().filter_map(|node| extent.kept(node)) {
             revision = revision.max(modified(&node));
@@ -94,24 +100,36 @@ impl Content {
                 gone.push(last.clone());
             }
             let known = before.next_if(|(path, _)| **path == node.path).map(|(_, known)| known);
-            let (node, event) = merged(known, node);
-            events.extend(event);
-            nodes.insert(node.path.clone(), node);
+            let node = match known {
+                Some(known) if !is_newer(&node, known) => known.clone(),
+                _ => {
+                    // An event needs memory, and of very many no reader gets one.
+                    if events.len() <= EVENTS {
+                        events.push(written(known, &node));
+                    }
+                    node
+                }
+            };
+            nodes.push((node.path.clone(), node));
         }
         gone.extend(before.map(|(_, last)| last.clone()));
         mistake!(ResyncOnlyAdds: nodes.extend(take(&mut gone).into_iter().map(|it| (it.path.clone(), it))));
         let mut all: Vec<_> = take(&mut gone).into_iter().map(CacheEvent::Deleted).collect();
         all.append(&mut events);
-        Replacement { nodes, revision, events: all }
+        // Of what is sorted this makes a tree without gaps: inserted one by one, it would have twice the size.
+        let nodes = nodes.into_iter().collect();
+        Replacement { nodes, revision, events: Some(all).filter(|all| all.len() <= EVENTS) }
     }
 
     fn gain(&mut self, node: Node) -> Option<CacheEvent> {
         self.newest = self.newest.max(modified(&node));
-        let (node, event) = merged(self.nodes.get(&node.path), node);
-        if event.is_some() {
-            let _last = Arc::make_mut(&mut self.nodes).insert(node.path.clone(), node);
+        let known = self.nodes.get(&node.path);
+        if known.is_some_and(|known| !is_newer(&node, known)) {
+            return None;
         }
-        event
+        let event = written(known, &node);
+        let _last = Arc::make_mut(&mut self.nodes).insert(node.path.clone(), node);
+        Some(event)
     }
 
     /// A deletion at this revision. What is newer was made again afterwards.
@@ -125,18 +143,22 @@ impl Content {
     }
 }
 
-/// The newer one of a node that is known and one that was reported, and what changes by it.
-fn merged(known: Option<&Node>, node: Node) -> (Node, Option<CacheEvent>) {
-    let Some(known) = known else { return (node.clone(), Some(CacheEvent::Created(node))) };
-    let is_newer = modified(&node) > modified(known);
+/// Whether a node that was reported is newer than the one that is known.
+fn is_newer(node: &Node, known: &Node) -> bool {
+    let is_newer = modified(node) > modified(known);
     mistake!(NewerByVersion: let is_newer = {
         let version = |node: &Node| node.stat.map(|stat| stat.version.get());
-        version(&node) > version(known)
+        version(node) > version(known)
     });
-    if !is_newer {
-        return (known.clone(), None);
+    is_newer
+}
+
+/// What changes by a node that is newer than the one that is known.
+fn written(known: Option<&Node>, node: &Node) -> CacheEvent {
+    match known {
+        None => CacheEvent::Created(node.clone()),
+        Some(known) => CacheEvent::Updated { before: known.clone(), node: node.clone() },
     }
-    (node.clone(), Some(CacheEvent::Updated { before: known.clone(), node }))
 }
 
 /// When a node was written. Those that are kept have a stat.
@@ -171,7 +193,7 @@ mod tests {
         content
     }
 
-    fn written(node: &Node) -> Change {
+    fn change(node: &Node) -> Change {
         let kind = match node.stat {
             Some(stat) if stat.created == stat.modified => Kind::Created,
             _ => Kind::Updated,
@@ -205,26 +227,26 @@ mod tests {
     #[test]
     fn an_event_that_is_older_than_what_was_read_changes_nothing() {
         let mut content = content(10, &[node("/a/b", 5, 8)]);
-        is_news(&content.hear(&all(), written(&node("/a/b", 5, 7))), "nothing");
-        is_news(&content.hear(&all(), written(&node("/a/b", 5, 8))), "nothing");
+        is_news(&content.hear(&all(), change(&node("/a/b", 5, 7))), "nothing");
+        is_news(&content.hear(&all(), change(&node("/a/b", 5, 8))), "nothing");
         is_news(&content.hear(&all(), deleted("/a/b", 4)), "nothing");
         is_news(&content.hear(&all(), deleted("/a/c", 11)), "nothing");
         assert_eq!(content.nodes.len(), 1);
 
-        is_news(&content.hear(&all(), written(&node("/a/b", 5, 11))), "~/a/b 11");
+        is_news(&content.hear(&all(), change(&node("/a/b", 5, 11))), "~/a/b 11");
         is_news(&content.hear(&all(), deleted("/a/b", 12)), "-/a/b");
-        is_news(&content.hear(&all(), written(&node("/a/b", 13, 13))), "+/a/b 13");
+        is_news(&content.hear(&all(), change(&node("/a/b", 13, 13))), "+/a/b 13");
         assert_eq!(content.newest, Revision::new(13));
     }
 
     #[test]
     fn a_node_that_a_read_did_not_find_is_not_made_again_by_an_older_event() {
         let mut content = content(10, &[node("/a/b", 5, 8)]);
-        is_news(&content.hear(&all(), written(&node("/a/c", 9, 9))), "unread");
+        is_news(&content.hear(&all(), change(&node("/a/c", 9, 9))), "unread");
         let gone = content.found(&path!("/a/b"), None, Revision::new(14));
         assert!(matches!(gone, Some(CacheEvent::Deleted(_))));
-        is_news(&content.hear(&all(), written(&node("/a/b", 5, 12))), "unread");
-        is_news(&content.hear(&all(), written(&node("/a/b", 15, 15))), "+/a/b 15");
+        is_news(&content.hear(&all(), change(&node("/a/b", 5, 12))), "unread");
+        is_news(&content.hear(&all(), change(&node("/a/b", 15, 15))), "+/a/b 15");
     }
 
     #[test]
@@ -252,6 +274,7 @@ mod tests {
         let mut new = old.clone();
         let (last, events) = new.replace(difference);
         assert_eq!(last, old.nodes);
+        let events = events.expect("they are few");
         let shown: Vec<_> = events.iter().map(said).collect();
         assert_eq!(shown, ["-/a/d", "~/a/b 12", "~/a/c 13", "+/a/e 14"]);
 
@@ -261,6 +284,23 @@ mod tests {
         }
         assert_eq!(replayed, *new.nodes);
         assert_eq!(new.newest, Revision::new(14));
+    }
+
+    #[test]
+    fn more_events_than_any_reader_gets_are_not_made() {
+        let nodes =
+            |count: usize| (0..count).map(|it| node(&format!("/a/{it:05}"), 2, 4)).collect();
+        let view = |count| View::new(Revision::new(9), nodes(count));
+        let made = |old: &NodesByPath, count| {
+            let difference = Content::difference(old, &all(), view(count));
+            (difference.nodes.len(), difference.events.map(|events| events.len()))
+        };
+        let none = NodesByPath::new();
+        assert_eq!(made(&none, EVENTS), (EVENTS, Some(EVENTS)));
+        assert_eq!(made(&none, EVENTS + 1), (EVENTS + 1, None));
+        let old = content(9, &nodes(EVENTS + 1));
+        assert_eq!(made(&old.nodes, 1), (1, Some(EVENTS)));
+        assert_eq!(made(&old.nodes, 0), (0, None));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::mirror::event::CacheEvent;
 
 /// The most events that are kept.
-const EVENTS: usize = 4_096;
+pub(super) const EVENTS: usize = 4_096;
 
 /// The most bytes of data that events keep in memory, the last event aside.
 const BYTES: usize = 8 << 20;
@@ -35,6 +35,13 @@ impl EventLog {
         {
             self.forget_first();
         }
+    }
+
+    /// Makes every reader miss some, as so many are added that none would get all.
+    pub(super) fn miss(&mut self) {
+        self.first = self.next() + 1;
+        self.events.clear();
+        self.bytes = 0;
     }
 
     fn forget_first(&mut self) {
@@ -95,6 +102,19 @@ mod tests {
         log.leave();
         assert!(log.events.is_empty() && log.bytes == 0);
         assert!(log.at(log.next() - 1).is_err());
+    }
+
+    #[test]
+    fn what_is_too_much_for_every_reader_is_missed_by_all() {
+        let mut log = EventLog::default();
+        log.join();
+        log.push(event(1));
+        log.miss();
+        assert!(log.at(0).is_err() && log.at(1).is_err() && log.bytes == 0);
+        let next = log.next();
+        assert!(matches!(log.at(next), Ok(None)));
+        log.push(CacheEvent::Stale);
+        assert!(matches!(log.at(next), Ok(Some(CacheEvent::Stale))));
     }
 
     #[test]

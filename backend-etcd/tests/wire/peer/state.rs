@@ -27,6 +27,8 @@ pub(crate) struct State {
     pub(crate) keys: Keys,
     pub(crate) leases: Leases,
     pub(crate) users: Users,
+    /// The keys that reads went through: etcd counts all keys of a range, also those that a limit cuts off.
+    pub(crate) passed: i64,
 }
 
 impl State {
@@ -44,6 +46,7 @@ impl State {
         match request {
             Request::Range(request) => {
                 let (kvs, more, count) = self.keys.range(request, applied)?;
+                self.passed += count;
                 let header = Some(Header::of(member, applied));
                 Ok(Answer::Range(RangeResponse { header, kvs, more, count }))
             }

@@ -1,0 +1,168 @@
+//! [`Gathered`]: the nodes that the answers to a query have, page by page, as a view.
+
+use etcd_client::proto::PbKeyValue;
+use synod_core::path::Path;
+use synod_core::store::{Node, Query, Scope, View, Window};
+
+use crate::fetch::{as_child, as_node, revision};
+use crate::key;
+
+/// What a query has found so far. The answers to [`gets`](crate::fetch::gets) are added in their order.
+#[derive(Debug)]
+pub(crate) struct Gathered<'a> {
+    query: &'a Query,
+    nodes: Vec<Node>,
+    /// The directory of the last node, whose containers are there.
+    dir: Option<Path>,
+}
+
+impl<'a> Gathered<'a> {
+    pub(crate) fn new(query: &'a Query) -> Self {
+        Self { query, nodes: Vec::new(), dir: None }
+    }
+
+    /// Adds a page.
+    pub(crate) fn add(&mut self, kvs: Vec<PbKeyValue>) {
+        let query = self.query;
+        match (query.scope, query.window) {
+            (Scope::Node, _) if !query.more.is_empty() => {
+                self.nodes.extend(kvs.into_iter().filter_map(|kv| asked(query, kv)));
+            }
+            // The root has no key, and a key of another program at its place is no node.
+            (Scope::Node, _) if query.path.is_root() => {}
+            (Scope::Node, _) => {
+                let kvs = kvs.into_iter().take(1);
+                self.nodes.extend(kvs.map(|kv| as_node(query.path.clone(), kv)));
+            }
+            (Scope::Children, Some(window)) => {
+                self.nodes = through(window, kvs.into_iter().filter_map(child));
+            }
+            (Scope::Children, None) => {
+                self.nodes.extend(kvs.into_iter().filter_map(|kv| child_or_container(query, kv)));
+            }
+            (Scope::Subtree, _) => kvs.into_iter().for_each(|kv| self.add_below(kv)),
+        }
+    }
+
+    /// Adds a node of a subtree, and the containers above it, up to the root of the subtree.
+    fn add_below(&mut self, kv: PbKeyValue) {
+        let Some(path) = key::known(&kv.key) else { return };
+        // Most nodes follow another one of their directory.
+        if self.dir.as_ref().map(Path::as_str) != path.parent_str() {
+            let above = path.ancestors().take_while(|above| above.is_below(&self.query.path));
+            self.nodes.extend(above.map(Node::new));
+            self.dir = path.parent();
+        }
+        self.nodes.push(as_node(path, kv));
+    }
+
+    /// The view as of a revision.
+    pub(crate) fn view(mut self, at: i64) -> View {
+        if self.query.window.is_none() {
+            // A node comes before its duplicate as a container, which is dropped.
+            self.nodes.sort_by(|a, b| {
+                a.path.cmp(&b.path).then_with(|| b.stat.is_some().cmp(&a.stat.is_some()))
+            });
+            self.nodes.dedup_by(|a, b| a.path == b.path);
+        }
+        View::new(revision(at), self.nodes)
+    }
+}
+
+/// The nodes in a window, oldest first.
+fn through(window: Window, line: impl Iterator<Item = Node>) -> Vec<Node> {
+    match window {
+        Window::Oldest { count } => line.take(count).collect(),
+        Window::Newest { count, before } => {
+            let early = |node: &Node| before.is_none_or(|before| node.sequence < Some(before));
+            let mut newest: Vec<Node> = line.filter(early).take(count).collect();
+            newest.reverse();
+            newest
+        }
+    }
+}
+
+/// One of several nodes that were asked for by their paths.
+fn asked(query: &Query, kv: PbKeyValue) -> Option<Node> {
+    let path = key::known(&kv.key).filter(|path| !path.is_root())?;
+    query.nodes_asked().any(|asked| *asked == path).then(|| as_node(path, kv))
+}
+
+fn child_or_container(query: &Query, kv: PbKeyValue) -> Option<Node> {
+    let path = key::known(&kv.key)?;
+    let child = key::child(&query.path, &path)?;
+    if !child.name().starts_with(&query.prefix) {
+        return None;
+    }
+    Some(if child == path { as_child(path, kv) } else { Node::new(child) })
+}
+
+fn child(kv: PbKeyValue) -> Option<Node> {
+    Some(as_child(key::known(&kv.key)?, kv))
+}
+
+#[cfg(test)]
+mod tests {
+    use synod_core::store::Sequence;
+
+    use super::*;
+
+    fn kv(path: &str, created: i64) -> PbKeyValue {
+        let key = key::of(Path::new(path).expect("valid"));
+        PbKeyValue { key, create_revision: created, mod_revision: created, ..PbKeyValue::default() }
+    }
+
+    fn dir() -> Path {
+        Path::new("/d").expect("valid")
+    }
+
+    /// The view from all answers.
+    fn view(query: &Query, pages: Vec<Vec<PbKeyValue>>) -> View {
+        let mut gathered = Gathered::new(query);
+        pages.into_iter().for_each(|page| gathered.add(page));
+        gathered.view(9)
+    }
+
+    fn shown(view: &View) -> Vec<(&str, bool)> {
+        view.nodes.iter().map(|node| (node.path.as_str(), node.stat.is_some())).collect()
+    }
+
+    #[test]
+    fn containers_are_named_once_and_nodes_are_not_taken_for_them() {
+        let answers =
+            vec![vec![kv("/d/a", 1), kv("/d/n", 2)], vec![kv("/d/c/x", 3), kv("/d/c/y/z", 4)]];
+        let view = view(&Query::children(dir()), answers);
+        assert_eq!(shown(&view), [("/d/a", true), ("/d/c", false), ("/d/n", true)]);
+
+        let answers = vec![vec![kv("/d", 1)], vec![kv("/d/a", 2), kv("/d/a/b/c", 3)]];
+        let view = super::tests::view(&Query::subtree(dir()), answers);
+        let expected = [("/d", true), ("/d/a", true), ("/d/a/b", false), ("/d/a/b/c", true)];
+        assert_eq!(shown(&view), expected);
+    }
+
+    #[test]
+    fn a_window_shows_so_many_oldest_first() {
+        let line = || vec![vec![kv("/d/b", 3), kv("/d/a", 2), kv("/d/c", 1)]];
+        let newest = |query: Query| {
+            let view = view(&query, line());
+            view.nodes
+                .iter()
+                .filter_map(|node| node.sequence)
+                .map(Sequence::get)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(newest(Query::children(dir()).newest(2)), [2, 3]);
+        assert_eq!(newest(Query::children(dir()).newest_before(9, Sequence::new(3))), [1, 2]);
+        assert_eq!(newest(Query::children(dir()).newest_before(9, Sequence::new(0))), [0_u64; 0]);
+        assert_eq!(newest(Query::children(dir()).oldest(0)), [0_u64; 0]);
+    }
+
+    #[test]
+    fn what_is_no_node_is_skipped() {
+        let foreign = PbKeyValue { key: b"/d//\xff".to_vec(), ..PbKeyValue::default() };
+        let other = PbKeyValue { key: b"/d/loose".to_vec(), ..PbKeyValue::default() };
+        let answers = vec![vec![foreign.clone(), kv("/d/a", 1)], vec![other, foreign]];
+        assert_eq!(shown(&view(&Query::children(dir()), answers.clone())), [("/d/a", true)]);
+        assert_eq!(shown(&view(&Query::subtree(dir()), answers)), [("/d/a", true)]);
+    }
+}

@@ -1,0 +1,75 @@
+//! Listings of many pages.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join;
+use synod_core::store::Query;
+
+use crate::peer::Peer;
+use crate::peer::script::{Act, Kind, Rule};
+use crate::world::{create, done, key, path, session};
+
+/// So many and so large that they are not read in a few pages.
+const NODES: usize = 30_000;
+const DATA: &[u8] = &[b'x'; 2_000];
+
+/// A cluster with nodes in directories of this size, which are below `/many`.
+fn populated(directory: usize) -> Peer {
+    let peer = Peer::new(1);
+    let mut state = peer.shared.state();
+    for dir in 0..NODES / directory {
+        let mut batch = state.keys.write();
+        for node in 0..directory {
+            let path = path(&format!("/many/d{dir:05}/n{node:05}"));
+            batch.put(&key(&path), Bytes::from_static(DATA), 0);
+        }
+        batch.commit();
+    }
+    drop(state);
+    peer
+}
+
+/// How often a kind of request was met.
+fn met(peer: &Peer, kind: Kind) -> usize {
+    let met = &peer.shared.script().met;
+    met.iter().find(|(met, _)| *met == kind).map_or(0, |(_, count)| *count)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_server_goes_through_each_key_a_few_times_only() {
+    for directory in [1, 100, NODES] {
+        let peer = populated(directory);
+        let ann = session(&peer).await;
+        let before = met(&peer, Kind::Range);
+        let view = ann.read(Query::subtree(path("/many"))).await.expect("it is answered");
+
+        let nodes = view.nodes.iter().filter(|node| node.stat.is_some()).count();
+        assert_eq!(nodes, NODES);
+        let (passed, requests) = (peer.shared.state().passed, met(&peer, Kind::Range) - before);
+        assert!(
+            usize::try_from(passed).is_ok_and(|passed| passed <= 6 * NODES),
+            "{passed} keys, in directories of {directory}"
+        );
+        assert!(requests <= 40, "{requests} requests, in directories of {directory}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_at_the_start_of_an_observation_repeats_one_page() {
+    let peer = populated(100);
+    let (ann, bob) = (session(&peer).await, session(&peer).await);
+    let _view = ann.read(Query::subtree(path("/many"))).await.expect("it is answered");
+    let alone = met(&peer, Kind::Range);
+    peer.shared.script().add(Rule::on(Kind::Create, Act::Late(Duration::from_secs(1))));
+
+    let observing = ann.observe(Query::subtree(path("/many")));
+    let written = async { done(&*bob, create("/many/d00000/new")).await };
+    let (observed, ()) = join(observing, written).await;
+
+    let (view, _watch) = observed.expect("it is answered");
+    assert!(view.nodes.iter().any(|node| node.path == path("/many/d00000/new")));
+    assert!(peer.shared.script().played > 0, "the watch was late");
+    let asked = met(&peer, Kind::Range) - alone;
+    assert!(asked <= alone + 2, "{asked} requests, where a read alone takes {alone}");
+}
