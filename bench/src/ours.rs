@@ -20,6 +20,7 @@ mod crew;
 mod leader;
 mod lock;
 mod node;
+mod partition;
 mod queue;
 mod run;
 mod share;
@@ -157,6 +158,7 @@ mod tests {
                 let laps = match work {
                     Work::Drain => 3,
                     Work::DoubleBarrier
+                    | Work::Partition
                     | Work::SharedValue
                     | Work::Observe
                     | Work::Resign

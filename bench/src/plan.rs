@@ -53,6 +53,7 @@ fn clients_in_short(work: Work) -> &'static [usize] {
         | Work::Set
         | Work::SetIfThere
         | Work::Ids
+        | Work::Partition
         | Work::SharedValue
         | Work::Lead
         | Work::CrewWorker
@@ -87,6 +88,7 @@ fn clients_in_full(work: Work) -> &'static [usize] {
         Work::DoubleBarrier => &[2, 8],
         Work::QueueTake | Work::QueueAck => &[1, 4],
         Work::CrewTasks => &[4],
+        Work::Partition => &[16],
         Work::Ids => &[8],
         Work::QueueBunches | Work::SharedValue | Work::Observe => &[1],
         Work::Resign | Work::ResignLate | Work::Lead | Work::CrewWorker | Work::CrewMaster => &[2],

@@ -53,6 +53,8 @@ pub enum Work {
     QueueBunches,
     /// Submits a task to a crew, and waits for its result. For each client there is a worker, too, and one master.
     CrewTasks,
+    /// Leaves a partition of many items, and waits until the other members have all of them.
+    Partition,
     /// Enters a double barrier and leaves it, as all clients do. A lap is a round of all of them.
     DoubleBarrier,
     /// Sets a shared value, and waits until the copy of another session shows it.
@@ -86,6 +88,9 @@ pub const NODES: usize = 4;
 /// How many items [`Work::QueueBunches`] puts and takes.
 pub const BUNCH: NonZeroUsize = NonZeroUsize::new(20).unwrap();
 
+/// The number of items in [`Work::Partition`].
+pub const ITEMS: usize = 1_000;
+
 /// What a race over some work compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "there is no third")]
@@ -117,7 +122,7 @@ pub struct Task {
 
 impl Work {
     /// All kinds, in the order of the table.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::GetLocal,
         Self::Get,
         Self::Set,
@@ -137,6 +142,7 @@ impl Work {
         Self::QueueAck,
         Self::QueueBunches,
         Self::CrewTasks,
+        Self::Partition,
         Self::DoubleBarrier,
         Self::SharedValue,
         Self::Observe,
@@ -151,7 +157,11 @@ impl Work {
     pub fn measure(self) -> Measure {
         match self {
             // Between the laps, clients have to get into position.
-            Self::SharedValue | Self::Observe | Self::Resign | Self::ResignLate => Measure::Latency,
+            Self::Partition
+            | Self::SharedValue
+            | Self::Observe
+            | Self::Resign
+            | Self::ResignLate => Measure::Latency,
             _ if self.kills() => Measure::Latency,
             _ => Measure::Rate,
         }
@@ -198,6 +208,7 @@ impl fmt::Display for Work {
             Self::QueueAck => "queue, put and acknowledge",
             Self::QueueBunches => "queue, bunches of 20",
             Self::CrewTasks => "crew, a task",
+            Self::Partition => "partition settles",
             Self::DoubleBarrier => "double barrier",
             Self::SharedValue => "shared value",
             Self::Observe => "observe",
