@@ -22,6 +22,7 @@ mod instance;
 mod leader;
 mod lock;
 mod node;
+mod partition;
 mod queue;
 mod run;
 mod share;
@@ -176,6 +177,7 @@ mod tests {
                     | Work::CacheLarge
                     | Work::CacheMemory
                     | Work::CacheSeen
+                    | Work::Partition
                     | Work::SharedValue
                     | Work::Observe
                     | Work::Resign

@@ -53,6 +53,7 @@ fn clients_in_short(work: Work) -> &'static [usize] {
         | Work::Set
         | Work::SetIfThere
         | Work::Ids
+        | Work::Partition
         | Work::SharedValue
         | Work::CacheLarge
         | Work::CacheMemory
@@ -92,6 +93,7 @@ fn clients_in_full(work: Work) -> &'static [usize] {
         Work::DoubleBarrier => &[2, 8],
         Work::QueueTake | Work::QueueAck => &[1, 4],
         Work::CrewTasks => &[4],
+        Work::Partition => &[16],
         Work::Ids | Work::Instance => &[8],
         Work::QueueBunches
         | Work::SharedValue

@@ -53,6 +53,8 @@ pub enum Work {
     QueueBunches,
     /// Submits a task to a crew, and waits for its result. For each client there is a worker, too, and one master.
     CrewTasks,
+    /// Leaves a partition of many items, and waits until the other members have all of them.
+    Partition,
     /// Enters a double barrier and leaves it, as all clients do. A lap is a round of all of them.
     DoubleBarrier,
     /// Sets a shared value, and waits until the copy of another session shows it.
@@ -99,6 +101,9 @@ pub const NODES: usize = 4;
 /// How many items [`Work::QueueBunches`] puts and takes.
 pub const BUNCH: NonZeroUsize = NonZeroUsize::new(20).unwrap();
 
+/// The number of items in [`Work::Partition`].
+pub const ITEMS: usize = 1_000;
+
 /// What a race over some work compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a table matches all")]
@@ -137,7 +142,7 @@ pub struct Task {
 
 impl Work {
     /// All kinds, in the order of the table.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 34] = [
         Self::GetLocal,
         Self::Get,
         Self::Set,
@@ -157,6 +162,7 @@ impl Work {
         Self::QueueAck,
         Self::QueueBunches,
         Self::CrewTasks,
+        Self::Partition,
         Self::DoubleBarrier,
         Self::SharedValue,
         Self::CacheSmall,
@@ -177,7 +183,8 @@ impl Work {
     pub fn measure(self) -> Measure {
         match self {
             // Between the laps, clients have to get into position.
-            Self::SharedValue
+            Self::Partition
+            | Self::SharedValue
             | Self::CacheSmall
             | Self::CacheLarge
             | Self::CacheSeen
@@ -247,6 +254,7 @@ impl fmt::Display for Work {
             Self::QueueAck => "queue, put and acknowledge",
             Self::QueueBunches => "queue, bunches of 20",
             Self::CrewTasks => "crew, a task",
+            Self::Partition => "partition settles",
             Self::DoubleBarrier => "double barrier",
             Self::SharedValue => "shared value",
             Self::CacheSmall => "cache of 10,000",

@@ -16,6 +16,7 @@ use crate::progress::Progress;
 pub(crate) mod consume;
 pub(crate) mod create;
 pub(crate) mod crew;
+mod crew_shown;
 #[cfg(unix)]
 pub(crate) mod crew_work;
 pub(crate) mod delete;

@@ -24,6 +24,7 @@ use crate::process::terminal::Terminal;
 
 pub(crate) mod filter;
 pub(crate) mod guard;
+pub(crate) mod progress_file;
 pub(crate) mod signals;
 mod terminal;
 

@@ -332,7 +332,7 @@ pub const LAWS: &[Law] = &[
         "the tasks of a lost worker are assigned again, and those of a living one are not",
     ),
     law("L-MW-4", "no task is lost when a master ends between two steps"),
-    law("L-MW-5", "a master that was replaced assigns nothing more"),
+    law("L-MW-5", "a master that was replaced assigns nothing more, and ends nothing"),
     law("L-MW-6", "a task that is submitted again under its id is the same task"),
     law("L-MW-7", "the result of a task reaches all that wait for it"),
     law(
@@ -345,7 +345,10 @@ pub const LAWS: &[Law] = &[
         "tasks are assigned by their priority, to workers that have what they need and are not full",
     ),
     law("L-MW-11", "a failed attempt is repeated as often as its submitter allows"),
-    law("L-MW-12", "a worker that was drained gets no new task, and keeps those that it has"),
+    law(
+        "L-MW-12",
+        "a worker that was drained gets no new task, in its next sessions too, and keeps those that it has",
+    ),
     law("L-MW-13", "while a crew is paused nothing is assigned"),
     law("L-MW-14", "a snapshot of a crew is of one moment"),
     law(
@@ -355,6 +358,14 @@ pub const LAWS: &[Law] = &[
     law(
         "L-MW-16",
         "a task that is not over by its deadline expires, and no result of it is accepted afterwards",
+    ),
+    law(
+        "L-MW-17",
+        "progress is accepted only from the worker that has the task, and reaches all that follow it",
+    ),
+    law(
+        "L-MW-18",
+        "each attempt that has ended is in the history of its task, with its worker and how it ended",
     ),
     law(
         "L-SD-1",

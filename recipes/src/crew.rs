@@ -8,6 +8,7 @@
 //! | `todo/ID` | that a task waits, with its terms, such as its deadline | the submitter, a master, a worker | the master |
 //! | `assigned/W/ID` | that a worker has a task, with its terms | the master | the worker, or a master after it |
 //! | `switch` | whether the crew is paused | the first master, or the client that pauses it | stays |
+//! | `attempts/ID` | the last attempts at a task, and what its worker says of its progress | the worker, or the master when a worker is lost | the master, with the task |
 //! | `done/ID` | that a task is over | the worker, the client that cancels it, or the master when it expires | the master, after the retention |
 //!
 //! Each step is one transaction, so a task is in one place at every moment. What makes a step safe is checked in it:
@@ -16,11 +17,14 @@
 //! - **A worker has its name for one session.** What takes its tasks from it checks that it is gone, and what it reports
 //!   checks that it is there and that it has the task.
 //! - **The version of `tasks/ID` changes with each end of an attempt.** An open task becomes a finished one once.
+//! - **What takes a task from its worker enters the attempt in `attempts/ID`,** in the same transaction, which expects the version
+//!   that this node has.
 //! - **A request of unknown effect is repeated until it is answered.** The first one that is applied makes all others fail.
 
 use std::convert::Infallible;
 use std::fmt;
 use std::ops::ControlFlow;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -41,7 +45,10 @@ use crate::leader_selector::LeaderSelector;
 
 mod administer;
 pub(crate) mod assignment;
+mod attempt_log;
 mod attempts;
+mod attempts_record;
+pub(crate) mod crew_attempt;
 pub(crate) mod crew_policy;
 pub(crate) mod crew_snapshot;
 mod crew_switch;
@@ -50,11 +57,13 @@ pub(crate) mod crew_worker;
 mod deadlines;
 mod feeds;
 mod finished;
+mod followed_node;
 pub(crate) mod free_worker;
 mod insist;
 mod layout;
 mod master;
 pub(crate) mod new_task;
+mod registration;
 mod report;
 mod roster;
 mod shift;
@@ -62,6 +71,9 @@ mod step;
 mod steps;
 mod submitting;
 pub(crate) mod task_end;
+pub(crate) mod task_follower;
+pub(crate) mod task_history;
+mod task_nodes;
 mod task_record;
 mod todo_queue;
 pub(crate) mod waiting_task;
@@ -157,9 +169,11 @@ impl Crew {
             let work = run(assignment);
             async { work.await.map(Into::into).map_err(|error| error.to_string()) }
         };
+        // A drained worker stays so in its next session.
+        let drained = AtomicBool::new(false);
         loop {
             let paths = CrewPaths::of(&self.path)?;
-            let shift = Shift::begin(&self.client, paths, &worker).await?;
+            let shift = Shift::begin(&self.client, paths, &worker, &drained).await?;
             Box::pin(shift.work(&run)).await?;
         }
     }

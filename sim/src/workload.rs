@@ -8,6 +8,7 @@ mod belief;
 mod cache;
 mod count_down;
 mod crew;
+mod crew_truth;
 mod discovery;
 mod double_barrier;
 mod election;

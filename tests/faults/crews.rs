@@ -34,7 +34,7 @@ async fn a_round(scene: &mut Scene, path: &str, (count, events): (u64, usize), s
     team.await_rest(scene, Part::Submitter, "L-MW-1").await;
     team.leaves().await;
     team.joins(scene, Post { part: Part::Remover, first: 0, count: 0 }).await;
-    for dir in ["tasks", "done", "todo"] {
+    for dir in ["tasks", "done", "todo", "attempts"] {
         team.await_empty(scene, dir, "L-MW-9").await;
     }
     team.leaves().await;

@@ -10,6 +10,9 @@ from kazoo.client import KazooClient
 DIR = "/kazoo-bench"
 PERMITS = 4
 BUNCH = 20
+ITEMS = 1000
+# For how long the members of a partition must be the same: as short as kazoo goes on with.
+STABLE = 0.01
 DATA = b"x" * 100
 # With more threads than these it is no longer kazoo that is measured, but Python.
 MOST_WAITERS = 100
@@ -35,6 +38,7 @@ class Peer:
             "read-write": self.read_write,
             "increment": self.increment,
             "increment-tasks": self.increment_tasks,
+            "partition": self.partition,
             "double-barrier": self.rounds,
             "queue-take": self.taken,
             "queue-ack": self.acknowledged,
@@ -143,6 +147,30 @@ class Peer:
             raise RuntimeError(f"{done['laps']} additions, and the sum has {counter.value - before}")
         return done
 
+    def partition(self, task):
+        items = [f"item-{item}" for item in range(ITEMS)]
+        *others, last = self.sessions(task["clients"])
+        path = f"{DIR}/partition/{task['clients']}"
+        staying = [Member(client, path, items, str(n)) for n, client in enumerate(others)]
+
+        def settled(members):
+            while sum(member.count() for member in members) < ITEMS:
+                time.sleep(0.001)
+
+        laps, millis, wanted = [], task.get("millis", 0), task.get("laps", 0)
+        work_before, begun = time.process_time_ns(), time.perf_counter_ns()
+        while len(laps) < wanted if wanted else time.perf_counter_ns() - begun < millis * 1_000_000:
+            leaving = Member(last, path, items, "last")
+            settled([*staying, leaving])
+            started = time.perf_counter_ns()
+            leaving.leave()
+            settled(staying)
+            laps.append(time.perf_counter_ns() - started)
+        took, work = time.perf_counter_ns() - begun, time.process_time_ns() - work_before
+        for member in staying:
+            member.leave()
+        return report(laps, took, work, rss())
+
     def rounds(self, task):
         count, failed = task["clients"], []
         path = f"{DIR}/both-{count}"
@@ -210,6 +238,35 @@ class Peer:
             client.start(timeout=15)
             self.clients.append(client)
         return self.clients[:count]
+
+
+class Member:
+    """A member of a partition, which releases what it has when it is asked, in a thread."""
+
+    def __init__(self, client, path, items, name):
+        self.changed = threading.Event()
+        self.part = client.SetPartitioner(
+            path, items, identifier=name, time_boundary=STABLE, state_change_event=self.changed
+        )
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        while not self.part.failed:
+            self.changed.wait(1)
+            self.changed.clear()
+            if self.part.release:
+                self.part.release_set()
+
+    def count(self):
+        if self.part.failed:
+            raise RuntimeError("a member has failed")
+        return len(list(self.part)) if self.part.acquired else 0
+
+    def leave(self):
+        self.part.finish()
+        self.changed.set()
+        self.thread.join()
 
 
 def lane_of(client, work, node, made):

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 
 use super::{
-    Floor, Ours, Plain, barrier, cache, crew, instance, leader, lock, node, queue, share,
-    transaction, value, watch,
+    Floor, Ours, Plain, barrier, cache, crew, instance, leader, lock, node, partition, queue,
+    share, transaction, value, watch,
 };
 use crate::racer::{Failure, Racer};
 use crate::report::Report;
@@ -33,6 +33,7 @@ impl Racer for Ours {
             Work::CrewTasks => crew::tasks(self, task).await.map(Some),
             Work::CrewWorker => Box::pin(crew::worker(self, task)).await.map(Some),
             Work::CrewMaster => crew::master(self, task).await.map(Some),
+            Work::Partition => Box::pin(partition::settle(self, task)).await.map(Some),
             Work::DoubleBarrier => barrier::rounds(self, task).await.map(Some),
             Work::SharedValue => value::shared(self, task).await.map(Some),
             Work::CacheSmall | Work::CacheLarge | Work::CacheMemory => {

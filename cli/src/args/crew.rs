@@ -21,10 +21,13 @@ pub(crate) enum CrewAction {
     Work(CrewWork),
     /// Submit a task, and print its id
     Submit(CrewSubmit),
-    /// Print where a task is, and how it ended
+    /// Print where a task is and how it ended, and the attempts at it with what their workers say of their progress
     Status {
         /// The id of the task
         id: String,
+        /// Print it again whenever that changes, until it is over
+        #[arg(long, short)]
+        follow: bool,
     },
     /// Cancel a task, and print how it ended
     Cancel {
@@ -33,8 +36,13 @@ pub(crate) enum CrewAction {
     },
     /// List the workers and the tasks, as of one moment
     List,
-    /// Assign no more tasks to a worker; it ends those that it has
+    /// Assign no more tasks to a worker, also when it connects anew; it ends those that it has
     Drain {
+        /// The worker, as `list` names it
+        worker: String,
+    },
+    /// Assign tasks to a worker again that was drained
+    Undrain {
         /// The worker, as `list` names it
         worker: String,
     },
@@ -120,6 +128,10 @@ failed before in SYNOD_FAILED, and the path of the crew in SYNOD_PATH. Exit code
 0 means that the task is done; any other that this attempt failed. It runs in a
 process group of its own, which gets SIGTERM, and SIGKILL after --grace, when
 its task was lost or cancelled, or this worker ends.
+
+SYNOD_PROGRESS names an empty file. What the command writes there as the last
+line is the progress of its task, which `status` shows:
+  echo \"$done of $all\" >\"$SYNOD_PROGRESS\"
 
 The worker has the properties `host` and `pid`, and those of --property. It ends
 by a signal; its tasks are then assigned to other workers.

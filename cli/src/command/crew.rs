@@ -3,10 +3,13 @@
 use serde_json::{Value, json};
 use synod::client::Client;
 use synod::path::Path;
-use synod::recipe::{Crew, CrewTask, NewTask, ShownTask, ShownWorker, TaskEnd, TaskStatus};
+use synod::recipe::{
+    Crew, CrewTask, NewTask, ShownTask, ShownWorker, TaskEnd, TaskHistory, TaskStatus,
+};
 
 use crate::args::Common;
 use crate::args::crew::{CrewAction, CrewSubmit};
+use crate::command::crew_shown::{attempt_line, attempt_object, object, shown, state, text};
 #[cfg(unix)]
 use crate::command::crew_work;
 use crate::command::{connect, given, until_interrupted};
@@ -41,10 +44,10 @@ async fn ask(
     let crew = Crew::new(client, path);
     match action {
         CrewAction::Submit(asked) => submit(common, client, &crew, asked, data).await,
-        CrewAction::Status { id } => {
+        CrewAction::Status { id, follow } => {
             let task = crew.task(&id)?;
-            let status = task.status().await?.ok_or_else(|| no_task(path, &task))?;
-            print(common, &task, &status)
+            let is_there = status(common, &task, follow).await?;
+            if is_there { Ok(()) } else { Err(no_task(path, &task)) }
         }
         CrewAction::Cancel { id } => {
             let task = crew.task(&id)?;
@@ -53,12 +56,12 @@ async fn ask(
         }
         CrewAction::List => list(common, &crew).await,
         CrewAction::Drain { worker } => {
-            if crew.drain(&worker).await? {
-                return Ok(());
-            }
-            Err(Failure::plain(format!(
-                "there is no worker {worker:?} in {path}; `list` has their names"
-            )))
+            let drained = Progress::waiting("draining", crew.drain(&worker)).await?;
+            if drained { Ok(()) } else { Err(no_worker(path, &worker)) }
+        }
+        CrewAction::Undrain { worker } => {
+            let undrained = Progress::waiting("undraining", crew.undrain(&worker)).await?;
+            if undrained { Ok(()) } else { Err(no_worker(path, &worker)) }
         }
         CrewAction::Pause => Ok(crew.pause().await?),
         CrewAction::Resume => Ok(crew.resume().await?),
@@ -97,6 +100,40 @@ async fn submit(
         }
         Some(Some(end)) => finish(common, &task, end),
     }
+}
+
+/// Prints a task; or, until it is over, each change of it. Returns false if there is no such task.
+async fn status(common: &Common, task: &CrewTask, follow: bool) -> Result<bool, Failure> {
+    if !follow {
+        let found = task.history().await?;
+        return found
+            .map(|history| print_history(common, task, &history))
+            .transpose()
+            .map(|it| it.is_some());
+    }
+    let (mut follower, mut is_there) = (task.follow(), false);
+    while let Some(history) = Progress::waiting("following", follower.next()).await? {
+        is_there = true;
+        print_history(common, task, &history)?;
+    }
+    Ok(is_there)
+}
+
+fn print_history(common: &Common, task: &CrewTask, history: &TaskHistory) -> Result<(), Failure> {
+    if common.json {
+        let mut object = object(&task.id(), &history.status);
+        object["attempts"] = history.attempts.iter().map(attempt_object).collect();
+        object["earlier"] = history.earlier.into();
+        return Ok(output::object(&object)?);
+    }
+    output::line(&text(&history.status))?;
+    if history.earlier > 0 {
+        output::line(&format!("{} earlier attempts", history.earlier))?;
+    }
+    for attempt in &history.attempts {
+        output::line(&attempt_line(attempt))?;
+    }
+    Ok(())
 }
 
 /// Prints the result of a task. If it has none, this command fails.
@@ -150,6 +187,10 @@ fn print(common: &Common, task: &CrewTask, status: &TaskStatus) -> Result<(), Fa
     Ok(output::line(&text(status))?)
 }
 
+fn no_worker(path: &Path, worker: &str) -> Failure {
+    Failure::plain(format!("there is no worker {worker:?} in {path}; `list` has their names"))
+}
+
 fn no_task(path: &Path, task: &CrewTask) -> Failure {
     Failure::plain(format!(
         "there is no task {:?} in {path}: it was never submitted, or was over and is no longer kept",
@@ -157,49 +198,11 @@ fn no_task(path: &Path, task: &CrewTask) -> Failure {
     ))
 }
 
-/// With control characters escaped for a terminal.
-fn shown(text: &str) -> String {
-    text.escape_debug().to_string()
-}
-
-fn text(status: &TaskStatus) -> String {
-    match status {
-        TaskStatus::Over(TaskEnd::Done(result)) => {
-            format!("done  {}", output::glimpse(result)).trim_end().to_owned()
-        }
-        TaskStatus::Over(TaskEnd::Failed(why)) => format!("failed  {}", shown(why)),
-        other => state(other).to_owned(),
-    }
-}
-
-fn state(status: &TaskStatus) -> &'static str {
-    match status {
-        TaskStatus::Waiting => "waiting",
-        TaskStatus::Assigned => "assigned",
-        TaskStatus::Over(TaskEnd::Done(_)) => "done",
-        TaskStatus::Over(TaskEnd::Failed(_)) => "failed",
-        TaskStatus::Over(TaskEnd::Cancelled) => "cancelled",
-        TaskStatus::Over(TaskEnd::Expired) => "expired",
-        _ => "unknown",
-    }
-}
-
-fn object(id: &str, status: &TaskStatus) -> Value {
-    let mut object = json!({ "task": id, "state": state(status) });
-    match status {
-        TaskStatus::Over(TaskEnd::Done(result)) => {
-            let (key, result) = output::data(result);
-            object[key] = result;
-        }
-        TaskStatus::Over(TaskEnd::Failed(why)) => object["error"] = why.as_str().into(),
-        _ => {}
-    }
-    object
-}
-
 fn task_object(task: &ShownTask) -> Value {
     let mut object = object(&task.id, &task.status);
     object["worker"] = task.worker.as_deref().into();
+    object["attempts"] = task.attempts.iter().map(attempt_object).collect();
+    object["earlier"] = task.earlier.into();
     object
 }
 

@@ -2,6 +2,7 @@
 
 use std::future::pending;
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::{Either, select, try_join};
 use serde_json::json;
@@ -18,6 +19,7 @@ use crate::command::{connect, refuse_memory};
 use crate::failure::Failure;
 use crate::output;
 use crate::process::filter::Filter;
+use crate::process::progress_file::ProgressFile;
 use crate::process::signals::Signals;
 
 /// What each attempt of this worker needs.
@@ -25,6 +27,8 @@ struct Desk {
     json: bool,
     path: Path,
     filter: Filter,
+    /// How many attempts have begun.
+    attempts: AtomicU64,
     /// What ends the worker.
     broken: mpsc::UnboundedSender<Failure>,
 }
@@ -61,7 +65,8 @@ async fn work(
         .fold(worker, |worker, (name, value)| worker.property(name, value));
     let (broken, mut breaks) = mpsc::unbounded_channel();
     let filter = Filter { command: asked.command, grace: asked.grace };
-    let desk = &Desk { json: common.json, path: path.clone(), filter, broken };
+    let (json, attempts) = (common.json, AtomicU64::new(0));
+    let desk = &Desk { json, path: path.clone(), filter, attempts, broken };
     let works = crew.work(worker, |task| desk.attempt(task));
     let leads = async { if asked.no_lead { pending().await } else { crew.lead().await } };
     let working = select(Box::pin(try_join(works, leads)), Box::pin(breaks.recv()));
@@ -76,12 +81,7 @@ impl Desk {
     async fn attempt(&self, task: Assignment) -> Result<Vec<u8>, String> {
         let mut attempt = Attempt { desk: self, id: task.id.clone(), is_open: true };
         self.print(&task.id, "begun", "");
-        let environment = [
-            ("SYNOD_TASK", task.id),
-            ("SYNOD_FAILED", task.failed.to_string()),
-            ("SYNOD_PATH", self.path.as_str().to_owned()),
-        ];
-        match self.filter.run(&task.data, &environment).await {
+        match self.filtered(&task).await {
             Ok(result) => {
                 attempt.is_open = false;
                 match &result {
@@ -98,6 +98,30 @@ impl Desk {
                 pending().await
             }
         }
+    }
+
+    /// Runs the command for a task, and reports its progress meanwhile.
+    async fn filtered(&self, task: &Assignment) -> Result<Result<Vec<u8>, String>, Failure> {
+        let number = self.attempts.fetch_add(1, Ordering::Relaxed);
+        let file = ProgressFile::create(&number.to_string()).map_err(|error| {
+            Failure::plain(format!("the file for the progress of a task: {error}"))
+        })?;
+        let environment = [
+            ("SYNOD_TASK", task.id.clone()),
+            ("SYNOD_FAILED", task.failed.to_string()),
+            ("SYNOD_PATH", self.path.as_str().to_owned()),
+            ("SYNOD_PROGRESS", file.path().display().to_string()),
+        ];
+        let runs = pin!(self.filter.run(&task.data, &environment));
+        let follows = pin!(file.follow(|line| task.report(line)));
+        let ended = match select(runs, follows).await {
+            Either::Left((ended, _)) => ended,
+            Either::Right(((), _)) => pending().await,
+        };
+        if let Some(line) = file.last_line() {
+            task.report(line);
+        }
+        ended
     }
 
     fn print(&self, id: &str, event: &str, detail: &str) {

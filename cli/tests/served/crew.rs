@@ -42,7 +42,11 @@ fn a_command_does_the_tasks_of_a_crew(on: &Server) {
     assert_eq!(on.code(&["crew", "/crew", "drain", &name]), Some(0));
     assert_eq!(text(&submit(&["0", "--id", "d"]).stdout), "d");
     assert_eq!(text(&on.output(&["crew", "/crew", "status", "d"]).stdout), "waiting");
-    assert_eq!(text(&on.output(&["crew", "/crew", "cancel", "d"]).stdout), "cancelled");
+    assert_eq!(on.code(&["crew", "/crew", "undrain", &name]), Some(0));
+    assert_eq!(text(&submit(&["0", "--id", "d", "--wait"]).stdout), "0 in /crew, d, 0");
+    assert_eq!(on.code(&["crew", "/crew", "drain", &name]), Some(0));
+    assert_eq!(text(&submit(&["0", "--id", "f"]).stdout), "f");
+    assert_eq!(text(&on.output(&["crew", "/crew", "cancel", "f"]).stdout), "cancelled");
     worker.signal("TERM");
     worker.ends_with(143);
 
@@ -87,11 +91,45 @@ fn the_command_of_a_cancelled_task_is_ended(on: &Server) {
     std::fs::remove_file(&file).expect("it was written");
 }
 
+fn the_progress_of_a_task_is_shown(on: &Server) {
+    // The scenes on the other server run at the same time.
+    static SCENE: AtomicU32 = AtomicU32::new(0);
+    let script = "echo half >$SYNOD_PROGRESS; until [ -e $0 ]; do sleep 0.1; done
+        echo most >>$SYNOD_PROGRESS; cat";
+    let scene = SCENE.fetch_add(1, Ordering::SeqCst);
+    let file = std::env::temp_dir().join(format!("synod-half-{}-{scene}", std::process::id()));
+    let at = file.to_str().expect("text");
+    let work = ["crew", "/progress", "work", "--", "sh", "-c", script, at];
+    let worker = Running::start(&mut on.synod(&work));
+    assert_eq!(on.code(&["crew", "/progress", "submit", "data", "--id", "a"]), Some(0));
+    let status = |more: &[&str]| {
+        text(&on.output(&[&["crew", "/progress", "status", "a"], more].concat()).stdout)
+    };
+    eventually("it is half done", || status(&[]).contains("goes on  [half]"));
+    assert!(status(&[]).starts_with("assigned\nattempt "), "{}", status(&[]));
+
+    std::fs::write(&file, "").expect("it can be written");
+
+    let followed = status(&["--follow", "--json"]);
+    let last = followed.lines().last().expect("it is over");
+    let last: serde_json::Value = serde_json::from_str(last).expect("JSON");
+    let attempt = &last["attempts"][0];
+    assert_eq!(
+        (last["state"].as_str(), attempt["end"].as_str(), attempt["progress"].as_str()),
+        (Some("done"), Some("done"), Some("most")),
+        "{last}"
+    );
+    std::fs::remove_file(&file).expect("it was written");
+    worker.signal("TERM");
+    worker.ends_with(143);
+}
+
 pub(crate) const SCENES: &[Scene] = &[
     ("a_command_does_the_tasks_of_a_crew", a_command_does_the_tasks_of_a_crew),
     (
         "the_task_of_a_killed_worker_is_done_by_another",
         the_task_of_a_killed_worker_is_done_by_another,
     ),
+    ("the_progress_of_a_task_is_shown", the_progress_of_a_task_is_shown),
     ("the_command_of_a_cancelled_task_is_ended", the_command_of_a_cancelled_task_is_ended),
 ];

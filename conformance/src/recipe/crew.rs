@@ -37,6 +37,7 @@ cases![
     "L-MW-10" catches [TwoNodesShareCreated] => workers_get_what_they_can_do_by_its_priority,
     "L-MW-11" catches [RecreationUntold EventDropped] => a_failed_attempt_is_repeated_as_often_as_allowed,
     "L-MW-12" breaks [DrainIgnored] => a_drained_worker_gets_no_new_task,
+    "L-MW-12" needs [Expiry] breaks [DrainForgotten] => a_drained_worker_stays_drained_in_its_next_session,
     "L-MW-13 L-MW-7" breaks [PauseIgnored] => nothing_is_assigned_while_a_crew_is_paused,
     "L-MW-14" breaks [SnapshotMixesMoments] => a_snapshot_shows_each_task_in_one_place,
 ];
@@ -250,7 +251,7 @@ async fn nothing_is_left_of_a_finished_task(world: World) {
     }
     drop(worker);
 
-    for dir in ["tasks", "todo", "assigned", "done", "workers"] {
+    for dir in ["tasks", "todo", "assigned", "attempts", "done", "workers"] {
         let dir = world.at("crew").join(dir).expect("it is valid");
         let empty = async || below(&ann, &dir).await.is_empty();
         world.eventually(&format!("nothing is in {dir}"), empty).await;
@@ -346,6 +347,38 @@ async fn a_drained_worker_gets_no_new_task(world: World) {
     assert_eq!(slow.begun(), 1);
     assert!(!answer(crew.drain("none").await));
     assert_eq!(crew.drain("").await.expect_err("no name").kind(), ErrorKind::Invalid);
+}
+
+async fn a_drained_worker_stays_drained_in_its_next_session(world: World) {
+    let (ann, bob, slow) = (world.client().await, world.client().await, Slow::default());
+    let crew = crew(&world, &ann);
+    let _master = leads(&world, &ann);
+    let _working = slow.works(&world, &bob, CrewWorker::new());
+    let worker_other_than = async |former: &str| {
+        let other = world.eventually("it is registered", async || {
+            answer(crew.snapshot().await).workers.iter().any(|it| it.name != former)
+        });
+        other.await;
+        let workers = answer(crew.snapshot().await).workers;
+        workers.into_iter().find(|it| it.name != former).expect("it is there")
+    };
+    let first = worker_other_than("").await;
+    assert!(answer(world.in_time("draining", crew.drain(&first.name)).await));
+
+    world.expire(answer(bob.session().await).info().id).await;
+
+    let next = worker_other_than(&first.name).await;
+    assert!(next.drained);
+    let task = world.submits(&ann, "task", "data").await;
+    sleep(world.brief()).await;
+    assert_eq!(answer(task.status().await), Some(TaskStatus::Waiting));
+    for _ in 0..2 {
+        assert!(answer(world.in_time("undraining", crew.undrain(&next.name)).await));
+    }
+    world.eventually("it is begun", async || slow.begun() == 1).await;
+    slow.let_go();
+    world.ends(&task, by("slow")).await;
+    assert!(!answer(crew.undrain(&first.name).await));
 }
 
 async fn nothing_is_assigned_while_a_crew_is_paused(world: World) {

@@ -7,18 +7,22 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use synod_core::client::Client;
+use synod_core::store::Expect;
 use synod_recipes::{Crew, CrewPolicy, CrewTask, CrewWorker, NewTask, TaskEnd, TaskStatus};
+use synod_testkit::fault::Verb;
 use tokio::time::sleep;
 
 use crate::door::answer;
+use crate::door::gate::Gate;
 use crate::recipe::Waiting;
-use crate::recipe::crew_members::{Slow, by, crew, leads, reads_no_more, reads_only, works};
+use crate::recipe::crew_members::{Slow, below, by, crew, leads, reads_no_more, reads_only, works};
 use crate::world::World;
 
 cases![
     "L-MW-15 L-MW-10" breaks [CrewPolicyIgnored] => a_task_goes_to_the_worker_that_the_policy_chooses,
     "L-MW-16" breaks [DeadlineEndsWithTheWait] => a_task_that_is_late_expires_wherever_it_is,
     "L-MW-16 L-MW-7 L-X-2" needs [Expiry] breaks [WakeIsLift] => a_task_expires_whichever_call_its_master_ends_at,
+    "L-MW-5 L-MW-16" breaks [ExpiresWithoutLead] => a_master_that_was_replaced_lets_nothing_expire,
     "L-MW-16 L-MW-2" breaks [ResultUnguarded] => no_result_is_accepted_after_a_task_has_expired,
 ];
 
@@ -169,6 +173,46 @@ async fn a_task_expires_whichever_call_its_master_ends_at(world: World) {
     let bob = world.client().await;
     let late = || NewTask::new("data").deadline(Duration::ZERO);
     world.each_master_ends(&bob, late, TaskEnd::Expired).await;
+}
+
+/// A task that is about to expire: its master has begun with that, and what it reads first is held back. The master leads so
+/// short a time that it does not follow its ticket yet.
+async fn about_to_expire(world: &World, client: &Client, master: &Gate) -> CrewTask {
+    loop {
+        let id = client.chance().id();
+        let task = NewTask::new("data").needs("disk", "none").deadline(world.brief());
+        let task = world.submits(client, &id, task).await;
+        // Once the master has assigned a later one it knows this one.
+        let later = world.submits(client, &format!("later-{id}"), "data").await;
+        world.ends(&later, by("data by bob")).await;
+        let reads = master.count(Verb::Read);
+        master.hold_behind(Some((Verb::Read, reads)));
+        if answer(task.status().await) == Some(TaskStatus::Waiting) {
+            world.in_time("its end begins", master.called(Verb::Read, reads + 1)).await;
+            return task;
+        }
+        // On a slow machine it was late before that.
+        master.hold_behind(None);
+    }
+}
+
+async fn a_master_that_was_replaced_lets_nothing_expire(world: World) {
+    let (bob, gate) = (world.client().await, world.gate());
+    let ann = world.client_on(gate.clone(), world.options()).await;
+    let _master = leads(&world, &ann);
+    let _worker = works(&world, &bob, "bob");
+    let late = about_to_expire(&world, &bob, &gate).await;
+    let tickets = below(&bob, &world.at("crew/master")).await;
+
+    answer(answer(bob.delete(&tickets[0].path, Expect::Any).await).required());
+    gate.hold_behind(None);
+
+    world.ends(&late, TaskEnd::Expired).await;
+    let tickets = below(&bob, &world.at("crew/master")).await;
+    let lead = tickets.first().expect("it has expired while no client led").stat;
+    let over = answer(bob.get(&world.at(&format!("crew/done/{}", late.id()))).await);
+    let over = over.expect("it is over").stat.expect("it is a node").created;
+    assert!(over > lead.expect("it is a ticket").created, "by one that does not lead");
 }
 
 async fn no_result_is_accepted_after_a_task_has_expired(world: World) {

@@ -1,12 +1,16 @@
 //! What administers a [`Crew`]: it is paused and goes on, a worker is drained, all of it is shown.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use synod_core::clock::sleep;
 use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
 use synod_core::retry::Retry;
-use synod_core::store::{Expect, Outcome, Query};
+use synod_core::store::{Expect, Outcome, Query, View};
 use synod_core::value::{decode, encode};
 
 use crate::cell::repeat::repeat;
+use crate::cell::until::until;
 use crate::crew::Crew;
 use crate::crew::crew_snapshot::CrewSnapshot;
 use crate::crew::crew_switch::CrewSwitch;
@@ -50,8 +54,9 @@ impl Crew {
     }
 
     /// Drains a worker, which is named as in a [`CrewSnapshot`]: once this has returned `true` it gets no new task, and those that
-    /// it has come to their end. That lasts as long as its session: a worker that lost it registers anew. Returns `false` if
-    /// there is no such worker.
+    /// it has come to their end. That lasts until [`Crew::undrain`] or until its call of [`Crew::work`] ends: the worker stays
+    /// drained when it loses its session and registers anew, under another name. So this waits until the worker has confirmed
+    /// that it knows. Returns `false` if there is no such worker, or if its session ends before it has confirmed.
     ///
     /// # Errors
     ///
@@ -60,19 +65,36 @@ impl Crew {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has drained it or has not.
+    /// A dropped call has drained it or has not; if it has, perhaps for its session alone.
     pub async fn drain(&self, worker: &str) -> Result<bool> {
+        self.set_drained(worker, true).await
+    }
+
+    /// Lets a worker that was drained get tasks again: the opposite of [`Crew::drain`], which also says what this returns.
+    ///
+    /// # Errors
+    ///
+    /// As [`Crew::drain`].
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call has ended that or has not; if it has, perhaps for the worker's session alone.
+    pub async fn undrain(&self, worker: &str) -> Result<bool> {
+        self.set_drained(worker, false).await
+    }
+
+    async fn set_drained(&self, worker: &str, drained: bool) -> Result<bool> {
         let node = CrewPaths::of(&self.path)?.worker(worker)?;
         let mut delays =
             Retry::until_elapsed(self.client.time_limit()).delays(self.client.chance());
         loop {
             let Some(found) = self.client.get(&node).await? else { return Ok(false) };
             let mut record: WorkerRecord = decode(&node, &found.data)?;
-            let Some(stat) = found.stat.filter(|_| !record.drained) else { return Ok(true) };
-            record.drained = true;
+            let Some(stat) = found.stat.filter(|_| record.drained != drained) else { break };
+            record.drained = drained;
             let (data, expect) = (encode(&node, &record)?, Expect::Version(stat.version));
             match self.client.set(&node, data, expect).await {
-                Ok(Outcome::Committed(_)) => return Ok(true),
+                Ok(Outcome::Committed(_)) => break,
                 // It is read again.
                 Ok(Outcome::Rejected(_)) => {}
                 Err(error) if error.is_ambiguous() && self.client.is_transient(&error) => {}
@@ -85,6 +107,20 @@ impl Crew {
             };
             sleep(delay).await;
         }
+        self.confirmed(&node).await
+    }
+
+    /// Waits until a worker knows whether it is drained. Returns false if it is gone before.
+    async fn confirmed(&self, node: &Path) -> Result<bool> {
+        let there = AtomicBool::new(false);
+        let is_settled = |view: &View| {
+            let record = view.node().map(|node| decode::<WorkerRecord>(&node.path, &node.data));
+            there.store(record.is_some(), Ordering::Relaxed);
+            // What is no worker confirms nothing.
+            record.is_none_or(|record| record.is_ok_and(|it| it.is_confirmed()))
+        };
+        Box::pin(until(&self.client, Query::node(node), is_settled)).await?;
+        Ok(there.into_inner())
     }
 
     /// The workers and the tasks of this crew, as of one moment. This reads all that the crew has in the store, with the data

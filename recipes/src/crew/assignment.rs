@@ -1,8 +1,10 @@
 //! [`Assignment`]: a task, as its worker gets it.
 
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::sync::watch;
 
 /// A task that is assigned to this worker.
 #[derive(Clone)]
@@ -14,6 +16,17 @@ pub struct Assignment {
     pub data: Bytes,
     /// How many attempts have failed before. Attempts whose worker was lost are not counted.
     pub failed: u32,
+    pub(super) progress: Arc<watch::Sender<Option<String>>>,
+}
+
+impl Assignment {
+    /// Reports how far the work is, in a text for those that [follow the task](crate::CrewTask::follow), of which the first
+    /// 1,000 bytes are kept. This returns at once. The text that was reported last is stored soon afterwards, if this worker
+    /// still has the task: the store refuses the reports of all others. Of texts that follow each other within a tenth of a
+    /// second some are skipped.
+    pub fn report(&self, progress: impl Into<String>) {
+        self.progress.send_replace(Some(progress.into()));
+    }
 }
 
 /// Shows no data: it is the application's.

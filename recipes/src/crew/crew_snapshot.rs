@@ -6,6 +6,9 @@ use synod_core::path::Path;
 use synod_core::store::{Node, View};
 use synod_core::value::decode;
 
+use crate::crew::attempt_log::record_of;
+use crate::crew::attempts_record::AttemptsRecord;
+use crate::crew::crew_attempt::CrewAttempt;
 use crate::crew::crew_switch::CrewSwitch;
 use crate::crew::crew_task::id_of;
 use crate::crew::crew_worker::CrewWorker;
@@ -47,6 +50,10 @@ pub struct ShownTask {
     pub status: TaskStatus,
     /// The name of the worker that has it. That worker may be lost.
     pub worker: Option<String>,
+    /// The attempts at it, as in a [`TaskHistory`](crate::TaskHistory).
+    pub attempts: Vec<CrewAttempt>,
+    /// How many attempts there were before these.
+    pub earlier: u32,
 }
 
 impl CrewSnapshot {
@@ -54,11 +61,14 @@ impl CrewSnapshot {
     pub(super) fn of(crew: &Path, view: &View) -> Self {
         let mut snapshot = Self::default();
         let mut holders: BTreeMap<&str, &str> = BTreeMap::new();
+        let mut attempts: BTreeMap<&str, AttemptsRecord> = BTreeMap::new();
         let below = crew.segments().count();
         let all = || view.nodes.iter().filter(|node| node.stat.is_some());
         for node in all() {
-            if let ["assigned", worker, task] = place(node, below)[..] {
-                holders.insert(task, worker);
+            match place(node, below)[..] {
+                ["assigned", worker, task] => drop(holders.insert(task, worker)),
+                ["attempts", task] => drop(attempts.insert(task, record_of(node))),
+                _ => {}
             }
         }
         for node in all() {
@@ -69,7 +79,8 @@ impl CrewSnapshot {
                 }
                 ["workers", _] => snapshot.workers.extend(ShownWorker::of(node)),
                 ["tasks", name] => {
-                    snapshot.tasks.extend(ShownTask::of(node, holders.get(name).copied()));
+                    let made = attempts.remove(name).unwrap_or_default();
+                    snapshot.tasks.extend(ShownTask::of(node, holders.get(name).copied(), made));
                 }
                 _ => {}
             }
@@ -85,18 +96,19 @@ fn place(node: &Node, below: usize) -> Vec<&str> {
 
 impl ShownWorker {
     fn of(node: &Node) -> Option<Self> {
-        let WorkerRecord { offers, drained } = decode(&node.path, &node.data).ok()?;
+        let WorkerRecord { offers, drained, .. } = decode(&node.path, &node.data).ok()?;
         Some(Self { name: node.path.name().to_owned(), offers, drained })
     }
 }
 
 impl ShownTask {
-    fn of(node: &Node, worker: Option<&str>) -> Option<Self> {
+    fn of(node: &Node, worker: Option<&str>, made: AttemptsRecord) -> Option<Self> {
         let status = match (TaskRecord::of(node).ok()?.end(), worker) {
             (Some(end), _) => TaskStatus::Over(end),
             (None, Some(_)) => TaskStatus::Assigned,
             (None, None) => TaskStatus::Waiting,
         };
-        Some(Self { id: id_of(node.path.name()), status, worker: worker.map(str::to_owned) })
+        let (id, worker) = (id_of(node.path.name()), worker.map(str::to_owned));
+        Some(Self { id, status, worker, attempts: made.attempts, earlier: made.earlier })
     }
 }

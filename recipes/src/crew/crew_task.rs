@@ -7,7 +7,6 @@ use synod_core::client::Client;
 use synod_core::clock::sleep;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::name::Name;
-use synod_core::path::Path;
 use synod_core::retry::Retry;
 use synod_core::store::{Expect, Lifetime, Outcome, Query, Txn, View};
 
@@ -15,27 +14,25 @@ use crate::cell::repeat::repeat;
 use crate::cell::until::until;
 use crate::crew::layout::CrewPaths;
 use crate::crew::task_end::{TaskEnd, TaskStatus};
+use crate::crew::task_follower::TaskFollower;
+use crate::crew::task_history::TaskHistory;
+use crate::crew::task_nodes::{TaskNodes, status};
 use crate::crew::task_record::{TaskRecord, TaskState};
 
 /// A task of a [`Crew`](crate::Crew), by its id: for those that want its result, in any process.
 #[derive(Clone)]
 pub struct CrewTask {
-    client: Client,
-    task: Path,
-    todo: Path,
-    done: Path,
+    nodes: TaskNodes,
 }
 
 impl CrewTask {
     pub(super) fn new(client: &Client, paths: &CrewPaths, name: &Name) -> Result<Self> {
-        let name = name.as_str();
-        let (task, todo, done) = (paths.task(name)?, paths.todo(name)?, paths.done(name)?);
-        Ok(Self { client: client.clone(), task, todo, done })
+        Ok(Self { nodes: TaskNodes::new(client, paths, name.as_str())? })
     }
 
     /// The id of the task.
     pub fn id(&self) -> String {
-        id_of(self.task.name())
+        id_of(self.nodes.task.name())
     }
 
     /// Waits until it is over, and returns how it ended. `None` if there is no such task: it was never submitted, or was
@@ -59,7 +56,7 @@ impl CrewTask {
             }
             None => false,
         };
-        Box::pin(until(&self.client, Query::node(&self.task), is_over)).await?;
+        Box::pin(until(&self.nodes.client, Query::node(&self.nodes.task), is_over)).await?;
         seen.into_inner().unwrap_or(Ok(None))
     }
 
@@ -73,12 +70,27 @@ impl CrewTask {
     ///
     /// Cancel safe: it only reads.
     pub async fn status(&self) -> Result<Option<TaskStatus>> {
-        let Some((record, waits)) = self.look().await? else { return Ok(None) };
-        Ok(Some(match record.end() {
-            Some(end) => TaskStatus::Over(end),
-            None if waits => TaskStatus::Waiting,
-            None => TaskStatus::Assigned,
-        }))
+        let shown = self.nodes.look().await?;
+        Ok(shown.map(|(record, waits)| status(&record, waits)))
+    }
+
+    /// Where it is now, and which attempts were made at it, with what its worker has reported of its progress. They are kept as
+    /// long as the task is. `None` if there is no such task.
+    ///
+    /// # Errors
+    ///
+    /// As [`CrewTask::status`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn history(&self) -> Result<Option<TaskHistory>> {
+        self.nodes.history().await
+    }
+
+    /// Follows it: what [`CrewTask::history`] returns, each time that it changes. This returns at once.
+    pub fn follow(&self) -> TaskFollower {
+        TaskFollower::new(self.nodes.clone())
     }
 
     /// Cancels it: when this returned [`TaskEnd::Cancelled`], no result was accepted, nor will be. If it was over before,
@@ -93,14 +105,15 @@ impl CrewTask {
     /// A dropped call has cancelled it or has not.
     pub async fn cancel(&self) -> Result<Option<TaskEnd>> {
         let mut delays =
-            Retry::until_elapsed(self.client.time_limit()).delays(self.client.chance());
+            Retry::until_elapsed(self.nodes.client.time_limit()).delays(self.nodes.client.chance());
         loop {
-            if let Some(end) = Box::pin(repeat(&self.client, || self.try_to_cancel())).await? {
+            if let Some(end) = Box::pin(repeat(&self.nodes.client, || self.try_to_cancel())).await?
+            {
                 return end.map_or(Ok(None), |end| Ok(Some(end)));
             }
             let Some(delay) = delays.next() else {
                 return Err(Error::new(ErrorKind::Unreachable, "cancelling a task")
-                    .at(&self.task)
+                    .at(&self.nodes.task)
                     .because("it changed again and again"));
             };
             sleep(delay).await;
@@ -109,34 +122,24 @@ impl CrewTask {
 
     /// How it ended, now that this has tried. `None` if it has changed meanwhile.
     async fn try_to_cancel(&self) -> Result<Option<Option<TaskEnd>>> {
-        let Some((record, waits)) = self.look().await? else { return Ok(Some(None)) };
+        let Some((record, waits)) = self.nodes.look().await? else { return Ok(Some(None)) };
         if let Some(end) = record.end() {
             return Ok(Some(Some(end)));
         }
-        let cancelled = TaskState::Cancelled.with(&self.task, &[])?;
+        let cancelled = TaskState::Cancelled.with(&self.nodes.task, &[])?;
         let txn = Txn::new()
-            .set(self.task.clone(), cancelled, Expect::Version(record.version))
-            .create(self.done.clone(), "", Lifetime::Persistent);
+            .set(self.nodes.task.clone(), cancelled, Expect::Version(record.version))
+            .create(self.nodes.done.clone(), "", Lifetime::Persistent);
         // A task that is over never waits.
         let txn = if waits {
-            txn.delete(self.todo.clone(), Expect::Any)
+            txn.delete(self.nodes.todo.clone(), Expect::Any)
         } else {
-            txn.check(self.todo.clone(), Expect::Absent)
+            txn.check(self.nodes.todo.clone(), Expect::Absent)
         };
-        Ok(match self.client.transaction(txn).await? {
+        Ok(match self.nodes.client.transaction(txn).await? {
             Outcome::Committed(_) => Some(Some(TaskEnd::Cancelled)),
             Outcome::Rejected(_) => None,
         })
-    }
-
-    /// What its node holds, and whether it waits, as of one moment.
-    async fn look(&self) -> Result<Option<(TaskRecord, bool)>> {
-        let query = Query::nodes(&self.task, [self.todo.clone()]);
-        let view = self.client.read(query).await?;
-        let at =
-            |path: &Path| view.nodes.iter().find(|node| node.path == *path && node.stat.is_some());
-        let Some(node) = at(&self.task) else { return Ok(None) };
-        Ok(Some((TaskRecord::of(node)?, at(&self.todo).is_some())))
     }
 }
 
@@ -154,6 +157,6 @@ pub(super) fn id_of(name: &str) -> String {
 
 impl fmt::Debug for CrewTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CrewTask").field("path", &self.task).finish_non_exhaustive()
+        f.debug_struct("CrewTask").field("path", &self.nodes.task).finish_non_exhaustive()
     }
 }

@@ -12,6 +12,7 @@ pub(super) struct CrewPaths {
     todo: Path,
     assigned: Path,
     done: Path,
+    attempts: Path,
     switch: Path,
 }
 
@@ -24,6 +25,7 @@ impl CrewPaths {
             todo: crew.join("todo")?,
             assigned: crew.join("assigned")?,
             done: crew.join("done")?,
+            attempts: crew.join("attempts")?,
             switch: crew.join("switch")?,
         })
     }
@@ -86,5 +88,10 @@ impl CrewPaths {
     /// The node that says that a task is over.
     pub(super) fn done(&self, task: &str) -> Result<Path> {
         Ok(self.done.join(task)?)
+    }
+
+    /// The node of the attempts at a task.
+    pub(super) fn attempts(&self, task: &str) -> Result<Path> {
+        Ok(self.attempts.join(task)?)
     }
 }

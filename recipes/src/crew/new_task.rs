@@ -31,6 +31,9 @@ pub(super) struct TaskTerms {
     /// When it expires, in milliseconds since the beginning of 1970, by the wall clock of its submitter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) deadline: Option<u64>,
+    /// When it was assigned last, in milliseconds since the beginning of 1970, by the wall clock of that master.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) assigned: Option<u64>,
 }
 
 impl NewTask {
@@ -81,6 +84,28 @@ impl TaskTerms {
         let deadline = until.map(|until| u64::try_from(until).unwrap_or(u64::MAX));
         Self { deadline, ..self }
     }
+
+    /// When the task was assigned last, since the beginning of 1970.
+    pub(super) fn assigned(&self) -> Option<Duration> {
+        self.assigned.map(Duration::from_millis)
+    }
+}
+
+/// What precedes the date of an assignment in the terms.
+const ASSIGNED: &str = "\"assigned\":";
+
+/// Terms as they are stored, with the date of an assignment in place of that of an earlier one. All others stay as they are,
+/// also those that only later versions know.
+pub(super) fn assigned_at(stored: &Bytes, date: Duration) -> Bytes {
+    let terms = std::str::from_utf8(stored).ok().and_then(|text| text.strip_prefix('{'));
+    let Some(terms) = terms else { return stored.clone() };
+    let others = match terms.strip_prefix(ASSIGNED) {
+        // Only this function writes it.
+        Some(dated) => dated.trim_start_matches(|it: char| it == ',' || it.is_ascii_digit()),
+        None => terms,
+    };
+    let comma = if others.starts_with('}') { "" } else { "," };
+    format!("{{{ASSIGNED}{}{comma}{others}", date.as_millis()).into()
 }
 
 impl<T: Into<Bytes>> From<T> for NewTask {
@@ -119,6 +144,22 @@ mod tests {
         assert_eq!(asked.deadline, Some(5_000));
         let again = encode(&at, &asked).expect("JSON");
         assert_eq!(decode::<TaskTerms>(&at, &again).expect("terms"), asked);
+    }
+
+    #[test]
+    fn an_assignment_has_the_terms_of_its_task_and_its_own_date() {
+        let at = path!("/crew/assigned/w/a");
+        let of = |text: &'static str| Bytes::from_static(text.as_bytes());
+        for stored in [of("{}"), of(r#"{"priority":1,"of a later version":[1]}"#)] {
+            let terms: TaskTerms = decode(&at, &stored).expect("terms");
+            let once = assigned_at(&stored, Duration::from_secs(5));
+            let twice = assigned_at(&once, Duration::from_secs(6));
+            let again: TaskTerms = decode(&at, &twice).expect("terms");
+            assert_eq!(again.assigned(), Some(Duration::from_secs(6)));
+            assert_eq!(TaskTerms { assigned: None, ..again }, terms);
+            assert!(stored.len() == 2 || twice.ends_with(&stored[1..]), "{twice:?}");
+        }
+        assert_eq!(assigned_at(&of("other"), Duration::ZERO), "other");
     }
 
     #[test]

@@ -290,8 +290,8 @@ mod tests {
     use crate::crew::worker_record::WorkerRecord;
 
     fn node(path: &str, created: u64, owner: Option<u64>, data: Bytes) -> Node {
-        let revision = Revision::new(created);
-        let stat = Stat::new(revision, revision, Version::new(0), owner.map(SessionId::new));
+        let (created, written) = (Revision::new(created), Revision::new(created + 1));
+        let stat = Stat::new(created, written, Version::new(0), owner.map(SessionId::new));
         Node::new(Path::new(path).expect("valid")).with(data, stat)
     }
 
@@ -307,8 +307,7 @@ mod tests {
     }
 
     fn record(offers: &CrewWorker, drained: bool) -> Bytes {
-        let record = WorkerRecord { offers: offers.clone(), drained };
-        encode(&Path::root(), &record).expect("JSON")
+        encode(&Path::root(), &WorkerRecord::new(offers, drained)).expect("JSON")
     }
 
     fn switched(paused: bool) -> Node {

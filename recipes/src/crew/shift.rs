@@ -2,6 +2,8 @@
 
 use std::future::pending;
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -9,56 +11,41 @@ use futures_util::future::{AbortHandle, Abortable, Either, select};
 use futures_util::stream::FuturesUnordered;
 use synod_core::client::Client;
 use synod_core::error::{ErrorKind, Result};
-use synod_core::path::Path;
-use synod_core::store::{Event, Query, Watch};
-use synod_core::value::encode;
+use tokio::sync::watch;
 
-use crate::cell::patience::Patience;
 use crate::crew::assignment::Assignment;
 use crate::crew::attempts::{Attempts, Given};
 use crate::crew::crew_task::id_of;
 use crate::crew::crew_worker::CrewWorker;
-use crate::crew::insist::{closed, insist};
+use crate::crew::followed_node::FollowedNode;
+use crate::crew::insist::closed;
 use crate::crew::layout::CrewPaths;
+use crate::crew::registration::Registration;
 use crate::crew::report::Reports;
 use crate::crew::task_record::{TaskRecord, TaskState};
-use crate::crew::worker_record::WorkerRecord;
-use crate::line::Line;
-use crate::line::form::Form;
 use crate::line::hold::Hold;
 use crate::mirror::Mirror;
 use crate::mirror::extent::Extent;
 
-/// A worker in one session. Its node has a name that no other worker ever has.
-pub(super) struct Shift {
+/// A worker in one session.
+pub(super) struct Shift<'a> {
     client: Client,
     paths: CrewPaths,
-    worker: CrewWorker,
-    claim: Hold,
+    registration: Registration<'a>,
+    capacity: usize,
 }
 
-impl Shift {
+impl<'a> Shift<'a> {
     /// Registers, however long the store does not answer.
     pub(super) async fn begin(
         client: &Client,
         paths: CrewPaths,
         worker: &CrewWorker,
+        drained: &'a AtomicBool,
     ) -> Result<Self> {
-        let record = WorkerRecord { offers: worker.clone(), drained: false };
-        let record = encode(paths.workers(), &record)?;
-        // No worker waits for its turn: a line has what a claim needs, and tickets of any number may be held.
-        let line = Line::new(client, paths.workers().clone(), Form::alone("crew", "lock-"));
-        let line = line.labelled(record);
-        let mut patience = Patience::new(client);
-        loop {
-            match line.enqueue().await {
-                Ok(ticket) => {
-                    let (client, worker, claim) = (client.clone(), worker.clone(), ticket.hold(()));
-                    return Ok(Self { client, paths, worker, claim });
-                }
-                Err(error) => patience.rest(error).await?,
-            }
-        }
+        let registration = Registration::begin(client, &paths, worker, drained).await?;
+        let capacity = usize::try_from(worker.capacity.get()).unwrap_or(usize::MAX);
+        Ok(Self { client: client.clone(), paths, registration, capacity })
     }
 
     /// Works until the claim is lost, or the store refuses.
@@ -67,14 +54,21 @@ impl Shift {
         R: Fn(Assignment) -> F,
         F: Future<Output = Result<Bytes, String>>,
     {
-        match select(pin!(self.claim.lost()), pin!(self.serve(run))).await {
-            Either::Left(_) => Ok(()),
-            Either::Right((Err(error), _)) if error.kind() == ErrorKind::SessionLost => {
-                // That of the session is noticed by the next registration, which fails if the client is closed.
-                Ok(())
-            }
-            Either::Right((ended, _)) => ended,
+        let (serves, confirms) = (pin!(self.serve(run)), pin!(self.registration.confirm()));
+        let ended = match select(pin!(self.claim().lost()), select(serves, confirms)).await {
+            Either::Left(_) => return Ok(()),
+            Either::Right((Either::Left((ended, _)), _)) => ended,
+            Either::Right((Either::Right((ended, _)), _)) => ended.map(|never| match never {}),
+        };
+        match ended {
+            // That of the session is noticed by the next registration, which fails if the client is closed.
+            Err(error) if error.kind() == ErrorKind::SessionLost => Ok(()),
+            ended => ended,
         }
+    }
+
+    fn claim(&self) -> &Hold {
+        &self.registration.claim
     }
 
     /// Does what is assigned.
@@ -83,14 +77,13 @@ impl Shift {
         R: Fn(Assignment) -> F,
         F: Future<Output = Result<Bytes, String>>,
     {
-        let dir = self.paths.assigned_to(self.claim.path().name())?;
+        let dir = self.paths.assigned_to(self.claim().path().name())?;
         let mirror = Mirror::start(&self.client, Extent::children(&dir), "crew");
         let mut reader = mirror.reader();
         let (mut attempts, mut running) = (Attempts::default(), FuturesUnordered::new());
-        let capacity = usize::try_from(self.worker.capacity.get()).unwrap_or(usize::MAX);
         loop {
             attempts.learn(&mirror.snapshot());
-            while attempts.running() < capacity {
+            while attempts.running() < self.capacity {
                 let (handle, registration) = AbortHandle::new_pair();
                 let Some(given) = attempts.start(handle) else { break };
                 let attempt = async move { (self.attempt(&given, run).await, given) };
@@ -120,51 +113,48 @@ impl Shift {
         R: Fn(Assignment) -> F,
         F: Future<Output = Result<Bytes, String>>,
     {
-        let session = self.claim.node.session();
+        let session = self.claim().node.session();
         let task = self.paths.task(&given.task)?;
-        let reports = Reports::new(&self.claim, &self.paths, given);
+        let mut reports = Reports::new(self.claim(), &self.paths, given)?;
         // It was there before the assignment, and the session was notified of that.
-        let query = Query::node(&task).local();
-        let (record, failed, watch) = loop {
-            let (view, watch) = insist(session, || session.observe(query.clone())).await?;
-            let record = view.node().map(TaskRecord::of).transpose()?;
+        let mut node = FollowedNode::new(session, &task);
+        let (record, failed) = loop {
+            let record = node.next().await?.node().map(TaskRecord::of).transpose()?;
             if let Some(record) = record
                 && let TaskState::Open { failed } = record.state
             {
-                break (record, failed, watch);
+                break (record, failed);
             }
             if reports.drops().await? {
                 return Ok(());
             }
         };
+        let (tell, said) = watch::channel(None);
         let (id, data) = (id_of(&given.task), record.bytes.clone());
-        let work = run(Assignment { id, data, failed });
-        match select(pin!(work), pin!(self.revoked(&task, &record, watch))).await {
-            Either::Left((result, _)) => reports.result(&record, failed, result).await,
-            Either::Right((revoked, _)) => {
-                revoked?;
-                reports.drops().await.map(drop)
+        let work = run(Assignment { id, data, failed, progress: Arc::new(tell) });
+        let ended = {
+            let (revoked, said) = (pin!(changed(&mut node, &record)), said.clone());
+            let follows = pin!(reports.follow(said));
+            match select(pin!(work), select(revoked, follows)).await {
+                Either::Left((result, _)) => Some(result),
+                Either::Right((Either::Left((revoked, _)), _)) => revoked.map(|()| None)?,
+                Either::Right((Either::Right((failed, _)), _)) => match failed? {},
             }
+        };
+        reports.learn(&said);
+        match ended {
+            Some(result) => reports.result(&record, failed, result).await,
+            None => reports.drops().await.map(drop),
         }
     }
+}
 
-    /// Waits until the task is not as it was, such as cancelled.
-    async fn revoked(&self, task: &Path, record: &TaskRecord, mut watch: Watch) -> Result<()> {
-        let session = self.claim.node.session();
-        loop {
-            let event = watch.next().await;
-            let query = Query::node(task).local();
-            let view = if let Some(Event::Changed(_) | Event::Resync) = event {
-                insist(session, || session.read(query.clone())).await?
-            } else {
-                let (view, next) = insist(session, || session.observe(query.clone())).await?;
-                watch = next;
-                view
-            };
-            let stat = view.node().and_then(|node| node.stat);
-            if stat.is_none_or(|stat| stat.version != record.version) {
-                return Ok(());
-            }
+/// Waits until the task is not as it was, such as cancelled.
+async fn changed(node: &mut FollowedNode<'_>, record: &TaskRecord) -> Result<()> {
+    loop {
+        let stat = node.next().await?.node().and_then(|node| node.stat);
+        if stat.is_none_or(|stat| stat.version != record.version) {
+            return Ok(());
         }
     }
 }

@@ -7,13 +7,18 @@ use synod_core::clock::sleep;
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Outcome, Query, Rejected, Why};
-use synod_core::value::encode;
+use synod_core::value::{decode, encode};
 
+use crate::crew::attempt_log::AttemptLog;
+use crate::crew::crew_attempt::{AttemptEnd, CrewAttempt};
 use crate::crew::crew_switch::CrewSwitch;
+use crate::crew::deadlines::date;
 use crate::crew::insist::{commit_with, insist};
 use crate::crew::layout::CrewPaths;
+use crate::crew::new_task::{TaskTerms, assigned_at};
 use crate::crew::step::{MasterStep, Queued, StepBasis, StepOutcome};
 use crate::crew::task_record::TaskState;
+use crate::crew::worker_record::is_rewritten;
 use crate::line::hold::Leadership;
 use crate::mutant::mistake;
 
@@ -55,13 +60,25 @@ impl<'a> Steps<'a> {
         Ok((step, made))
     }
 
-    /// Makes sure that there is a switch. Returns false if this master was replaced.
+    /// Makes sure that there is a switch, and that it was written since it was made. Returns false if this master was replaced.
     pub(super) async fn begin(&self) -> Result<bool> {
         let (session, switch) = (self.lead.node.session(), self.paths.switch());
         let on = encode(switch, &CrewSwitch { paused: false })?;
-        let txn = self.lead.txn().create(switch.clone(), on, Lifetime::Persistent);
-        let outcome = insist(session, || session.commit(txn.clone())).await?;
-        Ok(outcome.rejected().is_none_or(|no| no.path == *switch))
+        loop {
+            let view = insist(session, || session.read(Query::node(switch))).await?;
+            let txn = match view.node().and_then(|node| Some((node, node.stat?))) {
+                None => self.lead.txn().create(switch.clone(), on.clone(), Lifetime::Persistent),
+                Some((_, stat)) if is_rewritten(&stat) => return Ok(true),
+                Some((node, stat)) => {
+                    let unchanged = Expect::Version(stat.version);
+                    self.lead.txn().set(switch.clone(), node.data.clone(), unchanged)
+                }
+            };
+            let outcome = insist(session, || session.commit(txn.clone())).await?;
+            if outcome.rejected().is_some_and(|no| no.path != *switch) {
+                return Ok(false);
+            }
+        }
     }
 
     async fn assign(
@@ -85,7 +102,8 @@ impl<'a> Steps<'a> {
             }
             txn
         });
-        let whole = taken.create(assigned, queued.stored.clone(), Lifetime::Persistent);
+        let terms = assigned_at(&queued.stored, date());
+        let whole = taken.create(assigned, terms, Lifetime::Persistent);
         let outcome = insist(session, || session.commit(whole.clone())).await?;
         if outcome.rejected().is_some_and(|no| self.is_passing(no)) {
             // The worker is about to remove that, or a change is on its way to this master.
@@ -97,16 +115,24 @@ impl<'a> Steps<'a> {
     async fn take_back(&self, task: &str, worker: &str, terms: Bytes) -> Result<Outcome> {
         let (session, todo) = (self.lead.node.session(), self.paths.todo(task)?);
         let (assigned, done) = (self.paths.assigned(worker, task)?, self.paths.done(task)?);
+        let mut log = AttemptLog::new(self.paths.attempts(task)?);
+        let begun = decode::<TaskTerms>(&todo, &terms).ok().and_then(|terms| terms.assigned());
+        let lost = CrewAttempt::new(worker, begun, None).ending(AttemptEnd::Lost);
         let txn = self.lead.txn().check(self.paths.worker(worker)?, Expect::Absent);
-        let open = txn.clone().check(done.clone(), Expect::Absent);
-        let open = open.delete(assigned.clone(), Expect::Any);
-        let outcome = commit_with(session, open, &todo, terms).await?;
-        if outcome.rejected().is_some_and(|no| no.path == done) {
-            // It was cancelled.
-            let over = txn.delete(assigned, Expect::Any);
-            return insist(session, || session.commit(over.clone())).await;
+        let txn = txn.delete(assigned, Expect::Any);
+        loop {
+            let open = txn.clone().check(done.clone(), Expect::Absent);
+            let open = log.enter(open, &lost)?;
+            let mut outcome = commit_with(session, open, &todo, terms.clone()).await?;
+            if outcome.rejected().is_some_and(|no| no.path == done) {
+                // It was cancelled, or it has expired. It stays until this master knows that no worker has it.
+                let over = log.enter(txn.clone(), &lost)?;
+                outcome = insist(session, || session.commit(over.clone())).await?;
+            }
+            if !log.has_changed(session, outcome.rejected()).await? {
+                return Ok(outcome);
+            }
         }
-        Ok(outcome)
     }
 
     /// Ends a task that is late, if it is not over. Its data is not read.
@@ -120,7 +146,9 @@ impl<'a> Steps<'a> {
             let Some(stat) = view.node().and_then(|node| node.stat) else {
                 return Ok(StepOutcome::Elsewhere);
             };
-            let txn = self.lead.txn().create(done.clone(), "", Lifetime::Persistent);
+            let txn = self.lead.txn();
+            mistake!(ExpiresWithoutLead: let txn = synod_core::store::Txn::new());
+            let txn = txn.create(done.clone(), "", Lifetime::Persistent);
             let txn = txn.set(task.clone(), expired.clone(), Expect::Version(stat.version));
             // A task that is over never waits.
             let txn = if waits {
@@ -154,15 +182,22 @@ impl<'a> Steps<'a> {
     /// Removes a finished task.
     async fn remove(&self, task: &str) -> Result<Outcome> {
         let session = self.lead.node.session();
-        let (task, done) = (self.paths.task(task)?, self.paths.done(task)?);
-        let without = self.lead.txn().delete(done, Expect::Any);
-        let whole = without.clone().delete(task.clone(), Expect::Any);
-        let outcome = insist(session, || session.commit(whole.clone())).await?;
-        if outcome.rejected().is_some_and(|no| no.path == task) {
-            // Its node is gone already.
-            return insist(session, || session.commit(without.clone())).await;
+        let (done, attempts) = (self.paths.done(task)?, self.paths.attempts(task)?);
+        let task = self.paths.task(task)?;
+        let txn = self.lead.txn().delete(done, Expect::Any);
+        let mut others = vec![task, attempts];
+        loop {
+            let there = others.iter().cloned();
+            let whole = there.fold(txn.clone(), |txn, node| txn.delete(node, Expect::Any));
+            let outcome = insist(session, || session.commit(whole.clone())).await?;
+            let gone =
+                outcome.rejected().and_then(|no| others.iter().position(|it| *it == no.path));
+            match gone {
+                // No worker had it, or its node is gone already.
+                Some(place) => drop(others.remove(place)),
+                None => return Ok(outcome),
+            }
         }
-        Ok(outcome)
     }
 
     fn why_not(&self, no: &Rejected) -> StepOutcome {

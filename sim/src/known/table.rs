@@ -207,7 +207,11 @@ pub const TABLE: &[Row] = &[
     door(Mutant::ResultUnguarded, "crew", "L-MW-2").as_number("M33"),
     door(Mutant::AssignsInTwoCalls, "crew", "L-MW-4").as_number("M34"),
     door(Mutant::DrainIgnored, "crew", "L-MW-12"),
+    door(Mutant::DrainForgotten, "crew", "L-MW-12"),
     door(Mutant::PauseIgnored, "crew", "L-MW-13"),
+    door(Mutant::ExpiresWithoutLead, "crew", "L-MW-16"),
+    door(Mutant::ProgressUnguarded, "crew", "L-MW-17"),
+    door(Mutant::AttemptsForgotten, "crew", "L-MW-18"),
     door(Mutant::RemovalNeedsItsCaller, "tickets", "L-SEQ-10"),
 ];
 

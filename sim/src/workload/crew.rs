@@ -1,6 +1,6 @@
 //! A crew whose processes submit tasks, work, and stand for master.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,15 +8,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::future::{Either, select, try_join};
 use synod_core::client::Client;
 use synod_core::path::Path;
-use synod_core::store::{Change, Kind};
 use synod_core::task::{Task, spawn};
-use synod_mem::cluster::{By, Entry, Site};
-use synod_recipes::{Assignment, Crew, CrewPolicy, CrewWorker, NewTask, TaskEnd};
+use synod_mem::cluster::Site;
+use synod_recipes::{
+    Assignment, Crew, CrewPolicy, CrewTask, CrewWorker, NewTask, TaskEnd, TaskStatus,
+};
 
-use crate::findings::Truth;
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
 use crate::workload::Workload;
+use crate::workload::crew_truth::judge;
 use crate::workload::presence::nothing_is_left;
 
 /// Three processes submit tasks, cancel some, do them, and stand for master, all at the same time.
@@ -34,6 +35,8 @@ const CANCELLED: &str = "a task was cancelled";
 const SILENT: &str = "a worker was silent for longer than its session lives";
 const DONE: &str = "a task was done";
 const DRAINED: &str = "a worker was drained";
+const UNDRAINED: &str = "a worker was drained no longer";
+const FOLLOWED: &str = "the progress of a task reached another process";
 const PAUSED: &str = "the crew was paused";
 const EXPIRED: &str = "a task expired";
 
@@ -52,13 +55,16 @@ impl Workload for Crews {
 
     fn laws(&self) -> &'static [&'static str] {
         &[
-            "L-MW-1", "L-MW-2", "L-MW-3", "L-MW-4", "L-MW-5", "L-MW-7", "L-MW-8", "L-MW-10",
-            "L-MW-12", "L-MW-13", "L-MW-16",
+            "L-MW-1", "L-MW-2", "L-MW-3", "L-MW-4", "L-MW-5", "L-MW-7", "L-MW-8", "L-MW-9",
+            "L-MW-10", "L-MW-12", "L-MW-13", "L-MW-16", "L-MW-17", "L-MW-18",
         ]
     }
 
     fn marks(&self) -> &'static [&'static str] {
-        &[DROPPED, AGAIN, STOPPED, FAILED, CANCELLED, SILENT, DONE, DRAINED, PAUSED, EXPIRED]
+        &[
+            DROPPED, AGAIN, STOPPED, FAILED, CANCELLED, SILENT, DONE, DRAINED, UNDRAINED, PAUSED,
+            EXPIRED, FOLLOWED,
+        ]
     }
 
     fn unreached(&self) -> Vec<Site> {
@@ -78,9 +84,12 @@ impl Workload for Crews {
             .check("L-MW-3", |truth| judge(truth, "L-MW-3"))
             .check("L-MW-4", |truth| judge(truth, "L-MW-4"))
             .check("L-MW-5", |truth| judge(truth, "L-MW-5"))
+            .check("L-MW-9", |truth| judge(truth, "L-MW-9"))
             .check("L-MW-12", |truth| judge(truth, "L-MW-12"))
             .check("L-MW-13", |truth| judge(truth, "L-MW-13"))
             .check("L-MW-16", |truth| judge(truth, "L-MW-16"))
+            .check("L-MW-17", |truth| judge(truth, "L-MW-17"))
+            .check("L-MW-18", |truth| judge(truth, "L-MW-18"))
     }
 }
 
@@ -133,6 +142,8 @@ impl Member {
             while !member.client.is_closed() {
                 let running = AtomicUsize::new(0);
                 let worker = CrewWorker::new().capacity(CAPACITY.try_into().expect("not zero"));
+                // It is the same across the sessions of one call.
+                let worker = worker.property("shift", member.client.chance().id());
                 let works = member.crew.work(worker, |task| member.does(task, &running));
                 let both = pin!(try_join(works, member.crew.lead()));
                 // A worker that was drained is replaced by another one.
@@ -155,6 +166,9 @@ impl Member {
         me.sometimes(AGAIN, times > 1);
         let _during = me.during(format!("does {}", task.id));
         me.sometimes(SILENT, me.falls_silent(me.ttl() * 2));
+        if me.pick(2) == 0 {
+            task.report(format!("{} {times}", task.id));
+        }
         me.rest(if me.pick(8) == 0 { me.ttl() * 2 } else { me.ttl() / 8 }).await;
         at_work.is_over = true;
         if me.pick(4) == 0 { Err("on purpose") } else { Ok(format!("{} {times}", task.id)) }
@@ -181,7 +195,7 @@ impl Member {
             _ => {}
         }
         // L-MW-1 and L-MW-7: it ends, however long that takes.
-        let (waits, resumes) = (pin!(task.wait()), pin!(self.resumes()));
+        let (waits, resumes) = (pin!(self.waits(&task)), pin!(self.resumes()));
         let Either::Left((Ok(end), _)) = select(waits, resumes).await else { return };
         me.sometimes(DONE, matches!(end, Some(TaskEnd::Done(_))));
         me.sometimes(FAILED, matches!(end, Some(TaskEnd::Failed(_))));
@@ -199,12 +213,37 @@ impl Member {
 }
 
 impl Member {
-    /// Drains a worker. It works again in its next session, so that the tasks end.
+    /// Waits for the end of a task, or follows it until then: L-MW-17.
+    async fn waits(&self, task: &CrewTask) -> synod_core::error::Result<Option<TaskEnd>> {
+        if self.me.pick(3) > 0 {
+            return task.wait().await;
+        }
+        let (mut follower, mut end) = (task.follow(), None);
+        while let Some(shown) = follower.next().await? {
+            let progress = shown.attempts.iter().filter_map(|made| made.progress.as_ref());
+            for progress in progress {
+                self.me.sometimes(FOLLOWED, true);
+                if !progress.starts_with(&task.id()) {
+                    self.me.wrong("L-MW-17", || format!("{progress} is of another task"));
+                }
+            }
+            if let TaskStatus::Over(over) = shown.status {
+                end = Some(over);
+            }
+        }
+        Ok(end)
+    }
+
+    /// Drains a worker, and lets it work again now and then. Another one comes in any case, so that the tasks end.
     async fn drains(&self) {
         let Some(Ok(shown)) = self.me.perhaps(self.crew.snapshot()).await else { return };
         let Some(worker) = shown.workers.first() else { return };
         let drained = self.me.perhaps(self.crew.drain(&worker.name)).await;
         self.me.sometimes(DRAINED, matches!(drained, Some(Ok(true))));
+        if self.me.pick(3) == 0 {
+            let undrained = self.me.perhaps(self.crew.undrain(&worker.name)).await;
+            self.me.sometimes(UNDRAINED, matches!(undrained, Some(Ok(true))));
+        }
     }
 
     /// Pauses the crew. Any process ends the pause: this one may end before that.
@@ -231,219 +270,6 @@ impl Begun {
         *times += 1;
         *times
     }
-}
-
-/// What the store has of the crew, after each commit.
-#[derive(Default)]
-struct Crewed {
-    /// The tasks that there are, and whether they are open.
-    tasks: BTreeMap<String, bool>,
-    /// How often a task of this name was submitted.
-    submitted: BTreeMap<String, u64>,
-    todo: BTreeSet<String>,
-    /// The tasks that have a deadline.
-    limited: BTreeSet<String>,
-    /// Workers and tasks, and which of the tasks of this name it is.
-    assigned: BTreeMap<(String, String), u64>,
-    workers: BTreeSet<String>,
-    drained: BTreeSet<String>,
-    paused: bool,
-    /// The tickets of the masters in their order, each with its process.
-    masters: Vec<(Path, By)>,
-}
-
-/// Finds the first commit that breaks this law.
-fn judge(truth: &Truth, law: &str) -> Result<(), String> {
-    let mut crewed = Crewed::default();
-    for (at, entry) in truth.log.iter().enumerate() {
-        let found = crewed.takes(entry);
-        if let Some((_, what)) = found.into_iter().find(|(broken, _)| *broken == law) {
-            return Err(format!("commit {at}, by {:?}: {what}", entry.by));
-        }
-    }
-    Ok(())
-}
-
-impl Crewed {
-    /// Takes over a commit, and returns the laws that it breaks.
-    fn takes(&mut self, entry: &Entry) -> Vec<(&'static str, String)> {
-        let mut broken = self.accepts(entry);
-        broken.extend(self.moves(entry));
-        broken.extend(self.assigns(entry));
-        for change in &entry.changes {
-            self.learn(change, entry.by);
-        }
-        // Each open task is in one place.
-        for (task, _) in self.tasks.iter().filter(|(_, open)| **open) {
-            let assigned = self
-                .assigned
-                .keys()
-                .filter(|(worker, of)| of == task && self.is_current(worker, task));
-            let assigned = assigned.count();
-            let places = assigned + usize::from(self.todo.contains(task));
-            if places != 1 {
-                broken.push(("L-MW-4", format!("{task} is in {places} places")));
-            }
-        }
-        broken
-    }
-
-    /// L-MW-1, L-MW-2, L-MW-16: a task ends once, by a worker that is there and has it, or by the master if it has a deadline.
-    fn accepts(&self, entry: &Entry) -> Vec<(&'static str, String)> {
-        let mut broken = Vec::new();
-        for change in &entry.changes {
-            let place = place(change);
-            let Some(["tasks", task]) = place.as_deref() else { continue };
-            let was_open = self.tasks.get(*task).copied();
-            let now = state(change);
-            match (was_open, now) {
-                (Some(false), Some(_)) => {
-                    broken.push(("L-MW-1", format!("{task} was over already")));
-                }
-                (Some(true), None) => {
-                    broken.push(("L-MW-1", format!("{task} was removed before its end")));
-                }
-                _ => {}
-            }
-            let leader = self.masters.first().map(|(_, by)| *by);
-            if now == Some("expired") && (leader != Some(entry.by) || !self.limited.contains(*task))
-            {
-                broken.push((
-                    "L-MW-16",
-                    format!("{task} expires by another than {leader:?}, or without a deadline"),
-                ));
-            }
-            let is_result = now.is_some_and(|state| state == "done" || state == "failed");
-            let is_holder = self.assigned.keys().any(|(worker, of)| {
-                *of == *task
-                    && self.is_current(worker, task)
-                    && self.workers.contains(worker)
-                    && is_given_up(entry, worker, task)
-            });
-            if is_result && !is_holder {
-                broken.push(("L-MW-2", format!("{task} ends by a worker that does not have it")));
-            }
-        }
-        broken
-    }
-
-    /// L-MW-3, L-MW-5: a master takes from lost workers only, and only while it leads.
-    fn moves(&self, entry: &Entry) -> Vec<(&'static str, String)> {
-        let mut broken = Vec::new();
-        let reports =
-            entry.changes.iter().any(|it| matches!(place(it).as_deref(), Some(["tasks", _])));
-        for change in &entry.changes {
-            let place = place(change);
-            let Some(["assigned", worker, task]) = place.as_deref() else { continue };
-            let is_move =
-                change.kind == Kind::Created || !reports && self.tasks.get(*task) == Some(&true);
-            if change.kind == Kind::Deleted && is_move && self.workers.contains(*worker) {
-                broken.push(("L-MW-3", format!("{task} is taken from {worker}, which is there")));
-            }
-            let leader = self.masters.first().map(|(_, by)| *by);
-            if is_move && leader != Some(entry.by) {
-                broken.push(("L-MW-5", format!("{task} is moved, and {leader:?} leads")));
-            }
-        }
-        broken
-    }
-
-    /// L-MW-12, L-MW-13: nothing is assigned to a drained worker, nor while the crew is paused.
-    fn assigns(&self, entry: &Entry) -> Vec<(&'static str, String)> {
-        let mut broken = Vec::new();
-        for change in entry.changes.iter().filter(|it| it.kind == Kind::Created) {
-            let place = place(change);
-            let Some(["assigned", worker, task]) = place.as_deref() else { continue };
-            if self.drained.contains(*worker) {
-                broken
-                    .push(("L-MW-12", format!("{task} is assigned to {worker}, which is drained")));
-            }
-            if self.paused {
-                broken.push(("L-MW-13", format!("{task} is assigned, and the crew is paused")));
-            }
-        }
-        broken
-    }
-
-    /// Whether a worker has the task of this name that there is now, and not an earlier one that was cancelled.
-    fn is_current(&self, worker: &str, task: &str) -> bool {
-        let of = self.assigned.get(&(worker.to_owned(), task.to_owned()));
-        of.is_some_and(|of| self.submitted.get(task) == Some(of))
-    }
-
-    fn learn(&mut self, change: &Change, by: By) {
-        let there = change.kind != Kind::Deleted;
-        match place(change).as_deref() {
-            Some(["tasks", task]) => match state(change) {
-                Some(state) => {
-                    if self.tasks.insert((*task).to_owned(), state == "open").is_none() {
-                        *self.submitted.entry((*task).to_owned()).or_default() += 1;
-                    }
-                }
-                None => {
-                    self.tasks.remove(*task);
-                }
-            },
-            Some(["todo", task]) => {
-                put(&mut self.todo, (*task).to_owned(), there);
-                if there {
-                    put(&mut self.limited, (*task).to_owned(), says(change, "\"deadline\":"));
-                }
-            }
-            Some(["assigned", worker, task]) => {
-                let key = ((*worker).to_owned(), (*task).to_owned());
-                let of = self.submitted.get(*task).copied().unwrap_or_default();
-                if there {
-                    self.assigned.insert(key, of);
-                } else {
-                    self.assigned.remove(&key);
-                }
-            }
-            Some(["workers", worker]) => {
-                put(&mut self.workers, (*worker).to_owned(), there);
-                put(&mut self.drained, (*worker).to_owned(), says(change, "\"drained\":true"));
-            }
-            Some(["switch"]) => self.paused = says(change, "\"paused\":true"),
-            Some(["master", _]) if there => self.masters.push((change.path.clone(), by)),
-            Some(["master", _]) => self.masters.retain(|(path, _)| *path != change.path),
-            _ => {}
-        }
-    }
-}
-
-fn put<T: Ord>(all: &mut BTreeSet<T>, one: T, there: bool) {
-    if there {
-        all.insert(one);
-    } else {
-        all.remove(&one);
-    }
-}
-
-/// Whether a commit takes a task from this worker.
-fn is_given_up(entry: &Entry, worker: &str, task: &str) -> bool {
-    entry.changes.iter().any(|change| {
-        change.kind == Kind::Deleted
-            && place(change).as_deref() == Some(&["assigned", worker, task])
-    })
-}
-
-/// The names of a node of the crew.
-fn place(change: &Change) -> Option<Vec<&str>> {
-    let mut names = change.path.segments();
-    (names.next() == Some("crew")).then(|| names.collect())
-}
-
-/// Whether a node holds this text now.
-fn says(change: &Change, text: &str) -> bool {
-    let node = change.node.as_ref().filter(|_| change.kind != Kind::Deleted);
-    node.is_some_and(|node| String::from_utf8_lossy(&node.data).contains(text))
-}
-
-/// The state in the node of a task, if there is one now.
-fn state(change: &Change) -> Option<&'static str> {
-    let data = &change.node.as_ref()?.data;
-    let states = ["open", "done", "failed", "cancelled", "expired"];
-    states.into_iter().find(|state| data.starts_with(format!("{{\"state\":\"{state}\"").as_bytes()))
 }
 
 fn dir(name: &str) -> Path {

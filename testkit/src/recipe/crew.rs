@@ -20,7 +20,7 @@ pub(super) const CREW: Row = Row {
     make: |client, path| made(Crew::new(&client, path)),
     shown: "Crew { path: /shown, .. }",
     leaves: Leaves::Nodes,
-    dirs: &["master", "workers", "todo", "assigned", "done"],
+    dirs: &["master", "workers", "todo", "assigned", "attempts", "done"],
     uses: &[Use {
         name: "crew",
         act: Act::Change {
