@@ -47,7 +47,7 @@ impl<'a> Reports<'a> {
         mut said: watch::Receiver<Option<String>>,
     ) -> Result<Infallible> {
         while said.changed().await.is_ok() {
-            self.progress = said.borrow_and_update().clone();
+            self.progress.clone_from(&said.borrow_and_update());
             if !self.goes_on().await? {
                 break;
             }
