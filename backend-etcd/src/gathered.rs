@@ -117,9 +117,11 @@ mod tests {
     }
 
     /// The view from all answers.
-    fn view(query: &Query, pages: Vec<Vec<PbKeyValue>>) -> View {
+    fn viewed(query: &Query, pages: Vec<Vec<PbKeyValue>>) -> View {
         let mut gathered = Gathered::new(query);
-        pages.into_iter().for_each(|page| gathered.add(page));
+        for page in pages {
+            gathered.add(page);
+        }
         gathered.view(9)
     }
 
@@ -131,11 +133,11 @@ mod tests {
     fn containers_are_named_once_and_nodes_are_not_taken_for_them() {
         let answers =
             vec![vec![kv("/d/a", 1), kv("/d/n", 2)], vec![kv("/d/c/x", 3), kv("/d/c/y/z", 4)]];
-        let view = view(&Query::children(dir()), answers);
+        let view = viewed(&Query::children(dir()), answers);
         assert_eq!(shown(&view), [("/d/a", true), ("/d/c", false), ("/d/n", true)]);
 
         let answers = vec![vec![kv("/d", 1)], vec![kv("/d/a", 2), kv("/d/a/b/c", 3)]];
-        let view = super::tests::view(&Query::subtree(dir()), answers);
+        let view = viewed(&Query::subtree(dir()), answers);
         let expected = [("/d", true), ("/d/a", true), ("/d/a/b", false), ("/d/a/b/c", true)];
         assert_eq!(shown(&view), expected);
     }
@@ -144,7 +146,7 @@ mod tests {
     fn a_window_shows_so_many_oldest_first() {
         let line = || vec![vec![kv("/d/b", 3), kv("/d/a", 2), kv("/d/c", 1)]];
         let newest = |query: Query| {
-            let view = view(&query, line());
+            let view = viewed(&query, line());
             view.nodes
                 .iter()
                 .filter_map(|node| node.sequence)
@@ -162,7 +164,7 @@ mod tests {
         let foreign = PbKeyValue { key: b"/d//\xff".to_vec(), ..PbKeyValue::default() };
         let other = PbKeyValue { key: b"/d/loose".to_vec(), ..PbKeyValue::default() };
         let answers = vec![vec![foreign.clone(), kv("/d/a", 1)], vec![other, foreign]];
-        assert_eq!(shown(&view(&Query::children(dir()), answers.clone())), [("/d/a", true)]);
-        assert_eq!(shown(&view(&Query::subtree(dir()), answers)), [("/d/a", true)]);
+        assert_eq!(shown(&viewed(&Query::children(dir()), answers.clone())), [("/d/a", true)]);
+        assert_eq!(shown(&viewed(&Query::subtree(dir()), answers)), [("/d/a", true)]);
     }
 }

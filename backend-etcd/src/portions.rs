@@ -152,6 +152,10 @@ mod tests {
         passed: usize,
     }
 
+    fn number(count: usize) -> i64 {
+        i64::try_from(count).expect("it is small")
+    }
+
     /// Reads keys in pages, from a server that goes through all keys of a range.
     fn read(keys: impl IntoIterator<Item = String>, page: usize) -> (usize, Effort) {
         let keys: BTreeSet<Vec<u8>> = keys.into_iter().map(String::into_bytes).collect();
@@ -165,18 +169,18 @@ mod tests {
                 kvs.push(PbKeyValue { key: key.clone(), ..PbKeyValue::default() });
             }
             let more = kvs.len() < count;
-            PbRangeResponse { count: count as i64, kvs, more, ..PbRangeResponse::default() }
+            PbRangeResponse { count: number(count), kvs, more, ..PbRangeResponse::default() }
         };
         let whole = Range { key: b"/d/".to_vec(), end: b"/d0".to_vec() };
         let first = ask(&whole, 64);
         let mut limit = 256.min(page);
-        let mut portions = Portions::new(&whole, &first, limit as i64);
+        let mut portions = Portions::new(&whole, &first, number(limit));
         let mut read: Vec<_> = first.kvs.into_iter().map(|kv| kv.key).collect();
         while let Some(range) = portions.next() {
             let answer = ask(range, limit);
             // As pages of one session do.
             limit = (limit * 4).min(page);
-            portions.answered(&answer, limit as i64);
+            portions.answered(&answer, number(limit));
             read.extend(answer.kvs.into_iter().map(|kv| kv.key));
         }
         assert!(read.iter().eq(&keys), "each key once, and in order");

@@ -320,12 +320,13 @@ impl Book {
     /// L-PE-7: an owner removes no node with a time to live that it is to keep, and the store none whose owner nothing has happened to.
     fn check_wishes(&self, truth: &Truth) -> Result<(), String> {
         let notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let noted = |path: &Path, is_it: fn(What) -> bool| {
+        let time_of = |path: &Path, is_it: fn(What) -> bool| {
             notes.iter().find(|it| it.path == *path && is_it(it.what)).map(|it| it.at)
         };
         for begun in notes.iter().filter(|it| matches!(it.what, What::Begun)) {
-            let calm = noted(&begun.path, |it| matches!(it, What::Calm)).unwrap_or(begun.at);
-            let ending = noted(&begun.path, |it| matches!(it, What::Ending)).unwrap_or(usize::MAX);
+            let calm = time_of(&begun.path, |it| matches!(it, What::Calm)).unwrap_or(begun.at);
+            let ending =
+                time_of(&begun.path, |it| matches!(it, What::Ending)).unwrap_or(usize::MAX);
             let mut is_lasting = false;
             for Step(at, by, change) in steps(truth, &begun.path) {
                 let end = match by {
