@@ -63,7 +63,6 @@ mod insist;
 mod layout;
 mod master;
 pub(crate) mod new_task;
-mod registration;
 mod report;
 mod roster;
 mod shift;
@@ -77,6 +76,7 @@ mod task_nodes;
 mod task_record;
 mod todo_queue;
 pub(crate) mod waiting_task;
+mod worker_node;
 mod worker_record;
 
 /// How long a finished task is kept, unless the master says otherwise.

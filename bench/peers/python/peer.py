@@ -244,7 +244,7 @@ class Member:
     """A member of a partition, which releases what it has when it is asked, in a thread."""
 
     def __init__(self, client, path, items, name):
-        self.changed = threading.Event()
+        self.changed, self.leaves = threading.Event(), False
         self.part = client.SetPartitioner(
             path, items, identifier=name, time_boundary=STABLE, state_change_event=self.changed
         )
@@ -255,7 +255,10 @@ class Member:
         while not self.part.failed:
             self.changed.wait(1)
             self.changed.clear()
-            if self.part.release:
+            # Both in one thread: kazoo's are not made for two at the same time.
+            if self.leaves:
+                self.part.finish()
+            elif self.part.release:
                 self.part.release_set()
 
     def count(self):
@@ -264,7 +267,7 @@ class Member:
         return len(list(self.part)) if self.part.acquired else 0
 
     def leave(self):
-        self.part.finish()
+        self.leaves = True
         self.changed.set()
         self.thread.join()
 

@@ -29,17 +29,16 @@ pub(super) async fn settle(ours: &mut Ours, task: &Task) -> Result<Report, Failu
     let staying = try_join_all(joining).await?;
     let (stopwatch, mut laps) = (Stopwatch::start(task), Vec::new());
     while stopwatch.goes_on(laps.len()) {
-        let mut all = staying.iter().collect::<Vec<_>>();
         let leaving = last.join("last").await?;
-        all.push(&leaving);
+        let all: Vec<_> = staying.iter().chain([&leaving]).collect();
         while_releasing(&all, all_have_members(&all)).await?;
-        all.pop();
+        let others: Vec<_> = staying.iter().collect();
         let started = Instant::now();
         let left = async {
             leaving.leave().await?;
-            all_have_members(&all).await
+            all_have_members(&others).await
         };
-        while_releasing(&all, left).await?;
+        while_releasing(&others, left).await?;
         laps.push(started.elapsed());
     }
     let report = stopwatch.stop(laps);

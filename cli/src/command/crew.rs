@@ -9,7 +9,7 @@ use synod::recipe::{
 
 use crate::args::Common;
 use crate::args::crew::{CrewAction, CrewSubmit};
-use crate::command::crew_shown::{attempt_line, attempt_object, object, shown, state, text};
+use crate::command::crew_shown::{attempt_line, attempt_object, object, shown, text};
 #[cfg(unix)]
 use crate::command::crew_work;
 use crate::command::{connect, given, until_interrupted};

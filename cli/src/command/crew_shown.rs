@@ -22,7 +22,7 @@ pub(super) fn text(status: &TaskStatus) -> String {
     }
 }
 
-pub(super) fn state(status: &TaskStatus) -> &'static str {
+fn state(status: &TaskStatus) -> &'static str {
     match status {
         TaskStatus::Waiting => "waiting",
         TaskStatus::Assigned => "assigned",

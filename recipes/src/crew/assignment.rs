@@ -20,8 +20,8 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    /// Reports how far the work is, in a text for those that [follow the task](crate::CrewTask::follow), of which the first
-    /// 1,000 bytes are kept. This returns at once. The text that was reported last is stored soon afterwards, if this worker
+    /// Reports how far the work is, for all clients that [follow the task](crate::CrewTask::follow). The first 1,000 bytes of
+    /// the text are kept. This returns at once. The text that was reported last is stored soon afterwards, if this worker
     /// still has the task: the store refuses the reports of all others. Of texts that follow each other within a tenth of a
     /// second some are skipped.
     pub fn report(&self, progress: impl Into<String>) {

@@ -20,9 +20,9 @@ use crate::crew::crew_worker::CrewWorker;
 use crate::crew::followed_node::FollowedNode;
 use crate::crew::insist::closed;
 use crate::crew::layout::CrewPaths;
-use crate::crew::registration::Registration;
 use crate::crew::report::Reports;
 use crate::crew::task_record::{TaskRecord, TaskState};
+use crate::crew::worker_node::WorkerNode;
 use crate::line::hold::Hold;
 use crate::mirror::Mirror;
 use crate::mirror::extent::Extent;
@@ -31,7 +31,7 @@ use crate::mirror::extent::Extent;
 pub(super) struct Shift<'a> {
     client: Client,
     paths: CrewPaths,
-    registration: Registration<'a>,
+    node: WorkerNode<'a>,
     capacity: usize,
 }
 
@@ -43,9 +43,9 @@ impl<'a> Shift<'a> {
         worker: &CrewWorker,
         drained: &'a AtomicBool,
     ) -> Result<Self> {
-        let registration = Registration::begin(client, &paths, worker, drained).await?;
+        let node = WorkerNode::begin(client, &paths, worker, drained).await?;
         let capacity = usize::try_from(worker.capacity.get()).unwrap_or(usize::MAX);
-        Ok(Self { client: client.clone(), paths, registration, capacity })
+        Ok(Self { client: client.clone(), paths, node, capacity })
     }
 
     /// Works until the claim is lost, or the store refuses.
@@ -54,7 +54,7 @@ impl<'a> Shift<'a> {
         R: Fn(Assignment) -> F,
         F: Future<Output = Result<Bytes, String>>,
     {
-        let (serves, confirms) = (pin!(self.serve(run)), pin!(self.registration.confirm()));
+        let (serves, confirms) = (pin!(self.serve(run)), pin!(self.node.confirm()));
         let ended = match select(pin!(self.claim().lost()), select(serves, confirms)).await {
             Either::Left(_) => return Ok(()),
             Either::Right((Either::Left((ended, _)), _)) => ended,
@@ -68,7 +68,7 @@ impl<'a> Shift<'a> {
     }
 
     fn claim(&self) -> &Hold {
-        &self.registration.claim
+        &self.node.claim
     }
 
     /// Does what is assigned.

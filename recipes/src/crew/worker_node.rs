@@ -1,4 +1,4 @@
-//! [`Registration`]: the node of a worker in one session.
+//! [`WorkerNode`]: the node of a worker in one session.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,13 +20,13 @@ use crate::line::hold::Hold;
 use crate::mutant::mistake;
 
 /// The node of a worker, whose name no other worker ever has.
-pub(super) struct Registration<'a> {
+pub(super) struct WorkerNode<'a> {
     pub(super) claim: Hold,
     /// Whether the worker is drained, as far as it knows: in its next session, too.
     drained: &'a AtomicBool,
 }
 
-impl<'a> Registration<'a> {
+impl<'a> WorkerNode<'a> {
     /// Registers, however long the store does not answer.
     pub(super) async fn begin(
         client: &Client,
