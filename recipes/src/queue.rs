@@ -19,7 +19,7 @@ use crate::queue::codec::Codec;
 use crate::queue::consumer::{Consumer, Reserved};
 use crate::queue::delivery::Delivery;
 use crate::queue::item_name::ItemName;
-use crate::queue::place::{DOING, QueuePlace, refused};
+use crate::queue::place::{DOING, QueuePlace};
 use crate::queue::put_options::PutOptions;
 use crate::queue::room::{QueueEntry, Room};
 use crate::queue::taking::claim;
@@ -158,7 +158,7 @@ impl<T> Queue<T> {
         });
         let items = items.collect::<Result<_>>()?;
         let entry = QueueEntry { place: &self.place, txn: Txn::new(), items };
-        self.room.enter(&entry).await?.map_or(Ok(()), |no| Err(refused(&no)))
+        self.room.enter(&entry).await?.map_or(Ok(()), |no| Err(self.place.writes.refused(&no)))
     }
 
     fn entry(&self, item: &T, options: &PutOptions) -> Result<QueueEntry<'_>> {
