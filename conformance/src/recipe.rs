@@ -32,6 +32,7 @@ mod passing_mutex;
 mod persistent_node;
 mod promotion;
 mod queue;
+mod queue_crowd;
 mod queue_items;
 mod queue_room;
 mod queue_work;
@@ -84,6 +85,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     partition::CASES,
     queue::CASES,
     foreign_queue::CASES,
+    queue_crowd::CASES,
     queue_items::CASES,
     queue_room::CASES,
     queue_work::CASES,
