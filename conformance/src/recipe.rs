@@ -35,6 +35,7 @@ mod persistent_node;
 mod persistent_ttl;
 mod promotion;
 mod queue;
+mod queue_crowd;
 mod queue_items;
 mod queue_room;
 mod queue_work;
@@ -88,6 +89,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     partition::CASES,
     queue::CASES,
     foreign_queue::CASES,
+    queue_crowd::CASES,
     queue_items::CASES,
     queue_room::CASES,
     queue_work::CASES,

@@ -19,8 +19,7 @@ use synod_core::client::Client;
 use synod_core::clock::sleep;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::retry::Retry;
-use synod_core::store::{Expect, Gap, Lifetime, Query, Rejected, Txn, Why};
+use synod_core::store::{Expect, Gap, Lifetime, Query, Txn, Why};
 
 use crate::cell::patience::Patience;
 use crate::foreign_queue::foreign_consumer::{ForeignConsumer, ForeignItem};
@@ -176,7 +175,10 @@ impl ForeignQueue {
         let item = self.consumer.get_or_init(start).next().await?;
         let (place, own) = (self.place.clone(), self.place.clone());
         let take = async move { own.take(&item).await };
-        let undo = async move |taken: TakenNode| place.put_back(taken).await;
+        let undo = async move |TakenNode { path, data }| {
+            let txn = Txn::new().create(path.clone(), data, Lifetime::Persistent);
+            place.writes.put_back(&path, txn, |_no| None).await;
+        };
         hand_over(DOING, take, undo).await
     }
 }
@@ -202,7 +204,7 @@ impl ForeignPlace {
                 (None, _) => return Ok(()),
                 // Another program put something at the same time of its clock.
                 (Some(no), NewName::Time(_)) if no.why == Why::Exists => sleep(TICK).await,
-                (Some(no), _) => return Err(refused(&no)),
+                (Some(no), _) => return Err(self.writes.refused(&no)),
             }
         }
     }
@@ -257,7 +259,7 @@ impl ForeignPlace {
                 item.rests();
                 Ok(None)
             }
-            Ok(Sent::Rejected(no)) => Err(refused(&no)),
+            Ok(Sent::Rejected(no)) => Err(self.writes.refused(&no)),
             Ok(Sent::Lost) => Ok(None),
             Err(error) if is_only_lost(&error) => Ok(None),
             Err(error) => Err(error),
@@ -271,29 +273,6 @@ impl ForeignPlace {
             None => Ok(Txn::new()),
         }
     }
-
-    /// Puts a node back whose caller is gone.
-    async fn put_back(&self, taken: TakenNode) {
-        let TakenNode { path, data } = taken;
-        let txn = Txn::new().create(path.clone(), data, Lifetime::Persistent);
-        let mut delays = Retry::forever().delays(self.client.chance());
-        loop {
-            let error = match self.writes.insist(&txn).await {
-                Ok(None) => return,
-                Ok(Some(no)) => refused(&no),
-                Err(error) => error,
-            };
-            if error.is_ambiguous() || !self.client.is_transient(&error) {
-                return tracing::warn!(%path, %error, "an item could not be put back");
-            }
-            sleep(delays.next().unwrap_or_default()).await;
-        }
-    }
-}
-
-/// The error of a transaction that the store never takes.
-fn refused(no: &Rejected) -> Error {
-    Error::new(ErrorKind::Refused, DOING).at(&no.path).because(no.why.to_string())
 }
 
 /// Shows no data.

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use synod_core::client::Client;
+use synod_core::clock;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::Txn;
@@ -19,7 +20,7 @@ use crate::queue::codec::Codec;
 use crate::queue::consumer::{Consumer, Reserved};
 use crate::queue::delivery::Delivery;
 use crate::queue::item_name::ItemName;
-use crate::queue::place::{DOING, QueuePlace, refused};
+use crate::queue::place::{DOING, QueuePlace};
 use crate::queue::put_options::PutOptions;
 use crate::queue::room::{QueueEntry, Room};
 use crate::queue::taking::claim;
@@ -158,7 +159,7 @@ impl<T> Queue<T> {
         });
         let items = items.collect::<Result<_>>()?;
         let entry = QueueEntry { place: &self.place, txn: Txn::new(), items };
-        self.room.enter(&entry).await?.map_or(Ok(()), |no| Err(refused(&no)))
+        self.room.enter(&entry).await?.map_or(Ok(()), |no| Err(self.place.writes.refused(&no)))
     }
 
     fn entry(&self, item: &T, options: &PutOptions) -> Result<QueueEntry<'_>> {
@@ -226,13 +227,14 @@ impl<T: Send + 'static> Queue<T> {
             loop {
                 wait.tries += 1;
                 let reserved = self.next(most, &mut patience).await?;
+                let since = clock::now();
                 match take(self.place.clone(), reserved, self.codec).await {
                     Ok(Some(taken)) => {
-                        self.consumer().learn(false);
+                        self.consumer().learn(false, clock::elapsed(since));
                         return Ok(taken.received());
                     }
                     Ok(None) => {
-                        self.consumer().learn(true);
+                        self.consumer().learn(true, clock::elapsed(since));
                         // One item that another consumer has fails the whole bunch.
                         most = most.div_ceil(2);
                     }
@@ -261,14 +263,15 @@ impl<T: Send + 'static> Queue<T> {
             loop {
                 wait.tries += 1;
                 let Some(reserved) = self.next(1, &mut patience).await?.pop() else { continue };
+                let since = clock::now();
                 match claim(self.place.clone(), reserved, self.codec, self.most).await {
                     // A claim counts only while its session is certain.
                     Ok(Some(claimed)) if claimed.hold.is_held() => {
-                        self.consumer().learn(false);
+                        self.consumer().learn(false, clock::elapsed(since));
                         return Ok(Delivery::new(&self.place, &self.consumer, claimed));
                     }
                     Ok(Some(_uncertain)) => {}
-                    Ok(None) => self.consumer().learn(true),
+                    Ok(None) => self.consumer().learn(true, clock::elapsed(since)),
                     Err(error) => patience.rest(error).await?,
                 }
             }

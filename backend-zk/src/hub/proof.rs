@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures_util::future::join_all;
 use synod_core::path::Path;
 use synod_core::store::Node;
-use zookeeper_client::{Error as ZkError, EventType};
+use zookeeper_client::{Client, Error as ZkError, EventType, MultiReadResult};
 
 use crate::catch_panic::catch_panic;
 use crate::connection::Connection;
@@ -27,6 +27,19 @@ pub(super) enum Proof {
 }
 
 impl Proof {
+    /// What the answer to a read of this path proves.
+    fn of(path: Path, answer: MultiReadResult) -> Self {
+        match answer {
+            MultiReadResult::Data { data, stat } if is_container(&data, &stat) => Self::Container,
+            MultiReadResult::Data { data, stat } if stat.mzxid == stat.czxid => {
+                let node = Box::new(Node::new(path).with(data.into(), translate(&stat)));
+                Self::Node { node, echo: stat.version > 0 }
+            }
+            MultiReadResult::Error { err: ZkError::NoNode } => Self::Gone,
+            _ => Self::Unclear,
+        }
+    }
+
     /// The proof, given the events of the path that followed the one in question before the path
     /// was read.
     pub(super) fn weaken(&self, later: &[EventType]) -> Self {
@@ -42,26 +55,37 @@ impl Proof {
     }
 }
 
+/// How many paths are read at once.
+const AT_ONCE: usize = 50;
+
 /// Reads paths that were created.
 pub(super) async fn prove(wire: &Connection, doubtful: &BTreeSet<Path>) -> BTreeMap<Path, Proof> {
     if doubtful.is_empty() {
         return BTreeMap::new();
     }
     let Ok(client) = wire.client("observe") else { return BTreeMap::new() };
-    let reads = doubtful.iter().map(|path| catch_panic(client.get_data(path.as_str())));
-    let answers = join_all(reads.collect::<Vec<_>>()).await;
-    let proofs = doubtful.iter().zip(answers).map(|(path, answer)| {
-        let proof = match answer {
-            Ok((data, stat)) if is_container(&data, &stat) => Proof::Container,
-            Ok((data, stat)) if stat.mzxid == stat.czxid => {
-                let node = Node::new(path.clone());
-                let node = Box::new(node.with(data.into(), translate(&stat)));
-                Proof::Node { node, echo: stat.version > 0 }
-            }
-            Err(ZkError::NoNode) => Proof::Gone,
-            _ => Proof::Unclear,
-        };
-        (path.clone(), proof)
-    });
-    proofs.collect()
+    let all: Vec<&Path> = doubtful.iter().collect();
+    let reads = all.chunks(AT_ONCE).map(|some| read(&client, some)).collect::<Vec<_>>();
+    let proofs = join_all(reads).await.into_iter().flatten();
+    all.into_iter().cloned().zip(proofs).collect()
+}
+
+/// Reads several paths by one request. What is not answered is unclear.
+fn read(client: &Client, paths: &[&Path]) -> impl Future<Output = Vec<Proof>> {
+    let unclear = vec![Proof::Unclear; paths.len()];
+    let nodes: Vec<Path> = paths.iter().map(|path| (*path).clone()).collect();
+    let mut reader = client.new_multi_reader();
+    let added = paths.iter().all(|path| reader.add_get_data(path.as_str()).is_ok());
+    let asked = added.then(|| catch_panic(reader.commit()));
+    async move {
+        let Some(asked) = asked else { return unclear };
+        match asked.await {
+            Ok(answers) if answers.len() == nodes.len() => nodes
+                .into_iter()
+                .zip(answers)
+                .map(|(path, answer)| Proof::of(path, answer))
+                .collect(),
+            _ => unclear,
+        }
+    }
 }

@@ -51,6 +51,7 @@ impl Content {
         let Change { path, kind, revision, node, .. } = change;
         match (kind, revision, node) {
             (Kind::Deleted, Some(revision), _) => Ok(self.lose(&path, revision)),
+            (Kind::Deleted, None, _) if extent.has_unique_names() => Ok(self.remove(&path)),
             (Kind::Created | Kind::Updated, _, Some(node)) if node.stat.is_some() => {
                 let Some(node) = extent.kept(node) else { return Ok(None) };
                 if !self.nodes.contains_key(&path) && modified(&node) <= self.floor {
@@ -75,6 +76,13 @@ impl Content {
         }
         let last = self.nodes.get(path).map(modified).unwrap_or_default();
         self.floor = self.floor.max(at).max(last);
+        self.remove(path)
+    }
+
+    fn remove(&mut self, path: &Path) -> Option<CacheEvent> {
+        if !self.nodes.contains_key(path) {
+            return None;
+        }
         Arc::make_mut(&mut self.nodes).remove(path).map(CacheEvent::Deleted)
     }
 
@@ -136,10 +144,7 @@ impl Content {
     fn lose(&mut self, path: &Path, at: Revision) -> Option<CacheEvent> {
         self.newest = self.newest.max(at);
         let is_known = self.nodes.get(path).is_some_and(|known| modified(known) < at);
-        if !is_known {
-            return None;
-        }
-        Arc::make_mut(&mut self.nodes).remove(path).map(CacheEvent::Deleted)
+        if is_known { self.remove(path) } else { None }
     }
 }
 
@@ -260,6 +265,16 @@ mod tests {
         assert_eq!(said(&found.expect("it is another node")), "~/a/b 11");
         let again = content.found(&path!("/a/b"), Some(node("/a/b", 11, 11)), Revision::new(12));
         assert!(again.is_none(), "it is known");
+    }
+
+    #[test]
+    fn where_names_are_never_used_again_a_deletion_is_not_looked_for() {
+        let (extent, mut content) = (all().unique_names(), content(10, &[node("/a/b", 5, 8)]));
+        let gone = |path: &Path| Change::new(path.clone(), Kind::Deleted);
+        is_news(&content.hear(&extent, gone(&path!("/a/b"))), "-/a/b");
+        is_news(&content.hear(&extent, gone(&path!("/a/b"))), "nothing");
+        is_news(&content.hear(&extent, gone(&path!("/a/c"))), "nothing");
+        is_news(&content.hear(&extent, Change::new(path!("/a/c"), Kind::Created)), "unread");
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub struct Extent {
     filter: Option<Filter>,
     /// The most bytes of data that are kept of a node.
     data: usize,
+    /// Whether a name is never used again.
+    unique_names: bool,
 }
 
 type Filter = Arc<dyn Fn(&Path) -> bool + Send + Sync>;
@@ -50,7 +52,7 @@ impl Extent {
     }
 
     fn of(query: Query) -> Self {
-        Self { query, depth: None, filter: None, data: usize::MAX }
+        Self { query, depth: None, filter: None, data: usize::MAX, unique_names: false }
     }
 
     /// Of a subtree, only nodes that are so many levels below its path at most.
@@ -77,6 +79,17 @@ impl Extent {
     pub(crate) fn data_up_to(mut self, bytes: usize) -> Self {
         self.data = bytes;
         self
+    }
+
+    /// Of nodes whose names are never used again: one that was deleted stays so, and is not looked for. Some stores do not say
+    /// when a node was deleted, and without this each deletion costs a part of a read.
+    pub(crate) fn unique_names(mut self) -> Self {
+        self.unique_names = true;
+        self
+    }
+
+    pub(super) fn has_unique_names(&self) -> bool {
+        self.unique_names
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -135,6 +148,7 @@ impl fmt::Debug for Extent {
             .field("depth", &self.depth)
             .field("filtered", &self.filter.is_some())
             .field("data", &(self.data > 0))
+            .field("unique_names", &self.unique_names)
             .finish()
     }
 }

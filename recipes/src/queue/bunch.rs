@@ -4,16 +4,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use synod_core::clock::sleep;
 use synod_core::error::Result;
-use synod_core::retry::Retry;
 use synod_core::session::Session;
-use synod_core::store::Txn;
+use synod_core::store::{Rejected, Txn};
 
 use crate::queue::codec::Codec;
 use crate::queue::consumer::Reserved;
 use crate::queue::item_name::ItemName;
-use crate::queue::place::{DOING, QueuePlace, refused};
+use crate::queue::place::{DOING, QueuePlace};
 use crate::queue::taking::{TryOutcome, bury, data_of, lost_race};
 use crate::stamped::handing::{Handed, hand_over};
 use crate::stamped::sent::{Sent, is_only_lost};
@@ -119,23 +117,9 @@ impl<T> Bunch<T> {
 
 /// Puts an item back whose caller is gone, in its place. In a bounded queue another item may have its slot; then it has none.
 async fn put_back(place: &QueuePlace, name: ItemName, data: Bytes) {
-    let mut name = name;
-    let mut delays = Retry::forever().delays(place.client.chance());
-    loop {
-        let Ok(txn) = place.with_item(Txn::new(), &name, data.clone()) else { return };
-        let error = match place.writes.insist(&txn).await {
-            Ok(None) => return,
-            Ok(Some(no)) if place.is_filled_slot(&no) => {
-                name = name.in_slot(None);
-                continue;
-            }
-            Ok(Some(no)) => refused(&no),
-            Err(error) => error,
-        };
-        if error.is_ambiguous() || !place.client.is_transient(&error) {
-            let path = &place.dir;
-            return tracing::warn!(%path, %error, "an item could not be put back");
-        }
-        sleep(delays.next().unwrap_or_default()).await;
-    }
+    let put = |name: &ItemName| place.with_item(Txn::new(), name, data.clone()).ok();
+    let Some(txn) = put(&name) else { return };
+    let without_slot = name.in_slot(None);
+    let instead = |no: &Rejected| place.is_filled_slot(no).then(|| put(&without_slot)).flatten();
+    place.writes.put_back(&place.dir, txn, instead).await;
 }

@@ -1,7 +1,7 @@
 //! [`Consumer`]: what one process knows of a queue, and how its tasks choose the item that they try to get.
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,19 +30,24 @@ const KEPT: usize = 1_024;
 /// The largest number of items among which a consumer chooses.
 const WIDEST: usize = 16;
 
-/// How long a consumer waits for each item that it would need more to have one for its choice.
-const STEP: Duration = Duration::from_millis(5);
+/// The shortest and the longest time that a consumer waits where there are too few items for its choice.
+const STEP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(5));
 
 /// The items of a queue, followed for as long as this value exists.
 ///
 /// A consumer tries the first item. Whenever another consumer was faster, it chooses among twice as many from then on, and among
-/// one less whenever it was not. Where there are too few items for its choice, it waits a little for another consumer to have
-/// them. So consumers of other processes seldom try the same item, and a single one gets them in their order.
+/// a quarter less whenever it was not. Where there are too few items for its choice, it waits for about as long as another
+/// consumer needs to have them, which is what its own last request took, and chooses among half as many. So consumers of other
+/// processes seldom try the same item, and a single one gets them in their order.
 pub(super) struct Consumer {
     shelf: Arc<Shelf>,
     items: Mirror,
     claims: Mirror,
+    /// Whether the claims were complete once. A later claim that is not known is a request for nothing, and a wait is longer.
+    has_begun: AtomicBool,
     width: AtomicUsize,
+    /// How many microseconds the last request for items took.
+    last_took: AtomicU64,
     _task: Task,
 }
 
@@ -63,58 +68,71 @@ pub(super) struct Reserved {
 impl Consumer {
     /// Begins to follow. Nothing has been sent when this returns.
     pub(super) fn start(place: &QueuePlace) -> Self {
-        let items = Extent::children(place.items.clone()).data_up_to(KEPT);
+        let items = Extent::children(place.items.clone()).data_up_to(KEPT).unique_names();
         let items = Mirror::start(&place.client, items, "queue");
-        let claims = Extent::children(place.claims.clone()).names_only();
+        let claims = Extent::children(place.claims.clone()).names_only().unique_names();
         let claims = Mirror::start(&place.client, claims, "queue");
         let shelf = Arc::<Shelf>::default();
         let following = follow(shelf.clone(), items.reader(), claims.reader());
         let task = task::spawn(Box::pin(following));
-        Self { shelf, items, claims, width: AtomicUsize::new(1), _task: task }
+        let (has_begun, width, last_took) =
+            (AtomicBool::new(false), AtomicUsize::new(1), AtomicU64::new(0));
+        Self { shelf, items, claims, has_begun, width, last_took, _task: task }
     }
 
     /// Waits for items that may be tried: one, and up to so many that follow it.
     pub(super) async fn next(&self, most: usize, chance: &Chance) -> Result<Vec<Reserved>> {
-        // A claim that is not known yet would be a request for nothing.
-        self.claims.complete().await?;
-        let mut place = self.choice(chance) * most;
+        if !self.has_begun.load(Ordering::Relaxed) {
+            self.claims.complete().await?;
+            self.has_begun.store(true, Ordering::Relaxed);
+        }
+        let mut width = self.width();
         loop {
             let news = self.shelf.news.notified();
+            let place = choice(width, chance) * most;
             let pick = self.shelf.lock().pick_many(place, most, clock::now());
             match pick {
                 Pick::Item(items) => {
                     let reserved = items.into_iter().map(|item| Reserved::new(&self.shelf, item));
                     return Ok(reserved.collect());
                 }
-                Pick::Few(few) => {
-                    let missing = (place - few) / most + 1;
-                    sleep(STEP * u32::try_from(missing).unwrap_or(u32::MAX)).await;
-                    place = 0;
+                Pick::Few => {
+                    let step = Duration::from_micros(self.last_took.load(Ordering::Relaxed));
+                    sleep(step.clamp(STEP.0, STEP.1)).await;
+                    width /= 2;
                 }
                 Pick::None(until) => {
                     until_news(news, until, [&self.items, &self.claims]).await?;
-                    place = self.choice(chance) * most;
+                    width = self.width();
                 }
             }
         }
     }
 
-    fn choice(&self, chance: &Chance) -> usize {
+    /// Among how many items it chooses.
+    fn width(&self) -> usize {
         let width = self.width.load(Ordering::Relaxed);
         mistake!(ConsumersHerd: let width = 1);
-        if width < 2 {
-            return 0;
-        }
-        let place = chance.below(u64::try_from(width).unwrap_or(1));
-        usize::try_from(place).unwrap_or(0)
+        width
     }
 
-    /// Records whether another consumer was faster.
-    pub(super) fn learn(&self, lost: bool) {
+    /// Records whether another consumer was faster, and how long the request took.
+    pub(super) fn learn(&self, lost: bool, took: Duration) {
         let width = self.width.load(Ordering::Relaxed);
-        let next = if lost { (width * 2).min(WIDEST) } else { width.saturating_sub(1).max(1) };
+        let next = if lost { (width * 2).min(WIDEST) } else { (width * 3 / 4).max(1) };
         self.width.store(next, Ordering::Relaxed);
+        self.last_took
+            .store(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
+}
+
+/// One of so many places.
+fn choice(width: usize, chance: &Chance) -> usize {
+    if width < 2 {
+        return 0;
+    }
+    let place = chance.below(u64::try_from(width).unwrap_or(1));
+    usize::try_from(place).unwrap_or(0)
 }
 
 /// Takes over what the mirrors report, until the client is closed.

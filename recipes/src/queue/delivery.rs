@@ -14,7 +14,7 @@ use synod_core::store::{Expect, Lifetime, Outcome, Rejected, Txn};
 use crate::line::hold::Hold;
 use crate::queue::consumer::{Consumer, Reserved};
 use crate::queue::item_name::ItemName;
-use crate::queue::place::{DOING, QueuePlace, refused};
+use crate::queue::place::{DOING, QueuePlace};
 use crate::queue::taking::ClaimedItem;
 use crate::stamped::date::date;
 use crate::stamped::sent::Sent;
@@ -162,7 +162,7 @@ impl<T> Delivery<T> {
     async fn ends(&self, own: Txn) -> Result<()> {
         match self.end_with(own, Txn::new()).await? {
             Outcome::Committed(()) => Ok(()),
-            Outcome::Rejected(no) => Err(refused(&no)),
+            Outcome::Rejected(no) => Err(self.place.writes.refused(&no)),
         }
     }
 

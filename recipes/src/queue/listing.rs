@@ -12,7 +12,7 @@ use synod_core::store::{Expect, Lifetime, Node, Query, Rejected, SessionId, Txn,
 use crate::queue::Queue;
 use crate::queue::codec::Codec;
 use crate::queue::item_name::ItemName;
-use crate::queue::place::{QueuePlace, refused};
+use crate::queue::place::QueuePlace;
 use crate::queue::room::QueueEntry;
 use crate::stamped::date::date;
 
@@ -161,7 +161,10 @@ impl<T> Queue<T> {
         let txn = Txn::new().delete(node, Expect::Version(stat.version));
         let entry =
             QueueEntry { place: &self.place, txn, items: vec![(name, dead.node.data.clone())] };
-        self.room.try_enter(&entry).await?.map_or(Ok(false), |refused| is_done(refused.as_ref()))
+        self.room
+            .try_enter(&entry)
+            .await?
+            .map_or(Ok(false), |refused| self.is_done(refused.as_ref()))
     }
 
     /// Changes the data of an item that is not claimed, or of a dead letter. An item keeps its place and its id. Returns whether it was
@@ -185,7 +188,18 @@ impl<T> Queue<T> {
             let txn = place.unclaimed(Txn::new(), &item.name)?.delete(&item.node.path, Expect::Any);
             txn.create(changed, data, Lifetime::Persistent)
         };
-        is_done(place.writes.insist(&txn).await?.as_ref())
+        self.is_done(place.writes.insist(&txn).await?.as_ref())
+    }
+
+    /// Whether a transaction that moves what was listed was applied. An error if no change since then explains its rejection.
+    fn is_done(&self, no: Option<&Rejected>) -> Result<bool> {
+        match no {
+            None => Ok(true),
+            Some(no) if matches!(no.why, Why::Missing | Why::Exists | Why::OtherVersion) => {
+                Ok(false)
+            }
+            Some(no) => Err(self.place.writes.refused(no)),
+        }
     }
 
     fn is_dead(&self, item: &QueuedItem<T>) -> bool {
@@ -208,16 +222,7 @@ impl<T> Queue<T> {
         } else {
             self.place.without_item(Txn::new(), &item.name)?
         };
-        is_done(self.place.writes.insist(&txn).await?.as_ref())
-    }
-}
-
-/// Whether a transaction that moves what was listed was applied. An error if no change since then explains its rejection.
-fn is_done(no: Option<&Rejected>) -> Result<bool> {
-    match no {
-        None => Ok(true),
-        Some(no) if matches!(no.why, Why::Missing | Why::Exists | Why::OtherVersion) => Ok(false),
-        Some(no) => Err(refused(no)),
+        self.is_done(self.place.writes.insist(&txn).await?.as_ref())
     }
 }
 

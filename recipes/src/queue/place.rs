@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use synod_core::client::Client;
 use synod_core::clock;
-use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Rejected, Txn};
 
@@ -101,9 +101,4 @@ impl QueuePlace {
     pub(super) fn is_filled_slot(&self, no: &Rejected) -> bool {
         no.path.parent().is_some_and(|dir| dir == self.slots)
     }
-}
-
-/// The error of a transaction that the store never takes.
-pub(super) fn refused(no: &Rejected) -> Error {
-    Error::new(ErrorKind::Refused, DOING).at(&no.path).because(no.why.to_string())
 }

@@ -11,7 +11,7 @@ use synod_core::store::{Query, Rejected, Txn, View};
 
 use crate::cell::until::until;
 use crate::queue::item_name::ItemName;
-use crate::queue::place::{DOING, QueuePlace, refused};
+use crate::queue::place::{DOING, QueuePlace};
 
 /// The slots that a producer may fill. Clones share what it knows of them. Without a capacity items fill none.
 #[derive(Clone, Default)]
@@ -124,7 +124,7 @@ impl QueueEntry<'_> {
             Some(no) if self.items.iter().any(|(name, _)| self.place.is_known_id(no, name)) => {
                 Ok(false)
             }
-            Some(no) => Err(refused(no)),
+            Some(no) => Err(self.place.writes.refused(no)),
         }
     }
 }

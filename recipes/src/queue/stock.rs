@@ -54,8 +54,8 @@ pub(super) struct Stock {
 pub(super) enum Pick<I> {
     /// It is reserved for the caller.
     Item(I),
-    /// There are so many, fewer than the place that was asked for.
-    Few(usize),
+    /// There are some, fewer than the place that was asked for.
+    Few,
     /// There is none before this time, or before there is news.
     None(Option<Instant>),
 }
@@ -141,7 +141,7 @@ impl Stock {
     ) -> Pick<Vec<StockItem>> {
         let mut all = match self.pick(place, now) {
             Pick::Item(first) => vec![first],
-            Pick::Few(few) => return Pick::Few(few),
+            Pick::Few => return Pick::Few,
             Pick::None(until) => return Pick::None(until),
         };
         while all.len() < most
@@ -176,7 +176,7 @@ impl Stock {
             return Pick::None(first.map(|(_, until)| until).into_iter().chain(due).min());
         }
         let Some((rank, name)) = self.free.iter().take(count).nth(place) else {
-            return Pick::Few(count);
+            return Pick::Few;
         };
         let (rank, name) = (rank.clone(), name.clone());
         self.free.remove(&rank);
@@ -246,7 +246,7 @@ mod tests {
     fn picked(stock: &mut Stock, place: usize, now: Instant) -> String {
         match stock.pick(place, now) {
             Pick::Item(item) => item.name.to_string(),
-            Pick::Few(few) => format!("{few}"),
+            Pick::Few => "few".to_owned(),
             Pick::None(until) => format!("none {}", until.is_some()),
         }
     }
@@ -258,7 +258,7 @@ mod tests {
             stock.add(&node(name, created), now, DATE);
         }
         stock.add(&node("strange-1", 1), now, DATE);
-        assert_eq!(picked(&mut stock, 3, now), "3");
+        assert_eq!(picked(&mut stock, 3, now), "few");
         assert_eq!(picked(&mut stock, 0, now), "entry-001-c");
         assert_eq!(picked(&mut stock, 1, now), "entry-100-a");
         assert_eq!(picked(&mut stock, 0, now), "entry-100-b");
@@ -284,9 +284,9 @@ mod tests {
                 let items: Vec<StockItem> = items;
                 items.into_iter().map(|item| item.name.to_string()).collect()
             }
-            Pick::Few(_) | Pick::None(_) => Vec::new(),
+            Pick::Few | Pick::None(_) => Vec::new(),
         };
-        assert_eq!(stock.pick_many(5, 2, now), Pick::Few(5));
+        assert_eq!(stock.pick_many(5, 2, now), Pick::Few);
         assert_eq!(names(stock.pick_many(3, 3, now)), ["entry-100-4", "entry-100-5"]);
         assert_eq!(names(stock.pick_many(0, 2, now)), ["entry-100-1", "entry-100-2"]);
         stock.give_back("entry-100-1", true, now);

@@ -20,7 +20,7 @@ use crate::line::ticket_node::TicketNode;
 use crate::queue::codec::Codec;
 use crate::queue::consumer::Reserved;
 use crate::queue::item_name::ItemName;
-use crate::queue::place::{DOING, QueuePlace, refused};
+use crate::queue::place::{DOING, QueuePlace};
 use crate::stamped::date::date;
 use crate::stamped::handing::stopped;
 use crate::stamped::sent::{Sent, is_only_lost};
@@ -168,7 +168,7 @@ pub(super) fn lost_race(place: &QueuePlace, tried: &[Reserved], no: &Rejected) -
         (Why::Missing, Some(missing)) => missing.is_gone(),
         // It is claimed.
         (Why::Exists, _) => {}
-        _ => return Err(refused(no)),
+        _ => return Err(place.writes.refused(no)),
     }
     Ok(())
 }

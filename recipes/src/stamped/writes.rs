@@ -70,4 +70,38 @@ impl StampedWrites {
             sleep(delay).await;
         }
     }
+
+    /// Puts something back whose taker is gone, with a transaction that is sent again after every outage. `instead` is the
+    /// transaction that follows a rejection, if there is one.
+    pub(crate) async fn put_back(
+        &self,
+        path: &Path,
+        txn: Txn,
+        mut instead: impl FnMut(&Rejected) -> Option<Txn>,
+    ) {
+        let mut txn = txn;
+        let mut delays = Retry::forever().delays(self.client.chance());
+        loop {
+            let error = match self.insist(&txn).await {
+                Ok(None) => return,
+                Ok(Some(no)) => match instead(&no) {
+                    Some(other) => {
+                        txn = other;
+                        continue;
+                    }
+                    None => self.refused(&no),
+                },
+                Err(error) => error,
+            };
+            if error.is_ambiguous() || !self.client.is_transient(&error) {
+                return tracing::warn!(%path, %error, "an item could not be put back");
+            }
+            sleep(delays.next().unwrap_or_default()).await;
+        }
+    }
+
+    /// The error of a transaction that the store never takes.
+    pub(crate) fn refused(&self, no: &Rejected) -> Error {
+        Error::new(ErrorKind::Refused, self.marks.doing()).at(&no.path).because(no.why.to_string())
+    }
 }
