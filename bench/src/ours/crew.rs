@@ -51,7 +51,7 @@ pub(super) async fn worker(ours: &mut Ours, task: &Task) -> Result<Report, Failu
     let stopwatch = Stopwatch::start(task);
     let started = Instant::now();
     if task.heir {
-        beside(crew.lead(), take_over(&client, &crew)).await?;
+        Box::pin(beside(crew.lead(), take_over(&client, &crew))).await?;
     } else {
         until_there(&client, &workers_at, 0).await?;
         ours.background.spawn(async move {
