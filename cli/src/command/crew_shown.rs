@@ -62,7 +62,7 @@ pub(super) fn attempt_object(attempt: &CrewAttempt) -> Value {
 }
 
 pub(super) fn attempt_line(attempt: &CrewAttempt) -> String {
-    let begun = attempt.begun.map(date).unwrap_or_else(|| "-".to_owned());
+    let begun = attempt.begun.map_or_else(|| "-".to_owned(), date);
     let end = match (&attempt.end, attempt.ended) {
         (Some(end), Some(ended)) => format!("{} {}", name(end), date(ended)),
         (Some(end), None) => name(end).to_owned(),

@@ -218,7 +218,7 @@ async fn tasks_are_submitted_shown_and_cancelled() {
         let asked = CrewSubmit { data, id, priority, retries, needs, prefers, deadline, wait };
         CrewAction::Submit(asked)
     };
-    let status = |id: &str| CrewAction::Status { id: id.to_owned() };
+    let status = |id: &str| CrewAction::Status { id: id.to_owned(), follow: false };
     ask(submit("a", false)).await.expect("it is new");
     ask(status("a")).await.expect("it waits");
     assert!(refused(ask(status("b")).await).contains("there is no task"));
