@@ -60,8 +60,19 @@ enum Next {
 struct Group {
     child: Child,
     /// The first process of the group, whose id is the group's. It outlives the command.
-    guard: Guard,
+    guard: Option<Guard>,
+    id: Pid,
     terminal: Option<Terminal>,
+}
+
+/// The processes of a group that was not given up are ended: what runs the command may be dropped at any time.
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.take_terminal_back();
+        if let Some(guard) = self.guard.take() {
+            guard.end_group();
+        }
+    }
 }
 
 impl Job {
@@ -111,7 +122,7 @@ impl Job {
                 if let (Some(pipe), Some(input)) = (child.stdin.take(), &self.input) {
                     feed(pipe, input.clone());
                 }
-                Ok(Group { child, guard, terminal })
+                Ok(Group { child, id: guard.group(), guard: Some(guard), terminal })
             }
             Err(error) => {
                 if let Some(terminal) = &terminal {
@@ -190,7 +201,7 @@ impl Group {
                 Ok(WaitStatus::Stopped(..)) => {
                     // Ctrl-Z stopped the command: give the terminal to the parent of this process.
                     if let Some(terminal) = &self.terminal {
-                        terminal.stop_with(self.guard.group());
+                        terminal.stop_with(self.id);
                     }
                 }
                 Err(Errno::EINTR) => {}
@@ -202,19 +213,23 @@ impl Group {
     }
 
     fn signal(&self, signal: Signal) {
-        let _there = killpg(self.guard.group(), signal).is_ok();
+        let _there = killpg(self.id, signal).is_ok();
+    }
+
+    fn take_terminal_back(&mut self) {
+        if let Some(terminal) = self.terminal.take() {
+            terminal.take_back();
+        }
     }
 
     /// Gives up the group. Processes that were sent SIGTERM and do not end are killed after the
     /// deadline.
-    async fn end(self, ended: &Ended) {
+    async fn end(mut self, ended: &Ended) {
         const LOOK: Duration = Duration::from_millis(10);
-        if let Some(terminal) = &self.terminal {
-            terminal.take_back();
-        }
-        let group = self.guard.group();
+        self.take_terminal_back();
+        let group = self.id;
         // The id of the group is not reused while a process of it remains.
-        drop(self.guard);
+        drop(self.guard.take());
         let Some(deadline) = ended.deadline else { return };
         while killpg(group, None).is_ok() {
             if Instant::now() >= deadline {
