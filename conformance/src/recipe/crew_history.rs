@@ -115,7 +115,7 @@ async fn the_progress_of_a_former_worker_is_refused(world: World) {
     let task = world.submits(&ann, "task", "data").await;
     let unaware = world.client_on(gate.clone(), world.options()).await;
     gate.lose_events(true);
-    let _unaware = obeys(&world, &unaware, &orders);
+    let obeying = obeys(&world, &unaware, &orders);
     let has_begun = async || progress(&history(&task).await) == Some("begun");
     world.eventually("it is begun", has_begun).await;
     // No master takes the task from it yet.
@@ -129,6 +129,11 @@ async fn the_progress_of_a_former_worker_is_refused(world: World) {
 
     sleep(world.brief()).await;
     assert_eq!(progress(&history(&task).await), Some("begun"));
+    // It may have become a worker again, which would get the task.
+    gate.hold_behind(None);
+    obeying.stop().await;
+    let is_alone = async || below(&ann, &world.at("crew/workers")).await.is_empty();
+    world.eventually("it is no worker", is_alone).await;
     let _worker = works(&world, &ann, "ann");
     let _master = leads(&world, &ann);
     world.ends(&task, by("data by ann")).await;
@@ -139,7 +144,6 @@ async fn the_progress_of_a_former_worker_is_refused(world: World) {
         [(Some("begun"), Some(AttemptEnd::Lost)), (None, Some(AttemptEnd::Done))],
         "{made:?}"
     );
-    gate.hold_behind(None);
 }
 
 /// How each attempt ended, of attempts that all have a worker and both dates.
