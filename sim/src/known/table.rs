@@ -147,6 +147,7 @@ pub const TABLE: &[Row] = &[
     store(Mistake::LeaseExtendedByHope, "tickets", "L-SES-2"),
     store(Mistake::LostSessionRevived, "sessions", "L-SES-2"),
     store(Mistake::CloseKeepsEphemerals, "sessions", "L-SES-7"),
+    store(Mistake::TtlTooEarly, "presence_ttl", "L-PE-1"),
     server(Flaw::CutMeansGone, "sessions", "L-SES-2").on("etcd"),
     server(Flaw::DeadBeatAnswered, "sessions", "L-SES-2"),
     server(Flaw::ElectedRepeats, "sessions", "L-OUT-2").on("etcd"),
