@@ -1,0 +1,212 @@
+//! Each of three real servers is killed and started again, one after the other. The connections of a thousand nodes that are
+//! kept, and of a hundred caches of them, are lost at one moment, and come back.
+
+#![expect(clippy::print_stdout, reason = "it says what the storm cost")]
+
+mod counted;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::future::{join_all, try_join_all};
+use futures_util::{FutureExt as _, StreamExt as _};
+use libtest_mimic::{Arguments, Failed, Trial};
+use synod::client::{Client, ClientOptions};
+use synod::recipe::{Cache, CacheEvent, Extent, KeptNode, PersistentNode};
+use synod::store::{Node, Revision, SessionId, SessionOptions};
+use synod::{Config, Path, path};
+use synod_testkit::limit::{limited, waits_for};
+use synod_testkit::server::etcd::Cluster;
+use synod_testkit::server::members::{Kind, Members};
+use synod_testkit::server::required;
+use synod_testkit::server::zookeeper::{Ensemble, TICK};
+use tokio::time::{Instant, sleep};
+
+use crate::counted::{Calls, Counted};
+
+const SERVERS: usize = 3;
+const CLIENTS: usize = 10;
+/// The nodes that each client keeps.
+const NODES: usize = 100;
+/// The caches that each client has.
+const CACHES: usize = 10;
+/// So long that sessions outlive the election of the next leader.
+const TTL: Duration = Duration::from_secs(20);
+/// How many calls each node and each cache may cost, whatever happens, and in each second of the outage.
+const CALLS: usize = 4;
+/// Longer than a slow machine takes.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// A process that keeps nodes and has caches.
+struct Member {
+    client: Client,
+    calls: Calls,
+    nodes: Vec<KeptNode>,
+    caches: Vec<Cache>,
+}
+
+impl Member {
+    async fn join(url: &str, number: usize) -> synod::Result<Self> {
+        let backend = Config::new(url)?.backend()?;
+        let calls = Calls::default();
+        let options = ClientOptions::default()
+            .session(SessionOptions::new(TTL))
+            .connect_deadline(LIMIT)
+            .deadline(LIMIT);
+        let counted = Counted { backend, calls: calls.clone() };
+        let client = Client::open(counted, options).await?;
+        let names = (0..NODES).map(|node| format!("{number:02}-{node:03}"));
+        let keeping = names.map(|name| {
+            let client = client.clone();
+            async move { PersistentNode::new(&client, dir().join(&name)?).keep("first").await }
+        });
+        let nodes = try_join_all(keeping).await?;
+        Ok(Self { client, calls, nodes, caches: Vec::new() })
+    }
+
+    /// Fills the caches, once all nodes are there.
+    async fn copy(&mut self) -> synod::Result<()> {
+        let opening = (0..CACHES).map(|_| Cache::open(&self.client, Extent::children(dir())));
+        self.caches = try_join_all(opening).await?;
+        Ok(())
+    }
+
+    fn is_back(&self, data: &str) -> bool {
+        let shows = |cache: &Cache| {
+            let nodes = cache.children(&dir());
+            cache.state().is_live()
+                && nodes.len() == CLIENTS * NODES
+                && nodes.iter().all(|node| node.data == data.as_bytes())
+        };
+        self.nodes.iter().all(KeptNode::is_there) && self.caches.iter().all(shows)
+    }
+}
+
+fn dir() -> Path {
+    path!("/storm")
+}
+
+fn created(nodes: &[Node]) -> BTreeMap<String, Option<Revision>> {
+    nodes.iter().map(|node| (node.path.to_string(), node.stat.map(|stat| stat.created))).collect()
+}
+
+async fn sessions(members: &[Member]) -> synod::Result<Vec<SessionId>> {
+    let of_member = |member: &Member| {
+        let client = member.client.clone();
+        async move { Ok(client.session().await?.info().id) }
+    };
+    try_join_all(members.iter().map(of_member)).await
+}
+
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    waits_for(what);
+    while !is_so() {
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn storm<K: Kind>(servers: &mut Members<K>, url: &str) -> Result<(), Failed> {
+    waits_for("the members join");
+    let mut members = try_join_all((0..CLIENTS).map(|number| Member::join(url, number))).await?;
+    waits_for("the caches are complete");
+    try_join_all(members.iter_mut().map(Member::copy)).await?;
+    until("all is quiet", || members.iter().all(|member| member.is_back("first"))).await;
+    let before = created(&members[0].caches[0].children(&dir()));
+    let were = sessions(&members).await?;
+    let mut readers: Vec<_> = members
+        .iter()
+        .flat_map(|member| &member.caches)
+        .map(|cache| Box::pin(cache.events()))
+        .collect();
+    // Each reader begins with all nodes.
+    join_all(readers.iter_mut().map(|reader| reader.by_ref().take(CLIENTS * NODES).count())).await;
+    let sent: Vec<usize> =
+        members.iter().map(|member| member.calls.load(Ordering::Relaxed)).collect();
+
+    let began = Instant::now();
+    // Whichever server a member is connected to, that is among them.
+    for server in 0..SERVERS {
+        servers.kill(server)?;
+        until("another server leads", || servers.leader().is_some()).await;
+        servers.restart(server)?;
+        until("all are back", || members.iter().all(|member| member.is_back("first"))).await;
+    }
+    let outage = began.elapsed();
+
+    // The sessions live, so no node has gone, and no client has made one again.
+    if sessions(&members).await? != were {
+        return Err(format!("a session ended in {outage:?}: too busy for a verdict").into());
+    }
+    for (number, (member, before)) in members.iter().zip(sent).enumerate() {
+        let calls = member.calls.load(Ordering::Relaxed) - before;
+        let seconds = usize::try_from(outage.as_secs())? + 1;
+        let most = CALLS * (NODES + CACHES) * seconds;
+        println!("member {number}: {calls} calls, {outage:?}");
+        assert!(calls <= most, "{calls} calls of member {number} in {outage:?}, and not {most}");
+    }
+    for member in &members {
+        for cache in &member.caches {
+            assert_eq!(created(&cache.children(&dir())), before, "a node was made again");
+        }
+    }
+
+    // They are more than a picture of what was: the caches show what is written now.
+    waits_for("the nodes are written");
+    try_join_all(members.iter().flat_map(|member| &member.nodes).map(|node| node.set("second")))
+        .await?;
+    until("all show it", || members.iter().all(|member| member.is_back("second"))).await;
+    for reader in &mut readers {
+        while let Some(Some(event)) = reader.next().now_or_never() {
+            match event {
+                CacheEvent::Created(node) | CacheEvent::Deleted(node) => {
+                    return Err(format!("a cache reported {} as made or gone", node.path).into());
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+fn play<K: Kind>(
+    start: fn(usize) -> Result<Members<K>, String>,
+    url: fn(&[String]) -> String,
+) -> Result<(), Failed> {
+    let mut servers = start(SERVERS)?;
+    let hosts: Vec<String> = servers.addresses().iter().map(ToString::to_string).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let played = runtime.block_on(storm(&mut servers, &url(&hosts)));
+    runtime.shutdown_background();
+    played
+}
+
+fn trial(name: &str, missing: Option<String>, play: fn() -> Result<(), Failed>) -> Trial {
+    let name = format!("{name}::what_was_kept_stays_when_servers_die");
+    let trial = Trial::test(name, move || limited(LIMIT, play)?);
+    match missing {
+        Some(why) => {
+            assert!(!required(), "{why}");
+            trial.with_ignored_flag(true).with_kind(format!("cannot run: {why}"))
+        }
+        None => trial,
+    }
+}
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // Each has three servers.
+    arguments.test_threads = arguments.test_threads.or(Some(1));
+    let zookeeper = || {
+        play(Ensemble::start, |hosts| {
+            format!("zk://{}?acl=open&tick={}ms", hosts.join(","), TICK.as_millis())
+        })
+    };
+    let etcd = || play(Cluster::start, |hosts| format!("etcd://{}", hosts.join(",")));
+    let trials = vec![
+        trial("zookeeper", Ensemble::missing(), zookeeper),
+        trial("etcd", Cluster::missing(), etcd),
+    ];
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
