@@ -40,6 +40,7 @@ impl Asked {
             Either::Right((done, _)) => Some(done),
         }
     }
+
     /// Waits for a random part of a short time: many keepers may have lost their nodes at once.
     pub(crate) async fn pause(&mut self, client: &Client) {
         const MOST: u64 = 200;
