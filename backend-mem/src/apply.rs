@@ -34,6 +34,11 @@ impl Effect {
             None => change,
         }
     }
+
+    /// The effect as an observer is notified of it that reads what it wants to know.
+    pub(crate) fn to_hint(&self) -> Change {
+        Change::new(self.path.clone(), self.kind)
+    }
 }
 
 /// The result of a transaction.

@@ -264,11 +264,11 @@ impl Hub {
         }
     }
 
-    /// Whether this watch has an observer for the event.
-    fn wants(&self, by: &Path, notification: &Notification) -> bool {
+    /// Whether this watch has an observer for whom the event must be verified.
+    fn verifies(&self, by: &Path, notification: &Notification) -> bool {
         let state = self.state();
         let mut places = about(&notification.path).filter_map(|path| state.places.get(&path));
-        places.any(|place| place.by == *by && place.wants(notification))
+        places.any(|place| place.by == *by && place.verifies(notification))
     }
 
     /// Delivers an event of a watch to its observers. Only the task that keeps the watch calls
@@ -279,9 +279,13 @@ impl Hub {
         for path in about(&notification.path) {
             if let Some(place) = state.places.get_mut(&path)
                 && place.by == *by
-                && place.wants(notification)
             {
-                place.deliver(notification, proof, &mut deliveries);
+                place.hint(notification, &mut deliveries);
+                if place.verifies(notification) {
+                    place.deliver(notification, proof, &mut deliveries);
+                } else {
+                    place.forget(notification);
+                }
             }
         }
         drop(state);
@@ -398,11 +402,31 @@ impl Place {
         self.created += 1;
     }
 
-    fn wants(&self, notification: &Notification) -> bool {
-        self.observers.values().any(|observer| change_for(&observer.query, notification).is_some())
+    /// Forgets what was there before an event that nobody verifies: an observer that begins later learns it by its view.
+    fn forget(&mut self, notification: &Notification) {
+        let path = &notification.path;
+        if matches!(notification.kind, Kind::Created | Kind::Deleted) {
+            self.containers.remove(path);
+            self.ghosts.remove(path);
+            self.created += 1;
+        }
+        self.echoes.remove(path);
     }
 
-    /// Collects the deliveries to the observers.
+    fn verifies(&self, notification: &Notification) -> bool {
+        self.observers.values().any(|observer| observer.fact(notification).is_some())
+    }
+
+    /// Collects the deliveries to the observers that find out by themselves what an event means.
+    fn hint(&self, notification: &Notification, deliveries: &mut Vec<Delivery>) {
+        let hints = self.observers.values().filter(|observer| observer.query.hints);
+        deliveries.extend(hints.filter_map(|observer| {
+            let change = change_for(&observer.query, notification)?;
+            Some((observer.feed.clone(), Some(change)))
+        }));
+    }
+
+    /// Collects the deliveries to the observers for whom the event was verified.
     fn deliver(
         &mut self,
         notification: &Notification,
@@ -419,6 +443,11 @@ impl Place {
                 self.ghosts.insert(notification.path.clone());
                 return;
             }
+            // Its first observer that has it verified began after this was decided, or nothing can be read any more.
+            (Kind::Created, None) => {
+                self.forget(notification);
+                return self.resync(notification, deliveries);
+            }
             (Kind::Created, _) => {
                 self.containers.remove(&notification.path);
                 self.ghosts.remove(&notification.path);
@@ -434,20 +463,14 @@ impl Place {
             (Kind::Updated, _) if self.echoes.remove(&notification.path) => return,
             (Kind::Updated, _) if self.ghosts.contains(&notification.path) => return,
             (Kind::Deleted, _) if self.containers.remove(&notification.path) => return,
+            // A node may have been here, or only a container, whose deletion is not reported.
             (Kind::Deleted, _) if self.ghosts.remove(&notification.path) => {
-                // A node may have been here, or only a container, whose deletion is not reported:
-                // read again.
-                let heard = self
-                    .observers
-                    .values()
-                    .filter(|it| change_for(&it.query, notification).is_some());
-                deliveries.extend(heard.map(|observer| (observer.feed.clone(), None)));
-                return;
+                return self.resync(notification, deliveries);
             }
             _ => {}
         }
         for observer in self.observers.values() {
-            if let Some(mut change) = change_for(&observer.query, notification) {
+            if let Some(mut change) = observer.fact(notification) {
                 if let Some(Proof::Node { node, .. }) = proof {
                     change.revision = node.stat.map(|stat| stat.created);
                     change.node = Some((**node).clone());
@@ -455,6 +478,19 @@ impl Place {
                 deliveries.push((observer.feed.clone(), Some(change)));
             }
         }
+    }
+
+    /// Requests the observers that have an event verified to read again.
+    fn resync(&self, notification: &Notification, deliveries: &mut Vec<Delivery>) {
+        let heard = self.observers.values().filter(|it| it.fact(notification).is_some());
+        deliveries.extend(heard.map(|observer| (observer.feed.clone(), None)));
+    }
+}
+
+impl Observer {
+    /// The change that it gets for an event, if that has to be verified.
+    fn fact(&self, notification: &Notification) -> Option<Change> {
+        change_for(&self.query, notification).filter(|_| !self.query.hints)
     }
 }
 

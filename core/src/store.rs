@@ -64,6 +64,9 @@
 //! - Events are hints that carry facts. Changes of one path may join into one event, which then reports the
 //!   last; an event may come late; a change that did not happen is never reported. A store may leave out that a
 //!   container comes or goes: observe what is below it.
+//! - A query [for hints](Query::hints) is as any other, and leaves it to the store whether it also reports what is no
+//!   change of a node: that a container comes or goes, or that a check for an absent node was made at a path. After
+//!   the last event of a path a [`Freshness::Local`] read in the same session shows what became of it.
 //! - Between two events of one path revisions do not fall, and no change is reported twice without
 //!   a `Resync` in between.
 //! - A watch ends with exactly one [`Event::Ended`], then nothing. It keeps at most [`Feed::MOST`] events for a

@@ -187,7 +187,7 @@ impl State {
 
     /// Delivers one commit to the watches of one connection.
     pub(super) fn tell_link(&mut self, id: LinkId, index: usize, now: Instant) {
-        let at = self.log[index].revision;
+        let (at, bare) = (self.log[index].revision, self.personality.gives_bare_hints());
         let link = &mut self.links[id.0];
         link.watching.retain(|_, watching| !watching.feed.is_over());
         let mut news = Vec::new();
@@ -197,7 +197,9 @@ impl State {
             }
             watching.sent = at;
             let mine = self.log[index].effects.iter().filter(|it| covers(&watching.query, it));
-            let changes: Vec<Change> = mine.map(|it| it.to_change(at)).collect();
+            let hints = bare && watching.query.hints;
+            let changes = mine.map(|it| if hints { it.to_hint() } else { it.to_change(at) });
+            let changes: Vec<Change> = changes.collect();
             if !changes.is_empty() {
                 watching.outbox.push_back((changes, at));
                 news.push(*number);

@@ -81,6 +81,11 @@ impl Personality {
         matches!(self, Self::Zk | Self::Ideal)
     }
 
+    /// Whether an event for an observer of hints says no more than which path changed, and how.
+    pub(super) fn gives_bare_hints(self) -> bool {
+        matches!(self, Self::Zk | Self::Ideal)
+    }
+
     /// Whether a request of an old connection is refused once there is a new one.
     pub(super) fn moves_sessions(self) -> bool {
         matches!(self, Self::Zk | Self::Ideal)

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::future::join;
 use synod_core::path::Path;
-use synod_core::store::{Change, End, Event, Expect, Kind, Lifetime, Query, Stat, Txn};
+use synod_core::store::{Change, End, Event, Expect, Kind, Lifetime, Query, Stat, Txn, View};
 use tokio::sync::Notify;
 
 use crate::actor::{Actor, Watcher, text};
@@ -30,6 +30,8 @@ cases![
     "L-WAT-8 C-OBS-2" catches [SpuriousChange] => a_change_that_did_not_happen_is_not_reported,
     "L-X-9 L-WAT-8" catches [EventForWrongPath] => a_change_that_is_not_observed_is_not_reported,
     "L-WAT-11" catches [RecreationUntold] => a_node_that_was_created_again_is_reported,
+    "L-WAT-6 C-OBS-9" catches [HintsHideDeletions WatchMissesChildUpdate] => a_reader_that_follows_hints_knows_what_is_there,
+    "L-WAT-8 C-OBS-9" catches [SpuriousChange] => an_observer_of_hints_changes_nothing_for_others,
     "L-WAT-3 C-OBS-3" catches [EventsOutOfOrder] => revisions_of_one_path_do_not_fall,
     "L-WAT-4 C-OBS-3" catches [EventTwice] => no_change_is_reported_twice,
 ];
@@ -401,6 +403,93 @@ async fn events_of_a_busy_directory(world: &World) -> Vec<Event> {
     join(writing(&ann, "a"), writing(&bob, "b")).await;
     ann.create(&world.at("d/last"), "").await;
     watcher.up_to(&world.at("d/last")).await
+}
+
+async fn a_reader_that_follows_hints_knows_what_is_there(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let (dir, last) = (world.at("d"), world.at("d/last"));
+    let (view, mut watcher) = bob.observe(Query::children(&dir).hints()).await;
+    let mut known: BTreeMap<Path, String> = facts(&view);
+
+    for number in 0..30 {
+        let node = dir.join(&format!("n{number}")).expect("valid");
+        ann.create(&node, "0").await;
+        match number % 3 {
+            // It goes as soon as it came.
+            0 => ann.delete(&node).await,
+            1 => drop(ann.set(&node, "1").await),
+            _ => {
+                ann.delete(&node).await;
+                let absent = Txn::new().check(&node, Expect::Absent);
+                ann.commit(absent.create(&world.at("d/again"), "", Lifetime::Persistent)).await;
+                ann.delete(&world.at("d/again")).await;
+                ann.create(&node, "2").await;
+            }
+        }
+    }
+    ann.create(&last, "").await;
+
+    loop {
+        let mut over = false;
+        let path = match watcher.next("a change").await {
+            Event::Changed(change) if change.kind == Kind::Children => None,
+            Event::Changed(change) => Some(change.path),
+            Event::Resync => None,
+            Event::Ended(end) => panic!("the watch ended: {end:?}"),
+        };
+        match path {
+            Some(path) => {
+                over |= path == last;
+                match bob.read(Query::node(&path).local()).await.into_node() {
+                    Some(node) => drop(known.insert(path, text(&node))),
+                    None => drop(known.remove(&path)),
+                }
+            }
+            None => {
+                known = facts(&bob.read(Query::children(&dir).local()).await);
+                over |= known.contains_key(&last);
+            }
+        }
+        if over {
+            break;
+        }
+    }
+    assert_eq!(known, facts(&ann.read(Query::children(&dir)).await));
+}
+
+/// The nodes in a view with what they hold.
+fn facts(view: &View) -> BTreeMap<Path, String> {
+    view.nodes.iter().map(|node| (node.path.clone(), text(node))).collect()
+}
+
+async fn an_observer_of_hints_changes_nothing_for_others(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let (dir, last) = (world.at("d"), world.at("d/last"));
+    let (_view, mut hints) = bob.observe(Query::children(&dir).hints()).await;
+    ann.create(&world.at("d/kept"), "").await;
+    ann.create(&world.at("d/container/n"), "").await;
+    ann.delete(&world.at("d/container/n")).await;
+    let (_view, mut facts) = bob.observe(Query::children(&dir)).await;
+    let (node, absent) = (world.at("d/n"), world.at("d/absent"));
+    for round in 0..5 {
+        ann.create(&world.at("d/container/n"), "").await;
+        ann.delete(&world.at("d/container/n")).await;
+        ann.create(&node, "").await;
+        ann.commit(Txn::new().check(&absent, Expect::Absent).set(&node, "1", Expect::Any)).await;
+        if round % 2 == 0 {
+            let (_view, dropped) = bob.observe(Query::children(&dir).hints()).await;
+            drop(dropped);
+        }
+        ann.delete(&node).await;
+    }
+    ann.create(&last, "").await;
+
+    hints.hears_of(&last).await;
+    for event in facts.up_to(&last).await {
+        if let Event::Changed(change) = event {
+            assert!([&node, &last].contains(&&change.path), "{change:?} did not happen");
+        }
+    }
 }
 
 async fn revisions_of_one_path_do_not_fall(world: World) {

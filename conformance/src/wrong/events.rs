@@ -241,6 +241,7 @@ impl Teller {
             Mistake::WindowNarrowsWatch => {
                 self.query.window.is_some() && !self.shown.contains(&change.path)
             }
+            Mistake::HintsHideDeletions => self.query.hints && change.kind == Kind::Deleted,
             Mistake::WatchFiresOnce => self.told > 1,
             Mistake::OnceFallsSilent => self.query.once && self.told > 1,
             Mistake::OnceWaitsForTheAbsent => self.query.once && self.shown.is_empty(),

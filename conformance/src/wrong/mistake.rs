@@ -122,6 +122,7 @@ synod_core::mistakes! {
         EventDropped = "loses every deletion, and every other event",
         SpuriousChange = "reports an existing node as if it were written just now",
         EventForWrongPath = "watches a prefix without its last slash",
+        HintsHideDeletions = "does not report deletions to an observer of hints",
         RecreationUntold = "joins a deletion and a creation into nothing",
         EventsOutOfOrder = "reports events in reverse when several come at once",
         EventTwice = "reports everything twice",

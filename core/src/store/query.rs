@@ -37,6 +37,8 @@ pub struct Query {
     pub window: Option<Window>,
     /// Whether one event is enough for the observer.
     pub once: bool,
+    /// Whether the observer finds out by itself what became of the paths in its events.
+    pub hints: bool,
 }
 
 /// How far below its path a query looks.
@@ -130,8 +132,9 @@ impl Query {
 
     fn about(path: Path, scope: Scope) -> Self {
         let (detail, freshness) = (Detail::Data, Freshness::Latest);
-        let (more, prefix, window, once) = (Vec::new(), String::new(), None, false);
-        Self { path, more, scope, detail, freshness, prefix, window, once }
+        let (more, prefix, window) = (Vec::new(), String::new(), None);
+        let (once, hints) = (false, false);
+        Self { path, more, scope, detail, freshness, prefix, window, once, hints }
     }
 
     /// Names are enough.
@@ -175,6 +178,15 @@ impl Query {
     /// less then. If names are enough, too, it is as with [`Query::until_gone`].
     pub fn once(mut self) -> Self {
         self.once = true;
+        self
+    }
+
+    /// The observer finds out by itself what became of the paths in its events, so the store need not. An event may then be about
+    /// a container, and a path may be reported as created and deleted although a transaction only checked that it is absent. What
+    /// became of a path is known by a read after its last event. Some stores are asked for less then, and need not ask for a new
+    /// read of everything when a node goes soon after it came.
+    pub fn hints(mut self) -> Self {
+        self.hints = true;
         self
     }
 

@@ -12,13 +12,24 @@ use crate::mutant::mistake;
 /// Only a view decides. An event, a lost session or an outage causes the next look.
 pub(crate) async fn until(client: &Client, query: Query, is: impl Fn(&View) -> bool) -> Result<()> {
     let mut patience = Patience::new(client);
+    // What waits for one event expects that it is the one: a look without another watch costs less.
+    let (mut was_woken, first) = (false, observed(&query));
     loop {
-        match client.watch(observed(&query)).await {
+        let seen = if was_woken && query.once {
+            client.read(query.clone()).await.map(|view| (view, None))
+        } else {
+            client.watch(first.clone()).await.map(|(view, watch)| (view, Some(watch)))
+        };
+        was_woken = false;
+        match seen {
             Ok((view, _)) if is(&view) => return Ok(()),
             Ok((_, watch)) => {
                 patience.begin_anew();
-                woken(watch).await?;
-                mistake!(WakeIsLift: return Ok(()));
+                if let Some(watch) = watch {
+                    woken(watch).await?;
+                    mistake!(WakeIsLift: return Ok(()));
+                    was_woken = true;
+                }
             }
             Err(error) => patience.rest(error).await?,
         }

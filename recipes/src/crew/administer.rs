@@ -119,7 +119,7 @@ impl Crew {
             // What is no worker confirms nothing.
             record.is_none_or(|record| record.is_ok_and(|it| it.is_confirmed()))
         };
-        Box::pin(until(&self.client, Query::node(node), is_settled)).await?;
+        Box::pin(until(&self.client, Query::node(node).once(), is_settled)).await?;
         Ok(there.into_inner())
     }
 

@@ -48,6 +48,16 @@ impl CrewTask {
     ///
     /// Cancel safe: it only reads.
     pub async fn wait(&self) -> Result<Option<TaskEnd>> {
+        let latest = Query::node(&self.nodes.task).once();
+        // A task that this session sees is watched from there on. Only that there is none has to be asked of the whole store.
+        match Box::pin(self.end_by(latest.clone().local())).await? {
+            None => Box::pin(self.end_by(latest)).await,
+            end => Ok(end),
+        }
+    }
+
+    /// Waits until a view shows that it is over, or that there is none.
+    async fn end_by(&self, query: Query) -> Result<Option<TaskEnd>> {
         let seen = OnceLock::new();
         let is_over = |view: &View| match ended(view) {
             Some(end) => {
@@ -56,7 +66,7 @@ impl CrewTask {
             }
             None => false,
         };
-        Box::pin(until(&self.nodes.client, Query::node(&self.nodes.task), is_over)).await?;
+        until(&self.nodes.client, query, is_over).await?;
         seen.into_inner().unwrap_or(Ok(None))
     }
 

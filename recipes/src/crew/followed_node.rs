@@ -3,11 +3,11 @@
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::session::Session;
-use synod_core::store::{Event, Query, View, Watch};
+use synod_core::store::{Query, View, Watch};
 
 use crate::crew::insist::insist;
 
-/// A node that a session follows. The first look begins the watch.
+/// A node that a session follows. Each look asks for one event, so that nothing is left at the server after it.
 pub(super) struct FollowedNode<'a> {
     session: &'a Session,
     query: Query,
@@ -17,17 +17,15 @@ pub(super) struct FollowedNode<'a> {
 impl<'a> FollowedNode<'a> {
     /// Nothing has been sent when this returns.
     pub(super) fn new(session: &'a Session, path: &Path) -> Self {
-        Self { session, query: Query::node(path).local(), watch: None }
+        Self { session, query: Query::node(path).local().once(), watch: None }
     }
 
-    /// The node as it is, at first; and then after each reason to look again.
+    /// The node as it is, at first; and then after each reason to look again. If there is none, that is a reason.
     pub(super) async fn next(&mut self) -> Result<View> {
-        let (session, query) = (self.session, &self.query);
-        if let Some(watch) = &mut self.watch
-            && let Some(Event::Changed(_) | Event::Resync) = watch.next().await
-        {
-            return insist(session, || session.read(query.clone())).await;
+        if let Some(watch) = &mut self.watch {
+            let _whatever_it_says = watch.next().await;
         }
+        let (session, query) = (self.session, &self.query);
         let (view, watch) = insist(session, || session.observe(query.clone())).await?;
         self.watch = Some(watch);
         Ok(view)

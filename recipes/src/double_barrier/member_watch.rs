@@ -46,7 +46,7 @@ impl MemberWatch {
             }
         }
         // With data, because to a watch of names alone some stores do not say which node changed.
-        let (_view, watch) = session.observe(Query::children(&self.path)).await?;
+        let (_view, watch) = session.observe(Query::children(&self.path).hints()).await?;
         self.open = Some((session.clone(), watch));
         Ok(())
     }

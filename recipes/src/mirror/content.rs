@@ -60,6 +60,9 @@ impl Content {
                 Ok(self.gain(node))
             }
             (Kind::Children, ..) => Ok(None),
+            (Kind::Created, _, None) if extent.is_known_by_name(&path) => {
+                Ok(self.gain(Node::new(path)))
+            }
             _ => Err(Unread),
         }
     }
@@ -166,7 +169,7 @@ fn written(known: Option<&Node>, node: &Node) -> CacheEvent {
     }
 }
 
-/// When a node was written. Those that are kept have a stat.
+/// When a node was written. Those that are kept have a stat, but for what is known by its name.
 fn modified(node: &Node) -> Revision {
     node.stat.map(|stat| stat.modified).unwrap_or_default()
 }

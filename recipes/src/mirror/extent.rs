@@ -31,6 +31,8 @@ pub struct Extent {
     data: usize,
     /// Whether a name is never used again.
     unique_names: bool,
+    /// Of which nodes the name says all that is wanted.
+    by_name: Option<fn(&str) -> bool>,
 }
 
 type Filter = Arc<dyn Fn(&Path) -> bool + Send + Sync>;
@@ -52,7 +54,7 @@ impl Extent {
     }
 
     fn of(query: Query) -> Self {
-        Self { query, depth: None, filter: None, data: usize::MAX, unique_names: false }
+        Self { query, depth: None, filter: None, data: usize::MAX, unique_names: false, by_name: None }
     }
 
     /// Of a subtree, only nodes that are so many levels below its path at most.
@@ -88,6 +90,18 @@ impl Extent {
         self
     }
 
+    /// Without data and stat of new nodes whose name passes, where the store does not report them: nothing is read then. Such a
+    /// path may also be that of a container, or have had no node but for a check that it has none.
+    pub(crate) fn known_by_name(mut self, is_known: fn(&str) -> bool) -> Self {
+        self.by_name = Some(is_known);
+        self
+    }
+
+    /// Whether the event of its creation is all that is wanted of the node at a path.
+    pub(super) fn is_known_by_name(&self, path: &Path) -> bool {
+        self.by_name.is_some_and(|is_known| is_known(path.name()))
+    }
+
     pub(super) fn has_unique_names(&self) -> bool {
         self.unique_names
     }
@@ -96,9 +110,10 @@ impl Extent {
         &self.query.path
     }
 
-    /// The query that covers it. Names are never enough: a listing of names need not say which of them are nodes.
+    /// The query that covers it. Names are never enough: a listing of names need not say which of them are nodes. Hints are, as
+    /// what an event does not say is read.
     pub(super) fn query(&self) -> Query {
-        self.query.clone()
+        self.query.clone().hints()
     }
 
     /// Whether a node at this path belongs to it.
@@ -149,6 +164,7 @@ impl fmt::Debug for Extent {
             .field("filtered", &self.filter.is_some())
             .field("data", &(self.data > 0))
             .field("unique_names", &self.unique_names)
+            .field("by_name", &self.by_name.is_some())
             .finish()
     }
 }

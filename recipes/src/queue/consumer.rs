@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, select};
 use synod_core::chance::Chance;
-use synod_core::clock::{self, sleep};
+use synod_core::clock;
 use synod_core::error::Result;
 use synod_core::task::{self, Task};
 use tokio::sync::Notify;
@@ -69,8 +69,10 @@ impl Consumer {
     /// Begins to follow. Nothing has been sent when this returns.
     pub(super) fn start(place: &QueuePlace) -> Self {
         let items = Extent::children(place.items.clone()).data_up_to(KEPT).unique_names();
+        let items = items.known_by_name(ItemName::shows_place);
         let items = Mirror::start(&place.client, items, "queue");
         let claims = Extent::children(place.claims.clone()).names_only().unique_names();
+        let claims = claims.known_by_name(|_name| true);
         let claims = Mirror::start(&place.client, claims, "queue");
         let shelf = Arc::<Shelf>::default();
         let following = follow(shelf.clone(), items.reader(), claims.reader());
@@ -98,8 +100,11 @@ impl Consumer {
                 }
                 Pick::Few => {
                     let step = Duration::from_micros(self.last_took.load(Ordering::Relaxed));
-                    sleep(step.clamp(STEP.0, STEP.1)).await;
-                    width /= 2;
+                    let until = clock::now() + step.clamp(STEP.0, STEP.1);
+                    until_news(news, Some(until), [&self.items, &self.claims]).await?;
+                    if clock::now() >= until {
+                        width /= 2;
+                    }
                 }
                 Pick::None(until) => {
                     until_news(news, until, [&self.items, &self.claims]).await?;

@@ -90,6 +90,11 @@ impl ItemName {
         Some(Self { delivered, changes, place, not_before, slot, key: key.into(), ..plain })
     }
 
+    /// Whether the name of an item says at which place it is, so that its node need not be read.
+    pub(super) fn shows_place(name: &str) -> bool {
+        Self::parse(name).is_some_and(|name| name.place.is_some())
+    }
+
     /// The name of the same item for its next delivery. This name belongs to a node that was `created` then.
     pub(super) fn next(&self, created: Revision) -> Self {
         let place = Some(self.place.unwrap_or(created));

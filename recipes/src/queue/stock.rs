@@ -24,8 +24,9 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StockItem {
     pub(super) name: ItemName,
+    /// Of no meaning if its name shows its place.
     pub(super) created: Revision,
-    /// `None` if it is too much to be kept.
+    /// `None` if it is too much to be kept, or was not read.
     pub(super) data: Option<Bytes>,
     /// It is not to be delivered before.
     pub(super) due: Option<Instant>,
@@ -67,11 +68,12 @@ impl Stock {
         if self.gone.iter().any(|gone| gone == text) {
             return;
         }
-        let (Some(name), Some(stat)) = (ItemName::parse(text), node.stat) else { return };
+        let Some(name) = ItemName::parse(text) else { return };
+        let created = node.stat.map(|stat| stat.created).unwrap_or_default();
         let rest = if name.delivered > 0 { REST } else { Duration::ZERO };
         let due = name.date().map(|due| now + due.saturating_sub(date).min(LONGEST));
         mistake!(DelayIgnored: let due = None);
-        let item = StockItem { name, created: stat.created, data: some(&node.data), due };
+        let item = StockItem { name, created, data: some(&node.data), due };
         let _last = self.items.insert(text.to_owned(), item);
         self.place(text, now, rest);
     }
