@@ -36,7 +36,7 @@ struct Shared {
     /// A container in every listing of its parent, with the sequence in its name: none.
     container: Mutex<Option<Path>>,
     /// Calls of this kind after the first so many happen, and their answers are held back.
-    holding: watch::Sender<Option<(Verb, usize)>>,
+    holding: watch::Sender<BTreeMap<Verb, usize>>,
     blind: AtomicBool,
     starved: AtomicBool,
     garbles: AtomicBool,
@@ -152,8 +152,8 @@ impl Gate {
     }
 
     /// Holds back the answers of such calls after the first so many; with `None`, releases them.
-    pub(crate) fn hold_behind(&self, calls: Option<(Verb, usize)>) {
-        self.shared.holding.send_replace(calls);
+    pub(crate) fn hold_behind(&self, calls: impl IntoIterator<Item = (Verb, usize)>) {
+        self.shared.holding.send_replace(calls.into_iter().collect());
     }
 
     /// Whether answers from now on omit everything optional that a store could return.
@@ -248,8 +248,7 @@ impl Shared {
             nth = *count;
         });
         let way = *self.way.borrow();
-        let holds =
-            |held: &Option<(Verb, usize)>| held.is_some_and(|it| it.0 == verb && nth > it.1);
+        let holds = |held: &BTreeMap<Verb, usize>| held.get(&verb).is_some_and(|it| nth > *it);
         match way {
             Way::Open if holds(&self.holding.borrow()) => {
                 let answer = call.await;

@@ -142,7 +142,7 @@ pub(super) async fn reads_only(world: &World, slow: &Slow) -> (Gate, Waiting<Inf
 
 /// Its reads are answered no more.
 pub(super) fn reads_no_more(gate: &Gate) {
-    gate.hold_behind(Some((Verb::Read, gate.count(Verb::Read))));
+    gate.hold_behind([Verb::Read, Verb::Observe].map(|verb| (verb, gate.count(verb))));
 }
 
 impl World {

@@ -407,54 +407,43 @@ async fn events_of_a_busy_directory(world: &World) -> Vec<Event> {
 
 async fn a_reader_that_follows_hints_knows_what_is_there(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
-    let (dir, last) = (world.at("d"), world.at("d/last"));
+    let dir = world.at("d");
     let (view, mut watcher) = bob.observe(Query::children(&dir).hints()).await;
-    let mut known: BTreeMap<Path, String> = facts(&view);
-
-    for number in 0..30 {
-        let node = dir.join(&format!("n{number}")).expect("valid");
-        ann.create(&node, "0").await;
-        match number % 3 {
-            // It goes as soon as it came.
-            0 => ann.delete(&node).await,
-            1 => drop(ann.set(&node, "1").await),
-            _ => {
-                ann.delete(&node).await;
-                let absent = Txn::new().check(&node, Expect::Absent);
-                ann.commit(absent.create(&world.at("d/again"), "", Lifetime::Persistent)).await;
-                ann.delete(&world.at("d/again")).await;
-                ann.create(&node, "2").await;
-            }
+    let mut known = facts(&view);
+    let at = |name: &str, round: usize| world.at(&format!("d/{name}{round}"));
+    for round in 0..10 {
+        ann.create(&at("kept", round), "0").await;
+        ann.create(&at("written", round), "0").await;
+        // It goes as soon as it came.
+        ann.create(&at("short", round), "").await;
+        ann.delete(&at("short", round)).await;
+        let absent = Txn::new().check(&at("absent", round), Expect::Absent);
+        ann.commit(absent.create(&at("again", round), "0", Lifetime::Persistent)).await;
+        ann.delete(&at("again", round)).await;
+        ann.create(&at("again", round), "1").await;
+        if let Some(last) = round.checked_sub(1) {
+            ann.delete(&at("kept", last)).await;
+            ann.set(&at("written", last), "1").await;
         }
-    }
-    ann.create(&last, "").await;
+        let end = at("end", round);
+        ann.create(&end, "").await;
 
-    loop {
-        let mut over = false;
-        let path = match watcher.next("a change").await {
-            Event::Changed(change) if change.kind == Kind::Children => None,
-            Event::Changed(change) => Some(change.path),
-            Event::Resync => None,
-            Event::Ended(end) => panic!("the watch ended: {end:?}"),
-        };
-        match path {
-            Some(path) => {
-                over |= path == last;
-                match bob.read(Query::node(&path).local()).await.into_node() {
-                    Some(node) => drop(known.insert(path, text(&node))),
-                    None => drop(known.remove(&path)),
+        while !known.contains_key(&end) {
+            match watcher.next("a change").await {
+                Event::Changed(change) if change.kind != Kind::Children => {
+                    match bob.read(Query::node(&change.path).local()).await.into_node() {
+                        Some(node) => drop(known.insert(change.path, text(&node))),
+                        None => drop(known.remove(&change.path)),
+                    }
+                }
+                Event::Ended(end) => panic!("the watch ended: {end:?}"),
+                Event::Changed(_) | Event::Resync => {
+                    known = facts(&bob.read(Query::children(&dir).local()).await);
                 }
             }
-            None => {
-                known = facts(&bob.read(Query::children(&dir).local()).await);
-                over |= known.contains_key(&last);
-            }
         }
-        if over {
-            break;
-        }
+        assert_eq!(known, facts(&ann.read(Query::children(&dir)).await), "round {round}");
     }
-    assert_eq!(known, facts(&ann.read(Query::children(&dir)).await));
 }
 
 /// The nodes in a view with what they hold.

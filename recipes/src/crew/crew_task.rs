@@ -50,14 +50,15 @@ impl CrewTask {
     pub async fn wait(&self) -> Result<Option<TaskEnd>> {
         let latest = Query::node(&self.nodes.task).once();
         // A task that this session sees is watched from there on. Only that there is none has to be asked of the whole store.
-        match Box::pin(self.end_by(latest.clone().local())).await? {
-            None => Box::pin(self.end_by(latest)).await,
-            end => Ok(end),
+        let mut end = Box::pin(self.end_by(latest.clone().local())).await?;
+        if end == Some(None) {
+            end = Box::pin(self.end_by(latest)).await?;
         }
+        Ok(end.flatten())
     }
 
-    /// Waits until a view shows that it is over, or that there is none.
-    async fn end_by(&self, query: Query) -> Result<Option<TaskEnd>> {
+    /// Waits until a view shows that it is over, or, as an end that is `None`, that there is no such task.
+    async fn end_by(&self, query: Query) -> Result<Option<Option<TaskEnd>>> {
         let seen = OnceLock::new();
         let is_over = |view: &View| match ended(view) {
             Some(end) => {
@@ -67,7 +68,7 @@ impl CrewTask {
             None => false,
         };
         until(&self.nodes.client, query, is_over).await?;
-        seen.into_inner().unwrap_or(Ok(None))
+        seen.into_inner().transpose()
     }
 
     /// Where it is now. `None` if there is no such task.

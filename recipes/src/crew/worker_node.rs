@@ -1,6 +1,7 @@
 //! [`WorkerNode`]: the node of a worker in one session.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use synod_core::client::Client;
@@ -56,7 +57,8 @@ impl<'a> WorkerNode<'a> {
         loop {
             let view = followed.next().await?;
             let Some((node, stat)) = view.node().and_then(|node| Some((node, node.stat?))) else {
-                continue;
+                // Its name is that of this claim alone: it never comes back.
+                return pending().await;
             };
             self.claim.node.learn(stat);
             // What another program has written there says nothing.
