@@ -72,10 +72,10 @@ impl QueuePlace {
 
     /// Adds the deletes of an item.
     pub(super) fn without_item(&self, txn: Txn, name: &ItemName) -> Result<Txn> {
-        let others = [name.id_node(&self.ids), name.slot_node(&self.slots)].into_iter().flatten();
-        Ok(others.fold(txn.delete(self.item(name)?, Expect::Any), |txn, other| {
-            txn.delete(other, Expect::Any)
-        }))
+        let others = [name.id_node(&self.ids), name.slot_node(&self.slots)];
+        mistake!(CapacityUnguarded: let others = [name.id_node(&self.ids), None]);
+        let item = txn.delete(self.item(name)?, Expect::Any);
+        Ok(others.into_iter().flatten().fold(item, |txn, other| txn.delete(other, Expect::Any)))
     }
 
     /// Adds the check that no consumer has an item. One that was never delivered has no claim.

@@ -198,6 +198,7 @@ pub const TABLE: &[Row] = &[
     door(Mutant::TransactionRunsAgain, "transaction", "L-OUT-2"),
     door(Mutant::TransactionRunsAgain, "queue", "L-Q-1").as_number("M26"),
     door(Mutant::TransactionRunsAgain, "queue", "L-Q-3").as_number("M27"),
+    door(Mutant::CapacityUnguarded, "queue", "L-Q-10"),
     door(Mutant::BlockByGuess, "ids", "L-ID-1"),
     door(Mutant::CountsEachTry, "count_down", "L-CD-3"),
     door(Mutant::EntersOnAnyEvent, "double_barrier", "L-DB-1").as_number("M24"),
