@@ -211,8 +211,6 @@ pub const TABLE: &[Row] = &[
     door(Mutant::DrainIgnored, "crew", "L-MW-12"),
     door(Mutant::DrainForgotten, "crew", "L-MW-12"),
     door(Mutant::PauseIgnored, "crew", "L-MW-13"),
-    door(Mutant::ExpiresWithoutLead, "crew", "L-MW-16"),
-    door(Mutant::ProgressUnguarded, "crew", "L-MW-17"),
     door(Mutant::AttemptsForgotten, "crew", "L-MW-18"),
     door(Mutant::RemovalNeedsItsCaller, "tickets", "L-SEQ-10"),
 ];
