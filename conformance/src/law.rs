@@ -425,7 +425,10 @@ pub const LAWS: &[Law] = &[
     law("C-OBS-6", "dropping a watch frees what the server keeps for it"),
     law("C-OBS-7", "a watch for one event delivers it before it ends"),
     law("C-OBS-8", "a watch until a node goes reports nothing else"),
-    law("C-OBS-9", "who follows hints and reads after them knows what is there, and changes nothing for others"),
+    law(
+        "C-OBS-9",
+        "who follows hints and reads after them knows what is there, and changes nothing for others",
+    ),
     law("C-SES-1", "a live session has the instant until which it certainly lives"),
     law("C-SES-2", "a lost session stays lost"),
     law("C-SES-3", "ephemeral nodes go with their session, all at one revision"),

@@ -143,7 +143,8 @@ fn drain(watcher: &mut PersistentWatcher, events: &mut Vec<WatchedEvent>) {
 /// The paths that were created and may be containers, whose events are not reported to observers that rely on them.
 fn doubtful(hub: &Hub, path: &Path, events: &[WatchedEvent]) -> BTreeSet<Path> {
     let notification = events.iter().filter_map(Notification::of);
-    let created = notification
-        .filter(|notification| notification.kind == Kind::Created && hub.verifies(path, notification));
+    let created = notification.filter(|notification| {
+        notification.kind == Kind::Created && hub.verifies(path, notification)
+    });
     created.map(|notification| notification.path).collect()
 }

@@ -417,8 +417,8 @@ async fn a_reader_that_follows_hints_knows_what_is_there(world: World) {
         // It goes as soon as it came.
         ann.create(&at("short", round), "").await;
         ann.delete(&at("short", round)).await;
-        let absent = Txn::new().check(&at("absent", round), Expect::Absent);
-        ann.commit(absent.create(&at("again", round), "0", Lifetime::Persistent)).await;
+        let absent = Txn::new().check(at("absent", round), Expect::Absent);
+        ann.commit(absent.create(at("again", round), "0", Lifetime::Persistent)).await;
         ann.delete(&at("again", round)).await;
         ann.create(&at("again", round), "1").await;
         if let Some(last) = round.checked_sub(1) {

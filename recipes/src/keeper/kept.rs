@@ -3,6 +3,8 @@
 use std::future::pending;
 use std::pin::pin;
 
+use futures_core::Stream;
+use futures_util::StreamExt as _;
 use futures_util::future::{Either, select};
 use synod_core::error::Result;
 use synod_core::path::Path;
@@ -75,19 +77,7 @@ impl Kept {
     /// Waits for an event that may be about more than this keeper's own writes.
     async fn event(&mut self) -> Cause {
         mistake!(KeptRemovalUnnoticed: return pending().await);
-        loop {
-            let Some(watch) = &mut self.watch else { return pending().await };
-            match watch.next().await {
-                Some(Event::Changed(change)) if is_own(&change, &self.path, &self.stat) => {}
-                Some(Event::Changed(_)) => return Cause::Changed,
-                Some(Event::Resync) => return Cause::Outage,
-                // The session is over, or the store cannot go on with the watch.
-                Some(Event::Ended(_)) | None => {
-                    self.watch = None;
-                    return Cause::Outage;
-                }
-            }
-        }
+        foreign_event(&mut self.watch, &self.path, &self.stat).await
     }
 
     /// Reads the node, which is watched from then on.
@@ -154,8 +144,27 @@ pub(crate) fn shown(view: &View, created: Revision, wanted: &Wanted) -> Option<(
     Some((stat, node.data == wanted.data))
 }
 
-/// Whether an event is about what this keeper has written last.
-pub(crate) fn is_own(change: &Change, path: &Path, last: &Stat) -> bool {
+/// Waits for an event that may be about more than what was written last. A watch that is over is dropped.
+pub(crate) async fn foreign_event<W>(watch: &mut Option<W>, path: &Path, last: &Stat) -> Cause
+where
+    W: Stream<Item = Event> + Unpin,
+{
+    loop {
+        let Some(open) = watch else { return pending().await };
+        match open.next().await {
+            Some(Event::Changed(change)) if is_own(&change, path, last) => {}
+            Some(Event::Changed(_)) => return Cause::Changed,
+            Some(Event::Resync) => return Cause::Outage,
+            // The session is over, or the store cannot go on with the watch.
+            Some(Event::Ended(_)) | None => {
+                *watch = None;
+                return Cause::Outage;
+            }
+        }
+    }
+}
+
+fn is_own(change: &Change, path: &Path, last: &Stat) -> bool {
     let wrote = matches!(change.kind, Kind::Created | Kind::Updated);
     wrote && change.path == *path && change.revision == Some(last.modified)
 }

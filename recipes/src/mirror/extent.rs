@@ -54,7 +54,14 @@ impl Extent {
     }
 
     fn of(query: Query) -> Self {
-        Self { query, depth: None, filter: None, data: usize::MAX, unique_names: false, by_name: None }
+        Self {
+            query,
+            depth: None,
+            filter: None,
+            data: usize::MAX,
+            unique_names: false,
+            by_name: None,
+        }
     }
 
     /// Of a subtree, only nodes that are so many levels below its path at most.

@@ -9,9 +9,9 @@ use synod_core::client::{Client, ClientWatch};
 use synod_core::clock::{self, Instant, sleep_until};
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::store::{Event, Expect, Outcome, Query, Stat, certain_until};
+use synod_core::store::{Expect, Outcome, Query, Stat, certain_until};
 
-use crate::keeper::kept::{Cause, is_own, shown};
+use crate::keeper::kept::{Cause, foreign_event, shown};
 use crate::keeper::page::{KeeperPage, Lasts, Wanted};
 use crate::mutant::mistake;
 
@@ -98,18 +98,7 @@ impl LastingNode {
 
     /// Waits for an event that may be about more than its owner's writes.
     async fn event(&mut self) -> Cause {
-        loop {
-            let Some(watch) = &mut self.watch else { return pending().await };
-            match watch.next().await {
-                Some(Event::Changed(change)) if is_own(&change, &self.path, &self.stat) => {}
-                Some(Event::Changed(_)) => return Cause::Changed,
-                Some(Event::Resync) => return Cause::Outage,
-                Some(Event::Ended(_)) | None => {
-                    self.watch = None;
-                    return Cause::Outage;
-                }
-            }
-        }
+        foreign_event(&mut self.watch, &self.path, &self.stat).await
     }
 
     /// Reads it, and watches it from then on. Returns whether it is there.
