@@ -10,6 +10,7 @@ mod container;
 mod count_down;
 mod counter;
 mod crew;
+mod crew_crowd;
 mod crew_history;
 mod crew_members;
 mod crew_terms;
@@ -94,6 +95,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     queue_room::CASES,
     queue_work::CASES,
     crew::CASES,
+    crew_crowd::CASES,
     crew_history::CASES,
     crew_terms::CASES,
     discovery::CASES,

@@ -20,7 +20,7 @@ use tokio::time::sleep;
 use crate::clients::entry::{Answer, Kind, Op, Seen, Told, What, now};
 use crate::clients::holder::{Holders, Lapse};
 use crate::clients::posts::Posts;
-use crate::clients::report::{GLANCE, GLANCES, ends_with_any_panic, report};
+use crate::clients::report::{GLANCE, GLANCES, ends_with_a_panic, report};
 
 /// The input of a process: a call, and its number.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -43,7 +43,7 @@ const DRAWS: usize = 5;
 ///
 /// If no runtime can be made.
 pub fn run(p: usize, backend: Arc<dyn Backend>, lapse: Option<Lapse>) -> io::Result<()> {
-    ends_with_any_panic(p);
+    ends_with_a_panic(p);
     let (orders, incoming) = mpsc::unbounded_channel();
     let _reading = std::thread::spawn(move || {
         for line in io::stdin().lock().lines() {

@@ -1,0 +1,92 @@
+//! A crew through which very many tasks go, and one of very many workers.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::iter;
+use synod_core::client::Client;
+use synod_core::store::Query;
+use synod_recipes::CrewWorker;
+
+use crate::door::answer;
+use crate::recipe::Waiting;
+use crate::recipe::crew_members::{Slow, by, crew, leads, works};
+use crate::world::World;
+
+cases![
+    "L-MW-9 L-X-7" breaks [EventReadsAll] => what_is_stored_and_asked_does_not_grow_with_the_tasks,
+    "L-MW-10 L-MW-1" catches [EventDropped] => very_many_workers_have_a_task_each,
+];
+
+/// How many tasks are open at the same time.
+const OPEN: usize = 50;
+
+/// The most nodes that an open task has.
+const NODES: usize = 5;
+
+async fn what_is_stored_and_asked_does_not_grow_with_the_tasks(world: World) {
+    let (bob, gate) = (world.client().await, world.gate());
+    let ann = world.client_on(gate.clone(), world.options()).await;
+    let master = crew(&world, &ann).retention(Duration::ZERO);
+    let _leads = Waiting::new(async move { master.lead().await });
+    let _workers = ["bob"; 4].map(|name| works(&world, &bob, name));
+    go_through(&world, &bob, "first", OPEN).await;
+    let (lists, there) = (gate.lists(), nodes(&world, &bob).await);
+
+    // On a store that answers at once very many are done soon.
+    let tasks = world.at_most(5_000, 500);
+    for part in 0..4 {
+        go_through(&world, &bob, &format!("{part}"), tasks / 4).await;
+        let now = nodes(&world, &bob).await;
+        assert!(now <= there + OPEN * NODES, "{now} nodes, {there} at first");
+    }
+
+    // A store that keeps few events for a reader is asked for a list now and then.
+    let asked = gate.lists() - lists;
+    assert!(asked <= world.at_most(0, tasks / 20), "{asked} lists for {tasks} tasks");
+    world.eventually("no task is left", async || nodes(&world, &bob).await <= there).await;
+}
+
+async fn very_many_workers_have_a_task_each(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let _master = leads(&world, &ann);
+    let (slow, many) = (Slow::default(), world.at_most(1_000, 200));
+    let working: Vec<_> =
+        (0..many).map(|_worker| slow.works(&world, &bob, CrewWorker::new())).collect();
+    let registered = async || answer(bob.children(&world.at("crew/workers")).await).len() == many;
+    world.eventually("all have registered", registered).await;
+
+    let tasks: Vec<_> = iter(0..many)
+        .map(|number| {
+            let world = &world;
+            let ann = &ann;
+            async move { world.submits(ann, &number.to_string(), "data").await }
+        })
+        .buffer_unordered(OPEN)
+        .collect()
+        .await;
+
+    world.eventually("each has a task", async || slow.begun() == many).await;
+    slow.let_go();
+    for task in &tasks {
+        world.ends(task, by("slow")).await;
+    }
+    drop(working);
+}
+
+/// Submits so many tasks, some at the same time, and waits until all are done.
+async fn go_through(world: &World, bob: &Client, part: &str, tasks: usize) {
+    let all = iter(0..tasks).map(|number| async move {
+        let task = world.submits(bob, &format!("{part}-{number}"), "data").await;
+        // It may be removed before this waits for it.
+        let end = answer(world.in_time("the end of a task", task.wait()).await);
+        assert!(end.is_none_or(|end| end == by("data by bob")));
+    });
+    all.buffer_unordered(OPEN).collect::<Vec<()>>().await;
+}
+
+/// How many nodes the crew has.
+async fn nodes(world: &World, bob: &Client) -> usize {
+    let view = answer(bob.read(Query::subtree(world.at("crew"))).await);
+    view.nodes.iter().filter(|node| node.stat.is_some()).count()
+}
