@@ -264,7 +264,7 @@ impl Hub {
         }
     }
 
-    /// Whether this watch has an observer for whom the event must be verified.
+    /// Whether this watch has an observer that gets the event only verified.
     fn verifies(&self, by: &Path, notification: &Notification) -> bool {
         let state = self.state();
         let mut places = about(&notification.path).filter_map(|path| state.places.get(&path));
@@ -402,7 +402,7 @@ impl Place {
         self.created += 1;
     }
 
-    /// Forgets what was there before an event that nobody verifies: an observer that begins later learns it by its view.
+    /// Forgets what was there before an event that is not verified: an observer that begins later learns it by its view.
     fn forget(&mut self, notification: &Notification) {
         let path = &notification.path;
         if matches!(notification.kind, Kind::Created | Kind::Deleted) {
@@ -426,7 +426,7 @@ impl Place {
         }));
     }
 
-    /// Collects the deliveries to the observers for whom the event was verified.
+    /// Collects the deliveries to the observers that get the event only verified.
     fn deliver(
         &mut self,
         notification: &Notification,

@@ -427,7 +427,7 @@ pub const LAWS: &[Law] = &[
     law("C-OBS-8", "a watch until a node goes reports nothing else"),
     law(
         "C-OBS-9",
-        "who follows hints and reads after them knows what is there, and changes nothing for others",
+        "a reader that follows hints and reads after them knows what is there, and changes nothing for others",
     ),
     law("C-SES-1", "a live session has the instant until which it certainly lives"),
     law("C-SES-2", "a lost session stays lost"),

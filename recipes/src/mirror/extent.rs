@@ -31,7 +31,7 @@ pub struct Extent {
     data: usize,
     /// Whether a name is never used again.
     unique_names: bool,
-    /// Of which nodes the name says all that is wanted.
+    /// Whether the name of a node says all that is wanted of it.
     by_name: Option<fn(&str) -> bool>,
 }
 

@@ -63,19 +63,22 @@ impl QueuePlace {
 
     /// Adds the creates of an item.
     pub(super) fn with_item(&self, txn: Txn, name: &ItemName, data: Bytes) -> Result<Txn> {
-        let others = [name.id_node(&self.ids), name.slot_node(&self.slots)];
-        mistake!(CapacityUnguarded: let others = [name.id_node(&self.ids), None]);
         let create = |txn: Txn, other| txn.create(other, "", Lifetime::Persistent);
-        let txn = others.into_iter().flatten().fold(txn, create);
+        let txn = self.others(name).fold(txn, create);
         Ok(txn.create(self.item(name)?, data, Lifetime::Persistent))
     }
 
     /// Adds the deletes of an item.
     pub(super) fn without_item(&self, txn: Txn, name: &ItemName) -> Result<Txn> {
+        let item = txn.delete(self.item(name)?, Expect::Any);
+        Ok(self.others(name).fold(item, |txn, other| txn.delete(other, Expect::Any)))
+    }
+
+    /// The nodes that are there as long as an item is: those of its id and of its slot, as far as it has them.
+    fn others(&self, name: &ItemName) -> impl Iterator<Item = Path> + use<> {
         let others = [name.id_node(&self.ids), name.slot_node(&self.slots)];
         mistake!(CapacityUnguarded: let others = [name.id_node(&self.ids), None]);
-        let item = txn.delete(self.item(name)?, Expect::Any);
-        Ok(others.into_iter().flatten().fold(item, |txn, other| txn.delete(other, Expect::Any)))
+        others.into_iter().flatten()
     }
 
     /// Adds the check that no consumer has an item. One that was never delivered has no claim.
