@@ -37,7 +37,7 @@ async fn what_is_stored_and_asked_does_not_grow_with_the_tasks(world: World) {
     world.eventually("no task is left", async || nodes(&world, &bob).await <= AT_REST).await;
 
     // On a store that answers at once very many are done soon.
-    let tasks = world.at_most(5_000, 500);
+    let tasks = world.at_most(5_000, 200);
     for part in 0..4 {
         go_through(&world, &bob, &format!("{part}"), tasks / 4, OPEN).await;
         world.eventually("no task is left", async || nodes(&world, &bob).await <= AT_REST).await;
@@ -53,7 +53,7 @@ async fn what_is_stored_and_asked_does_not_grow_with_the_tasks(world: World) {
 async fn very_many_workers_have_a_task_each(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let _master = leads(&world, &ann);
-    let (slow, many) = (Slow::default(), world.at_most(1_000, 200));
+    let (slow, many) = (Slow::default(), world.at_most(1_000, 100));
     let working: Vec<_> =
         (0..many).map(|_worker| slow.works(&world, &bob, CrewWorker::new())).collect();
     let registered = async || answer(bob.children(&world.at("crew/workers")).await).len() == many;
