@@ -12,23 +12,17 @@ use crate::mutant::mistake;
 /// Only a view decides. An event, a lost session or an outage causes the next look.
 pub(crate) async fn until(client: &Client, query: Query, is: impl Fn(&View) -> bool) -> Result<()> {
     let mut patience = Patience::new(client);
-    // What waits for one event expects that it is the one: a look without another watch costs less.
-    let (mut was_woken, first) = (false, observed(&query));
+    let first = observed(&query);
     loop {
-        let seen = if was_woken && query.once {
-            client.read(query.clone()).await.map(|view| (view, None))
-        } else {
-            client.watch(first.clone()).await.map(|(view, watch)| (view, Some(watch)))
-        };
-        was_woken = false;
-        match seen {
+        match client.watch(first.clone()).await {
             Ok((view, _)) if is(&view) => return Ok(()),
             Ok((_, watch)) => {
                 patience.begin_anew();
-                if let Some(watch) = watch {
-                    woken(watch).await?;
-                    mistake!(WakeIsLift: return Ok(()));
-                    was_woken = true;
+                woken(watch).await?;
+                mistake!(WakeIsLift: return Ok(()));
+                // The one event is mostly the awaited one: a look without another watch costs less.
+                if query.once && client.read(query.clone()).await.is_ok_and(|view| is(&view)) {
+                    return Ok(());
                 }
             }
             Err(error) => patience.rest(error).await?,
