@@ -21,6 +21,11 @@ impl<'a> Gathered<'a> {
         Self { query, nodes: Vec::new(), dir: None }
     }
 
+    /// Reports how far it is, if so many keys are left of a range.
+    pub(crate) fn report(&self, left: i64) {
+        self.query.report(self.nodes.len(), || usize::try_from(left).unwrap_or(0));
+    }
+
     /// Adds a page.
     pub(crate) fn add(&mut self, kvs: Vec<PbKeyValue>) {
         let query = self.query;

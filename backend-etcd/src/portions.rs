@@ -61,6 +61,11 @@ impl Portions {
         (self.next.key < self.next.end).then_some(&self.next)
     }
 
+    /// How many keys are left, by what etcd counted when the reading began.
+    pub(crate) fn left(&self) -> i64 {
+        self.left
+    }
+
     /// Takes note of the answer for [`Portions::next`]. The next one has up to `page` keys.
     pub(crate) fn answered(&mut self, answer: &PbRangeResponse, page: i64) {
         let came = i64::try_from(answer.kvs.len()).unwrap_or(i64::MAX);

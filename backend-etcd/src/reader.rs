@@ -164,6 +164,7 @@ impl Reader {
         let (mut call, mut page) = (call, get.next_page(came, &first.kvs));
         let mut portions = Portions::new(&get.range, &first, page);
         gathered.add(first.kvs);
+        gathered.report(portions.left());
         while let Some(range) = portions.next() {
             let part = get.part(range.clone());
             let asking = |link: Arc<Link>| {
@@ -185,6 +186,7 @@ impl Reader {
             page = get.next_page(page, &next.kvs);
             portions.answered(&next, page);
             gathered.add(next.kvs);
+            gathered.report(portions.left());
         }
         Ok(())
     }

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
+use futures_util::TryFutureExt as _;
 use futures_util::future::try_join_all;
 use synod_core::path::Path;
 use synod_core::store::{Detail, Node, Query, Revision, Sequence, View};
@@ -156,19 +157,20 @@ impl Snapshot {
         sync: bool,
     ) -> Result<Self, Trouble> {
         let asked: Vec<Ask> = paths.iter().flat_map(|path| aim.asks(path)).collect();
-        let mut snapshot = Self::request(wire, client, &asked, sync).await?;
+        let mut snapshot = Self::request(wire, client, &asked, sync, |_answers| {}).await?;
         snapshot.narrow(aim);
         Ok(snapshot)
     }
 
-    /// What the server answers to these requests.
+    /// What the server answers to these requests. Each answer is also shown when it arrives.
     async fn request(
         wire: &Connection,
         client: &Client,
         asked: &[Ask<'_>],
         sync: bool,
+        arrived: impl Fn(&[MultiReadResult]),
     ) -> Result<Self, Trouble> {
-        let (answers, whole) = ask(wire, client, asked, sync).await?;
+        let (answers, whole) = ask(wire, client, asked, sync, arrived).await?;
         let mut snapshot = Self { whole, ..Self::default() };
         for (ask, answer) in asked.iter().zip(answers) {
             match (ask, answer) {
@@ -386,6 +388,7 @@ async fn ask(
     client: &Client,
     asked: &[Ask<'_>],
     sync: bool,
+    arrived: impl Fn(&[MultiReadResult]),
 ) -> Result<(Vec<MultiReadResult>, bool), Trouble> {
     let ahead = sync.then(|| client.sync("/"));
     let mut answers = Vec::new();
@@ -405,6 +408,7 @@ async fn ask(
     }
     answers.push(reader.commit());
     let whole = answers.len() == 1;
+    let answers = answers.into_iter().map(|answer| answer.inspect_ok(|came| arrived(came)));
     let answers = wire.answer(behind(ahead, try_join_all(answers))).await?;
     Ok((answers.into_iter().flatten().collect(), whole))
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use synod::store::Loaded;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 /// A progress bar. It is not shown in the first second, nor without a terminal.
@@ -32,14 +34,34 @@ impl Progress {
     /// Waits for `work`, with a bar that moves.
     pub(crate) async fn waiting<T>(what: &'static str, work: impl Future<Output = T>) -> T {
         let progress = Self::new(what, None);
-        let ticking = async {
+        progress.until_done(work, || progress.bar.tick()).await
+    }
+
+    /// Waits for `work`, with a bar of the nodes that were read, of those that were found so far.
+    pub(crate) async fn reading<T>(
+        what: &'static str,
+        loaded: watch::Receiver<Loaded>,
+        work: impl Future<Output = T>,
+    ) -> T {
+        let progress = Self::new(what, Some(0));
+        let update = || {
+            let loaded = *loaded.borrow();
+            progress.bar.set_length(as_steps(loaded.found));
+            progress.bar.set_position(as_steps(loaded.read));
+        };
+        progress.until_done(work, update).await
+    }
+
+    /// Waits for `work`, and brings the bar up to date meanwhile.
+    async fn until_done<T>(&self, work: impl Future<Output = T>, update: impl Fn()) -> T {
+        let updating = async {
             loop {
                 sleep(Duration::from_millis(100)).await;
-                progress.show();
-                progress.bar.tick();
+                self.show();
+                update();
             }
         };
-        match select(pin!(work), pin!(ticking)).await {
+        match select(pin!(work), pin!(updating)).await {
             Either::Left((done, _)) => done,
             Either::Right((never, _)) => never,
         }
@@ -63,6 +85,10 @@ impl Progress {
     pub(crate) fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
         self.bar.suspend(print)
     }
+}
+
+fn as_steps(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
 }
 
 impl Drop for Progress {

@@ -261,6 +261,10 @@ pub const LAWS: &[Law] = &[
         "a watched value is the last one that can be read, and says whether the store still has it",
     ),
     law(
+        "L-CA-8",
+        "while a cache reads the whole, it shows how many nodes were read, and of how many",
+    ),
+    law(
         "L-ID-1",
         "numbers are unique over all clients, restarts and lost answers, and rise for each client",
     ),
@@ -409,6 +413,10 @@ pub const LAWS: &[Law] = &[
     law("C-READ-1", "a latest read reflects every write that was answered before"),
     law("C-READ-2", "a local read may lag, but never goes back"),
     law("C-READ-3", "a view is of one moment, complete and sorted"),
+    law(
+        "C-READ-4",
+        "the progress that a store reports of a read never falls, and is never more than there is",
+    ),
     law("C-WRITE-1", "a transaction applies whole or not at all; operations see those before them"),
     law("C-WRITE-2", "a rejection names the first operation that could not be done, and why"),
     law("C-WRITE-3", "an error distinguishes whether the write may have happened"),

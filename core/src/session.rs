@@ -387,7 +387,9 @@ impl Session {
 
     pub(crate) async fn read_by(&self, query: Query, deadline: Deadline) -> Result<View> {
         let (store, call) = (&self.context.store, ("read", &query.path));
-        self.context.ask(call, deadline, || store.read(query.clone())).await
+        let view = self.context.ask(call, deadline, || store.read(query.clone())).await?;
+        query.report(view.nodes.len(), || 0);
+        Ok(view)
     }
 
     pub(crate) async fn observe_by(
@@ -396,7 +398,10 @@ impl Session {
         deadline: Deadline,
     ) -> Result<(View, Watch)> {
         let (store, call) = (&self.context.store, ("observe", &query.path));
-        self.context.ask(call, deadline, || store.observe(query.clone())).await
+        let (view, watch) =
+            self.context.ask(call, deadline, || store.observe(query.clone())).await?;
+        query.report(view.nodes.len(), || 0);
+        Ok((view, watch))
     }
 
     pub(crate) async fn commit_by(&self, txn: Txn, deadline: Deadline) -> Result<Outcome> {

@@ -28,6 +28,8 @@
 //! - A view is of one moment. Listings are complete and sorted by path; a windowed listing is
 //!   sorted by sequence. A subtree names its own path only if a node is there, and below it every node and
 //!   every container. A prefix is applied before a window: the window counts children with the prefix only.
+//! - A store that needs several requests for a view reports its [`Progress`] after each, where the query
+//!   [asks for it](Query::progress): what was read never falls while it reads. The client reports the end.
 //!
 //! # Writing
 //!
@@ -114,6 +116,7 @@ mod heartbeat;
 mod judge;
 mod life;
 mod node;
+mod progress;
 mod query;
 mod session;
 mod txn;
@@ -124,6 +127,7 @@ pub use heartbeat::Heartbeats;
 pub use judge::{judge, try_judge};
 pub use life::Life;
 pub use node::{Node, Revision, Sequence, SessionId, Stat, Version};
+pub use progress::{Loaded, Progress};
 pub use query::{Detail, Freshness, Query, Scope, View, Window};
 pub use session::{
     Gap, Limits, Loss, SessionInfo, SessionOptions, Status, certain_until, clamp_ttl,

@@ -7,7 +7,8 @@ use futures_util::stream::unfold;
 use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::store::Node;
+use synod_core::store::{Loaded, Node};
+use tokio::sync::watch;
 
 use crate::mirror::Mirror;
 use crate::mirror::event::{CacheEvent, CacheState};
@@ -76,6 +77,12 @@ impl Cache {
     /// How the content compares with the store.
     pub fn state(&self) -> CacheState {
         self.mirror.state()
+    }
+
+    /// How far the reading of the whole is, after the start and after each outage: a large tree takes several requests, and it
+    /// changes after each. A depth and a filter do not narrow what is read.
+    pub fn progress(&self) -> watch::Receiver<Loaded> {
+        self.mirror.progress()
     }
 
     /// The events that make the content, from an empty map on: first all nodes that there are now, then each change.

@@ -27,8 +27,9 @@ use std::sync::Arc;
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::store::Node;
+use synod_core::store::{Loaded, Node};
 use synod_core::task::{self, Task};
+use tokio::sync::watch;
 use tracing::Instrument;
 
 use crate::mirror::board::Board;
@@ -89,6 +90,11 @@ impl Mirror {
     /// How the content compares with the store now.
     pub(crate) fn state(&self) -> CacheState {
         self.board.state()
+    }
+
+    /// How far the reading of the whole is.
+    pub(crate) fn progress(&self) -> watch::Receiver<Loaded> {
+        self.board.progress()
     }
 
     /// Waits until this holds of the state. `None` if it never will, as the client is closed.

@@ -89,8 +89,20 @@ pub(crate) async fn a_large_tree_is_cached_by_some_requests() {
     let before = world.cluster.requests();
 
     waits_for("the cache");
-    let cache = Cache::open(&client, Extent::subtree(path("/large"))).await.expect("answered");
+    let cache = Cache::start(&client, Extent::subtree(path("/large")));
+    let mut progress = cache.progress();
+    let mut reported = Vec::new();
+    while progress.changed().await.is_ok() {
+        let seen = *progress.borrow_and_update();
+        reported.push(seen.read);
+        assert!(seen.found >= nodes, "the first answer says how many there are: {seen:?}");
+        if seen.read >= nodes {
+            break;
+        }
+    }
+    cache.complete().await.expect("answered");
 
+    assert!(reported.is_sorted() && reported.len() > 2, "{reported:?}");
     assert_eq!(cache.snapshot().len(), nodes);
     // Some that are small at first, then pages of up to 65,536 nodes, and what a wrong estimate of their ends costs.
     let asked = world.cluster.requests() - before;

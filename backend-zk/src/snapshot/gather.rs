@@ -1,10 +1,14 @@
 //! [`Snapshot::gather`]: asks for what does not fit into one request, until a [`Gathering`] is complete.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use futures_util::FutureExt as _;
 use synod_core::path::Path;
 use synod_core::store::Query;
 use tokio::time::Instant;
-use zookeeper_client::{AddWatchMode, Client, Error as ZkError, EventType, PersistentWatcher};
+use zookeeper_client::{
+    AddWatchMode, Client, Error as ZkError, EventType, MultiReadResult, PersistentWatcher,
+};
 
 use super::gathering::{Gathering, Reach, Reported};
 use super::{Ask, Snapshot};
@@ -31,7 +35,10 @@ impl Snapshot {
             let names = batch.full.iter().flat_map(|path| [Ask::Children(path), Ask::Data(path)]);
             let asks: Vec<Ask> =
                 names.chain(batch.data.iter().map(|path| Ask::Data(path))).collect();
-            let answer = Self::request(wire, client, &asks, std::mem::take(&mut sync)).await?;
+            let progress = GatherProgress::new(query, &gathering);
+            let arrived = |answers: &[MultiReadResult]| progress.arrived(answers);
+            let answer =
+                Self::request(wire, client, &asks, std::mem::take(&mut sync), arrived).await?;
             drop(asks);
             let reported = drain(&mut events, gathering.reach())?;
             if let Some(snapshot) = gathering.take(batch, answer, reported) {
@@ -45,6 +52,27 @@ impl Snapshot {
                 return Err(Trouble::Restless);
             }
         }
+    }
+}
+
+/// How far it is while the answers to a batch arrive.
+struct GatherProgress<'a> {
+    query: &'a Query,
+    /// With those that were known before. Nodes that are read again count, too.
+    read: AtomicUsize,
+    found: usize,
+}
+
+impl<'a> GatherProgress<'a> {
+    fn new(query: &'a Query, gathering: &Gathering) -> Self {
+        let known = gathering.len();
+        Self { query, read: AtomicUsize::new(known), found: known + gathering.left() }
+    }
+
+    fn arrived(&self, answers: &[MultiReadResult]) {
+        let nodes = answers.iter().filter(|it| matches!(it, MultiReadResult::Data { .. })).count();
+        let read = (self.read.fetch_add(nodes, Ordering::Relaxed) + nodes).min(self.found);
+        self.query.report(read, || self.found - read);
     }
 }
 

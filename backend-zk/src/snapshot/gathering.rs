@@ -101,6 +101,11 @@ impl Gathering {
         self.known.nodes.len()
     }
 
+    /// How many nodes are known to be there, and not read yet.
+    pub(super) fn left(&self) -> usize {
+        self.unread.len()
+    }
+
     /// Takes the answer to a batch, and what was reported between its request and the answer. Returns the nodes as of one
     /// moment once they are known.
     pub(super) fn take(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use futures_util::future::join;
 use synod_core::path::Path;
-use synod_core::store::{Expect, Lifetime, Query, Txn, View};
+use synod_core::store::{Expect, Lifetime, Loaded, Progress, Query, Txn, View};
 
 use super::{done, path, session};
 
@@ -49,7 +49,14 @@ pub(super) async fn a_tree_that_fits_into_no_request_is_of_one_moment() {
         round
     };
     let reading = async {
-        let observed = bob.observe(Query::subtree(&dir)).await;
+        let progress = Progress::default();
+        let mut loaded = progress.watch();
+        let observing = bob.observe(Query::subtree(&dir).progress(&progress));
+        let telling = async {
+            let on_the_way = |it: &Loaded| 1 < it.read && it.read < it.found;
+            loaded.wait_for(on_the_way).await.expect("the query has the other end");
+        };
+        let (observed, ()) = join(observing, telling).await;
         let (view, watch) = observed.expect("a moment is found");
         let mut shown = vec![rounds(&view)];
         for query in [Query::subtree(&dir), Query::children(&dir)] {

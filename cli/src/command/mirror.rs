@@ -40,12 +40,12 @@ async fn keep(
     files: Files,
 ) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
-    let opening = Cache::open(client, Extent::subtree(&mirror.path));
-    let opening = pin!(Progress::waiting("reading", opening));
-    let cache = match select(opening, pin!(signals.fatal())).await {
-        Either::Left((cache, _)) => cache?,
+    let cache = Cache::start(client, Extent::subtree(&mirror.path));
+    let reading = pin!(Progress::reading("reading", cache.progress(), cache.complete()));
+    match select(reading, pin!(signals.fatal())).await {
+        Either::Left((complete, _)) => complete?,
         Either::Right(_) => return Ok(()),
-    };
+    }
     let job = if mirror.command.is_empty() {
         None
     } else {

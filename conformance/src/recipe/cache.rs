@@ -8,7 +8,7 @@ use futures_util::StreamExt as _;
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::path::Path;
-use synod_core::store::{Expect, Lifetime, Node, Query, Revision, Txn};
+use synod_core::store::{Expect, Lifetime, Loaded, Node, Query, Revision, Txn};
 use synod_core::task::{self, Task};
 use synod_recipes::{Cache, CacheEvent, CacheState, Extent};
 use synod_testkit::fault::Verb;
@@ -25,6 +25,7 @@ cases![
     "L-CA-1 L-CA-4 L-WAT-7" needs [Expiry] breaks [OutageUnread ResyncOnlyAdds] => an_outage_is_followed_by_the_difference,
     "L-CA-1 L-CA-4" breaks [ResyncUnread] => what_a_store_could_not_report_is_read_again,
     "L-CA-4" catches [TreeLeavesOutItsRoot] => a_cache_is_complete_when_it_says_so,
+    "L-CA-8" breaks [ResyncUnread] => the_progress_of_each_read_of_the_whole_ends_with_all_nodes,
     "L-CA-5" breaks [CopyIsNeverStale] => a_cache_is_stale_while_the_store_is_out_of_reach,
     "L-CA-6 L-CA-3" breaks [MissedEventsSkipped] => a_slow_reader_begins_anew_and_no_other_waits,
     "L-CA-1 L-X-9" catches [WatchMissesChildUpdate] => an_extent_has_its_nodes_and_no_others,
@@ -158,6 +159,29 @@ async fn a_cache_and_its_events_are_what_the_store_has_in_the_end(world: World) 
         let late = Shadow::of(&cache);
         settles(&world, &bob, &cache, &late).await;
     }
+}
+
+async fn the_progress_of_each_read_of_the_whole_ends_with_all_nodes(world: World) {
+    const NODES: usize = 100;
+    let (gate, bob) = (world.gate(), world.client().await);
+    let ann = world.client_on(gate.clone(), world.options()).await;
+    for node in 0..NODES {
+        answer(bob.put(&world.at(&format!("tree/n{node}")), "x").await);
+    }
+
+    // A filter narrows what is kept, and not what is read.
+    let extent = Extent::children(world.at("tree")).filtered(|path| path.name().ends_with('7'));
+    let cache = Cache::start(&ann, extent);
+    let mut progress = cache.progress();
+    answer(world.in_time("a cache", cache.complete()).await);
+    let loaded = *progress.borrow_and_update();
+    assert_eq!((loaded.read, loaded.found, cache.snapshot().len()), (NODES, NODES, NODES / 10));
+
+    gate.lose_events(true);
+    answer(bob.put(&world.at("tree/more"), "x").await);
+
+    let all = |loaded: &Loaded| (loaded.read, loaded.found) == (NODES + 1, NODES + 1);
+    world.in_time("the next read of the whole", progress.wait_for(all)).await.expect("it is open");
 }
 
 async fn nodes_that_come_and_go_at_once_are_what_the_store_has_in_the_end(world: World) {

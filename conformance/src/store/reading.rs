@@ -2,9 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
+use std::pin::pin;
 
-use futures_util::future::join;
-use synod_core::store::{Detail, Query, Revision, Scope, View};
+use futures_util::future::{Either, join, select};
+use synod_core::store::{Detail, Loaded, Progress, Query, Revision, Scope, View};
 
 use crate::actor::{Heard, text, text_of};
 use crate::world::World;
@@ -18,6 +19,7 @@ cases![
     "L-KV-3 C-READ-2" catches [LocalBehindEvents] => a_local_read_is_not_older_than_the_events,
     "C-READ-3" catches [RevisionAhead] => a_view_reflects_every_commit_up_to_its_revision,
     "C-READ-3" catches [NamesCarryData] => a_query_for_names_returns_no_data,
+    "C-READ-4" catches [ProgressOfEachRequest] => the_progress_of_a_read_never_falls,
     "C-READ-1" catches [MissingIsError] => what_is_missing_is_an_empty_view,
 ];
 
@@ -236,4 +238,33 @@ async fn what_is_missing_is_an_empty_view(world: World) {
 fn number(view: &View) -> usize {
     let node = view.node().expect("the node exists");
     text(node).parse().expect("numbers were written")
+}
+
+async fn the_progress_of_a_read_never_falls(world: World) {
+    /// More than the first answer of a store has that answers in pages.
+    const NODES: usize = 100;
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    for node in 0..NODES {
+        ann.create(&world.at(&format!("d/n{node}")), "x").await;
+    }
+
+    for query in [Query::subtree(world.at("d")), Query::children(world.at("d"))] {
+        let progress = Progress::default();
+        let mut loaded = progress.watch();
+        let mut highest = 0;
+        let hearing = async {
+            while loaded.changed().await.is_ok() {
+                let Loaded { read, found, .. } = *loaded.borrow_and_update();
+                assert!(highest <= read && read <= found, "{read} of {found}, after {highest}");
+                highest = read;
+            }
+        };
+        let reading = bob.read(query.progress(&progress));
+        let view = match select(pin!(reading), pin!(hearing)).await {
+            Either::Left((view, _)) => view,
+            Either::Right(_) => unreachable!("the query has the other end"),
+        };
+        assert_eq!(view.nodes.len(), NODES);
+        assert!(highest <= NODES, "{highest} were reported");
+    }
 }

@@ -71,6 +71,7 @@ synod_core::mistakes! {
         LocalGoesBackAfterOutage = "forgets after a silence what its session has seen",
         RevisionAhead = "reads in one call and asks for the revision in the next",
         NamesCarryData = "sends the data for a query of names",
+        ProgressOfEachRequest = "reports what each request brought, and not what all of them have",
         MissingIsError = "fails to list what is not there",
 
         TreeLeavesOutContainers = "answers a subtree without the containers in it",

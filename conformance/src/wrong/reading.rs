@@ -34,6 +34,13 @@ pub(super) async fn read(store: &WrongStore, query: &Query) -> Result<Option<Vie
             query.detail = Detail::Data;
             store.honest_read(query).await
         }
+        Some(Mistake::ProgressOfEachRequest) => {
+            for read in [2, 1] {
+                query.report(read, || 1);
+                pause().await;
+            }
+            store.honest_read(query.clone()).await
+        }
         Some(Mistake::MissingIsError) if !one => found(store, query).await,
         Some(Mistake::EmptyIsAbsent) if one && query.detail == Detail::Data => {
             let mut view = store.honest_read(query.clone()).await?;

@@ -3,6 +3,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::path::Path;
 use crate::store::node::{Node, Revision, Sequence};
+use crate::store::progress::Progress;
 use crate::store::watching::Kind;
 
 /// A question to a store.
@@ -39,6 +40,8 @@ pub struct Query {
     pub once: bool,
     /// Whether the observer finds out by itself what became of the paths in its events.
     pub hints: bool,
+    /// Where the store reports how far it is with the view.
+    pub progress: Option<Progress>,
 }
 
 /// How far below its path a query looks.
@@ -133,8 +136,8 @@ impl Query {
     fn about(path: Path, scope: Scope) -> Self {
         let (detail, freshness) = (Detail::Data, Freshness::Latest);
         let (more, prefix, window) = (Vec::new(), String::new(), None);
-        let (once, hints) = (false, false);
-        Self { path, more, scope, detail, freshness, prefix, window, once, hints }
+        let (once, hints, progress) = (false, false, None);
+        Self { path, more, scope, detail, freshness, prefix, window, once, hints, progress }
     }
 
     /// Names are enough.
@@ -188,6 +191,19 @@ impl Query {
     pub fn hints(mut self) -> Self {
         self.hints = true;
         self
+    }
+
+    /// How far the store is with the view can be seen there meanwhile.
+    pub fn progress(mut self, progress: &Progress) -> Self {
+        self.progress = Some(progress.clone());
+        self
+    }
+
+    /// For stores: reports that so many nodes were read, and so many more are known to be there.
+    pub fn report(&self, read: usize, left: impl FnOnce() -> usize) {
+        if let Some(progress) = &self.progress {
+            progress.report(read, left());
+        }
     }
 
     /// The path, and those of [more nodes](Query::more).

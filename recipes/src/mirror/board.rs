@@ -9,8 +9,8 @@ use synod_core::clock::{self, Instant};
 use synod_core::error::Error;
 use synod_core::path::Path;
 use synod_core::session::Session;
-use synod_core::store::{Change, Node, View};
-use tokio::sync::Notify;
+use synod_core::store::{Change, Loaded, Node, Progress, Query, View};
+use tokio::sync::{Notify, watch};
 
 use crate::mirror::content::{Content, NodesByPath, Unread};
 use crate::mirror::event::{CacheEvent, CacheState};
@@ -23,6 +23,8 @@ use crate::mutant::mistake;
 #[derive(Debug)]
 pub(super) struct Board {
     extent: Extent,
+    /// How far the reading of the whole is.
+    progress: Progress,
     state: Mutex<BoardState>,
     /// That there is an event, another state, or the end.
     news: Notify,
@@ -53,11 +55,21 @@ impl Board {
         let (content, log) = (Content::default(), EventLog::default());
         let state =
             BoardState { content, standing: Standing::Syncing, log, session: None, over: false };
-        Self { extent, state: Mutex::new(state), news: Notify::new() }
+        let progress = Progress::default();
+        Self { extent, progress, state: Mutex::new(state), news: Notify::new() }
     }
 
     pub(super) fn extent(&self) -> &Extent {
         &self.extent
+    }
+
+    /// The query that covers the extent.
+    pub(super) fn query(&self) -> Query {
+        self.extent.query().progress(&self.progress)
+    }
+
+    pub(super) fn progress(&self) -> watch::Receiver<Loaded> {
+        self.progress.watch()
     }
 
     /// Records in which session the content is kept equal from now on.

@@ -16,7 +16,6 @@ use synod_core::store::{End, Query, View, Watch};
 use tokio::sync::watch;
 
 use crate::mirror::board::Board;
-use crate::mirror::extent::Extent;
 use crate::mirror::hearing::Hearing;
 use crate::mutant::mistake;
 
@@ -52,13 +51,13 @@ struct Observation {
 }
 
 impl Observation {
-    /// Reads the whole of an extent, and hears what is reported meanwhile. `None` if the watch ends before.
-    async fn read(&mut self, extent: &Extent, meanwhile: &mut Hearing) -> Result<Option<View>> {
-        let mut reading = pin!(self.session.read(extent.query()));
+    /// Reads the whole, and hears what is reported meanwhile. `None` if the watch ends before.
+    async fn read(&mut self, board: &Board, meanwhile: &mut Hearing) -> Result<Option<View>> {
+        let mut reading = pin!(self.session.read(board.query()));
         loop {
             match select(reading.as_mut(), pin!(self.watch.next())).await {
                 Either::Left((view, _)) => return view.map(Some),
-                Either::Right((event, _)) => meanwhile.hear(extent, event),
+                Either::Right((event, _)) => meanwhile.hear(board.extent(), event),
             }
             if meanwhile.ended.is_some() {
                 return Ok(None);
@@ -144,7 +143,7 @@ impl Pursuit {
     /// Begins in the session that lives now.
     async fn observe(&mut self) -> Result<()> {
         let session = self.client.session().await?;
-        let (view, watch) = session.observe(self.board.extent().query()).await?;
+        let (view, watch) = session.observe(self.board.query()).await?;
         self.board.begin(session.clone());
         self.hearing = Hearing::default();
         self.observation = Some(Observation { session, watch });
@@ -160,7 +159,7 @@ impl Pursuit {
     async fn read_all(&mut self) -> Result<()> {
         let Some(observation) = &mut self.observation else { return Ok(()) };
         let mut meanwhile = Hearing::default();
-        match observation.read(self.board.extent(), &mut meanwhile).await? {
+        match observation.read(&self.board, &mut meanwhile).await? {
             Some(view) => {
                 self.hearing = meanwhile;
                 self.take_over(view);
