@@ -25,8 +25,8 @@ impl World {
             .chance(self.chance.fork(self.chance.number()))
     }
 
-    /// For a client whose calls are counted: its session lives for so long that no ticket is
-    /// watched by its own owner meanwhile.
+    /// For a client that does much, or whose calls are counted: its session lives for so long that it also outlives a pause of
+    /// a busy machine, and that no ticket is watched by its own owner meanwhile.
     pub(crate) fn unhurried(&self) -> ClientOptions {
         self.options().session(SessionOptions::new(self.profile.patience * 3))
     }
@@ -47,6 +47,11 @@ impl World {
         self.client_on(self.harness.backend(), self.options()).await
     }
 
+    /// [`World::client`], with a session that lives for long.
+    pub(crate) async fn unhurried_client(&self) -> Client {
+        self.client_on(self.harness.backend(), self.unhurried()).await
+    }
+
     /// A client with faults at its calls as scripted.
     pub(crate) async fn scripted(&self, cues: impl IntoIterator<Item = Cue>) -> (Client, Plan) {
         let plan = Plan::scripted(cues);
@@ -57,7 +62,7 @@ impl World {
     /// A client that pauses around every call to the store.
     pub(crate) async fn hesitant(&self) -> Client {
         let hesitant = HesitantBackend::new(self.harness.backend());
-        self.client_on(hesitant, self.options()).await
+        self.client_on(hesitant, self.unhurried()).await
     }
 
     /// A gate in front of the store under test.

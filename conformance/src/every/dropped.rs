@@ -15,7 +15,7 @@ cases![
 ];
 
 async fn a_use_dropped_at_any_await_leaves_nothing(world: World) {
-    let (ann, bob) = (world.hesitant().await, world.client().await);
+    let (ann, bob) = (world.hesitant().await, world.unhurried_client().await);
     each(Trial::all(&world), async |trial| {
         let name = trial.it.name;
         let drops = cancel_at_every_await(async || {
@@ -29,7 +29,7 @@ async fn a_use_dropped_at_any_await_leaves_nothing(world: World) {
 }
 
 async fn a_wait_dropped_at_any_await_leaves_nothing(world: World) {
-    let (ann, bob) = (world.client().await, world.hesitant().await);
+    let (ann, bob) = (world.unhurried_client().await, world.hesitant().await);
     each(Trial::waiting(&world), async |trial| {
         for waits in 1.. {
             let trial = trial.round(waits);

@@ -134,7 +134,7 @@ async fn a_waiter_whose_ticket_is_deleted_takes_another(world: World) {
 
 async fn a_waiter_that_lost_its_ticket_is_not_granted_out_of_turn(world: World) {
     let (ann, eve) = (world.client().await, world.client().await);
-    let bob = world.client_on(world.harness.backend(), world.unhurried()).await;
+    let bob = world.unhurried_client().await;
     let held = answer(mutex(&world, &ann).lock().await);
     let lock = mutex(&world, &bob);
     let mut waits = Waiting::new(async move { lock.lock().await });
