@@ -24,13 +24,18 @@ step_clippy() {
 }
 
 step_features() {
+    check_sets features
+}
+
+# Sets of features, by the question to dev/metadata that names them.
+check_sets() {
     local arguments sets=0
     while read -r -a arguments; do
         echo "${arguments[*]}"
         # Without the packages around it, which would lend it their features. Those below it have sets of their own.
         cargo clippy --quiet --locked --no-deps "${arguments[@]}" -- -D warnings </dev/null
         sets=$((sets + 1))
-    done < <(dev/metadata features)
+    done < <(dev/metadata "$1")
     echo "$sets sets of features"
     ((sets > 0))
 }
@@ -45,11 +50,7 @@ step_small() {
 }
 
 step_plain() {
-    # Without `--workspace`, whose packages would lend these their features. Nothing in these computes, so nothing is
-    # optimized, as it is for the simulator.
-    local plain=(cargo test --locked --profile dev --package synod-zk --package synod-etcd --package synod-cli)
-    "${plain[@]}" --test conformance one::
-    "${plain[@]}" --test command
+    dev/run-tests --plain
 }
 
 step_examples() {
@@ -111,5 +112,5 @@ step_sim() {
     "$synod" sim all --shared --seeds 16000 --turns 32000000
     from=$(fresh_seed)
     echo "fresh histories, from seed $from on; again: SYNOD_SEED=$from dev/test sim"
-    "$synod" sim all --shared --seeds 32000 --turns 64000000 --from "$from"
+    "$synod" sim all --shared --seeds 16000 --turns 32000000 --from "$from"
 }

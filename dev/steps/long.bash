@@ -13,6 +13,15 @@ newer=(
     etcd:synod-etcd:SYNOD_ETCD
 )
 
+step_each() {
+    check_sets each
+}
+
+step_crowds() {
+    SYNOD_CREW_TASKS=100000 SYNOD_CREW_WORKERS=1000 \
+        cargo test --locked --package synod-mem --all-features --test conformance crew_crowd
+}
+
 step_newer() {
     local each server package variable absent=0
     for each in "${newer[@]}"; do

@@ -77,7 +77,7 @@ install_tool() {
     local tool=$1
     if ! cargo "${tool#cargo-}" --version >/dev/null 2>&1; then
         echo "installing $tool ${tools[$tool]}, which takes some minutes"
-        cargo install --quiet --locked --debug "$tool@${tools[$tool]}"
+        CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --locked --debug "$tool@${tools[$tool]}"
     fi
 }
 

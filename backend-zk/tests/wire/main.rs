@@ -74,7 +74,7 @@ mod watching;
 mod world;
 
 /// The cases wait more than they compute.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 16;
 
 type Scene = (&'static str, fn() -> Pin<Box<dyn Future<Output = ()>>>);
 
