@@ -1,6 +1,6 @@
 //! [`Progress`]: a progress bar on standard error for what takes longer than a second.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
@@ -34,7 +34,7 @@ impl Progress {
     /// Waits for `work`, with a bar that moves.
     pub(crate) async fn waiting<T>(what: &'static str, work: impl Future<Output = T>) -> T {
         let progress = Self::new(what, None);
-        progress.until_done(work, || progress.bar.tick()).await
+        progress.until_done(pin!(work), || progress.bar.tick()).await
     }
 
     /// Waits for `work`, with a bar of the nodes that were read, of those that were found so far.
@@ -49,11 +49,11 @@ impl Progress {
             progress.bar.set_length(as_steps(loaded.found));
             progress.bar.set_position(as_steps(loaded.read));
         };
-        progress.until_done(work, update).await
+        progress.until_done(pin!(work), update).await
     }
 
     /// Waits for `work`, and brings the bar up to date meanwhile.
-    async fn until_done<T>(&self, work: impl Future<Output = T>, update: impl Fn()) -> T {
+    async fn until_done<T>(&self, work: Pin<&mut impl Future<Output = T>>, update: impl Fn()) -> T {
         let updating = async {
             loop {
                 sleep(Duration::from_millis(100)).await;
@@ -61,7 +61,7 @@ impl Progress {
                 update();
             }
         };
-        match select(pin!(work), pin!(updating)).await {
+        match select(work, pin!(updating)).await {
             Either::Left((done, _)) => done,
             Either::Right((never, _)) => never,
         }
