@@ -23,7 +23,7 @@ impl<'a> Gathered<'a> {
 
     /// Reports how far it is, if so many keys are left of a range.
     pub(crate) fn report(&self, left: i64) {
-        self.query.report(self.nodes.len(), || usize::try_from(left).unwrap_or(0));
+        self.query.report(self.nodes.len(), usize::try_from(left).unwrap_or(0));
     }
 
     /// Adds a page.

@@ -388,7 +388,7 @@ impl Session {
     pub(crate) async fn read_by(&self, query: Query, deadline: Deadline) -> Result<View> {
         let (store, call) = (&self.context.store, ("read", &query.path));
         let view = self.context.ask(call, deadline, || store.read(query.clone())).await?;
-        query.report(view.nodes.len(), || 0);
+        query.report(view.nodes.len(), 0);
         Ok(view)
     }
 
@@ -400,7 +400,7 @@ impl Session {
         let (store, call) = (&self.context.store, ("observe", &query.path));
         let (view, watch) =
             self.context.ask(call, deadline, || store.observe(query.clone())).await?;
-        query.report(view.nodes.len(), || 0);
+        query.report(view.nodes.len(), 0);
         Ok((view, watch))
     }
 

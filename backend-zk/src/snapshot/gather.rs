@@ -72,7 +72,7 @@ impl<'a> GatherProgress<'a> {
     fn arrived(&self, answers: &[MultiReadResult]) {
         let nodes = answers.iter().filter(|it| matches!(it, MultiReadResult::Data { .. })).count();
         let read = (self.read.fetch_add(nodes, Ordering::Relaxed) + nodes).min(self.found);
-        self.query.report(read, || self.found - read);
+        self.query.report(read, self.found - read);
     }
 }
 

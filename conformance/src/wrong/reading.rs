@@ -36,7 +36,7 @@ pub(super) async fn read(store: &WrongStore, query: &Query) -> Result<Option<Vie
         }
         Some(Mistake::ProgressOfEachRequest) => {
             for read in [2, 1] {
-                query.report(read, || 1);
+                query.report(read, 1);
                 pause().await;
             }
             store.honest_read(query.clone()).await

@@ -39,8 +39,8 @@ impl Progress {
         self.loaded.subscribe()
     }
 
-    /// For stores: so many nodes were read, and so many more are known to be there.
-    pub fn report(&self, read: usize, left: usize) {
+    /// So many nodes were read, and so many more are known to be there.
+    pub(super) fn report(&self, read: usize, left: usize) {
         self.loaded.send_replace(Loaded { read, found: read + left });
     }
 }

@@ -200,9 +200,9 @@ impl Query {
     }
 
     /// For stores: reports that so many nodes were read, and so many more are known to be there.
-    pub fn report(&self, read: usize, left: impl FnOnce() -> usize) {
+    pub fn report(&self, read: usize, left: usize) {
         if let Some(progress) = &self.progress {
-            progress.report(read, left());
+            progress.report(read, left);
         }
     }
 
