@@ -16,7 +16,9 @@ use tokio::time::sleep;
 
 use crate::door::answer;
 use crate::recipe::Waiting;
-use crate::recipe::crew_members::{Slow, below, by, crew, leads, reads_no_more, works, works_as};
+use crate::recipe::crew_members::{
+    Slow, below, by, crew, leads, no_worker_is_there, reads_no_more, works, works_as,
+};
 use crate::world::World;
 
 cases![
@@ -132,8 +134,7 @@ async fn the_progress_of_a_former_worker_is_refused(world: World) {
     // It may have become a worker again, which would get the task.
     gate.hold_behind(None);
     obeying.stop().await;
-    let is_alone = async || below(&ann, &world.at("crew/workers")).await.is_empty();
-    world.eventually("it is no worker", is_alone).await;
+    no_worker_is_there(&world, &ann).await;
     let _worker = works(&world, &ann, "ann");
     let _master = leads(&world, &ann);
     world.ends(&task, by("data by ann")).await;
@@ -179,7 +180,8 @@ async fn each_attempt_that_ended_is_in_the_history_of_its_task(world: World) {
     assert!(made[0].worker == made[1].worker && made[1].worker != made[2].worker, "{made:?}");
     let shown = answer(crew(&world, &bob).snapshot().await).tasks;
     assert_eq!(shown[0].attempts, made);
-    drop(worker);
+    worker.stop().await;
+    no_worker_is_there(&world, &ann).await;
 
     let slow = Slow::default();
     let working = slow.works(&world, &bob, CrewWorker::new());
@@ -191,7 +193,8 @@ async fn each_attempt_that_ended_is_in_the_history_of_its_task(world: World) {
         ends(&made).last() == Some(&Some(AttemptEnd::Revoked))
     };
     world.eventually("its worker knows that", is_known).await;
-    drop(working);
+    working.stop().await;
+    no_worker_is_there(&world, &ann).await;
 
     // The last ones are kept.
     let _worker =

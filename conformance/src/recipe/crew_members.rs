@@ -52,6 +52,12 @@ where
     Waiting::new(async move { crew.work(worker, run).await })
 }
 
+/// Waits until the crew has no worker: until then, a task may be assigned to one that has just left.
+pub(super) async fn no_worker_is_there(world: &World, client: &Client) {
+    let workers = world.at("crew/workers");
+    world.eventually("no worker is there", async || below(client, &workers).await.is_empty()).await;
+}
+
 /// A worker whose work waits until it is let go, and counts what was begun and what was dropped or done.
 #[derive(Clone, Default)]
 pub(super) struct Slow {
