@@ -51,7 +51,7 @@ step_go() {
 }
 
 step_mistakes() {
-    SYNOD_MISTAKES=1 cargo test "${all[@]}" --test faults
+    SYNOD_MISTAKES=1 cargo test "${all[@]}" --test faults --test storm
 }
 
 step_programs() {

@@ -1,12 +1,17 @@
 //! Each of three real servers is killed and started again, one after the other. The connections of a thousand nodes that are
 //! kept, and of a hundred caches of them, are lost at one moment, and come back.
+//!
+//! `SYNOD_MISTAKES=1` lets every member make the mistakes that this must find, one after the other, and fails if one is
+//! not found.
 
 #![expect(clippy::print_stdout, reason = "it says what the storm cost")]
 
 mod counted;
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -15,8 +20,10 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use libtest_mimic::{Arguments, Failed, Trial};
 use synod::client::{Client, ClientOptions};
 use synod::recipe::{Cache, CacheEvent, Extent, KeptNode, PersistentNode};
-use synod::store::{Node, Revision, SessionId, SessionOptions};
+use synod::store::{Backend, Node, Revision, SessionId, SessionOptions};
 use synod::{Config, Path, path};
+use synod_conformance::wrong::{Mistake, Wrong};
+use synod_core::mutant::Mutant;
 use synod_testkit::limit::{limited, waits_for};
 use synod_testkit::server::etcd::Cluster;
 use synod_testkit::server::members::{Kind, Members};
@@ -39,6 +46,22 @@ const CALLS: usize = 4;
 /// Longer than a slow machine takes.
 const LIMIT: Duration = Duration::from_secs(600);
 
+/// Longer than a storm takes that shows a mistake.
+const LIMIT_OF_MISTAKES: Duration = Duration::from_secs(180);
+
+/// A mistake of every member.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Store(Mistake),
+    Core(Mutant),
+}
+
+/// The mistakes that this must find, each with what it says then.
+const FAULTS: &[(Fault, &str)] = &[
+    (Fault::Core(Mutant::RetriesInAStorm), " calls of member "),
+    (Fault::Store(Mistake::WatchSilentAfterOutage), "still waiting for all show it"),
+];
+
 /// A process that keeps nodes and has caches.
 struct Member {
     client: Client,
@@ -48,8 +71,11 @@ struct Member {
 }
 
 impl Member {
-    async fn join(url: &str, number: usize) -> synod::Result<Self> {
-        let backend = Config::new(url)?.backend()?;
+    async fn join(url: &str, number: usize, fault: Option<Fault>) -> synod::Result<Self> {
+        let mut backend = Config::new(url)?.backend()?;
+        if let Some(Fault::Store(mistake)) = fault {
+            backend = Arc::new(Wrong::new(backend, mistake)) as Arc<dyn Backend>;
+        }
         let calls = Calls::default();
         let options = ClientOptions::default()
             .session(SessionOptions::new(TTL))
@@ -107,9 +133,14 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-async fn storm<K: Kind>(servers: &mut Members<K>, url: &str) -> Result<(), Failed> {
+async fn storm<K: Kind>(
+    servers: &mut Members<K>,
+    url: &str,
+    fault: Option<Fault>,
+) -> Result<(), Failed> {
     waits_for("the members join");
-    let mut members = try_join_all((0..CLIENTS).map(|number| Member::join(url, number))).await?;
+    let joining = (0..CLIENTS).map(|number| Member::join(url, number, fault));
+    let mut members = try_join_all(joining).await?;
     waits_for("the caches are complete");
     try_join_all(members.iter_mut().map(Member::copy)).await?;
     until("all is quiet", || members.iter().all(|member| member.is_back("first"))).await;
@@ -173,40 +204,83 @@ async fn storm<K: Kind>(servers: &mut Members<K>, url: &str) -> Result<(), Faile
 fn play<K: Kind>(
     start: fn(usize) -> Result<Members<K>, String>,
     url: fn(&[String]) -> String,
+    fault: Option<Fault>,
 ) -> Result<(), Failed> {
     let mut servers = start(SERVERS)?;
     let hosts: Vec<String> = servers.addresses().iter().map(ToString::to_string).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let played = runtime.block_on(storm(&mut servers, &url(&hosts)));
+    let play = || runtime.block_on(storm(&mut servers, &url(&hosts), fault));
+    let played = match fault {
+        Some(Fault::Core(mutant)) => with(mutant, play),
+        Some(Fault::Store(_)) | None => play(),
+    };
     runtime.shutdown_background();
     played
 }
 
-fn trial(name: &str, missing: Option<String>, play: fn() -> Result<(), Failed>) -> Trial {
-    let name = format!("{name}::what_was_kept_stays_when_servers_die");
-    let trial = Trial::test(name, move || limited(LIMIT, play)?);
-    match missing {
-        Some(why) => {
-            assert!(!required(), "{why}");
-            trial.with_ignored_flag(true).with_kind(format!("cannot run: {why}"))
-        }
-        None => trial,
+/// Plays it with a mistake of core, on this thread as the members do.
+#[cfg(feature = "mutants")]
+fn with<T>(mutant: Mutant, play: impl FnOnce() -> T) -> T {
+    synod_core::mutant::with(mutant, play)
+}
+
+#[cfg(not(feature = "mutants"))]
+fn with<T>(mutant: Mutant, _play: impl FnOnce() -> T) -> T {
+    panic!("{mutant} is not in this program: it needs the feature mutants")
+}
+
+type Play = fn(Option<Fault>) -> Result<(), Failed>;
+
+fn zookeeper(fault: Option<Fault>) -> Result<(), Failed> {
+    let url =
+        |hosts: &[String]| format!("zk://{}?acl=open&tick={}ms", hosts.join(","), TICK.as_millis());
+    play(Ensemble::start, url, fault)
+}
+
+fn etcd(fault: Option<Fault>) -> Result<(), Failed> {
+    play(Cluster::start, |hosts| format!("etcd://{}", hosts.join(",")), fault)
+}
+
+/// Checks that it fails as it should when every member makes this mistake.
+fn shows(play: Play, fault: Fault, sign: &str) -> Result<(), Failed> {
+    let limit = LIMIT_OF_MISTAKES;
+    let shown = catch_unwind(AssertUnwindSafe(|| limited(limit, move || play(Some(fault)))));
+    let said = match shown {
+        Ok(Ok(Ok(()))) => return Err(format!("{fault:?} was not noticed").into()),
+        Ok(Ok(Err(failed))) => failed.message().unwrap_or_default().to_owned(),
+        Ok(Err(over_limit)) => over_limit,
+        Err(panicked) => panicked.downcast_ref::<String>().cloned().unwrap_or_default(),
+    };
+    if said.contains(sign) {
+        return Ok(());
     }
+    Err(format!("{fault:?}, and this is not about it: {said}").into())
+}
+
+/// The storm, or one trial for each mistake that it must find, if that is requested.
+fn trials(store: &str, missing: Option<String>, play: Play) -> Vec<Trial> {
+    let name = format!("{store}::what_was_kept_stays_when_servers_die");
+    let trials = if std::env::var_os("SYNOD_MISTAKES").is_some() {
+        let of_fault = |&(fault, sign): &(Fault, &'static str)| {
+            let name = format!("{name}::shows_{fault:?}");
+            Trial::test(name, move || shows(play, fault, sign))
+        };
+        FAULTS.iter().map(of_fault).collect()
+    } else {
+        vec![Trial::test(name, move || limited(LIMIT, move || play(None))?)]
+    };
+    let Some(why) = missing else { return trials };
+    assert!(!required(), "{why}");
+    let cannot_run =
+        |trial: Trial| trial.with_ignored_flag(true).with_kind(format!("cannot run: {why}"));
+    trials.into_iter().map(cannot_run).collect()
 }
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // Each has three servers.
     arguments.test_threads = arguments.test_threads.or(Some(1));
-    let zookeeper = || {
-        play(Ensemble::start, |hosts| {
-            format!("zk://{}?acl=open&tick={}ms", hosts.join(","), TICK.as_millis())
-        })
-    };
-    let etcd = || play(Cluster::start, |hosts| format!("etcd://{}", hosts.join(",")));
-    let trials = vec![
-        trial("zookeeper", Ensemble::missing(), zookeeper),
-        trial("etcd", Cluster::missing(), etcd),
-    ];
-    libtest_mimic::run(&arguments, trials).exit_code()
+    let mut all = trials("zookeeper", Ensemble::missing(), zookeeper);
+    all.extend(trials("etcd", Cluster::missing(), etcd));
+    libtest_mimic::run(&arguments, all).exit_code()
 }
