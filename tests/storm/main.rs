@@ -209,7 +209,7 @@ fn play<K: Kind>(
     let mut servers = start(SERVERS)?;
     let hosts: Vec<String> = servers.addresses().iter().map(ToString::to_string).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let play = || runtime.block_on(storm(&mut servers, &url(&hosts), fault));
+    let mut play = || runtime.block_on(storm(&mut servers, &url(&hosts), fault));
     let played = match fault {
         Some(Fault::Core(mutant)) => with(mutant, play),
         Some(Fault::Store(_)) | None => play(),
