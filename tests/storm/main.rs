@@ -1,5 +1,5 @@
-//! Each of three real servers is killed and started again, one after the other. The connections of a thousand nodes that are
-//! kept, and of a hundred caches of them, are lost at one moment, and come back.
+//! Each of three real servers is killed and started again, one after the other, and then all of them. The connections of a
+//! thousand nodes that are kept and written, and of a hundred caches of them, are lost at one moment, and come back.
 //!
 //! `SYNOD_MISTAKES=1` lets every member make the mistakes that this must find, one after the other, and fails if one is
 //! not found.
@@ -9,21 +9,19 @@
 mod counted;
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures_util::future::{join_all, try_join_all};
-use futures_util::{FutureExt as _, StreamExt as _};
+use futures_util::future::{join, join_all, try_join_all};
+use futures_util::{FutureExt as _, Stream, StreamExt as _};
 use libtest_mimic::{Arguments, Failed, Trial};
 use synod::client::{Client, ClientOptions};
 use synod::recipe::{Cache, CacheEvent, Extent, KeptNode, PersistentNode};
 use synod::store::{Backend, Node, Revision, SessionId, SessionOptions};
 use synod::{Config, Path, path};
 use synod_conformance::wrong::{Mistake, Wrong};
-use synod_core::mutant::Mutant;
 use synod_testkit::limit::{limited, waits_for};
 use synod_testkit::server::etcd::Cluster;
 use synod_testkit::server::members::{Kind, Members};
@@ -41,26 +39,20 @@ const NODES: usize = 100;
 const CACHES: usize = 10;
 /// So long that sessions outlive the election of the next leader.
 const TTL: Duration = Duration::from_secs(20);
+/// How long servers are down.
+const OUTAGE: Duration = Duration::from_millis(500);
 /// How many calls each node and each cache may cost, whatever happens, and in each second of the outage.
 const CALLS: usize = 4;
 /// Longer than a slow machine takes.
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// Longer than a storm takes that shows a mistake.
-const LIMIT_OF_MISTAKES: Duration = Duration::from_secs(180);
+const LIMIT_OF_MISTAKES: Duration = Duration::from_secs(120);
 
-/// A mistake of every member.
-#[derive(Clone, Copy, Debug)]
-enum Fault {
-    Store(Mistake),
-    Core(Mutant),
-}
-
-/// The mistakes that this must find, each with what it says then.
-const FAULTS: &[(Fault, &str)] = &[
-    (Fault::Core(Mutant::RetriesInAStorm), " calls of member "),
-    (Fault::Store(Mistake::WatchSilentAfterOutage), "still waiting for all show it"),
-];
+/// The mistakes of stores that this must find.
+const MISTAKES: &[Mistake] = &[Mistake::WatchSilentAfterOutage, Mistake::EventDropped];
+/// What it waits for then, and in vain: the caches do not show what was written.
+const SIGN: &str = "still waiting for all";
 
 /// A process that keeps nodes and has caches.
 struct Member {
@@ -71,9 +63,9 @@ struct Member {
 }
 
 impl Member {
-    async fn join(url: &str, number: usize, fault: Option<Fault>) -> synod::Result<Self> {
+    async fn join(url: &str, number: usize, mistake: Option<Mistake>) -> synod::Result<Self> {
         let mut backend = Config::new(url)?.backend()?;
-        if let Some(Fault::Store(mistake)) = fault {
+        if let Some(mistake) = mistake {
             backend = Arc::new(Wrong::new(backend, mistake)) as Arc<dyn Backend>;
         }
         let calls = Calls::default();
@@ -133,13 +125,36 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
+/// Writes all nodes.
+async fn write(members: &[Member], data: &str) -> synod::Result<()> {
+    let nodes = members.iter().flat_map(|member| &member.nodes);
+    try_join_all(nodes.map(|node| node.set(data.to_owned()))).await?;
+    Ok(())
+}
+
+/// Checks that these readers are shown neither the removal of a node nor one that is made again.
+fn only_updates(readers: &mut [impl Stream<Item = CacheEvent> + Unpin]) -> Result<(), Failed> {
+    for reader in readers {
+        while let Some(Some(event)) = reader.next().now_or_never() {
+            match event {
+                CacheEvent::Created(node) | CacheEvent::Deleted(node) => {
+                    return Err(format!("a cache reported {} as made or gone", node.path).into());
+                }
+                CacheEvent::Reset => return Err("a reader missed events".into()),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
 async fn storm<K: Kind>(
     servers: &mut Members<K>,
     url: &str,
-    fault: Option<Fault>,
+    mistake: Option<Mistake>,
 ) -> Result<(), Failed> {
     waits_for("the members join");
-    let joining = (0..CLIENTS).map(|number| Member::join(url, number, fault));
+    let joining = (0..CLIENTS).map(|number| Member::join(url, number, mistake));
     let mut members = try_join_all(joining).await?;
     waits_for("the caches are complete");
     try_join_all(members.iter_mut().map(Member::copy)).await?;
@@ -157,12 +172,27 @@ async fn storm<K: Kind>(
         members.iter().map(|member| member.calls.load(Ordering::Relaxed)).collect();
 
     let began = Instant::now();
-    // Whichever server a member is connected to, that is among them.
-    for server in 0..SERVERS {
-        servers.kill(server)?;
-        until("another server leads", || servers.leader().is_some()).await;
-        servers.restart(server)?;
-        until("all are back", || members.iter().all(|member| member.is_back("first"))).await;
+    // Each alone: whichever server a member is connected to, that is among them. Then all: nobody answers for a while.
+    let rounds = (0..SERVERS).map(|server| server..server + 1).chain([0..SERVERS]);
+    for (round, lost) in rounds.enumerate() {
+        for server in lost.clone() {
+            servers.kill(server)?;
+        }
+        // What is written now fails at first, and is tried again.
+        let data = format!("round {round}");
+        waits_for("the nodes are written while servers are down");
+        let writing = write(&members, &data);
+        let coming_back = async {
+            sleep(OUTAGE).await;
+            for server in lost {
+                servers.restart(server)?;
+            }
+            Ok(())
+        };
+        let (written, restarted): (_, std::io::Result<()>) = join(writing, coming_back).await;
+        (written?, restarted?);
+        until("all are back", || members.iter().all(|member| member.is_back(&data))).await;
+        only_updates(&mut readers)?;
     }
     let outage = began.elapsed();
 
@@ -185,87 +215,54 @@ async fn storm<K: Kind>(
 
     // They are more than a picture of what was: the caches show what is written now.
     waits_for("the nodes are written");
-    try_join_all(members.iter().flat_map(|member| &member.nodes).map(|node| node.set("second")))
-        .await?;
+    write(&members, "second").await?;
     until("all show it", || members.iter().all(|member| member.is_back("second"))).await;
-    for reader in &mut readers {
-        while let Some(Some(event)) = reader.next().now_or_never() {
-            match event {
-                CacheEvent::Created(node) | CacheEvent::Deleted(node) => {
-                    return Err(format!("a cache reported {} as made or gone", node.path).into());
-                }
-                _ => {}
-            }
-        }
-    }
-    Ok(())
+    only_updates(&mut readers)
 }
 
 fn play<K: Kind>(
     start: fn(usize) -> Result<Members<K>, String>,
     url: fn(&[String]) -> String,
-    fault: Option<Fault>,
+    mistake: Option<Mistake>,
 ) -> Result<(), Failed> {
     let mut servers = start(SERVERS)?;
     let hosts: Vec<String> = servers.addresses().iter().map(ToString::to_string).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut play = || runtime.block_on(storm(&mut servers, &url(&hosts), fault));
-    let played = match fault {
-        Some(Fault::Core(mutant)) => with(mutant, play),
-        Some(Fault::Store(_)) | None => play(),
-    };
+    let played = runtime.block_on(storm(&mut servers, &url(&hosts), mistake));
     runtime.shutdown_background();
     played
 }
 
-/// Plays it with a mistake of core, on this thread as the members do.
-#[cfg(feature = "mutants")]
-fn with<T>(mutant: Mutant, play: impl FnOnce() -> T) -> T {
-    synod_core::mutant::with(mutant, play)
-}
+type Play = fn(Option<Mistake>) -> Result<(), Failed>;
 
-#[cfg(not(feature = "mutants"))]
-fn with<T>(mutant: Mutant, _play: impl FnOnce() -> T) -> T {
-    panic!("{mutant} is not in this program: it needs the feature mutants")
-}
-
-type Play = fn(Option<Fault>) -> Result<(), Failed>;
-
-fn zookeeper(fault: Option<Fault>) -> Result<(), Failed> {
+fn zookeeper(mistake: Option<Mistake>) -> Result<(), Failed> {
     let url =
         |hosts: &[String]| format!("zk://{}?acl=open&tick={}ms", hosts.join(","), TICK.as_millis());
-    play(Ensemble::start, url, fault)
+    play(Ensemble::start, url, mistake)
 }
 
-fn etcd(fault: Option<Fault>) -> Result<(), Failed> {
-    play(Cluster::start, |hosts| format!("etcd://{}", hosts.join(",")), fault)
+fn etcd(mistake: Option<Mistake>) -> Result<(), Failed> {
+    play(Cluster::start, |hosts| format!("etcd://{}", hosts.join(",")), mistake)
 }
 
 /// Checks that it fails as it should when every member makes this mistake.
-fn shows(play: Play, fault: Fault, sign: &str) -> Result<(), Failed> {
-    let limit = LIMIT_OF_MISTAKES;
-    let shown = catch_unwind(AssertUnwindSafe(|| limited(limit, move || play(Some(fault)))));
-    let said = match shown {
-        Ok(Ok(Ok(()))) => return Err(format!("{fault:?} was not noticed").into()),
-        Ok(Ok(Err(failed))) => failed.message().unwrap_or_default().to_owned(),
-        Ok(Err(over_limit)) => over_limit,
-        Err(panicked) => panicked.downcast_ref::<String>().cloned().unwrap_or_default(),
-    };
-    if said.contains(sign) {
-        return Ok(());
+fn shows(play: Play, mistake: Mistake) -> Result<(), Failed> {
+    match limited(LIMIT_OF_MISTAKES, move || play(Some(mistake))) {
+        Err(why) if why.contains(SIGN) => Ok(()),
+        Err(why) => Err(format!("every member {}, and this: {why}", mistake.what()).into()),
+        Ok(Err(failed)) => Err(failed),
+        Ok(Ok(())) => Err(format!("not noticed: every member {}", mistake.what()).into()),
     }
-    Err(format!("{fault:?}, and this is not about it: {said}").into())
 }
 
 /// The storm, or one trial for each mistake that it must find, if that is requested.
 fn trials(store: &str, missing: Option<String>, play: Play) -> Vec<Trial> {
     let name = format!("{store}::what_was_kept_stays_when_servers_die");
     let trials = if std::env::var_os("SYNOD_MISTAKES").is_some() {
-        let of_fault = |&(fault, sign): &(Fault, &'static str)| {
-            let name = format!("{name}::shows_{fault:?}");
-            Trial::test(name, move || shows(play, fault, sign))
+        let shows = |&mistake: &Mistake| {
+            Trial::test(format!("{name}::shows_{mistake}"), move || shows(play, mistake))
         };
-        FAULTS.iter().map(of_fault).collect()
+        MISTAKES.iter().map(shows).collect()
     } else {
         vec![Trial::test(name, move || limited(LIMIT, move || play(None))?)]
     };
