@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use synod_core::client::Client;
-use synod_core::error::ErrorKind;
+use synod_core::error::{ErrorKind, Result};
 use synod_core::store::Lifetime;
 use synod_testkit::recipe::{Act, Obstacle};
 use tokio::time::sleep;
@@ -192,28 +192,48 @@ async fn a_use_without_answers_from_any_call_on_fails_in_time(world: World) {
 impl Trial {
     /// Whether a use comes to its end before it makes so many calls. Nothing is answered from then on.
     async fn ends_without_answers(&self, calls: usize, world: &World, bob: &Client) -> bool {
-        let (trial, gate) = (self.round(calls), world.gate());
-        // Long enough for what is answered, on a machine that is busy.
-        let options = world.options().deadline(world.brief() * 5);
-        let ann = world.client_on(gate.clone(), options).await;
+        let (mut trial, mut deadline) = (self.round(calls), world.brief() * 5);
+        loop {
+            match trial.ends_within(deadline, calls, world, bob).await {
+                Ok(ended) => return ended,
+                Err(error) if deadline > world.profile.patience => answer(Err(error)),
+                // The machine was too busy for what is answered.
+                Err(_) => (trial, deadline) = (trial.round(calls), deadline * 2),
+            }
+        }
+    }
+
+    /// The same with this deadline for each call. An error is that a call took longer which was answered.
+    async fn ends_within(
+        &self,
+        deadline: Duration,
+        calls: usize,
+        world: &World,
+        bob: &Client,
+    ) -> Result<bool> {
+        let gate = world.gate();
+        let ann = world.client_on(gate.clone(), world.options().deadline(deadline)).await;
         answer(ann.session().await);
         gate.die_after(calls);
 
-        let using = using(&trial, &ann);
-        let ended = world.in_time(trial.it.name, trial.ends(using, &gate)).await;
+        let using = using(self, &ann);
+        let ended = world.in_time(self.it.name, self.ends(using, &gate)).await;
 
         gate.revive();
         // Where the close is not answered in time, the session ends by itself.
         let _closed = world.in_time("the end of a client", ann.close()).await.is_ok();
-        trial.is_over(world, bob).await;
+        self.is_over(world, bob).await;
         ended
     }
 
     /// Whether a use comes to its end, without a failure, before the gate lets nothing through. Asserts that it fails
     /// otherwise, or goes on when there are answers again.
-    async fn ends(&self, mut using: Waiting<()>, gate: &Gate) -> bool {
-        if using.ends_before(gate.died()).await {
-            return true;
+    async fn ends(&self, mut using: Waiting<()>, gate: &Gate) -> Result<bool> {
+        if let Some(result) = using.result_before(gate.died()).await {
+            if let Err(error) = &result {
+                assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+            }
+            return result.map(|()| true);
         }
         if self.it.outlasts {
             gate.revive();
@@ -222,6 +242,6 @@ impl Trial {
         if let Err(error) = using.told.await.expect("it does not panic") {
             assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
         }
-        false
+        Ok(false)
     }
 }

@@ -42,12 +42,17 @@ impl<T: Send + 'static> Waiting<T> {
 
     /// Whether it ends before something else does.
     pub(crate) async fn ends_before(&mut self, other: impl Future<Output = ()>) -> bool {
+        self.result_before(other).await.map(answer).is_some()
+    }
+
+    /// Its result, if it ends before something else does.
+    pub(crate) async fn result_before(
+        &mut self,
+        other: impl Future<Output = ()>,
+    ) -> Option<Result<T>> {
         match select(&mut self.told, pin!(other)).await {
-            Either::Left((told, _)) => {
-                answer(told.expect("the waiter does not panic"));
-                true
-            }
-            Either::Right(_) => false,
+            Either::Left((told, _)) => Some(told.expect("the waiter does not panic")),
+            Either::Right(_) => None,
         }
     }
 
