@@ -173,8 +173,8 @@ async fn storm<K: Kind>(
 
     let began = Instant::now();
     // Each alone: whichever server a member is connected to, that is among them. Then all: nobody answers for a while.
-    let rounds = (0..SERVERS).map(|server| server..server + 1).chain([0..SERVERS]);
-    for (round, lost) in rounds.enumerate() {
+    for round in 0..=SERVERS {
+        let lost = if round < SERVERS { round..round + 1 } else { 0..SERVERS };
         for server in lost.clone() {
             servers.kill(server)?;
         }
@@ -190,7 +190,8 @@ async fn storm<K: Kind>(
             Ok(())
         };
         let (written, restarted): (_, std::io::Result<()>) = join(writing, coming_back).await;
-        (written?, restarted?);
+        written?;
+        restarted?;
         until("all are back", || members.iter().all(|member| member.is_back(&data))).await;
         only_updates(&mut readers)?;
     }
