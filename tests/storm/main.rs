@@ -172,7 +172,7 @@ async fn storm<K: Kind>(
         members.iter().map(|member| member.calls.load(Ordering::Relaxed)).collect();
 
     let began = Instant::now();
-    // Each alone: whichever server a member is connected to, that is among them. Then all: nobody answers for a while.
+    // Each alone: whichever server a member is connected to, that is among them. Then all: no server answers for a while.
     for round in 0..=SERVERS {
         let lost = if round < SERVERS { round..round + 1 } else { 0..SERVERS };
         for server in lost.clone() {
