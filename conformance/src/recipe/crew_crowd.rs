@@ -28,8 +28,8 @@ const FEW: usize = 20;
 const AT_REST: usize = 6;
 
 async fn what_is_stored_and_asked_does_not_grow_with_the_tasks(world: World) {
-    let (bob, gate) = (world.client().await, world.gate());
-    let ann = world.client_on(gate.clone(), world.options()).await;
+    let (bob, gate) = (world.unhurried_client().await, world.gate());
+    let ann = world.client_on(gate.clone(), world.unhurried()).await;
     let master = crew(&world, &ann).retention(Duration::ZERO);
     let _leads = Waiting::new(async move { master.lead().await });
     let _workers = ["bob"; 4].map(|name| works(&world, &bob, name));
@@ -50,7 +50,7 @@ async fn what_is_stored_and_asked_does_not_grow_with_the_tasks(world: World) {
 }
 
 async fn very_many_workers_have_a_task_each(world: World) {
-    let (ann, bob) = (world.client().await, world.client().await);
+    let (ann, bob) = (world.unhurried_client().await, world.unhurried_client().await);
     let _master = leads(&world, &ann);
     let (slow, many) = (Slow::default(), many("SYNOD_CREW_WORKERS", world.at_most(200, 100)));
     let working: Vec<_> =

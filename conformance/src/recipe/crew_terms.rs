@@ -3,9 +3,11 @@
 use std::convert::Infallible;
 use std::future::pending;
 use std::num::NonZeroU32;
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::store::{Expect, Txn};
 use synod_recipes::{Crew, CrewPolicy, CrewTask, CrewWorker, NewTask, TaskEnd, TaskStatus};
@@ -187,8 +189,11 @@ async fn about_to_expire(world: &World, client: &Client, master: &Gate) -> CrewT
         world.ends(&later, by("data by bob")).await;
         let reads = master.count(Verb::Read);
         master.hold_behind(Some((Verb::Read, reads)));
-        if answer(task.status().await) == Some(TaskStatus::Waiting) {
-            world.in_time("its end begins", master.called(Verb::Read, reads + 1)).await;
+        let begins = {
+            let (read, ended) = (pin!(master.called(Verb::Read, reads + 1)), pin!(task.wait()));
+            matches!(world.in_time("its end", select(read, ended)).await, Either::Left(_))
+        };
+        if begins && answer(task.status().await) == Some(TaskStatus::Waiting) {
             return task;
         }
         // On a slow machine it was late before that.
