@@ -183,6 +183,9 @@ async fn storm<K: Kind>(
         waits_for("the nodes are written while servers are down");
         let writing = write(&members, &data);
         let coming_back = async {
+            if round < SERVERS {
+                until("another server leads", || servers.leader().is_some()).await;
+            }
             sleep(OUTAGE).await;
             for server in lost {
                 servers.restart(server)?;

@@ -198,9 +198,17 @@ impl Trial {
         loop {
             match trial.ends_within(factor, calls, world, bob).await {
                 Ok(ended) => return ended,
-                Err(error) if factor == LAST => answer(Err(error)),
                 // The machine was too busy for what is answered, or for heartbeats.
-                Err(_) => (trial, factor) = (trial.round(calls), factor * 2),
+                Err(error)
+                    if factor < LAST
+                        && matches!(
+                            error.kind(),
+                            ErrorKind::Unreachable | ErrorKind::SessionLost
+                        ) =>
+                {
+                    (trial, factor) = (trial.round(calls), factor * 2);
+                }
+                Err(error) => answer(Err(error)),
             }
         }
     }
