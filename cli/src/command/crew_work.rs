@@ -2,10 +2,10 @@
 
 use std::future::pending;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::{Either, select, try_join};
 use serde_json::json;
+use synod::chance::Chance;
 use synod::client::Client;
 use synod::path::Path;
 use synod::recipe::{Assignment, Crew, CrewWorker};
@@ -27,8 +27,8 @@ struct Desk {
     json: bool,
     path: Path,
     filter: Filter,
-    /// How many attempts have begun.
-    attempts: AtomicU64,
+    /// Names the files of attempts.
+    chance: Chance,
     /// What ends the worker.
     broken: mpsc::UnboundedSender<Failure>,
 }
@@ -65,8 +65,8 @@ async fn work(
         .fold(worker, |worker, (name, value)| worker.property(name, value));
     let (broken, mut breaks) = mpsc::unbounded_channel();
     let filter = Filter { command: asked.command, grace: asked.grace };
-    let (json, attempts) = (common.json, AtomicU64::new(0));
-    let desk = &Desk { json, path: path.clone(), filter, attempts, broken };
+    let (json, chance) = (common.json, client.chance().clone());
+    let desk = &Desk { json, path: path.clone(), filter, chance, broken };
     let works = crew.work(worker, |task| desk.attempt(task));
     let leads = async { if asked.no_lead { pending().await } else { crew.lead().await } };
     let working = select(Box::pin(try_join(works, leads)), Box::pin(breaks.recv()));
@@ -102,8 +102,7 @@ impl Desk {
 
     /// Runs the command for a task, and reports its progress meanwhile.
     async fn filtered(&self, task: &Assignment) -> Result<Result<Vec<u8>, String>, Failure> {
-        let number = self.attempts.fetch_add(1, Ordering::Relaxed);
-        let file = ProgressFile::create(&number.to_string()).map_err(|error| {
+        let file = ProgressFile::create(&self.chance.id()).map_err(|error| {
             Failure::plain(format!("the file for the progress of a task: {error}"))
         })?;
         let environment = [

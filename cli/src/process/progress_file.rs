@@ -21,9 +21,10 @@ pub(crate) struct ProgressFile {
 }
 
 impl ProgressFile {
-    /// Makes it for a command. No two have the same name.
-    pub(crate) fn create(name: &str) -> io::Result<Self> {
-        let dir = std::env::temp_dir().join(format!("synod-{}-{name}", std::process::id()));
+    /// Makes it for a command. No two have the same id, in any process: a process that was killed has left its directory, and
+    /// the system may use the id of that process again.
+    pub(crate) fn create(id: &str) -> io::Result<Self> {
+        let dir = std::env::temp_dir().join(format!("synod-{id}"));
         DirBuilder::new().mode(0o700).create(&dir)?;
         let file = Self { dir };
         File::create_new(file.path())?;

@@ -1,7 +1,8 @@
 //! `synod crew` with the arguments that a user types, on real servers.
 
 use std::io::Write as _;
-use std::sync::atomic::{AtomicU32, Ordering};
+
+use synod_testkit::server::home::Home;
 
 use crate::{Running, Scene, Server, eventually, runs, text};
 
@@ -72,11 +73,9 @@ fn the_task_of_a_killed_worker_is_done_by_another(on: &Server) {
 }
 
 fn the_command_of_a_cancelled_task_is_ended(on: &Server) {
-    // The scenes on the other server run at the same time.
-    static SCENE: AtomicU32 = AtomicU32::new(0);
     let script = "trap '' TERM; echo $$ >$0; sleep 1000";
-    let scene = SCENE.fetch_add(1, Ordering::SeqCst);
-    let file = std::env::temp_dir().join(format!("synod-crew-{}-{scene}", std::process::id()));
+    let home = Home::new("cancel").expect("a temporary directory");
+    let file = home.path().join("process");
     let at = file.to_str().expect("text");
     let work = ["crew", "/cancel", "work", "--grace", "200ms", "--", "sh", "-c", script, at];
     let mut worker = Running::start(&mut on.synod(&work));
@@ -88,16 +87,13 @@ fn the_command_of_a_cancelled_task_is_ended(on: &Server) {
 
     eventually("its command is killed", || process().is_some_and(|process| !runs(process)));
     assert_eq!([worker.line(), worker.line()], ["begun   a", "dropped a"]);
-    std::fs::remove_file(&file).expect("it was written");
 }
 
 fn the_progress_of_a_task_is_shown(on: &Server) {
-    // The scenes on the other server run at the same time.
-    static SCENE: AtomicU32 = AtomicU32::new(0);
     let script = "echo half >$SYNOD_PROGRESS; until [ -e $0 ]; do sleep 0.1; done
         echo most >>$SYNOD_PROGRESS; cat";
-    let scene = SCENE.fetch_add(1, Ordering::SeqCst);
-    let file = std::env::temp_dir().join(format!("synod-half-{}-{scene}", std::process::id()));
+    let home = Home::new("progress").expect("a temporary directory");
+    let file = home.path().join("goes-on");
     let at = file.to_str().expect("text");
     let work = ["crew", "/progress", "work", "--", "sh", "-c", script, at];
     let worker = Running::start(&mut on.synod(&work));
@@ -119,7 +115,6 @@ fn the_progress_of_a_task_is_shown(on: &Server) {
         (Some("done"), Some("done"), Some("most")),
         "{last}"
     );
-    std::fs::remove_file(&file).expect("it was written");
     worker.signal("TERM");
     worker.ends_with(143);
 }

@@ -330,7 +330,7 @@ fn a_command_has_the_terminal(on: &Server) {
     ]);
     let mut typed = String::new();
     let mut child = python.stdout(Stdio::piped()).spawn().expect("python3 is there");
-    let _leash = Leash::of(&child);
+    let _leash = Leash::of(&child, &python);
     waits_for("the command to end by the interrupt that was typed");
     let out = child.stdout.as_mut().expect("it is piped");
     out.read_to_string(&mut typed).expect("text");

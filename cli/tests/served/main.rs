@@ -5,7 +5,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, ExitCode, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ impl Server {
         let mut command = self.synod(arguments);
         let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = piped.spawn().expect("it starts");
-        let _leash = Leash::of(&child);
+        let _leash = Leash::of(&child, &command);
         waits_for(format_args!("the end of synod {arguments:?}"));
         child.wait_with_output().expect("it was started")
     }
@@ -86,7 +86,7 @@ impl Running {
     pub(crate) fn start(command: &mut Command) -> Self {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
-        let leash = Leash::of(&child);
+        let leash = Leash::of(&child, command);
         let said = BufReader::new(child.stdout.take().expect("it is piped"));
         Self { child, said, _leash: leash }
     }
@@ -126,15 +126,21 @@ impl Drop for Running {
 /// process then returns.
 pub(crate) struct Leash(Arc<AtomicU32>);
 
+/// The commands that had ended by themselves before their scenes reached the limit.
+static ENDED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn ended() -> MutexGuard<'static, Vec<String>> {
+    ENDED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Leash {
-    pub(crate) fn of(child: &Child) -> Self {
+    pub(crate) fn of(child: &Child, command: &Command) -> Self {
         let id = Arc::new(AtomicU32::new(child.id()));
-        let held = id.clone();
-        at_limit(move || {
-            let id = held.load(Ordering::SeqCst);
-            if id != GONE {
-                signal("KILL", id);
-            }
+        let (held, command) = (id.clone(), format!("{:?}", command.get_args().collect::<Vec<_>>()));
+        at_limit(move || match held.load(Ordering::SeqCst) {
+            GONE => {}
+            id if runs(id) => signal("KILL", id),
+            _ => ended().push(command),
         });
         Self(id)
     }
@@ -188,7 +194,8 @@ fn trials(name: &str, compiled: bool, server: Stand) -> Vec<Trial> {
         let play = *play;
         let trial = Trial::test(format!("{name}::{scene}"), move || {
             let server = server.as_ref().map_err(Clone::clone)?;
-            limited(LIMIT, move || play(server)).map_err(Failed::from)
+            limited(LIMIT, move || play(server))
+                .map_err(|why| Failed::from(format!("{why}; by then had ended: {:?}", ended())))
         });
         match &missing {
             Some(why) if !required() || !compiled => {

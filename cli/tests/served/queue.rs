@@ -34,9 +34,9 @@ fn items_are_put_listed_and_taken(on: &Server) {
     let again = on.output(&[&["queue", "/jobs"], &seven[..]].concat());
     assert_eq!(again.status.code(), Some(0));
     assert!(text(&again.stderr).contains("an item of this id is in the queue already"));
-    let mut input = on.synod(&["queue", "/jobs", "put"]);
-    let mut input = input.stdin(Stdio::piped()).spawn().expect("it starts");
-    let _leash = Leash::of(&input);
+    let mut put = on.synod(&["queue", "/jobs", "put"]);
+    let mut input = put.stdin(Stdio::piped()).spawn().expect("it starts");
+    let _leash = Leash::of(&input, &put);
     input.stdin.take().expect("piped").write_all(b"two\n").expect("it reads");
     waits_for("an item to be put from standard input");
     assert!(input.wait().expect("it was started").success());

@@ -24,10 +24,11 @@ impl Home {
     /// If it cannot be created.
     pub fn new(of: &str) -> io::Result<Self> {
         static MADE: AtomicU32 = AtomicU32::new(0);
-        let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let name = format!("synod-{of}-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path)?;
+        let names = std::iter::repeat_with(|| {
+            let number = MADE.fetch_add(1, Ordering::Relaxed);
+            format!("synod-{of}-{}-{number}", std::process::id())
+        });
+        let path = create_first(names.map(|name| std::env::temp_dir().join(name)))?;
         let mut sh = Command::new("sh");
         sh.arg("-c").arg(SWEEPER).arg("sweeper").arg(&path).stdin(Stdio::piped());
         Ok(Self { sweeper: sh.spawn()?, path })
@@ -37,6 +38,18 @@ impl Home {
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// Creates the first of these directories that is not there yet. One of an earlier process may be: the system uses the ids of
+/// processes again.
+fn create_first(paths: impl Iterator<Item = PathBuf>) -> io::Result<PathBuf> {
+    let is_there = |created: &io::Result<PathBuf>| {
+        created.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists)
+    };
+    let mut created = paths.map(|path| std::fs::create_dir(&path).map(|()| path));
+    created
+        .find(|created| !is_there(created))
+        .unwrap_or_else(|| Err(io::ErrorKind::NotFound.into()))
 }
 
 impl Drop for Home {
@@ -49,6 +62,17 @@ impl Drop for Home {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_that_is_there_already_is_no_new_one() {
+        let home = Home::new("homes").expect("a temporary directory");
+        let [old, new] = ["old", "new"].map(|name| home.path().join(name));
+        std::fs::create_dir(&old).expect("it is not there");
+
+        let created = create_first([old, new.clone()].into_iter()).expect("one is not there");
+
+        assert_eq!(created, new);
+    }
 
     #[test]
     fn a_home_is_gone_when_it_is_dropped() {
