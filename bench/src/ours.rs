@@ -164,7 +164,8 @@ mod tests {
         let crowd = Crowd::of(60);
         crowd.settle(&ours.clients[0]).await.expect("memory answers");
         for work in Work::ALL {
-            let task = Task { nodes: 60, ..Task::laps(work, 3, 2) };
+            let task =
+                Task { nodes: 60, waiting: work.waiting().min(70), ..Task::laps(work, 3, 2) };
             let client = ours.clients[0].clone();
             let changes = (work == Work::CacheChanges)
                 .then(|| Noise::of(client, move |number| crowd.change(number)));

@@ -59,6 +59,8 @@ fn clients_in_short(work: Work) -> &'static [usize] {
         | Work::CacheMemory
         | Work::CacheSeen
         | Work::CacheChanges
+        | Work::QueueLong
+        | Work::QueueShort
         | Work::Lead
         | Work::CrewWorker
         | Work::CrewMaster
@@ -102,7 +104,9 @@ fn clients_in_full(work: Work) -> &'static [usize] {
         | Work::CacheLarge
         | Work::CacheMemory
         | Work::CacheSeen
-        | Work::CacheChanges => &[1],
+        | Work::CacheChanges
+        | Work::QueueLong
+        | Work::QueueShort => &[1],
         Work::Resign | Work::ResignLate | Work::Lead | Work::CrewWorker | Work::CrewMaster => &[2],
     }
 }

@@ -74,7 +74,7 @@ impl Race {
             match self.warm_up(case, &mut *named.1).await {
                 Ok(Some(_)) => ready.push(named),
                 // Without the first racer there is nothing to compare with.
-                Ok(None) if ready.is_empty() => return Vec::new(),
+                Ok(None) if ready.is_empty() => return records,
                 Ok(None) => {}
                 Err(failure) => tell(&named.0, Fact::Failed(failure.to_string())),
             }
@@ -182,6 +182,14 @@ mod tests {
     async fn work_that_the_first_racer_lacks_is_skipped() {
         let (records, asked) = race([Way::Misses, Way::Does]).await;
         assert_eq!((records.len(), asked.as_str()), (0, "a 2 ms"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_failure_of_the_first_racer_is_told_where_the_next_one_lacks_the_work() {
+        let (records, asked) = race([Way::Fails, Way::Misses]).await;
+        assert_eq!(records.len(), 1);
+        assert_eq!(records[0].fact, Fact::Failed("no breath".to_owned()));
+        assert_eq!(asked, "a 2 ms, b 2 ms");
     }
 
     #[tokio::test(start_paused = true)]

@@ -69,6 +69,10 @@ pub enum Work {
     CacheSeen,
     /// Keeps a cache of ten thousand nodes equal, of which another process changes a thousand a second. A lap is a change.
     CacheChanges,
+    /// Puts an item into a queue in which many wait, and takes the first.
+    QueueLong,
+    /// The same with some that wait, in the same store.
+    QueueShort,
     /// Changes a node and waits until another session gets the event.
     Observe,
     /// Resigns, and waits until another session leads that entered the line just before.
@@ -138,11 +142,14 @@ pub struct Task {
     /// How many nodes there are to cache.
     #[serde(default)]
     pub nodes: usize,
+    /// How many items wait in a queue from the beginning.
+    #[serde(default)]
+    pub waiting: usize,
 }
 
 impl Work {
     /// All kinds, in the order of the table.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 36] = [
         Self::GetLocal,
         Self::Get,
         Self::Set,
@@ -170,6 +177,8 @@ impl Work {
         Self::CacheMemory,
         Self::CacheSeen,
         Self::CacheChanges,
+        Self::QueueLong,
+        Self::QueueShort,
         Self::Observe,
         Self::Resign,
         Self::ResignLate,
@@ -212,9 +221,21 @@ impl Work {
         }
     }
 
+    /// How many items wait in a queue from the beginning.
+    pub fn waiting(self) -> usize {
+        match self {
+            Self::QueueLong => 100_000,
+            Self::QueueShort => 100,
+            _ => 0,
+        }
+    }
+
     /// Whether its requests are counted: there are not so many that they take minutes, and others make none meanwhile.
     pub fn is_counted(self) -> bool {
-        let many = matches!(self, Self::CacheLarge | Self::CacheMemory | Self::CacheChanges);
+        let many = matches!(
+            self,
+            Self::QueueLong | Self::CacheLarge | Self::CacheMemory | Self::CacheChanges
+        );
         !many && !self.kills()
     }
 }
@@ -223,12 +244,13 @@ impl Task {
     /// A task that lasts for this time.
     pub fn lasting(work: Work, clients: usize, time: Duration) -> Self {
         let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        Self { work, clients, millis, laps: 0, heir: false, nodes: work.nodes() }
+        Self { millis, ..Self::laps(work, clients, 0) }
     }
 
     /// A task of this many laps per client.
     pub fn laps(work: Work, clients: usize, laps: u64) -> Self {
-        Self { work, clients, millis: 0, laps, heir: false, nodes: work.nodes() }
+        let (nodes, waiting) = (work.nodes(), work.waiting());
+        Self { work, clients, millis: 0, laps, heir: false, nodes, waiting }
     }
 }
 
@@ -262,6 +284,8 @@ impl fmt::Display for Work {
             Self::CacheMemory => "cache of 100,000, memory",
             Self::CacheSeen => "cache of 10,000, set to seen",
             Self::CacheChanges => "cache of 10,000, 1,000 changes/s",
+            Self::QueueLong => "queue of 100,000",
+            Self::QueueShort => "queue of 100",
             Self::Observe => "observe",
             Self::Resign => "leader resigns",
             Self::ResignLate => "leader resigns, later",

@@ -10,6 +10,7 @@ use synod_bench::race::{Named, QUICK, Race, THOROUGH};
 use synod_bench::racer;
 use synod_bench::record::{self, Case, Record};
 use synod_bench::table::{OURS, Table};
+use synod_bench::task::Work;
 
 use crate::args::Common;
 use crate::args::bench::Bench;
@@ -50,7 +51,8 @@ fn chosen(scheme: Scheme, bench: &Bench) -> Result<Vec<Case>, Failure> {
     let mut cases = cases(scheme.as_str(), false, extent);
     // The background load and thousands of nodes are not for a cluster that may have other users, and there is no process to
     // kill.
-    let is_light = |case: &Case| !case.busy && case.work.nodes() == 0 && !case.work.kills();
+    let is_small = |work: Work| work.nodes() == 0 && work.waiting() < 1_000;
+    let is_light = |case: &Case| !case.busy && is_small(case.work) && !case.work.kills();
     cases.retain(|case| is_light(case) && case.work.to_string().contains(only));
     if cases.is_empty() {
         return Err(Failure::plain("nothing has that in its name; leave --only out to see all"));

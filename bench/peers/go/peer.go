@@ -35,6 +35,7 @@ type task struct {
 	Laps    int
 	Heir    bool
 	Nodes   int
+	Waiting int
 }
 
 type report struct {
@@ -113,6 +114,8 @@ func (p *peer) run(t task) (interface{}, error) {
 		return p.queues(t, func(int) string { return dir + "/taken" }, 1)
 	case "queue-bunches":
 		return p.queues(t, func(lane int) string { return fmt.Sprint(dir, "/bunches-", lane) }, bunch)
+	case "queue-short", "queue-long":
+		return p.waiting(t)
 	case "crew-tasks":
 		return p.tasks(t)
 	case "double-barrier":

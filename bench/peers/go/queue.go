@@ -11,6 +11,9 @@ import (
 	recipe "go.etcd.io/etcd/contrib/recipes"
 )
 
+// putters is how many put the items that wait.
+const putters = 20
+
 // bunch is the number of items in a bunch.
 const bunch = 20
 
@@ -32,6 +35,38 @@ func (p *peer) queues(t task, path func(lane int) string, items int) (interface{
 			return nil
 		}, nil
 	})
+}
+
+// waiting puts an item into a queue in which so many wait in a lap, and takes the first.
+func (p *peer) waiting(t task) (interface{}, error) {
+	path := fmt.Sprint(dir, "/waiting-", t.Waiting)
+	there, err := p.client.Get(background, path+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return nil, err
+	}
+	missing := int64(t.Waiting) - there.Count
+	ended := make(chan error)
+	for lane := 0; lane < putters; lane++ {
+		go func() {
+			queue := recipe.NewQueue(p.client, path)
+			for atomic.AddInt64(&missing, -1) >= 0 {
+				if err := queue.Enqueue(data); err != nil {
+					ended <- err
+					return
+				}
+			}
+			ended <- nil
+		}()
+	}
+	for lane := 0; lane < putters; lane++ {
+		if failed := <-ended; failed != nil {
+			err = failed
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p.queues(t, func(int) string { return path }, 1)
 }
 
 // tasks submits a task in a lap, and waits for its result. A task is an item of a queue: the key of the result, and the

@@ -1,7 +1,9 @@
 //! Queues: items that are taken one by one, acknowledged, or taken in bunches.
 
+use std::future::ready;
 use std::num::NonZeroUsize;
 
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use synod::path::Path;
 use synod::recipe::Queue;
 
@@ -9,6 +11,11 @@ use super::{DATA, Ours};
 use crate::racer::{Failure, drive};
 use crate::report::Report;
 use crate::task::{BUNCH, Task};
+
+/// How many of the items that wait are put in one transaction.
+const TOGETHER: usize = 30;
+/// How many of these transactions are under way.
+const AT_ONCE: usize = 20;
 
 /// An item of 98 bytes, which are 100 as JSON.
 fn item() -> String {
@@ -27,7 +34,26 @@ async fn queues(
 
 pub(super) async fn taken(ours: &mut Ours, task: &Task) -> Result<Report, Failure> {
     let path = ours.dir.join("taken")?;
+    put_and_take(task, &queues(ours, task, |_lane| Ok(path.clone())).await?).await
+}
+
+/// The items that wait stay: each lap puts as many as it takes.
+pub(super) async fn with_waiting(ours: &mut Ours, task: &Task) -> Result<Report, Failure> {
+    let path = ours.dir.join(&format!("waiting-{}", task.waiting))?;
     let all = queues(ours, task, |_lane| Ok(path.clone())).await?;
+    let missing = task.waiting.saturating_sub(all[0].len().await?);
+    let items = vec![item(); missing];
+    let bunches = items.chunks(TOGETHER).map(|some| all[0].put_many(some));
+    stream::iter(bunches).buffer_unordered(AT_ONCE).try_for_each(|()| ready(Ok(()))).await?;
+    // By then each knows what is there.
+    for queue in &all {
+        queue.put(&item()).await?;
+        queue.take().await?;
+    }
+    put_and_take(task, &all).await
+}
+
+async fn put_and_take(task: &Task, all: &[Queue<String>]) -> Result<Report, Failure> {
     let lanes = all.iter().map(|queue| {
         async move || {
             queue.put(&item()).await?;

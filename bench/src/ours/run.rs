@@ -41,6 +41,7 @@ impl Racer for Ours {
             }
             Work::CacheSeen => cache::seen(self, task).await.map(Some),
             Work::CacheChanges => cache::changes(self, task).await.map(Some),
+            Work::QueueLong | Work::QueueShort => queue::with_waiting(self, task).await.map(Some),
             Work::Instance => instance::killed(self, task).await.map(Some),
             Work::Observe => watch::observe(self, task).await.map(Some),
             Work::Resign | Work::ResignLate => leader::resign(self, task).await.map(Some),
