@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_failure_of_the_first_racer_is_told_where_the_next_one_lacks_the_work() {
+    async fn the_failure_of_the_first_racer_is_recorded_where_the_next_one_lacks_the_work() {
         let (records, asked) = race([Way::Fails, Way::Misses]).await;
         assert_eq!(records.len(), 1);
         assert_eq!(records[0].fact, Fact::Failed("no breath".to_owned()));

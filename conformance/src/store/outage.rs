@@ -247,14 +247,17 @@ async fn a_session_counts_from_the_sending(world: World) {
     world.link(ann.id(), Link::Slow { there, back }).await;
     sleep(ann.ttl()).await;
 
-    let certain = ann.ttl() / 1_000 * 981;
+    let (certain, mut looks) = (ann.ttl() / 1_000 * 981, 0);
     for _ in 0..100 {
         sleep(ann.ttl() / 100).await;
-        let Some(until) = ann.status().until() else { panic!("slow is not lost") };
+        // On a machine that was too busy for a heartbeat it is not certain for a while.
+        let Some(until) = ann.status().until() else { continue };
+        looks += 1;
         // An answer that has arrived by now was sent at least that long ago.
         let sent = Instant::now().checked_sub(there + back).expect("the clock runs for a while");
         assert!(until <= sent + certain, "certain for {:?} after the sending", until - sent);
     }
+    assert!(looks > 0, "slow is not lost");
 }
 
 async fn a_short_outage_is_survived(world: World) {
