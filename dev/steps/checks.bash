@@ -103,11 +103,13 @@ step_walk() {
 }
 
 step_sim() {
-    local from two_faults
+    local from
     simulator
     # Every way with two things that go wrong, in the smallest world: one thread has most of it, beside all others.
     "$synod" sim sweep --faults 2 --seeds 1 --only tickets &
     two_faults=$!
+    # However this ends: by the failure of another one, or by a signal. It is no local name, as none is known at the exit.
+    trap 'kill "$two_faults" 2>/dev/null || true' EXIT
     "$synod" sim sweep
     # With one in each small world.
     "$synod" sim sweep --faults 1 --seeds 2
@@ -116,4 +118,5 @@ step_sim() {
     echo "fresh histories, from seed $from on; again: SYNOD_SEED=$from dev/test sim"
     "$synod" sim all --shared --seeds 16000 --turns 32000000 --from "$from"
     wait "$two_faults"
+    trap - EXIT
 }
