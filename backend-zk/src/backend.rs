@@ -6,21 +6,22 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::{Either, FutureExt as _, select};
-use secrecy::ExposeSecret as _;
 use synod_core::clock::{self, sleep_until, timeout};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{
     Backend, Gap, Heartbeats, Life, Limits, SessionId, SessionInfo, SessionOptions, Store,
     clamp_ttl,
 };
-use zookeeper_client::{Acls, Client, Connector, CreateMode, Error as ZkError, StateWatcher};
 
+use crate::client::connector::{Connector, Identity, UserPassword};
+use crate::client::{AclSet, Client, CreateMode, StateWatcher, ZkError};
 use crate::connection::Connection;
 use crate::diagnosis::Probe;
 use crate::error::{Sort, Trouble};
 use crate::heartbeat;
-use crate::options::{Access, Login, ZkOptions};
+use crate::options::{Access, Login, ZkOptions, with_port};
 use crate::session::ZkStore;
+use crate::tls::Tls;
 
 /// The shortest and the longest session that is requested. The servers have limits of their own.
 const TTLS: (Duration, Duration) =
@@ -59,12 +60,9 @@ impl ZkBackend {
     }
 
     async fn connect(&self, ttl: Duration) -> Result<Client, ZkError> {
-        let hosts = self.options.hosts.join(",");
-        let connector = self.connector(ttl);
-        match &self.options.tls {
-            Some(tls) => tls.connect(connector, &hosts).await,
-            None => connector.connect(&hosts).await,
-        }
+        let encryption = self.options.tls.as_ref().map(Tls::encryption).transpose()?;
+        let hosts = self.options.hosts.iter().map(|host| with_port(host)).collect();
+        Connector { hosts, identity: self.identity(), encryption, timeout: ttl }.connect().await
     }
 
     /// Waits for a session, or returns the reason that there is none within `limit`.
@@ -106,20 +104,16 @@ impl ZkBackend {
         Err(error.because(why))
     }
 
-    fn connector(&self, ttl: Duration) -> Connector {
-        let connector = Client::connector().with_session_timeout(ttl);
-        let Some((user, password)) = &self.options.credentials else { return connector };
-        let password = password.expose_secret();
+    fn identity(&self) -> Identity {
+        let Some((user, password)) = &self.options.credentials else { return Identity::Nobody };
+        let login = UserPassword(user.clone(), password.clone());
         match self.options.login {
-            Login::Digest => connector.with_auth("digest", format!("{user}:{password}").as_bytes()),
+            Login::Digest => Identity::Digest(login),
             #[cfg(feature = "sasl")]
-            Login::Sasl => connector.with_sasl(zookeeper_client::SaslOptions::digest_md5(
-                user.clone(),
-                password.to_owned(),
-            )),
+            Login::Sasl => Identity::Sasl(login, synod_core::chance::Chance::from_system()),
             // `checked` has refused this.
             #[cfg(not(feature = "sasl"))]
-            Login::Sasl => connector,
+            Login::Sasl => Identity::Nobody,
         }
     }
 }
@@ -133,10 +127,9 @@ impl Backend for ZkBackend {
             self.within(limit, self.session(wanted).boxed()).await?;
         let mut limits = Limits::default();
         limits.gaps = gaps;
-        let id = SessionId::new(client.session_id().0.cast_unsigned());
+        let id = SessionId::new(client.session_id().cast_unsigned());
         let info = SessionInfo::new(id, life.ttl(), limits);
-        let wire = Arc::new(Connection::new(client, life, self.access, self.options.clone()));
-        wire.connected();
+        let wire = Arc::new(Connection::new(client, life, self.access, self.options.heartbeat));
         Ok(Box::new(ZkStore::start(info, wire, states, beats)))
     }
 }
@@ -204,12 +197,9 @@ impl From<Error> for Refusal {
 /// with ZooKeeper 3.6, as did the multi-read request, which older servers refuse by name.
 fn is_too_old(client: &Client) -> impl Future<Output = Result<(), Refusal>> + use<'_> {
     let mut reader = client.new_multi_reader();
-    let nowhere = reader.add_get_data(NOWHERE);
+    reader.add_get_data(NOWHERE);
     let answer = reader.commit();
-    async move {
-        nowhere?;
-        judge_age(answer.await.map(drop))
-    }
+    async move { judge_age(answer.await.map(drop)) }
 }
 
 fn judge_age(answer: Result<(), ZkError>) -> Result<(), Refusal> {
@@ -227,7 +217,7 @@ const NOWHERE: &str = "/synod-nowhere-5f0e9c/x";
 
 /// The features that the servers lack, found by requests that cannot succeed.
 fn gaps(client: &Client) -> impl Future<Output = Result<Vec<Gap>, ZkError>> + use<'_> {
-    let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    let options = CreateMode::Persistent.with_acls(AclSet::ANYONE);
     let options = options.with_ttl(Duration::from_secs(1));
     let refused = client.create(NOWHERE, b"", &options);
     async move {

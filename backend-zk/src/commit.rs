@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::client::{MultiWriteError, MultiWriteResult, ZkError};
 use futures_util::future::{OptionFuture, join_all, join3};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{Commit, Done, Lifetime, Op, Outcome, Rejected, Txn, View};
 use tokio::time::Instant;
-use zookeeper_client::{Error as ZkError, MultiWriteError, MultiWriteResult};
 
 use crate::connection::Connection;
 use crate::container;
@@ -187,7 +187,7 @@ impl<'a> Writing<'a> {
         }
         let mut commit = self.done(&plan.steps, got)?;
         if let (None, Some(stat)) = (commit.revision, witness)
-            && stat.ephemeral_owner == self.client.session_id().0
+            && stat.ephemeral_owner == self.client.session_id()
         {
             commit.revision = Some(translate(&stat).created);
         }
@@ -270,33 +270,32 @@ impl<'a> Writing<'a> {
         let probe = container::probe(dir);
         let options = container::options(self.wire.access);
         let mut writer = self.client.new_multi_writer();
-        let added = writer.add_create(&probe, b"", &options).and(writer.add_delete(&probe, None));
-        let sent = added.is_ok().then(|| writer.commit());
+        writer.add_create(&probe, b"", &options);
+        writer.add_delete(&probe, None);
+        let sent = writer.commit();
         async move {
-            if let Some(sent) = sent {
-                // If this request failed, so do those that follow it.
-                let _used = sent.await.is_ok();
-            }
+            // If this request failed, so do those that follow it.
+            let _used = sent.await.is_ok();
         }
     }
 
     async fn send_multi(&self, steps: &[Step]) -> Result<Answer, Trouble> {
         let mut writer = self.client.new_multi_writer();
         for step in steps {
-            step.act.add_to(&mut writer).map_err(Trouble::Said)?;
+            step.act.add_to(&mut writer);
         }
         let sent = writer.commit();
         let answer = async {
             match sent.await {
                 Ok(results) => Ok(Ok(results)),
                 Err(MultiWriteError::OperationFailed { index, source }) => Ok(Err((index, source))),
-                Err(MultiWriteError::RequestFailed { source }) => Err(source),
+                Err(MultiWriteError::RequestFailed(source)) => Err(source),
             }
         };
         Ok(self.wire.answer(answer).await?.map(|results| {
             let got = results.into_iter().map(|result| match result {
                 MultiWriteResult::Create { path, stat } => {
-                    if !stat.is_invalid() {
+                    if !stat.is_unknown() {
                         self.wire.hear_births();
                     }
                     Got::Made(Some(path), stat)

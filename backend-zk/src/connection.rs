@@ -6,19 +6,17 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::client::{Client, StateWatcher, ZkError, ZkStat};
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, select};
 use synod_core::clock;
 use synod_core::error::{Error, Result};
 use synod_core::path::Path;
 use synod_core::store::{Life, Loss, Revision};
-use zookeeper_client::{Client, Error as ZkError, Stat as ZkStat, StateWatcher};
 
-use crate::catch_panic::catch_panic;
 use crate::error::Trouble;
 use crate::guard::{Guards, Vacated};
-use crate::nodelay;
-use crate::options::{Access, Heartbeat, ZkOptions};
+use crate::options::{Access, Heartbeat};
 use crate::races::Races;
 
 /// The crate's client, the session's life, and the revision up to which the session has seen
@@ -32,7 +30,6 @@ pub(crate) struct Connection {
     pub(crate) guards: Guards,
     pub(crate) vacated: Vacated,
     pub(crate) races: Races,
-    options: Arc<ZkOptions>,
     seen: AtomicU64,
     mine: Mutex<BTreeSet<Path>>,
     births: AtomicBool,
@@ -54,7 +51,7 @@ impl Connection {
         client: Arc<Client>,
         life: Life,
         access: Access,
-        options: Arc<ZkOptions>,
+        heartbeat: Heartbeat,
     ) -> Self {
         let mut states = client.state_watcher();
         let _as_it_is = states.state();
@@ -64,11 +61,10 @@ impl Connection {
             abandoned: Mutex::default(),
             life,
             access,
-            heartbeat: options.heartbeat,
+            heartbeat,
             guards: Guards::default(),
             vacated: Vacated::default(),
             races: Races::default(),
-            options,
             seen: AtomicU64::new(0),
             mine: Mutex::default(),
             births: AtomicBool::new(false),
@@ -94,13 +90,6 @@ impl Connection {
     /// The error for a missing answer: the session is over.
     pub(crate) fn lost(&self, doing: &'static str) -> Error {
         self.life.loss().unwrap_or(Loss::Closed).error(doing)
-    }
-
-    /// Called for each new connection.
-    pub(crate) fn connected(&self) {
-        if self.options.nodelay {
-            nodelay::apply(&self.options.hosts);
-        }
     }
 
     /// Removes the client. The crate ends the session when the last reference is dropped.
@@ -130,7 +119,7 @@ impl Connection {
         &self,
         answer: impl Future<Output = Result<T, ZkError>>,
     ) -> Result<T, Trouble> {
-        let answered = match select(pin!(catch_panic(answer)), pin!(self.life.lost())).await {
+        let answered = match select(pin!(answer), pin!(self.life.lost())).await {
             Either::Left((answered, _)) => answered,
             Either::Right(_) => Err(ZkError::SessionExpired),
         };

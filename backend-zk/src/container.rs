@@ -9,13 +9,10 @@
 //! together with its first child, or with a child that is deleted at once ([`PROBE`]).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::LazyLock;
 
+use crate::client::{AclSet, Client, CreateMode, CreateOptions, ZkError};
 use futures_util::future::join;
 use synod_core::path::Path;
-use zookeeper_client::{
-    Acl, Acls, AuthId, Client, CreateMode, CreateOptions, Error as ZkError, Permission,
-};
 
 use crate::connection::Connection;
 use crate::error::Trouble;
@@ -28,29 +25,16 @@ use crate::stat::births;
 pub(crate) const PROBE: &str = ".synod-probe-5f0e9c";
 
 /// The access rights of a node.
-pub(crate) fn node_acls(access: Access) -> Acls<'static> {
+pub(crate) fn node_acls(access: Access) -> AclSet {
     match access {
-        Access::Creator => Acls::creator_all(),
-        Access::Open => Acls::anyone_all(),
+        Access::Creator => AclSet::CREATOR,
+        Access::Open => AclSet::ANYONE,
     }
 }
 
 /// How a container is created: with every permission except writing.
-pub(crate) fn options(access: Access) -> CreateOptions<'static> {
-    static CREATOR: LazyLock<[Acl; 1]> =
-        LazyLock::new(|| [Acl::new(all_but_writing(), AuthId::authed())]);
-    static ANYONE: LazyLock<[Acl; 1]> =
-        LazyLock::new(|| [Acl::new(all_but_writing(), AuthId::anyone())]);
-
-    let acls: &'static [Acl] = match access {
-        Access::Creator => &*CREATOR,
-        Access::Open => &*ANYONE,
-    };
-    CreateMode::Container.with_acls(Acls::new(acls))
-}
-
-fn all_but_writing() -> Permission {
-    Permission::READ | Permission::CREATE | Permission::DELETE | Permission::ADMIN
+pub(crate) fn options(access: Access) -> CreateOptions {
+    CreateMode::Container.with_acls(node_acls(access).without_writing())
 }
 
 /// A child of `dir` that exists only within one transaction.
@@ -158,9 +142,8 @@ mod tests {
 
     #[test]
     fn the_text_alone_makes_no_container() {
-        assert!(
-            !Permission::WRITE.has(all_but_writing()) && !all_but_writing().has(Permission::WRITE)
-        );
+        let options = [Access::Creator, Access::Open].map(options);
+        assert!(options.iter().all(|it| it.acls().allows_reading() && !it.acls().allows_writing()));
         for dir in ["/a/b", "/"] {
             let probe = probe(&Path::new(dir).expect("valid"));
             assert!(is_probe(&probe) && is_probe(&format!("{probe}0000000007")), "{probe}");

@@ -1,8 +1,8 @@
 //! Translates errors of the client crate into those of synod. The only place that does.
 
+use crate::client::ZkError;
 use synod_core::error::{Error, ErrorKind};
 use synod_core::store::Loss;
-use zookeeper_client::Error as ZkError;
 
 /// Why a request has no answer that the `Store` trait has a value for.
 #[derive(Debug)]
@@ -54,8 +54,7 @@ fn kind(error: &ZkError) -> ErrorKind {
         | ZkError::Throttled
         | ZkError::SessionMoved
         | ZkError::NotReadOnly
-        | ZkError::NoHosts
-        | ZkError::Custom(_) => ErrorKind::Unreachable,
+        | ZkError::NoHosts => ErrorKind::Unreachable,
         ZkError::SessionExpired | ZkError::ClientClosed => ErrorKind::SessionLost,
         ZkError::NoAuth | ZkError::AuthFailed => ErrorKind::Denied,
         ZkError::BadArguments(_) | ZkError::InvalidAcl | ZkError::NoChildrenForEphemerals => {
@@ -73,7 +72,7 @@ pub(crate) const NO_TTL_NODES: &str =
 /// What a person can do about the error.
 fn advice(error: &ZkError) -> Option<&'static str> {
     Some(match error {
-        ZkError::ConnectionLoss | ZkError::Custom(_) => {
+        ZkError::ConnectionLoss => {
             "the connection was lost before the answer came; if that goes on, look into the \
              server's log"
         }
@@ -130,7 +129,7 @@ mod tests {
             (ZkError::Timeout, ErrorKind::Unreachable, Effect::Unknown),
             (ZkError::SessionExpired, ErrorKind::SessionLost, Effect::Unknown),
             (ZkError::AuthFailed, ErrorKind::Denied, Effect::Unknown),
-            (ZkError::UnexpectedErrorCode(-4), ErrorKind::Backend, Effect::Unknown),
+            (ZkError::Code(-4), ErrorKind::Backend, Effect::Unknown),
             (ZkError::NoAuth, ErrorKind::Denied, Effect::None),
             (ZkError::NotReadOnly, ErrorKind::Unreachable, Effect::None),
             (ZkError::InvalidAcl, ErrorKind::Invalid, Effect::None),

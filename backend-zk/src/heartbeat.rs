@@ -29,12 +29,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::client::{Client, SessionState, StateWatcher, ZkError};
 use futures_util::future::{BoxFuture, Either, FutureExt as _, select};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use synod_core::clock::{self, Instant, Vigil};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{Heartbeats, Loss};
-use zookeeper_client::{Client, Error as ZkError, SessionState, StateWatcher};
 
 use crate::connection::Connection;
 use crate::hub::Hub;
@@ -103,7 +103,7 @@ pub(crate) fn send(
         Heartbeat::Write => sent(async move {
             let mut writer = client.new_multi_writer();
             // The root always exists. The leader needs a quorum for the outcome, whatever it is.
-            writer.add_check_version("/", -1)?;
+            writer.add_check_version("/", -1);
             match writer.commit().await.map_err(ZkError::from) {
                 Ok(_) | Err(ZkError::NoAuth) => Ok(()),
                 Err(error) => Err(error),
@@ -219,7 +219,6 @@ fn turn(wire: &Connection, beats: &mut Heartbeats, state: SessionState) {
             if let Some(counted) = beats.reconnected() {
                 wire.life.renew(counted);
             }
-            wire.connected();
         }
         _ => wire.life.suspend(),
     }

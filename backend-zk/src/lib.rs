@@ -13,7 +13,7 @@
 //! `plan.rs` and `refusal.rs`, `sole_contender.rs`, and `hub.rs`.
 
 mod backend;
-mod catch_panic;
+mod client;
 mod commit;
 mod connection;
 mod container;
@@ -23,7 +23,6 @@ mod guard;
 mod heartbeat;
 mod hub;
 mod look;
-mod nodelay;
 mod notification;
 mod options;
 mod plan;

@@ -34,10 +34,6 @@ pub struct ZkOptions {
     pub heartbeat: Heartbeat,
     /// Whether user and password may be sent unencrypted to servers on other machines.
     pub plaintext_auth: bool,
-    /// Whether to set `TCP_NODELAY` on the connections to the servers, which the client crate does
-    /// not. On Linux that uses the system call `pidfd_getfd`: disable it where a filter kills a
-    /// process for that, as systemd's `SystemCallFilter=@system-service` does.
-    pub nodelay: bool,
 }
 
 /// How a session is kept alive, and what an answer proves.
@@ -89,7 +85,6 @@ impl ZkOptions {
             tick: None,
             heartbeat: Heartbeat::Sync,
             plaintext_auth: false,
-            nodelay: true,
         }
     }
 
@@ -136,12 +131,6 @@ impl ZkOptions {
     /// Sets whether user and password may be sent unencrypted to servers on other machines.
     pub fn plaintext_auth(mut self, allowed: bool) -> Self {
         self.plaintext_auth = allowed;
-        self
-    }
-
-    /// Sets whether to set `TCP_NODELAY` on the connections to the servers.
-    pub fn nodelay(mut self, nodelay: bool) -> Self {
-        self.nodelay = nodelay;
         self
     }
 
@@ -243,7 +232,6 @@ impl fmt::Debug for ZkOptions {
             .field("tick", &self.tick)
             .field("heartbeat", &self.heartbeat)
             .field("plaintext_auth", &self.plaintext_auth)
-            .field("nodelay", &self.nodelay)
             .finish_non_exhaustive()
     }
 }

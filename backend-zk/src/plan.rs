@@ -8,11 +8,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::client::{CreateMode, CreateOptions, MultiWriter};
 use bytes::Bytes;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Op};
-use zookeeper_client::{CreateMode, CreateOptions, Error as ZkError, MultiWriter};
 
 use crate::container::{self, Hollow};
 use crate::guard::guard;
@@ -76,7 +76,7 @@ pub(crate) enum Role {
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
     Check { path: String, version: i32 },
-    Create { path: String, data: Bytes, options: CreateOptions<'static> },
+    Create { path: String, data: Bytes, options: CreateOptions },
     Set { path: String, data: Bytes, version: Option<i32> },
     Delete { path: String, version: Option<i32> },
 }
@@ -296,7 +296,7 @@ pub(crate) fn create_options(
     lifetime: Lifetime,
     sequential: bool,
     access: Access,
-) -> CreateOptions<'static> {
+) -> CreateOptions {
     let mode = match (lifetime, sequential) {
         (Lifetime::Session, false) => CreateMode::Ephemeral,
         (Lifetime::Session, true) => CreateMode::EphemeralSequential,
@@ -313,7 +313,7 @@ pub(crate) fn create_options(
 
 impl Act {
     /// Adds this to a request of several operations.
-    pub(crate) fn add_to(&self, writer: &mut MultiWriter<'_>) -> Result<(), ZkError> {
+    pub(crate) fn add_to(&self, writer: &mut MultiWriter<'_>) {
         match self {
             Self::Check { path, version } => writer.add_check_version(path, *version),
             Self::Create { path, data, options } => writer.add_create(path, data, options),

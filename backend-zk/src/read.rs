@@ -3,11 +3,11 @@
 
 use std::sync::{Arc, OnceLock};
 
+use crate::client::{Client, OneshotWatcher, ZkError, ZkStat};
 use bytes::Bytes;
 use futures_util::{FutureExt as _, TryFutureExt as _};
 use synod_core::path::Path;
 use synod_core::store::{Detail, Freshness, Node, Query, Revision, Scope, Sequence, View};
-use zookeeper_client::{Client, Error as ZkError, OneshotWatcher, Stat as ZkStat};
 
 use crate::connection::Connection;
 use crate::error::Trouble;
@@ -114,7 +114,7 @@ pub(crate) const CONNECTIONS: usize = 3;
 
 /// Whether the connection of the request was lost.
 pub(crate) fn is_lost<T>(answer: &Result<T, Trouble>) -> bool {
-    matches!(answer, Err(Trouble::Said(ZkError::ConnectionLoss | ZkError::Custom(_))))
+    matches!(answer, Err(Trouble::Said(ZkError::ConnectionLoss)))
 }
 
 /// Sends a request, and again on the next connection if the first one was lost.

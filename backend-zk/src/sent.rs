@@ -9,9 +9,9 @@ use std::future::{Future, poll_fn};
 use std::mem::replace;
 use std::task::{Context, Poll, Waker};
 
+use crate::client::ZkError;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use zookeeper_client::Error as ZkError;
 
 /// The answer of the crate's client.
 type Answer<T> = Result<T, ZkError>;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::client::{SessionState, StateWatcher};
 use async_trait::async_trait;
 use synod_core::clock::{self, Instant};
 use synod_core::error::{Error, ErrorKind, Result};
@@ -12,7 +13,6 @@ use synod_core::store::{
 use synod_core::task::{Task, spawn};
 use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
-use zookeeper_client::{SessionState, StateWatcher};
 
 use crate::commit::commit;
 use crate::connection::Connection;

@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::client::{Client, ZkError, ZkStat};
 use futures_util::future::join;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{Commit, Done, Lifetime, Op, Revision, Txn, View};
-use zookeeper_client::{Client, Error as ZkError, Stat as ZkStat};
 
 use crate::connection::Connection;
 use crate::error::{Sort, Trouble};
@@ -100,9 +100,8 @@ pub(crate) async fn request(wire: &Connection, client: &Client, op: &Op) -> Resu
     match op {
         Op::Create { data, lifetime, sequential, .. } => {
             let options = create_options(*lifetime, *sequential, wire.access);
-            let (stat, sequence) = client.create(path, data, &options).await?;
-            let named = sequential.then(|| format!("{path}{sequence}"));
-            Ok(Got::Made(named, stat))
+            let (made, stat) = client.create(path, data, &options).await?;
+            Ok(Got::Made(sequential.then_some(made), stat))
         }
         Op::Set { data, expect, .. } => {
             Ok(Got::Stat(client.set_data(path, data, version(*expect)).await?))
@@ -153,7 +152,7 @@ pub(crate) fn take_result(
         }
     };
     // Some servers do not return it for creates in a transaction of several (ZOOKEEPER-4026).
-    if stat.is_invalid() {
+    if stat.is_unknown() {
         return Ok(None);
     }
     wire.see(&stat);

@@ -8,12 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
+use crate::client::{Client, MultiReadResult, ZkError, ZkStat};
 use futures_util::TryFutureExt as _;
 use futures_util::future::try_join_all;
 use synod_core::path::Path;
 use synod_core::store::{Detail, Node, Query, Revision, Sequence, View};
 use tokio::time::Instant;
-use zookeeper_client::{Client, Error as ZkError, MultiReadResult, Stat as ZkStat};
 
 use crate::connection::Connection;
 use crate::error::Trouble;
@@ -396,15 +396,14 @@ async fn ask(
     let mut size = 0;
     for ask in asked {
         if size + ask.size() > REQUEST {
-            answers.push(reader.commit());
+            answers.push(std::mem::replace(&mut reader, client.new_multi_reader()).commit());
             size = 0;
         }
         size += ask.size();
-        let added = match ask {
+        match ask {
             Ask::Children(path) => reader.add_get_children(path),
             Ask::Data(path) => reader.add_get_data(path),
-        };
-        added.map_err(Trouble::Said)?;
+        }
     }
     answers.push(reader.commit());
     let whole = answers.len() == 1;
@@ -414,7 +413,7 @@ async fn ask(
 }
 
 fn unexpected() -> Trouble {
-    Trouble::Said(ZkError::UnexpectedError("an answer to another question".to_owned()))
+    Trouble::Said(ZkError::Malformed("the answer to another question"))
 }
 
 #[cfg(test)]
@@ -422,20 +421,9 @@ mod tests {
     use super::*;
 
     fn found(czxid: i64, mzxid: i64, pzxid: i64) -> Found {
-        let (ctime, mtime, version, cversion, aversion) = (0, 0, 0, 0, 0);
-        let stat = ZkStat {
-            czxid,
-            mzxid,
-            pzxid,
-            ctime,
-            mtime,
-            version,
-            cversion,
-            aversion,
-            ephemeral_owner: 0,
-            data_length: 0,
-            num_children: 0,
-        };
+        let (version, cversion) = (0, 0);
+        let stat =
+            ZkStat { czxid, mzxid, pzxid, version, cversion, ephemeral_owner: 0, num_children: 0 };
         Found { data: Vec::new(), stat }
     }
 

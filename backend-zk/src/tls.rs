@@ -3,7 +3,9 @@
 use std::fmt;
 
 use secrecy::SecretString;
-use zookeeper_client::{Client, Connector, Error as ZkError};
+
+use crate::client::ZkError;
+use crate::client::connector::Encryption;
 
 /// The trusted authorities and the client's identity, as certificates in PEM. Names of servers are
 /// always checked.
@@ -35,27 +37,44 @@ impl Tls {
     }
 
     #[cfg(feature = "tls")]
-    pub(crate) async fn connect(
-        &self,
-        connector: Connector,
-        hosts: &str,
-    ) -> Result<Client, ZkError> {
-        use secrecy::ExposeSecret as _;
-        use zookeeper_client::TlsOptions;
+    pub(crate) fn encryption(&self) -> Result<Encryption, ZkError> {
+        use std::sync::Arc;
 
-        // The crate uses the provider of the process, and panics if none is installed.
-        let provider = rustls::crypto::aws_lc_rs::default_provider();
-        let _first = provider.install_default().is_ok();
-        let mut options = TlsOptions::new().with_pem_ca(&self.authorities)?;
-        if let Some((certificate, key)) = &self.identity {
-            options = options.with_pem_identity(certificate, key.expose_secret())?;
+        use rustls::pki_types::pem::PemObject as _;
+        use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+        use rustls::{ClientConfig, RootCertStore};
+        use secrecy::ExposeSecret as _;
+
+        let certificates = |pem: &str| {
+            let all = CertificateDer::pem_slice_iter(pem.as_bytes());
+            let all: Result<Vec<_>, _> = all.collect();
+            all.ok().filter(|all| !all.is_empty())
+        };
+        let mut roots = RootCertStore::empty();
+        let authorities = certificates(&self.authorities);
+        for authority in authorities.ok_or(ZkError::BadArguments("the authorities are no PEM"))? {
+            let added = roots.add(authority);
+            added.map_err(|_| ZkError::BadArguments("an authority is no certificate"))?;
         }
-        connector.with_tls(options).secure_connect(hosts).await
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|_| ZkError::BadArguments("there is no protocol in common"))?
+            .with_root_certificates(roots);
+        let Some((certificate, key)) = &self.identity else {
+            return Ok(Encryption::new(config.with_no_client_auth()));
+        };
+        let certificate =
+            certificates(certificate).ok_or(ZkError::BadArguments("the certificate is no PEM"))?;
+        let key = PrivateKeyDer::from_pem_slice(key.expose_secret().as_bytes())
+            .map_err(|_| ZkError::BadArguments("the key is no PEM"))?;
+        let config = config.with_client_auth_cert(certificate, key);
+        config.map(Encryption::new).map_err(|_| ZkError::BadArguments("it is another key's"))
     }
 
     #[cfg(not(feature = "tls"))]
-    #[expect(clippy::unused_async, reason = "with the feature it waits")]
-    pub(crate) async fn connect(&self, _: Connector, _: &str) -> Result<Client, ZkError> {
+    #[expect(clippy::unused_self, reason = "with the feature it is used")]
+    pub(crate) fn encryption(&self) -> Result<Encryption, ZkError> {
         Err(ZkError::Unimplemented)
     }
 }

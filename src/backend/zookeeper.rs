@@ -11,7 +11,7 @@ use crate::scheme::{Scheme, invalid};
 use crate::target::{Target, Tls as Files, duration};
 
 pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
-    target.no_more_parameters(&["acl", "auth", "heartbeat", "nodelay", "plaintext", "tick"])?;
+    target.no_more_parameters(&["acl", "auth", "heartbeat", "plaintext", "tick"])?;
     let mut options = ZkOptions::new(target.hosts.clone());
     for (key, value) in &target.parameters {
         options = match (key.as_str(), value.as_str()) {
@@ -26,9 +26,6 @@ pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
             ("heartbeat", _) => {
                 return Err(invalid("heartbeat is sync or write, as in ?heartbeat=write"));
             }
-            ("nodelay", "on") => options.nodelay(true),
-            ("nodelay", "off") => options.nodelay(false),
-            ("nodelay", _) => return Err(invalid("nodelay is on or off, as in ?nodelay=off")),
             ("plaintext", "allow") => options.plaintext_auth(true),
             ("plaintext", "refuse") => options.plaintext_auth(false),
             ("plaintext", _) => {

@@ -5,11 +5,11 @@
 
 use std::sync::{Arc, Weak};
 
+use crate::client::{Client, OneshotWatcher, ZkStat};
 use futures_util::FutureExt as _;
 use synod_core::path::Path;
 use synod_core::store::Done;
 use synod_core::task::spawn;
-use zookeeper_client::{Client, OneshotWatcher, Stat as ZkStat};
 
 use crate::error::Trouble;
 use crate::hub::{Hub, State};

@@ -1,7 +1,7 @@
 //! [`Draws`]: what the hub keeps in its state for [`draw`](super::draw).
 
+use crate::client::StateWatcher;
 use futures_util::FutureExt as _;
-use zookeeper_client::StateWatcher;
 
 use crate::sole_contender::SoleContender;
 

@@ -12,6 +12,7 @@
 
 use std::sync::{Arc, Weak};
 
+use crate::client::{Client, OneshotWatcher, StateWatcher, WatchedEvent};
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Either, select};
 use synod_core::error::Result;
@@ -19,7 +20,6 @@ use synod_core::path::Path;
 use synod_core::store::{End, Feed, Kind, Node, Query, Revision, View, Watch};
 use synod_core::task::spawn;
 use tokio::sync::oneshot;
-use zookeeper_client::{Client, OneshotWatcher, StateWatcher, WatchedEvent};
 
 use crate::connection::Connection;
 use crate::error::{Sort, Trouble};

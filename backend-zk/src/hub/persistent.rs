@@ -5,14 +5,13 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use crate::client::{
+    AddWatchMode, Client, EventType, PersistentWatcher, SessionState, WatchedEvent, ZkError,
+};
 use futures_util::FutureExt as _;
 use synod_core::path::Path;
 use synod_core::store::Kind;
 use synod_core::task::{Task, spawn};
-use zookeeper_client::{
-    AddWatchMode, Client, Error as ZkError, EventType, PersistentWatcher, SessionState,
-    WatchedEvent,
-};
 
 use crate::connection::Connection;
 use crate::error::{Sort, Trouble};
@@ -109,7 +108,7 @@ async fn listen(
         for (place, event) in events.iter().enumerate().take(now) {
             if event.event_type == EventType::Session {
                 match event.session_state {
-                    SessionState::SyncConnected | SessionState::ConnectedReadOnly => return true,
+                    SessionState::SyncConnected => return true,
                     state if state.is_terminated() => return false,
                     _ => continue,
                 }

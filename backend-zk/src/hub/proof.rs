@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::client::{Client, EventType, MultiReadResult, ZkError};
 use futures_util::future::join_all;
 use synod_core::path::Path;
 use synod_core::store::Node;
-use zookeeper_client::{Client, Error as ZkError, EventType, MultiReadResult};
 
-use crate::catch_panic::catch_panic;
 use crate::connection::Connection;
 use crate::stat::{is_container, translate};
 
@@ -75,10 +74,11 @@ fn read(client: &Client, paths: &[&Path]) -> impl Future<Output = Vec<Proof>> {
     let unclear = vec![Proof::Unclear; paths.len()];
     let nodes: Vec<Path> = paths.iter().map(|path| (*path).clone()).collect();
     let mut reader = client.new_multi_reader();
-    let added = paths.iter().all(|path| reader.add_get_data(path.as_str()).is_ok());
-    let asked = added.then(|| catch_panic(reader.commit()));
+    for path in paths {
+        reader.add_get_data(path.as_str());
+    }
+    let asked = reader.commit();
     async move {
-        let Some(asked) = asked else { return unclear };
         match asked.await {
             Ok(answers) if answers.len() == nodes.len() => nodes
                 .into_iter()

@@ -2,13 +2,11 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::client::{AddWatchMode, Client, EventType, MultiReadResult, PersistentWatcher, ZkError};
 use futures_util::FutureExt as _;
 use synod_core::path::Path;
 use synod_core::store::Query;
 use tokio::time::Instant;
-use zookeeper_client::{
-    AddWatchMode, Client, Error as ZkError, EventType, MultiReadResult, PersistentWatcher,
-};
 
 use super::gathering::{Gathering, Reach, Reported};
 use super::{Ask, Snapshot};

@@ -56,8 +56,6 @@ mod jute;
 mod leaderless;
 mod lives;
 mod looks;
-#[cfg(target_os = "linux")]
-mod nodelay;
 mod older;
 mod peer;
 mod protocol;
@@ -126,10 +124,6 @@ fn main() -> ExitCode {
         Box::pin(lives::a_session_is_no_longer_than_its_last_connection_grants())
     });
     trials.push(granted.with_ignored_flag(true).with_kind("cannot be known: docs/backends.md"));
-    #[cfg(target_os = "linux")]
-    trials.push(alone("scene::connections_are_left_alone_where_that_is_asked_for", || {
-        Box::pin(nodelay::connections_are_left_alone_where_that_is_asked_for())
-    }));
     trials.push(Trial::test("scene::immediate_answers_block_no_thread", || {
         limited(limit(), immediate_answers_block_no_thread).map_err(Failed::from)
     }));

@@ -1,8 +1,8 @@
 //! A model of a server and of its connection, on which other clients write between any two requests.
 
+use crate::client::ZkStat;
 use synod_core::chance::Chance;
 use synod_core::path::Path;
-use zookeeper_client::Stat as ZkStat;
 
 use super::*;
 use crate::snapshot::Found;
@@ -91,13 +91,9 @@ impl Server {
             czxid: node.czxid,
             mzxid: node.mzxid,
             pzxid: node.pzxid,
-            ctime: 0,
-            mtime: 0,
             version: 0,
             cversion: 0,
-            aversion: 0,
             ephemeral_owner: 0,
-            data_length: 0,
             num_children: i32::try_from(self.names(path).len()).expect("few"),
         };
         Some(Found { data: node.data.clone(), stat })

@@ -1,0 +1,77 @@
+//! [`Answer`]: the answer to a request that was sent.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use crate::client::watcher::Registered;
+use crate::client::zk_error::ZkError;
+
+/// What a server answered.
+#[derive(Debug)]
+pub(super) struct Reply {
+    /// Zero if it did what was asked.
+    pub(super) code: i32,
+    pub(super) body: Bytes,
+    /// The watch that was asked for, if there is one now.
+    pub(super) watch: Option<Registered>,
+}
+
+/// Where the answer to a request goes.
+pub(super) type ReplySender = oneshot::Sender<Result<Reply, ZkError>>;
+
+/// How the body of an answer is read.
+type Decode<T> = fn(Reply) -> Result<T, ZkError>;
+
+/// Waits for the answer. The request has been sent already, and dropping this does not take it back.
+#[derive(Debug)]
+#[must_use = "the answer says whether it was done"]
+pub(crate) struct Answer<T> {
+    coming: Coming,
+    decode: Decode<T>,
+}
+
+#[derive(Debug)]
+enum Coming {
+    Reply(oneshot::Receiver<Result<Reply, ZkError>>),
+    /// Nothing was sent.
+    Unsent(ZkError),
+}
+
+impl Reply {
+    /// The body, if the server did what was asked.
+    pub(super) fn done(self) -> Result<Bytes, ZkError> {
+        match ZkError::of(self.code) {
+            None => Ok(self.body),
+            Some(refused) => Err(refused),
+        }
+    }
+}
+
+impl<T> Answer<T> {
+    pub(super) fn new(reply: oneshot::Receiver<Result<Reply, ZkError>>, decode: Decode<T>) -> Self {
+        Self { coming: Coming::Reply(reply), decode }
+    }
+
+    pub(super) fn unsent(why: ZkError, decode: Decode<T>) -> Self {
+        Self { coming: Coming::Unsent(why), decode }
+    }
+}
+
+impl<T> Future for Answer<T> {
+    type Output = Result<T, ZkError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let reply = match &mut self.coming {
+            // Without its task the session has no end that a server would know of.
+            Coming::Reply(reply) => {
+                ready!(Pin::new(reply).poll(cx)).unwrap_or(Err(ZkError::ClientClosed))
+            }
+            Coming::Unsent(why) => Err(why.clone()),
+        };
+        Poll::Ready(reply.and_then(self.decode))
+    }
+}

@@ -1,0 +1,199 @@
+//! [`Client`]: the requests of a session.
+
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::client::answer::{Answer, Reply};
+use crate::client::event::StateWatcher;
+use crate::client::jute::Decoder;
+use crate::client::multi::{MultiReader, MultiWriter};
+use crate::client::node::{AddWatchMode, CreateOptions, ZkStat};
+use crate::client::request::{Message, Order, Request, create_op, op};
+use crate::client::watcher::{OneshotWatcher, PersistentWatcher};
+use crate::client::watches::{Asked, WatchKind};
+use crate::client::zk_error::{NO_NODE, ZkError};
+
+/// A session. It is ended when this is dropped.
+///
+/// Each method sends its request before it returns.
+#[derive(Debug)]
+pub(crate) struct Client {
+    orders: mpsc::UnboundedSender<Order>,
+    id: i64,
+    timeout: Duration,
+    states: StateWatcher,
+}
+
+impl Client {
+    pub(super) fn new(
+        orders: mpsc::UnboundedSender<Order>,
+        id: i64,
+        timeout: Duration,
+        states: StateWatcher,
+    ) -> Self {
+        Self { orders, id, timeout, states }
+    }
+
+    pub(crate) fn session_id(&self) -> i64 {
+        self.id
+    }
+
+    /// The time to live of the session, as the servers granted it.
+    pub(crate) fn session_timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Follows the session's state. The state as it is counts as seen.
+    pub(crate) fn state_watcher(&self) -> StateWatcher {
+        let mut states = self.states.clone();
+        let _as_it_is = states.state();
+        states
+    }
+
+    /// The path that was created, which has a number at its end if that was asked for, and its stat.
+    pub(crate) fn create(
+        &self,
+        path: &str,
+        data: &[u8],
+        options: &CreateOptions,
+    ) -> Answer<(String, ZkStat)> {
+        let mut message = Message::new(create_op(options));
+        message.body().create(path, data, options);
+        self.send(message, None, |reply| {
+            let body = reply.done()?;
+            let mut reading = Decoder::new(&body);
+            Ok((reading.text()?.to_owned(), reading.stat()?))
+        })
+    }
+
+    pub(crate) fn delete(&self, path: &str, version: Option<i32>) -> Answer<()> {
+        let mut message = Message::new(op::DELETE);
+        message.body().text(path).int(version.unwrap_or(-1));
+        self.send(message, None, |reply| reply.done().map(drop))
+    }
+
+    pub(crate) fn set_data(&self, path: &str, data: &[u8], version: Option<i32>) -> Answer<ZkStat> {
+        let mut message = Message::new(op::SET_DATA);
+        message.body().text(path).buffer(data).int(version.unwrap_or(-1));
+        self.send(message, None, |reply| Decoder::new(&reply.done()?).stat())
+    }
+
+    /// Answered when the server has applied all that was committed before it received this.
+    pub(crate) fn sync(&self, path: &str) -> Answer<()> {
+        let mut message = Message::new(op::SYNC);
+        message.body().text(path);
+        self.send(message, None, |reply| reply.done().map(drop))
+    }
+
+    pub(crate) fn get_data(&self, path: &str) -> Answer<(Vec<u8>, ZkStat)> {
+        self.send(reading(op::GET_DATA, path, false), None, |reply| data(&reply.done()?))
+    }
+
+    pub(crate) fn get_and_watch_data(
+        &self,
+        path: &str,
+    ) -> Answer<(Vec<u8>, ZkStat, OneshotWatcher)> {
+        let asked = Asked::new(path, WatchKind::Data);
+        self.send(reading(op::GET_DATA, path, true), Some(asked), |mut reply| {
+            let watch = reply.watch.take();
+            let (data, stat) = data(&reply.done()?)?;
+            Ok((data, stat, OneshotWatcher::of(watch)?))
+        })
+    }
+
+    pub(crate) fn get_children(&self, path: &str) -> Answer<(Vec<String>, ZkStat)> {
+        self.send(reading(op::GET_CHILDREN_2, path, false), None, |reply| children(&reply.done()?))
+    }
+
+    pub(crate) fn get_and_watch_children(
+        &self,
+        path: &str,
+    ) -> Answer<(Vec<String>, ZkStat, OneshotWatcher)> {
+        let asked = Asked::new(path, WatchKind::Child);
+        self.send(reading(op::GET_CHILDREN_2, path, true), Some(asked), |mut reply| {
+            let watch = reply.watch.take();
+            let (names, stat) = children(&reply.done()?)?;
+            Ok((names, stat, OneshotWatcher::of(watch)?))
+        })
+    }
+
+    /// `None` if there is no node.
+    pub(crate) fn check_stat(&self, path: &str) -> Answer<Option<ZkStat>> {
+        self.send(reading(op::EXISTS, path, false), None, stat_if_there)
+    }
+
+    /// The watch is for the creation of the node if there is none.
+    pub(crate) fn check_and_watch_stat(
+        &self,
+        path: &str,
+    ) -> Answer<(Option<ZkStat>, OneshotWatcher)> {
+        let asked = Asked::new(path, WatchKind::Data);
+        self.send(reading(op::EXISTS, path, true), Some(asked), |mut reply| {
+            let watch = reply.watch.take();
+            let stat = stat_if_there(reply)?;
+            Ok((stat, OneshotWatcher::of(watch)?))
+        })
+    }
+
+    pub(crate) fn watch(&self, path: &str, mode: AddWatchMode) -> Answer<PersistentWatcher> {
+        let (kind, mode) = match mode {
+            AddWatchMode::Persistent => (WatchKind::Persistent, 0),
+            AddWatchMode::PersistentRecursive => (WatchKind::Recursive, 1),
+        };
+        let mut message = Message::new(op::ADD_WATCH);
+        message.body().text(path).int(mode);
+        self.send(message, Some(Asked::new(path, kind)), |mut reply| {
+            let watch = reply.watch.take();
+            reply.done()?;
+            PersistentWatcher::of(watch)
+        })
+    }
+
+    /// Collects operations for a request that does all of them or none.
+    pub(crate) fn new_multi_writer(&self) -> MultiWriter<'_> {
+        MultiWriter::new(self)
+    }
+
+    /// Collects reads for a request that is answered as of one moment.
+    pub(crate) fn new_multi_reader(&self) -> MultiReader<'_> {
+        MultiReader::new(self)
+    }
+
+    pub(super) fn send<T>(
+        &self,
+        message: Message,
+        watch: Option<Asked>,
+        decode: fn(Reply) -> Result<T, ZkError>,
+    ) -> Answer<T> {
+        let (reply, coming) = oneshot::channel();
+        let request = Request { message, watch, reply };
+        match self.orders.send(Order::Send(request)) {
+            Ok(()) => Answer::new(coming, decode),
+            Err(_over) => Answer::unsent(self.states.clone().state().error(), decode),
+        }
+    }
+}
+
+fn reading(op: i32, path: &str, watch: bool) -> Message {
+    let mut message = Message::new(op);
+    message.body().text(path).flag(watch);
+    message
+}
+
+fn data(body: &[u8]) -> Result<(Vec<u8>, ZkStat), ZkError> {
+    let mut reading = Decoder::new(body);
+    Ok((reading.buffer()?.to_vec(), reading.stat()?))
+}
+
+fn children(body: &[u8]) -> Result<(Vec<String>, ZkStat), ZkError> {
+    let mut reading = Decoder::new(body);
+    Ok((reading.texts()?, reading.stat()?))
+}
+
+fn stat_if_there(reply: Reply) -> Result<Option<ZkStat>, ZkError> {
+    if reply.code == NO_NODE {
+        return Ok(None);
+    }
+    Decoder::new(&reply.done()?).stat().map(Some)
+}

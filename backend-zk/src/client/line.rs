@@ -1,0 +1,199 @@
+//! [`Line`]: one connection, with what was sent on it and is not answered yet.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use tokio::io::{AsyncReadExt as _, AsyncWrite as _};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::client::answer::ReplySender;
+use crate::client::jute::Decoder;
+use crate::client::request::Message;
+use crate::client::stream::Stream;
+use crate::client::watches::Asked;
+use crate::client::zk_error::ZkError;
+
+/// The longest message that is read. Servers send no such one.
+const LONGEST: usize = 1 << 28;
+
+/// How much is read at once, if so much is there.
+const READ: usize = 16 * 1024;
+
+/// One connection.
+pub(super) struct Line {
+    stream: Stream,
+    input: BytesMut,
+    output: Vec<u8>,
+    written: usize,
+    /// The requests that are not answered, in the order in which they were sent and are answered.
+    calls: VecDeque<(i32, Call)>,
+    /// Messages without a number of their own, which are not answered.
+    pub(super) unnumbered: Unnumbered,
+    /// The first message was answered: there is a session.
+    pub(super) is_connected: bool,
+    /// The session's end was requested. Nothing is sent after that.
+    pub(super) is_closing: bool,
+    /// When to look whether the server is silent.
+    pub(super) timer: Pin<Box<Sleep>>,
+}
+
+/// What the answer to a request is for.
+#[derive(Debug)]
+pub(super) enum Call {
+    Request(Option<Asked>, ReplySender),
+    #[cfg(feature = "sasl")]
+    Login,
+    /// Nobody waits for it.
+    Ignored,
+}
+
+/// How many messages of each kind without a number are not answered.
+#[derive(Debug, Default)]
+pub(super) struct Unnumbered {
+    pub(super) pings: usize,
+    pub(super) logins: usize,
+    pub(super) watches: usize,
+}
+
+/// The numbers of messages that have none of their own.
+pub(super) mod xid {
+    pub(crate) const EVENT: i32 = -1;
+    pub(crate) const PING: i32 = -2;
+    pub(crate) const AUTH: i32 = -4;
+    pub(crate) const SET_WATCHES: i32 = -8;
+}
+
+/// What begins the answer to a request.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub(super) xid: i32,
+    pub(super) zxid: i64,
+    pub(super) code: i32,
+}
+
+/// The length of that.
+const HEAD: usize = 16;
+
+impl Head {
+    /// Cuts it off.
+    pub(super) fn take(frame: &mut Bytes) -> Result<Self, ZkError> {
+        let mut reading = Decoder::new(frame);
+        let head = Self { xid: reading.int()?, zxid: reading.long()?, code: reading.int()? };
+        frame.advance(HEAD);
+        Ok(head)
+    }
+}
+
+impl Line {
+    pub(super) fn new(stream: Stream) -> Self {
+        Self {
+            stream,
+            input: BytesMut::new(),
+            output: Vec::new(),
+            written: 0,
+            calls: VecDeque::new(),
+            unnumbered: Unnumbered::default(),
+            is_connected: false,
+            is_closing: false,
+            timer: Box::pin(sleep_until(Instant::now())),
+        }
+    }
+
+    /// Sends the message that asks for the session: the only one without a number of any kind.
+    pub(super) fn greet(&mut self, greeting: &[u8]) {
+        let length = i32::try_from(greeting.len()).unwrap_or(i32::MAX);
+        self.output.extend_from_slice(&length.to_be_bytes());
+        self.output.extend_from_slice(greeting);
+    }
+
+    /// Sends a message that has no number of its own.
+    pub(super) fn push(&mut self, xid: i32, message: Message) {
+        message.append(xid, &mut self.output);
+    }
+
+    /// Sends a request.
+    pub(super) fn call(&mut self, xid: i32, message: Message, call: Call) {
+        message.append(xid, &mut self.output);
+        self.calls.push_back((xid, call));
+    }
+
+    /// The request that this is the answer to: servers answer in the order of the requests.
+    pub(super) fn answered(&mut self, xid: i32) -> Result<Call, ZkError> {
+        match self.calls.pop_front() {
+            Some((next, call)) if next == xid => Ok(call),
+            Some(other) => {
+                self.calls.push_front(other);
+                Err(ZkError::Malformed("it answers another request than the next one"))
+            }
+            None => Err(ZkError::Malformed("it answers no request")),
+        }
+    }
+
+    /// Whether everything is answered.
+    pub(super) fn is_idle(&self) -> bool {
+        let Unnumbered { pings, logins, watches } = self.unnumbered;
+        self.calls.is_empty() && pings + logins + watches == 0
+    }
+
+    /// Reads what has come. Zero bytes are the end of the connection.
+    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.input.capacity() - self.input.len() < READ / 4 {
+            self.input.reserve(READ);
+        }
+        pin!(self.stream.read_buf(&mut self.input)).poll(cx)
+    }
+
+    /// The next message that has come as a whole.
+    pub(super) fn next_frame(&mut self) -> Result<Option<Bytes>, ZkError> {
+        let Some(length) = self.input.first_chunk() else { return Ok(None) };
+        let length = usize::try_from(i32::from_be_bytes(*length));
+        let length = length.ok().filter(|length| *length <= LONGEST);
+        let length = length.ok_or(ZkError::Malformed("its length cannot be"))?;
+        if self.input.len() < 4 + length {
+            return Ok(None);
+        }
+        self.input.advance(4);
+        Ok(Some(self.input.split_to(length).freeze()))
+    }
+
+    /// Writes what there is to write. Returns whether anything was written.
+    pub(super) fn poll_write(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        let mut wrote = false;
+        while self.written < self.output.len() {
+            let rest = &self.output[self.written..];
+            match Pin::new(&mut self.stream).poll_write(cx, rest) {
+                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+                Poll::Ready(Ok(count)) => self.written += count,
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending => return Ok(wrote),
+            }
+            wrote = true;
+        }
+        if wrote {
+            self.output.clear();
+            self.written = 0;
+        }
+        match self.poll_flush(cx) {
+            Poll::Ready(Err(error)) => Err(error),
+            _ => Ok(wrote),
+        }
+    }
+
+    /// Encrypted data may still be on the way to the socket.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Answers all requests with this error.
+    pub(super) fn fail(self, error: &ZkError) {
+        for (_, call) in self.calls {
+            if let Call::Request(_, reply) = call {
+                let _waited_for = reply.send(Err(error.clone())).is_ok();
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What a request says of a node, and what an answer says of it.
+
+use std::time::Duration;
+
+/// What a server says of a node, as far as it is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ZkStat {
+    /// The change that created it.
+    pub(crate) czxid: i64,
+    /// The last change of its data.
+    pub(crate) mzxid: i64,
+    /// The last change of its children.
+    pub(crate) pzxid: i64,
+    pub(crate) version: i32,
+    /// How often its children changed.
+    pub(crate) cversion: i32,
+    /// The session of an ephemeral node, or zero.
+    pub(crate) ephemeral_owner: i64,
+    pub(crate) num_children: i32,
+}
+
+impl ZkStat {
+    /// In place of the stat that some servers do not return for a create in a transaction of several (ZOOKEEPER-4026).
+    pub(super) const UNKNOWN: Self = Self {
+        czxid: -1,
+        mzxid: -1,
+        pzxid: -1,
+        version: -1,
+        cversion: -1,
+        ephemeral_owner: 0,
+        num_children: 0,
+    };
+
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.czxid == Self::UNKNOWN.czxid
+    }
+}
+
+/// The kinds of nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CreateMode {
+    Persistent,
+    PersistentSequential,
+    Ephemeral,
+    EphemeralSequential,
+    Container,
+}
+
+/// Who may do what with a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AclSet {
+    pub(super) permissions: i32,
+    pub(super) scheme: &'static str,
+    pub(super) id: &'static str,
+}
+
+/// All that a created node has besides its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CreateOptions {
+    mode: CreateMode,
+    pub(super) acls: AclSet,
+    ttl: Option<Duration>,
+}
+
+/// Which events a persistent watch reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AddWatchMode {
+    /// Those of a node, and that it has got or lost a child.
+    Persistent,
+    /// Those of a node and of all below it.
+    PersistentRecursive,
+}
+
+const READ: i32 = 1;
+const WRITE: i32 = 1 << 1;
+const CREATE: i32 = 1 << 2;
+const DELETE: i32 = 1 << 3;
+const ADMIN: i32 = 1 << 4;
+
+impl AclSet {
+    /// Everything, for everybody.
+    pub(crate) const ANYONE: Self =
+        Self { permissions: READ | WRITE | CREATE | DELETE | ADMIN, scheme: "world", id: "anyone" };
+
+    /// Everything, for those who are logged in as this session is.
+    pub(crate) const CREATOR: Self = Self { scheme: "auth", id: "", ..Self::ANYONE };
+
+    /// The same, but the node itself is not written.
+    pub(crate) const fn without_writing(self) -> Self {
+        Self { permissions: self.permissions & !WRITE, ..self }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn allows_reading(self) -> bool {
+        self.permissions & READ != 0
+    }
+
+    #[cfg(test)]
+    pub(crate) fn allows_writing(self) -> bool {
+        self.permissions & WRITE != 0
+    }
+}
+
+/// The longest time to live that a server can store.
+const LONGEST_TTL: i64 = 0xff_ffff_ffff;
+
+impl CreateMode {
+    pub(crate) const fn with_acls(self, acls: AclSet) -> CreateOptions {
+        CreateOptions { mode: self, acls, ttl: None }
+    }
+}
+
+impl CreateOptions {
+    /// A persistent node that is removed when it has neither changed nor had children for so long.
+    pub(crate) fn with_ttl(self, ttl: Duration) -> Self {
+        Self { ttl: Some(ttl), ..self }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn acls(&self) -> AclSet {
+        self.acls
+    }
+
+    pub(super) fn is_container(self) -> bool {
+        self.mode == CreateMode::Container
+    }
+
+    /// The time to live in milliseconds.
+    pub(super) fn ttl(self) -> Option<i64> {
+        self.ttl.map(|ttl| i64::try_from(ttl.as_millis()).unwrap_or(LONGEST_TTL).min(LONGEST_TTL))
+    }
+
+    /// The mode as the server's requests have it.
+    pub(super) fn flags(self) -> i32 {
+        match (self.mode, self.ttl) {
+            (CreateMode::Persistent, None) => 0,
+            (CreateMode::Ephemeral, _) => 1,
+            (CreateMode::PersistentSequential, None) => 2,
+            (CreateMode::EphemeralSequential, _) => 3,
+            (CreateMode::Container, _) => 4,
+            (CreateMode::Persistent, Some(_)) => 5,
+            (CreateMode::PersistentSequential, Some(_)) => 6,
+        }
+    }
+}

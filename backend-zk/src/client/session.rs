@@ -1,0 +1,342 @@
+//! [`Session`]: the task that has a session, and its connection to whichever server answers.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use crate::client::answer::Reply;
+use crate::client::connector::Identity;
+use crate::client::event::{SessionState, WatchedEvent};
+use crate::client::jute::Decoder;
+use crate::client::line::{Call, Head, Line, xid};
+use crate::client::request::{Message, Order, op};
+use crate::client::servers::Servers;
+use crate::client::stream::Encryption;
+use crate::client::watches::{Removal, Watches};
+use crate::client::zk_error::ZkError;
+
+mod start;
+
+/// A session as its task has it.
+pub(super) struct Session {
+    servers: Servers,
+    identity: Identity,
+    encryption: Option<Encryption>,
+    /// Zero before the first connection.
+    id: i64,
+    password: Vec<u8>,
+    /// Its time to live.
+    timeout: Duration,
+    /// The last change that an answer has shown.
+    newest: i64,
+    /// The number of the last request.
+    last_xid: i32,
+    /// When something was received the last time, and sent.
+    heard: Instant,
+    said: Instant,
+    state: SessionState,
+    states: watch::Sender<SessionState>,
+    watches: Watches,
+    #[cfg(feature = "sasl")]
+    login: crate::client::sasl::DigestMd5,
+}
+
+type Orders = mpsc::UnboundedReceiver<Order>;
+
+impl Session {
+    /// One that does not exist yet.
+    pub(super) fn new(
+        servers: Servers,
+        identity: Identity,
+        encryption: Option<Encryption>,
+        timeout: Duration,
+        orders: mpsc::WeakUnboundedSender<Order>,
+    ) -> Self {
+        let (heard, state) = (Instant::now(), SessionState::Disconnected);
+        Self {
+            servers,
+            identity,
+            encryption,
+            id: 0,
+            password: vec![0; 16],
+            timeout,
+            newest: 0,
+            last_xid: 0,
+            heard,
+            said: heard,
+            state,
+            states: watch::Sender::new(state),
+            watches: Watches::new(orders),
+            #[cfg(feature = "sasl")]
+            login: crate::client::sasl::DigestMd5::default(),
+        }
+    }
+
+    pub(super) fn id(&self) -> i64 {
+        self.id
+    }
+
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    pub(super) fn states(&self) -> watch::Receiver<SessionState> {
+        self.states.subscribe()
+    }
+
+    /// After so much silence a connection counts as lost: two other servers can be tried before the session is over.
+    fn silence(&self) -> Duration {
+        self.timeout * 2 / 5
+    }
+
+    /// After so much time without a request the server is asked whether it is there.
+    fn pause(&self) -> Duration {
+        (self.timeout * 3 / 20).min(Duration::from_secs(10))
+    }
+
+    /// Serves requests until the session is over.
+    pub(super) async fn run(mut self, first: Line, mut orders: Orders) {
+        self.servers.repeat();
+        let mut line = Some(first);
+        while !self.state.is_terminated() {
+            let mut current = match line.take() {
+                Some(line) => line,
+                None => match self.start().await {
+                    Ok(line) => line,
+                    Err(error) => {
+                        tracing::debug!(%error, "no server has the session any more");
+                        self.turn(state_without_server(&error));
+                        break;
+                    }
+                },
+            };
+            let error = poll_fn(|cx| self.serve(&mut current, &mut orders, cx)).await;
+            tracing::debug!(%error, session = self.id, "the connection has ended");
+            self.turn(state_after(&error));
+            self.watches.disconnected();
+            // What the connection ended with is no answer to a request.
+            let error = if error.ends_session() { error } else { ZkError::ConnectionLoss };
+            current.fail(&error);
+        }
+        let error = self.state.error();
+        orders.close();
+        while let Ok(order) = orders.try_recv() {
+            if let Order::Send(request) = order {
+                let _waited_for = request.reply.send(Err(error.clone())).is_ok();
+            }
+        }
+    }
+
+    fn turn(&mut self, state: SessionState) {
+        if state == self.state || self.state.is_terminated() {
+            return;
+        }
+        self.state = state;
+        self.watches.report(state);
+        self.states.send_replace(state);
+    }
+
+    /// Serves the connection until it ends. Returns why.
+    fn serve(
+        &mut self,
+        line: &mut Line,
+        orders: &mut Orders,
+        cx: &mut Context<'_>,
+    ) -> Poll<ZkError> {
+        match self.step(line, Some(orders), cx) {
+            Ok(()) => Poll::Pending,
+            Err(error) => Poll::Ready(error),
+        }
+    }
+
+    /// Does all that can be done without waiting. What has come is read first, so that the time that this task itself was late does
+    /// not count as the server's silence.
+    fn step(
+        &mut self,
+        line: &mut Line,
+        orders: Option<&mut Orders>,
+        cx: &mut Context<'_>,
+    ) -> Result<(), ZkError> {
+        while let Poll::Ready(read) = line.poll_read(cx) {
+            if read.map_err(lost)? == 0 {
+                return Err(ZkError::ConnectionLoss);
+            }
+            self.heard = Instant::now();
+            while let Some(frame) = line.next_frame()? {
+                self.receive(line, frame)?;
+            }
+            if line.is_closing && line.is_idle() {
+                return Err(ZkError::ClientClosed);
+            }
+        }
+        if let Some(orders) = orders {
+            self.follow(line, orders, cx);
+        }
+        while line.timer.as_mut().poll(cx).is_ready() {
+            self.look_at_the_time(line)?;
+        }
+        if line.poll_write(cx).map_err(lost)? {
+            self.said = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// Takes what this task was ordered to do. Without any client left it ends the session.
+    fn follow(&mut self, line: &mut Line, orders: &mut Orders, cx: &mut Context<'_>) {
+        while !line.is_closing
+            && let Poll::Ready(order) = orders.poll_recv(cx)
+        {
+            match order {
+                Some(Order::Send(request)) => {
+                    if let Some(asked) = &request.watch {
+                        self.watches.ask(asked);
+                    }
+                    let call = Call::Request(request.watch, request.reply);
+                    self.call(line, request.message, call);
+                }
+                Some(Order::Unwatch(id)) => {
+                    let removal = self.watches.unwatch(id);
+                    self.remove(line, removal);
+                }
+                None => {
+                    self.call(line, Message::new(op::CLOSE_SESSION), Call::Ignored);
+                    line.is_closing = true;
+                }
+            }
+        }
+    }
+
+    fn call(&mut self, line: &mut Line, message: Message, call: Call) {
+        // Those below zero have another meaning.
+        self.last_xid = self.last_xid.checked_add(1).unwrap_or(1);
+        line.call(self.last_xid, message, call);
+    }
+
+    fn remove(&mut self, line: &mut Line, removals: impl IntoIterator<Item = Removal>) {
+        for (path, removes) in removals {
+            let mut message = Message::new(op::REMOVE_WATCHES);
+            message.body().text(&path).int(removes as i32);
+            self.call(line, message, Call::Ignored);
+        }
+    }
+
+    fn look_at_the_time(&mut self, line: &mut Line) -> Result<(), ZkError> {
+        let now = Instant::now();
+        if now >= self.heard + self.silence() {
+            return Err(ZkError::Timeout);
+        }
+        if line.unnumbered.pings == 0 && now >= self.said + self.pause() {
+            self.ping(line);
+            self.said = now;
+        }
+        let mut next = self.heard + self.silence();
+        if line.unnumbered.pings == 0 {
+            next = next.min(self.said + self.pause());
+        }
+        line.timer.as_mut().reset(next);
+        Ok(())
+    }
+
+    fn ping(&mut self, line: &mut Line) {
+        line.push(xid::PING, Message::new(op::PING));
+        line.unnumbered.pings += 1;
+    }
+
+    fn receive(&mut self, line: &mut Line, mut frame: Bytes) -> Result<(), ZkError> {
+        if !line.is_connected {
+            return self.begin(line, &frame);
+        }
+        let head = Head::take(&mut frame)?;
+        if let Some(error) = ZkError::of(head.code)
+            && matches!(error, ZkError::SessionExpired | ZkError::AuthFailed)
+        {
+            return Err(error);
+        }
+        let of_these = match head.xid {
+            xid::EVENT => {
+                let event = WatchedEvent::read(head.zxid, &frame)?;
+                let removal = self.watches.event(&event);
+                self.remove(line, removal);
+                return Ok(());
+            }
+            xid::PING => &mut line.unnumbered.pings,
+            xid::AUTH => &mut line.unnumbered.logins,
+            xid::SET_WATCHES => &mut line.unnumbered.watches,
+            number => {
+                self.newest = self.newest.max(head.zxid);
+                let call = line.answered(number)?;
+                return self.answer(line, call, head.code, frame);
+            }
+        };
+        *of_these = of_these.checked_sub(1).ok_or(ZkError::Malformed("it answers no message"))?;
+        Ok(())
+    }
+
+    fn answer(
+        &mut self,
+        line: &mut Line,
+        call: Call,
+        code: i32,
+        body: Bytes,
+    ) -> Result<(), ZkError> {
+        match call {
+            Call::Request(asked, reply) => {
+                let answered = asked.map(|asked| self.watches.answered(asked, code));
+                let (watch, removals) = answered.unwrap_or_default();
+                let _waited_for = reply.send(Ok(Reply { code, body, watch })).is_ok();
+                self.remove(line, removals);
+                Ok(())
+            }
+            #[cfg(feature = "sasl")]
+            Call::Login => self.log_in(line, &body),
+            Call::Ignored => Ok(()),
+        }
+    }
+
+    /// Takes over what the first message of a connection says.
+    fn begin(&mut self, line: &mut Line, frame: &[u8]) -> Result<(), ZkError> {
+        let mut reading = Decoder::new(frame);
+        let (_version, timeout, id) = (reading.int()?, reading.int()?, reading.long()?);
+        if id == 0 || timeout <= 0 {
+            return Err(ZkError::SessionExpired);
+        }
+        let password = reading.buffer()?.to_vec();
+        if !reading.is_empty() && reading.flag()? {
+            return Err(ZkError::NotReadOnly);
+        }
+        (self.id, self.password) = (id, password);
+        self.timeout = Duration::from_millis(timeout.unsigned_abs().into());
+        line.is_connected = true;
+        self.turn(SessionState::SyncConnected);
+        Ok(())
+    }
+}
+
+/// Why a connection was lost is for a person only.
+fn lost(error: io::Error) -> ZkError {
+    tracing::debug!(%error, "the connection failed");
+    ZkError::ConnectionLoss
+}
+
+/// The state after a connection that ended so.
+fn state_after(error: &ZkError) -> SessionState {
+    match error {
+        ZkError::SessionExpired | ZkError::SessionMoved => SessionState::Expired,
+        ZkError::AuthFailed => SessionState::AuthFailed,
+        ZkError::ClientClosed => SessionState::Closed,
+        _ => SessionState::Disconnected,
+    }
+}
+
+/// The state after a search for a server that ended so.
+fn state_without_server(error: &ZkError) -> SessionState {
+    match state_after(error) {
+        SessionState::Disconnected => SessionState::Expired,
+        state => state,
+    }
+}

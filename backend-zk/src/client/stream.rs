@@ -1,0 +1,62 @@
+//! [`connect`]: a connection to one server, plain or encrypted.
+
+use std::fmt;
+use std::io;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+
+/// Bytes in both directions.
+pub(super) type Stream = Box<dyn Duplex>;
+
+pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
+/// How connections are encrypted.
+#[derive(Clone)]
+pub(crate) struct Encryption {
+    #[cfg(feature = "tls")]
+    config: std::sync::Arc<rustls::ClientConfig>,
+}
+
+/// Connects to a server, `host:port`. Each request leaves at once, although an earlier one is not acknowledged.
+pub(super) async fn connect(host: &str, encryption: Option<&Encryption>) -> io::Result<Stream> {
+    let stream = TcpStream::connect(host).await?;
+    stream.set_nodelay(true)?;
+    match encryption {
+        None => Ok(Box::new(stream)),
+        Some(encryption) => encryption.around(host, stream).await,
+    }
+}
+
+impl Encryption {
+    #[cfg(feature = "tls")]
+    pub(crate) fn new(config: rustls::ClientConfig) -> Self {
+        Self { config: std::sync::Arc::new(config) }
+    }
+
+    #[cfg(feature = "tls")]
+    async fn around(&self, host: &str, stream: TcpStream) -> io::Result<Stream> {
+        use rustls::pki_types::ServerName;
+        use tokio_rustls::TlsConnector;
+
+        let name = host.rsplit_once(':').map_or(host, |(name, _port)| name);
+        let name = name.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let name = ServerName::try_from(name).map_err(io::Error::other)?;
+        let connector = TlsConnector::from(self.config.clone());
+        Ok(Box::new(connector.connect(name, stream).await?))
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[expect(clippy::unused_async, reason = "with the feature it waits")]
+    async fn around(&self, _host: &str, _stream: TcpStream) -> io::Result<Stream> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+impl fmt::Debug for Encryption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Encryption").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,98 @@
+//! [`OneshotWatcher`] and [`PersistentWatcher`]: where the events of a watch arrive.
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::client::event::{SessionState, WatchedEvent};
+use crate::client::request::Order;
+use crate::client::zk_error::ZkError;
+
+/// The event of a watch for one event. Dropping it removes the watch.
+#[derive(Debug)]
+pub(crate) struct OneshotWatcher {
+    event: oneshot::Receiver<WatchedEvent>,
+    registration: Registration,
+}
+
+/// The events of a watch that stays. Dropping it removes the watch.
+#[derive(Debug)]
+pub(crate) struct PersistentWatcher {
+    events: mpsc::UnboundedReceiver<WatchedEvent>,
+    _registration: Registration,
+}
+
+/// A watch that a server has accepted.
+#[derive(Debug)]
+pub(super) enum Registered {
+    Oneshot(OneshotWatcher),
+    Persistent(PersistentWatcher),
+}
+
+/// Tells the task of the session that a watcher was dropped.
+#[derive(Debug)]
+pub(super) struct Registration {
+    /// `None` if its last event has come.
+    id: Option<u64>,
+    orders: mpsc::WeakUnboundedSender<Order>,
+}
+
+const NO_WATCH: ZkError = ZkError::Malformed("an answer without the watch that was asked for");
+
+impl OneshotWatcher {
+    pub(super) fn new(
+        event: oneshot::Receiver<WatchedEvent>,
+        registration: Registration,
+    ) -> Registered {
+        Registered::Oneshot(Self { event, registration })
+    }
+
+    pub(super) fn of(watch: Option<Registered>) -> Result<Self, ZkError> {
+        match watch {
+            Some(Registered::Oneshot(watcher)) => Ok(watcher),
+            _ => Err(NO_WATCH),
+        }
+    }
+
+    /// Waits for the event, or for the end of the session.
+    pub(crate) async fn changed(mut self) -> WatchedEvent {
+        let event = (&mut self.event).await;
+        self.registration.id = None;
+        event.unwrap_or_else(|_no_task| WatchedEvent::of_session(SessionState::Closed))
+    }
+}
+
+impl PersistentWatcher {
+    pub(super) fn new(
+        events: mpsc::UnboundedReceiver<WatchedEvent>,
+        registration: Registration,
+    ) -> Registered {
+        Registered::Persistent(Self { events, _registration: registration })
+    }
+
+    pub(super) fn of(watch: Option<Registered>) -> Result<Self, ZkError> {
+        match watch {
+            Some(Registered::Persistent(watcher)) => Ok(watcher),
+            _ => Err(NO_WATCH),
+        }
+    }
+
+    /// The next event of a node, or of the session: also that the connection was lost, and that there is another one.
+    pub(crate) async fn changed(&mut self) -> WatchedEvent {
+        let event = self.events.recv().await;
+        event.unwrap_or_else(|| WatchedEvent::of_session(SessionState::Closed))
+    }
+}
+
+impl Registration {
+    pub(super) fn new(id: u64, orders: mpsc::WeakUnboundedSender<Order>) -> Self {
+        Self { id: Some(id), orders }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        if let (Some(id), Some(orders)) = (self.id, self.orders.upgrade()) {
+            // Without a task there is no watch.
+            let _told = orders.send(Order::Unwatch(id)).is_ok();
+        }
+    }
+}

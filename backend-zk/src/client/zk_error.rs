@@ -1,0 +1,106 @@
+//! [`ZkError`]: why a request has no result.
+
+use std::fmt;
+
+/// The answer of a server that refuses a request, or why there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ZkError {
+    NoNode,
+    NoAuth,
+    BadVersion,
+    NoChildrenForEphemerals,
+    NodeExists,
+    NotEmpty,
+    InvalidAcl,
+    /// By the server, or before anything was sent.
+    BadArguments(&'static str),
+    NotReadOnly,
+    QuotaExceeded,
+    Throttled,
+    Unimplemented,
+    ReconfigDisabled,
+    SessionMoved,
+    SessionExpired,
+    AuthFailed,
+    /// Another code of the server.
+    Code(i32),
+    /// An answer that cannot be read.
+    Malformed(&'static str),
+    /// The connection ended before the answer came.
+    ConnectionLoss,
+    /// No server was found in time.
+    Timeout,
+    /// No server let this client connect.
+    NoHosts,
+    /// The client ended its session.
+    ClientClosed,
+}
+
+/// The code of a node that is not there.
+pub(super) const NO_NODE: i32 = -101;
+
+impl ZkError {
+    /// The meaning of a code in an answer. Zero is no error.
+    pub(super) fn of(code: i32) -> Option<Self> {
+        Some(match code {
+            0 => return None,
+            -6 => Self::Unimplemented,
+            -8 => Self::BadArguments("by the server"),
+            NO_NODE => Self::NoNode,
+            -102 => Self::NoAuth,
+            -103 => Self::BadVersion,
+            -108 => Self::NoChildrenForEphemerals,
+            -110 => Self::NodeExists,
+            -111 => Self::NotEmpty,
+            -112 => Self::SessionExpired,
+            -114 => Self::InvalidAcl,
+            // The latter: the server accepts sessions only that log in by SASL.
+            -115 | -124 => Self::AuthFailed,
+            -118 => Self::SessionMoved,
+            -119 => Self::NotReadOnly,
+            -123 => Self::ReconfigDisabled,
+            -125 => Self::QuotaExceeded,
+            -127 => Self::Throttled,
+            code => Self::Code(code),
+        })
+    }
+
+    /// Whether it ends the session, and not the connection alone.
+    pub(super) fn ends_session(&self) -> bool {
+        matches!(
+            self,
+            Self::SessionExpired | Self::SessionMoved | Self::AuthFailed | Self::ClientClosed
+        )
+    }
+}
+
+impl fmt::Display for ZkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoNode => "there is no such node",
+            Self::NoAuth => "not authorized",
+            Self::BadVersion => "the node has another version",
+            Self::NoChildrenForEphemerals => "an ephemeral node has no children",
+            Self::NodeExists => "the node exists",
+            Self::NotEmpty => "the node has children",
+            Self::InvalidAcl => "the access list is invalid",
+            Self::NotReadOnly => "the server only lets read",
+            Self::QuotaExceeded => "the quota is exceeded",
+            Self::Throttled => "the server throttles requests",
+            Self::Unimplemented => "the server does not know the request",
+            Self::ReconfigDisabled => "reconfiguration is disabled",
+            Self::SessionMoved => "the session is at another server",
+            Self::SessionExpired => "the session has expired",
+            Self::AuthFailed => "authentication failed",
+            Self::ConnectionLoss => "the connection was lost",
+            Self::Timeout => "no server answered in time",
+            Self::NoHosts => "no server let us connect",
+            Self::ClientClosed => "the session was closed",
+            Self::BadArguments(what) => return write!(f, "bad arguments: {what}"),
+            Self::Malformed(what) => return write!(f, "a malformed answer: {what}"),
+            Self::Code(code) => return write!(f, "error {code} of the server"),
+        })
+    }
+}
+
+impl std::error::Error for ZkError {}
