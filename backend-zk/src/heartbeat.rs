@@ -49,9 +49,8 @@ enum Wake {
 
 /// Heartbeats per time to live of a session.
 ///
-/// The crate's own pings are not enough: a server answers them itself, and nothing reports when one
-/// was sent. The crate pings when nothing else was sent for three twentieths of that time, or ten
-/// seconds; so these heartbeats replace its pings.
+/// The protocol's pings are not enough, as a server answers them itself. The client pings when nothing else was sent for three
+/// twentieths of that time, or ten seconds; so these heartbeats replace its pings.
 const BEATS: u32 = 10;
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
@@ -130,12 +129,12 @@ pub(crate) async fn beat(
     mut states: StateWatcher,
     mut beats: Heartbeats,
 ) {
-    let pause = pause(wire.life.ttl());
     let mut asked = FuturesUnordered::new();
     let mut vigil = Vigil::new();
     let mut heard = clock::now();
-    let mut next = heard + pause;
+    let mut next = heard + pause(wire.life.ttl());
     while let Some(until) = wire.life.until() {
+        let pause = pause(wire.life.ttl());
         if vigil.resumed() {
             // The machine slept: only an answer shows whether the session is alive.
             wire.life.suspend();
@@ -175,7 +174,7 @@ pub(crate) async fn beat(
         };
         match wake {
             Wake::Answer(sent, Ok(())) => {
-                // The crate reports a new connection before any answer on it.
+                // A new connection is reported before any answer on it.
                 if let Some(state) = states.changed().now_or_never() {
                     turn(&wire, &mut beats, state);
                 }
@@ -201,7 +200,7 @@ pub(crate) async fn beat(
     // The requests hold the client.
     drop(asked);
     hub.end(wire.life.loss().unwrap_or(Loss::Expired));
-    // The crate ends the session when it finds a server, unless the session was ended already.
+    // The client ends the session when it finds a server, unless the session was ended already.
     drop(wire.take());
     if let Some(client) = wire.abandoned() {
         // It was dropped and not closed: it expires after its time to live.
@@ -216,6 +215,9 @@ fn turn(wire: &Connection, beats: &mut Heartbeats, state: SessionState) {
         SessionState::Expired | SessionState::Closed => wire.expired(),
         SessionState::AuthFailed => wire.life.lose(Loss::Denied),
         SessionState::SyncConnected => {
+            if let Ok(client) = wire.client("heartbeat") {
+                wire.life.renegotiated(client.session_timeout());
+            }
             if let Some(counted) = beats.reconnected() {
                 wire.life.renew(counted);
             }

@@ -1,14 +1,11 @@
 //! [`Hub`]: the watches of a session.
 //!
 //! There is one watch at the server per path, shared by all observers: before 3.9, watches of two
-//! kinds on one path destroy each other (ZOOKEEPER-4466). The crate forgets persistent watches when
-//! it reconnects; so each is set again then (`hub/persistent.rs`), and its observers get a request to read
-//! again.
+//! kinds on one path destroy each other (ZOOKEEPER-4466). Events may be missed between two connections; so each watch is set
+//! again on the next one (`hub/persistent.rs`), and its observers get a request to read again.
 //!
 //! An observer that needs only one event has a watch of another kind, if the path has no other
 //! observer: see [`once`].
-//!
-//! When very many paths are watched, several share one watch: see [`Watches::for_path`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -38,15 +35,11 @@ mod proof;
 /// How many events a watch keeps for a slow reader.
 const EVENTS: usize = 4_096;
 
-/// How often the path of retired watches is sent to the server on a new connection: once for
-/// watches of a node, and once for watches of its children.
-const RETIRED: usize = 2;
-
 /// All observations of one session.
 ///
 /// Requests are sent and watches are dropped under the lock of the state, so that the server
-/// receives both in one order: each is a message to the crate. Under the lock, a channel of the
-/// crate may be polled for an event that is already there; nothing else is polled, no reader is
+/// receives both in one order: each is a message to the task of the session. Under the lock, a channel of
+/// that task may be polled for an event that is already there; nothing else is polled, no reader is
 /// woken, and nothing is dropped that could use the hub again.
 pub(crate) struct Hub {
     pub(crate) wire: Arc<Connection>,
@@ -62,19 +55,13 @@ struct State {
     next: u64,
 }
 
-/// The watches at the server.
+/// The watches at the server, each with the path that it is of.
 #[derive(Default)]
-struct Watches {
-    by_path: BTreeMap<Path, Watched>,
-    /// The sum of the lengths of their paths.
-    bytes: usize,
-}
+struct Watches(BTreeMap<Path, Watched>);
 
 /// One watch at the server.
 struct Watched {
     recursive: bool,
-    /// The observed paths that this watch serves.
-    places: BTreeSet<Path>,
     /// Keeps the watch alive until this is dropped.
     _keeper: Task,
     /// One-event watches on the same path that no observer waits for any more.
@@ -82,9 +69,8 @@ struct Watched {
 }
 
 /// One observed path.
+#[derive(Default)]
 struct Place {
-    /// The path of the watch that reports its changes: its own, or one above.
-    by: Path,
     observers: BTreeMap<u64, Observer>,
     /// Containers that were seen there: their changes are not reported.
     containers: BTreeSet<Path>,
@@ -160,42 +146,28 @@ impl Hub {
         // The watch is one of the hub's, as two kinds of watches on one path destroy each other.
         let (feed, _unread) = Feed::new(1);
         let (_unwatch, _) = self.add(client, query, feed);
-        let watched = self.watched_by(&query.path);
-        gather_through(&self.wire, client, watched.as_ref().unwrap_or(&query.path), query).await
-    }
-
-    /// The path of the watch that reports the changes at a path.
-    fn watched_by(&self, path: &Path) -> Option<Path> {
-        self.state().places.get(path).map(|place| place.by.clone())
+        gather_through(&self.wire, client, &query.path, query).await
     }
 
     fn add(self: &Arc<Self>, client: &Arc<Client>, query: &Query, feed: Feed) -> (Unwatch, u64) {
         let mut state = self.state();
         let id = state.next;
         state.next += 1;
-        let by = match state.places.get(&query.path) {
-            Some(place) => place.by.clone(),
-            None => state.watches.for_path(&query.path),
-        };
-        let recursive = needs_recursive(query) || by != query.path;
-        let resync = match state.watches.by_path.get(&by) {
+        let (path, recursive) = (&query.path, needs_recursive(query));
+        let resync = match state.watches.0.get(path) {
             None => Some(false),
             Some(watched) if recursive && !watched.recursive => Some(true),
             Some(_) => None,
         };
         if let Some(resync) = resync {
-            let keeper = self.keeper(client, &by, recursive, resync);
-            state.watches.add(&by, recursive, keeper);
-            state.leave_to_hub(&by);
+            let keeper = self.keeper(client, path, recursive, resync);
+            state.watches.add(path, recursive, keeper);
+            state.leave_to_hub(path);
         }
-        if let Some(watched) = state.watches.by_path.get_mut(&by) {
-            watched.places.insert(query.path.clone());
-        }
-        let place =
-            state.places.entry(query.path.clone()).or_insert_with(|| Place::reported_by(by));
+        let place = state.places.entry(path.clone()).or_default();
         place.observers.insert(id, Observer { query: query.clone(), feed });
         let created = place.created;
-        (Unwatch { hub: Arc::downgrade(self), path: query.path.clone(), id }, created)
+        (Unwatch { hub: Arc::downgrade(self), path: path.clone(), id }, created)
     }
 
     /// Records the containers that a view showed, unless a node may have replaced one since.
@@ -211,10 +183,9 @@ impl Hub {
         let mut state = self.state();
         let Some(place) = state.places.get_mut(path) else { return };
         let observer = place.observers.remove(&id);
-        if place.observers.is_empty()
-            && let Some(place) = state.places.remove(path)
-        {
-            state.watches.release(&place.by, path);
+        if place.observers.is_empty() {
+            state.places.remove(path);
+            state.watches.0.remove(path);
         }
         drop(state);
         drop(observer);
@@ -236,12 +207,11 @@ impl Hub {
     }
 
     /// Ends the observations of a watch that could not be set.
-    fn fail(&self, by: &Path, error: Error) {
+    fn fail(&self, path: &Path, error: Error) {
         let mut state = self.state();
-        let failed: Vec<Place> =
-            state.watches.told_by(by).iter().filter_map(|path| state.places.remove(path)).collect();
-        state.watches.remove(by);
+        let (failed, watched) = (state.places.remove(path), state.watches.0.remove(path));
         drop(state);
+        drop(watched);
         let error = Arc::new(error);
         for observer in failed.into_iter().flat_map(|place| place.observers.into_values()) {
             observer.feed.end(End::Failed(error.clone()));
@@ -249,15 +219,12 @@ impl Hub {
     }
 
     /// Makes the observers of this watch read again, because events may have been missed.
-    fn resync(&self, by: &Path) {
+    fn resync(&self, path: &Path) {
         let mut state = self.state();
-        let mut feeds = Vec::new();
-        for path in state.watches.told_by(by) {
-            if let Some(place) = state.places.get_mut(&path) {
-                place.forget_what_is_there();
-                feeds.extend(place.observers.values().map(|observer| observer.feed.clone()));
-            }
-        }
+        let Some(place) = state.places.get_mut(path) else { return };
+        place.forget_what_is_there();
+        let feeds: Vec<Feed> =
+            place.observers.values().map(|observer| observer.feed.clone()).collect();
         drop(state);
         for feed in feeds {
             let _heard = feed.resync();
@@ -265,28 +232,21 @@ impl Hub {
     }
 
     /// Whether this watch has an observer that gets the event only verified.
-    fn verifies(&self, by: &Path, notification: &Notification) -> bool {
-        let state = self.state();
-        let mut places = about(&notification.path).filter_map(|path| state.places.get(&path));
-        places.any(|place| place.by == *by && place.verifies(notification))
+    fn verifies(&self, path: &Path, notification: &Notification) -> bool {
+        self.state().places.get(path).is_some_and(|place| place.verifies(notification))
     }
 
     /// Delivers an event of a watch to its observers. Only the task that keeps the watch calls
     /// this, so that observers get the events in order although they are woken without the lock.
-    fn deliver(&self, by: &Path, notification: &Notification, proof: Option<&Proof>) {
+    fn deliver(&self, path: &Path, notification: &Notification, proof: Option<&Proof>) {
         let mut state = self.state();
+        let Some(place) = state.places.get_mut(path) else { return };
         let mut deliveries = Vec::new();
-        for path in about(&notification.path) {
-            if let Some(place) = state.places.get_mut(&path)
-                && place.by == *by
-            {
-                place.hint(notification, &mut deliveries);
-                if place.verifies(notification) {
-                    place.deliver(notification, proof, &mut deliveries);
-                } else {
-                    place.forget(notification);
-                }
-            }
+        place.hint(notification, &mut deliveries);
+        if place.verifies(notification) {
+            place.deliver(notification, proof, &mut deliveries);
+        } else {
+            place.forget(notification);
         }
         drop(state);
         for (feed, change) in deliveries {
@@ -302,99 +262,24 @@ impl Hub {
     }
 }
 
-/// The paths whose observers may be concerned by an event at this path.
-fn about(path: &Path) -> impl Iterator<Item = Path> {
-    let root = (!path.is_root()).then(Path::root);
-    std::iter::once(path.clone()).chain(path.ancestors()).chain(root)
-}
-
 impl Watches {
-    /// The path to watch for changes at `path`: its own, while there is room.
-    ///
-    /// With more than 128 KiB of paths the crate never connects again: it then sends its watches to
-    /// the server in several requests, and takes the answer to the second for an answer without a
-    /// request. It keeps the session alive all the time. So when there are very many watches,
-    /// further ones below one directory share a recursive watch there, and in the end all share one
-    /// at the root.
-    fn for_path(&self, path: &Path) -> Path {
-        const ALL: usize = 90_000;
-
-        if self.by_path.contains_key(path) || self.fits(path) {
-            return path.clone();
-        }
-        let dir = path.parent().unwrap_or_else(Path::root);
-        let recursive = |path: &Path| self.by_path.get(path).is_some_and(|it| it.recursive);
-        match about(path).find(recursive) {
-            Some(above) => above,
-            None if self.bytes + dir.as_str().len() <= ALL => dir,
-            None => Path::root(),
-        }
-    }
-
-    /// Whether there is room for a watch of this path alone.
-    fn fits(&self, path: &Path) -> bool {
-        const OWN: usize = 60_000;
-
-        self.bytes + path.as_str().len() <= OWN
-    }
-
     /// Starts to watch a path, or replaces its watch by one of another mode.
     fn add(&mut self, path: &Path, recursive: bool, keeper: Task) {
-        let before = self.remove(path).map(|before| (before.places, before.retired));
-        let (places, retired) = before.unwrap_or_default();
-        self.bytes += path.as_str().len() * (1 + retired.len().min(RETIRED));
-        let watched = Watched { recursive, places, _keeper: keeper, retired };
-        self.by_path.insert(path.clone(), watched);
+        let retired = self.0.remove(path).map(|before| before.retired).unwrap_or_default();
+        self.0.insert(path.clone(), Watched { recursive, _keeper: keeper, retired });
     }
 
     /// Keeps a one-event watch, which no observer waits for any more, as long as the persistent
     /// watch.
     fn retire(&mut self, path: &Path, coming: Coming) {
-        match self.by_path.get_mut(path) {
-            Some(watched) => {
-                watched.retired.push(coming);
-                // The crate sends a path once per kind of watch, and two kinds can be retired.
-                if watched.retired.len() <= RETIRED {
-                    self.bytes += path.as_str().len();
-                }
-            }
+        match self.0.get_mut(path) {
+            Some(watched) => watched.retired.push(coming),
             None => drop(coming),
         }
-    }
-
-    fn remove(&mut self, path: &Path) -> Option<Watched> {
-        let removed = self.by_path.remove(path)?;
-        self.bytes -= path.as_str().len() * (1 + removed.retired.len().min(RETIRED));
-        Some(removed)
-    }
-
-    /// Releases a place that has no observer any more.
-    fn release(&mut self, by: &Path, place: &Path) {
-        let Some(watched) = self.by_path.get_mut(by) else { return };
-        watched.places.remove(place);
-        if watched.places.is_empty() {
-            self.remove(by);
-        }
-    }
-
-    /// The places of a watch.
-    fn told_by(&self, by: &Path) -> Vec<Path> {
-        self.by_path.get(by).into_iter().flat_map(|it| it.places.iter().cloned()).collect()
     }
 }
 
 impl Place {
-    fn reported_by(by: Path) -> Self {
-        Self {
-            by,
-            observers: BTreeMap::new(),
-            containers: BTreeSet::new(),
-            ghosts: BTreeSet::new(),
-            echoes: BTreeSet::new(),
-            created: 0,
-        }
-    }
-
     fn forget_what_is_there(&mut self) {
         self.containers.clear();
         self.ghosts.clear();
@@ -513,76 +398,5 @@ fn needs_recursive(query: &Query) -> bool {
         Scope::Node => false,
         Scope::Children => query.detail == Detail::Data,
         Scope::Subtree => true,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use synod_core::task::spawn;
-
-    use super::*;
-
-    fn path(text: &str) -> Path {
-        Path::new(text).expect("valid")
-    }
-
-    #[tokio::test]
-    async fn of_very_many_paths_the_rest_is_watched_from_above() {
-        let mut watches = Watches::default();
-        let observe = |watches: &mut Watches, at: &str| {
-            let by = watches.for_path(&path(at));
-            let recursive = by != path(at);
-            if !watches.by_path.contains_key(&by) {
-                watches.add(&by, recursive, spawn(std::future::pending()));
-            }
-            watches.by_path.get_mut(&by).expect("it is watched").places.insert(path(at));
-            by
-        };
-        let long = |number: usize| format!("/long/{}{number:04}", "x".repeat(190));
-        for number in 0..300 {
-            assert_eq!(observe(&mut watches, &long(number)), path(&long(number)));
-        }
-        for number in 300..1_000 {
-            assert_eq!(observe(&mut watches, &long(number)), path("/long"));
-        }
-        assert_eq!(observe(&mut watches, &long(7)), path(&long(7)), "it has its own");
-        assert_eq!(observe(&mut watches, "/long/a/b"), path("/long"));
-        for number in 0..1_000 {
-            let by =
-                observe(&mut watches, &format!("{}/node", long(number).replace("long", "deep")));
-            assert!(by.parent_str() == Some("/deep") || by.is_root(), "{by}");
-        }
-        assert_eq!(observe(&mut watches, "/other"), Path::root());
-        assert!(watches.bytes < 100_000, "{}", watches.bytes);
-
-        let all: Vec<(Path, Path)> = watches
-            .by_path
-            .iter()
-            .flat_map(|(by, it)| it.places.iter().map(|place| (by.clone(), place.clone())))
-            .collect();
-        for (by, place) in all {
-            watches.release(&by, &place);
-        }
-        assert!(watches.by_path.is_empty() && watches.bytes == 0);
-    }
-
-    #[tokio::test]
-    async fn retired_watches_count_as_long_as_they_are_kept() {
-        let mut watches = Watches::default();
-        let retire = |watches: &mut Watches| {
-            watches.retire(&path("/a"), futures_util::FutureExt::boxed(std::future::pending()));
-        };
-        retire(&mut watches);
-        assert_eq!(watches.bytes, 0, "it is dropped where nothing is watched");
-
-        watches.add(&path("/a"), false, spawn(std::future::pending()));
-        for bytes in [4, 6, 6] {
-            retire(&mut watches);
-            assert_eq!(watches.bytes, bytes);
-        }
-        watches.add(&path("/a"), true, spawn(std::future::pending()));
-        assert_eq!(watches.bytes, 6, "the watch is another, what is retired stays");
-        watches.remove(&path("/a"));
-        assert_eq!(watches.bytes, 0);
     }
 }

@@ -1,5 +1,7 @@
 //! [`Client`]: the requests of a session.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
@@ -21,27 +23,31 @@ use crate::client::zk_error::{NO_NODE, ZkError};
 pub(crate) struct Client {
     orders: mpsc::UnboundedSender<Order>,
     id: i64,
-    timeout: Duration,
+    granted: Granted,
     states: StateWatcher,
 }
+
+/// The time to live of a session, as the server of its last connection granted it.
+#[derive(Clone, Debug)]
+pub(super) struct Granted(Arc<AtomicU64>);
 
 impl Client {
     pub(super) fn new(
         orders: mpsc::UnboundedSender<Order>,
         id: i64,
-        timeout: Duration,
+        granted: Granted,
         states: StateWatcher,
     ) -> Self {
-        Self { orders, id, timeout, states }
+        Self { orders, id, granted, states }
     }
 
     pub(crate) fn session_id(&self) -> i64 {
         self.id
     }
 
-    /// The time to live of the session, as the servers granted it.
+    /// The time to live of the session. A later connection may grant another one, which is here before its state is reported.
     pub(crate) fn session_timeout(&self) -> Duration {
-        self.timeout
+        self.granted.get()
     }
 
     /// Follows the session's state. The state as it is counts as seen.
@@ -172,6 +178,23 @@ impl Client {
             Ok(()) => Answer::new(coming, decode),
             Err(_over) => Answer::unsent(self.states.clone().state().error(), decode),
         }
+    }
+}
+
+impl Granted {
+    pub(super) fn new(timeout: Duration) -> Self {
+        let granted = Self(Arc::default());
+        granted.set(timeout);
+        granted
+    }
+
+    pub(super) fn set(&self, timeout: Duration) {
+        let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        self.0.store(millis, Ordering::Release);
+    }
+
+    pub(super) fn get(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::Acquire))
     }
 }
 

@@ -66,7 +66,7 @@ impl Connector {
         let mut session = Session::new(servers, self.identity, self.encryption, self.timeout, weak);
         let line = session.start().await?;
         let states = StateWatcher::new(session.states());
-        let client = Client::new(sender, session.id(), session.timeout(), states);
+        let client = Client::new(sender, session.id(), session.granted(), states);
         // It ends when the client is dropped, or the session is over.
         spawn(session.run(line, orders)).let_go();
         Ok(client)

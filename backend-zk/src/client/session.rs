@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::client::answer::Reply;
+use crate::client::calls::Granted;
 use crate::client::connector::Identity;
 use crate::client::event::{SessionState, WatchedEvent};
 use crate::client::jute::Decoder;
@@ -30,8 +31,7 @@ pub(super) struct Session {
     /// Zero before the first connection.
     id: i64,
     password: Vec<u8>,
-    /// Its time to live.
-    timeout: Duration,
+    granted: Granted,
     /// The last change that an answer has shown.
     newest: i64,
     /// The number of the last request.
@@ -64,7 +64,7 @@ impl Session {
             encryption,
             id: 0,
             password: vec![0; 16],
-            timeout,
+            granted: Granted::new(timeout),
             newest: 0,
             last_xid: 0,
             heard,
@@ -81,8 +81,8 @@ impl Session {
         self.id
     }
 
-    pub(super) fn timeout(&self) -> Duration {
-        self.timeout
+    pub(super) fn granted(&self) -> Granted {
+        self.granted.clone()
     }
 
     pub(super) fn states(&self) -> watch::Receiver<SessionState> {
@@ -91,12 +91,12 @@ impl Session {
 
     /// After so much silence a connection counts as lost: two other servers can be tried before the session is over.
     fn silence(&self) -> Duration {
-        self.timeout * 2 / 5
+        self.granted.get() * 2 / 5
     }
 
     /// After so much time without a request the server is asked whether it is there.
     fn pause(&self) -> Duration {
-        (self.timeout * 3 / 20).min(Duration::from_secs(10))
+        (self.granted.get() * 3 / 20).min(Duration::from_secs(10))
     }
 
     /// Serves requests until the session is over.
@@ -310,7 +310,7 @@ impl Session {
             return Err(ZkError::NotReadOnly);
         }
         (self.id, self.password) = (id, password);
-        self.timeout = Duration::from_millis(timeout.unsigned_abs().into());
+        self.granted.set(Duration::from_millis(timeout.unsigned_abs().into()));
         line.is_connected = true;
         self.turn(SessionState::SyncConnected);
         Ok(())

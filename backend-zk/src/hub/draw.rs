@@ -27,7 +27,7 @@ impl Hub {
         let connection = state.draws.connection();
         let mut draw = state.draws.alone.draw(dir, connection)?;
         if draw.wants_watch
-            && !state.watches.by_path.contains_key(dir)
+            && !state.watches.0.contains_key(dir)
             && state.draws.alone.ask(dir, &mut draw)
         {
             self.watch_dir(client.clone(), dir.clone());

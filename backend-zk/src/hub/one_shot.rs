@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 
 use crate::connection::Connection;
 use crate::error::{Sort, Trouble};
-use crate::hub::{Hub, Watches};
+use crate::hub::Hub;
 use crate::notification::{Notification, change_for};
 use crate::read::{CONNECTIONS, Once as Found, ask_once, is_lost, shown_once};
 use crate::sent::Sent;
@@ -42,7 +42,6 @@ struct Once {
 /// Ends an observation when its reader drops it.
 struct Unwatch {
     hub: Weak<Hub>,
-    path: Path,
     id: u64,
     _read: oneshot::Sender<()>,
 }
@@ -75,7 +74,7 @@ impl Hub {
         let _as_it_is = states.state();
         let path = query.path.clone();
         let mut state = self.state();
-        if state.watches.by_path.contains_key(&path) || !state.watches.add_once(&path) {
+        if state.watches.0.contains_key(&path) {
             return None;
         }
         let id = state.next;
@@ -85,7 +84,7 @@ impl Hub {
         drop(state);
         let hub = Arc::downgrade(self);
         let (reads, read) = oneshot::channel();
-        let unwatch = Unwatch { hub: hub.clone(), path, id, _read: reads };
+        let unwatch = Unwatch { hub: hub.clone(), id, _read: reads };
         let (tell, view) = oneshot::channel();
         let once = Once { hub, query: query.clone(), feed, read, states };
         spawn(once.run(self.wire.clone(), (seen, asked), tell)).let_go();
@@ -97,35 +96,15 @@ impl Hub {
     fn ask_again(&self, query: &Query) -> Option<(Revision, Sent<Found>)> {
         let client = self.wire.client("observe").ok()?;
         let state = self.state();
-        if state.watches.by_path.contains_key(&query.path) {
+        if state.watches.0.contains_key(&query.path) {
             return None;
         }
         Some((self.wire.seen(), ask_once(&self.wire, client, query)))
     }
 
-    fn remove_once(&self, path: &Path, id: u64) {
-        let mut state = self.state();
-        let feed = state.once.remove(&id);
-        if feed.is_some() {
-            state.watches.remove_once(path);
-        }
-        drop(state);
+    fn remove_once(&self, id: u64) {
+        let feed = self.state().once.remove(&id);
         drop(feed);
-    }
-}
-
-impl Watches {
-    /// Whether there is room for it.
-    fn add_once(&mut self, path: &Path) -> bool {
-        let fits = self.fits(path);
-        if fits {
-            self.bytes += path.as_str().len();
-        }
-        fits
-    }
-
-    fn remove_once(&mut self, path: &Path) {
-        self.bytes -= path.as_str().len();
     }
 }
 
@@ -206,7 +185,7 @@ fn retire(hub: &Weak<Hub>, path: &Path, coming: BoxFuture<'static, WatchedEvent>
 impl Drop for Unwatch {
     fn drop(&mut self) {
         if let Some(hub) = self.hub.upgrade() {
-            hub.remove_once(&self.path, self.id);
+            hub.remove_once(self.id);
         }
     }
 }

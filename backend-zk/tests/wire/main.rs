@@ -32,6 +32,7 @@ use crate::leaderless::{
     a_follower_without_its_leader_proves_nothing,
 };
 use crate::lives::{
+    a_session_is_no_longer_than_its_last_connection_grants,
     a_session_outlives_whatever_ends_its_connection, a_session_that_ended_meanwhile_is_lost,
 };
 use crate::looks::{
@@ -96,6 +97,7 @@ scenes![
     a_lock_whose_numbers_end_is_held_by_one,
     a_client_outlives_that_it_is_not_accepted_for_a_while,
     what_is_read_is_no_older_than_an_event,
+    a_session_is_no_longer_than_its_last_connection_grants,
     a_session_outlives_whatever_ends_its_connection,
     a_session_that_ended_meanwhile_is_lost,
     a_session_that_its_client_gave_up_ends_at_its_servers,
@@ -119,11 +121,6 @@ fn main() -> ExitCode {
     let mut trials = suite(1).trials("one");
     trials.extend(suite(3).trials("three"));
     trials.extend(SCENES.iter().map(|(name, act)| alone(&format!("scene::{name}"), *act)));
-    // The client library does not report the time to live of a reconnect: see docs/backends.md.
-    let granted = alone("scene::a_session_is_no_longer_than_its_last_connection_grants", || {
-        Box::pin(lives::a_session_is_no_longer_than_its_last_connection_grants())
-    });
-    trials.push(granted.with_ignored_flag(true).with_kind("cannot be known: docs/backends.md"));
     trials.push(Trial::test("scene::immediate_answers_block_no_thread", || {
         limited(limit(), immediate_answers_block_no_thread).map_err(Failed::from)
     }));

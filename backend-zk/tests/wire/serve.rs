@@ -132,11 +132,10 @@ impl World {
             }
             Deed::Misnumber => this.send(line, now, answer(xid.wrapping_add(1_000), zxid, said)),
             Deed::Garble => {
-                // The body is malformed, not the result. Not a length of billions: the client crate would
-                // allocate memory for that many names at once, and the process would end.
+                // The body is malformed, not the result: its length is one of billions, and there is nothing.
                 let result = said.as_ref().err().copied().unwrap_or(0);
                 let head = Writer::default().int(xid).long(zxid).int(result);
-                this.send(line, now, head.raw(&[0xFF; 5]).frame());
+                this.send(line, now, head.raw(&[0x7F, 0xFF, 0xFF, 0xFF, 0xFF]).frame());
             }
             Deed::Halve => {
                 this.send(line, now, said_so[..said_so.len() / 2].to_vec());

@@ -21,8 +21,8 @@ impl Session {
     /// Connects to a server that has the session, or creates it there if there is none yet.
     pub(in crate::client) async fn start(&mut self) -> Result<Line, ZkError> {
         // The servers may have heard of this client later than it has heard of them.
-        let patience = if self.id == 0 { self.timeout } else { self.timeout * 7 / 5 };
-        let end = self.heard + patience;
+        let timeout = self.granted.get();
+        let end = self.heard + if self.id == 0 { timeout } else { timeout * 7 / 5 };
         self.servers.search();
         loop {
             let Some(host) = self.servers.next(end).await else { return Err(ZkError::NoHosts) };
@@ -78,7 +78,7 @@ impl Session {
 
     fn greet(&self, line: &mut Line) {
         let mut greeting = Encoder::default();
-        let timeout = i32::try_from(self.timeout.as_millis()).unwrap_or(i32::MAX);
+        let timeout = i32::try_from(self.granted.get().as_millis()).unwrap_or(i32::MAX);
         // It is no use that a server lets this client read alone.
         greeting.int(0).long(self.newest).int(timeout).long(self.id);
         greeting.buffer(&self.password).flag(false);
