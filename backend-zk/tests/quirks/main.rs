@@ -294,7 +294,7 @@ async fn watches_of_all_kinds_live_on_one_path() {
 
 /// A server takes a million bytes in one message. On the next connection, watches for one event are set again by several.
 async fn watches_beyond_the_limit_still_deliver_events() {
-    const MANY: usize = 1_200;
+    const MANY: usize = 1_600;
     const BUNCH: usize = 40;
 
     let (links, store) = linked().await;
