@@ -96,7 +96,7 @@ impl ZkBackend {
             Some(Refusal::Said(said)) => Trouble::Said(said).translate(DOING, Sort::Read),
             None => Error::new(ErrorKind::Unreachable, DOING),
         };
-        // The servers' own answers are more precise than the crate's error.
+        // The servers' own answers are more precise than the client's error.
         let why = match why {
             Some(why) => why,
             None => ask().await,
@@ -151,7 +151,7 @@ impl ZkBackend {
         let _counted = beats.answered(sent, clock::now());
         let gaps = gaps.await?;
         age.await?;
-        // The leader counts from the moment at which it created the session. The crate does not
+        // The leader counts from the moment at which it created the session. The client does not
         // report which of its attempts that was.
         let life = Life::new(ttl, began, Duration::ZERO);
         // Attempts at servers that did not answer took time: without further heartbeats the session
@@ -175,7 +175,7 @@ impl ZkBackend {
 
 /// Why there is no session.
 enum Refusal {
-    /// The error of the servers or of the crate.
+    /// The error of the servers or of the client.
     Said(ZkError),
     /// The reason is known, so the servers need not be queried.
     Known(Error),

@@ -33,6 +33,7 @@ mod watcher;
 mod watches;
 mod zk_error;
 
+pub(crate) use answer::{Answer, behind};
 pub(crate) use calls::Client;
 pub(crate) use event::{EventType, SessionState, StateWatcher, WatchedEvent};
 pub(crate) use multi::{MultiReadResult, MultiWriteError, MultiWriteResult, MultiWriter};

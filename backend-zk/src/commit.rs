@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::client::{MultiWriteError, MultiWriteResult, ZkError};
 use futures_util::future::{OptionFuture, join_all, join3};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{Commit, Done, Lifetime, Op, Outcome, Rejected, Txn, View};
 use tokio::time::Instant;
 
+use crate::client::{MultiWriteError, MultiWriteResult, ZkError};
 use crate::connection::Connection;
 use crate::container;
 use crate::error::{Sort, Trouble};

@@ -6,7 +6,6 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::client::{Client, StateWatcher, ZkError, ZkStat};
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, select};
 use synod_core::clock;
@@ -14,12 +13,13 @@ use synod_core::error::{Error, Result};
 use synod_core::path::Path;
 use synod_core::store::{Life, Loss, Revision};
 
+use crate::client::{Client, StateWatcher, ZkError, ZkStat};
 use crate::error::Trouble;
 use crate::guard::{Guards, Vacated};
 use crate::options::{Access, Heartbeat};
 use crate::races::Races;
 
-/// The crate's client, the session's life, and the revision up to which the session has seen
+/// The client, the session's life, and the revision up to which the session has seen
 /// changes.
 pub(crate) struct Connection {
     client: Mutex<Option<Arc<Client>>>,
@@ -92,7 +92,7 @@ impl Connection {
         self.life.loss().unwrap_or(Loss::Closed).error(doing)
     }
 
-    /// Removes the client. The crate ends the session when the last reference is dropped.
+    /// Removes the client. It ends the session when the last reference is dropped.
     pub(crate) fn take(&self) -> Option<Arc<Client>> {
         self.held().take()
     }
@@ -134,7 +134,7 @@ impl Connection {
         }
     }
 
-    /// Called when the crate reports that the session is over.
+    /// Called when the client reports that the session is over.
     ///
     /// It does so when a server refuses the session, and also by its own clock, after it found no
     /// server for seven fifths of the session's time. That is later than the session is certain to
@@ -192,7 +192,7 @@ impl Connection {
         self.births.load(Ordering::Relaxed)
     }
 
-    /// The number of the current connection. The crate reports the loss of a connection before any
+    /// The number of the current connection. The loss of a connection is reported before any
     /// answer on the next one.
     pub(crate) fn connection(&self) -> u64 {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
@@ -203,7 +203,7 @@ impl Connection {
     }
 
     /// Whether the server of this connection may lag behind an event of an earlier one. When the
-    /// crate reconnects it requires a server that has everything it read, but not everything that
+    /// client reconnects it requires a server that has everything it read, but not everything that
     /// it was notified of.
     pub(crate) fn may_be_behind(&self, connection: u64) -> bool {
         self.caught_up.load(Ordering::Relaxed) < connection

@@ -10,10 +10,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::client::{AclSet, Client, CreateMode, CreateOptions, ZkError};
 use futures_util::future::join;
 use synod_core::path::Path;
 
+use crate::client::{AclSet, Client, CreateMode, CreateOptions, ZkError};
 use crate::connection::Connection;
 use crate::error::Trouble;
 use crate::guard;

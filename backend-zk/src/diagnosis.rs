@@ -1,4 +1,4 @@
-//! Finds out why no server accepts the client: the crate does not report it, so each server is
+//! Finds out why no server accepts the client: an attempt to connect does not show it, so each server is
 //! queried once more, with the command `srvr`, which every server answers without a login unless it
 //! is configured otherwise.
 

@@ -1,8 +1,9 @@
-//! Translates errors of the client crate into those of synod. The only place that does.
+//! Translates errors of the servers and of the client into those of synod. The only place that does.
 
-use crate::client::ZkError;
 use synod_core::error::{Error, ErrorKind};
 use synod_core::store::Loss;
+
+use crate::client::ZkError;
 
 /// Why a request has no answer that the `Store` trait has a value for.
 #[derive(Debug)]
@@ -13,7 +14,7 @@ pub(crate) enum Trouble {
     Restless,
     /// Nodes that were to be read as of one moment do not fit into one request.
     TooLarge,
-    /// The error of the server or of the crate.
+    /// The error of the server or of the client.
     Said(ZkError),
 }
 

@@ -29,13 +29,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::{Client, SessionState, StateWatcher, ZkError};
 use futures_util::future::{BoxFuture, Either, FutureExt as _, select};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use synod_core::clock::{self, Instant, Vigil};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{Heartbeats, Loss};
 
+use crate::client::{Client, SessionState, StateWatcher, ZkError};
 use crate::connection::Connection;
 use crate::hub::Hub;
 use crate::options::Heartbeat;

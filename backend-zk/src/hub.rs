@@ -12,12 +12,12 @@ use std::fmt;
 use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::client::{Client, StateWatcher};
 use synod_core::error::{Error, Result};
 use synod_core::path::Path;
 use synod_core::store::{Change, Detail, End, Feed, Kind, Loss, Query, Scope, View, Watch};
 use synod_core::task::Task;
 
+use crate::client::{Client, StateWatcher};
 use crate::connection::Connection;
 use crate::error::{Sort, Trouble};
 use crate::hub::draws::Draws;

@@ -1,7 +1,7 @@
-//! The ZooKeeper backend of synod, on the crate `zookeeper-client`.
+//! The ZooKeeper backend of synod, with a client of its own for ZooKeeper's protocol (`client.rs`).
 //!
-//! It implements the whole [`Store`](synod_core::store) contract; no type of the client crate is
-//! public. Defects of the crate and of the servers are compensated: watches that end with a
+//! It implements the whole [`Store`](synod_core::store) contract; no type of the client is
+//! public. What the servers do not promise is compensated: watches that end with a
 //! reconnect are set again and followed by a [`Resync`](synod_core::store::Event::Resync), every
 //! answer that is not definite leaves a write's effect unknown, and a session's life is counted
 //! from its own heartbeats.
@@ -10,7 +10,7 @@
 //! them from nodes: see `container.rs`.
 //!
 //! Read `options.rs`, `backend.rs`, `session.rs`; then `single_operation.rs`, `commit.rs` with
-//! `plan.rs` and `refusal.rs`, `sole_contender.rs`, and `hub.rs`.
+//! `plan.rs` and `refusal.rs`, `sole_contender.rs`, `hub.rs`, and `client.rs` with `client/session.rs`.
 
 mod backend;
 mod client;
@@ -30,7 +30,6 @@ mod races;
 mod read;
 mod refusal;
 mod selection;
-mod sent;
 mod session;
 mod single_operation;
 mod snapshot;

@@ -3,10 +3,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::client::Client;
 use synod_core::path::Path;
 use synod_core::store::{Commit, Detail, Freshness, Op, Query, Scope, Sequence, Txn, View};
 
+use crate::client::Client;
 use crate::error::Trouble;
 use crate::hub::Hub;
 use crate::read::{listed, named, read};

@@ -1,9 +1,9 @@
 //! [`Notification`]: a translated event of the server, and which queries it concerns. Pure.
 
-use crate::client::{EventType, WatchedEvent};
 use synod_core::path::Path;
 use synod_core::store::{Change, Detail, Kind, Query, Revision, Scope};
 
+use crate::client::{EventType, WatchedEvent};
 use crate::container::is_probe;
 use crate::selection::is_ours;
 

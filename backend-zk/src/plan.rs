@@ -8,12 +8,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::client::{CreateMode, CreateOptions, MultiWriter};
 use bytes::Bytes;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Op};
 
+use crate::client::{CreateMode, CreateOptions, MultiWriter};
 use crate::container::{self, Hollow};
 use crate::guard::guard;
 use crate::options::Access;

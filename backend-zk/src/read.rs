@@ -1,18 +1,18 @@
 //! Reads: one node in one request, names in one request, the data of several nodes by a
 //! [`Snapshot`].
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
-use crate::client::{Client, OneshotWatcher, ZkError, ZkStat};
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, TryFutureExt as _};
 use synod_core::path::Path;
 use synod_core::store::{Detail, Freshness, Node, Query, Revision, Scope, Sequence, View};
 
+use crate::client::{Client, OneshotWatcher, ZkError, ZkStat, behind};
 use crate::connection::Connection;
 use crate::error::Trouble;
 use crate::selection::select_children;
-use crate::sent::{Sent, behind};
 use crate::snapshot::Snapshot;
 use crate::stat::{is_container, translate};
 
@@ -74,21 +74,22 @@ pub(crate) type Once = (Vec<u8>, ZkStat, OneshotWatcher);
 
 /// Requests the current state with a one-event watch. The requests have been sent when this
 /// returns.
-pub(crate) fn ask_once(wire: &Connection, client: Arc<Client>, query: &Query) -> Sent<Once> {
-    let path = query.path.clone();
+pub(crate) fn ask_once(
+    wire: &Connection,
+    client: &Client,
+    query: &Query,
+) -> BoxFuture<'static, Result<Once, ZkError>> {
+    let path = query.path.as_str();
     let sync = query.freshness == Freshness::Latest || wire.may_be_behind(wire.connection());
-    let until_gone = query.is_until_gone();
-    Sent::new(client, move |client| {
-        let ahead = sync.then(|| client.sync("/"));
-        if until_gone {
-            // A watch on the children of the node also reports its deletion, and is not used up by
-            // a write of the node.
-            let children = behind(ahead, client.get_and_watch_children(path.as_str()));
-            children.map_ok(|(_names, stat, watcher)| (Vec::new(), stat, watcher)).boxed()
-        } else {
-            behind(ahead, client.get_and_watch_data(path.as_str())).boxed()
-        }
-    })
+    let ahead = sync.then(|| client.sync("/"));
+    if query.is_until_gone() {
+        // A watch on the children of the node also reports its deletion, and is not used up by
+        // a write of the node.
+        let children = behind(ahead, client.get_and_watch_children(path));
+        children.map_ok(|(_names, stat, watcher)| (Vec::new(), stat, watcher)).boxed()
+    } else {
+        behind(ahead, client.get_and_watch_data(path)).boxed()
+    }
 }
 
 /// The view for such an answer; a missing node has none. The session had seen up to `seen` when it

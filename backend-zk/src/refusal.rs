@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::client::{Client, ZkError};
 use futures_util::future::join_all;
 use synod_core::error::{Error, Result};
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Op, Txn, View, Why};
 
+use crate::client::{Client, ZkError};
 use crate::connection::Connection;
 use crate::container::{Standing, standing, standing_below};
 use crate::error::{Sort, Trouble};

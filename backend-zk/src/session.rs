@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::client::{SessionState, StateWatcher};
 use async_trait::async_trait;
 use synod_core::clock::{self, Instant};
 use synod_core::error::{Error, ErrorKind, Result};
@@ -14,6 +13,7 @@ use synod_core::task::{Task, spawn};
 use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
 
+use crate::client::{SessionState, StateWatcher};
 use crate::commit::commit;
 use crate::connection::Connection;
 use crate::error::{NO_TTL_NODES, Sort};
@@ -44,7 +44,7 @@ impl ZkStore {
         Self { info, wire, hub, states, heart, closing: Mutex::default() }
     }
 
-    /// Waits until the crate has ended the session.
+    /// Waits until the client has ended the session.
     async fn over(&self) -> SessionState {
         let mut states = self.states.clone();
         let mut state = states.state();
@@ -99,7 +99,7 @@ impl Store for ZkStore {
         }
         self.wire.life.lose(Loss::Closed);
         self.hub.end(Loss::Closed);
-        // The crate ends the session when its client is dropped everywhere. Without a connection it
+        // The session is ended when its client is dropped everywhere. Without a connection the client
         // continues to look for a server for seven fifths of the session's time, even if the
         // session was given up by our own clock.
         drop(self.wire.take());
@@ -107,7 +107,7 @@ impl Store for ZkStore {
         match timeout(self.info.ttl, self.over()).await {
             // A server answered the request that ends the session.
             Ok(SessionState::Closed) => Ok(()),
-            // A server refused the session: the crate by itself would not give up so early; see
+            // A server refused the session: the client by itself would not give up so early; see
             // `Connection::expired`.
             Ok(SessionState::Expired) if certain.is_some_and(|until| clock::now() < until) => {
                 Ok(())

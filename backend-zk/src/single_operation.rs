@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::client::{Client, ZkError, ZkStat};
 use futures_util::future::join;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{Commit, Done, Lifetime, Op, Revision, Txn, View};
 
+use crate::client::{Client, ZkError, ZkStat};
 use crate::connection::Connection;
 use crate::error::{Sort, Trouble};
 use crate::hub::Hub;
@@ -94,7 +94,7 @@ pub(crate) async fn send_lone(
     Ok(Ok(commit))
 }
 
-/// Sends the plain call of an operation, and waits for the crate's result.
+/// Sends the plain call of an operation, and waits for the answer.
 pub(crate) async fn request(wire: &Connection, client: &Client, op: &Op) -> Result<Got, ZkError> {
     let path = op.path().as_str();
     match op {

@@ -8,18 +8,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
-use crate::client::{Client, MultiReadResult, ZkError, ZkStat};
 use futures_util::TryFutureExt as _;
 use futures_util::future::try_join_all;
 use synod_core::path::Path;
 use synod_core::store::{Detail, Node, Query, Revision, Sequence, View};
 use tokio::time::Instant;
 
+use crate::client::{Client, MultiReadResult, ZkError, ZkStat, behind};
 use crate::connection::Connection;
 use crate::error::Trouble;
 use crate::guard::is_guard;
 use crate::selection::{is_ours, select_children};
-use crate::sent::behind;
 use crate::stat::{is_container, translate};
 
 mod gather;

@@ -1,7 +1,8 @@
 //! What the stat of a node says: its versions, its owner, and whether it is a container.
 
-use crate::client::ZkStat;
 use synod_core::store::{Revision, SessionId, Stat, Version};
+
+use crate::client::ZkStat;
 
 /// The data of a container, chosen so that no application writes it by accident.
 pub(crate) const MARK: &[u8] = b"\x00synod container 5f0e\x9c\x00";

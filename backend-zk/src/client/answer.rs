@@ -75,3 +75,14 @@ impl<T> Future for Answer<T> {
         Poll::Ready(reply.and_then(self.decode))
     }
 }
+
+/// Waits for the request that was sent before, then for this one.
+pub(crate) async fn behind<T>(
+    ahead: Option<impl Future<Output = Result<(), ZkError>>>,
+    request: impl Future<Output = Result<T, ZkError>>,
+) -> Result<T, ZkError> {
+    if let Some(ahead) = ahead {
+        ahead.await?;
+    }
+    request.await
+}

@@ -5,15 +5,14 @@
 
 use std::sync::{Arc, Weak};
 
-use crate::client::{Client, OneshotWatcher, ZkStat};
 use futures_util::FutureExt as _;
 use synod_core::path::Path;
 use synod_core::store::Done;
 use synod_core::task::spawn;
 
+use crate::client::{Client, OneshotWatcher, ZkStat};
 use crate::error::Trouble;
 use crate::hub::{Hub, State};
-use crate::sent::Sent;
 use crate::sole_contender::{Coming, Draw, Drawn};
 
 /// The answer to a request for a watch on a directory, with the directory's stat.
@@ -30,17 +29,16 @@ impl Hub {
             && !state.watches.0.contains_key(dir)
             && state.draws.alone.ask(dir, &mut draw)
         {
-            self.watch_dir(client.clone(), dir.clone());
+            self.watch_dir(client, dir.clone());
         }
         Some(draw)
     }
 
     /// A task handles the answer: this runs under the lock, which handling the answer needs too.
-    fn watch_dir(self: &Arc<Self>, client: Arc<Client>, dir: Path) {
-        let (hub, wire, watched) = (Arc::downgrade(self), self.wire.clone(), dir.clone());
-        let asked =
-            Sent::new(client, move |client| client.check_and_watch_stat(watched.as_str()).boxed());
-        spawn(async move { keep_watch(&hub, &dir, wire.answer(asked.answer()).await) }).let_go();
+    fn watch_dir(self: &Arc<Self>, client: &Client, dir: Path) {
+        let (hub, wire) = (Arc::downgrade(self), self.wire.clone());
+        let asked = client.check_and_watch_stat(dir.as_str());
+        spawn(async move { keep_watch(&hub, &dir, wire.answer(asked).await) }).let_go();
     }
 
     /// A ticket was created without a listing. Returns whether it is known to be the only child.

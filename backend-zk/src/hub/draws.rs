@@ -1,8 +1,8 @@
 //! [`Draws`]: what the hub keeps in its state for [`draw`](super::draw).
 
-use crate::client::StateWatcher;
 use futures_util::FutureExt as _;
 
+use crate::client::StateWatcher;
 use crate::sole_contender::SoleContender;
 
 /// What the session knows about the directories in which it creates tickets.
@@ -19,7 +19,7 @@ impl Draws {
         Self { alone: SoleContender::default(), states, connection: 0 }
     }
 
-    /// The number of the current connection. The crate reports the loss of a connection before any
+    /// The number of the current connection. The loss of a connection is reported before any
     /// answer on the next one.
     pub(super) fn connection(&mut self) -> u64 {
         if self.states.changed().now_or_never().is_some() {

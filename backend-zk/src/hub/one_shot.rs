@@ -12,7 +12,6 @@
 
 use std::sync::{Arc, Weak};
 
-use crate::client::{Client, OneshotWatcher, StateWatcher, WatchedEvent};
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Either, select};
 use synod_core::error::Result;
@@ -21,12 +20,15 @@ use synod_core::store::{End, Feed, Kind, Node, Query, Revision, View, Watch};
 use synod_core::task::spawn;
 use tokio::sync::oneshot;
 
+use crate::client::{Client, OneshotWatcher, StateWatcher, WatchedEvent, ZkError};
 use crate::connection::Connection;
 use crate::error::{Sort, Trouble};
 use crate::hub::Hub;
 use crate::notification::{Notification, change_for};
 use crate::read::{CONNECTIONS, Once as Found, ask_once, is_lost, shown_once};
-use crate::sent::Sent;
+
+/// The answer to a request for the current state with a one-event watch, which has been sent.
+type Asked = BoxFuture<'static, Result<Found, ZkError>>;
 
 /// One observation for one event.
 struct Once {
@@ -80,7 +82,7 @@ impl Hub {
         let id = state.next;
         state.next += 1;
         state.once.insert(id, feed.clone());
-        let (seen, asked) = (self.wire.seen(), ask_once(&self.wire, client.clone(), query));
+        let (seen, asked) = (self.wire.seen(), ask_once(&self.wire, client, query));
         drop(state);
         let hub = Arc::downgrade(self);
         let (reads, read) = oneshot::channel();
@@ -93,13 +95,13 @@ impl Hub {
 
     /// Requests it again on the next connection. `None` if a persistent watch is needed by now, or
     /// the session is over.
-    fn ask_again(&self, query: &Query) -> Option<(Revision, Sent<Found>)> {
+    fn ask_again(&self, query: &Query) -> Option<(Revision, Asked)> {
         let client = self.wire.client("observe").ok()?;
         let state = self.state();
         if state.watches.0.contains_key(&query.path) {
             return None;
         }
-        Some((self.wire.seen(), ask_once(&self.wire, client, query)))
+        Some((self.wire.seen(), ask_once(&self.wire, &client, query)))
     }
 
     fn remove_once(&self, id: u64) {
@@ -114,7 +116,7 @@ impl Once {
     async fn run(
         self,
         wire: Arc<Connection>,
-        asked: (Revision, Sent<Found>),
+        asked: (Revision, Asked),
         tell: oneshot::Sender<Option<Result<View>>>,
     ) {
         let answer = self.answer(&wire, asked).await;
@@ -155,11 +157,11 @@ impl Once {
     async fn answer(
         &self,
         wire: &Connection,
-        asked: (Revision, Sent<Found>),
+        asked: (Revision, Asked),
     ) -> Option<Result<(View, Option<OneshotWatcher>), Trouble>> {
         let (mut seen, mut asked) = asked;
         for connection in 1.. {
-            let answer = wire.answer(asked.answer()).await;
+            let answer = wire.answer(asked).await;
             if connection == CONNECTIONS || !is_lost(&answer) {
                 return Some(shown_once(wire, &self.query, seen, answer));
             }

@@ -5,20 +5,19 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::client::{
-    AddWatchMode, Client, EventType, PersistentWatcher, SessionState, WatchedEvent, ZkError,
-};
 use futures_util::FutureExt as _;
 use synod_core::path::Path;
 use synod_core::store::Kind;
 use synod_core::task::{Task, spawn};
 
+use crate::client::{
+    AddWatchMode, Answer, Client, EventType, PersistentWatcher, SessionState, WatchedEvent, ZkError,
+};
 use crate::connection::Connection;
 use crate::error::{Sort, Trouble};
 use crate::hub::Hub;
 use crate::hub::proof::prove;
 use crate::notification::Notification;
-use crate::sent::Sent;
 
 impl Hub {
     /// Starts to watch a path. The request has been sent when this returns, and nothing has been
@@ -32,15 +31,9 @@ impl Hub {
     ) -> Task {
         let mode =
             if recursive { AddWatchMode::PersistentRecursive } else { AddWatchMode::Persistent };
-        let asked = ask(client.clone(), path, mode);
+        let asked = client.watch(path.as_str(), mode);
         spawn(keep(Arc::downgrade(self), self.wire.clone(), path.clone(), mode, resync, asked))
     }
-}
-
-/// Requests a watch. The request has been sent when this returns.
-fn ask(client: Arc<Client>, path: &Path, mode: AddWatchMode) -> Sent<PersistentWatcher> {
-    let path = path.clone();
-    Sent::new(client, move |client| client.watch(path.as_str(), mode).boxed())
 }
 
 /// Watches one path until it has no observer any more, or the session is over. The first request
@@ -51,11 +44,11 @@ async fn keep(
     path: Path,
     mode: AddWatchMode,
     resync: bool,
-    asked: Sent<PersistentWatcher>,
+    asked: Answer<PersistentWatcher>,
 ) {
     let (mut resync, mut asked) = (resync, asked);
     loop {
-        let watcher = asked.answer().await;
+        let watcher = asked.await;
         match watcher {
             Ok(mut watcher) => {
                 let Some(held) = hub.upgrade() else { return };
@@ -80,7 +73,7 @@ async fn keep(
         }
         resync = true;
         let Ok(client) = wire.client("observe") else { return };
-        asked = ask(client, &path, mode);
+        asked = client.watch(path.as_str(), mode);
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::client::{Client, EventType, MultiReadResult, ZkError};
 use futures_util::future::join_all;
 use synod_core::path::Path;
 use synod_core::store::Node;
 
+use crate::client::{Client, EventType, MultiReadResult, ZkError};
 use crate::connection::Connection;
 use crate::stat::{is_container, translate};
 

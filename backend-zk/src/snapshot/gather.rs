@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::client::{AddWatchMode, Client, EventType, MultiReadResult, PersistentWatcher, ZkError};
 use futures_util::FutureExt as _;
 use synod_core::path::Path;
 use synod_core::store::Query;
@@ -10,6 +9,7 @@ use tokio::time::Instant;
 
 use super::gathering::{Gathering, Reach, Reported};
 use super::{Ask, Snapshot};
+use crate::client::{AddWatchMode, Client, EventType, MultiReadResult, PersistentWatcher, ZkError};
 use crate::connection::Connection;
 use crate::error::Trouble;
 use crate::notification::Notification;

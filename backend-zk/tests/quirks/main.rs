@@ -1,4 +1,4 @@
-//! Behaviour of ZooKeeper's servers and their client crate, and how the backend handles it.
+//! Behaviour of ZooKeeper's servers, and how the backend handles it.
 
 use std::pin::Pin;
 use std::process::ExitCode;

@@ -42,7 +42,7 @@ pub(super) fn run(quirk: Quirk) -> Result<(), Failed> {
 }
 
 /// Calls `work` again and again on several threads, each with a session of its own. They are not
-/// workers of the runtime: a worker would run the crate's task itself once the call waits, so the
+/// workers of the runtime: a worker would run the session's task itself once the call waits, so the
 /// answer would never arrive before.
 fn on_callers<F>(rounds: usize, work: impl Fn(usize, Arc<dyn Store>) -> F + Sync)
 where

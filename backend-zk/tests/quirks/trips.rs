@@ -279,7 +279,7 @@ pub(super) async fn an_idle_session_gives_signs_of_life_only() {
 
     let began = Instant::now();
     let mut asked = Vec::new();
-    // The heartbeats of the backend replace the pings of the crate, which are only sent when a
+    // The heartbeats of the backend replace the pings of the protocol, which are only sent when a
     // heartbeat is late.
     let some = async {
         while !asked.ends_with(&[Verb::Sync; 10]) {
@@ -290,7 +290,7 @@ pub(super) async fn an_idle_session_gives_signs_of_life_only() {
     timeout(PATIENCE, some).await.expect("it lives, and so often that nothing else has to");
 
     assert!(asked.iter().all(|verb| matches!(verb, Verb::Ping | Verb::Sync)), "{asked:?}");
-    // The backend sends one in a tenth of the time to live; the crate would ping once in a seventh.
+    // The backend sends one in a tenth of the time to live; the client would ping once in a seventh.
     let due = began.elapsed().as_millis() / (ttl.ttl / 10).as_millis();
     let beats = asked.iter().filter(|verb| **verb == Verb::Sync).count();
     assert!(beats as u128 <= due + 1, "{beats} and not {due}: {asked:?}");
@@ -317,7 +317,7 @@ pub(super) async fn a_narrow_link_takes_its_time() {
     links.throttle(store.session().id, None);
 }
 
-/// The crate writes requests one by one, and does not disable Nagle's algorithm.
+/// No request waits in the kernel until an earlier one is acknowledged.
 pub(super) async fn two_requests_of_one_call_take_one_round_trip() {
     const TRIP: Duration = Duration::from_millis(60);
     for _ in 0..4 {
@@ -349,8 +349,8 @@ pub(super) async fn two_requests_of_one_call_take_one_round_trip() {
     }
 }
 
-/// The server of the next connection may lag behind an event of the last one: the crate does not
-/// prevent that.
+/// The server of the next connection may lag behind an event of the last one: no
+/// server prevents that.
 pub(super) async fn the_first_local_read_of_a_connection_catches_up() {
     let (links, store) = linked().await;
     let (store, id) = (&*store, store.session().id);

@@ -1,10 +1,10 @@
 //! A model of a server and of its connection, on which other clients write between any two requests.
 
-use crate::client::ZkStat;
 use synod_core::chance::Chance;
 use synod_core::path::Path;
 
 use super::*;
+use crate::client::ZkStat;
 use crate::snapshot::Found;
 
 /// Path and data of each node.
