@@ -301,7 +301,7 @@ impl<'a> Writing<'a> {
                     Got::Made(Some(path), stat)
                 }
                 MultiWriteResult::SetData { stat } => Got::Stat(stat),
-                _ => Got::Nothing,
+                MultiWriteResult::Done => Got::Nothing,
             });
             got.collect()
         }))

@@ -222,7 +222,7 @@ fn turn(wire: &Connection, beats: &mut Heartbeats, state: SessionState) {
                 wire.life.renew(counted);
             }
         }
-        _ => wire.life.suspend(),
+        SessionState::Disconnected => wire.life.suspend(),
     }
 }
 

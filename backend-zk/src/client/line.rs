@@ -11,7 +11,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::client::answer::ReplySender;
 use crate::client::jute::Decoder;
-use crate::client::request::Message;
+use crate::client::request::{Message, op};
 use crate::client::stream::Stream;
 use crate::client::watches::Asked;
 use crate::client::zk_error::ZkError;
@@ -112,6 +112,12 @@ impl Line {
     /// Sends a message that has no number of its own.
     pub(super) fn push(&mut self, xid: i32, message: Message) {
         message.append(xid, &mut self.output);
+    }
+
+    /// Asks the server whether it is there.
+    pub(super) fn ping(&mut self) {
+        self.push(xid::PING, Message::new(op::PING));
+        self.unnumbered.pings += 1;
     }
 
     /// Sends a request.

@@ -163,7 +163,7 @@ impl Session {
         cx: &mut Context<'_>,
     ) -> Result<(), ZkError> {
         while let Poll::Ready(read) = line.poll_read(cx) {
-            if read.map_err(lost)? == 0 {
+            if read.map_err(|error| lost(&error))? == 0 {
                 return Err(ZkError::ConnectionLoss);
             }
             self.heard = Instant::now();
@@ -180,7 +180,7 @@ impl Session {
         while line.timer.as_mut().poll(cx).is_ready() {
             self.look_at_the_time(line)?;
         }
-        if line.poll_write(cx).map_err(lost)? {
+        if line.poll_write(cx).map_err(|error| lost(&error))? {
             self.said = Instant::now();
         }
         Ok(())
@@ -231,7 +231,7 @@ impl Session {
             return Err(ZkError::Timeout);
         }
         if line.unnumbered.pings == 0 && now >= self.said + self.pause() {
-            self.ping(line);
+            line.ping();
             self.said = now;
         }
         let mut next = self.heard + self.silence();
@@ -240,11 +240,6 @@ impl Session {
         }
         line.timer.as_mut().reset(next);
         Ok(())
-    }
-
-    fn ping(&mut self, line: &mut Line) {
-        line.push(xid::PING, Message::new(op::PING));
-        line.unnumbered.pings += 1;
     }
 
     fn receive(&mut self, line: &mut Line, mut frame: Bytes) -> Result<(), ZkError> {
@@ -270,14 +265,19 @@ impl Session {
             number => {
                 self.newest = self.newest.max(head.zxid);
                 let call = line.answered(number)?;
-                return self.answer(line, call, head.code, frame);
+                self.take_answer(line, call, head.code, frame)?;
+                return Ok(());
             }
         };
         *of_these = of_these.checked_sub(1).ok_or(ZkError::Malformed("it answers no message"))?;
         Ok(())
     }
 
-    fn answer(
+    #[cfg_attr(
+        not(feature = "sasl"),
+        expect(clippy::unnecessary_wraps, reason = "a login may fail")
+    )]
+    fn take_answer(
         &mut self,
         line: &mut Line,
         call: Call,
@@ -290,12 +290,12 @@ impl Session {
                 let (watch, removals) = answered.unwrap_or_default();
                 let _waited_for = reply.send(Ok(Reply { code, body, watch })).is_ok();
                 self.remove(line, removals);
-                Ok(())
             }
             #[cfg(feature = "sasl")]
-            Call::Login => self.log_in(line, &body),
-            Call::Ignored => Ok(()),
+            Call::Login => self.log_in(line, &body)?,
+            Call::Ignored => {}
         }
+        Ok(())
     }
 
     /// Takes over what the first message of a connection says.
@@ -318,7 +318,7 @@ impl Session {
 }
 
 /// Why a connection was lost is for a person only.
-fn lost(error: io::Error) -> ZkError {
+fn lost(error: &io::Error) -> ZkError {
     tracing::debug!(%error, "the connection failed");
     ZkError::ConnectionLoss
 }

@@ -38,7 +38,7 @@ pub(super) struct Registration {
 const NO_WATCH: ZkError = ZkError::Malformed("an answer without the watch that was asked for");
 
 impl OneshotWatcher {
-    pub(super) fn new(
+    pub(super) fn registered(
         event: oneshot::Receiver<WatchedEvent>,
         registration: Registration,
     ) -> Registered {
@@ -61,7 +61,7 @@ impl OneshotWatcher {
 }
 
 impl PersistentWatcher {
-    pub(super) fn new(
+    pub(super) fn registered(
         events: mpsc::UnboundedReceiver<WatchedEvent>,
         registration: Registration,
     ) -> Registered {

@@ -150,10 +150,10 @@ impl Watches {
         let registration = Registration::new(id, self.orders.clone());
         let (events, registered) = if kind.stays() {
             let (events, receiver) = mpsc::unbounded_channel();
-            (Events::All(events), PersistentWatcher::new(receiver, registration))
+            (Events::All(events), PersistentWatcher::registered(receiver, registration))
         } else {
             let (event, receiver) = oneshot::channel();
-            (Events::One(event), OneshotWatcher::new(receiver, registration))
+            (Events::One(event), OneshotWatcher::registered(receiver, registration))
         };
         self.paths.insert(id, path.clone());
         self.by_path.entry(path).or_default().push(Watcher { id, kind, events });
@@ -341,8 +341,8 @@ mod tests {
         assert_eq!(watches.to_set_again(), [vec![], vec![], vec!["/a"]]);
         watches.report(SessionState::Expired);
         let last = [absent, child].map(|it| {
-            let Registered::Oneshot(watcher) = it else { panic!("it is for one event") };
-            watcher.changed().now_or_never().expect("it has come").event_type
+            let Registered::Oneshot(one) = it else { panic!("it is for one event") };
+            one.changed().now_or_never().expect("it has come").event_type
         });
         assert_eq!(last, [EventType::NodeCreated, EventType::Session]);
         assert_eq!(watches.paths.len(), 0);
@@ -376,11 +376,11 @@ mod tests {
         let (mut watches, _orders, mut taken) = watches();
         drop(watch(&mut watches, "/a", WatchKind::Data));
         assert!(matches!(taken.try_recv(), Ok(Order::Unwatch(0))));
-        let Registered::Oneshot(watcher) = watch(&mut watches, "/b", WatchKind::Data) else {
+        let Registered::Oneshot(one) = watch(&mut watches, "/b", WatchKind::Data) else {
             panic!("it is for one event")
         };
         watches.event(&event(EventType::NodeDeleted, "/b"));
-        assert!(watcher.changed().now_or_never().is_some());
+        assert!(one.changed().now_or_never().is_some());
         assert!(taken.try_recv().is_err());
     }
 

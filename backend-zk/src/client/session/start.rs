@@ -50,14 +50,25 @@ impl Session {
     async fn start_at(&mut self, host: &str, end: Instant) -> Result<Line, ZkError> {
         let end = end.min(Instant::now() + self.silence());
         let connecting = timeout_at(end, connect(host, self.encryption.as_ref()));
-        let stream = connecting.await.map_err(|_late| ZkError::Timeout)?.map_err(lost)?;
+        let stream =
+            connecting.await.map_err(|_late| ZkError::Timeout)?.map_err(|error| lost(&error))?;
         let mut line = Line::new(stream);
         (self.heard, self.said) = (Instant::now(), Instant::now());
         self.greet(&mut line);
-        self.identify(&mut line).await?;
+        match self.identity.clone() {
+            Identity::Nobody => {}
+            Identity::Digest(login) => {
+                let mut message = Message::new(op::AUTH);
+                message.body().int(0).text("digest").buffer(&login.plain());
+                line.push(xid::AUTH, message);
+                line.unnumbered.logins += 1;
+            }
+            #[cfg(feature = "sasl")]
+            Identity::Sasl(_, _) => self.log_in_by_sasl(&mut line).await?,
+        }
         self.watch_again(&mut line);
         // A server that refuses sessions without a login does so when it gets a request.
-        self.ping(&mut line);
+        line.ping();
         self.until(&mut line, |line| line.is_connected && line.is_idle()).await?;
         Ok(line)
     }
@@ -85,24 +96,12 @@ impl Session {
         line.greet(&greeting.finish());
     }
 
-    async fn identify(&mut self, line: &mut Line) -> Result<(), ZkError> {
-        match self.identity.clone() {
-            Identity::Nobody => {}
-            Identity::Digest(login) => {
-                let mut message = Message::new(op::AUTH);
-                message.body().int(0).text("digest").buffer(&login.plain());
-                line.push(xid::AUTH, message);
-                line.unnumbered.logins += 1;
-            }
-            #[cfg(feature = "sasl")]
-            Identity::Sasl(_, _) => {
-                self.login = crate::client::sasl::DigestMd5::default();
-                self.push_token(line, &[]);
-                // Whatever else is sent before would have no identity.
-                self.until(line, |line| line.is_connected && line.is_idle()).await?;
-            }
-        }
-        Ok(())
+    #[cfg(feature = "sasl")]
+    async fn log_in_by_sasl(&mut self, line: &mut Line) -> Result<(), ZkError> {
+        self.login = crate::client::sasl::DigestMd5::default();
+        self.push_token(line, &[]);
+        // Whatever else is sent before would have no identity.
+        self.until(line, |line| line.is_connected && line.is_idle()).await
     }
 
     #[cfg(feature = "sasl")]
