@@ -47,7 +47,7 @@ impl Case {
     }
 
     /// Its sentence alone.
-    pub(crate) fn sentence(&self) -> &'static str {
+    fn sentence(&self) -> &'static str {
         self.name.rsplit_once("::").map_or(self.name, |(_, sentence)| sentence)
     }
 
@@ -56,8 +56,8 @@ impl Case {
         self.ids().filter_map(law::by_id)
     }
 
-    /// The ids that it is listed with, and, of a case that is the same for all recipes, those in their table.
-    pub(crate) fn ids(&self) -> impl Iterator<Item = &'static str> + use<> {
+    /// The ids of these laws: those that it is listed with, and, if it is the same for all recipes, those in their table.
+    pub fn ids(&self) -> impl Iterator<Item = &'static str> + use<> {
         let sentence = self.sentence();
         let of_recipes = recipe::kept().filter(move |(case, _)| *case == sentence);
         let ids = [self.laws].into_iter().chain(of_recipes.map(|(_, ids)| ids));
