@@ -44,6 +44,10 @@ step_build() {
     dev/run-tests --build
 }
 
+step_build-small() {
+    dev/run-tests --build --small
+}
+
 step_build-plain() {
     dev/run-tests --build --plain
 }
