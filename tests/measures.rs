@@ -13,7 +13,7 @@ use metrics::{
 };
 use synod::recipe::{LeaderLatch, Mutex};
 use synod::{Client, Expect, Path};
-use synod_testkit::recipe::{Act, ROWS, Use};
+use synod_testkit::recipe::{Act, Use, rows};
 use tokio::time::sleep;
 use tracing::Instrument as _;
 use tracing_subscriber::fmt::MakeWriter;
@@ -100,7 +100,7 @@ async fn use_each(client: &Client) -> synod::Result<()> {
 
 fn measured_uses() -> impl Iterator<Item = &'static Use> {
     // The test itself holds a mutex, and waits for it.
-    ROWS.iter().flat_map(|row| row.uses).filter(|it| it.name != "mutex").filter(|it| {
+    rows().flat_map(|row| row.uses).filter(|it| it.name != "mutex").filter(|it| {
         matches!(it.act, Act::Hold { measured: true, .. } | Act::Change { measured: true, .. })
     })
 }

@@ -1,14 +1,14 @@
 //! The debug output of recipes and of what they hold.
 
 use synod::Path;
-use synod_testkit::recipe::{Act, LABEL, ROWS};
+use synod_testkit::recipe::{Act, LABEL, rows};
 
 #[tokio::test(start_paused = true)]
 async fn a_recipe_is_shown_by_its_path_and_without_its_label() {
     let client = &synod::connect("mem://shown").await.expect("memory is always there");
     let at = |name: &str| Path::new(&format!("/{name}")).expect("valid");
     let quoted = format!("\"{LABEL}\"");
-    for row in ROWS {
+    for row in rows() {
         let own = synod::connect(&format!("mem://shown-{}", row.module)).await;
         let own = own.expect("memory is always there");
         let made = (row.make)(own, at("shown")).await.expect("memory answers");

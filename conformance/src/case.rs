@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use synod_core::mutant::Mutant;
+use synod_testkit::recipe;
 
 use crate::harness::Ability;
 use crate::law::{self, Law};
@@ -15,7 +16,7 @@ use crate::wrong::Mistake;
 #[derive(Clone, Copy)]
 pub struct Case {
     name: &'static str,
-    pub(crate) laws: &'static str,
+    laws: &'static str,
     needs: &'static [Ability],
     catches: &'static [Mistake],
     breaks: &'static [Mutant],
@@ -45,9 +46,22 @@ impl Case {
         self.name.split_once("::").map_or(self.name, |(_, rest)| rest)
     }
 
+    /// Its sentence alone.
+    fn sentence(&self) -> &'static str {
+        self.name.rsplit_once("::").map_or(self.name, |(_, sentence)| sentence)
+    }
+
     /// The laws that it checks.
-    pub fn laws(&self) -> impl Iterator<Item = &'static Law> + use<> {
-        self.laws.split(' ').filter_map(law::by_id)
+    pub fn laws(&self) -> impl Iterator<Item = Law> + use<> {
+        self.ids().filter_map(law::by_id)
+    }
+
+    /// The ids of these laws: those that it is listed with, and, if it is the same for all recipes, those in their table.
+    pub fn ids(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let sentence = self.sentence();
+        let of_recipes = recipe::kept().filter(move |(case, _)| *case == sentence);
+        let ids = [self.laws].into_iter().chain(of_recipes.map(|(_, ids)| ids));
+        ids.flat_map(str::split_whitespace)
     }
 
     /// The abilities that a harness must have for it.
@@ -75,7 +89,7 @@ impl fmt::Debug for Case {
     }
 }
 
-/// Lists the cases of a module. One that is left out is dead code, and does not build.
+/// Lists the cases of a module, with the laws that each checks, if it is not for the table of the recipes to say. One that is left out is dead code, and does not build.
 macro_rules! cases {
     ($(
         $laws:literal

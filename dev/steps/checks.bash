@@ -40,6 +40,18 @@ check_sets() {
     ((sets > 0))
 }
 
+step_build() {
+    dev/run-tests --build
+}
+
+step_build-small() {
+    dev/run-tests --build --small
+}
+
+step_build-plain() {
+    dev/run-tests --build --plain
+}
+
 step_test() {
     # Not nextest: with a process for each case, each would start servers of its own.
     dev/run-tests

@@ -13,6 +13,82 @@
 //!
 //! They are made of what `synod-core` offers to everybody, so that other crates can add recipes that cost as little.
 //!
+//! # The list
+//!
+//! **Locks**
+//!
+//! | | |
+//! |---|---|
+//! | [`Mutex`] | a lock that all clients of the same path share: one holder at a time, in the order of the requests |
+//! | [`RwLock`] | a lock that many readers or one writer can hold, in the order of the requests |
+//! | [`Semaphore`] | a number of permits that all clients of the same path share, in the order of the requests |
+//! | [`ReentrantMutex`] | a mutex that its owner may lock again while it holds the lock, at no cost |
+//! | [`MultiLock`] | the mutexes at several paths, locked together: all of them, or none |
+//! | [`UnfairLock`] | a lock that is granted in no order, for a lock with little contention |
+//! | [`PassingMutex`] | a mutex that goes from task to task of this process without a call to the store, a bounded number of times in a row |
+//!
+//! **Elections**
+//!
+//! | | |
+//! |---|---|
+//! | [`LeaderLatch`] | an election in which a client that joined is a candidate until it leaves, and leads whenever it is its turn |
+//! | [`LeaderSelector`] | an election for work that only one candidate may do: the leader does it, and the others wait for their turn |
+//! | [`Election`] | an election in which the leader publishes a value, and every client can observe the values |
+//!
+//! **Values**
+//!
+//! | | |
+//! |---|---|
+//! | [`Counter`] | a number that all clients of the same path change: 64 bits with or without a sign, or 32 bits with one |
+//! | [`AtomicValue`] | a value of any type that all clients of the same path change, stored as JSON |
+//! | [`Ids`] | unique numbers for all clients of the same path, without a request for each of them |
+//!
+//! **Values with a copy in each client**
+//!
+//! | | |
+//! |---|---|
+//! | [`SharedValue`] | a value that all clients of the same path share, with a copy in the memory of each; stored as JSON |
+//! | [`SharedCount`] | a number of 32 bits that all clients of the same path share, with a copy in the memory of each |
+//!
+//! **What is kept equal in memory**
+//!
+//! | | |
+//! |---|---|
+//! | [`Cache`] | a copy in memory of a node, of its children, or of a whole subtree, with its changes as events |
+//! | [`Watched`] | a value of any type that other programs write, such as configuration, kept fresh |
+//!
+//! **Presence**
+//!
+//! | | |
+//! |---|---|
+//! | [`PersistentNode`] | a node that is there for as long as its owner wants it, ephemeral or with a time to live: for programs that others have to find |
+//! | [`Group`] | the members of a group: programs that are alive now, each with some data |
+//! | [`Discovery`] | the services below a path, and their instances: where each is, and what it says about itself |
+//! | [`HashRing`] | which member of a group is responsible for a key: consistent hashing, the same in every client |
+//! | [`Partition`] | a set of items, split among the members that are there: each item has one member, and changes it in two steps |
+//!
+//! **Queues**
+//!
+//! | | |
+//! |---|---|
+//! | [`Queue`] | items that wait for consumers, in order: taken by one, or claimed and acknowledged; bounded, if that is wanted |
+//! | [`ForeignQueue`] | a queue of Curator, of kazoo or of etcd's recipes for Go, whose items programs of both put and take |
+//!
+//! **Work**
+//!
+//! | | |
+//! |---|---|
+//! | [`Crew`] | a master that assigns tasks to workers, and results for the submitters: a job queue for programs that share a store anyway |
+//!
+//! **Others**
+//!
+//! | | |
+//! |---|---|
+//! | [`Transaction`] | a function that reads and writes any number of nodes, as if it were alone: software transactional memory, as etcd's `concurrency.NewSTM` |
+//! | [`Barrier`] | a barrier that all clients of the same path share: while it is set, all that wait for it wait |
+//! | [`CountDown`] | a latch that all clients of the same path share: a wait returns when so many parties have counted down |
+//! | [`DoubleBarrier`] | so many members enter together and leave together, again and again at one path |
+//!
 //! # What can be measured
 //!
 //! Every wait is a `tracing` span at the level of debug. It has the recipe and the path, and at its end its duration

@@ -9,6 +9,7 @@ mod cache;
 mod count_down;
 mod crew;
 mod crew_truth;
+mod definition;
 mod discovery;
 mod double_barrier;
 mod election;
@@ -22,7 +23,6 @@ mod items;
 mod latch;
 mod left;
 mod linear;
-mod list;
 mod multi;
 mod mutex;
 mod mutex_variants;
@@ -37,54 +37,62 @@ mod selector;
 mod semaphore;
 mod session;
 mod shared;
+mod small_world;
 mod ticket;
 mod transaction;
 mod transfer;
 mod value;
 mod watcher;
 
-pub use list::{ALL, Small, by_name, small};
+use definition::WATCHED;
+pub use definition::Workload;
+pub use small_world::Small;
 
-use synod_mem::cluster::Site;
+/// Every workload that comes with the simulator.
+pub const ALL: &[&dyn Workload] = &[
+    &register::Registers,
+    &ticket::Tickets,
+    &watcher::Watchers,
+    &session::Sessions,
+    &transfer::Transfers,
+    &mutex::Mutexes,
+    &rwlock::RwLocks,
+    &semaphore::Semaphores,
+    &multi::MultiLocks,
+    &latch::Latches,
+    &selector::Selectors,
+    &election::Elections,
+    &mutex_variants::REENTRANT,
+    &mutex_variants::PASSING,
+    &mutex_variants::UNFAIR,
+    &revocable::Revocables,
+    &value::COUNTER,
+    &value::ATOMIC,
+    &value::PROMOTED,
+    &shared::SharedValues,
+    &barrier::Barriers,
+    &count_down::CountDowns,
+    &double_barrier::DoubleBarriers,
+    &ids::Numbers,
+    &transaction::Transactions,
+    &cache::Caches,
+    &presence::EPHEMERAL,
+    &presence::LASTING,
+    &group::Groups,
+    &hash_ring::Rings,
+    &partition::Partitions,
+    &queue::Queues,
+    &foreign_queue::ForeignQueues,
+    &crew::Crews,
+    &discovery::Discoveries,
+];
 
-use crate::setup::Sim;
-
-/// What processes do, and what must be true of it.
-pub trait Workload: Sync {
-    /// Its name on the command line.
-    fn name(&self) -> &'static str;
-
-    /// What the processes do, in a sentence.
-    fn about(&self) -> &'static str;
-
-    /// The ids of the laws that it checks.
-    fn laws(&self) -> &'static [&'static str];
-
-    /// The marks that must be reached in one history of a thousand, once there are 20,000;
-    /// otherwise they test less than they seem to.
-    fn marks(&self) -> &'static [&'static str];
-
-    /// The faults that happen elsewhere and never here, because their sites are not reached. All
-    /// others must happen in 20,000 seeds.
-    fn unreached(&self) -> Vec<Site> {
-        Vec::new()
-    }
-
-    /// Whether it is of use with two processes and one round, where all that can happen is tried.
-    fn has_small_world(&self) -> bool {
-        true
-    }
-
-    /// Adds the processes and the checks to a simulation.
-    fn prepare(&self, sim: Sim) -> Sim;
+/// The small worlds: those of all workloads that [have one](Workload::has_small_world).
+pub fn small() -> impl Iterator<Item = Small> {
+    ALL.iter().copied().filter(|workload| workload.has_small_world()).map(Small)
 }
 
-/// The faults that need a watch.
-const WATCHED: &[Site] = &[
-    Site::EventLate,
-    Site::EventsJoined,
-    Site::ResyncForNothing,
-    Site::Compacted,
-    Site::SmallBuffer,
-    Site::EventAhead,
-];
+/// The workload with this name.
+pub fn by_name(name: &str) -> Option<&'static dyn Workload> {
+    ALL.iter().copied().find(|workload| workload.name() == name)
+}

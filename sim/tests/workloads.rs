@@ -5,7 +5,7 @@ use synod_core::path::Path;
 use synod_core::store::Lifetime;
 use synod_sim::workload::Workload as _;
 use synod_sim::{Mending, Personality, Process, Sim, Site, sweep, workload};
-use synod_testkit::recipe::ROWS;
+use synod_testkit::recipe::rows;
 
 const SEEDS: u64 = 60;
 
@@ -37,14 +37,14 @@ fn whatever_goes_wrong_the_laws_hold() {
 
 #[test]
 fn every_recipe_has_a_workload_with_a_small_world() {
-    for row in ROWS {
+    for row in rows() {
         for name in row.workloads.names() {
             let there = workload::small().any(|workload| workload.name() == *name);
             assert!(there, "{} has no workload {name}, or no small world of it", row.name);
         }
     }
     for workload in workload::small().filter(|it| it.name() != "tickets") {
-        let named = ROWS.iter().any(|row| row.workloads.names().contains(&workload.name()));
+        let named = rows().any(|row| row.workloads.names().contains(&workload.name()));
         assert!(named, "no row of the table names the workload {}", workload.name());
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use synod_testkit::clients::holding::Room;
-use synod_testkit::recipe::{Part, ROWS, Row};
+use synod_testkit::recipe::{Part, Row, rows};
 
 use crate::arrows::STAIRS;
 use crate::tree::{File, files};
@@ -47,23 +47,25 @@ fn every_recipe_has_a_row() {
         (!STAIRS.contains(&module) && !TOOLS.contains(&module)).then_some(module)
     });
     let public: BTreeSet<_> = public.collect();
-    let rows: BTreeSet<_> = ROWS.iter().map(|row| row.module).collect();
-    assert_eq!(public, rows, "the modules of recipes/src/lib.rs, and the rows of the table");
-    assert_eq!(rows.len(), ROWS.len(), "one row each");
+    let named: BTreeSet<_> = rows().map(|row| row.module).collect();
+    assert_eq!(public, named, "the modules of recipes/src/lib.rs, and the rows of the table");
+    assert_eq!(named.len(), rows().count(), "one row each");
 }
 
 #[test]
 fn no_recipe_lacks_a_part() {
     let tree = Tree(files());
-    let whole = ROWS[0];
+    let whole = *rows().next().expect("there is one");
     assert_eq!(lacking(&tree, &whole), [""; 0]);
     for (row, part) in [
         (Row { name: "Mutexes", ..whole }, "example"),
-        (Row { name: "Mutexes", ..whole }, "line in docs"),
+        (Row { name: "Mutexes", ..whole }, "list in recipes/src/lib.rs"),
+        (Row { name: "Mutexes", ..whole }, "docs/changelog.md"),
         (Row { module: "mutexes", ..whole }, "stair"),
         (Row { module: "mutexes", ..whole }, "page"),
         (Row { module: "mutexes", ..whole }, "src/examples.rs"),
-        (Row { cases: "mutexes", ..whole }, "cases"),
+        (Row { cases: "mutexes", ..whole }, "cases of its own"),
+        (Row { cases: "mutexes", ..whole }, "conformance/src/recipe.rs"),
         (Row { family: None, ..whole }, "*Assumes*"),
         (Row { family: Some("elections"), ..whole }, "family"),
         (Row { uses: &[], ..whole }, "way to use it"),
@@ -76,7 +78,7 @@ fn no_recipe_lacks_a_part() {
         assert!(found.iter().any(|it| it.contains(part)), "blind for {part}: {found:?}");
     }
 
-    let found: Vec<_> = ROWS.iter().flat_map(|row| lacking(&tree, row)).collect();
+    let found: Vec<_> = rows().flat_map(|row| lacking(&tree, row)).collect();
     assert!(found.is_empty(), "\n{}", found.join("\n"));
 }
 
@@ -93,16 +95,26 @@ fn lacking(tree: &Tree, row: &Row) -> Vec<String> {
     let example = page.split_once("```rust\n").map_or("", |(_, rest)| rest);
     let example = example.split("\n```").next().unwrap_or_default();
     let is_run = tree.text("src/examples.rs").contains(&format!("recipes/docs/{module}.md"));
-    let line = format!("| [`{name}`](../{PAGES}{module}.md) |");
+    let line = format!("//! | [`{name}`] | ");
+    let own = format!("recipe::{}::", row.cases);
+    let is_listed = synod_conformance::cases().any(|case| case.name().starts_with(&own));
     let mut parts = vec![
         ("its file on its stair", row.stair.map_or(!code.is_empty(), stair)),
         ("a way to use it", !row.uses.is_empty()),
         ("cases of its own", cases.contains("cases![") && cases.contains(name)),
+        ("its cases in the list of conformance/src/recipe.rs", is_listed),
         ("its page as the documentation of its type", has_page(module)),
         ("the page of its family there", row.family.is_none_or(has_page)),
         ("an example on its page", example.contains(name)),
         ("a line in src/examples.rs", is_run),
-        ("a line in docs/recipes.md", tree.text("docs/recipes.md").contains(&line)),
+        (
+            "a line of the list in recipes/src/lib.rs",
+            tree.text("recipes/src/lib.rs").contains(&line),
+        ),
+        (
+            "a line in docs/changelog.md",
+            tree.text("docs/changelog.md").contains(&format!("`{name}")),
+        ),
         ("a workload", !row.workloads.names().is_empty()),
         ("a reason for the parts that it has not", has_reasons(row)),
     ];
@@ -138,7 +150,7 @@ fn whatever_is_tested_with_other_programs_or_faults_is_in_a_row() {
     let of_a_kind = |rest: &&str| rest.starts_with('_') || rest.starts_with("n_");
     let scenes: BTreeSet<_> = scenes.filter(of_a_kind).map(|rest| format!("a{rest}")).collect();
     let named = |part: fn(&Row) -> Part| -> BTreeSet<String> {
-        ROWS.iter().flat_map(|row| part(row).names()).map(|&name| name.to_owned()).collect()
+        rows().flat_map(|row| part(row).names()).map(|&name| name.to_owned()).collect()
     };
     assert_eq!(scenes, named(|row| row.interop));
     assert_eq!(BTreeSet::from(Room::ALL.map(|room| format!("{room:?}"))), named(|row| row.faults));

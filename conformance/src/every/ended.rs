@@ -16,12 +16,12 @@ use crate::recipe::Waiting;
 use crate::world::World;
 
 cases![
-    "L-X-2 L-MX-6 L-EL-5 L-SEM-5 L-RW-6 L-PE-4 L-GM-1 L-SP-2 L-SP-7 L-Q-4" needs [Expiry] catches [ExpiryUntoldToWatchers] => a_process_that_ends_at_any_call_is_outlived,
-    "L-MX-6 L-MX-3 L-MX-5 L-EL-5 L-EL-10 L-SEM-5 L-RW-6 L-Q-4 L-Q-6" needs [Expiry] catches [ExpiryUntoldToWatchers] breaks [TxnUnguarded] => what_a_lost_session_held_is_granted_to_the_next,
-    "L-MX-2 L-MX-7 L-EL-5 L-BAR-1 L-CD-1 L-SES-10 L-Q-12" needs [Expiry] breaks [WaitsInOneSession WakeIsLift] => a_wait_goes_on_in_the_next_session,
-    "L-MX-7 L-EL-5 L-BAR-2 L-CD-2 L-WAT-7 L-Q-12" needs [Expiry] breaks [LiftIsAnEvent] => a_wait_whose_way_was_cleared_while_it_had_no_session_ends,
-    "L-OUT-5 L-OUT-6 L-MX-9 L-EL-6" breaks [ClosedClientWaits] => a_wait_ends_when_its_client_is_closed,
-    "L-OUT-5 L-MX-10" breaks [DeadlineIgnored] => a_use_without_answers_from_any_call_on_fails_in_time,
+    "L-X-2" needs [Expiry] catches [ExpiryUntoldToWatchers] => a_process_that_ends_at_any_call_is_outlived,
+    "" needs [Expiry] catches [ExpiryUntoldToWatchers] breaks [TxnUnguarded] => what_a_lost_session_held_is_granted_to_the_next,
+    "L-SES-10" needs [Expiry] breaks [WaitsInOneSession WakeIsLift] => a_wait_goes_on_in_the_next_session,
+    "L-WAT-7" needs [Expiry] breaks [LiftIsAnEvent] => a_wait_whose_way_was_cleared_while_it_had_no_session_ends,
+    "L-OUT-5 L-OUT-6" breaks [ClosedClientWaits] => a_wait_ends_when_its_client_is_closed,
+    "L-OUT-5" breaks [DeadlineIgnored] => a_use_without_answers_from_any_call_on_fails_in_time,
 ];
 
 /// A wait of another client in its own task.

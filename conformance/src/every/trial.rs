@@ -7,7 +7,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use synod_core::client::Client;
 use synod_core::path::Path;
 use synod_core::store::Query;
-use synod_testkit::recipe::{Leaves, ROWS, Row, Use};
+use synod_testkit::recipe::{Leaves, Row, Use, rows};
 
 use crate::door::answer;
 use crate::world::World;
@@ -23,7 +23,7 @@ pub(super) struct Trial {
 impl Trial {
     /// One of every way to use a recipe.
     pub(super) fn all(world: &World) -> impl Iterator<Item = Self> {
-        let uses = ROWS.iter().flat_map(|row| row.uses.iter().map(move |it| (row, it)));
+        let uses = rows().flat_map(|row| row.uses.iter().map(move |it| (row, it)));
         uses.map(|(row, it)| Self { row, it, path: world.at(&it.name.replace('/', "-")) })
     }
 

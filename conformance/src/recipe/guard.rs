@@ -6,7 +6,7 @@ use synod_core::error::ErrorKind;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Txn};
 use synod_recipes::{Election, Mutex, RwLock};
-use synod_testkit::recipe::{Act, LABEL, Proof, ROWS, Row};
+use synod_testkit::recipe::{Act, LABEL, Proof, Row, rows};
 
 use crate::door::{answer, failure};
 use crate::recipe::line;
@@ -21,7 +21,7 @@ cases![
 
 /// What is held in each way that a recipe has, each at a path of its own.
 async fn all(world: &World, client: &Client) -> Vec<(&'static str, Box<dyn Proof>)> {
-    all_of(world, client, ROWS).await
+    all_of(world, client, rows()).await
 }
 
 async fn all_of<'a>(
@@ -106,7 +106,7 @@ async fn any_guard_is_notified_when_its_ticket_is_deleted(world: World) {
 async fn any_holder_is_listed_with_its_token_and_label(world: World) {
     let (client, eve) = (world.client().await, world.client().await);
     // What is claimed in a queue waits in no line.
-    let lines = ROWS.iter().filter(|row| row.stair == Some("line"));
+    let lines = rows().filter(|row| row.stair == Some("line"));
     for (recipe, guard) in all_of(&world, &client, lines).await {
         let (path, dir) = (guard.path(), guard.path().parent().expect("it stands in a line"));
 

@@ -7,8 +7,33 @@ use synod_core::path::Path;
 use synod_core::store::Expect;
 use synod_recipes::{Barrier, CountDown, DoubleBarrier};
 
-use crate::recipe::row::{Leaves, Part, Row, made};
+use crate::recipe::row::{Kind, Leaves, Part, Row, made};
 use crate::recipe::usage::{Act, Call, Use, done};
+
+pub(super) const KIND: Kind = Kind {
+    rows: &[BARRIER, COUNT_DOWN, DOUBLE_BARRIER],
+    laws: &[
+        ("L-BAR-1", "no waiter passes a barrier that is set during all of its wait"),
+        ("L-BAR-2", "every waiter passes a barrier that is lifted and stays so"),
+        ("L-CD-1", "no waiter passes a count-down before all parties have counted"),
+        ("L-CD-2", "every waiter passes a count-down when all parties have counted"),
+        ("L-CD-3", "a party counts once, however often it counts down"),
+        (
+            "L-DB-1",
+            "no member enters a double barrier before all members of its round were there at one moment",
+        ),
+        ("L-DB-2", "no member leaves a double barrier before all that are alive leave"),
+        ("L-DB-3", "a round of a double barrier is for those that were there when it began"),
+        ("L-DB-4", "a member of a double barrier that dies is not waited for"),
+        ("L-DB-5", "a member that comes to a double barrier in addition waits for the next round"),
+        ("L-DB-6", "a member that gave up entering a double barrier does not count"),
+    ],
+    kept: &[
+        ("a_wait_goes_on_in_the_next_session", "L-BAR-1 L-CD-1"),
+        ("a_wait_whose_way_was_cleared_while_it_had_no_session_ends", "L-BAR-2 L-CD-2"),
+        ("a_foreign_node_next_to_it_is_ignored", "L-BAR-2 L-CD-2"),
+    ],
+};
 
 const fn change(name: &'static str, change: Call<()>) -> Use {
     Use { name, act: Act::Change { change, measured: false }, outlasts: false }
@@ -18,7 +43,7 @@ const LIFT: Call<()> = |client, path| done(async move { Barrier::new(&client, pa
 const COUNT: Call<()> =
     |client, path| done(async move { latch(&client, &path).count_down("a").await });
 
-pub(super) const BARRIER: Row = Row {
+const BARRIER: Row = Row {
     name: "Barrier",
     module: "barrier",
     cases: "barrier",
@@ -47,7 +72,7 @@ pub(super) const BARRIER: Row = Row {
     family: None,
 };
 
-pub(super) const COUNT_DOWN: Row = Row {
+const COUNT_DOWN: Row = Row {
     name: "CountDown",
     module: "count_down",
     cases: "count_down",
@@ -74,7 +99,7 @@ pub(super) const COUNT_DOWN: Row = Row {
     ..BARRIER
 };
 
-pub(super) const DOUBLE_BARRIER: Row = Row {
+const DOUBLE_BARRIER: Row = Row {
     name: "DoubleBarrier",
     module: "double_barrier",
     cases: "double_barrier",

@@ -9,10 +9,59 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_recipes::{Crew, CrewWorker, TaskEnd};
 
-use crate::recipe::row::{Leaves, Part, Row, made};
+use crate::recipe::row::{Kind, Leaves, Part, Row, made};
 use crate::recipe::usage::{Act, Use};
 
-pub(super) const CREW: Row = Row {
+pub(super) const KIND: Kind = Kind {
+    rows: &[CREW],
+    laws: &[
+        ("L-MW-1", "every task that was submitted gets exactly one accepted result"),
+        ("L-MW-2", "a result is accepted only from the worker that has the task"),
+        (
+            "L-MW-3",
+            "the tasks of a lost worker are assigned again, and those of a living one are not",
+        ),
+        ("L-MW-4", "no task is lost when a master ends between two steps"),
+        ("L-MW-5", "a master that was replaced assigns nothing more, and ends nothing"),
+        ("L-MW-6", "a task that is submitted again under its id is the same task"),
+        ("L-MW-7", "the result of a task reaches all that wait for it"),
+        (
+            "L-MW-8",
+            "after a task was cancelled no result is accepted, or the earlier one is returned",
+        ),
+        ("L-MW-9", "nothing is left of a finished task after its retention"),
+        (
+            "L-MW-10",
+            "tasks are assigned by their priority, to workers that have what they need and are not full",
+        ),
+        ("L-MW-11", "a failed attempt is repeated as often as its submitter allows"),
+        (
+            "L-MW-12",
+            "a worker that was drained gets no new task, in its next sessions too, and keeps those that it has",
+        ),
+        ("L-MW-13", "while a crew is paused nothing is assigned"),
+        ("L-MW-14", "a snapshot of a crew is of one moment"),
+        (
+            "L-MW-15",
+            "a task goes to the worker that the policy of the master chooses, of those that can have it",
+        ),
+        (
+            "L-MW-16",
+            "a task that is not over by its deadline expires, and no result of it is accepted afterwards",
+        ),
+        (
+            "L-MW-17",
+            "progress is accepted only from the worker that has the task, and reaches all that follow it",
+        ),
+        (
+            "L-MW-18",
+            "each attempt that has ended is in the history of its task, with its worker and how it ended",
+        ),
+    ],
+    kept: &[],
+};
+
+const CREW: Row = Row {
     name: "Crew",
     module: "crew",
     cases: "crew",

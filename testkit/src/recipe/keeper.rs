@@ -7,11 +7,47 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_recipes::{Discovery, Group, Instance, PersistentNode};
 
-use crate::recipe::row::made;
-use crate::recipe::row::{Leaves, Part, Row};
+use crate::recipe::row::{Kind, Leaves, Part, Row, made};
 use crate::recipe::usage::{Act, Use, done};
 
-pub(super) const PERSISTENT_NODE: Row = Row {
+pub(super) const KIND: Kind = Kind {
+    rows: &[PERSISTENT_NODE, GROUP, DISCOVERY],
+    laws: &[
+        (
+            "L-PE-1",
+            "a node that is kept is there again after any fault, owned by the session that lives, with the last data",
+        ),
+        ("L-PE-2", "an owner has one node at most, and a path one owner"),
+        ("L-PE-3", "what is set while there is no session is the data of the next one"),
+        ("L-PE-4", "when the end of a node that was kept is reported, it does not come back"),
+        ("L-PE-5", "an owner removes no node of another client, unless it takes over"),
+        ("L-PE-6", "an outage that the session outlives changes nothing that others see"),
+        (
+            "L-PE-7",
+            "a node that is kept with a time to live outlives its owner's sessions, and goes after its owner was silent for so long",
+        ),
+        ("L-GM-1", "after any fault every client lists the members of a group that there are"),
+        ("L-GM-2", "a program takes itself for a member only while the store lists it"),
+        ("L-GM-3", "joins and leaves of a member are reported in turn, by its incarnations"),
+        (
+            "L-SD-1",
+            "what is shown of an instance is one version of it, and never one that is older than the one before",
+        ),
+        ("L-SD-2", "an instance that cannot be read is reported, and leaves the others"),
+        ("L-SD-3", "an outage removes no instance of a view, and the view says that it may be old"),
+        (
+            "L-SD-4",
+            "a provider chooses by its strategy among the instances that there are, and none that is marked down",
+        ),
+        ("L-SD-5", "what many owners make again after a loss is spread over time"),
+    ],
+    kept: &[
+        ("a_use_dropped_at_any_await_leaves_nothing", "L-PE-4"),
+        ("a_process_that_ends_at_any_call_is_outlived", "L-PE-4 L-GM-1"),
+    ],
+};
+
+const PERSISTENT_NODE: Row = Row {
     name: "PersistentNode",
     module: "persistent_node",
     cases: "persistent_node",
@@ -55,7 +91,7 @@ pub(super) const PERSISTENT_NODE: Row = Row {
     family: None,
 };
 
-pub(super) const GROUP: Row = Row {
+const GROUP: Row = Row {
     name: "Group",
     module: "group",
     cases: "group",
@@ -82,7 +118,7 @@ pub(super) const GROUP: Row = Row {
     ..PERSISTENT_NODE
 };
 
-pub(super) const DISCOVERY: Row = Row {
+const DISCOVERY: Row = Row {
     name: "Discovery",
     module: "discovery",
     cases: "discovery",

@@ -15,8 +15,48 @@ use synod_recipes::{Candidacy, Election, LeaderLatch, LeaderSelector, Leadership
 use tokio::sync::oneshot;
 
 use crate::recipe::proof::{Proof, held};
-use crate::recipe::row::{Leaves, Part, Row, made};
+use crate::recipe::row::{Kind, Leaves, Part, Row, made};
 use crate::recipe::usage::{Act, Call, LABEL, Use};
+
+pub(super) const KIND: Kind = Kind {
+    rows: &[LEADER_LATCH, LEADER_SELECTOR, ELECTION],
+    laws: &[
+        (
+            "L-EL-1",
+            "no two candidates believe at one moment that they lead, and tokens rise from term to term",
+        ),
+        (
+            "L-EL-2",
+            "a leader that cannot be certain of its lead does not claim it, although no loss was reported",
+        ),
+        (
+            "L-EL-3",
+            "a leader that is cut off keeps the lead while its session certainly lives, and no longer",
+        ),
+        ("L-EL-4", "terms are gained and lost in turn, and none is gained after leaving"),
+        ("L-EL-5", "while a connected candidate exists, a candidate leads in the end"),
+        ("L-EL-6", "a candidate that leaves removes all its nodes, whatever is under way"),
+        (
+            "L-EL-7",
+            "work is over before the next term begins here, and a candidate that campaigns again has one ticket",
+        ),
+        ("L-EL-8", "a query for the candidates does not fail because a candidate leaves"),
+        ("L-EL-9", "an observer is notified of terms in their order, and of the latest in the end"),
+        ("L-EL-10", "a former leader writes nothing in the name of the lead"),
+        ("L-EL-11", "a candidate that reconnects causes few writes, and keeps its place"),
+        ("L-EL-12", "the heir that a leader names is the next leader, or gone"),
+    ],
+    kept: &[
+        ("a_use_dropped_at_any_await_leaves_nothing", "L-EL-6"),
+        ("a_wait_dropped_at_any_await_leaves_nothing", "L-EL-6"),
+        ("a_process_that_ends_at_any_call_is_outlived", "L-EL-5"),
+        ("what_a_lost_session_held_is_granted_to_the_next", "L-EL-5 L-EL-10"),
+        ("a_wait_goes_on_in_the_next_session", "L-EL-5"),
+        ("a_wait_whose_way_was_cleared_while_it_had_no_session_ends", "L-EL-5"),
+        ("a_wait_ends_when_its_client_is_closed", "L-EL-6"),
+        ("a_foreign_node_next_to_it_is_ignored", "L-EL-5"),
+    ],
+};
 
 /// What holds for a recipe with candidates in one directory.
 const LINE: Row = Row {
@@ -40,7 +80,7 @@ const fn exclusive(name: &'static str, take: Call<Box<dyn Proof>>, outlasts: boo
     Use { name, act: Act::Hold { take, rival: take, measured: true }, outlasts }
 }
 
-pub(super) const ELECTION: Row = Row {
+const ELECTION: Row = Row {
     name: "Election",
     module: "election",
     cases: "election",
@@ -61,7 +101,7 @@ pub(super) const ELECTION: Row = Row {
     ..LINE
 };
 
-pub(super) const LEADER_LATCH: Row = Row {
+const LEADER_LATCH: Row = Row {
     name: "LeaderLatch",
     module: "leader_latch",
     cases: "leader_latch",
@@ -110,7 +150,7 @@ impl Proof for Latched {
     }
 }
 
-pub(super) const LEADER_SELECTOR: Row = Row {
+const LEADER_SELECTOR: Row = Row {
     name: "LeaderSelector",
     module: "leader_selector",
     cases: "leader_selector",

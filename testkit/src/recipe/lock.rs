@@ -16,8 +16,71 @@ use synod_recipes::{
 };
 
 use crate::recipe::proof::{Proof, held};
-use crate::recipe::row::{Leaves, Part, Row, made};
+use crate::recipe::row::{Kind, Leaves, Part, Row, made};
 use crate::recipe::usage::{Act, Call, LABEL, Use};
+
+pub(super) const KIND: Kind = Kind {
+    rows: &[MUTEX, RW_LOCK, SEMAPHORE, REENTRANT_MUTEX, PASSING_MUTEX, UNFAIR_LOCK, MULTI_LOCK],
+    laws: &[
+        ("L-MX-1", "no two contenders believe at one moment that they hold the lock"),
+        (
+            "L-MX-2",
+            "the lock is granted to the first only, by a fresh read, in a session that certainly lives",
+        ),
+        ("L-MX-3", "tokens rise in the order of grants, whatever happens to the directory"),
+        ("L-MX-4", "a system that refuses lower tokens sees the writes of each holder together"),
+        (
+            "L-MX-5",
+            "a guarded transaction happens only while its guard holds, whatever the clocks do",
+        ),
+        ("L-MX-6", "when the session of a holder is lost, a waiter is granted the lock"),
+        ("L-MX-7", "every waiter that waits long enough is granted the lock"),
+        ("L-MX-8", "the lock is granted in the order of the requests"),
+        ("L-MX-9", "a contender that is gone leaves nothing in the line"),
+        ("L-MX-10", "a waiter that times out returns in time, and is not granted the lock later"),
+        ("L-MX-11", "a release removes its own ticket and no other"),
+        ("L-MX-12", "two tasks of one process exclude each other"),
+        (
+            "L-MX-13",
+            "an owner may acquire again, until all of its grants are released; no other owner may",
+        ),
+        ("L-MX-14", "a release wakes few, however many wait"),
+        ("L-MX-15", "a release that fails goes on until the ticket is gone"),
+        ("L-MX-16", "a guard that is dropped gives back what it held"),
+        (
+            "L-MX-17",
+            "locks of other programs on the same path exclude ours, and ours theirs, in order",
+        ),
+        ("L-MX-18", "foreign nodes in the line are neither granted the lock nor waited for"),
+        ("L-RW-1", "a writer holds the lock alone; a reader shares it with readers only"),
+        ("L-RW-2", "a reader waits for all earlier writers, a writer for all earlier contenders"),
+        ("L-RW-3", "a reader waits for an earlier writer that waits"),
+        ("L-RW-4", "during a downgrade no other writer is granted the lock in between"),
+        ("L-RW-5", "a reader that asks to write is refused"),
+        ("L-RW-6", "a writer is granted the lock when the last earlier reader is gone"),
+        ("L-RW-7", "whether a ticket reads or writes is not taken from its label"),
+        ("L-RW-8", "the token of a writer is larger than all before it"),
+        ("L-SEM-1", "no more permits are held than there are"),
+        ("L-SEM-2", "a new number of permits counts for every grant after it"),
+        ("L-SEM-3", "a request for several permits gets all or none"),
+        ("L-SEM-4", "a request that failed holds no permit"),
+        ("L-SEM-5", "the permits of a session that is lost are free"),
+        ("L-SEM-6", "a request for many permits is not overtaken by later requests for few"),
+        ("L-SEM-7", "more permits than there are, are refused at once"),
+    ],
+    kept: &[
+        ("a_use_dropped_at_any_await_leaves_nothing", "L-MX-9"),
+        ("a_wait_dropped_at_any_await_leaves_nothing", "L-MX-9"),
+        ("a_wait_that_was_given_up_leaves_no_watch", "L-MX-10"),
+        ("a_process_that_ends_at_any_call_is_outlived", "L-MX-6 L-SEM-5 L-RW-6"),
+        ("what_a_lost_session_held_is_granted_to_the_next", "L-MX-6 L-MX-3 L-MX-5 L-SEM-5 L-RW-6"),
+        ("a_wait_goes_on_in_the_next_session", "L-MX-2 L-MX-7"),
+        ("a_wait_whose_way_was_cleared_while_it_had_no_session_ends", "L-MX-7"),
+        ("a_wait_ends_when_its_client_is_closed", "L-MX-9"),
+        ("a_use_without_answers_from_any_call_on_fails_in_time", "L-MX-10"),
+        ("a_foreign_node_next_to_it_is_ignored", "L-MX-18"),
+    ],
+};
 
 /// What holds for a recipe with tickets in one directory.
 const LINE: Row = Row {
@@ -41,7 +104,7 @@ const fn exclusive(name: &'static str, take: Call<Box<dyn Proof>>) -> Use {
     Use { name, act: Act::Hold { take, rival: take, measured: true }, outlasts: false }
 }
 
-pub(super) const MUTEX: Row = Row {
+const MUTEX: Row = Row {
     name: "Mutex",
     module: "mutex",
     cases: "mutex",
@@ -76,7 +139,7 @@ fn mutex(client: &Client, path: &Path) -> Mutex {
     Mutex::new(client, path).label(LABEL)
 }
 
-pub(super) const RW_LOCK: Row = Row {
+const RW_LOCK: Row = Row {
     name: "RwLock",
     module: "rwlock",
     cases: "rwlock",
@@ -125,7 +188,7 @@ fn rwlock(client: &Client, path: &Path) -> RwLock {
     RwLock::new(client, path).label(LABEL)
 }
 
-pub(super) const SEMAPHORE: Row = Row {
+const SEMAPHORE: Row = Row {
     name: "Semaphore",
     module: "semaphore",
     cases: "semaphore",
@@ -151,7 +214,7 @@ fn semaphore(client: &Client, path: &Path) -> Semaphore {
     Semaphore::new(client, path, TWO).label(LABEL)
 }
 
-pub(super) const UNFAIR_LOCK: Row = Row {
+const UNFAIR_LOCK: Row = Row {
     name: "UnfairLock",
     module: "unfair_lock",
     make: |client, path| made(unfair(&client, &path)),
@@ -168,7 +231,7 @@ fn unfair(client: &Client, path: &Path) -> UnfairLock {
     UnfairLock::new(client, path).label(LABEL)
 }
 
-pub(super) const PASSING_MUTEX: Row = Row {
+const PASSING_MUTEX: Row = Row {
     name: "PassingMutex",
     module: "passing_mutex",
     cases: "passing_mutex",
@@ -186,7 +249,7 @@ fn passing(client: &Client, path: &Path) -> PassingMutex {
     PassingMutex::new(client, path, NonZeroU32::MIN).label(LABEL)
 }
 
-pub(super) const REENTRANT_MUTEX: Row = Row {
+const REENTRANT_MUTEX: Row = Row {
     name: "ReentrantMutex",
     module: "reentrant_mutex",
     cases: "reentrant_mutex",
@@ -241,7 +304,7 @@ impl Proof for Twice {
     }
 }
 
-pub(super) const MULTI_LOCK: Row = Row {
+const MULTI_LOCK: Row = Row {
     name: "MultiLock",
     module: "multi_lock",
     cases: "multi_lock",

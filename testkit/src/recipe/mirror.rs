@@ -7,10 +7,50 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_recipes::{Cache, HashRing, Watched};
 
-use crate::recipe::row::{Leaves, Part, Row};
+use crate::recipe::row::{Kind, Leaves, Part, Row};
 use crate::recipe::usage::{Act, Use};
 
-pub(super) const CACHE: Row = Row {
+pub(super) const KIND: Kind = Kind {
+    rows: &[CACHE, WATCHED, HASH_RING],
+    laws: &[
+        (
+            "L-CA-1",
+            "a cache has what the store has, some time after the last change and the last outage",
+        ),
+        ("L-CA-2", "what a cache shows of a path is never older than what it has shown before"),
+        (
+            "L-CA-3",
+            "the events of a cache make its content from an empty map on, and each fits those before it",
+        ),
+        (
+            "L-CA-4",
+            "a cache says that it is complete once after its start and after each outage, and then is",
+        ),
+        ("L-CA-5", "a cache that may miss changes says so, and keeps what it has"),
+        (
+            "L-CA-6",
+            "a slow reader of a cache needs limited memory, has the content in the end, and makes none wait",
+        ),
+        (
+            "L-CA-7",
+            "a watched value is the last one that can be read, and says whether the store still has it",
+        ),
+        (
+            "L-CA-8",
+            "while a cache reads the whole, it shows how many nodes were read, and of how many",
+        ),
+        (
+            "L-HR-1",
+            "after any fault every client finds the member of a key as the members that there are say",
+        ),
+        ("L-HR-2", "only keys of a member that came or went change their owner"),
+        ("L-HR-3", "a ring whose group may have changed says so, and keeps the last members"),
+        ("L-HR-4", "keys are shared out by the weights that the data of the members says"),
+    ],
+    kept: &[],
+};
+
+const CACHE: Row = Row {
     name: "Cache",
     module: "cache",
     cases: "cache",
@@ -49,7 +89,7 @@ async fn opens_twice(client: &Client, path: &Path) -> Result<()> {
     Ok(())
 }
 
-pub(super) const WATCHED: Row = Row {
+const WATCHED: Row = Row {
     name: "Watched",
     module: "watched",
     cases: "watched",
@@ -74,7 +114,7 @@ pub(super) const WATCHED: Row = Row {
     ..CACHE
 };
 
-pub(super) const HASH_RING: Row = Row {
+const HASH_RING: Row = Row {
     name: "HashRing",
     module: "hash_ring",
     cases: "hash_ring",

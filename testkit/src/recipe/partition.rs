@@ -5,10 +5,33 @@ use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_recipes::Partition;
 
-use crate::recipe::row::{Leaves, Part, Row, made};
+use crate::recipe::row::{Kind, Leaves, Part, Row, made};
 use crate::recipe::usage::{Act, Use};
 
-pub(super) const PARTITION: Row = Row {
+pub(super) const KIND: Kind = Kind {
+    rows: &[PARTITION],
+    laws: &[
+        ("L-SP-1", "no two members hold one item of a partition at the same time"),
+        ("L-SP-2", "after the last change and the last fault every item has a member"),
+        (
+            "L-SP-3",
+            "a live member is asked for an item, and has stopped before another one gets it",
+        ),
+        ("L-SP-4", "no member has a whole item more or less than its weight says"),
+        ("L-SP-5", "when a member comes or goes, no more items move than it gets or had"),
+        ("L-SP-6", "a member without a certain session holds no item, and is notified of the loss"),
+        (
+            "L-SP-7",
+            "a member that left has nothing in the store, whatever was under way when it did",
+        ),
+    ],
+    kept: &[
+        ("a_use_dropped_at_any_await_leaves_nothing", "L-SP-7"),
+        ("a_process_that_ends_at_any_call_is_outlived", "L-SP-2 L-SP-7"),
+    ],
+};
+
+const PARTITION: Row = Row {
     name: "Partition",
     module: "partition",
     cases: "partition",

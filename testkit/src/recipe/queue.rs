@@ -8,10 +8,51 @@ use synod_core::path::Path;
 use synod_recipes::{Delivery, ForeignQueue, PutOptions, Queue, QueueLayout};
 
 use crate::recipe::proof::held;
-use crate::recipe::row::{Leaves, Part, Row, opened};
+use crate::recipe::row::{Kind, Leaves, Part, Row, opened};
 use crate::recipe::usage::{Act, Use, done};
 
-pub(super) const QUEUE: Row = Row {
+pub(super) const KIND: Kind = Kind {
+    rows: &[QUEUE, FOREIGN_QUEUE],
+    laws: &[
+        (
+            "L-Q-1",
+            "an item that was put is taken or acknowledged by a consumer, or is still in the queue",
+        ),
+        ("L-Q-2", "what is delivered was put"),
+        ("L-Q-3", "a put makes one item, also when its answer is lost, and of one id there is one"),
+        ("L-Q-4", "an item whose consumer died is delivered again"),
+        ("L-Q-5", "an item that was taken is never delivered again"),
+        (
+            "L-Q-6",
+            "while a delivery is held no other consumer has the item, and a stale one acknowledges nothing",
+        ),
+        ("L-Q-7", "one consumer gets items in the order of their puts"),
+        ("L-Q-8", "an item of a higher priority is delivered earlier"),
+        ("L-Q-9", "an item is not delivered before its time, and is in no other's way until then"),
+        ("L-Q-10", "a producer puts no item into a bounded queue that has as many as its capacity"),
+        (
+            "L-Q-11",
+            "an item that is rejected, delivered too often, or cannot be read is a dead letter, and in no other's way",
+        ),
+        (
+            "L-Q-12",
+            "a consumer gets what was put while it was cut off, or between two of its sessions",
+        ),
+        (
+            "L-Q-13",
+            "an item costs a bounded number of requests, however many items or consumers wait",
+        ),
+    ],
+    kept: &[
+        ("a_use_dropped_at_any_await_leaves_nothing", "L-Q-1"),
+        ("a_process_that_ends_at_any_call_is_outlived", "L-Q-4"),
+        ("what_a_lost_session_held_is_granted_to_the_next", "L-Q-4 L-Q-6"),
+        ("a_wait_goes_on_in_the_next_session", "L-Q-12"),
+        ("a_wait_whose_way_was_cleared_while_it_had_no_session_ends", "L-Q-12"),
+    ],
+};
+
+const QUEUE: Row = Row {
     name: "Queue",
     module: "queue",
     cases: "queue",
@@ -54,7 +95,7 @@ pub(super) const QUEUE: Row = Row {
     family: None,
 };
 
-pub(super) const FOREIGN_QUEUE: Row = Row {
+const FOREIGN_QUEUE: Row = Row {
     name: "ForeignQueue",
     module: "foreign_queue",
     cases: "foreign_queue",

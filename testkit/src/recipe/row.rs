@@ -9,6 +9,17 @@ use synod_core::path::Path;
 
 use crate::recipe::usage::{Call, Use};
 
+/// Recipes of one kind: what each is, and what they promise.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kind {
+    pub(super) rows: &'static [Row],
+    /// The laws that are promises of these recipes, each an id and a sentence.
+    pub(super) laws: &'static [(&'static str, &'static str)],
+    /// The laws of these recipes that cases check which are the same for all recipes: the name of a case in
+    /// `conformance/src/every/`, and ids.
+    pub(super) kept: &'static [(&'static str, &'static str)],
+}
+
 /// A recipe.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "each part must be given: that is what it is for")]

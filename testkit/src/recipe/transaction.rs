@@ -5,10 +5,24 @@ use synod_core::error::{Error, Result};
 use synod_core::path::Path;
 use synod_recipes::Transaction;
 
-use crate::recipe::row::{Leaves, Part, Row, made};
+use crate::recipe::row::{Kind, Leaves, Part, Row, made};
 use crate::recipe::usage::{Act, Use};
 
-pub(super) const TRANSACTION: Row = Row {
+pub(super) const KIND: Kind = Kind {
+    rows: &[TRANSACTION],
+    laws: &[
+        ("L-STM-1", "what transactions commit is as if one had run after the other"),
+        ("L-STM-2", "no run goes on with a mixture of two moments, at the levels that promise it"),
+        ("L-STM-3", "a transaction is committed once, or fails with an unknown effect"),
+        ("L-STM-4", "each level of isolation checks what it promises to, and no more"),
+        ("L-STM-5", "a transaction that only reads writes nothing"),
+        ("L-STM-6", "what is never taken is an error, and a failed transaction writes nothing"),
+        ("L-STM-7", "transactions leave nothing in the store but what they write"),
+    ],
+    kept: &[],
+};
+
+const TRANSACTION: Row = Row {
     name: "Transaction",
     module: "transaction",
     cases: "transaction",

@@ -8,8 +8,50 @@ use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_recipes::{AtomicValue, Counter, Ids, Promotion, SharedCount, SharedValue};
 
-use crate::recipe::row::{Leaves, Part, Row, made, opened};
+use crate::recipe::row::{Kind, Leaves, Part, Row, made, opened};
 use crate::recipe::usage::{Act, Call, Use, done};
+
+pub(super) const KIND: Kind = Kind {
+    rows: &[COUNTER, ATOMIC_VALUE, SHARED_VALUE, SHARED_COUNT, IDS],
+    laws: &[
+        (
+            "L-CNT-1",
+            "a number is what it was at first and the sum of exactly the changes that happened",
+        ),
+        (
+            "L-CNT-2",
+            "every change returns the value before and after it, in one order of all changes",
+        ),
+        (
+            "L-CNT-3",
+            "a change whose answer is lost is made once, or its effect is said to be unknown",
+        ),
+        ("L-CNT-4", "a sum that does not fit is an error and changes nothing"),
+        ("L-CNT-5", "bytes that are no number are an error, and not zero"),
+        ("L-CNT-6", "contenders that change one value all come to their end"),
+        (
+            "L-CNT-7",
+            "a change that lost the given number of tries has its turn, and later ones stand back",
+        ),
+        ("L-SV-1", "a copy of a shared value never goes back, and is the last value in the end"),
+        (
+            "L-SV-2",
+            "a conditional write of a shared value fails if, and only if, the value was written since",
+        ),
+        (
+            "L-SV-3",
+            "a copy that may be out of date says so, and keeps the last value that could be read",
+        ),
+        (
+            "L-ID-1",
+            "numbers are unique over all clients, restarts and lost answers, and rise for each client",
+        ),
+    ],
+    kept: &[
+        ("a_foreign_node_next_to_it_is_ignored", "L-CNT-1"),
+        ("foreign_bytes_in_its_node_are_an_error", "L-CNT-5"),
+    ],
+};
 
 /// What holds for a recipe with one node.
 const CELL: Row = Row {
@@ -38,7 +80,7 @@ const fn promoted(name: &'static str, change: Call<()>) -> Use {
     Use { name, act: Act::Change { change, measured: false }, outlasts: false }
 }
 
-pub(super) const COUNTER: Row = Row {
+const COUNTER: Row = Row {
     name: "Counter",
     module: "counter",
     cases: "counter",
@@ -68,7 +110,7 @@ fn count(first: Counter, second: Counter) -> BoxFuture<'static, Result<()>> {
     })
 }
 
-pub(super) const ATOMIC_VALUE: Row = Row {
+const ATOMIC_VALUE: Row = Row {
     name: "AtomicValue",
     module: "atomic_value",
     cases: "atomic_value",
@@ -104,7 +146,7 @@ fn value(client: &Client, path: &Path) -> AtomicValue<String> {
     AtomicValue::new(client, path)
 }
 
-pub(super) const IDS: Row = Row {
+const IDS: Row = Row {
     name: "Ids",
     module: "ids",
     cases: "ids",
@@ -122,7 +164,7 @@ pub(super) const IDS: Row = Row {
     ..CELL
 };
 
-pub(super) const SHARED_VALUE: Row = Row {
+const SHARED_VALUE: Row = Row {
     name: "SharedValue",
     module: "shared_value",
     cases: "shared_value",
@@ -138,7 +180,7 @@ pub(super) const SHARED_VALUE: Row = Row {
     ..CELL
 };
 
-pub(super) const SHARED_COUNT: Row = Row {
+const SHARED_COUNT: Row = Row {
     name: "SharedCount",
     module: "shared_count",
     cases: "shared_count",

@@ -1,0 +1,45 @@
+//! [`Workload`]: what each of them says of itself.
+
+use synod_mem::cluster::Site;
+
+use crate::setup::Sim;
+
+/// What processes do, and what must be true of it.
+pub trait Workload: Sync {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// What the processes do, in a sentence.
+    fn about(&self) -> &'static str;
+
+    /// The ids of the laws that it checks.
+    fn laws(&self) -> &'static [&'static str];
+
+    /// The marks that must be reached in one history of a thousand, once there are 20,000;
+    /// otherwise they test less than they seem to.
+    fn marks(&self) -> &'static [&'static str];
+
+    /// The faults that happen elsewhere and never here, because their sites are not reached. All
+    /// others must happen in 20,000 seeds.
+    fn unreached(&self) -> Vec<Site> {
+        Vec::new()
+    }
+
+    /// Whether it is of use with two processes and one round, where all that can happen is tried.
+    fn has_small_world(&self) -> bool {
+        true
+    }
+
+    /// Adds the processes and the checks to a simulation.
+    fn prepare(&self, sim: Sim) -> Sim;
+}
+
+/// The faults that need a watch.
+pub(super) const WATCHED: &[Site] = &[
+    Site::EventLate,
+    Site::EventsJoined,
+    Site::ResyncForNothing,
+    Site::Compacted,
+    Site::SmallBuffer,
+    Site::EventAhead,
+];
