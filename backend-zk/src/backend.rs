@@ -13,7 +13,8 @@ use synod_core::store::{
     clamp_ttl,
 };
 
-use crate::client::connector::{Connector, Identity, UserPassword};
+use crate::client::connector::Connector;
+use crate::client::identity::{Identity, UserPassword};
 use crate::client::{AclSet, Client, CreateMode, StateWatcher, ZkError};
 use crate::connection::Connection;
 use crate::diagnosis::Probe;

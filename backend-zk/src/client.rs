@@ -13,22 +13,26 @@
 //! - **A request is sent once.** Those without an answer fail with [`ZkError::ConnectionLoss`], whether they were received or not.
 //! - **Nothing that a server sends panics**, or takes more memory than was received.
 //! - **Watches for one event are set again** on the next connection, in the same step as its first requests. Persistent watches are
-//!   not: events may have been missed, so whoever has one sets it again and reads.
+//!   not: events may have been missed, so their users set them again, and read.
 
 mod answer;
 mod calls;
 pub(crate) mod connector;
 mod event;
+mod granted;
+pub(crate) mod identity;
 mod jute;
 mod line;
 mod multi;
 mod node;
+mod outbox;
 mod request;
 #[cfg(feature = "sasl")]
 mod sasl;
 mod servers;
 mod session;
-mod stream;
+mod start;
+pub(crate) mod stream;
 mod watcher;
 mod watches;
 mod zk_error;

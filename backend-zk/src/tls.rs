@@ -5,7 +5,7 @@ use std::fmt;
 use secrecy::SecretString;
 
 use crate::client::ZkError;
-use crate::client::connector::Encryption;
+use crate::client::stream::Encryption;
 
 /// The trusted authorities and the client's identity, as certificates in PEM. Names of servers are
 /// always checked.

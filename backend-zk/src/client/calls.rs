@@ -1,17 +1,15 @@
 //! [`Client`]: the requests of a session.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-
-use tokio::sync::{mpsc, oneshot};
 
 use crate::client::answer::{Answer, Reply};
 use crate::client::event::StateWatcher;
+use crate::client::granted::Granted;
 use crate::client::jute::Decoder;
 use crate::client::multi::{MultiReader, MultiWriter};
 use crate::client::node::{AddWatchMode, CreateOptions, ZkStat};
-use crate::client::request::{Message, Order, Request, create_op, op};
+use crate::client::outbox::Outbox;
+use crate::client::request::{Message, create_op, op};
 use crate::client::watcher::{OneshotWatcher, PersistentWatcher};
 use crate::client::watches::{Asked, WatchKind};
 use crate::client::zk_error::{NO_NODE, ZkError};
@@ -21,24 +19,14 @@ use crate::client::zk_error::{NO_NODE, ZkError};
 /// Each method sends its request before it returns.
 #[derive(Debug)]
 pub(crate) struct Client {
-    orders: mpsc::UnboundedSender<Order>,
+    outbox: Outbox,
     id: i64,
     granted: Granted,
-    states: StateWatcher,
 }
 
-/// The time to live of a session, as the server of its last connection granted it.
-#[derive(Clone, Debug)]
-pub(super) struct Granted(Arc<AtomicU64>);
-
 impl Client {
-    pub(super) fn new(
-        orders: mpsc::UnboundedSender<Order>,
-        id: i64,
-        granted: Granted,
-        states: StateWatcher,
-    ) -> Self {
-        Self { orders, id, granted, states }
+    pub(super) fn new(outbox: Outbox, id: i64, granted: Granted) -> Self {
+        Self { outbox, id, granted }
     }
 
     pub(crate) fn session_id(&self) -> i64 {
@@ -52,9 +40,7 @@ impl Client {
 
     /// Follows the session's state. The state as it is counts as seen.
     pub(crate) fn state_watcher(&self) -> StateWatcher {
-        let mut states = self.states.clone();
-        let _as_it_is = states.state();
-        states
+        self.outbox.states()
     }
 
     /// The path that was created, which has a number at its end if that was asked for, and its stat.
@@ -66,7 +52,7 @@ impl Client {
     ) -> Answer<(String, ZkStat)> {
         let mut message = Message::new(create_op(options));
         message.body().create(path, data, options);
-        self.send(message, None, |reply| {
+        self.outbox.send(message, None, |reply| {
             let body = reply.done()?;
             let mut reading = Decoder::new(&body);
             Ok((reading.text()?.to_owned(), reading.stat()?))
@@ -76,24 +62,24 @@ impl Client {
     pub(crate) fn delete(&self, path: &str, version: Option<i32>) -> Answer<()> {
         let mut message = Message::new(op::DELETE);
         message.body().text(path).int(version.unwrap_or(-1));
-        self.send(message, None, |reply| reply.done().map(drop))
+        self.outbox.send(message, None, |reply| reply.done().map(drop))
     }
 
     pub(crate) fn set_data(&self, path: &str, data: &[u8], version: Option<i32>) -> Answer<ZkStat> {
         let mut message = Message::new(op::SET_DATA);
         message.body().text(path).buffer(data).int(version.unwrap_or(-1));
-        self.send(message, None, |reply| Decoder::new(&reply.done()?).stat())
+        self.outbox.send(message, None, |reply| Decoder::new(&reply.done()?).stat())
     }
 
     /// Answered when the server has applied all that was committed before it received this.
     pub(crate) fn sync(&self, path: &str) -> Answer<()> {
         let mut message = Message::new(op::SYNC);
         message.body().text(path);
-        self.send(message, None, |reply| reply.done().map(drop))
+        self.outbox.send(message, None, |reply| reply.done().map(drop))
     }
 
     pub(crate) fn get_data(&self, path: &str) -> Answer<(Vec<u8>, ZkStat)> {
-        self.send(reading(op::GET_DATA, path, false), None, |reply| data(&reply.done()?))
+        self.outbox.send(reading(op::GET_DATA, path, false), None, |reply| data(&reply.done()?))
     }
 
     pub(crate) fn get_and_watch_data(
@@ -101,7 +87,7 @@ impl Client {
         path: &str,
     ) -> Answer<(Vec<u8>, ZkStat, OneshotWatcher)> {
         let asked = Asked::new(path, WatchKind::Data);
-        self.send(reading(op::GET_DATA, path, true), Some(asked), |mut reply| {
+        self.outbox.send(reading(op::GET_DATA, path, true), Some(asked), |mut reply| {
             let watch = reply.watch.take();
             let (data, stat) = data(&reply.done()?)?;
             Ok((data, stat, OneshotWatcher::of(watch)?))
@@ -109,7 +95,8 @@ impl Client {
     }
 
     pub(crate) fn get_children(&self, path: &str) -> Answer<(Vec<String>, ZkStat)> {
-        self.send(reading(op::GET_CHILDREN_2, path, false), None, |reply| children(&reply.done()?))
+        self.outbox
+            .send(reading(op::GET_CHILDREN_2, path, false), None, |reply| children(&reply.done()?))
     }
 
     pub(crate) fn get_and_watch_children(
@@ -117,7 +104,7 @@ impl Client {
         path: &str,
     ) -> Answer<(Vec<String>, ZkStat, OneshotWatcher)> {
         let asked = Asked::new(path, WatchKind::Child);
-        self.send(reading(op::GET_CHILDREN_2, path, true), Some(asked), |mut reply| {
+        self.outbox.send(reading(op::GET_CHILDREN_2, path, true), Some(asked), |mut reply| {
             let watch = reply.watch.take();
             let (names, stat) = children(&reply.done()?)?;
             Ok((names, stat, OneshotWatcher::of(watch)?))
@@ -126,7 +113,7 @@ impl Client {
 
     /// `None` if there is no node.
     pub(crate) fn check_stat(&self, path: &str) -> Answer<Option<ZkStat>> {
-        self.send(reading(op::EXISTS, path, false), None, stat_if_there)
+        self.outbox.send(reading(op::EXISTS, path, false), None, stat_if_there)
     }
 
     /// The watch is for the creation of the node if there is none.
@@ -135,7 +122,7 @@ impl Client {
         path: &str,
     ) -> Answer<(Option<ZkStat>, OneshotWatcher)> {
         let asked = Asked::new(path, WatchKind::Data);
-        self.send(reading(op::EXISTS, path, true), Some(asked), |mut reply| {
+        self.outbox.send(reading(op::EXISTS, path, true), Some(asked), |mut reply| {
             let watch = reply.watch.take();
             let stat = stat_if_there(reply)?;
             Ok((stat, OneshotWatcher::of(watch)?))
@@ -149,7 +136,7 @@ impl Client {
         };
         let mut message = Message::new(op::ADD_WATCH);
         message.body().text(path).int(mode);
-        self.send(message, Some(Asked::new(path, kind)), |mut reply| {
+        self.outbox.send(message, Some(Asked::new(path, kind)), |mut reply| {
             let watch = reply.watch.take();
             reply.done()?;
             PersistentWatcher::of(watch)
@@ -158,43 +145,12 @@ impl Client {
 
     /// Collects operations for a request that does all of them or none.
     pub(crate) fn new_multi_writer(&self) -> MultiWriter<'_> {
-        MultiWriter::new(self)
+        MultiWriter::new(&self.outbox)
     }
 
     /// Collects reads for a request that is answered as of one moment.
     pub(crate) fn new_multi_reader(&self) -> MultiReader<'_> {
-        MultiReader::new(self)
-    }
-
-    pub(super) fn send<T>(
-        &self,
-        message: Message,
-        watch: Option<Asked>,
-        decode: fn(Reply) -> Result<T, ZkError>,
-    ) -> Answer<T> {
-        let (reply, coming) = oneshot::channel();
-        let request = Request { message, watch, reply };
-        match self.orders.send(Order::Send(request)) {
-            Ok(()) => Answer::new(coming, decode),
-            Err(_over) => Answer::unsent(self.states.clone().state().error(), decode),
-        }
-    }
-}
-
-impl Granted {
-    pub(super) fn new(timeout: Duration) -> Self {
-        let granted = Self(Arc::default());
-        granted.set(timeout);
-        granted
-    }
-
-    pub(super) fn set(&self, timeout: Duration) {
-        let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-        self.0.store(millis, Ordering::Release);
-    }
-
-    pub(super) fn get(&self) -> Duration {
-        Duration::from_millis(self.0.load(Ordering::Acquire))
+        MultiReader::new(&self.outbox)
     }
 }
 

@@ -1,21 +1,24 @@
 //! [`Connector`]: opens sessions.
 
-use std::fmt;
 use std::time::Duration;
 
-use secrecy::{ExposeSecret as _, SecretString};
 use synod_core::chance::Chance;
 use synod_core::task::spawn;
 use tokio::sync::mpsc;
 
 use crate::client::calls::Client;
 use crate::client::event::StateWatcher;
+use crate::client::identity::Identity;
+use crate::client::outbox::Outbox;
+use crate::client::request::Order;
 use crate::client::servers::Servers;
 use crate::client::session::Session;
-pub(crate) use crate::client::stream::Encryption;
+use crate::client::stream::Encryption;
+use crate::client::watcher::Forget;
+use crate::client::watches::Watches;
 use crate::client::zk_error::ZkError;
 
-/// Where a session is opened, and as whom.
+/// Where a session is opened, and with which identity.
 #[derive(Debug)]
 pub(crate) struct Connector {
     /// Each `host:port`.
@@ -24,33 +27,6 @@ pub(crate) struct Connector {
     pub(crate) encryption: Option<Encryption>,
     /// The time to live that is requested.
     pub(crate) timeout: Duration,
-}
-
-/// Who a client is to the servers.
-#[derive(Clone, Debug)]
-pub(crate) enum Identity {
-    Nobody,
-    /// User and password in plain text.
-    Digest(UserPassword),
-    /// By SASL, with a source of numbers that are never used again.
-    #[cfg(feature = "sasl")]
-    Sasl(UserPassword, Chance),
-}
-
-/// `Debug` hides the password.
-#[derive(Clone)]
-pub(crate) struct UserPassword(pub(crate) String, pub(crate) SecretString);
-
-impl UserPassword {
-    pub(super) fn plain(&self) -> Vec<u8> {
-        let Self(user, password) = self;
-        format!("{user}:{}", password.expose_secret()).into_bytes()
-    }
-
-    #[cfg(feature = "sasl")]
-    pub(super) fn parts(&self) -> (&str, &str) {
-        (&self.0, self.1.expose_secret())
-    }
 }
 
 impl Connector {
@@ -63,18 +39,19 @@ impl Connector {
         let (sender, orders) = mpsc::unbounded_channel();
         let servers = Servers::new(self.hosts, Chance::from_system());
         let weak = sender.downgrade();
-        let mut session = Session::new(servers, self.identity, self.encryption, self.timeout, weak);
+        let forget = Forget::new(move |watcher| {
+            if let Some(orders) = weak.upgrade() {
+                // Without the task there is no watch.
+                let _sent = orders.send(Order::Unwatch(watcher)).is_ok();
+            }
+        });
+        let parts = (servers, Watches::new(forget));
+        let mut session = Session::new(parts, self.identity, self.encryption, self.timeout);
         let line = session.start().await?;
         let states = StateWatcher::new(session.states());
-        let client = Client::new(sender, session.id(), session.granted(), states);
+        let client = Client::new(Outbox::new(sender, states), session.id(), session.granted());
         // It ends when the client is dropped, or the session is over.
         spawn(session.run(line, orders)).let_go();
         Ok(client)
-    }
-}
-
-impl fmt::Debug for UserPassword {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("UserPassword").field(&self.0).finish_non_exhaustive()
     }
 }

@@ -5,23 +5,23 @@ use std::fmt;
 use futures_util::FutureExt as _;
 
 use crate::client::answer::Reply;
-use crate::client::calls::Client;
 use crate::client::jute::{Decoder, Encoder};
 use crate::client::node::{CreateOptions, ZkStat};
+use crate::client::outbox::Outbox;
 use crate::client::request::{Message, create_op, op};
 use crate::client::zk_error::ZkError;
 
 /// Collects operations for a request that does all of them or none.
 #[derive(Debug)]
 pub(crate) struct MultiWriter<'c> {
-    client: &'c Client,
+    outbox: &'c Outbox,
     message: Message,
 }
 
 /// Collects reads for a request that is answered as of one moment.
 #[derive(Debug)]
 pub(crate) struct MultiReader<'c> {
-    client: &'c Client,
+    outbox: &'c Outbox,
     message: Message,
 }
 
@@ -55,8 +55,8 @@ pub(crate) enum MultiReadResult {
 }
 
 impl<'c> MultiWriter<'c> {
-    pub(super) fn new(client: &'c Client) -> Self {
-        Self { client, message: Message::new(op::MULTI) }
+    pub(super) fn new(outbox: &'c Outbox) -> Self {
+        Self { outbox, message: Message::new(op::MULTI) }
     }
 
     pub(crate) fn add_check_version(&mut self, path: &str, version: i32) {
@@ -84,14 +84,14 @@ impl<'c> MultiWriter<'c> {
         mut self,
     ) -> impl Future<Output = Result<Vec<MultiWriteResult>, MultiWriteError>> + Send + 'static {
         end(self.message.body());
-        let answer = self.client.send(self.message, None, |reply| written(&reply.done()?));
+        let answer = self.outbox.send(self.message, None, |reply| written(&reply.done()?));
         answer.map(|answer| answer.unwrap_or_else(|error| Err(error.into())))
     }
 }
 
 impl<'c> MultiReader<'c> {
-    pub(super) fn new(client: &'c Client) -> Self {
-        Self { client, message: Message::new(op::MULTI_READ) }
+    pub(super) fn new(outbox: &'c Outbox) -> Self {
+        Self { outbox, message: Message::new(op::MULTI_READ) }
     }
 
     pub(crate) fn add_get_data(&mut self, path: &str) {
@@ -111,7 +111,7 @@ impl<'c> MultiReader<'c> {
         mut self,
     ) -> impl Future<Output = Result<Vec<MultiReadResult>, ZkError>> + Send + use<> {
         end(self.message.body());
-        self.client.send(self.message, None, read)
+        self.outbox.send(self.message, None, read)
     }
 }
 

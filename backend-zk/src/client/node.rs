@@ -46,7 +46,7 @@ pub(crate) enum CreateMode {
     Container,
 }
 
-/// Who may do what with a node.
+/// The access list of a node: one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AclSet {
     pub(super) permissions: i32,
@@ -78,11 +78,11 @@ const DELETE: i32 = 1 << 3;
 const ADMIN: i32 = 1 << 4;
 
 impl AclSet {
-    /// Everything, for everybody.
+    /// Everything, for every client.
     pub(crate) const ANYONE: Self =
         Self { permissions: READ | WRITE | CREATE | DELETE | ADMIN, scheme: "world", id: "anyone" };
 
-    /// Everything, for those who are logged in as this session is.
+    /// Everything, for clients with the identity of this session.
     pub(crate) const CREATOR: Self = Self { scheme: "auth", id: "", ..Self::ANYONE };
 
     /// The same, but the node itself is not written.

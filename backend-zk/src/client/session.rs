@@ -10,9 +10,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::client::answer::Reply;
-use crate::client::calls::Granted;
-use crate::client::connector::Identity;
 use crate::client::event::{SessionState, WatchedEvent};
+use crate::client::granted::Granted;
+use crate::client::identity::Identity;
 use crate::client::jute::Decoder;
 use crate::client::line::{Call, Head, Line, xid};
 use crate::client::request::{Message, Order, op};
@@ -21,29 +21,27 @@ use crate::client::stream::Encryption;
 use crate::client::watches::{Removal, Watches};
 use crate::client::zk_error::ZkError;
 
-mod start;
-
 /// A session as its task has it.
 pub(super) struct Session {
-    servers: Servers,
-    identity: Identity,
-    encryption: Option<Encryption>,
+    pub(super) servers: Servers,
+    pub(super) identity: Identity,
+    pub(super) encryption: Option<Encryption>,
     /// Zero before the first connection.
-    id: i64,
-    password: Vec<u8>,
-    granted: Granted,
+    pub(super) id: i64,
+    pub(super) password: Vec<u8>,
+    pub(super) granted: Granted,
     /// The last change that an answer has shown.
-    newest: i64,
+    pub(super) newest: i64,
     /// The number of the last request.
     last_xid: i32,
     /// When something was received the last time, and sent.
-    heard: Instant,
-    said: Instant,
+    pub(super) heard: Instant,
+    pub(super) said: Instant,
     state: SessionState,
     states: watch::Sender<SessionState>,
-    watches: Watches,
+    pub(super) watches: Watches,
     #[cfg(feature = "sasl")]
-    login: crate::client::sasl::DigestMd5,
+    pub(super) login: crate::client::sasl::DigestMd5,
 }
 
 type Orders = mpsc::UnboundedReceiver<Order>;
@@ -51,11 +49,10 @@ type Orders = mpsc::UnboundedReceiver<Order>;
 impl Session {
     /// One that does not exist yet.
     pub(super) fn new(
-        servers: Servers,
+        (servers, watches): (Servers, Watches),
         identity: Identity,
         encryption: Option<Encryption>,
         timeout: Duration,
-        orders: mpsc::WeakUnboundedSender<Order>,
     ) -> Self {
         let (heard, state) = (Instant::now(), SessionState::Disconnected);
         Self {
@@ -71,7 +68,7 @@ impl Session {
             said: heard,
             state,
             states: watch::Sender::new(state),
-            watches: Watches::new(orders),
+            watches,
             #[cfg(feature = "sasl")]
             login: crate::client::sasl::DigestMd5::default(),
         }
@@ -90,7 +87,7 @@ impl Session {
     }
 
     /// After so much silence a connection counts as lost: two other servers can be tried before the session is over.
-    fn silence(&self) -> Duration {
+    pub(super) fn silence(&self) -> Duration {
         self.granted.get() * 2 / 5
     }
 
@@ -132,7 +129,7 @@ impl Session {
         }
     }
 
-    fn turn(&mut self, state: SessionState) {
+    pub(super) fn turn(&mut self, state: SessionState) {
         if state == self.state || self.state.is_terminated() {
             return;
         }
@@ -156,7 +153,7 @@ impl Session {
 
     /// Does all that can be done without waiting. What has come is read first, so that the time that this task itself was late does
     /// not count as the server's silence.
-    fn step(
+    pub(super) fn step(
         &mut self,
         line: &mut Line,
         orders: Option<&mut Orders>,
@@ -211,7 +208,7 @@ impl Session {
         }
     }
 
-    fn call(&mut self, line: &mut Line, message: Message, call: Call) {
+    pub(super) fn call(&mut self, line: &mut Line, message: Message, call: Call) {
         // Those below zero have another meaning.
         self.last_xid = self.last_xid.checked_add(1).unwrap_or(1);
         line.call(self.last_xid, message, call);
@@ -318,7 +315,7 @@ impl Session {
 }
 
 /// Why a connection was lost is for a person only.
-fn lost(error: &io::Error) -> ZkError {
+pub(super) fn lost(error: &io::Error) -> ZkError {
     tracing::debug!(%error, "the connection failed");
     ZkError::ConnectionLoss
 }

@@ -1,9 +1,11 @@
 //! [`OneshotWatcher`] and [`PersistentWatcher`]: where the events of a watch arrive.
 
+use std::fmt;
+use std::sync::Arc;
+
 use tokio::sync::{mpsc, oneshot};
 
 use crate::client::event::{SessionState, WatchedEvent};
-use crate::client::request::Order;
 use crate::client::zk_error::ZkError;
 
 /// The event of a watch for one event. Dropping it removes the watch.
@@ -27,12 +29,28 @@ pub(super) enum Registered {
     Persistent(PersistentWatcher),
 }
 
-/// Tells the task of the session that a watcher was dropped.
+/// Reports to the task of the session that a watcher was dropped.
 #[derive(Debug)]
 pub(super) struct Registration {
     /// `None` if its last event has come.
     id: Option<u64>,
-    orders: mpsc::WeakUnboundedSender<Order>,
+    forget: Forget,
+}
+
+/// How the number of a watcher that was dropped gets to the task of the session.
+#[derive(Clone)]
+pub(super) struct Forget(Arc<dyn Fn(u64) + Send + Sync>);
+
+impl Forget {
+    pub(super) fn new(forget: impl Fn(u64) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(forget))
+    }
+}
+
+impl fmt::Debug for Forget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Forget").finish_non_exhaustive()
+    }
 }
 
 const NO_WATCH: ZkError = ZkError::Malformed("an answer without the watch that was asked for");
@@ -83,16 +101,15 @@ impl PersistentWatcher {
 }
 
 impl Registration {
-    pub(super) fn new(id: u64, orders: mpsc::WeakUnboundedSender<Order>) -> Self {
-        Self { id: Some(id), orders }
+    pub(super) fn new(id: u64, forget: Forget) -> Self {
+        Self { id: Some(id), forget }
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        if let (Some(id), Some(orders)) = (self.id, self.orders.upgrade()) {
-            // Without a task there is no watch.
-            let _told = orders.send(Order::Unwatch(id)).is_ok();
+        if let Some(id) = self.id {
+            (self.forget.0)(id);
         }
     }
 }

@@ -9,8 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::client::event::{EventType, SessionState, WatchedEvent};
-use crate::client::request::Order;
-use crate::client::watcher::{OneshotWatcher, PersistentWatcher, Registered, Registration};
+use crate::client::watcher::{Forget, OneshotWatcher, PersistentWatcher, Registered, Registration};
 use crate::client::zk_error::NO_NODE;
 
 /// The kinds of watches.
@@ -46,7 +45,7 @@ pub(super) type Removal = (String, Removes);
 
 #[derive(Debug)]
 pub(super) struct Watches {
-    orders: mpsc::WeakUnboundedSender<Order>,
+    forget: Forget,
     next: u64,
     by_path: BTreeMap<String, Vec<Watcher>>,
     /// The paths of the watchers.
@@ -102,9 +101,9 @@ impl WatchKind {
 }
 
 impl Watches {
-    pub(super) fn new(orders: mpsc::WeakUnboundedSender<Order>) -> Self {
+    pub(super) fn new(forget: Forget) -> Self {
         Self {
-            orders,
+            forget,
             next: 0,
             by_path: BTreeMap::new(),
             paths: BTreeMap::new(),
@@ -147,7 +146,7 @@ impl Watches {
     fn add(&mut self, path: String, kind: WatchKind) -> Registered {
         let id = self.next;
         self.next += 1;
-        let registration = Registration::new(id, self.orders.clone());
+        let registration = Registration::new(id, self.forget.clone());
         let (events, registered) = if kind.stays() {
             let (events, receiver) = mpsc::unbounded_channel();
             (Events::All(events), PersistentWatcher::registered(receiver, registration))
@@ -201,7 +200,7 @@ impl Watches {
         due.into_iter().filter(|removal| self.deferred.remove(removal)).collect()
     }
 
-    /// Delivers an event of the server. Returns what is to be removed if nobody watches the path.
+    /// Delivers an event of the server. Returns what is to be removed if there is no watcher of it.
     pub(super) fn event(&mut self, event: &WatchedEvent) -> Option<Removal> {
         let mut heard = self.by_path.contains_key(&event.path);
         if let Some(here) = self.by_path.get_mut(&event.path) {
@@ -224,7 +223,7 @@ impl Watches {
         if heard { None } else { self.remove(event.path.clone(), Removes::Any) }
     }
 
-    /// Reports the state of the session to those who are to know it.
+    /// Reports the state of the session, to watchers for one event its end alone.
     pub(super) fn report(&mut self, state: SessionState) {
         let event = WatchedEvent::of_session(state);
         for here in self.by_path.values_mut() {
@@ -288,9 +287,9 @@ mod tests {
 
     use super::*;
 
-    fn watches() -> (Watches, mpsc::UnboundedSender<Order>, mpsc::UnboundedReceiver<Order>) {
-        let (orders, taken) = mpsc::unbounded_channel();
-        (Watches::new(orders.downgrade()), orders, taken)
+    fn watches() -> (Watches, mpsc::UnboundedReceiver<u64>) {
+        let (dropped, taken) = mpsc::unbounded_channel();
+        (Watches::new(Forget::new(move |id| dropped.send(id).expect("it is read"))), taken)
     }
 
     fn event(event_type: EventType, path: &str) -> WatchedEvent {
@@ -306,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_recursive_watch_hears_of_all_below_it_and_others_of_their_path_alone() {
-        let (mut watches, _orders, _taken) = watches();
+        let (mut watches, _dropped) = watches();
         let recursive = watch(&mut watches, "/a", WatchKind::Recursive);
         let node = watch(&mut watches, "/a", WatchKind::Persistent);
         let (Registered::Persistent(mut recursive), Registered::Persistent(mut node)) =
@@ -329,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_watch_for_one_event_has_one_and_is_set_again_until_then() {
-        let (mut watches, _orders, _taken) = watches();
+        let (mut watches, _dropped) = watches();
         let asked = Asked::new("/x", WatchKind::Data);
         watches.ask(&asked);
         let absent = watches.answered(asked, NO_NODE).0.expect("it waits for the creation");
@@ -350,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_removal_takes_no_watch_that_is_still_wanted() {
-        let (mut watches, _orders, _taken) = watches();
+        let (mut watches, _dropped) = watches();
         let _first = watch(&mut watches, "/a", WatchKind::Persistent);
         let _second = watch(&mut watches, "/a", WatchKind::Recursive);
         let _third = watch(&mut watches, "/a", WatchKind::Child);
@@ -373,15 +372,15 @@ mod tests {
 
     #[test]
     fn a_dropped_watcher_is_reported_unless_its_event_has_come() {
-        let (mut watches, _orders, mut taken) = watches();
+        let (mut watches, mut dropped) = watches();
         drop(watch(&mut watches, "/a", WatchKind::Data));
-        assert!(matches!(taken.try_recv(), Ok(Order::Unwatch(0))));
+        assert_eq!(dropped.try_recv(), Ok(0));
         let Registered::Oneshot(one) = watch(&mut watches, "/b", WatchKind::Data) else {
             panic!("it is for one event")
         };
         watches.event(&event(EventType::NodeDeleted, "/b"));
         assert!(one.changed().now_or_never().is_some());
-        assert!(taken.try_recv().is_err());
+        assert!(dropped.try_recv().is_err());
     }
 
     #[test]

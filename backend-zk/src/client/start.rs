@@ -5,12 +5,12 @@ use std::task::Poll;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::{Session, lost};
-use crate::client::connector::Identity;
 use crate::client::event::SessionState;
+use crate::client::identity::Identity;
 use crate::client::jute::Encoder;
 use crate::client::line::{Line, xid};
 use crate::client::request::{Message, op};
+use crate::client::session::{Session, lost};
 use crate::client::stream::connect;
 use crate::client::zk_error::ZkError;
 
@@ -19,7 +19,7 @@ const PATHS: usize = 128 * 1024;
 
 impl Session {
     /// Connects to a server that has the session, or creates it there if there is none yet.
-    pub(in crate::client) async fn start(&mut self) -> Result<Line, ZkError> {
+    pub(super) async fn start(&mut self) -> Result<Line, ZkError> {
         // The servers may have heard of this client later than it has heard of them.
         let timeout = self.granted.get();
         let end = self.heard + if self.id == 0 { timeout } else { timeout * 7 / 5 };

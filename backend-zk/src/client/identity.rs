@@ -1,0 +1,40 @@
+//! [`Identity`]: how a client logs in.
+
+use std::fmt;
+
+use secrecy::{ExposeSecret as _, SecretString};
+#[cfg(feature = "sasl")]
+use synod_core::chance::Chance;
+
+/// The identity of a client at the servers.
+#[derive(Clone, Debug)]
+pub(crate) enum Identity {
+    Nobody,
+    /// User and password in plain text.
+    Digest(UserPassword),
+    /// By SASL, with a source of numbers that are never used again.
+    #[cfg(feature = "sasl")]
+    Sasl(UserPassword, Chance),
+}
+
+/// `Debug` hides the password.
+#[derive(Clone)]
+pub(crate) struct UserPassword(pub(crate) String, pub(crate) SecretString);
+
+impl UserPassword {
+    pub(super) fn plain(&self) -> Vec<u8> {
+        let Self(user, password) = self;
+        format!("{user}:{}", password.expose_secret()).into_bytes()
+    }
+
+    #[cfg(feature = "sasl")]
+    pub(super) fn parts(&self) -> (&str, &str) {
+        (&self.0, self.1.expose_secret())
+    }
+}
+
+impl fmt::Debug for UserPassword {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("UserPassword").field(&self.0).finish_non_exhaustive()
+    }
+}
