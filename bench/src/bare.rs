@@ -1,4 +1,4 @@
-//! The client crates that the backends are built on, as racers: used as their documentation says,
+//! Client crates as racers, `etcd-client` being that of a backend: used as their documentation says,
 //! with their own guarantees only. They are the baseline for everything that cannot be faster than
 //! one create and one delete.
 

@@ -89,7 +89,7 @@ enum Kind {
     Plain,
     /// A session of synod, without a client
     Floor,
-    /// The client crate that the backend is built on
+    /// A client crate: on etcd the one that the backend is built on
     Bare,
     /// That crate, sending exactly the requests of synod
     Same,

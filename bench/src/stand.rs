@@ -58,7 +58,7 @@ impl Server {
         }
     }
 
-    /// The names of its racers: first synod, then the crates below it, then others, by the name of
+    /// The names of its racers: first synod, then client crates, then others, by the name of
     /// the program that `dev/bench` built.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let peers: &[&str] = match self {

@@ -203,3 +203,65 @@ impl Line {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::io::{AsyncWriteExt as _, DuplexStream, duplex};
+
+    use super::*;
+
+    fn line() -> (Line, DuplexStream) {
+        let (ours, theirs) = duplex(1 << 20);
+        (Line::new(Box::new(ours)), theirs)
+    }
+
+    async fn read(line: &mut Line) -> usize {
+        poll_fn(|cx| line.poll_read(cx)).await.expect("it is open")
+    }
+
+    #[tokio::test]
+    async fn a_message_is_read_whole_in_whatever_pieces_it_comes() {
+        let (mut line, mut theirs) = line();
+        let long = vec![7; 3 * READ];
+        let message = [&49_152_i32.to_be_bytes()[..], &long, &2_i32.to_be_bytes(), b"ab"].concat();
+        for piece in message.chunks(5_000) {
+            theirs.write_all(piece).await.expect("there is room");
+        }
+        let mut frames = Vec::new();
+        while frames.len() < 2 {
+            assert!(read(&mut line).await > 0);
+            while let Some(frame) = line.next_frame().expect("its length can be") {
+                frames.push(frame);
+            }
+        }
+        assert_eq!(frames, [&long[..], b"ab"]);
+        drop(theirs);
+        assert_eq!(read(&mut line).await, 0);
+    }
+
+    #[tokio::test]
+    async fn a_length_that_cannot_be_is_refused_before_anything_is_kept_for_it() {
+        for length in [-1, i32::MIN, i32::MAX] {
+            let (mut line, mut theirs) = line();
+            theirs.write_all(&length.to_be_bytes()).await.expect("there is room");
+            read(&mut line).await;
+            assert!(line.next_frame().is_err(), "{length}");
+            assert!(line.input.capacity() <= 2 * READ);
+        }
+    }
+
+    #[tokio::test]
+    async fn only_the_answer_to_the_next_request_is_taken() {
+        let (mut line, _theirs) = line();
+        for number in [1, 2] {
+            line.call(number, Message::new(op::SYNC), Call::Ignored);
+        }
+        assert!(line.answered(2).is_err());
+        assert!(line.answered(1).is_ok() && line.answered(2).is_ok());
+        assert!(line.answered(3).is_err() && line.is_idle());
+        line.ping();
+        assert!(!line.is_idle());
+    }
+}
