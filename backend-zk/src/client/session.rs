@@ -37,6 +37,8 @@ pub(super) struct Session {
     /// When something was received the last time, and sent.
     pub(super) heard: Instant,
     pub(super) said: Instant,
+    /// When the first thing was sent since then, which is not answered yet.
+    pub(super) asked: Option<Instant>,
     state: SessionState,
     states: watch::Sender<SessionState>,
     pub(super) watches: Watches,
@@ -66,6 +68,7 @@ impl Session {
             last_xid: 0,
             heard,
             said: heard,
+            asked: None,
             state,
             states: watch::Sender::new(state),
             watches,
@@ -94,6 +97,13 @@ impl Session {
     /// After so much time without a request the server is asked whether it is there.
     fn pause(&self) -> Duration {
         (self.granted.get() * 3 / 20).min(Duration::from_secs(10))
+    }
+
+    /// When a connection counts as lost on which nothing more is heard. A server that was not asked has nothing to say: where
+    /// this process stood still, the server has the rest of that time once it is asked.
+    fn end_of_silence(&self) -> Option<Instant> {
+        let asked = self.asked?;
+        Some((self.heard + self.silence()).max(asked + self.silence().saturating_sub(self.pause())))
     }
 
     /// Serves requests until the session is over.
@@ -163,7 +173,7 @@ impl Session {
             if read.map_err(|error| lost(&error))? == 0 {
                 return Err(ZkError::ConnectionLoss);
             }
-            self.heard = Instant::now();
+            (self.heard, self.asked) = (Instant::now(), None);
             while let Some(frame) = line.next_frame()? {
                 self.receive(line, frame)?;
             }
@@ -179,6 +189,7 @@ impl Session {
         }
         if line.poll_write(cx).map_err(|error| lost(&error))? {
             self.said = Instant::now();
+            self.asked = self.asked.or(Some(self.said));
         }
         Ok(())
     }
@@ -224,18 +235,17 @@ impl Session {
 
     fn look_at_the_time(&mut self, line: &mut Line) -> Result<(), ZkError> {
         let now = Instant::now();
-        if now >= self.heard + self.silence() {
+        if self.end_of_silence().is_some_and(|end| now >= end) {
             return Err(ZkError::Timeout);
         }
         if line.unnumbered.pings == 0 && now >= self.said + self.pause() {
             line.ping();
             self.said = now;
         }
-        let mut next = self.heard + self.silence();
-        if line.unnumbered.pings == 0 {
-            next = next.min(self.said + self.pause());
-        }
-        line.timer.as_mut().reset(next);
+        // What was just asked is not written yet: its end is looked for later.
+        let end = self.end_of_silence().unwrap_or(now + self.pause());
+        let ask = (line.unnumbered.pings == 0).then(|| self.said + self.pause());
+        line.timer.as_mut().reset(ask.map_or(end, |ask| ask.min(end)));
         Ok(())
     }
 
@@ -335,5 +345,63 @@ fn state_without_server(error: &ZkError) -> SessionState {
     match state_after(error) {
         SessionState::Disconnected => SessionState::Expired,
         state => state,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use synod_core::chance::Chance;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::client::watcher::Forget;
+
+    const TTL: Duration = Duration::from_secs(10);
+
+    /// A session on a connection whose other end does what the test says.
+    fn session() -> (Session, Line, DuplexStream) {
+        let (ours, theirs) = duplex(1 << 16);
+        let parts = (Servers::new(vec![], Chance::seeded(1)), Watches::new(Forget::new(|_| {})));
+        let mut line = Line::new(Box::new(ours));
+        line.is_connected = true;
+        (Session::new(parts, Identity::Nobody, None, TTL), line, theirs)
+    }
+
+    /// One step of its task: whether the connection is still there.
+    async fn step(session: &mut Session, line: &mut Line) -> Result<(), ZkError> {
+        poll_fn(|cx| Poll::Ready(session.step(line, None, cx))).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_server_is_asked_and_then_given_up() {
+        let (mut session, mut line, mut theirs) = session();
+        assert_eq!(step(&mut session, &mut line).await, Ok(()));
+        advance(TTL * 3 / 20).await;
+        assert_eq!(step(&mut session, &mut line).await, Ok(()));
+        let mut ping = [0; 12];
+        theirs.read_exact(&mut ping).await.expect("it was asked");
+        assert_eq!(ping[4..], [255, 255, 255, 254, 0, 0, 0, 11]);
+        advance(TTL * 5 / 20 - Duration::from_millis(1)).await;
+        assert_eq!(step(&mut session, &mut line).await, Ok(()));
+        advance(Duration::from_millis(2)).await;
+        assert_eq!(step(&mut session, &mut line).await, Err(ZkError::Timeout));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_was_not_asked_while_this_process_stood_still_is_asked_first() {
+        let (mut session, mut line, mut theirs) = session();
+        assert_eq!(step(&mut session, &mut line).await, Ok(()));
+        advance(TTL * 3).await;
+        assert_eq!(step(&mut session, &mut line).await, Ok(()));
+        let pong = [&16_i32.to_be_bytes()[..], &xid::PING.to_be_bytes(), &[0; 12]].concat();
+        theirs.write_all(&pong).await.expect("it is open");
+        advance(TTL / 20).await;
+        assert_eq!(step(&mut session, &mut line).await, Ok(()));
+        assert!(line.is_idle());
+        advance(TTL * 3).await;
+        assert_eq!(step(&mut session, &mut line).await, Ok(()));
+        advance(TTL * 5 / 20).await;
+        assert_eq!(step(&mut session, &mut line).await, Err(ZkError::Timeout));
     }
 }

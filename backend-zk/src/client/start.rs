@@ -53,7 +53,7 @@ impl Session {
         let stream =
             connecting.await.map_err(|_late| ZkError::Timeout)?.map_err(|error| lost(&error))?;
         let mut line = Line::new(stream);
-        (self.heard, self.said) = (Instant::now(), Instant::now());
+        (self.heard, self.said, self.asked) = (Instant::now(), Instant::now(), None);
         self.greet(&mut line);
         match self.identity.clone() {
             Identity::Nobody => {}
