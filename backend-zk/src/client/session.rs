@@ -382,9 +382,9 @@ mod tests {
         let mut ping = [0; 12];
         theirs.read_exact(&mut ping).await.expect("it was asked");
         assert_eq!(ping[4..], [255, 255, 255, 254, 0, 0, 0, 11]);
-        advance(TTL * 5 / 20 - Duration::from_millis(1)).await;
+        advance(TTL * 24 / 100).await;
         assert_eq!(step(&mut session, &mut line).await, Ok(()));
-        advance(Duration::from_millis(2)).await;
+        advance(TTL / 100).await;
         assert_eq!(step(&mut session, &mut line).await, Err(ZkError::Timeout));
     }
 
