@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt as _, AsyncWrite as _};
@@ -182,16 +182,11 @@ impl Line {
             self.output.clear();
             self.written = 0;
         }
-        match self.poll_flush(cx) {
+        // Encrypted data may still be on the way to the socket.
+        match Pin::new(&mut self.stream).poll_flush(cx) {
             Poll::Ready(Err(error)) => Err(error),
             _ => Ok(wrote),
         }
-    }
-
-    /// Encrypted data may still be on the way to the socket.
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
-        Poll::Ready(Ok(()))
     }
 
     /// Answers all requests with this error.
