@@ -6,7 +6,9 @@ use std::sync::Arc;
 use futures_util::future::{OptionFuture, join_all, join3};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::store::{Commit, Done, Lifetime, Op, Outcome, Rejected, Txn, View};
+use synod_core::store::{
+    Commit, Done, Lifetime, Op, Outcome, Rejected, Revision, SessionId, Stat, Txn, Version, View,
+};
 use tokio::time::Instant;
 
 use crate::client::{MultiWriteError, MultiWriteResult, ZkError};
@@ -323,10 +325,25 @@ impl<'a> Writing<'a> {
                 revision = Some(when);
             }
         }
-        for (op, done) in self.txn.ops.iter().zip(&done) {
+        for (op, done) in self.txn.ops.iter().zip(&mut done) {
+            if done.stat.is_none() {
+                done.stat = revision.and_then(|at| self.stat_of_new(op, at));
+            }
             remember(self.hub, op, done);
         }
         Ok(Commit::new(revision, done, None))
+    }
+
+    /// The stat of a node that the transaction created, where the server did not return it: all of it follows from the revision.
+    fn stat_of_new(&self, op: &Op, at: Revision) -> Option<Stat> {
+        let Op::Create { lifetime, .. } = op else { return None };
+        let owner = match lifetime {
+            Lifetime::Session => Some(SessionId::new(self.client.session_id().cast_unsigned())),
+            Lifetime::Persistent => None,
+            // A container has none, and what a server writes as the owner of the others depends on its version.
+            Lifetime::Container | Lifetime::Ttl(_) => return None,
+        };
+        Some(Stat::new(at, at, Version::new(0), owner))
     }
 }
 

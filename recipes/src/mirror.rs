@@ -82,6 +82,12 @@ impl Mirror {
         self.board.get(path)
     }
 
+    /// Has nodes read that are [known by their names](Extent::known_by_name). What they are is reported as their update, or their
+    /// deletion.
+    pub(crate) fn want(&self, paths: impl IntoIterator<Item = Path>) {
+        self.board.want(paths);
+    }
+
     /// All nodes as of now, from memory.
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.board.snapshot()

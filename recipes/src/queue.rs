@@ -26,6 +26,7 @@ use crate::queue::room::{QueueEntry, Room};
 use crate::queue::taking::claim;
 use crate::stamped::date::date;
 
+mod arrivals;
 mod bunch;
 mod codec;
 mod consume;

@@ -20,6 +20,7 @@ use crate::world::World;
 
 cases![
     "L-Q-7 L-Q-13 L-X-7" breaks [QueueIgnoresOrder] => a_bunch_is_taken_in_one_request_and_in_order,
+    "L-Q-7" breaks [QueueIgnoresOrder] => many_items_that_come_while_none_is_taken_are_had_in_their_order,
     "L-Q-1 L-Q-5" catches [DeleteOfMissingSucceeds] => consumers_that_take_bunches_have_each_item_once,
     "L-Q-1 L-Q-4" breaks [FailedWorkAcknowledged] => work_is_done_by_so_many_at_once_until_it_succeeds,
     "L-Q-4" breaks [ClaimsNeverEnd] => work_that_is_dropped_puts_its_items_back,
@@ -55,6 +56,27 @@ async fn a_bunch_is_taken_in_one_request_and_in_order(world: World) {
     assert_eq!(failure(taken, "no JSON").kind(), ErrorKind::Corrupt);
     let last = answer(world.in_time("the last", anns.take_many(count(1_000))).await);
     assert_eq!(last, ["last"]);
+}
+
+async fn many_items_that_come_while_none_is_taken_are_had_in_their_order(world: World) {
+    // More than are read at once where events have no data.
+    const BUNCHES: usize = 6;
+    const BUNCH: usize = 20;
+    let (ann, bob) = (world.client().await, world.client().await);
+    let [anns, bobs] = [&ann, &bob].map(|client| queue(&world, client));
+    put(&bobs, &["known"]).await;
+    assert_eq!(took(&world, &anns).await, "known", "it follows the items from now on");
+    let all: Vec<String> = (0..BUNCHES * BUNCH).map(|number| format!("{number:03}")).collect();
+    for bunch in all.chunks(BUNCH) {
+        answer(bobs.put_many(bunch).await);
+    }
+
+    let mut had = Vec::new();
+    while had.len() < all.len() {
+        had.push(took(&world, &anns).await);
+    }
+
+    assert_eq!(had, all);
 }
 
 async fn consumers_that_take_bunches_have_each_item_once(world: World) {

@@ -50,11 +50,18 @@ pub(super) struct CrewFeeds {
 impl CrewFeeds {
     /// Follows the directories from now on: what is there is reported first.
     pub(super) async fn open(client: &Client, paths: &CrewPaths) -> Result<Self> {
+        // What a step expects is checked by the store, so what is known may go back for a moment.
         let dirs = [
             (CrewDir::Workers, Extent::children(paths.workers())),
-            (CrewDir::Todo, Extent::children(paths.all_todo())),
-            (CrewDir::Assigned, Extent::subtree(paths.all_assigned())),
-            (CrewDir::Done, Extent::children(paths.all_done())),
+            (CrewDir::Todo, Extent::children(paths.all_todo()).deletions_as_reported()),
+            (CrewDir::Assigned, Extent::subtree(paths.all_assigned()).deletions_as_reported()),
+            (
+                CrewDir::Done,
+                Extent::children(paths.all_done())
+                    .names_only()
+                    .deletions_as_reported()
+                    .known_by_name(|_name| true),
+            ),
             (CrewDir::Switch, Extent::node(paths.switch())),
         ];
         let mirrors = dirs.map(|(dir, extent)| (dir, Mirror::start(client, extent, "crew")));

@@ -30,8 +30,10 @@ pub(super) struct Entering<'a> {
 
 /// Why a member looks again.
 enum Reason {
-    /// A round may have begun.
+    /// A round has begun, or is over: the session was notified of that.
     Ready,
+    /// This member was to begin a round, and has not, or does not know.
+    Begun,
     /// The others may be enough now.
     Others,
     /// Another member gave up before all were there.
@@ -81,7 +83,7 @@ impl<'a> Entering<'a> {
                     woken
                 }
                 // Another member has begun a round, or it is not known whether this one has.
-                Ok(None) => Reason::Ready,
+                Ok(None) => Reason::Begun,
                 Err(error) => {
                     delays.rest(error).await?;
                     Reason::Others
@@ -113,22 +115,23 @@ impl<'a> Entering<'a> {
         seen: Option<View>,
         reason: &Reason,
     ) -> Result<()> {
-        if let Reason::Ready = reason {
-            self.last = self.read_round(member.session()).await?;
+        if let Reason::Ready | Reason::Begun = reason {
+            let ready = Query::node(self.ready()?);
+            let ready = if let Reason::Ready = reason { ready.local() } else { ready };
+            self.last = read_round(member.session(), ready).await?;
             if self.last.as_ref().is_some_and(|round| round.has(member.name())) {
                 return Ok(());
             }
         }
         self.present = self.watch.present(seen).await?;
         self.present.discount(&member.session().local::<GivenUp>());
-        let is_ready = self.present.is_ready();
-        self.last = if is_ready { self.read_round(member.session()).await? } else { None };
+        self.last = None;
+        if self.present.is_ready() {
+            // The session has seen it, so this is not older.
+            let ready = Query::node(self.ready()?).local();
+            self.last = read_round(member.session(), ready).await?;
+        }
         Ok(())
-    }
-
-    async fn read_round(&self, session: &Session) -> Result<Option<Round>> {
-        let view = session.read(Query::node(self.ready()?)).await?;
-        Ok(view.node().map(Round::of))
     }
 
     fn ready(&self) -> Result<Path> {
@@ -211,6 +214,11 @@ impl<'a> Entering<'a> {
             _ => Some(Reason::Others),
         }
     }
+}
+
+async fn read_round(session: &Session, ready: Query) -> Result<Option<Round>> {
+    let view = session.read(ready).await?;
+    Ok(view.node().map(Round::of))
 }
 
 fn given_up(name: &str) -> Error {

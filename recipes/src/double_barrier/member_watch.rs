@@ -61,12 +61,18 @@ impl MemberWatch {
         Ok(Present::of(&self.client.read(Query::children(&self.path)).await?))
     }
 
+    /// What the session of the watch sees: no less than was there when the watch began, and than what the watch has reported.
     async fn look(&mut self) -> Result<View> {
-        if self.open.is_none() {
-            let session = self.client.session().await?;
-            self.open(&session).await?;
-        }
-        self.client.read(names(&self.path)).await
+        let open = self.open.as_ref().map(|(session, _)| session.clone());
+        let session = match open.filter(|session| !session.is_lost()) {
+            Some(session) => session,
+            None => {
+                let session = self.client.session().await?;
+                self.open(&session).await?;
+                session
+            }
+        };
+        session.read(names(&self.path).local()).await
     }
 
     /// Waits for news.

@@ -1,6 +1,8 @@
 //! [`Board`]: what is known of an extent. One task writes it, and every caller reads it.
 
+use std::collections::BTreeSet;
 use std::future::pending;
+use std::mem::take;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -25,6 +27,10 @@ pub(super) struct Board {
     extent: Extent,
     /// How far the reading of the whole is.
     progress: Progress,
+    /// The nodes that a recipe asks to be read, as it knows their names alone.
+    wanted: Mutex<BTreeSet<Path>>,
+    /// That there are some.
+    want: Notify,
     state: Mutex<BoardState>,
     /// That there is an event, another state, or the end.
     news: Notify,
@@ -55,8 +61,14 @@ impl Board {
         let (content, log) = (Content::default(), EventLog::default());
         let state =
             BoardState { content, standing: Standing::Syncing, log, session: None, over: false };
-        let progress = Progress::default();
-        Self { extent, progress, state: Mutex::new(state), news: Notify::new() }
+        Self {
+            extent,
+            progress: Progress::default(),
+            wanted: Mutex::default(),
+            want: Notify::new(),
+            state: Mutex::new(state),
+            news: Notify::new(),
+        }
     }
 
     pub(super) fn extent(&self) -> &Extent {
@@ -70,6 +82,24 @@ impl Board {
 
     pub(super) fn progress(&self) -> watch::Receiver<Loaded> {
         self.progress.watch()
+    }
+
+    /// Asks for these nodes to be read.
+    pub(super) fn want(&self, paths: impl IntoIterator<Item = Path>) {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).extend(paths);
+        // There is one task that reads.
+        self.want.notify_one();
+    }
+
+    /// Waits until nodes are asked for.
+    pub(super) async fn wanted(&self) -> BTreeSet<Path> {
+        loop {
+            let wanted = take(&mut *self.wanted.lock().unwrap_or_else(PoisonError::into_inner));
+            if !wanted.is_empty() {
+                return wanted;
+            }
+            self.want.notified().await;
+        }
     }
 
     /// Records in which session the content is kept equal from now on.

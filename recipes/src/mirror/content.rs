@@ -51,7 +51,9 @@ impl Content {
         let Change { path, kind, revision, node, .. } = change;
         match (kind, revision, node) {
             (Kind::Deleted, Some(revision), _) => Ok(self.lose(&path, revision)),
-            (Kind::Deleted, None, _) if extent.has_unique_names() => Ok(self.remove(&path)),
+            (Kind::Deleted, None, _) if extent.takes_deletions_as_reported() => {
+                Ok(self.remove(&path))
+            }
             (Kind::Created | Kind::Updated, _, Some(node)) if node.stat.is_some() => {
                 let Some(node) = extent.kept(node) else { return Ok(None) };
                 if !self.nodes.contains_key(&path) && modified(&node) <= self.floor {
@@ -272,7 +274,8 @@ mod tests {
 
     #[test]
     fn where_names_are_never_used_again_a_deletion_is_not_looked_for() {
-        let (extent, mut content) = (all().unique_names(), content(10, &[node("/a/b", 5, 8)]));
+        let (extent, mut content) =
+            (all().deletions_as_reported(), content(10, &[node("/a/b", 5, 8)]));
         let gone = |path: &Path| Change::new(path.clone(), Kind::Deleted);
         is_news(&content.hear(&extent, gone(&path!("/a/b"))), "-/a/b");
         is_news(&content.hear(&extent, gone(&path!("/a/b"))), "nothing");

@@ -29,8 +29,8 @@ pub struct Extent {
     filter: Option<Filter>,
     /// The most bytes of data that are kept of a node.
     data: usize,
-    /// Whether a name is never used again.
-    unique_names: bool,
+    /// Whether a node is taken for deleted when that is reported, without a look.
+    deletions_as_reported: bool,
     /// Whether the name of a node says all that is wanted of it.
     by_name: Option<fn(&str) -> bool>,
 }
@@ -59,7 +59,7 @@ impl Extent {
             depth: None,
             filter: None,
             data: usize::MAX,
-            unique_names: false,
+            deletions_as_reported: false,
             by_name: None,
         }
     }
@@ -90,10 +90,11 @@ impl Extent {
         self
     }
 
-    /// Of nodes whose names are never used again: one that was deleted stays so, and is not looked for. Some stores do not say
-    /// when a node was deleted, and without this each deletion costs a part of a read.
-    pub(crate) fn unique_names(mut self) -> Self {
-        self.unique_names = true;
+    /// Takes a node for deleted when that is reported, and does not look for it. Some stores do not say when a node was deleted, and
+    /// without this each deletion costs a part of a read. Where names are used again, the content may go back for a moment: a node
+    /// that was made again, and read before its events, is removed by the first and found by the last of them.
+    pub(crate) fn deletions_as_reported(mut self) -> Self {
+        self.deletions_as_reported = true;
         self
     }
 
@@ -109,8 +110,8 @@ impl Extent {
         self.by_name.is_some_and(|is_known| is_known(path.name()))
     }
 
-    pub(super) fn has_unique_names(&self) -> bool {
-        self.unique_names
+    pub(super) fn takes_deletions_as_reported(&self) -> bool {
+        self.deletions_as_reported
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -170,7 +171,7 @@ impl fmt::Debug for Extent {
             .field("depth", &self.depth)
             .field("filtered", &self.filter.is_some())
             .field("data", &(self.data > 0))
-            .field("unique_names", &self.unique_names)
+            .field("deletions_as_reported", &self.deletions_as_reported)
             .field("by_name", &self.by_name.is_some())
             .finish()
     }

@@ -201,10 +201,16 @@ impl Pursuit {
         }
     }
 
-    /// Waits for the next event, and takes over all that are there.
+    /// Waits for the next event, and takes over all that are there; or for nodes that are asked for.
     async fn hear(&mut self) -> Result<()> {
         let Some(Observation { watch, .. }) = &mut self.observation else { return Ok(()) };
-        let mut event = watch.next().await;
+        let mut event = match select(pin!(self.board.wanted()), pin!(watch.next())).await {
+            Either::Left((wanted, _)) => {
+                self.unread.extend(wanted);
+                return Ok(());
+            }
+            Either::Right((event, _)) => event,
+        };
         loop {
             self.hearing.hear(self.board.extent(), event);
             if self.hearing.ended.is_some() {

@@ -68,10 +68,10 @@ pub(super) struct Reserved {
 impl Consumer {
     /// Begins to follow. Nothing has been sent when this returns.
     pub(super) fn start(place: &QueuePlace) -> Self {
-        let items = Extent::children(place.items.clone()).data_up_to(KEPT).unique_names();
-        let items = items.known_by_name(ItemName::shows_place);
+        let items = Extent::children(place.items.clone()).data_up_to(KEPT).deletions_as_reported();
+        let items = items.known_by_name(|_name| true);
         let items = Mirror::start(&place.client, items, "queue");
-        let claims = Extent::children(place.claims.clone()).names_only().unique_names();
+        let claims = Extent::children(place.claims.clone()).names_only().deletions_as_reported();
         let claims = claims.known_by_name(|_name| true);
         let claims = Mirror::start(&place.client, claims, "queue");
         let shelf = Arc::<Shelf>::default();
@@ -92,11 +92,16 @@ impl Consumer {
         loop {
             let news = self.shelf.news.notified();
             let place = choice(width, chance) * most;
-            let pick = self.shelf.lock().pick_many(place, most, clock::now());
+            let pick = self.shelf.lock().pick(place, most, clock::now());
             match pick {
-                Pick::Item(items) => {
+                Pick::Items(items) => {
                     let reserved = items.into_iter().map(|item| Reserved::new(&self.shelf, item));
                     return Ok(reserved.collect());
+                }
+                Pick::Unread(names) => {
+                    self.items
+                        .want(names.iter().filter_map(|name| self.items.path().join(name).ok()));
+                    until_news(news, None, [&self.items, &self.claims]).await?;
                 }
                 Pick::Few => {
                     let step = Duration::from_micros(self.last_took.load(Ordering::Relaxed));

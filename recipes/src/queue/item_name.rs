@@ -59,6 +59,15 @@ pub(super) struct Rank {
     not_before: Option<u64>,
 }
 
+impl Rank {
+    /// Whether an item of this priority whose place is not known may be before this one. It came later than what is known by its
+    /// node, and not than an item that was delivered or changed before.
+    pub(super) fn may_follow(&self, priority: u16) -> bool {
+        let has_named_place = self.delivered > 0 || self.changes.is_some();
+        priority < self.priority || priority == self.priority && has_named_place
+    }
+}
+
 impl ItemName {
     /// The name of an item with a key that no other one has.
     pub(super) fn unique(priority: Option<u16>, key: String) -> Self {
@@ -90,9 +99,9 @@ impl ItemName {
         Some(Self { delivered, changes, place, not_before, slot, key: key.into(), ..plain })
     }
 
-    /// Whether the name of an item says at which place it is, so that its node need not be read.
-    pub(super) fn shows_place(name: &str) -> bool {
-        Self::parse(name).is_some_and(|name| name.place.is_some())
+    /// Whether the name says at which place the item is, so that its node need not be read.
+    pub(super) fn shows_place(&self) -> bool {
+        self.place.is_some()
     }
 
     /// The name of the same item for its next delivery. This name belongs to a node that was `created` then.

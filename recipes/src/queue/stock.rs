@@ -8,6 +8,7 @@ use synod_core::clock::Instant;
 use synod_core::store::{Node, Revision};
 
 use crate::mutant::mistake;
+use crate::queue::arrivals::Arrivals;
 use crate::queue::item_name::{ItemName, Rank};
 
 /// How long an item rests that was delivered before, or whose claim has gone. Its node, and the node of its claim, come and go
@@ -16,6 +17,9 @@ const REST: Duration = Duration::from_millis(10);
 
 /// How many names are remembered that are gone.
 const REMEMBERED: usize = 64;
+
+/// The most items that are read at once to learn their places.
+const BATCH: usize = 50;
 
 /// The longest time after which an item is looked at again, whatever date its name has.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -26,7 +30,7 @@ pub(super) struct StockItem {
     pub(super) name: ItemName,
     /// Of no meaning if its name shows its place.
     pub(super) created: Revision,
-    /// `None` if it is too much to be kept, or was not read.
+    /// `None` if it is too much to be kept, or its name shows its place.
     pub(super) data: Option<Bytes>,
     /// It is not to be delivered before.
     pub(super) due: Option<Instant>,
@@ -48,15 +52,19 @@ pub(super) struct Stock {
     resting: BTreeMap<Rank, (Instant, String)>,
     /// Those whose time has not come.
     delayed: BTreeMap<(Instant, Rank), String>,
+    /// Those whose places are not known.
+    arrivals: Arrivals,
 }
 
-/// What a look for an item, or for several, finds.
+/// What a look for items finds.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Pick<I> {
-    /// It is reserved for the caller.
-    Item(I),
+pub(super) enum Pick {
+    /// They are reserved for the caller.
+    Items(Vec<StockItem>),
     /// There are some, fewer than the place that was asked for.
     Few,
+    /// These have to be read before: their places are not known.
+    Unread(Vec<String>),
     /// There is none before this time, or before there is news.
     None(Option<Instant>),
 }
@@ -69,6 +77,10 @@ impl Stock {
             return;
         }
         let Some(name) = ItemName::parse(text) else { return };
+        if node.stat.is_none() && !name.shows_place() {
+            return self.arrivals.add(name.priority, text);
+        }
+        self.arrivals.remove(text);
         let created = node.stat.map(|stat| stat.created).unwrap_or_default();
         let rest = if name.delivered > 0 { REST } else { Duration::ZERO };
         let due = name.date().map(|due| now + due.saturating_sub(date).min(LONGEST));
@@ -95,6 +107,7 @@ impl Stock {
 
     /// Removes the item of this name.
     pub(super) fn remove(&mut self, name: &str) {
+        self.arrivals.remove(name);
         if let Some(item) = self.items.remove(name) {
             let rank = item.rank();
             self.unplace(rank, item.due);
@@ -126,6 +139,7 @@ impl Stock {
         self.free.clear();
         self.resting.clear();
         self.delayed.clear();
+        self.arrivals.clear();
     }
 
     pub(super) fn clear_claims(&mut self, now: Instant) {
@@ -135,27 +149,61 @@ impl Stock {
     }
 
     /// Reserves up to so many items, from this place of those that may be tried on.
-    pub(super) fn pick_many(
-        &mut self,
-        place: usize,
-        most: usize,
-        now: Instant,
-    ) -> Pick<Vec<StockItem>> {
-        let mut all = match self.pick(place, now) {
-            Pick::Item(first) => vec![first],
-            Pick::Few => return Pick::Few,
-            Pick::None(until) => return Pick::None(until),
+    pub(super) fn pick(&mut self, place: usize, most: usize, now: Instant) -> Pick {
+        self.recover(now);
+        let count = place + most;
+        if self.arrivals.may_be_among(&self.first_ranks(count), count) {
+            return Pick::Unread(self.arrivals.ask(BATCH));
+        }
+        let mut all = match self.pick_one(place, now) {
+            Ok(first) => vec![first],
+            Err(none) => return none,
         };
         while all.len() < most
-            && let Pick::Item(next) = self.pick(place, now)
+            && let Ok(next) = self.pick_one(place, now)
         {
             all.push(next);
         }
-        Pick::Item(all)
+        Pick::Items(all)
+    }
+
+    /// The ranks of the first items that may be tried, now or after a rest.
+    fn first_ranks(&self, count: usize) -> Vec<&Rank> {
+        let mut first: Vec<_> = self.free.keys().take(count).collect();
+        first.extend(self.resting.keys().take(count));
+        first.sort();
+        first.truncate(count);
+        first
     }
 
     /// Reserves the item in this place of those that may be tried.
-    fn pick(&mut self, place: usize, now: Instant) -> Pick<StockItem> {
+    fn pick_one(&mut self, place: usize, now: Instant) -> Result<StockItem, Pick> {
+        // An item that rests keeps its place.
+        let first = self.resting.first_key_value().map(|(rank, (until, _))| (rank, *until));
+        let count = match first {
+            Some((rank, _)) => self.free.range(..rank).take(place + 1).count(),
+            None => self.free.len(),
+        };
+        if count == 0 {
+            let due = self.delayed.first_key_value().map(|((due, _), _)| *due);
+            return Err(Pick::None(first.map(|(_, until)| until).into_iter().chain(due).min()));
+        }
+        let Some((rank, name)) = self.free.iter().take(count).nth(place) else {
+            return Err(Pick::Few);
+        };
+        let (rank, name) = (rank.clone(), name.clone());
+        self.free.remove(&rank);
+        match self.items.get(&name) {
+            Some(item) => {
+                self.reserved.insert(name);
+                Ok(item.clone())
+            }
+            None => Err(Pick::None(Some(now))),
+        }
+    }
+
+    /// Lets those be tried that have rested, and those whose time has come.
+    fn recover(&mut self, now: Instant) {
         let rested = self.resting.iter().filter(|(_, (until, _))| *until <= now);
         let rested: Vec<Rank> = rested.map(|(rank, _)| rank.clone()).collect();
         for rank in rested {
@@ -166,28 +214,6 @@ impl Stock {
         while let Some(entry) = self.delayed.first_entry().filter(|it| it.key().0 <= now) {
             let ((_, rank), name) = entry.remove_entry();
             self.free.insert(rank, name);
-        }
-        // An item that rests keeps its place.
-        let first = self.resting.first_key_value().map(|(rank, (until, _))| (rank, *until));
-        let count = match first {
-            Some((rank, _)) => self.free.range(..rank).take(place + 1).count(),
-            None => self.free.len(),
-        };
-        if count == 0 {
-            let due = self.delayed.first_key_value().map(|((due, _), _)| *due);
-            return Pick::None(first.map(|(_, until)| until).into_iter().chain(due).min());
-        }
-        let Some((rank, name)) = self.free.iter().take(count).nth(place) else {
-            return Pick::Few;
-        };
-        let (rank, name) = (rank.clone(), name.clone());
-        self.free.remove(&rank);
-        match self.items.get(&name) {
-            Some(item) => {
-                self.reserved.insert(name);
-                Pick::Item(item.clone())
-            }
-            None => Pick::None(Some(now)),
         }
     }
 
@@ -245,10 +271,15 @@ mod tests {
         Node::new(path).with(Bytes::from_static(b"x"), Stat::new(at, at, Version::new(0), None))
     }
 
+    fn names(items: Vec<StockItem>) -> Vec<String> {
+        items.into_iter().map(|item| item.name.to_string()).collect()
+    }
+
     fn picked(stock: &mut Stock, place: usize, now: Instant) -> String {
-        match stock.pick(place, now) {
-            Pick::Item(item) => item.name.to_string(),
+        match stock.pick(place, 1, now) {
+            Pick::Items(items) => names(items).concat(),
             Pick::Few => "few".to_owned(),
+            Pick::Unread(names) => format!("unread {}", names.join(" ")),
             Pick::None(until) => format!("none {}", until.is_some()),
         }
     }
@@ -282,19 +313,16 @@ mod tests {
             stock.add(&node(&format!("entry-100-{number}"), number), now, DATE);
         }
         let names = |pick| match pick {
-            Pick::Item(items) => {
-                let items: Vec<StockItem> = items;
-                items.into_iter().map(|item| item.name.to_string()).collect()
-            }
-            Pick::Few | Pick::None(_) => Vec::new(),
+            Pick::Items(items) => names(items),
+            _ => Vec::new(),
         };
-        assert_eq!(stock.pick_many(5, 2, now), Pick::Few);
-        assert_eq!(names(stock.pick_many(3, 3, now)), ["entry-100-4", "entry-100-5"]);
-        assert_eq!(names(stock.pick_many(0, 2, now)), ["entry-100-1", "entry-100-2"]);
+        assert_eq!(stock.pick(5, 2, now), Pick::Few);
+        assert_eq!(names(stock.pick(3, 3, now)), ["entry-100-4", "entry-100-5"]);
+        assert_eq!(names(stock.pick(0, 2, now)), ["entry-100-1", "entry-100-2"]);
         stock.give_back("entry-100-1", true, now);
         stock.give_back("entry-100-2", false, now);
-        assert_eq!(names(stock.pick_many(0, 2, now)), [""; 0], "the first one rests");
-        let all = names(stock.pick_many(0, 9, now + REST));
+        assert_eq!(names(stock.pick(0, 2, now)), [""; 0], "the first one rests");
+        let all = names(stock.pick(0, 9, now + REST));
         assert_eq!(all, ["entry-100-1", "entry-100-2", "entry-100-3"]);
     }
 
@@ -338,11 +366,57 @@ mod tests {
         stock.add(&node("entry-001-+d0t999000-c", 7), now, DATE);
         assert_eq!(picked(&mut stock, 0, now), "entry-001-+d0t999000-c", "its time has come");
         assert_eq!(picked(&mut stock, 0, now), "entry-100-b");
-        assert_eq!(stock.pick(0, now), Pick::None(Some(now + Duration::from_secs(2))));
+        assert_eq!(stock.pick(0, 1, now), Pick::None(Some(now + Duration::from_secs(2))));
         stock.remove("entry-001-+d0t999000-c");
         let later = now + Duration::from_secs(2);
         assert_eq!(picked(&mut stock, 0, later), "entry-001-+d0t1002000-a");
         stock.remove("entry-001-+d0t1002000-a");
         assert_eq!(picked(&mut stock, 0, later), "none false");
+    }
+    #[test]
+    fn an_item_whose_place_is_not_known_is_read_when_it_may_be_the_next() {
+        let (mut stock, now) = (Stock::default(), clock::now());
+        let named = |name: &str| Node::new(Path::new(&format!("/q/items/{name}")).expect("valid"));
+        stock.add(&node("entry-100-a", 5), now, DATE);
+        stock.add(&named("entry-100-c"), now, DATE);
+        stock.add(&named("entry-100-b"), now, DATE);
+        assert_eq!(picked(&mut stock, 0, now), "unread entry-100-c entry-100-b", "in which order?");
+        assert_eq!(picked(&mut stock, 0, now), "unread ", "they were asked for");
+        stock.add(&node("entry-100-c", 7), now, DATE);
+        stock.remove("entry-100-b");
+        // From now on they come in their order.
+        stock.add(&named("entry-100-d"), now, DATE);
+        assert_eq!(picked(&mut stock, 0, now), "entry-100-a", "it came earlier");
+        assert_eq!(picked(&mut stock, 1, now), "unread entry-100-d", "there are too few others");
+        stock.add(&named("entry-099-e"), now, DATE);
+        assert_eq!(picked(&mut stock, 0, now), "unread entry-099-e", "its priority is higher");
+        stock.add(&node("entry-099-e", 9), now, DATE);
+        assert_eq!(picked(&mut stock, 0, now), "entry-099-e");
+        // This one may have been put after the one that is asked for.
+        stock.add(&named("entry-050-+d1r8-f"), now, DATE);
+        stock.add(&named("entry-050-g"), now, DATE);
+        assert_eq!(picked(&mut stock, 0, now + REST), "unread entry-050-g");
+        stock.is_gone("entry-050-g");
+        stock.add(&named("entry-050-g"), now, DATE);
+        assert_eq!(picked(&mut stock, 0, now + REST), "entry-050-+d1r8-f");
+        stock.clear_items();
+        assert_eq!(picked(&mut stock, 0, now), "none false");
+    }
+
+    #[test]
+    fn of_many_items_whose_places_are_not_known_the_first_are_read() {
+        let (mut stock, now) = (Stock::default(), clock::now());
+        let add = |stock: &mut Stock, name: &str| {
+            let path = Path::new(&format!("/q/items/{name}")).expect("valid");
+            stock.add(&Node::new(path), now, DATE);
+        };
+        add(&mut stock, "entry-100-first");
+        stock.remove("entry-100-first");
+        let all: Vec<_> = (0..BATCH + 1).rev().map(|it| format!("entry-100-{it:03}")).collect();
+        all.iter().for_each(|name| add(&mut stock, name));
+        assert_eq!(stock.pick(0, 1, now), Pick::Unread(all[..BATCH].to_vec()));
+        stock.add(&node(&all[0], 5), now, DATE);
+        assert_eq!(picked(&mut stock, 0, now), all[0], "all others came later");
+        assert_eq!(picked(&mut stock, 0, now), format!("unread {}", all[BATCH]));
     }
 }

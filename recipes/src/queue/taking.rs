@@ -9,9 +9,7 @@ use synod_core::error::{ErrorKind, Result};
 use synod_core::held::Token;
 use synod_core::path::Path;
 use synod_core::session::Session;
-use synod_core::store::{
-    Commit, Done, Expect, Lifetime, Node, Query, Rejected, Sequence, Txn, View, Why,
-};
+use synod_core::store::{Commit, Done, Expect, Lifetime, Query, Rejected, Sequence, Txn, Why};
 use synod_core::task;
 use tokio::sync::oneshot;
 
@@ -75,8 +73,7 @@ async fn claim_once<T>(
     let txn = unclaimed
         .delete(node.clone(), Expect::Any)
         .create(place.item(&name)?, data.clone(), Lifetime::Persistent)
-        .create(claim.clone(), date().as_millis().to_string(), Lifetime::Session)
-        .look(Query::node(claim.clone()));
+        .create(claim.clone(), date().as_millis().to_string(), Lifetime::Session);
     let commit = match place.writes.send(&session, txn, Some(&node)).await {
         Ok(Sent::Applied(commit)) => commit,
         Ok(Sent::Lost) => return Ok(None),
@@ -97,12 +94,15 @@ async fn claim_once<T>(
 
 /// The guard of a claim that was made. `None` if it has gone already.
 async fn hold(session: &Session, claim: Path, commit: Option<Commit>) -> Result<Option<Hold>> {
-    let looked = commit.and_then(|commit| commit.look).and_then(View::into_node);
-    let node: Result<Option<Node>> = match looked {
-        Some(node) => Ok(Some(node)),
-        None => session.read(Query::node(claim.clone())).await.map(View::into_node),
+    let made = commit.into_iter().flat_map(|commit| commit.done).find(|done| done.path == claim);
+    let stat = match made.and_then(|done| done.stat) {
+        Some(stat) => Ok(Some(stat)),
+        None => {
+            let view = session.read(Query::node(claim.clone())).await;
+            view.map(|view| view.into_node().and_then(|node| node.stat))
+        }
     };
-    match node.map(|node| node.and_then(|node| node.stat)) {
+    match stat {
         Ok(Some(stat)) => {
             // The name is used for this claim alone, as that of a sequential node is.
             let sequence = Sequence::new(Token::new(stat.created).revision().get());

@@ -1,0 +1,68 @@
+//! [`Arrivals`]: the items of a queue of which a store has reported the names alone. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::queue::item_name::Rank;
+
+/// Items whose places are not known, in the order in which they were reported. A consumer reads them when it may have to try one of
+/// them, many at once: what other consumers have taken by then is never read.
+#[derive(Debug)]
+pub(super) struct Arrivals {
+    /// By priority, and by arrival.
+    names: BTreeMap<(u16, u64), String>,
+    /// Where each of them is.
+    keys: BTreeMap<String, (u16, u64)>,
+    /// Those that were asked for.
+    asked: BTreeSet<String>,
+    count: u64,
+    /// Whether they may have been reported in another order than that of their creation: as a copy of what is there.
+    is_mixed: bool,
+}
+
+impl Default for Arrivals {
+    /// What is reported first may be a copy.
+    fn default() -> Self {
+        let (names, keys, asked) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Self { names, keys, asked, count: 0, is_mixed: true }
+    }
+}
+
+impl Arrivals {
+    /// Adds an item of this priority.
+    pub(super) fn add(&mut self, priority: u16, name: &str) {
+        if self.keys.contains_key(name) {
+            return;
+        }
+        self.count += 1;
+        self.names.insert((priority, self.count), name.to_owned());
+        self.keys.insert(name.to_owned(), (priority, self.count));
+    }
+
+    /// Removes an item: its place is known, or it is gone.
+    pub(super) fn remove(&mut self, name: &str) {
+        if let Some(key) = self.keys.remove(name) {
+            self.names.remove(&key);
+            self.asked.remove(name);
+            self.is_mixed &= !self.names.is_empty();
+        }
+    }
+
+    /// Forgets all of them. A copy of what is there will be reported.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Whether one of them may be before the last of these, or is needed because these are fewer than `count`.
+    pub(super) fn may_be_among(&self, known: &[&Rank], count: usize) -> bool {
+        let Some(((priority, _), _)) = self.names.first_key_value() else { return false };
+        self.is_mixed || known.len() < count || known.iter().any(|rank| rank.may_follow(*priority))
+    }
+
+    /// The first of them that were not asked for, at most so many. They are from now on.
+    pub(super) fn ask(&mut self, most: usize) -> Vec<String> {
+        let unasked = self.names.values().filter(|name| !self.asked.contains(*name));
+        let names: Vec<String> = unasked.take(most).cloned().collect();
+        self.asked.extend(names.iter().cloned());
+        names
+    }
+}
