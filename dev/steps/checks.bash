@@ -54,7 +54,7 @@ step_build-plain() {
 
 step_test() {
     # Not nextest: with a process for each case, each would start servers of its own.
-    dev/run-tests
+    dev/run-tests --whole
 }
 
 step_small() {

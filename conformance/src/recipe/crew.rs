@@ -17,7 +17,7 @@ use synod_testkit::fault::{Cue, Site};
 use tokio::time::sleep;
 
 use crate::door::answer;
-use crate::door::gate::Gate;
+use crate::door::gate::{Gate, Way};
 use crate::recipe::Waiting;
 use crate::recipe::crew_members::{
     Slow, below, by, crew, leads, reads_no_more, reads_only, shown, works, works_as,
@@ -37,6 +37,7 @@ cases![
     "L-MW-10" catches [TwoNodesShareCreated] => workers_get_what_they_can_do_by_its_priority,
     "L-MW-11" catches [RecreationUntold EventDropped] => a_failed_attempt_is_repeated_as_often_as_allowed,
     "L-MW-12" breaks [DrainIgnored] => a_drained_worker_gets_no_new_task,
+    "L-MW-12" catches [CasNeverMatches] => a_worker_confirms_each_change_of_whether_it_is_drained,
     "L-MW-12" needs [Expiry] breaks [DrainForgotten] => a_drained_worker_stays_drained_in_its_next_session,
     "L-MW-13 L-MW-7" breaks [PauseIgnored] => nothing_is_assigned_while_a_crew_is_paused,
     "L-MW-14" breaks [SnapshotMixesMoments] => a_snapshot_shows_each_task_in_one_place,
@@ -379,6 +380,37 @@ async fn a_drained_worker_stays_drained_in_its_next_session(world: World) {
     slow.let_go();
     world.ends(&task, by("slow")).await;
     assert!(!answer(crew.undrain(&first.name).await));
+}
+
+async fn a_worker_confirms_each_change_of_whether_it_is_drained(world: World) {
+    let (ann, gate, slow) = (world.client().await, world.gate(), Slow::default());
+    let bob = world.client_on(gate.clone(), world.options()).await;
+    let crew = crew(&world, &ann);
+    let _working = slow.works(&world, &bob, CrewWorker::new());
+    let workers = async || answer(crew.snapshot().await).workers;
+    world.eventually("it is registered", async || !workers().await.is_empty()).await;
+    let worker = workers().await.swap_remove(0).name;
+    assert!(answer(world.in_time("draining", crew.drain(&worker)).await));
+
+    // It may know of the first change, and cannot say so.
+    gate.set(Way::Silent);
+    for drained in [false, true] {
+        let change =
+            async { if drained { crew.drain(&worker).await } else { crew.undrain(&worker).await } };
+        let written = world.eventually("it is written", async || {
+            workers().await.iter().all(|it| it.drained == drained)
+        });
+        let waited = async {
+            written.await;
+            sleep(world.brief()).await;
+        };
+        let (change, waited) = (pin!(change), pin!(waited));
+        let first = select(change, waited).await;
+        assert!(matches!(first, Either::Right(_)), "it has confirmed an earlier change");
+    }
+
+    gate.set(Way::Open);
+    assert!(answer(world.in_time("draining again", crew.drain(&worker)).await));
 }
 
 async fn nothing_is_assigned_while_a_crew_is_paused(world: World) {

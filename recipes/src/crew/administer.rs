@@ -89,10 +89,10 @@ impl Crew {
             Retry::until_elapsed(self.client.time_limit()).delays(self.client.chance());
         loop {
             let Some(found) = self.client.get(&node).await? else { return Ok(false) };
-            let mut record: WorkerRecord = decode(&node, &found.data)?;
+            let record: WorkerRecord = decode(&node, &found.data)?;
             let Some(stat) = found.stat.filter(|_| record.drained != drained) else { break };
-            record.drained = drained;
-            let (data, expect) = (encode(&node, &record)?, Expect::Version(stat.version));
+            let data = encode(&node, &record.changed(drained))?;
+            let expect = Expect::Version(stat.version);
             match self.client.set(&node, data, expect).await {
                 Ok(Outcome::Committed(_)) => break,
                 // It is read again.

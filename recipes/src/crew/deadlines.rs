@@ -19,14 +19,26 @@ pub(super) struct Deadlines {
 impl Deadlines {
     /// Takes note of the terms of a task, which a node holds. `date` is that of now.
     pub(super) fn learn(&mut self, node: &Node, now: Instant, date: Duration) {
-        let terms = decode::<TaskTerms>(&node.path, &node.data);
-        let Some(deadline) = terms.ok().and_then(|terms| terms.deadline) else { return };
-        self.forget(node.path.name());
+        if let Ok(terms) = decode(&node.path, &node.data) {
+            self.learn_terms(node.path.name(), &terms, now, date);
+        }
+    }
+
+    /// Takes note of the terms of a task.
+    pub(super) fn learn_terms(
+        &mut self,
+        task: &str,
+        terms: &TaskTerms,
+        now: Instant,
+        date: Duration,
+    ) {
+        let Some(deadline) = terms.deadline else { return };
+        self.forget(task);
         let left = Duration::from_millis(deadline).saturating_sub(date);
         // One that no clock can show is never reached.
         if let Some(at) = now.checked_add(left) {
-            self.due.insert((at, node.path.name().to_owned()));
-            self.of.insert(node.path.name().to_owned(), at);
+            self.due.insert((at, task.to_owned()));
+            self.of.insert(task.to_owned(), at);
         }
     }
 

@@ -117,7 +117,14 @@ impl<'a> MasterTerm<'a> {
     fn came_to(&mut self, step: MasterStep, made: StepOutcome) {
         match &step {
             MasterStep::Expire { task, .. } => drop(self.expiring.remove(task)),
-            MasterStep::Assign { task, .. } | MasterStep::TakeBack { task, .. } => {
+            MasterStep::Assign { task, queued, .. } => {
+                let (task, terms) = (task.clone(), queued.terms.clone());
+                self.roster.came_to(step, made);
+                // The end of its last assignment may have been reported meanwhile, when it was neither waiting nor assigned.
+                self.deadlines.learn_terms(&task, &terms, clock::now(), date());
+                self.settle(&task);
+            }
+            MasterStep::TakeBack { task, .. } => {
                 let task = task.clone();
                 self.roster.came_to(step, made);
                 self.settle(&task);

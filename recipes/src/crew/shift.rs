@@ -78,7 +78,9 @@ impl<'a> Shift<'a> {
         F: Future<Output = Result<Bytes, String>>,
     {
         let dir = self.paths.assigned_to(self.claim().path().name())?;
-        let mirror = Mirror::start(&self.client, Extent::children(&dir), "crew");
+        // An attempt that is stopped because of the deletion of an earlier assignment is begun again.
+        let assigned = Extent::children(&dir).deletions_as_reported();
+        let mirror = Mirror::start(&self.client, assigned, "crew");
         let mut reader = mirror.reader();
         let (mut attempts, mut running) = (Attempts::default(), FuturesUnordered::new());
         loop {

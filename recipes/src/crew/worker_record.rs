@@ -32,6 +32,12 @@ impl WorkerRecord {
         self.confirmed.is_none_or(|known| known == self.drained)
     }
 
+    /// The same, drained or no longer so. What the worker confirmed before says nothing then: it may know of a change between, which
+    /// it could not confirm.
+    pub(super) fn changed(self, drained: bool) -> Self {
+        Self { drained, confirmed: self.confirmed.map(|_| !drained), ..self }
+    }
+
     /// The same, now that the worker knows.
     pub(super) fn confirmed(self) -> Self {
         Self { confirmed: Some(self.drained), ..self }

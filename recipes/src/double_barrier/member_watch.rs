@@ -63,14 +63,14 @@ impl MemberWatch {
 
     /// What the session of the watch sees: no less than was there when the watch began, and than what the watch has reported.
     async fn look(&mut self) -> Result<View> {
-        let open = self.open.as_ref().map(|(session, _)| session.clone());
-        let session = match open.filter(|session| !session.is_lost()) {
-            Some(session) => session,
-            None => {
-                let session = self.client.session().await?;
-                self.open(&session).await?;
-                session
-            }
+        let session = if let Some((session, _watch)) = &self.open
+            && !session.is_lost()
+        {
+            session.clone()
+        } else {
+            let session = self.client.session().await?;
+            self.open(&session).await?;
+            session
         };
         session.read(names(&self.path).local()).await
     }

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn where_names_are_never_used_again_a_deletion_is_not_looked_for() {
+    fn a_deletion_that_is_taken_as_reported_is_not_looked_for() {
         let (extent, mut content) =
             (all().deletions_as_reported(), content(10, &[node("/a/b", 5, 8)]));
         let gone = |path: &Path| Change::new(path.clone(), Kind::Deleted);

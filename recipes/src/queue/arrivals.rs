@@ -1,4 +1,4 @@
-//! [`Arrivals`]: the items of a queue of which a store has reported the names alone. Pure.
+//! [`Arrivals`]: the items of a queue that are known by their names alone. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -95,12 +95,11 @@ async fn claim_once<T>(
 /// The guard of a claim that was made. `None` if it has gone already.
 async fn hold(session: &Session, claim: Path, commit: Option<Commit>) -> Result<Option<Hold>> {
     let made = commit.into_iter().flat_map(|commit| commit.done).find(|done| done.path == claim);
-    let stat = match made.and_then(|done| done.stat) {
-        Some(stat) => Ok(Some(stat)),
-        None => {
-            let view = session.read(Query::node(claim.clone())).await;
-            view.map(|view| view.into_node().and_then(|node| node.stat))
-        }
+    let stat = if let Some(stat) = made.and_then(|done| done.stat) {
+        Ok(Some(stat))
+    } else {
+        let view = session.read(Query::node(claim.clone())).await;
+        view.map(|view| view.into_node().and_then(|node| node.stat))
     };
     match stat {
         Ok(Some(stat)) => {
