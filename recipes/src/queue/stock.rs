@@ -412,8 +412,10 @@ mod tests {
         };
         add(&mut stock, "entry-100-first");
         stock.remove("entry-100-first");
-        let all: Vec<_> = (0..BATCH + 1).rev().map(|it| format!("entry-100-{it:03}")).collect();
-        all.iter().for_each(|name| add(&mut stock, name));
+        let all: Vec<_> = (0..=BATCH).rev().map(|it| format!("entry-100-{it:03}")).collect();
+        for name in &all {
+            add(&mut stock, name);
+        }
         assert_eq!(stock.pick(0, 1, now), Pick::Unread(all[..BATCH].to_vec()));
         stock.add(&node(&all[0], 5), now, DATE);
         assert_eq!(picked(&mut stock, 0, now), all[0], "all others came later");

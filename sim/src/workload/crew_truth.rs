@@ -11,6 +11,9 @@ use synod_mem::cluster::{By, Entry};
 
 use crate::findings::Truth;
 
+/// How many attempts at a task are kept at least.
+const KEPT: usize = 16;
+
 /// What the store has of the crew, after each commit.
 #[derive(Default)]
 struct Crewed {
@@ -24,7 +27,7 @@ struct Crewed {
     /// Workers and tasks, and which of the tasks of this name it is.
     assigned: BTreeMap<(String, String), u64>,
     /// The attempts at each task.
-    attempts: BTreeMap<String, Vec<Attempt>>,
+    attempts: BTreeMap<String, Attempts>,
     workers: BTreeSet<String>,
     drained: BTreeSet<String>,
     /// The calls of `work` whose worker knows that it is drained.
@@ -32,6 +35,15 @@ struct Crewed {
     paused: bool,
     /// The tickets of the masters in their order, each with its process.
     masters: Vec<(Path, By)>,
+}
+
+/// The attempts at a task, as their node holds them.
+#[derive(Default, Deserialize)]
+struct Attempts {
+    /// How many there were before these.
+    #[serde(default)]
+    earlier: usize,
+    attempts: Vec<Attempt>,
 }
 
 /// An attempt at a task, as its node holds it.
@@ -188,18 +200,16 @@ impl Crewed {
         for change in &entry.changes {
             let place = place(change);
             let Some(["attempts", task]) = place.as_deref() else { continue };
-            let Some(now) = attempts(change) else { continue };
-            let goes_on = now.last().filter(|last| last.end.is_none()).map(|last| &last.worker);
+            let Some(now) = record::<Attempts>(change) else { continue };
+            let goes_on =
+                now.attempts.last().filter(|last| last.end.is_none()).map(|last| &last.worker);
             let key = goes_on.map(|worker| (worker.clone(), (*task).to_owned()));
             if let Some(key) = key
                 && !(self.assigned.contains_key(&key) && self.workers.contains(&key.0))
             {
                 broken.push(("L-MW-17", format!("{} reports, and does not have {task}", key.0)));
             }
-            let before = self.attempts.get(*task).map(Vec::as_slice).unwrap_or_default();
-            let mut ended = before.iter().filter(|it| it.end.is_some()).zip(&now);
-            let kept = before.iter().filter(|it| it.end.is_some()).count() <= now.len();
-            if !kept || ended.any(|(before, now)| before != now) {
+            if self.attempts.get(*task).is_some_and(|before| !now.keeps(before)) {
                 broken.push(("L-MW-18", format!("attempts at {task} are forgotten")));
             }
         }
@@ -215,9 +225,11 @@ impl Crewed {
             let log = entry.changes.iter().find(|it| {
                 place(it).as_deref() == Some(&["attempts", task]) && it.kind != Kind::Deleted
             });
-            let made = log.and_then(attempts).unwrap_or_default();
-            let is_entered =
-                made.last().is_some_and(|last| last.worker == *worker && last.end.is_some());
+            let made = log.and_then(record::<Attempts>).unwrap_or_default();
+            let is_entered = made
+                .attempts
+                .last()
+                .is_some_and(|last| last.worker == *worker && last.end.is_some());
             if self.tasks.contains_key(*task) && self.is_current(worker, task) && !is_entered {
                 broken.push(("L-MW-18", format!("that {worker} had {task} is nowhere")));
             }
@@ -260,7 +272,7 @@ impl Crewed {
                 }
             }
             Some(["attempts", task]) => {
-                match attempts(change) {
+                match record::<Attempts>(change) {
                     Some(made) => self.attempts.insert((*task).to_owned(), made),
                     None => self.attempts.remove(*task),
                 };
@@ -282,6 +294,17 @@ impl Crewed {
     }
 }
 
+impl Attempts {
+    /// Whether all attempts that had ended before are among these, but for the first ones when there are too many.
+    fn keeps(&self, before: &Self) -> bool {
+        let Some(dropped) = self.earlier.checked_sub(before.earlier) else { return false };
+        let may_drop = dropped == 0 || self.attempts.len() >= KEPT;
+        let ended: Vec<_> = before.attempts.iter().filter(|it| it.end.is_some()).collect();
+        let Some(kept) = ended.get(dropped..) else { return false };
+        may_drop && kept.iter().enumerate().all(|(at, it)| self.attempts.get(at) == Some(*it))
+    }
+}
+
 impl Worker {
     /// The call of `work` that it belongs to.
     fn shift(&self) -> Option<String> {
@@ -293,15 +316,6 @@ impl Worker {
 fn record<T: DeserializeOwned>(change: &Change) -> Option<T> {
     let node = change.node.as_ref().filter(|_| change.kind != Kind::Deleted)?;
     serde_json::from_slice(&node.data).ok()
-}
-
-/// The attempts in a node now, if it is there.
-fn attempts(change: &Change) -> Option<Vec<Attempt>> {
-    #[derive(Deserialize)]
-    struct Attempts {
-        attempts: Vec<Attempt>,
-    }
-    record::<Attempts>(change).map(|it| it.attempts)
 }
 
 fn put<T: Ord>(all: &mut BTreeSet<T>, one: T, there: bool) {
@@ -337,4 +351,30 @@ fn state(change: &Change) -> Option<&'static str> {
     let data = &change.node.as_ref()?.data;
     let states = ["open", "done", "failed", "cancelled", "expired"];
     states.into_iter().find(|state| data.starts_with(format!("{{\"state\":\"{state}\"").as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(earlier: usize, numbers: std::ops::Range<usize>) -> Attempts {
+        let attempt =
+            |number: usize| Attempt { worker: number.to_string(), end: Some(Value::from("Lost")) };
+        Attempts { earlier, attempts: numbers.map(attempt).collect() }
+    }
+
+    #[test]
+    fn only_the_first_of_too_many_attempts_may_be_left_out() {
+        assert!(made(0, 0..3).keeps(&made(0, 0..2)));
+        assert!(made(0, 0..KEPT).keeps(&made(0, 0..KEPT)));
+        assert!(made(1, 1..KEPT + 1).keeps(&made(0, 0..KEPT)));
+
+        assert!(!made(0, 0..1).keeps(&made(0, 0..2)), "the last one is missing");
+        assert!(!made(0, 1..3).keeps(&made(0, 0..2)), "the first one is missing");
+        assert!(!made(1, 1..3).keeps(&made(0, 0..2)), "there was room for it");
+        assert!(!made(0, 1..KEPT + 1).keeps(&made(0, 0..KEPT)), "it is not counted");
+        assert!(!made(1, 2..KEPT + 2).keeps(&made(0, 0..KEPT)), "two are missing");
+        assert!(!made(0, 0..2).keeps(&made(1, 0..2)), "fewer are counted than before");
+        assert!(!made(20, 20..36).keeps(&made(0, 0..2)), "more are missing than there were");
+    }
 }
