@@ -46,7 +46,7 @@ impl ZooKeeper {
         let counter = needs.contains(&Ability::SequenceEnd).then(Counter::start).transpose()?;
         let addresses = match &counter {
             Some(counter) => vec![counter.address()],
-            None => servers.addresses(),
+            None => servers.followers(),
         };
         let links = Links::start(&addresses).map_err(|error| error.to_string())?;
         Ok(Self { servers, links, counter })
@@ -62,13 +62,11 @@ impl Harness for ZooKeeper {
     }
 
     fn profile(&self) -> Profile {
-        let profile = Profile::new(Duration::from_secs(3), Duration::from_secs(10))
+        Profile::new(Duration::from_secs(3), Duration::from_secs(10))
             .crowd(3_000)
             .offers(&[Ability::Expiry, Ability::TtlNodes, Ability::Links, Ability::Openings])
             .offers(&[Ability::WatchCount, Ability::TaskCount, Ability::SequenceEnd])
-            .offers(&[Ability::Truth]);
-        // The leader of several servers answers `sync` at once: see `docs/backends.md`.
-        if self.servers.addresses().len() > 1 { profile.answers_early() } else { profile }
+            .offers(&[Ability::Truth])
     }
 
     async fn expire(&self, session: SessionId) {

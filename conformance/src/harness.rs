@@ -127,9 +127,6 @@ pub struct Profile {
     pub patience: Duration,
     /// The number of children of the largest directory.
     pub crowd: usize,
-    /// Whether a server may answer a `Latest` read before it has applied a write that another server has answered: see
-    /// [`Profile::answers_early`].
-    pub early: bool,
     offers: Vec<Ability>,
     lacks: Vec<(Ability, Cow<'static, str>)>,
 }
@@ -140,19 +137,12 @@ const PAGE: usize = 65_536;
 impl Profile {
     /// Sessions of `ttl`, waits of up to `patience`, and no abilities yet.
     pub fn new(ttl: Duration, patience: Duration) -> Self {
-        Self { ttl, patience, crowd: 70_000, early: false, offers: Vec::new(), lacks: Vec::new() }
+        Self { ttl, patience, crowd: 70_000, offers: Vec::new(), lacks: Vec::new() }
     }
 
     /// Sets the number of children of the largest directory.
     pub fn crowd(mut self, children: usize) -> Self {
         self.crowd = children;
-        self
-    }
-
-    /// A server of this store may answer a `Latest` read before it has applied a write that another server has answered
-    /// already, by a defect of its own that the backend cannot mend. Such a read is repeated, if it is rare.
-    pub fn answers_early(mut self) -> Self {
-        self.early = true;
         self
     }
 

@@ -294,16 +294,17 @@ async fn a_released_permit_wakes_the_waiter_that_it_serves(world: World) {
         world.in_time("bob's watch", gate.called(Verb::Observe, number + 1)).await;
     }
     let counts = || [Verb::Commit, Verb::Observe].map(|verb| gate.count(verb));
-    let before = counts();
+    // Bob notifies the next waiter, which watches the line from then on.
+    let due = counts().map(|count| count + 1);
 
     let [_kept, given] = held;
     answer(given.release().await);
     let mut rest = waiting.split_off(1);
     let _first = waiting.remove(0).gets(&world, "the permit that was given back").await;
+    world.in_time("bob's next watch", gate.called(Verb::Observe, due[1])).await;
 
     for one in &mut rest {
         one.waits_for(world.brief() / 4, "no permit is left").await;
     }
-    // Bob notifies the next waiter, which watches the line from now on.
-    assert_eq!(counts(), [before[0] + 1, before[1] + 1], "commits, observes");
+    assert_eq!(counts(), due, "commits, observes");
 }

@@ -1,7 +1,6 @@
 //! How old an answer may be.
 
 use std::cell::{Cell, RefCell};
-use std::fmt::Debug;
 use std::pin::pin;
 
 use futures_util::future::{Either, join, select};
@@ -23,60 +22,31 @@ cases![
     "C-READ-1" catches [MissingIsError] => what_is_missing_is_an_empty_view,
 ];
 
-/// The reads of a case, each of which has to reflect all writes that were answered before.
-struct Reads<'w> {
-    world: &'w World,
-    early: Cell<usize>,
-}
-
-impl<'w> Reads<'w> {
-    /// How many reads of a case may be answered too early, where servers do that.
-    const EARLY: usize = 3;
-
-    fn of(world: &'w World) -> Self {
-        Self { world, early: Cell::new(0) }
-    }
-
-    async fn show<T: PartialEq + Debug>(&self, what: &str, due: T, read: impl AsyncFn() -> T) {
-        let shown = read().await;
-        if !self.world.profile.early || shown == due {
-            assert_eq!(shown, due, "{what}");
-            return;
-        }
-        self.early.set(self.early.get() + 1);
-        assert!(self.early.get() <= Self::EARLY, "{what}: {shown:?}, not {due:?}, once more");
-        self.world.eventually(what, async || read().await == due).await;
-    }
-}
-
 async fn a_latest_read_reflects_every_answered_write(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let node = world.at("n");
     ann.create(&node, "0").await;
-    let reads = Reads::of(&world);
 
     for round in 1..=30 {
         let (writer, reader) = if round % 2 == 0 { (&ann, &bob) } else { (&bob, &ann) };
         writer.set(&node, round.to_string()).await;
-        reads.show("the node", Some(round.to_string()), async || reader.text(&node).await).await;
+        assert_eq!(reader.text(&node).await, Some(round.to_string()));
     }
     ann.delete(&node).await;
-    reads.show("whether it is there", false, async || bob.exists(&node).await).await;
+    assert!(!bob.exists(&node).await);
 }
 
 async fn a_latest_listing_reflects_every_answered_write(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
-    let (dir, reads) = (world.at("d"), Reads::of(&world));
-    let whole = async || {
-        let tree = bob.read(Query::subtree(&dir)).await;
-        tree.nodes.iter().filter(|node| node.stat.is_some()).count()
-    };
+    let dir = world.at("d");
 
     for round in 1..=20 {
         ann.create(&world.at(&format!("d/n{round}")), "").await;
-        reads.show("names of children", round, async || bob.names(&dir).await.len()).await;
-        reads.show("children with data", round, async || bob.children(&dir).await.len()).await;
-        reads.show("the whole tree", round, whole).await;
+        assert_eq!(bob.names(&dir).await.len(), round, "names of children");
+        assert_eq!(bob.children(&dir).await.len(), round, "children with data");
+        let tree = bob.read(Query::subtree(&dir)).await;
+        let shown = tree.nodes.iter().filter(|node| node.stat.is_some()).count();
+        assert_eq!(shown, round, "the whole tree");
     }
 }
 

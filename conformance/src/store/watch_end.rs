@@ -57,13 +57,17 @@ async fn a_watch_ends_when_its_session_expires(world: World) {
 /// More changes than a store keeps for a watch that is not read.
 const FLOOD: usize = 5_000;
 
+/// Creates ten nodes, and writes all of them again and again. One write after the other would take a round trip each.
 async fn flood(actor: &Actor, world: &World, changes: usize) {
     let nodes: Vec<_> = (0..10).map(|number| world.at(&format!("d/n{number}"))).collect();
     for node in &nodes {
         actor.create(node, "").await;
     }
-    for round in 0..changes {
-        actor.set(&nodes[round % nodes.len()], round.to_string()).await;
+    let width = actor.store.session().limits.operations.min(nodes.len());
+    for round in 0..changes.div_ceil(width) {
+        let chosen = nodes.iter().cycle().skip(round * width).take(width);
+        let set = |txn: Txn, node| txn.set(node, round.to_string(), Expect::Any);
+        let _done = actor.commit(chosen.fold(Txn::new(), set)).await;
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
@@ -105,6 +105,21 @@ impl Ensemble {
             start().map_err(|error: io::Error| format!("ZooKeeper: {error}"))?;
         ensemble.await_ready()?;
         Ok((ensemble, peers))
+    }
+
+    /// The addresses of the servers that follow the leader, or that of the only server. The leader of several servers
+    /// answers `sync` at once, so its clients may miss what a follower has answered.
+    pub fn followers(&self) -> Vec<SocketAddr> {
+        let mut addresses = self.addresses();
+        let end = Instant::now() + PATIENCE;
+        while addresses.len() > 1 && Instant::now() < end {
+            if let Some(leader) = self.leader() {
+                addresses.remove(leader);
+                break;
+            }
+            sleep(Duration::from_millis(20));
+        }
+        addresses
     }
 
     /// Every change of a node in the logs of those of its servers whose disk can be read.

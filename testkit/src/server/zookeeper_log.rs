@@ -85,7 +85,8 @@ impl Disk {
     /// Whether the server took part in what the next leader did from the first entry on, and did not have this one by then: so
     /// that leader did not have it either.
     fn went_on_without(&self, revision: u64) -> bool {
-        let next = self.log.keys().find(|other| epoch(**other) > epoch(revision));
+        let first = (epoch(revision) + 1) << 32;
+        let next = self.log.range(first..).next().map(|(revision, _)| revision);
         let Some(next) = next.filter(|next| **next & u64::from(u32::MAX) == 1) else {
             return false;
         };
@@ -103,9 +104,9 @@ fn replay(log: Log) -> Vec<Fact> {
         for write in writes {
             let mut add = |path: String, kind, data: &[u8], owner| {
                 let value = std::str::from_utf8(data).ok().and_then(|text| text.parse().ok());
-                let made = facts.iter().rposition(|fact: &Fact| {
-                    fact.revision == revision && fact.path == path && fact.kind == Kind::Created
-                });
+                let begin = facts.partition_point(|fact: &Fact| fact.revision < revision);
+                let is_creation = |fact: &Fact| fact.path == path && fact.kind == Kind::Created;
+                let made = facts[begin..].iter().rposition(is_creation).map(|at| begin + at);
                 match (made, kind) {
                     // A node that is created and written in one step counts as created; one that is
                     // deleted in the same step never existed.
