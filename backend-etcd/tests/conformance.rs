@@ -13,15 +13,15 @@ use synod_core::error::Error;
 use synod_core::path::Path;
 use synod_core::store::{Backend, Change, Kind, Revision, SessionId, SessionOptions, Store};
 use synod_etcd::{EtcdBackend, EtcdOptions};
-use synod_testkit::server::etcd::Cluster;
+use synod_testkit::server::etcd::{Cluster, Flavour};
 use synod_testkit::server::pipe::Pipe;
 use synod_testkit::server::{failure, required};
 
 type Servers = LazyLock<Result<Cluster, String>>;
 
 /// Nearly all cases share them.
-static ONE: Servers = LazyLock::new(|| Cluster::start(1));
-static THREE: Servers = LazyLock::new(|| Cluster::start(3));
+static ONE: Servers = LazyLock::new(|| cluster(1));
+static THREE: Servers = LazyLock::new(|| cluster(3));
 
 /// The cases wait more than they compute.
 const AT_ONCE: usize = 16;
@@ -33,6 +33,14 @@ const WORKERS: usize = 4;
 /// Abilities that need servers and links of the case alone: etcd counts the watches of all clients
 /// together and keeps the writes of all clients, and links are kept going by tasks.
 const ALONE: &[Ability] = &[Ability::WatchCount, Ability::Truth, Ability::TaskCount];
+
+/// Servers whose followers wait longer for their leader than usual: no case is about another leader, and a busy machine is
+/// not to cause one. A time to live of one second is still granted.
+fn cluster(size: usize) -> Result<Cluster, String> {
+    let mut flavour = Flavour::default();
+    flavour.arguments = ["--election-timeout", "600"].map(str::to_owned).to_vec();
+    Cluster::start_with(size, &flavour)
+}
 
 #[derive(Debug)]
 enum Etcd {
@@ -60,7 +68,7 @@ impl Etcd {
     fn start(shared: &'static Servers, needs: &[Ability]) -> Result<Self, String> {
         let servers = shared.as_ref().map_err(Clone::clone)?;
         if needs.iter().any(|need| ALONE.contains(need)) {
-            let servers = Cluster::start(servers.addresses().len())?;
+            let servers = cluster(servers.addresses().len())?;
             let backend = EtcdBackend::new(options(&servers)).map_err(|error| error.to_string())?;
             return Ok(Self::Alone(Alone { servers, backend }));
         }

@@ -29,7 +29,8 @@ pub mod hesitant;
 pub mod history;
 pub mod limit;
 pub mod link;
-#[cfg(feature = "recipes")]
+// It has no tests here, and takes as long to build as all the rest.
+#[cfg(all(feature = "recipes", not(test)))]
 pub mod recipe;
 #[cfg(feature = "servers")]
 pub mod server;

@@ -113,15 +113,16 @@ async fn a_dropped_put_takes_nothing_back(world: World) {
         let settled = async || gate.count(Verb::Commit) == gate.answers(Verb::Commit);
         world.eventually("a write that was sent is driven to its end", settled).await;
         sleep(world.brief()).await;
-        // It set nothing, then it created.
-        let wrote = gate.answers(Verb::Commit) >= 2;
-        assert_eq!(bob.exists(&at).await, wrote, "dropped at await {waits}");
+        // It set nothing, then it created. On a busy machine it may do that only now.
+        let wrote = || gate.answers(Verb::Commit) >= 2;
+        let stays = async || bob.exists(&at).await == wrote();
+        world.eventually(&format!("dropped at await {waits}, what it wrote is there"), stays).await;
         if let Some(put) = ended {
             answer(put);
             dropped_enough(waits, 4);
             assert!(made > 0, "it was never dropped after its create");
             return;
         }
-        made += usize::from(wrote);
+        made += usize::from(wrote());
     }
 }

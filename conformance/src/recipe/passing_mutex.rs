@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
 use synod_core::client::Client;
@@ -112,11 +112,12 @@ async fn a_waiter_of_another_process_gets_its_turn(world: World) {
     let mut waits = Waiting::new(async move { theirs.lock().await });
     world.stand(&ann, &world.at("lock"), 2).await;
     let (mut greedy, turns) = (Vec::new(), Arc::new(AtomicUsize::new(0)));
+    let over = Arc::new(AtomicBool::new(false));
     for _ in 0..3 {
-        let (mutex, turns) = (mutex.clone(), turns.clone());
+        let (mutex, turns, over) = (mutex.clone(), turns.clone(), over.clone());
         greedy.push(Waiting::new(async move {
             // As soon as one of these tasks has the lock, another wants it.
-            for _ in 0..200 {
+            while !over.load(Ordering::Relaxed) {
                 let guard = mutex.lock().await?;
                 turns.fetch_add(1, Ordering::Relaxed);
                 guard.release().await?;
@@ -134,6 +135,7 @@ async fn a_waiter_of_another_process_gets_its_turn(world: World) {
     let turns = turns.load(Ordering::Relaxed);
     assert!(turns <= 2, "it was passed on {turns} times");
     answer(guard.release().await);
+    over.store(true, Ordering::Relaxed);
     for one in greedy {
         one.gets(&world, "the lock").await;
     }
