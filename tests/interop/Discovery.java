@@ -26,8 +26,6 @@ public final class Discovery {
     }
 
     public static void main(String[] arguments) throws Exception {
-        // The payloads' class is that of this file, which is not on the class path.
-        Thread.currentThread().setContextClassLoader(Discovery.class.getClassLoader());
         CuratorFramework client =
             CuratorFrameworkFactory.newClient(arguments[0], 2000, 2000, new RetryForever(100));
         client.start();

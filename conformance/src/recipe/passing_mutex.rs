@@ -116,8 +116,11 @@ async fn a_waiter_of_another_process_gets_its_turn(world: World) {
     for _ in 0..3 {
         let (mutex, turns, over) = (mutex.clone(), turns.clone(), over.clone());
         greedy.push(Waiting::new(async move {
-            // As soon as one of these tasks has the lock, another wants it.
-            while !over.load(Ordering::Relaxed) {
+            // As soon as one of these tasks has the lock, another wants it. Virtual time passes only when all have ended.
+            for _ in 0..200 {
+                if over.load(Ordering::Relaxed) {
+                    break;
+                }
                 let guard = mutex.lock().await?;
                 turns.fetch_add(1, Ordering::Relaxed);
                 guard.release().await?;
