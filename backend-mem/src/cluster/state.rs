@@ -42,6 +42,8 @@ pub(super) struct State {
     pub(super) cuts: BTreeMap<u64, Cuts>,
     /// Processes that have died, each with its number of links at that time.
     pub(super) buried: BTreeMap<u64, usize>,
+    /// The server that each process connected to last, and how often in a row.
+    pub(super) visits: BTreeMap<u64, (usize, u32)>,
     /// Until then there is no leader.
     pub(super) leaderless: Option<Instant>,
     /// How long the last outage of the leader was planned to be.
@@ -144,6 +146,7 @@ impl State {
             links: Vec::new(),
             cuts: BTreeMap::new(),
             buried: BTreeMap::new(),
+            visits: BTreeMap::new(),
             leaderless: None,
             leaderless_for: Duration::ZERO,
             deposed: None,

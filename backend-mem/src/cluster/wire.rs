@@ -28,9 +28,23 @@ impl State {
         self.break_link(id, self.links[id.0].epoch, now);
         let actor = self.links[id.0].actor;
         let picked = self.decisions.pick(Site::Server, actor, COUNT as u64);
+        let server = self.rotate(actor, usize::try_from(picked).unwrap_or(0));
         let link = self.link(id);
-        link.server = usize::try_from(picked).ok();
+        link.server = Some(server);
         (link.there, link.back, link.told) = (None, None, None);
+    }
+
+    /// The server that a process connects to: the next one, if it was at this one again and again. A real client goes
+    /// through the list of its servers, so a server that never answers does not keep it from the others.
+    fn rotate(&mut self, actor: u64, server: usize) -> usize {
+        const MOST: u32 = 3;
+
+        let (last, times) = self.visits.get(&actor).copied().unwrap_or((server, 0));
+        let times = if last == server { times + 1 } else { 1 };
+        let (server, times) =
+            if times > MOST { ((server + 1) % COUNT, 1) } else { (server, times) };
+        self.visits.insert(actor, (server, times));
+        server
     }
 
     /// Sends a request. `None` if there is no connection.

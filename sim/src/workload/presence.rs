@@ -49,6 +49,7 @@ const ROUNDS: u64 = 3;
 
 const DOUBT: &str = "an end was reported with an unknown effect";
 const GONE: &str = "a node was absent for its owner";
+const CALM: &str = "an owner had kept a node, and nothing had happened to it";
 const COMPARED: &str = "a node was compared with what its owner had set";
 
 /// What an owner knew at a moment, by the number of commits then.
@@ -66,7 +67,7 @@ enum What {
     Begun,
     /// That this node was there.
     There(Revision),
-    /// That nothing had happened to its owner since.
+    /// That nothing had happened to its owner so far.
     Calm,
     /// That the node was to be removed.
     Ending,
@@ -92,7 +93,7 @@ impl Workload for Keepers {
     }
 
     fn marks(&self) -> &'static [&'static str] {
-        &[DROPPED, DOUBT, GONE, COMPARED]
+        self.kind.marks()
     }
 
     fn unreached(&self) -> Vec<Site> {
@@ -112,6 +113,13 @@ impl Workload for Keepers {
 }
 
 impl Kind {
+    fn marks(self) -> &'static [&'static str] {
+        match self {
+            Self::Ephemeral => &[DROPPED, DOUBT, GONE, COMPARED],
+            Self::Lasting => &[DROPPED, DOUBT, GONE, COMPARED, CALM],
+        }
+    }
+
     /// Which nodes must not be there in the end.
     fn leaves(self) -> fn(&Node) -> bool {
         match self {
@@ -155,7 +163,6 @@ impl Owner {
         let node = PersistentNode::new(&self.client, path);
         let node = if self.kind == Kind::Lasting { node.ttl(me.ttl()) } else { node };
         let mut data = format!("{name}.first");
-        let harmed = me.harmed();
         let Some(Ok(kept)) = me.perhaps(node.keep(data.clone())).await else { return };
         self.note(kept.path().clone(), What::Begun);
         let ending = Ending(self, kept.path().clone());
@@ -168,7 +175,9 @@ impl Owner {
                 drop(me.perhaps(kept.set(data.clone())).await);
             }
         }
-        if me.harmed() == harmed {
+        // What happened before may still be in force.
+        if self.kind == Kind::Lasting && me.harmed() == 0 {
+            me.sometimes(CALM, true);
             self.note(kept.path().clone(), What::Calm);
         }
         if is_last {
