@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 
-use crate::runtime::{self, RuntimeTask};
+use crate::runtime::{self, RuntimeTask, Work};
 
 /// A task that ends when its owner drops it.
 #[derive(Debug)]
@@ -24,8 +24,13 @@ enum Running {
 ///
 /// Outside a tokio runtime, where nothing could run it.
 pub fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Task {
+    start(Box::pin(work))
+}
+
+/// With work of one type, so that what tokio does for a task is compiled once, and not again for each kind of work.
+fn start(work: Work) -> Task {
     if let Some(runtime) = runtime::here() {
-        return Task(Some(Running::Simulated(runtime.spawn(Box::pin(work)))));
+        return Task(Some(Running::Simulated(runtime.spawn(work))));
     }
     #[expect(clippy::disallowed_methods, reason = "the task is owned by what this returns")]
     let handle = tokio::spawn(work);

@@ -69,7 +69,7 @@ impl Mirror {
         let span = tracing::debug_span!("mirroring", recipe, path = %extent.path());
         let board = Arc::new(Board::new(extent));
         let follower = MirrorFollower::new(client, board.clone());
-        let task = task::spawn(Box::pin(follower.run()).instrument(span));
+        let task = task::spawn(follower.run().instrument(span));
         Self { _follower: Arc::new(FollowerTask { board: board.clone(), _task: task }), board }
     }
 

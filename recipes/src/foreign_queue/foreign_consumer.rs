@@ -55,7 +55,7 @@ impl ForeignConsumer {
         let stock = Mutex::new(ForeignStock::new(layout));
         let known = Arc::new(ForeignShelf { stock, news: Notify::new() });
         let reader = locks.as_ref().map(Mirror::reader);
-        let task = task::spawn(Box::pin(keep_up(known.clone(), items.reader(), reader)));
+        let task = task::spawn(keep_up(known.clone(), items.reader(), reader));
         Self { known, items, locks, _task: task }
     }
 

@@ -76,7 +76,7 @@ impl Consumer {
         let claims = Mirror::start(&place.client, claims, "queue");
         let shelf = Arc::<Shelf>::default();
         let following = follow(shelf.clone(), items.reader(), claims.reader());
-        let task = task::spawn(Box::pin(following));
+        let task = task::spawn(following);
         let (has_begun, width, last_took) =
             (AtomicBool::new(false), AtomicUsize::new(1), AtomicU64::new(0));
         Self { shelf, items, claims, has_begun, width, last_took, _task: task }

@@ -48,7 +48,7 @@ pub(super) async fn claim<T: Send + 'static>(
         drop(reserved);
         let _heard = tell.send(tried).is_ok();
     };
-    task::spawn(Box::pin(work)).let_go();
+    task::spawn(work).let_go();
     told.await.unwrap_or_else(|_gone| Err(stopped(DOING)))
 }
 

@@ -48,7 +48,7 @@ where
             undo(undone).await;
         }
     };
-    task::spawn(Box::pin(work)).let_go();
+    task::spawn(work).let_go();
     told.await.unwrap_or_else(|_gone| Err(stopped(doing)))
 }
 
