@@ -11,6 +11,7 @@ mod count_down;
 mod counter;
 mod crew;
 mod crew_crowd;
+mod crew_doubt;
 mod crew_history;
 mod crew_members;
 mod crew_terms;
@@ -96,6 +97,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     queue_work::CASES,
     crew::CASES,
     crew_crowd::CASES,
+    crew_doubt::CASES,
     crew_history::CASES,
     crew_terms::CASES,
     discovery::CASES,

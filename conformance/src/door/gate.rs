@@ -151,7 +151,7 @@ impl Gate {
         *named = Some(path.clone());
     }
 
-    /// Holds back the answers of such calls after the first so many; with `None`, releases them.
+    /// Holds back the answers of such calls after the first so many; with no kind, releases them.
     pub(crate) fn hold_behind(&self, calls: impl IntoIterator<Item = (Verb, usize)>) {
         self.shared.holding.send_replace(calls.into_iter().collect());
     }

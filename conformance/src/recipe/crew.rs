@@ -13,7 +13,7 @@ use futures_util::future::{Either, join_all, select};
 use synod_core::error::ErrorKind;
 use synod_core::store::Expect;
 use synod_recipes::{CrewSnapshot, CrewTask, CrewWorker, NewTask, TaskEnd, TaskStatus};
-use synod_testkit::fault::{Cue, Site};
+use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::time::sleep;
 
 use crate::door::answer;
@@ -28,6 +28,7 @@ cases![
     "L-MW-1 L-MW-7" breaks [WakeIsLift] => the_result_of_a_task_reaches_all_that_wait_for_it,
     "L-MW-6 L-MW-1" catches [CreateOverwrites] => a_task_that_is_submitted_again_is_the_same_task,
     "L-MW-6 L-OUT-3" catches [CreateOverwrites] => a_submission_whose_answer_is_lost_is_one_task,
+    "L-MW-6 L-OUT-3" needs [Expiry] catches [ExpiryUntold] => a_submission_whose_session_is_lost_is_sent_again,
     "L-MW-1 L-MW-2" breaks [ResultUnguarded] => a_result_of_a_former_worker_is_refused,
     "L-MW-3" needs [Expiry] catches [ExpiryUntoldToWatchers] => the_tasks_of_a_lost_worker_are_done_by_another,
     "L-MW-4 L-MW-1 L-X-2" needs [Expiry] breaks [AssignsInTwoCalls] => no_task_is_lost_when_a_master_ends_at_any_call,
@@ -111,6 +112,23 @@ async fn a_submission_whose_answer_is_lost_is_one_task(world: World) {
         sleep(world.brief()).await;
         assert_eq!(done.load(Ordering::Relaxed), before + 1, "{site:?}");
     }
+}
+
+async fn a_submission_whose_session_is_lost_is_sent_again(world: World) {
+    let gate = world.gate();
+    let client = world.client_on(gate.clone(), world.options()).await;
+    let session = answer(client.session().await);
+    let crew = crew(&world, &client);
+    gate.hold_behind([(Verb::Commit, gate.count(Verb::Commit))]);
+    let submits = Waiting::new(async move { crew.submit("task", "data").await });
+    world.in_time("the task is stored", gate.held(1)).await;
+
+    world.expire(session.info().id).await;
+    world.in_time("the loss", session.lost()).await;
+    gate.hold_behind([]);
+
+    let task = submits.gets(&world, "the task, in the next session").await;
+    assert_eq!(answer(task.status().await), Some(TaskStatus::Waiting));
 }
 
 /// A worker that has begun with a task, and from then on is notified of nothing.

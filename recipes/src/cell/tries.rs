@@ -16,7 +16,7 @@ use crate::cell::gate::Nodes;
 use crate::cell::mark::harmless;
 use crate::cell::place::{Place, unless_lost};
 use crate::cell::promotion::Lock;
-use crate::cell::repeat::repeat;
+use crate::cell::repeat::repeat_in_session;
 use crate::cell::until::until;
 use crate::mutant::mistake;
 
@@ -108,7 +108,7 @@ impl<'a> BatchTries<'a> {
         }
         let Some(closing) = self.nodes.closing(held.path()) else { return Ok(true) };
         let session = mark.session().clone();
-        let closed = repeat(self.client, || session.commit(closing.clone())).await;
+        let closed = repeat_in_session(self.client, || session.commit(closing.clone())).await;
         if let Some(outcome) = unless_lost(place, closed.map_err(harmless))?
             && let Some(place) = place
         {

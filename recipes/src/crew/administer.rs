@@ -6,7 +6,7 @@ use synod_core::clock::sleep;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::retry::Retry;
-use synod_core::store::{Expect, Outcome, Query, View};
+use synod_core::store::{Expect, Query, View};
 use synod_core::value::{decode, encode};
 
 use crate::cell::repeat::repeat;
@@ -88,17 +88,10 @@ impl Crew {
         let mut delays =
             Retry::until_elapsed(self.client.time_limit()).delays(self.client.chance());
         loop {
-            let Some(found) = self.client.get(&node).await? else { return Ok(false) };
-            let record: WorkerRecord = decode(&node, &found.data)?;
-            let Some(stat) = found.stat.filter(|_| record.drained != drained) else { break };
-            let data = encode(&node, &record.changed(drained))?;
-            let expect = Expect::Version(stat.version);
-            match self.client.set(&node, data, expect).await {
-                Ok(Outcome::Committed(_)) => break,
-                // It is read again.
-                Ok(Outcome::Rejected(_)) => {}
-                Err(error) if error.is_ambiguous() && self.client.is_transient(&error) => {}
-                Err(error) => return Err(error),
+            match repeat(&self.client, || self.try_to_set_drained(&node, drained)).await? {
+                Some(true) => break,
+                Some(false) => return Ok(false),
+                None => {}
             }
             let Some(delay) = delays.next() else {
                 return Err(Error::new(ErrorKind::Unreachable, "draining a worker")
@@ -107,7 +100,19 @@ impl Crew {
             };
             sleep(delay).await;
         }
-        self.confirmed(&node).await
+        self.confirmed(&node).await.map_err(Error::with_unknown_effect)
+    }
+
+    /// Whether there is such a worker, which is drained or not from now on. `None` if its node changed meanwhile.
+    async fn try_to_set_drained(&self, node: &Path, drained: bool) -> Result<Option<bool>> {
+        let Some(found) = self.client.get(node).await? else { return Ok(Some(false)) };
+        let record: WorkerRecord = decode(node, &found.data)?;
+        let Some(stat) = found.stat.filter(|_| record.drained != drained) else {
+            return Ok(Some(true));
+        };
+        let data = encode(node, &record.changed(drained))?;
+        let set = self.client.set(node, data, Expect::Version(stat.version)).await?;
+        Ok(set.committed().map(|_set| true))
     }
 
     /// Waits until a worker knows whether it is drained. Returns false if it is gone before.

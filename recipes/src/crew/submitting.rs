@@ -41,10 +41,10 @@ pub(super) async fn submit(
     );
     let (tell, stored) = oneshot::channel();
     let own = Arc::new((client.clone(), txn));
-    task::spawn(Box::pin(async move {
+    task::spawn(async move {
         let (client, txn) = &*own;
         let _heard = tell.send(store(client, txn).await).is_ok();
-    }))
+    })
     .let_go();
     stored.await.unwrap_or_else(|_over| Err(closed(&task)))
 }
