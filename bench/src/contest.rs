@@ -124,11 +124,13 @@ impl Contest {
         address: SocketAddr,
         case: &Case,
     ) -> Result<Vec<Record>, Failure> {
-        const ROUNDS: usize = 5;
+        const ROUNDS: usize = 9;
         let mut records = Vec::new();
         for round in 0..ROUNDS {
-            // Heartbeats have a period, and no two rounds should hit the same moment of it.
-            let after = Duration::from_secs(1) + Duration::from_millis(137) * u32::try_from(round)?;
+            // Heartbeats have a period, and so has the server's look for what has expired, with which a round begins, as that
+            // ended the last one. The kills are spread evenly over both.
+            let golden = u64::try_from(round)? * 618 % 1_000;
+            let after = Duration::from_secs(1) + Duration::from_millis(golden);
             for name in server.names() {
                 let start = || start(name, server, address, SHORT_SESSION, &self.tools);
                 let fact = match kill(start, &case.task(Duration::ZERO), after).await {
