@@ -61,9 +61,9 @@ impl DoubleBarrier {
     }
 
     async fn entered(&self) -> Result<Inside> {
-        let mut patience = Patience::new(&self.place.client);
+        let (mut patience, mut own) = (Patience::new(&self.place.client), Vec::new());
         loop {
-            match Entering::new(&self.place).run(&mut patience).await {
+            match Entering::new(&self.place, &mut own).run(&mut patience).await {
                 Ok(Some(inside)) => return Ok(inside),
                 // Its node is gone, and so is its place. It waits for the next round.
                 Ok(None) => {}

@@ -8,6 +8,7 @@ use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::time::sleep;
 
 use crate::door::{answer, done, failure};
+use crate::harness::Link;
 use crate::recipe::{Waiting, many};
 use crate::world::World;
 
@@ -22,6 +23,7 @@ cases![
     "L-DB-6 L-X-1" breaks [GivenUpMemberStays] => a_member_that_gave_up_does_not_count,
     "L-DB-1 L-SEQ-9" breaks [BlindRepeat] => a_lost_answer_makes_no_second_member,
     "L-DB-4" breaks [EntersOnAnyEvent] => a_member_whose_node_is_removed_comes_again,
+    "L-DB-1" needs [Links] breaks [EntersOnAnyEvent] => a_member_does_not_enter_with_itself,
 ];
 
 fn barrier(world: &World, client: &Client, parties: u32) -> DoubleBarrier {
@@ -281,4 +283,21 @@ async fn a_member_whose_node_is_removed_comes_again(world: World) {
     world.all_leave(vec![one.gets(&world, "both are there").await, two]).await;
     sleep(world.brief()).await;
     assert_eq!(names(&world, &bob).await, [""; 0]);
+}
+
+async fn a_member_does_not_enter_with_itself(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let session = answer(ann.session().await);
+    let mut alone = enters(&world, &ann, 2);
+    world.members(&bob, 1).await;
+
+    // The client takes its session for lost earlier than the server, so its node is still there when it comes again.
+    world.link(session.info().id, Link::Cut).await;
+    world.in_time("the loss", session.lost()).await;
+
+    alone.waits_for(world.brief(), "it is alone").await;
+    world.members(&bob, 1).await;
+    let bobs = enters(&world, &bob, 2);
+    let inside = vec![alone.gets(&world, "they are two").await, bobs.gets(&world, "it").await];
+    world.all_leave(inside).await;
 }

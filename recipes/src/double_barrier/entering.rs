@@ -19,6 +19,8 @@ use crate::mutant::mistake;
 /// A member that waits, in one session.
 pub(super) struct Entering<'a> {
     place: &'a BarrierPlace,
+    /// What the names of its nodes begin with, those of earlier sessions too: the store may keep these for a while.
+    own: &'a mut Vec<String>,
     watch: MemberWatch,
     /// The members, as far as is known.
     present: Present,
@@ -41,9 +43,10 @@ enum Reason {
 }
 
 impl<'a> Entering<'a> {
-    pub(super) fn new(place: &'a BarrierPlace) -> Self {
+    pub(super) fn new(place: &'a BarrierPlace, own: &'a mut Vec<String>) -> Self {
         Self {
             place,
+            own,
             watch: place.watch(),
             present: Present::default(),
             last: None,
@@ -55,7 +58,7 @@ impl<'a> Entering<'a> {
     pub(super) async fn run(mut self, delays: &mut Patience) -> Result<Option<Inside>> {
         let session = self.place.client.session().await?;
         self.watch.open(&session).await?;
-        let (member, mut seen) = MemberNode::join(&session, &self.place.path).await?;
+        let (member, mut seen) = MemberNode::join(&session, &self.place.path, self.own).await?;
         let mut reason = Reason::Others;
         loop {
             let step = self.look_and_step(&member, seen.take(), &reason).await;
@@ -125,6 +128,7 @@ impl<'a> Entering<'a> {
         }
         self.present = self.watch.present(seen).await?;
         self.present.discount(&member.session().local::<GivenUp>());
+        self.present.discount_former(member.name(), self.own);
         self.last = None;
         if self.present.is_ready() {
             // The session has seen it, so this is not older.

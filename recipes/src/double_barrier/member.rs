@@ -27,9 +27,15 @@ pub(super) struct MemberNode {
 }
 
 impl MemberNode {
-    /// A new member, and the members after it came, if the store says it in its answer.
-    pub(super) async fn join(session: &Session, dir: &Path) -> Result<(Self, Option<View>)> {
+    /// A new member, and the members after it came, if the store says it in its answer. Adds what its name begins with to `own`
+    /// before it may be there.
+    pub(super) async fn join(
+        session: &Session,
+        dir: &Path,
+        own: &mut Vec<String>,
+    ) -> Result<(Self, Option<View>)> {
         let path = session.unique(&dir.join(MEMBER)?)?;
+        own.push(path.name().to_owned());
         let create = Txn::new().create_sequential(path, "", Lifetime::Session).look(names(dir));
         let (outcome, requests) = session.commit_tracked(create).await?;
         let commit = outcome.required()?;

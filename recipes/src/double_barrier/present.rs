@@ -12,8 +12,8 @@ use crate::double_barrier::round::{READY, Round};
 pub(super) struct Present {
     /// With the places of those of this library in the order of arrival.
     members: BTreeMap<String, Option<Sequence>>,
-    /// Members of this client that gave up, and may still be there.
-    given_up: BTreeSet<String>,
+    /// Members that do not count although they may be there: of this client, and given up.
+    discounted: BTreeSet<String>,
     is_ready: bool,
     as_of: Revision,
 }
@@ -41,12 +41,19 @@ impl Present {
         let members = view.nodes.iter().filter(is_member);
         let members = members.map(|node| (node.path.name().to_owned(), node.sequence)).collect();
         let is_ready = view.nodes.iter().any(|node| node.path.name() == READY);
-        Self { members, is_ready, as_of: view.revision, given_up: BTreeSet::new() }
+        Self { members, is_ready, as_of: view.revision, discounted: BTreeSet::new() }
     }
 
     /// Does not count those that gave up.
     pub(super) fn discount(&mut self, given_up: &GivenUp) {
-        self.given_up = given_up.among(|name| self.members.contains_key(name), self.as_of);
+        self.discounted = given_up.among(|name| self.members.contains_key(name), self.as_of);
+    }
+
+    /// Does not count what `me` was before, whose names begin with these.
+    pub(super) fn discount_former(&mut self, me: &str, own: &[String]) {
+        let former =
+            |name: &String| name != me && own.iter().any(|start| name.starts_with(start.as_str()));
+        self.discounted.extend(self.members.keys().filter(|name| former(name)).cloned());
     }
 
     /// Whether the names alone show which nodes are members.
@@ -96,7 +103,7 @@ impl Present {
                 return NextStep::Wait;
             }
         }
-        let counted = self.members.iter().filter(|(name, _)| !self.given_up.contains(*name));
+        let counted = self.members.iter().filter(|(name, _)| !self.discounted.contains(*name));
         let mut waiting: Vec<_> = counted.map(|(name, place)| (*place, name)).collect();
         waiting.sort();
         waiting.truncate(parties);
@@ -130,7 +137,7 @@ mod tests {
     #[test]
     fn a_member_that_gave_up_counts_for_the_round_that_it_was_in_alone() {
         let mut present = present("ab");
-        present.given_up = set("a");
+        present.discounted = set("a");
         assert_eq!(present.step("b", 2, None), NextStep::Wait, "it is alone");
         assert_eq!(present.step("b", 1, None), NextStep::Begin(set("b")));
         assert_eq!(present.step("b", 1, Some(&round("a"))), NextStep::Wait, "a is inside");
