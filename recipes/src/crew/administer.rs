@@ -2,18 +2,17 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use synod_core::clock::sleep;
-use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::error::{Error, Result};
 use synod_core::path::Path;
-use synod_core::retry::Retry;
-use synod_core::store::{Expect, Query, View};
+use synod_core::store::{Expect, Outcome, Query, View};
 use synod_core::value::{decode, encode};
 
-use crate::cell::repeat::repeat;
+use crate::cell::repeat::{Race, repeat, repeat_race};
 use crate::cell::until::until;
 use crate::crew::Crew;
 use crate::crew::crew_snapshot::CrewSnapshot;
 use crate::crew::crew_switch::CrewSwitch;
+use crate::crew::insist::overtaken;
 use crate::crew::layout::CrewPaths;
 use crate::crew::worker_record::WorkerRecord;
 use crate::mutant::mistake;
@@ -85,34 +84,24 @@ impl Crew {
 
     async fn set_drained(&self, worker: &str, drained: bool) -> Result<bool> {
         let node = CrewPaths::of(&self.path)?.worker(worker)?;
-        let mut delays =
-            Retry::until_elapsed(self.client.time_limit()).delays(self.client.chance());
-        loop {
-            match repeat(&self.client, || self.try_to_set_drained(&node, drained)).await? {
-                Some(true) => break,
-                Some(false) => return Ok(false),
-                None => {}
-            }
-            let Some(delay) = delays.next() else {
-                return Err(Error::new(ErrorKind::Unreachable, "draining a worker")
-                    .at(&node)
-                    .because("it changed again and again; try again"));
-            };
-            sleep(delay).await;
+        if !repeat_race(&self.client, || self.try_to_set_drained(&node, drained)).await? {
+            return Ok(false);
         }
         self.confirmed(&node).await.map_err(Error::with_unknown_effect)
     }
 
-    /// Whether there is such a worker, which is drained or not from now on. `None` if its node changed meanwhile.
-    async fn try_to_set_drained(&self, node: &Path, drained: bool) -> Result<Option<bool>> {
-        let Some(found) = self.client.get(node).await? else { return Ok(Some(false)) };
+    /// Whether there is such a worker, which is drained or not from now on.
+    async fn try_to_set_drained(&self, node: &Path, drained: bool) -> Result<Race<bool>> {
+        let Some(found) = self.client.get(node).await? else { return Ok(Race::Won(false)) };
         let record: WorkerRecord = decode(node, &found.data)?;
         let Some(stat) = found.stat.filter(|_| record.drained != drained) else {
-            return Ok(Some(true));
+            return Ok(Race::Won(true));
         };
         let data = encode(node, &record.changed(drained))?;
-        let set = self.client.set(node, data, Expect::Version(stat.version)).await?;
-        Ok(set.committed().map(|_set| true))
+        Ok(match self.client.set(node, data, Expect::Version(stat.version)).await? {
+            Outcome::Committed(_) => Race::Won(true),
+            Outcome::Rejected(_) => Race::Lost(overtaken("draining a worker", node)),
+        })
     }
 
     /// Waits until a worker knows whether it is drained. Returns false if it is gone before.
@@ -141,7 +130,7 @@ impl Crew {
     pub async fn snapshot(&self) -> Result<CrewSnapshot> {
         let view = self.client.read(Query::subtree(&self.path)).await?;
         mistake!(SnapshotMixesMoments: let view = {
-            sleep(std::time::Duration::from_millis(1)).await;
+            synod_core::clock::sleep(std::time::Duration::from_millis(1)).await;
             let (assigned, mut view) = (CrewPaths::of(&self.path)?.all_assigned().clone(), view);
             view.nodes.retain(|node| !node.path.is_below(&assigned));
             view.nodes.extend(self.client.read(Query::subtree(assigned)).await?.nodes);

@@ -4,14 +4,13 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use synod_core::client::Client;
-use synod_core::clock::sleep;
-use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::error::Result;
 use synod_core::name::Name;
-use synod_core::retry::Retry;
 use synod_core::store::{Expect, Lifetime, Outcome, Query, Txn, View};
 
-use crate::cell::repeat::repeat;
+use crate::cell::repeat::{Race, repeat_race};
 use crate::cell::until::until;
+use crate::crew::insist::overtaken;
 use crate::crew::layout::CrewPaths;
 use crate::crew::task_end::{TaskEnd, TaskStatus};
 use crate::crew::task_follower::TaskFollower;
@@ -115,27 +114,16 @@ impl CrewTask {
     ///
     /// A dropped call has cancelled it or has not.
     pub async fn cancel(&self) -> Result<Option<TaskEnd>> {
-        let mut delays =
-            Retry::until_elapsed(self.nodes.client.time_limit()).delays(self.nodes.client.chance());
-        loop {
-            if let Some(end) = Box::pin(repeat(&self.nodes.client, || self.try_to_cancel())).await?
-            {
-                return end.map_or(Ok(None), |end| Ok(Some(end)));
-            }
-            let Some(delay) = delays.next() else {
-                return Err(Error::new(ErrorKind::Unreachable, "cancelling a task")
-                    .at(&self.nodes.task)
-                    .because("it changed again and again"));
-            };
-            sleep(delay).await;
-        }
+        Box::pin(repeat_race(&self.nodes.client, || self.try_to_cancel())).await
     }
 
-    /// How it ended, now that this has tried. `None` if it has changed meanwhile.
-    async fn try_to_cancel(&self) -> Result<Option<Option<TaskEnd>>> {
-        let Some((record, waits)) = self.nodes.look().await? else { return Ok(Some(None)) };
+    /// How it ended, now that this has tried.
+    async fn try_to_cancel(&self) -> Result<Race<Option<TaskEnd>>> {
+        let Some((record, waits)) = self.nodes.look().await? else {
+            return Ok(Race::Won(None));
+        };
         if let Some(end) = record.end() {
-            return Ok(Some(Some(end)));
+            return Ok(Race::Won(Some(end)));
         }
         let cancelled = TaskState::Cancelled.with(&self.nodes.task, &[])?;
         let txn = Txn::new()
@@ -148,8 +136,8 @@ impl CrewTask {
             txn.check(self.nodes.todo.clone(), Expect::Absent)
         };
         Ok(match self.nodes.client.transaction(txn).await? {
-            Outcome::Committed(_) => Some(Some(TaskEnd::Cancelled)),
-            Outcome::Rejected(_) => None,
+            Outcome::Committed(_) => Race::Won(Some(TaskEnd::Cancelled)),
+            Outcome::Rejected(_) => Race::Lost(overtaken("cancelling a task", &self.nodes.task)),
         })
     }
 }

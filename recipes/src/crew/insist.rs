@@ -49,3 +49,10 @@ pub(super) async fn commit_with(
 pub(super) fn closed(path: &Path) -> Error {
     failures::closed("working in a crew", path)
 }
+
+/// The error of a change for which other clients were faster until its time was over.
+pub(super) fn overtaken(doing: &'static str, path: &Path) -> Error {
+    Error::new(ErrorKind::Unreachable, doing)
+        .at(path)
+        .because("it changed again and again; try again")
+}

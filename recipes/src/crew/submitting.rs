@@ -4,16 +4,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use synod_core::client::Client;
-use synod_core::clock::sleep;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::name::Name;
-use synod_core::retry::Retry;
 use synod_core::store::{Lifetime, Outcome, Txn, Why};
 use synod_core::task;
 use synod_core::value::encode;
 use tokio::sync::oneshot;
 
-use crate::cell::repeat::repeat;
+use crate::cell::repeat::{Race, repeat_race};
 use crate::crew::deadlines::date;
 use crate::crew::insist::closed;
 use crate::crew::layout::CrewPaths;
@@ -43,31 +41,25 @@ pub(super) async fn submit(
     let own = Arc::new((client.clone(), txn));
     task::spawn(async move {
         let (client, txn) = &*own;
-        let _heard = tell.send(store(client, txn).await).is_ok();
+        let _heard = tell.send(repeat_race(client, || store(client, txn)).await).is_ok();
     })
     .let_go();
     stored.await.unwrap_or_else(|_over| Err(closed(&task)))
 }
 
 /// Creates both nodes, or finds the first one there.
-async fn store(client: &Client, txn: &Txn) -> Result<()> {
-    let mut delays = Retry::until_elapsed(client.time_limit()).delays(client.chance());
-    loop {
-        let no = match repeat(client, || client.transaction(txn.clone())).await? {
-            Outcome::Committed(_) => return Ok(()),
-            Outcome::Rejected(no) => no,
-        };
-        let pause = match (no.index, no.why) {
-            (0, Why::Exists) => return Ok(()),
-            // What a task of this name left that was removed: the next worker that gets it removes it.
-            (1, Why::Exists) => delays.next(),
-            _ => None,
-        };
-        let Some(pause) = pause else {
-            return Err(Error::new(ErrorKind::Refused, "submitting a task")
-                .at(&no.path)
-                .because(no.why.to_string()));
-        };
-        sleep(pause).await;
+async fn store(client: &Client, txn: &Txn) -> Result<Race<()>> {
+    let no = match client.transaction(txn.clone()).await? {
+        Outcome::Committed(_) => return Ok(Race::Won(())),
+        Outcome::Rejected(no) => no,
+    };
+    let refused = Error::new(ErrorKind::Refused, "submitting a task")
+        .at(&no.path)
+        .because(no.why.to_string());
+    match (no.index, no.why) {
+        (0, Why::Exists) => Ok(Race::Won(())),
+        // What a task of this name left that was removed: the next worker that gets it removes it.
+        (1, Why::Exists) => Ok(Race::Lost(refused)),
+        _ => Err(refused),
     }
 }
