@@ -11,7 +11,6 @@ mod count_down;
 mod counter;
 mod crew;
 mod crew_crowd;
-mod crew_doubt;
 mod crew_history;
 mod crew_members;
 mod crew_terms;
@@ -28,6 +27,7 @@ mod ids;
 mod lead_loss;
 mod leader_latch;
 mod leader_selector;
+mod lost_answer;
 mod multi_lock;
 mod mutex;
 mod naming;
@@ -62,6 +62,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     ticket::CASES,
     transaction::CASES,
     session_loss::CASES,
+    lost_answer::CASES,
     handover::CASES,
     guard::CASES,
     rwlock::CASES,
@@ -97,7 +98,6 @@ pub(crate) const ALL: &[&[Case]] = &[
     queue_work::CASES,
     crew::CASES,
     crew_crowd::CASES,
-    crew_doubt::CASES,
     crew_history::CASES,
     crew_terms::CASES,
     discovery::CASES,

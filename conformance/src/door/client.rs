@@ -54,9 +54,19 @@ impl World {
 
     /// A client with faults at its calls as scripted.
     pub(crate) async fn scripted(&self, cues: impl IntoIterator<Item = Cue>) -> (Client, Plan) {
+        self.scripted_on(self.harness.backend(), self.options(), cues).await
+    }
+
+    /// A client on another store, such as a gate, with faults at its calls as scripted.
+    pub(crate) async fn scripted_on(
+        &self,
+        backend: impl Backend,
+        options: ClientOptions,
+        cues: impl IntoIterator<Item = Cue>,
+    ) -> (Client, Plan) {
         let plan = Plan::scripted(cues);
-        let faulty = FaultyBackend::new(self.harness.backend(), plan.clone(), Actor::new(1));
-        (self.client_on(faulty, self.options()).await, plan)
+        let faulty = FaultyBackend::new(backend, plan.clone(), Actor::new(1));
+        (self.client_on(faulty, options).await, plan)
     }
 
     /// A client that pauses around every call to the store.

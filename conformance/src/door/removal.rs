@@ -3,7 +3,7 @@
 use synod_core::error::{Effect, ErrorKind};
 use synod_core::retry::Retry;
 use synod_core::store::{Done, Lifetime};
-use synod_testkit::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
+use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::{answer, done, failure};
 use crate::world::World;
@@ -94,9 +94,8 @@ async fn a_session_ends_rather_than_keep_a_node_that_cannot_be_removed(world: Wo
 
 async fn what_is_abandoned_goes_in_the_background(world: World) {
     let cues = [1, 2].map(|nth| Cue::new(Site::Unsent).of(Verb::Delete).nth(nth));
-    let plan = Plan::scripted(cues);
-    let faulty = FaultyBackend::new(world.harness.backend(), plan.clone(), Actor::new(1));
-    let client = world.client_on(faulty, world.options().retry(Retry::Never)).await;
+    let options = world.options().retry(Retry::Never);
+    let (client, plan) = world.scripted_on(world.harness.backend(), options, cues).await;
     let (session, bob) = (answer(client.session().await), world.bob().await);
     let drawn = done(client.create_sequential(&world.at("t-"), "", Lifetime::Persistent).await);
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use synod_core::store::{Expect, Lifetime, Txn};
-use synod_testkit::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
+use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::time::sleep;
 
 use crate::actor::only;
@@ -54,9 +54,8 @@ async fn a_ticket_that_comes_late_is_drawn_once(world: World) {
 
 async fn a_ticket_is_looked_for_as_of_now(world: World) {
     let (gate, bob) = (world.gate(), world.bob().await);
-    let plan = Plan::scripted([Cue::new(Site::ReplyLost).of(Verb::Create)]);
-    let faulty = FaultyBackend::new(gate.clone(), plan.clone(), Actor::new(1));
-    let client = world.client_on(faulty, world.options()).await;
+    let lost = Cue::new(Site::ReplyLost).of(Verb::Create);
+    let (client, plan) = world.scripted_on(gate.clone(), world.options(), [lost]).await;
     gate.blind_local_reads();
 
     let drawn = done(client.create_sequential(&world.at("q/t-"), "", Lifetime::Session).await);

@@ -3,7 +3,7 @@
 use futures_util::future::join;
 use synod_core::error::{Effect, ErrorKind};
 use synod_core::store::{Expect, Lifetime, Query, Txn};
-use synod_testkit::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
+use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::gate::Way;
 use crate::door::{answer, done, failure};
@@ -19,9 +19,7 @@ cases![
 
 async fn a_write_that_may_have_happened_is_not_repeated(world: World) {
     let (gate, bob) = (world.gate(), world.bob().await);
-    let plan = Plan::scripted([]);
-    let faulty = FaultyBackend::new(gate.clone(), plan.clone(), Actor::new(1));
-    let client = world.client_on(faulty, world.options()).await;
+    let (client, plan) = world.scripted_on(gate.clone(), world.options(), []).await;
     let (a, b, c) = (world.at("a"), world.at("b"), world.at("c"));
     bob.create(&a, "").await;
     bob.create(&b, "").await;

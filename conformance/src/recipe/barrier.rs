@@ -1,14 +1,12 @@
 //! The barrier: no waiter passes while it is set, and all do when it is lifted.
 
-use futures_util::future::join;
 use synod_core::client::Client;
-use synod_core::error::{Effect, ErrorKind};
+use synod_core::error::ErrorKind;
 use synod_core::store::Lifetime;
 use synod_recipes::Barrier;
 use synod_testkit::cancel::stop_at;
-use synod_testkit::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
+use synod_testkit::fault::{Cue, Site, Verb};
 
-use crate::door::gate::Way;
 use crate::door::{answer, failure};
 use crate::recipe::Waiting;
 use crate::world::{World, dropped_enough};
@@ -16,7 +14,6 @@ use crate::world::{World, dropped_enough};
 cases![
     "L-BAR-1 L-BAR-2" catches [WatchMissesDelete] => waiters_pass_when_it_is_lifted_and_not_before,
     "L-X-1 D-PUT" breaks [PutTakenBack] => a_set_that_is_dropped_does_not_undo_that_of_another_client,
-    "L-OUT-1" catches [WatchMissesDelete] => a_lift_whose_answer_is_lost_before_an_outage_may_have_happened,
 ];
 
 fn barrier(world: &World, client: &Client) -> Barrier {
@@ -88,25 +85,4 @@ async fn a_set_that_is_dropped_does_not_undo_that_of_another_client(world: World
         assert!(!answer(barrier(&world, &bob).is_set().await), "{site:?}");
         assert_eq!(plan.pending(), 0, "{site:?} did not fire");
     }
-}
-
-async fn a_lift_whose_answer_is_lost_before_an_outage_may_have_happened(world: World) {
-    let (gate, plan) = (world.gate(), Plan::scripted([Cue::new(Site::ReplyLost).of(Verb::Delete)]));
-    let faulty = FaultyBackend::new(gate.clone(), plan.clone(), Actor::new(1));
-    let client = world.client_on(faulty, world.options().deadline(world.brief())).await;
-    let (bob, barrier) = (world.client().await, barrier(&world, &client));
-    answer(self::barrier(&world, &bob).set().await);
-    let mut waiter = waits(&world, &bob);
-    waiter.waits_for(world.brief(), "it is set").await;
-
-    let outage = async {
-        gate.answered(Verb::Commit, 1).await;
-        gate.set(Way::Shut);
-    };
-    let (lifted, ()) = world.in_time("a lift", join(barrier.lift(), outage)).await;
-
-    let error = failure(lifted, "a barrier of a store that does not answer");
-    assert_eq!(plan.pending(), 0, "the answer was lost");
-    assert_eq!((error.kind(), error.effect()), (ErrorKind::Unreachable, Effect::Unknown));
-    waiter.gets(&world, "a barrier that was lifted").await;
 }

@@ -9,7 +9,7 @@ use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Lifetime, Query};
 use synod_recipes::Counter;
 use synod_testkit::cancel::cancel_at_every_await;
-use synod_testkit::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
+use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::gate::Way;
 use crate::door::{answer, failure};
@@ -144,10 +144,7 @@ async fn a_first_addition_whose_answer_is_lost_is_made_once(world: World) {
 
 async fn an_addition_that_was_replaced_before_its_answer_is_made_once(world: World) {
     for site in [Site::ReplyLost, Site::RequestLost] {
-        let plan = Plan::scripted([]);
-        let gate = world.gate();
-        let faulty = FaultyBackend::new(gate.clone(), plan.clone(), Actor::new(1));
-        let client = world.client_on(faulty, world.options()).await;
+        let (client, plan) = world.scripted([]).await;
         let (mine, bob) = (counter(&world, &client), world.client().await);
         answer(mine.set(0).await);
         // The second sending waits until another client has written.

@@ -9,7 +9,7 @@ use synod_core::error::ErrorKind;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Txn};
 use synod_recipes::{Election, Hold, Mutex, RwLock, Semaphore, ask_back};
-use synod_testkit::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
+use synod_testkit::fault::{Cue, Plan, Site, Verb};
 
 use crate::door::{answer, failure};
 use crate::recipe::{Waiting, line};
@@ -27,9 +27,8 @@ cases![
 
 /// A client whose next create is sent twice, because the first sending was lost.
 async fn doubtful(world: &World) -> (Client, Plan) {
-    let plan = Plan::scripted([Cue::new(Site::RequestLost).of(Verb::Create)]);
-    let faulty = FaultyBackend::new(world.harness.backend(), plan.clone(), Actor::new(1));
-    (world.client_on(faulty, world.unhurried()).await, plan)
+    let lost = Cue::new(Site::RequestLost).of(Verb::Create);
+    world.scripted_on(world.harness.backend(), world.unhurried(), [lost]).await
 }
 
 /// Creates the node that transactions write, and returns its path.

@@ -6,7 +6,7 @@ use synod_core::retry::Retry;
 use synod_core::store::{Expect, Lifetime, Txn};
 use synod_recipes::Mutex;
 use synod_testkit::cancel::stop_at;
-use synod_testkit::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
+use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::gate::Way;
 use crate::door::{answer, failure};
@@ -104,9 +104,8 @@ async fn a_release_wakes_one_waiter_which_reads_once(world: World) {
 }
 
 async fn a_line_that_cannot_be_read_is_not_empty(world: World) {
-    let (ann, plan) = (world.client().await, Plan::scripted([]));
-    let faulty = FaultyBackend::new(world.harness.backend(), plan.clone(), Actor::new(1));
-    let bob = world.client_on(faulty, world.options().retry(Retry::Never)).await;
+    let (ann, options) = (world.client().await, world.options().retry(Retry::Never));
+    let (bob, plan) = world.scripted_on(world.harness.backend(), options, []).await;
     let held = answer(mutex(&world, &ann).lock().await);
     let between = answer(mutex(&world, &ann).enqueue().await);
     let lock = mutex(&world, &bob);

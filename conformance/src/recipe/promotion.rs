@@ -4,7 +4,7 @@ use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_recipes::{Counter, Mutex, Promotion, Update};
-use synod_testkit::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
+use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::answer;
 use crate::door::gate::Gate;
@@ -209,9 +209,7 @@ async fn a_promoted_change_whose_answer_is_lost_is_made_once(world: World) {
 
 async fn a_change_in_doubt_does_not_stand_back(world: World) {
     for site in [Site::ReplyLost, Site::RequestLost] {
-        let plan = Plan::scripted([]);
-        let faulty = FaultyBackend::new(world.gate(), plan.clone(), Actor::new(1));
-        let client = world.client_on(faulty, world.options()).await;
+        let (client, plan) = world.scripted([]).await;
         let first = First::new(&world).await;
         let one = promoted(&world, &client, 5).await;
         let before = answer(one.get().await);

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use synod_core::client::Client;
 use synod_core::store::{Expect, Lifetime};
 use synod_recipes::Mutex;
-use synod_testkit::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
+use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::time::timeout;
 
 use crate::door::answer;
@@ -80,9 +80,8 @@ async fn a_lost_answer_makes_no_second_ticket(world: World) {
 
 async fn a_ticket_whose_answer_was_lost_is_looked_for_as_of_now(world: World) {
     let gate = world.gate();
-    let plan = Plan::scripted([Cue::new(Site::ReplyLost).of(Verb::Create)]);
-    let faulty = FaultyBackend::new(gate.clone(), plan.clone(), Actor::new(1));
-    let client = world.client_on(faulty, world.options()).await;
+    let lost = Cue::new(Site::ReplyLost).of(Verb::Create);
+    let (client, plan) = world.scripted_on(gate.clone(), world.options(), [lost]).await;
     gate.blind_local_reads();
 
     let guard = answer(world.in_time("the lock", mutex(&world, &client).lock()).await);

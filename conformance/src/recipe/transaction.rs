@@ -10,7 +10,7 @@ use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Query, Txn};
 use synod_recipes::{Attempt, Isolation, Transaction};
 use synod_testkit::cancel::cancel_at_every_await;
-use synod_testkit::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
+use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::gate::Way;
 use crate::door::{answer, failure};
@@ -239,10 +239,7 @@ async fn a_transaction_whose_answer_is_lost_is_committed_once(world: World) {
 
 async fn a_transaction_that_was_replaced_before_its_answer_is_committed_once(world: World) {
     for site in [Site::ReplyLost, Site::RequestLost] {
-        let plan = Plan::scripted([]);
-        let gate = world.gate();
-        let faulty = FaultyBackend::new(gate.clone(), plan.clone(), Actor::new(1));
-        let client = world.client_on(faulty, world.options()).await;
+        let (client, plan) = world.scripted([]).await;
         let (mine, bob) = (transaction(&world, &client), world.client().await);
         let both = pair(&world);
         for path in &both {
