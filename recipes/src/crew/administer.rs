@@ -59,7 +59,8 @@ impl Crew {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] if it is no name, [`ErrorKind::Corrupt`] if its node holds no worker, and as every verb of a
+    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if it is no name,
+    /// [`ErrorKind::Corrupt`](synod_core::error::ErrorKind::Corrupt) if its node holds no worker, and as every verb of a
     /// [`Client`](synod_core::client::Client).
     ///
     /// # Cancel safety

@@ -39,9 +39,9 @@ impl CrewTask {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::SessionLost`] once the client is closed, [`ErrorKind::Corrupt`] if its node holds no task, and what the
-    /// store says if it refuses to be read. An outage is no error: the wait continues. [`within`](crate::within) gives it a
-    /// limit.
+    /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is closed,
+    /// [`ErrorKind::Corrupt`](synod_core::error::ErrorKind::Corrupt) if its node holds no task, and what the store says if it
+    /// refuses to be read. An outage is no error: the wait continues. [`within`](crate::within) gives it a limit.
     ///
     /// # Cancel safety
     ///
@@ -74,7 +74,8 @@ impl CrewTask {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`] if its node holds no task, and as every verb of a [`Client`].
+    /// [`ErrorKind::Corrupt`](synod_core::error::ErrorKind::Corrupt) if its node holds no task, and as every verb of a
+    /// [`Client`].
     ///
     /// # Cancel safety
     ///
@@ -108,7 +109,8 @@ impl CrewTask {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`] if its node holds no task, and as every verb of a [`Client`].
+    /// [`ErrorKind::Corrupt`](synod_core::error::ErrorKind::Corrupt) if its node holds no task, and as every verb of a
+    /// [`Client`].
     ///
     /// # Cancel safety
     ///
