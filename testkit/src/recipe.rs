@@ -24,8 +24,8 @@ use crate::recipe::row::Kind;
 pub use crate::recipe::row::{Leaves, Part, Row};
 pub use crate::recipe::usage::{Act, Call, LABEL, Obstacle, Use};
 
-/// The files of the table.
-const KINDS: &[Kind] = &[
+/// The files of the table. No constant: whoever reads one builds all that it refers to, once more.
+static KINDS: &[Kind] = &[
     lock::KIND,
     lead::KIND,
     value::KIND,
