@@ -216,28 +216,40 @@ impl Session {
     /// As the contract requires: the node of an ambiguous create is looked for before it is
     /// repeated.
     async fn draw(&self, path: &Path, txn: impl Fn() -> Txn) -> Result<Answer> {
-        let directory = path.parent().expect("a ticket is in a directory");
         let mut drawn = self.write(txn()).await;
         for _ in 1..DRAWS {
             match &drawn {
                 Err(error) if error.effect() == Effect::Unknown => {}
                 _ => return drawn,
             }
-            let seen = self.store.read(Query::children(&directory)).await;
             // Without an answer to the read, the effect is still unknown.
-            let Ok(view) = seen else { return drawn };
-            let mine = |node: &Node| node.path.as_str().starts_with(path.as_str());
-            if let Some(node) = view.nodes.into_iter().find(mine) {
-                let nodes = vec![seen_of(&node)];
-                return Ok(Answer { nodes, ..Answer::default() });
+            let Ok(found) = self.drawn_at(path).await else { return drawn };
+            if let Some(found) = found {
+                return Ok(found);
             }
-            drawn = self.write(txn()).await;
-            if matches!(&drawn, Err(error) if error.effect() == Effect::None) {
+            match self.write(txn()).await {
+                // Perhaps by the node that the create before made after the read.
+                Ok(refused) if refused.refused.is_some() => {
+                    let Ok(found) = self.drawn_at(path).await else { return drawn };
+                    return Ok(found.unwrap_or(refused));
+                }
                 // This create did not happen. The one before may still.
-                return drawn.map_err(Error::with_unknown_effect);
+                Err(error) if error.effect() == Effect::None => {
+                    return Err(error.with_unknown_effect());
+                }
+                again => drawn = again,
             }
         }
         drawn
+    }
+
+    /// The ticket of this path, if it is there.
+    async fn drawn_at(&self, path: &Path) -> Result<Option<Answer>> {
+        let directory = path.parent().expect("a ticket is in a directory");
+        let view = self.store.read(Query::children(&directory)).await?;
+        let mut nodes = view.nodes.iter();
+        let own = nodes.find(|node| node.path.as_str().starts_with(path.as_str()));
+        Ok(own.map(|node| Answer { nodes: vec![seen_of(node)], ..Answer::default() }))
     }
 
     /// Reports the events of a watch, and the result of a read when it may have missed something.
