@@ -17,7 +17,7 @@ cases![
 const STRANGERS: [&str; 4] = ["other", "lock-", "mark", "party"];
 
 async fn a_foreign_node_next_to_it_is_ignored(world: World) {
-    let (ann, bob) = (world.client().await, world.client().await);
+    let (ann, bob) = (world.unhurried_client().await, world.unhurried_client().await);
     each(Trial::all(&world), async |trial| {
         // What is below a value is below a node that must be there first.
         if trial.row.leaves == Leaves::Value {
@@ -48,7 +48,7 @@ async fn a_foreign_node_next_to_it_is_ignored(world: World) {
 
 async fn foreign_bytes_in_its_node_are_an_error(world: World) {
     const BYTES: &[u8] = b"not a value";
-    let (ann, bob) = (world.client().await, world.client().await);
+    let (ann, bob) = (world.unhurried_client().await, world.unhurried_client().await);
     let values = Trial::all(&world).filter(|trial| trial.row.leaves == Leaves::Value);
     each(values, async |trial| {
         answer(bob.put(&trial.path, BYTES).await);
