@@ -56,7 +56,7 @@ impl Tls {
             let added = roots.add(authority);
             added.map_err(|_| ZkError::BadArguments("an authority is no certificate"))?;
         }
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|_| ZkError::BadArguments("there is no protocol in common"))?
