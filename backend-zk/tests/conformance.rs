@@ -26,7 +26,7 @@ static ONE: Servers = LazyLock::new(|| Ensemble::start(1));
 static THREE: Servers = LazyLock::new(|| Ensemble::start(3));
 
 /// The cases wait more than they compute.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 8;
 
 /// More than the machine may have processors, so that the threads interrupt each other at any
 /// point.
