@@ -22,6 +22,9 @@ use crate::clients::holder::{Holders, Lapse};
 use crate::clients::posts::Posts;
 use crate::clients::report::{GLANCE, GLANCES, ends_with_a_panic, report};
 
+#[cfg(test)]
+mod tests;
+
 /// The input of a process: a call, and its number.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[expect(clippy::exhaustive_structs, reason = "both sides are here")]
@@ -216,40 +219,39 @@ impl Session {
     /// As the contract requires: the node of an ambiguous create is looked for before it is
     /// repeated.
     async fn draw(&self, path: &Path, txn: impl Fn() -> Txn) -> Result<Answer> {
-        let mut drawn = self.write(txn()).await;
+        let mut unsure = match self.write(txn()).await {
+            Err(error) if error.effect() == Effect::Unknown => error,
+            certain => return certain,
+        };
         for _ in 1..DRAWS {
-            match &drawn {
-                Err(error) if error.effect() == Effect::Unknown => {}
-                _ => return drawn,
-            }
             // Without an answer to the read, the effect is still unknown.
-            let Ok(found) = self.drawn_at(path).await else { return drawn };
+            let Ok(found) = self.drawn_at(path).await else { break };
             if let Some(found) = found {
                 return Ok(found);
             }
             match self.write(txn()).await {
                 // Perhaps by the node that the create before made after the read.
-                Ok(refused) if refused.refused.is_some() => {
-                    let Ok(found) = self.drawn_at(path).await else { return drawn };
-                    return Ok(found.unwrap_or(refused));
+                Ok(answer) if answer.refused.is_some() => {
+                    let Ok(found) = self.drawn_at(path).await else { break };
+                    return Ok(found.unwrap_or(answer));
                 }
+                Ok(answer) => return Ok(answer),
                 // This create did not happen. The one before may still.
                 Err(error) if error.effect() == Effect::None => {
                     return Err(error.with_unknown_effect());
                 }
-                again => drawn = again,
+                Err(error) => unsure = error,
             }
         }
-        drawn
+        Err(unsure)
     }
 
     /// The ticket of this path, if it is there.
     async fn drawn_at(&self, path: &Path) -> Result<Option<Answer>> {
         let directory = path.parent().expect("a ticket is in a directory");
-        let view = self.store.read(Query::children(&directory)).await?;
-        let mut nodes = view.nodes.iter();
-        let own = nodes.find(|node| node.path.as_str().starts_with(path.as_str()));
-        Ok(own.map(|node| Answer { nodes: vec![seen_of(node)], ..Answer::default() }))
+        let there = self.read(Query::children(&directory), false).await?.nodes;
+        let own = there.into_iter().find(|node| node.path.starts_with(path.as_str()));
+        Ok(own.map(|node| Answer { nodes: vec![node], ..Answer::default() }))
     }
 
     /// Reports the events of a watch, and the result of a read when it may have missed something.
