@@ -16,7 +16,7 @@
 //!   does, because versions begin again in a new node, and where another client has written, the task writes again.
 //! - **A node is its keeper's by its session.** A node of another session is never written, and never removed, unless the
 //!   keeper was asked to take it over. One of an earlier session of the same keeper is removed, because it is about to go.
-//!   A node of the same session that another keeper made is not taken, either ([`Claims`](claims::Claims)).
+//!   A node of the same session that another keeper made is not taken, either ([`OwnNodes`](own_nodes::OwnNodes)).
 //! - **What is gone stays gone.** A create whose answer was lost may take effect after the keeper has ended. If the node of
 //!   that create was seen, it cannot. Otherwise the session removes what comes, and the end is reported with an unknown effect.
 //! - **No storm.** After a loss or an outage the task waits for a random part of a short time, so that the keepers of many
@@ -45,13 +45,13 @@ use crate::keeper::page::KeeperPage;
 use crate::keeper::presence::Presence;
 
 pub(crate) mod asked;
-mod claims;
 pub(crate) mod doubts;
 pub(crate) mod failures;
 mod keeper_task;
 pub(crate) mod keeping;
 pub(crate) mod kept;
 pub(crate) mod occupant;
+pub(crate) mod own_nodes;
 pub(crate) mod page;
 pub(crate) mod presence;
 

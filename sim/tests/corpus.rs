@@ -3,7 +3,7 @@
 use synod_sim::{Personality, Sim, corpus, workload};
 
 /// Failures without a known mistake of that name: the workload, and the seed.
-const OURS: [(&str, Personality, u64); 8] = [
+const OURS: [(&str, Personality, u64); 10] = [
     // A ticket was created again under its name, and a candidate that had it before its own waited
     // for it although it was after.
     ("election", Personality::Etcd, 0x0061_470e_874b),
@@ -25,6 +25,10 @@ const OURS: [(&str, Personality, u64); 8] = [
     ("unfair", Personality::Etcd, 0x33ab),
     // A worker repeated a report whose answer was lost, and removed its own later assignment of the same task.
     ("crew", Personality::Zk, 0x6f),
+    // A consumer claimed an item in the session whose first claim of it was in doubt, and what removes that claim removed the second.
+    ("queue", Personality::Zk, 0x02fc_125c),
+    // The check took a claim of a session that was ended by force for one of an item that was there.
+    ("queue", Personality::Etcd, 0x02fa_f33e),
 ];
 
 #[test]

@@ -26,6 +26,7 @@ cases![
     "L-Q-1 L-Q-5" needs [Expiry] breaks [TransactionRunsAgain] => a_take_in_doubt_when_its_session_is_lost_has_an_unknown_effect,
     "L-Q-1 L-X-1 L-X-5" breaks [DroppedTakeLost] => a_take_dropped_at_any_await_loses_no_item,
     "L-Q-6" breaks [ClaimIgnored] => an_item_that_is_claimed_is_had_by_no_other,
+    "L-Q-6 L-Q-4" breaks [ClaimIgnored] => an_item_is_held_after_a_claim_of_it_that_never_arrived,
     "L-Q-6 L-Q-4" catches [DeleteOfMissingSucceeds] => a_stale_consumer_acknowledges_nothing,
     "L-Q-4" needs [Expiry] breaks [ClaimsNeverEnd] => the_item_of_a_dead_consumer_is_delivered_again,
     "L-Q-4 L-Q-1" breaks [TransactionRunsAgain] => what_is_written_with_an_acknowledgement_happens_once,
@@ -222,6 +223,34 @@ async fn an_item_that_is_claimed_is_had_by_no_other(world: World) {
     answer(delivery.put_back().await);
 
     assert_eq!(takes.gets(&world, "what was put back").await, "one");
+}
+
+async fn an_item_is_held_after_a_claim_of_it_that_never_arrived(world: World) {
+    let (gate, bob) = (world.gate(), world.client().await);
+    let options = world.options().deadline(world.brief());
+    let (ann, plan) = world.scripted_on(gate.clone(), options, []).await;
+    let [anns, bobs] = [&ann, &bob].map(|client| queue(&world, client));
+    put(&bobs, &["first", "second"]).await;
+    let first = claimed(&world, &anns).await;
+
+    let (consumer, looks) = (anns.clone(), gate.count(Verb::Observe));
+    plan.cue(Cue::new(Site::RequestLost).of(Verb::Commit));
+    gate.set(Way::Shut);
+    let claims = Waiting::new(async move { consumer.claim().await });
+    let is_given_up = async || gate.count(Verb::Observe) > looks;
+    world.eventually("the claim in doubt is looked for", is_given_up).await;
+    assert_eq!(plan.pending(), 0, "its request was lost");
+    gate.set(Way::Open);
+
+    // What would remove the first claim, should it arrive, leaves the second one alone.
+    let second = claims.gets(&world, "the item that was not claimed").await;
+    assert_eq!((second.item().as_str(), second.delivered()), ("second", 1));
+    let mut takes = Waiting::new(async move { bobs.take().await });
+    takes.waits_for(world.brief(), "both are claimed").await;
+    assert!(answer(bob.exists(second.path()).await), "it is claimed");
+    answer(second.ack().await);
+    answer(first.put_back().await);
+    assert_eq!(takes.gets(&world, "what was put back").await, "first");
 }
 
 async fn a_stale_consumer_acknowledges_nothing(world: World) {

@@ -13,12 +13,12 @@ use synod_core::store::{
 };
 
 use crate::keeper::asked::Asked;
-use crate::keeper::claims::Claims;
 use crate::keeper::doubts::Doubts;
 use crate::keeper::failures::{DOING, in_doubt, nothing_is_below, refused};
 use crate::keeper::keeping::Keeping;
 use crate::keeper::kept::{Cause, Kept, Shown};
 use crate::keeper::occupant::{Mine, Occupant, Occupied};
+use crate::keeper::own_nodes::OwnNodes;
 use crate::keeper::page::{KeeperPage, Lasts};
 use crate::mutant::mistake;
 
@@ -78,8 +78,8 @@ impl KeeperTask {
         let wanted = self.page.wanted();
         let txn = Txn::new().create(&self.path, wanted.data.clone(), Lifetime::Session);
         // Until its answer is recorded, no job of the session takes the node for one that came late.
-        let claims = session.local::<Claims>();
-        let _under_way = claims.making();
+        let own = session.local::<OwnNodes>();
+        let _under_way = own.making(&self.path);
         match session.commit_tracked(txn).await {
             Ok((Outcome::Committed(commit), requests)) => {
                 if !requests.is_settled() {
@@ -87,7 +87,7 @@ impl KeeperTask {
                 }
                 let stat = stat_of(commit)?;
                 // The one that made it is not in doubt; another one may be.
-                claims.claim(stat.created);
+                own.add(stat.created);
                 self.page.is_stored(&wanted);
                 self.keeps(Kept::new(&session, &self.path, stat, wanted.number));
                 Ok(())
@@ -138,7 +138,7 @@ impl KeeperTask {
 
     /// Takes the node of an earlier request for its own.
     fn adopts(&mut self, session: &Session, node: Option<&Node>, stat: Stat) -> Result<()> {
-        if !session.local::<Claims>().claim(stat.created) {
+        if !session.local::<OwnNodes>().add(stat.created) {
             return Err(self.refused("another keeper of this client has a node there".to_owned()));
         }
         self.doubts.was_seen(session.info().id);
@@ -187,7 +187,7 @@ impl KeeperTask {
     /// Records that the node is gone, or goes with its session.
     fn lost(&mut self) {
         if let Some(kept) = self.kept.take() {
-            kept.session.local::<Claims>().give_up(kept.stat.created);
+            kept.session.local::<OwnNodes>().give_up(kept.stat.created);
         }
         self.page.is_gone();
     }
@@ -216,7 +216,7 @@ impl KeeperTask {
     /// Removes the node in its session. Returns whether there was one.
     async fn removes_kept(&mut self) -> Result<bool> {
         let Some(kept) = self.kept.take() else { return Ok(false) };
-        kept.session.local::<Claims>().give_up(kept.stat.created);
+        kept.session.local::<OwnNodes>().give_up(kept.stat.created);
         match kept.remove(&self.path).await {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::SessionLost => Ok(false),
@@ -250,7 +250,7 @@ impl KeeperTask {
         };
         // Of this session it is another keeper's, unless a create of this one is in doubt.
         let is_now = owner == session.info().id;
-        let is_others = session.local::<Claims>().has(stat.created) || !self.doubts.has(owner);
+        let is_others = session.local::<OwnNodes>().has(stat.created) || !self.doubts.has(owner);
         if is_now && is_others {
             return Ok(true);
         }
@@ -315,8 +315,9 @@ impl Keeping for KeeperTask {
         };
         let open = self.doubts.settle().await;
         for session in &open {
-            let claims = session.local::<Claims>();
-            session.retract(self.path.clone(), move |created| claims.knows(created));
+            let own = session.local::<OwnNodes>();
+            let path = self.path.clone();
+            session.retract(self.path.clone(), move |created| own.knows(&path, created));
         }
         if open.is_empty() {
             return removed;

@@ -11,6 +11,7 @@ use synod_core::held::{Held, Token};
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Outcome, Rejected, Txn};
 
+use crate::keeper::own_nodes::OwnNode;
 use crate::line::hold::Hold;
 use crate::queue::consumer::{Consumer, Reserved};
 use crate::queue::item_name::ItemName;
@@ -34,6 +35,7 @@ pub struct Delivery<T> {
     hold: Hold,
     /// Dropped after the hold.
     reserved: Reserved,
+    _own: OwnNode,
 }
 
 impl<T> Delivery<T> {
@@ -42,8 +44,17 @@ impl<T> Delivery<T> {
         consumer: &Arc<OnceLock<Consumer>>,
         claimed: ClaimedItem<T>,
     ) -> Self {
-        let ClaimedItem { name, item, data, hold, reserved } = claimed;
-        Self { place: place.clone(), _consumer: consumer.clone(), name, item, data, hold, reserved }
+        let ClaimedItem { name, item, data, hold, reserved, own } = claimed;
+        Self {
+            place: place.clone(),
+            _consumer: consumer.clone(),
+            name,
+            item,
+            data,
+            hold,
+            reserved,
+            _own: own,
+        }
     }
 
     /// The item.

@@ -13,6 +13,7 @@ use synod_core::store::{Commit, Done, Expect, Lifetime, Query, Rejected, Sequenc
 use synod_core::task;
 use tokio::sync::oneshot;
 
+use crate::keeper::own_nodes::{OwnNode, OwnNodes};
 use crate::line::hold::Hold;
 use crate::line::ticket_node::TicketNode;
 use crate::queue::codec::Codec;
@@ -30,6 +31,7 @@ pub(super) struct ClaimedItem<T> {
     pub(super) data: Bytes,
     pub(super) hold: Hold,
     pub(super) reserved: Reserved,
+    pub(super) own: OwnNode,
 }
 
 /// What a try comes to: `None` if another consumer was faster.
@@ -70,6 +72,9 @@ async fn claim_once<T>(
             return if is_buried { unwanted.map(|_item| None) } else { Ok(None) };
         }
     };
+    // Until its answer is recorded, no retraction takes the claim for that of an earlier try.
+    let own = session.local::<OwnNodes>();
+    let _under_way = own.making(&claim);
     let txn = unclaimed
         .delete(node.clone(), Expect::Any)
         .create(place.item(&name)?, data.clone(), Lifetime::Persistent)
@@ -81,7 +86,7 @@ async fn claim_once<T>(
         Err(error) => {
             if error.is_ambiguous() {
                 // It may be there, or may come.
-                session.retract(claim, |_created| Some(false));
+                retract(&session, claim);
             }
             return if is_only_lost(&error) { Ok(None) } else { Err(error) };
         }
@@ -89,7 +94,10 @@ async fn claim_once<T>(
     reserved.is_gone();
     let reserved = reserved.under(name.clone());
     let hold = hold(&session, claim, commit).await?;
-    Ok(hold.map(|hold| ClaimedItem { name, item, data, hold, reserved }))
+    Ok(hold.map(|hold| {
+        let own = OwnNode::new(own.clone(), hold.token().revision());
+        ClaimedItem { name, item, data, hold, reserved, own }
+    }))
 }
 
 /// The guard of a claim that was made. `None` if it has gone already.
@@ -111,10 +119,17 @@ async fn hold(session: &Session, claim: Path, commit: Option<Commit>) -> Result<
         Ok(None) => Ok(None),
         Err(error) if error.kind() == ErrorKind::SessionLost => Ok(None),
         Err(error) => {
-            session.retract(claim, |_created| Some(false));
+            retract(session, claim);
             Err(error)
         }
     }
+}
+
+/// Removes the claim that a try has made, or makes yet, but not that of another try: an item that was not claimed has the same name in
+/// the next one.
+fn retract(session: &Session, claim: Path) {
+    let (own, path) = (session.local::<OwnNodes>(), claim.clone());
+    session.retract(claim, move |created| own.knows(&path, created));
 }
 
 /// The data of an item. `None` if it is not there any more.

@@ -36,22 +36,24 @@ pub(super) enum Put {
 }
 
 impl Items {
-    /// L-Q-2, L-Q-5: an item is delivered that was put, and had by none before.
-    pub(super) fn delivers(&self, me: &Process, item: &str) {
-        let book = self.lock();
-        let (put, ended) = (book.put.get(item).copied(), book.ended.contains(item));
-        drop(book);
+    /// L-Q-2: an item is delivered that was put.
+    pub(super) fn was_put(&self, me: &Process, item: &str) {
+        let put = self.lock().put.get(item).copied();
         if put.is_none_or(|put| put == Put::Failed) {
             me.wrong("L-Q-2", || format!("{item} was not put"));
         }
-        if ended {
+    }
+
+    /// L-Q-5: an item is delivered that none had before.
+    pub(super) fn is_new(&self, me: &Process, item: &str) {
+        if self.lock().ended.contains(item) {
             me.wrong("L-Q-5", || format!("{item} was had before"));
         }
     }
 
     /// A process has an item for good.
     pub(super) fn ends(&self, me: &Process, item: &str, law: &str) {
-        self.delivers(me, item);
+        self.was_put(me, item);
         if !self.lock().ended.insert(item.to_owned()) {
             me.wrong(law, || format!("{item} was had twice"));
         }

@@ -17,7 +17,7 @@ use crate::findings::Truth;
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
 use crate::workload::Workload;
-use crate::workload::belief::{Among, Beliefs, Laws};
+use crate::workload::belief::{Among, Beliefs, Laws, is_exception};
 use crate::workload::holding::{self, Holding};
 use crate::workload::items::{Items, Put, left_in};
 
@@ -162,7 +162,12 @@ impl Worker {
         let Some(Ok(Ok(delivery))) = me.perhaps(claiming).await else { return };
         let item = delivery.item().clone();
         me.sometimes(AGAIN, delivery.delivered() > 1);
-        self.items.delivers(me, &item);
+        self.items.was_put(me, &item);
+        let drawn = me.born(&delivery).map(|(drawn, _)| drawn);
+        // An answer may be later than the end of a session by force, and than what others had since.
+        if drawn.is_none_or(|drawn| !is_exception(me, &delivery, drawn)) {
+            self.items.is_new(me, &item);
+        }
         let beliefs = self.claims.of(&item);
         beliefs.entered(me, &delivery, Among::Nobody);
         Holding { me, client, judge: &beliefs, among: Among::Nobody }.linger(&delivery).await;
