@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use synod_core::error::{Effect, Error};
 use synod_core::path::Path;
-use synod_core::store::Outcome;
+use synod_core::store::{Kind, Outcome};
 use synod_mem::cluster::{By, Personality};
 
 use crate::findings::Truth;
@@ -105,7 +105,7 @@ struct Time {
     undone: bool,
 }
 
-/// The state of a path.
+/// A node that is there.
 #[derive(Clone, Copy, Debug)]
 struct Held<'a> {
     data: &'a str,
@@ -133,8 +133,11 @@ fn happened(truth: &Truth) -> BTreeMap<&str, Vec<Time>> {
                 }
                 continue;
             };
-            let drawn = entry.drawn.contains(&change.path);
-            holds.insert(&change.path, Held { data, drawn, by: entry.by });
+            // Whoever writes the node later, it is the node of its create.
+            if change.kind == Kind::Created {
+                let drawn = entry.drawn.contains(&change.path);
+                holds.insert(&change.path, Held { data, drawn, by: entry.by });
+            }
             let times = happened.entry(data).or_default();
             if times.last().is_none_or(|last| last.at != index) {
                 times.push(Time { at: index, undone: false });

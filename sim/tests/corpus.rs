@@ -3,7 +3,7 @@
 use synod_sim::{Personality, Sim, corpus, workload};
 
 /// Failures without a known mistake of that name: the workload, and the seed.
-const OURS: [(&str, Personality, u64); 10] = [
+const OURS: [(&str, Personality, u64); 11] = [
     // A ticket was created again under its name, and a candidate that had it before its own waited
     // for it although it was after.
     ("election", Personality::Etcd, 0x0061_470e_874b),
@@ -29,6 +29,8 @@ const OURS: [(&str, Personality, u64); 10] = [
     ("queue", Personality::Zk, 0x02fc_125c),
     // The check took a claim of a session that was ended by force for one of an item that was there.
     ("queue", Personality::Etcd, 0x02fa_f33e),
+    // The check did not know the node of a create again to which a stranger had written before another removed it.
+    ("tickets", Personality::Etcd, 0x042c_4d51),
 ];
 
 #[test]
