@@ -125,7 +125,6 @@ step_sim() {
     "$synod" sim sweep
     # With one in each small world.
     "$synod" sim sweep --faults 1 --seeds 2
-    "$synod" sim all --shared --seeds 8000 --turns 16000000
     from=$(fresh_seed)
     echo "fresh histories, from seed $from on; again: SYNOD_SEED=$from dev/test sim"
     "$synod" sim all --shared --seeds 16000 --turns 32000000 --from "$from"

@@ -35,10 +35,12 @@ use synod_testkit::clients::holder::Lapse;
 use synod_testkit::clients::worker;
 use synod_testkit::limit::limited;
 use synod_testkit::server::required;
+use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 
 use crate::scene::Scene;
 use crate::servers::{Etcd, SIZE, Servers, ZooKeeper};
+use crate::stand::{Pool, Stand};
 
 mod crews;
 mod holders;
@@ -51,6 +53,7 @@ mod scene;
 mod servers;
 mod signs;
 mod soak;
+mod stand;
 mod team;
 mod writes;
 
@@ -401,13 +404,14 @@ fn main() -> ExitCode {
             None => stage.scenarios,
         };
         let scenarios = scenarios.iter().copied().flatten();
-        trials.extend(scenarios.flat_map(|scenario| trials_of(stage, scenario)));
+        let pool = Arc::default();
+        trials.extend(scenarios.flat_map(|scenario| trials_of(stage, &pool, scenario)));
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
 /// The scenario, or one trial for each mistake that it must find, if that is requested.
-fn trials_of(stage: Stage, scenario: &'static Scenario) -> Vec<Trial> {
+fn trials_of(stage: Stage, pool: &Arc<Pool>, scenario: &'static Scenario) -> Vec<Trial> {
     let name = format!("{}::{}", stage.name, scenario.name);
     if std::env::var_os("SYNOD_MISTAKES").is_some() {
         let of_stores = scenario.catches.iter().copied().map(Fault::Store);
@@ -417,9 +421,12 @@ fn trials_of(stage: Stage, scenario: &'static Scenario) -> Vec<Trial> {
         };
         return of_stores.chain(scenario.more.iter().copied()).map(shows).collect();
     }
+    let pool = pool.clone();
     let play = move |name: &str| match soak::minutes() {
-        Some(minutes) => soak::repeat(minutes, |seed| play(name, stage, scenario, None, seed)),
-        None => play(name, stage, scenario, None, soak::seed()?),
+        Some(minutes) => {
+            soak::repeat(minutes, |seed| play(name, &Pool::default(), stage, scenario, None, seed))
+        }
+        None => play(name, &pool, stage, scenario, None, soak::seed()?),
     };
     vec![trial(stage, name, play)]
 }
@@ -446,22 +453,21 @@ fn trial(
     }
 }
 
-/// Plays a scenario to its end, and checks the record.
+/// Plays a scenario to its end, and checks the record. Servers on which nothing went wrong are used again.
 fn play(
     name: &str,
+    pool: &Pool,
     stage: Stage,
     scenario: &Scenario,
     fault: Option<Fault>,
     seed: u64,
 ) -> Result<(), String> {
-    // The servers are started and waited for on a thread that their proxies do not run on.
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = runtime.map_err(|error| error.to_string())?;
+    let (stand, runtime) = (pool.take(stage)?, runtime()?);
     let played = runtime.block_on(async {
-        let scene = Scene::open(name, (stage.start)(stage.size)?, fault, seed)?;
+        let scene = Scene::open(name, (stand.servers, stand.since), fault, seed)?;
         let mut scene = scene.may_show(scenario.defects);
         let book = scene.book.clone();
+        let _to_go_wrong = fault.map(|_fault| Discard(book.clone()));
         let playing = async {
             (scenario.act)(&mut scene).await;
             scene.judge().await
@@ -471,8 +477,24 @@ fn play(
             Either::Right((why, _)) => Err(why),
         }
     });
+    let played = played.map(|servers| runtime.block_on(pool.put(Stand { servers, ..stand })));
     runtime.shutdown_background();
     played
+}
+
+/// A runtime for servers or for clients.
+fn runtime() -> Result<Runtime, String> {
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.map_err(|error| error.to_string())
+}
+
+/// Removes the record of a scenario that was to go wrong.
+struct Discard(Book);
+
+impl Drop for Discard {
+    fn drop(&mut self) {
+        let _gone = self.0.discard().is_ok();
+    }
 }
 
 /// Waits until a task of a client panics, and returns what it said. The process has ended, and what the scenario waits for may never
@@ -492,7 +514,7 @@ async fn panicked(book: &Book) -> String {
 
 /// Checks that the scenario fails as it should when every client makes this mistake.
 fn shows(name: &str, stage: Stage, scenario: &Scenario, fault: Fault) -> Result<(), String> {
-    let work = || play(name, stage, scenario, Some(fault), soak::seed()?);
+    let work = || play(name, &Pool::default(), stage, scenario, Some(fault), soak::seed()?);
     let shown = match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(())) => return Err(format!("not noticed: every client {}", fault.what())),
         Ok(Err(why)) => why,

@@ -33,6 +33,8 @@ pub(crate) const TTL: Duration = Duration::from_secs(3);
 /// Where everything takes place.
 pub(crate) struct Scene {
     pub(crate) servers: Box<dyn Servers>,
+    /// What the servers kept up to this revision belongs to earlier scenes.
+    since: u64,
     pub(crate) chance: Chance,
     pub(crate) book: Book,
     clients: Vec<Arc<Actor>>,
@@ -61,10 +63,10 @@ pub(crate) struct Actor {
 }
 
 impl Scene {
-    /// A scene that makes its choices by this seed.
+    /// A scene that makes its choices by this seed, on servers that kept something up to this revision already.
     pub(crate) fn open(
         name: &str,
-        servers: Box<dyn Servers>,
+        (servers, since): (Box<dyn Servers>, u64),
         mistake: Option<Fault>,
         seed: u64,
     ) -> Result<Self, String> {
@@ -76,6 +78,7 @@ impl Scene {
         let values = Arc::new(AtomicU64::new((chance.below(1 << 40) + (1 << 40)) << 20));
         Ok(Self {
             servers,
+            since,
             chance,
             book,
             clients: Vec::new(),
@@ -291,8 +294,8 @@ impl Scene {
         }
     }
 
-    /// Heals everything, reads everything, and checks what was taken down.
-    pub(crate) async fn judge(mut self) -> Result<(), String> {
+    /// Heals everything, reads everything, and checks what was taken down. Ends all clients, and returns the servers.
+    pub(crate) async fn judge(mut self) -> Result<Box<dyn Servers>, String> {
         self.heal().await;
         let eve = self.client().await;
         let (found, record) = self.settled(&eve).await?;
@@ -301,7 +304,8 @@ impl Scene {
         }
         let found = self.without_defects(&record, found);
         if found.is_empty() {
-            return self.book.discard().map_err(|error| error.to_string());
+            self.book.discard().map_err(|error| error.to_string())?;
+            return Ok(self.servers);
         }
         let told: Vec<_> = found.iter().take(10).map(ToString::to_string).collect();
         let (count, path) = (found.len(), self.book.path().display());
@@ -345,7 +349,8 @@ impl Scene {
 
     /// The breaches up to now, and the record that they are in.
     async fn found(&mut self) -> Result<(Vec<Breach>, Record), String> {
-        let facts = self.servers.facts().await?;
+        let mut facts = self.servers.facts().await?;
+        facts.retain(|fact| fact.revision > self.since);
         let truth = |fact| Entry { t: now(), p: 0, s: None, id: None, what: What::Truth { fact } };
         let mut entries = self.book.entries();
         entries.extend(facts.into_iter().map(truth));
@@ -353,15 +358,6 @@ impl Scene {
         let mut found = record.breaches();
         found.extend(self.breaches.iter().cloned());
         Ok((found, record))
-    }
-}
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        if self.mistake.is_some() {
-            // It was to go wrong.
-            let _gone = self.book.discard().is_ok();
-        }
     }
 }
 
