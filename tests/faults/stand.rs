@@ -92,7 +92,7 @@ impl Stand {
 async fn below(client: &Client) -> Result<Vec<Path>, Error> {
     let top = Path::new(&at(""))?;
     let view = client.read(Query::subtree(top).names_only()).await?;
-    // On some stores a node is there that nobody made: the parent of others.
+    // On some stores the view shows parents that were never created, without a stat.
     let made = view.nodes.into_iter().filter(|node| node.stat.is_some());
     Ok(made.map(|node| node.path).collect())
 }

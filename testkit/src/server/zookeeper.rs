@@ -257,6 +257,8 @@ fn command(home: &Path, arguments: &[&str]) -> io::Result<Command> {
         .arg(class_path().map_err(io::Error::other)?)
         .args(["-Dzookeeper.extendedTypesEnabled=true", "-Dznode.container.checkIntervalMs=200"])
         .args(["-Dzookeeper.forceSync=no", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"])
+        // Its logs are read whole, and those of a test are short.
+        .arg("-Dzookeeper.preAllocSize=256")
         .args(arguments)
         .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
         .arg(home.join("zoo.cfg"));
