@@ -111,7 +111,7 @@ fresh_seed() {
 # not of time, because it is the same on every machine.
 step_walk() {
     simulator
-    "$synod" sim all --shared --seeds 3200 --turns 4000000 --from "$(fresh_seed)"
+    "$synod" sim all --shared --seeds 3200 --turns 4000000 --from "$(fresh_seed)" --keep target/sim
 }
 
 step_sim() {
@@ -127,7 +127,8 @@ step_sim() {
     "$synod" sim sweep --faults 1 --seeds 2
     from=$(fresh_seed)
     echo "fresh histories, from seed $from on; again: SYNOD_SEED=$from dev/test sim"
-    "$synod" sim all --shared --seeds 16000 --turns 32000000 --from "$from"
+    # What fails is kept: the name of its file, the last line of its output, says the workload, the store, the law and the seed.
+    "$synod" sim all --shared --seeds 16000 --turns 32000000 --from "$from" --keep target/sim
     wait "$two_faults"
     trap - EXIT
 }
