@@ -221,7 +221,7 @@ pub(crate) async fn killed_server(scene: &mut Scene) {
         scene.kill(leader);
         sleep(TTL / 3).await;
         scene.restart(leader);
-        scene.servers.processes().await_ready().expect("it starts again");
+        scene.stand.servers.processes().await_ready().expect("it starts again");
         company.all_go_on(scene).await;
     }
     company.leave().await;

@@ -40,7 +40,7 @@ use tokio::time::sleep;
 
 use crate::scene::Scene;
 use crate::servers::{Etcd, SIZE, Servers, ZooKeeper};
-use crate::stand::{Pool, Stand};
+use crate::stand::Pool;
 
 mod crews;
 mod holders;
@@ -464,7 +464,7 @@ fn play(
 ) -> Result<(), String> {
     let (stand, runtime) = (pool.take(stage)?, runtime()?);
     let played = runtime.block_on(async {
-        let scene = Scene::open(name, (stand.servers, stand.since), fault, seed)?;
+        let scene = Scene::open(name, stand, fault, seed)?;
         let mut scene = scene.may_show(scenario.defects);
         let book = scene.book.clone();
         let _to_go_wrong = fault.map(|_fault| Discard(book.clone()));
@@ -477,7 +477,7 @@ fn play(
             Either::Right((why, _)) => Err(why),
         }
     });
-    let played = played.map(|servers| runtime.block_on(pool.put(Stand { servers, ..stand })));
+    let played = played.map(|stand| runtime.block_on(pool.put(stand)));
     runtime.shutdown_background();
     played
 }

@@ -135,7 +135,7 @@ async fn while_cut_off(scene: &mut Scene, compact: bool) {
         }
         bob.done(Op::Delete { path: at(&format!("d/before{round}")) }).await;
         if compact {
-            scene.servers.compact().await.expect("it forgets");
+            scene.stand.servers.compact().await.expect("it forgets");
             scene.book.nemesis("compact", Installed::Installed);
         }
         // Until it has given its connection up.

@@ -114,7 +114,7 @@ pub(crate) async fn restart(scene: &mut Scene) {
             scene.kill(server);
             sleep(Duration::from_millis(500)).await;
             scene.restart(server);
-            scene.servers.processes().await_ready().expect("it starts again");
+            scene.stand.servers.processes().await_ready().expect("it starts again");
         }
     })
     .await;
@@ -130,7 +130,7 @@ pub(crate) async fn killed_leader(scene: &mut Scene) {
             assert_ne!(next, leader, "the dead do not lead");
             sleep(Duration::from_millis(500)).await;
             scene.restart(leader);
-            scene.servers.processes().await_ready().expect("it starts again");
+            scene.stand.servers.processes().await_ready().expect("it starts again");
         }
     })
     .await;

@@ -20,7 +20,8 @@ use synod_testkit::limit::waits_for;
 use synod_testkit::server::pipe::{Lost, Pipe};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::servers::{SIZE, Servers};
+use crate::servers::SIZE;
+use crate::stand::Stand;
 use crate::{Fault, MISTAKE, NO_VERDICT, WORKER};
 
 /// The limit for everything that must happen in the end. ZooKeeper's servers repeat a lost message of an election after up
@@ -32,9 +33,7 @@ pub(crate) const TTL: Duration = Duration::from_secs(3);
 
 /// Where everything takes place.
 pub(crate) struct Scene {
-    pub(crate) servers: Box<dyn Servers>,
-    /// What the servers kept up to this revision belongs to earlier scenes.
-    since: u64,
+    pub(crate) stand: Stand,
     pub(crate) chance: Chance,
     pub(crate) book: Book,
     clients: Vec<Arc<Actor>>,
@@ -63,10 +62,10 @@ pub(crate) struct Actor {
 }
 
 impl Scene {
-    /// A scene that makes its choices by this seed, on servers that kept something up to this revision already.
+    /// A scene that makes its choices by this seed.
     pub(crate) fn open(
         name: &str,
-        (servers, since): (Box<dyn Servers>, u64),
+        stand: Stand,
         mistake: Option<Fault>,
         seed: u64,
     ) -> Result<Self, String> {
@@ -77,8 +76,7 @@ impl Scene {
         // All of one length, so that none is part of another.
         let values = Arc::new(AtomicU64::new((chance.below(1 << 40) + (1 << 40)) << 20));
         Ok(Self {
-            servers,
-            since,
+            stand,
             chance,
             book,
             clients: Vec::new(),
@@ -97,7 +95,7 @@ impl Scene {
     /// Lets the scene show these defects of its servers.
     pub(crate) fn may_show(mut self, defects: &'static [Defect]) -> Self {
         if !defects.is_empty() {
-            self.version = self.servers.version().expect("the servers run");
+            self.version = self.stand.servers.version().expect("the servers run");
         }
         self.defects = defects;
         self
@@ -133,11 +131,11 @@ impl Scene {
 
     /// A client without a session.
     pub(crate) fn process(&mut self) -> Arc<Actor> {
-        let pipe = Pipe::start(&self.servers.addresses()).expect("free ports");
+        let pipe = Pipe::start(&self.stand.servers.addresses()).expect("free ports");
         let number = self.clients.len() + 1;
         let program = std::env::current_exe().expect("this is one");
         let mut command = Command::new(program);
-        command.args([WORKER, &number.to_string(), &self.servers.url(pipe.addresses())]);
+        command.args([WORKER, &number.to_string(), &self.stand.servers.url(pipe.addresses())]);
         if let Some(mistake) = self.mistake {
             command.env(MISTAKE, mistake.to_string());
         }
@@ -158,26 +156,26 @@ impl Scene {
     }
 
     pub(crate) fn kill(&mut self, server: usize) {
-        let outcome = self.servers.processes().kill(server);
+        let outcome = self.stand.servers.processes().kill(server);
         self.done(format!("kill server {server}"), &outcome);
         self.killed.push(server);
     }
 
     pub(crate) fn restart(&mut self, server: usize) {
-        let outcome = self.servers.processes().restart(server);
+        let outcome = self.stand.servers.processes().restart(server);
         self.done(format!("restart server {server}"), &outcome);
         self.killed.retain(|killed| *killed != server);
     }
 
     pub(crate) fn pause(&mut self, server: usize) {
-        let outcome = self.servers.processes().pause(server);
+        let outcome = self.stand.servers.processes().pause(server);
         self.done(format!("pause server {server}"), &outcome);
         self.paused.push(server);
     }
 
     pub(crate) async fn resume(&mut self, server: usize) {
         self.report_leases().await;
-        let outcome = self.servers.processes().resume(server);
+        let outcome = self.stand.servers.processes().resume(server);
         self.done(format!("resume server {server}"), &outcome);
         self.paused.retain(|paused| *paused != server);
     }
@@ -192,7 +190,7 @@ impl Scene {
         let running: Vec<usize> = (0..SIZE)
             .filter(|server| !self.paused.contains(server) && !self.killed.contains(server))
             .collect();
-        for (session, left) in self.servers.leases(&running).await {
+        for (session, left) in self.stand.servers.leases(&running).await {
             let until = asked + u64::try_from(left.as_nanos()).unwrap_or_default();
             let what = What::Lease { until };
             self.book.add(Entry { t: now(), p: 0, s: Some(session), id: None, what });
@@ -200,13 +198,13 @@ impl Scene {
     }
 
     pub(crate) fn part(&mut self, server: usize) {
-        self.servers.part(server, Link::Cut);
+        self.stand.servers.part(server, Link::Cut);
         self.done(format!("part server {server}"), &Ok(()));
         self.parted.push(server);
     }
 
     pub(crate) fn join(&mut self, server: usize) {
-        self.servers.part(server, Link::Open);
+        self.stand.servers.part(server, Link::Open);
         self.done(format!("join server {server}"), &Ok(()));
         self.parted.retain(|parted| *parted != server);
     }
@@ -243,7 +241,7 @@ impl Scene {
         // Said before: from now on nothing follows from its time to live.
         let what = What::Nemesis { what: "expire".to_owned(), outcome: Installed::Installed };
         self.book.add(Entry { t: now(), p: 0, s: Some(session), id: None, what });
-        self.servers.expire(session).await.expect("the session is ended");
+        self.stand.servers.expire(session).await.expect("the session is ended");
     }
 
     /// [`Scene::expire`], where a session may have ended already, or no server answers.
@@ -251,14 +249,14 @@ impl Scene {
         let what =
             What::Nemesis { what: "try to expire".to_owned(), outcome: Installed::Installed };
         self.book.add(Entry { t: now(), p: 0, s: Some(session), id: None, what });
-        let _may_be_over = timeout(TTL, self.servers.expire(session)).await;
+        let _may_be_over = timeout(TTL, self.stand.servers.expire(session)).await;
     }
 
     /// Which server leads, once one does.
     pub(crate) async fn leader(&mut self) -> usize {
         let end = Instant::now() + PATIENCE;
         loop {
-            if let Some(leader) = self.servers.processes().leader() {
+            if let Some(leader) = self.stand.servers.processes().leader() {
                 return leader;
             }
             assert!(Instant::now() < end, "there is no leader after {PATIENCE:?}");
@@ -282,7 +280,7 @@ impl Scene {
         for server in self.killed.clone() {
             self.restart(server);
         }
-        self.servers.processes().await_ready().expect("servers that are whole answer");
+        self.stand.servers.processes().await_ready().expect("servers that are whole answer");
         for actor in self.clients.iter().filter(|actor| !actor.client.is_gone()) {
             actor.pipe.lose_nothing();
             actor.pipe.only(None);
@@ -295,7 +293,7 @@ impl Scene {
     }
 
     /// Heals everything, reads everything, and checks what was taken down. Ends all clients, and returns the servers.
-    pub(crate) async fn judge(mut self) -> Result<Box<dyn Servers>, String> {
+    pub(crate) async fn judge(mut self) -> Result<Stand, String> {
         self.heal().await;
         let eve = self.client().await;
         let (found, record) = self.settled(&eve).await?;
@@ -305,7 +303,7 @@ impl Scene {
         let found = self.without_defects(&record, found);
         if found.is_empty() {
             self.book.discard().map_err(|error| error.to_string())?;
-            return Ok(self.servers);
+            return Ok(self.stand);
         }
         let told: Vec<_> = found.iter().take(10).map(ToString::to_string).collect();
         let (count, path) = (found.len(), self.book.path().display());
@@ -349,8 +347,7 @@ impl Scene {
 
     /// The breaches up to now, and the record that they are in.
     async fn found(&mut self) -> Result<(Vec<Breach>, Record), String> {
-        let mut facts = self.servers.facts().await?;
-        facts.retain(|fact| fact.revision > self.since);
+        let facts = self.stand.facts().await?;
         let truth = |fact| Entry { t: now(), p: 0, s: None, id: None, what: What::Truth { fact } };
         let mut entries = self.book.entries();
         entries.extend(facts.into_iter().map(truth));

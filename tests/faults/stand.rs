@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use synod::store::{Expect, Query};
 use synod::{Client, ClientOptions, Config, Error, Path};
+use synod_testkit::clients::entry::Fact;
 use tokio::runtime::Runtime;
 
 use crate::Stage;
@@ -17,13 +18,13 @@ use crate::servers::Servers;
 pub(crate) struct Stand {
     pub(crate) servers: Box<dyn Servers>,
     /// What they kept up to this revision belongs to earlier scenarios.
-    pub(crate) since: u64,
+    since: u64,
     /// What their proxies run on, as long as they do.
-    pub(crate) _proxies: Proxies,
+    _proxies: Proxies,
 }
 
 /// The runtime of proxies, which waits for none of them at its end.
-pub(crate) struct Proxies(Option<Runtime>);
+struct Proxies(Option<Runtime>);
 
 impl Drop for Proxies {
     fn drop(&mut self) {
@@ -63,11 +64,18 @@ impl Stand {
         Ok(Self { servers, since: 0, _proxies: Proxies(Some(runtime)) })
     }
 
+    /// Every write of this scenario that was kept, in order.
+    pub(crate) async fn facts(&mut self) -> Result<Vec<Fact>, String> {
+        let mut facts = self.servers.facts().await?;
+        facts.retain(|fact| fact.revision > self.since);
+        Ok(facts)
+    }
+
     /// Removes what the clients of a scenario have left.
     async fn clear(&mut self) -> Result<(), String> {
         self.empty().await.map_err(|error| error.to_string())?;
-        let facts = self.servers.facts().await?;
-        self.since = facts.iter().map(|fact| fact.revision).max().unwrap_or(self.since);
+        let latest = self.facts().await?.iter().map(|fact| fact.revision).max();
+        self.since = latest.unwrap_or(self.since);
         Ok(())
     }
 

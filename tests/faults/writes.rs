@@ -53,7 +53,7 @@ async fn every_kind(scene: &mut Scene, lost: Lost) -> usize {
         ann.lossy(delete, lost, &format!("delete{round}")).await;
         is_back(&ann).await;
     }
-    let facts = scene.servers.facts().await.expect("they can be read");
+    let facts = scene.stand.facts().await.expect("they can be read");
     let kept = facts.iter().filter(|fact| {
         fact.kind != Kind::Deleted && fact.value.is_some_and(|value| values.contains(&value))
     });
