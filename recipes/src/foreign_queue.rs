@@ -19,7 +19,7 @@ use synod_core::client::Client;
 use synod_core::clock::sleep;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::store::{Expect, Gap, Lifetime, Query, Txn, Why};
+use synod_core::store::{Expect, Gap, Lifetime, Outcome, Query, Txn, Why};
 
 use crate::cell::patience::Patience;
 use crate::foreign_queue::foreign_consumer::{ForeignConsumer, ForeignItem};
@@ -201,10 +201,12 @@ impl ForeignPlace {
                 }
             };
             match (self.writes.insist(&txn).await?, name) {
-                (None, _) => return Ok(()),
+                (Outcome::Committed(_), _) => return Ok(()),
                 // Another program put something at the same time of its clock.
-                (Some(no), NewName::Time(_)) if no.why == Why::Exists => sleep(TICK).await,
-                (Some(no), _) => return Err(self.writes.refused(&no)),
+                (Outcome::Rejected(no), NewName::Time(_)) if no.why == Why::Exists => {
+                    sleep(TICK).await;
+                }
+                (Outcome::Rejected(no), _) => return Err(self.writes.refused(&no)),
             }
         }
     }

@@ -11,7 +11,7 @@ use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::store::Txn;
+use synod_core::store::{Outcome, Txn};
 
 use crate::cell::patience::Patience;
 use crate::line::item_wait::ItemWait;
@@ -22,7 +22,7 @@ use crate::queue::delivery::Delivery;
 use crate::queue::item_name::ItemName;
 use crate::queue::place::{DOING, QueuePlace};
 use crate::queue::put_options::PutOptions;
-use crate::queue::room::{QueueEntry, Room};
+use crate::queue::room::{Entered, QueueEntry, Room};
 use crate::queue::taking::claim;
 use crate::stamped::date::date;
 
@@ -120,8 +120,9 @@ impl<T> Queue<T> {
     /// As [`Queue::put`].
     pub async fn put_with(&self, item: &T, options: PutOptions) -> Result<bool> {
         let entry = self.entry(item, &options)?;
-        let refused = self.room.enter(&entry).await?;
-        entry.is_new(refused.as_ref())
+        let entered = self.room.enter(&entry).await?;
+        self.has_put(&entry, &entered);
+        entry.is_new(&entered)
     }
 
     /// [`Queue::put_with`] that does not wait for room in a queue with a [capacity](Queue::capacity): `None` if it is full.
@@ -135,8 +136,9 @@ impl<T> Queue<T> {
     /// As [`Queue::put`].
     pub async fn try_put(&self, item: &T, options: PutOptions) -> Result<Option<bool>> {
         let entry = self.entry(item, &options)?;
-        let entered = self.room.try_enter(&entry).await?;
-        entered.map(|refused| entry.is_new(refused.as_ref())).transpose()
+        let Some(entered) = self.room.try_enter(&entry).await? else { return Ok(None) };
+        self.has_put(&entry, &entered);
+        entry.is_new(&entered).map(Some)
     }
 
     /// Puts several items into the queue, in this order: all of them, or none.
@@ -160,7 +162,16 @@ impl<T> Queue<T> {
         });
         let items = items.collect::<Result<_>>()?;
         let entry = QueueEntry { place: &self.place, txn: Txn::new(), items };
-        self.room.enter(&entry).await?.map_or(Ok(()), |no| Err(self.place.writes.refused(&no)))
+        let entered = self.room.enter(&entry).await?;
+        self.has_put(&entry, &entered);
+        entry.is_new(&entered).map(drop)
+    }
+
+    /// Tells the consumer of this process what was put: that need not be read.
+    fn has_put(&self, entry: &QueueEntry<'_>, entered: &Entered) {
+        if let (Some(consumer), Outcome::Committed(Some(commit))) = (self.consumer.get(), entered) {
+            consumer.has_put(entry.nodes(commit));
+        }
     }
 
     fn entry(&self, item: &T, options: &PutOptions) -> Result<QueueEntry<'_>> {

@@ -1,8 +1,12 @@
 //! [`Arrivals`]: the items of a queue that are known by their names alone. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::queue::item_name::Rank;
+use crate::queue::stock::StockItem;
+
+/// How many items are remembered that this process has put, and that were not reported yet or are not the first.
+const REMEMBERED: usize = 64;
 
 /// Items whose places are not known, in the order in which they were reported. A consumer reads them when it may have to try one of
 /// them, many at once: what other consumers have taken by then is never read.
@@ -14,6 +18,8 @@ pub(super) struct Arrivals {
     keys: BTreeMap<String, (u16, u64)>,
     /// Those that were asked for.
     asked: BTreeSet<String>,
+    /// The last items that this process has put: these need not be read.
+    put: VecDeque<(String, StockItem)>,
     count: u64,
     /// Whether they may have been reported in another order than that of their creation: as a copy of what is there.
     is_mixed: bool,
@@ -23,7 +29,7 @@ impl Default for Arrivals {
     /// What is reported first may be a copy.
     fn default() -> Self {
         let (names, keys, asked) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        Self { names, keys, asked, count: 0, is_mixed: true }
+        Self { names, keys, asked, put: VecDeque::new(), count: 0, is_mixed: true }
     }
 }
 
@@ -38,8 +44,26 @@ impl Arrivals {
         self.keys.insert(name.to_owned(), (priority, self.count));
     }
 
+    /// Takes note of an item that this process has put.
+    pub(super) fn has_put(&mut self, name: String, item: StockItem) {
+        self.put.push_back((name, item));
+        if self.put.len() > REMEMBERED {
+            self.put.pop_front();
+        }
+    }
+
+    /// Removes the first item, if this process has put it. A later one is left where it is: those before it are to be read first.
+    pub(super) fn take_first_put(&mut self) -> Option<(String, StockItem)> {
+        let first = self.names.first_entry()?;
+        let place = self.put.iter().position(|(name, _item)| name == first.get())?;
+        let known = self.put.remove(place)?;
+        self.remove(&known.0);
+        Some(known)
+    }
+
     /// Removes an item: its place is known, or it is gone.
     pub(super) fn remove(&mut self, name: &str) {
+        self.put.retain(|(known, _item)| known != name);
         if let Some(key) = self.keys.remove(name) {
             self.names.remove(&key);
             self.asked.remove(name);
@@ -60,7 +84,9 @@ impl Arrivals {
 
     /// The first of them that were not asked for, at most so many. They are from now on.
     pub(super) fn ask(&mut self, most: usize) -> Vec<String> {
-        let unasked = self.names.values().filter(|name| !self.asked.contains(*name));
+        let is_put = |name: &String| self.put.iter().any(|(known, _item)| known == name);
+        let is_known = |name: &String| self.asked.contains(name) || is_put(name);
+        let unasked = self.names.values().filter(|name| !is_known(name));
         let names: Vec<String> = unasked.take(most).cloned().collect();
         self.asked.extend(names.iter().cloned());
         names

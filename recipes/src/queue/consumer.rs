@@ -10,6 +10,7 @@ use futures_util::future::{Either, select};
 use synod_core::chance::Chance;
 use synod_core::clock;
 use synod_core::error::Result;
+use synod_core::store::Node;
 use synod_core::task::{self, Task};
 use tokio::sync::Notify;
 
@@ -117,6 +118,17 @@ impl Consumer {
                 }
             }
         }
+    }
+
+    /// Takes note of items that this process has put.
+    pub(super) fn has_put(&self, nodes: impl Iterator<Item = Node>) {
+        {
+            let (mut stock, now) = (self.shelf.lock(), clock::now());
+            for node in nodes.filter(|node| node.data.len() <= KEPT) {
+                stock.has_put(&node, now, date());
+            }
+        }
+        self.shelf.news.notify_waiters();
     }
 
     /// Among how many items it chooses.

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::store::{Expect, Lifetime, Node, Query, Rejected, SessionId, Txn, Why};
+use synod_core::store::{Expect, Lifetime, Node, Outcome, Query, SessionId, Txn, Why};
 
 use crate::queue::Queue;
 use crate::queue::codec::Codec;
@@ -161,10 +161,7 @@ impl<T> Queue<T> {
         let txn = Txn::new().delete(node, Expect::Version(stat.version));
         let entry =
             QueueEntry { place: &self.place, txn, items: vec![(name, dead.node.data.clone())] };
-        self.room
-            .try_enter(&entry)
-            .await?
-            .map_or(Ok(false), |refused| self.is_done(refused.as_ref()))
+        self.room.try_enter(&entry).await?.map_or(Ok(false), |entered| self.is_done(&entered))
     }
 
     /// Changes the data of an item that is not claimed, or of a dead letter. An item keeps its place and its id. Returns whether it was
@@ -188,17 +185,19 @@ impl<T> Queue<T> {
             let txn = place.unclaimed(Txn::new(), &item.name)?.delete(&item.node.path, Expect::Any);
             txn.create(changed, data, Lifetime::Persistent)
         };
-        self.is_done(place.writes.insist(&txn).await?.as_ref())
+        self.is_done(&place.writes.insist(&txn).await?)
     }
 
     /// Whether a transaction that moves what was listed was applied. An error if no change since then explains its rejection.
-    fn is_done(&self, no: Option<&Rejected>) -> Result<bool> {
-        match no {
-            None => Ok(true),
-            Some(no) if matches!(no.why, Why::Missing | Why::Exists | Why::OtherVersion) => {
+    fn is_done<C>(&self, outcome: &Outcome<C>) -> Result<bool> {
+        match outcome {
+            Outcome::Committed(_) => Ok(true),
+            Outcome::Rejected(no)
+                if matches!(no.why, Why::Missing | Why::Exists | Why::OtherVersion) =>
+            {
                 Ok(false)
             }
-            Some(no) => Err(self.place.writes.refused(no)),
+            Outcome::Rejected(no) => Err(self.place.writes.refused(no)),
         }
     }
 
@@ -222,7 +221,7 @@ impl<T> Queue<T> {
         } else {
             self.place.without_item(Txn::new(), &item.name)?
         };
-        self.is_done(self.place.writes.insist(&txn).await?.as_ref())
+        self.is_done(&self.place.writes.insist(&txn).await?)
     }
 }
 

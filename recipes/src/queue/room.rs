@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use synod_core::chance::Chance;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::store::{Query, Rejected, Txn, View};
+use synod_core::path::Path;
+use synod_core::store::{Commit, Node, Outcome, Query, Rejected, Txn, View};
 
 use crate::cell::until::until;
 use crate::queue::item_name::ItemName;
@@ -21,6 +22,9 @@ pub(super) struct Room {
     free: Arc<Mutex<Vec<u64>>>,
 }
 
+/// What became of items that were to come into a queue.
+pub(super) type Entered = Outcome<Option<Commit>>;
+
 /// Items that are to come into a queue together, with what else is to happen.
 pub(super) struct QueueEntry<'a> {
     pub(super) place: &'a QueuePlace,
@@ -33,8 +37,8 @@ impl Room {
         Self { capacity: u64::try_from(capacity.get()).ok(), free: Arc::default() }
     }
 
-    /// Sends the transaction, when there is room. Returns the rejection for another reason.
-    pub(super) async fn enter(&self, entry: &QueueEntry<'_>) -> Result<Option<Rejected>> {
+    /// Sends the transaction, when there is room. It may be rejected for another reason.
+    pub(super) async fn enter(&self, entry: &QueueEntry<'_>) -> Result<Entered> {
         loop {
             if let Some(entered) = self.try_enter(entry).await? {
                 return Ok(entered);
@@ -46,10 +50,7 @@ impl Room {
     }
 
     /// Sends the transaction. `None` if there is no room.
-    pub(super) async fn try_enter(
-        &self,
-        entry: &QueueEntry<'_>,
-    ) -> Result<Option<Option<Rejected>>> {
+    pub(super) async fn try_enter(&self, entry: &QueueEntry<'_>) -> Result<Option<Entered>> {
         let Some(capacity) = self.capacity else {
             return entry.place.writes.insist(&entry.filling(&[])?).await.map(Some);
         };
@@ -60,11 +61,12 @@ impl Room {
         }
         loop {
             let Some(slots) = self.slots(entry).await? else { return Ok(None) };
-            let no = entry.place.writes.insist(&entry.filling(&slots)?).await?;
-            match no {
+            match entry.place.writes.insist(&entry.filling(&slots)?).await? {
                 // Another producer was faster; what was listed is out of date.
-                Some(no) if entry.place.is_filled_slot(&no) => self.remember(Vec::new()),
-                no => return Ok(Some(no)),
+                Outcome::Rejected(no) if entry.place.is_filled_slot(&no) => {
+                    self.remember(Vec::new());
+                }
+                entered => return Ok(Some(entered)),
             }
         }
     }
@@ -118,13 +120,24 @@ impl QueueEntry<'_> {
     }
 
     /// Whether its item was put: it was not if an item of its id is there.
-    pub(super) fn is_new(&self, no: Option<&Rejected>) -> Result<bool> {
-        match no {
-            None => Ok(true),
-            Some(no) if self.items.iter().any(|(name, _)| self.place.is_known_id(no, name)) => {
-                Ok(false)
-            }
-            Some(no) => Err(self.place.writes.refused(no)),
+    pub(super) fn is_new(&self, entered: &Entered) -> Result<bool> {
+        match entered {
+            Outcome::Committed(_) => Ok(true),
+            Outcome::Rejected(no) if self.is_known_id(no) => Ok(false),
+            Outcome::Rejected(no) => Err(self.place.writes.refused(no)),
         }
+    }
+
+    fn is_known_id(&self, no: &Rejected) -> bool {
+        self.items.iter().any(|(name, _)| self.place.is_known_id(no, name))
+    }
+
+    /// The nodes of its items, as the transaction made them. None if the store did not tell.
+    pub(super) fn nodes(&self, commit: &Commit) -> impl Iterator<Item = Node> {
+        let is_item = |path: &Path| path.parent().is_some_and(|dir| dir == self.place.items);
+        let made = commit.done.iter().filter(move |done| is_item(&done.path));
+        made.zip(&self.items).filter_map(|(done, (_name, data))| {
+            Some(Node::new(done.path.clone()).with(data.clone(), done.stat?))
+        })
     }
 }

@@ -81,11 +81,23 @@ impl Stock {
             return self.arrivals.add(name.priority, text);
         }
         self.arrivals.remove(text);
-        let created = node.stat.map(|stat| stat.created).unwrap_or_default();
-        let rest = if name.delivered > 0 { REST } else { Duration::ZERO };
-        let due = name.date().map(|due| now + due.saturating_sub(date).min(LONGEST));
-        mistake!(DelayIgnored: let due = None);
-        let item = StockItem { name, created, data: some(&node.data), due };
+        self.keep(text, StockItem::new(name, node, now, date), now);
+    }
+
+    /// Takes note of an item that this process has put: where it is reported by its name alone, it is not read.
+    pub(super) fn has_put(&mut self, node: &Node, now: Instant, date: Duration) {
+        let text = node.path.name();
+        if let Some(name) = ItemName::parse(text)
+            && node.stat.is_some()
+            && !self.items.contains_key(text)
+            && !self.gone.iter().any(|gone| gone == text)
+        {
+            self.arrivals.has_put(text.to_owned(), StockItem::new(name, node, now, date));
+        }
+    }
+
+    fn keep(&mut self, text: &str, item: StockItem, now: Instant) {
+        let rest = if item.name.delivered > 0 { REST } else { Duration::ZERO };
         let _last = self.items.insert(text.to_owned(), item);
         self.place(text, now, rest);
     }
@@ -151,6 +163,9 @@ impl Stock {
     /// Reserves up to so many items, from this place of those that may be tried on.
     pub(super) fn pick(&mut self, place: usize, most: usize, now: Instant) -> Pick {
         self.recover(now);
+        while let Some((name, item)) = self.arrivals.take_first_put() {
+            self.keep(&name, item, now);
+        }
         let count = place + most;
         if self.arrivals.may_be_among(&self.first_ranks(count), count) {
             return Pick::Unread(self.arrivals.ask(BATCH));
@@ -247,6 +262,13 @@ fn some(data: &Bytes) -> Option<Bytes> {
 }
 
 impl StockItem {
+    fn new(name: ItemName, node: &Node, now: Instant, date: Duration) -> Self {
+        let created = node.stat.map(|stat| stat.created).unwrap_or_default();
+        let due = name.date().map(|due| now + due.saturating_sub(date).min(LONGEST));
+        mistake!(DelayIgnored: let due = None);
+        Self { name, created, data: some(&node.data), due }
+    }
+
     fn rank(&self) -> Rank {
         let created = self.created;
         mistake!(QueueIgnoresOrder: let created = Revision::ZERO);
@@ -400,6 +422,44 @@ mod tests {
         stock.add(&named("entry-050-g"), now, DATE);
         assert_eq!(picked(&mut stock, 0, now + REST), "entry-050-+d1r8-f");
         stock.clear_items();
+        assert_eq!(picked(&mut stock, 0, now), "none false");
+    }
+
+    #[test]
+    fn an_item_that_this_process_has_put_is_not_read_but_is_after_those_that_came_earlier() {
+        let (mut stock, now) = (Stock::default(), clock::now());
+        let named = |name: &str| Node::new(Path::new(&format!("/q/items/{name}")).expect("valid"));
+        // It is reported before the answer, and after it.
+        stock.add(&named("entry-100-a"), now, DATE);
+        stock.has_put(&node("entry-100-a", 5), now, DATE);
+        assert_eq!(picked(&mut stock, 0, now), "entry-100-a");
+        stock.has_put(&node("entry-100-b", 6), now, DATE);
+        assert_eq!(
+            picked(&mut stock, 0, now),
+            "none false",
+            "it is not reported: others may be before it"
+        );
+        stock.add(&named("entry-100-b"), now, DATE);
+        assert_eq!(picked(&mut stock, 0, now), "entry-100-b");
+
+        for name in ["entry-100-c", "entry-100-d", "entry-100-e"] {
+            stock.add(&named(name), now, DATE);
+        }
+        stock.has_put(&node("entry-100-d", 8), now, DATE);
+        assert_eq!(
+            picked(&mut stock, 0, now),
+            "unread entry-100-c entry-100-e",
+            "others came earlier"
+        );
+        stock.add(&node("entry-100-c", 7), now, DATE);
+        assert_eq!(picked(&mut stock, 0, now), "entry-100-c");
+        assert_eq!(picked(&mut stock, 0, now), "entry-100-d");
+
+        // What is gone by then is not kept.
+        stock.remove("entry-100-e");
+        stock.is_gone("entry-100-f");
+        stock.has_put(&node("entry-100-f", 9), now, DATE);
+        stock.add(&named("entry-100-f"), now, DATE);
         assert_eq!(picked(&mut stock, 0, now), "none false");
     }
 

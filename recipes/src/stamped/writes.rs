@@ -6,7 +6,7 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::retry::Retry;
 use synod_core::session::Session;
-use synod_core::store::{Query, Rejected, Txn, View};
+use synod_core::store::{Commit, Outcome, Query, Rejected, Txn, View};
 
 use crate::stamped::Stamped;
 use crate::stamped::mark::Marks;
@@ -47,14 +47,15 @@ impl StampedWrites {
         Stamped { client, marks, session, evidence: &StillThere(needed) }.send(txn).await
     }
 
-    /// Sends a transaction in one session after the other, until it is applied or rejected.
-    pub(crate) async fn insist(&self, txn: &Txn) -> Result<Option<Rejected>> {
+    /// Sends a transaction in one session after the other, until it is applied or rejected. With what it did, unless its answer was
+    /// lost.
+    pub(crate) async fn insist(&self, txn: &Txn) -> Result<Outcome<Option<Commit>>> {
         let mut delays = None;
         loop {
             let session = self.client.session().await?;
             match self.send(&session, txn.clone(), None).await {
-                Ok(Sent::Applied(_)) => return Ok(None),
-                Ok(Sent::Rejected(no)) => return Ok(Some(no)),
+                Ok(Sent::Applied(commit)) => return Ok(Outcome::Committed(commit)),
+                Ok(Sent::Rejected(no)) => return Ok(Outcome::Rejected(no)),
                 Ok(Sent::Lost) => {}
                 Err(error) if is_only_lost(&error) => {}
                 Err(error) => return Err(error),
@@ -83,8 +84,8 @@ impl StampedWrites {
         let mut delays = Retry::forever().delays(self.client.chance());
         loop {
             let error = match self.insist(&txn).await {
-                Ok(None) => return,
-                Ok(Some(no)) => match instead(&no) {
+                Ok(Outcome::Committed(_)) => return,
+                Ok(Outcome::Rejected(no)) => match instead(&no) {
                     Some(other) => {
                         txn = other;
                         continue;
