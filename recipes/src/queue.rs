@@ -22,7 +22,7 @@ use crate::queue::delivery::Delivery;
 use crate::queue::item_name::ItemName;
 use crate::queue::place::{DOING, QueuePlace};
 use crate::queue::put_options::PutOptions;
-use crate::queue::room::{Entered, QueueEntry, Room};
+use crate::queue::room::{PutOutcome, QueueEntry, Room};
 use crate::queue::taking::claim;
 use crate::stamped::date::date;
 
@@ -38,6 +38,7 @@ mod place;
 pub(crate) mod put_options;
 mod room;
 mod stock;
+mod stock_item;
 mod taking;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/queue.md"))]
@@ -167,8 +168,8 @@ impl<T> Queue<T> {
         entry.is_new(&entered).map(drop)
     }
 
-    /// Tells the consumer of this process what was put: that need not be read.
-    fn has_put(&self, entry: &QueueEntry<'_>, entered: &Entered) {
+    /// Lets the consumer of this process know what was put: it need not read that.
+    fn has_put(&self, entry: &QueueEntry<'_>, entered: &PutOutcome) {
         if let (Some(consumer), Outcome::Committed(Some(commit))) = (self.consumer.get(), entered) {
             consumer.has_put(entry.nodes(commit));
         }

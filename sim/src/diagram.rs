@@ -50,8 +50,14 @@ const MOST: usize = 160;
 const AROUND: usize = 25;
 
 impl Diagram {
-    /// The lanes of a history that was run with a trace.
+    /// The lanes of a history that was run with a trace: what is near the failure, and all faults.
     pub fn of(report: &Report) -> Self {
+        let Self { lanes, cells } = Self::whole(report);
+        Self { lanes, cells: shortened(cells) }
+    }
+
+    /// [`Diagram::of`] with all that happened.
+    pub fn whole(report: &Report) -> Self {
         let mut lanes = report.names.clone();
         let audited = report.lines.iter().any(|line| line.actor == lanes.len() as u64 + 1);
         if audited {
@@ -63,8 +69,7 @@ impl Diagram {
             drawing.line(line);
         }
         drawing.verdict(report);
-        let cells = shortened(joined(drawing.cells));
-        Self { lanes, cells }
+        Self { lanes, cells: joined(drawing.cells) }
     }
 }
 

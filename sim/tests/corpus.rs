@@ -3,7 +3,7 @@
 use synod_sim::{Personality, Sim, corpus, workload};
 
 /// Failures without a known mistake of that name: the workload, and the seed.
-const OURS: [(&str, Personality, u64); 11] = [
+const OURS: [(&str, Personality, u64); 13] = [
     // A ticket was created again under its name, and a candidate that had it before its own waited
     // for it although it was after.
     ("election", Personality::Etcd, 0x0061_470e_874b),
@@ -31,6 +31,10 @@ const OURS: [(&str, Personality, u64); 11] = [
     ("queue", Personality::Etcd, 0x02fa_f33e),
     // The check did not know the node of a create again to which a stranger had written before another removed it.
     ("tickets", Personality::Etcd, 0x042c_4d51),
+    // A member came again, and counted the node of the one that it had been, which a late request had made again.
+    ("double_barrier", Personality::Etcd, 0x0c59),
+    // A request to begin a round was late, and the node `ready` was another one of the same version by then.
+    ("double_barrier", Personality::Ideal, 0x2791),
 ];
 
 #[test]

@@ -86,10 +86,10 @@ use moments::{
 };
 use trips::{
     a_call_asks_for_all_it_needs_at_once, a_narrow_link_takes_its_time,
-    a_release_notifies_one_client, a_waiting_candidate_sends_few_requests,
-    an_idle_session_gives_signs_of_life_only, one_event_takes_one_request,
-    recipes_ask_for_no_more_than_they_need, the_first_local_read_of_a_connection_catches_up,
-    two_requests_of_one_call_take_one_round_trip,
+    a_release_notifies_one_client, a_round_of_a_double_barrier_takes_few_requests,
+    a_waiting_candidate_sends_few_requests, an_idle_session_gives_signs_of_life_only,
+    one_event_takes_one_request, recipes_ask_for_no_more_than_they_need,
+    the_first_local_read_of_a_connection_catches_up, two_requests_of_one_call_take_one_round_trip,
 };
 use wide::{
     a_parent_that_the_transaction_makes_itself_is_made_once,
@@ -119,6 +119,7 @@ quirks![
     the_first_local_read_of_a_connection_catches_up,
     one_event_takes_one_request,
     recipes_ask_for_no_more_than_they_need,
+    a_round_of_a_double_barrier_takes_few_requests,
     a_waiting_candidate_sends_few_requests,
     a_release_notifies_one_client,
     an_idle_session_gives_signs_of_life_only,

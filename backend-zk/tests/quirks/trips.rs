@@ -10,7 +10,7 @@ use synod_core::client::{Client, ClientOptions};
 use synod_core::store::{
     Backend as _, Event, Expect, Lifetime, Query, SessionId, SessionOptions, Txn, Version,
 };
-use synod_recipes::{Election, LeaderLatch, Mutex, Semaphore};
+use synod_recipes::{DoubleBarrier, Election, LeaderLatch, Mutex, Semaphore};
 use synod_testkit::server::links::Links;
 use synod_testkit::server::verb::Verb;
 use synod_zk::{Access, ZkBackend};
@@ -214,6 +214,38 @@ pub(super) async fn recipes_ask_for_no_more_than_they_need() {
     asks_for(&links, bobs, &[Verb::List]).await;
     second.close().await.expect("answers");
     asks_for(&links, bobs, &[Verb::Delete]).await;
+}
+
+/// Two members, round after round: with a watch that each has from the first one.
+pub(super) async fn a_round_of_a_double_barrier_takes_few_requests() {
+    let links = Links::start(&server().addresses()).expect("there are ports");
+    let ((ann, anns), (bob, bobs)) = (counted(&links).await, counted(&links).await);
+    let barrier = |client: &Client| {
+        DoubleBarrier::new(client, path("/counted/both"), 2.try_into().expect("some"))
+    };
+    let (first, last) = (barrier(&ann), barrier(&bob));
+    // What each of both asked, in the order of the words. Either may be the last to come.
+    let asked = || {
+        let all = [anns, bobs].map(|session| {
+            let asked = links.take_requests(session).into_iter();
+            asked.filter(|verb| !matches!(verb, Verb::Ping | Verb::Exists)).collect::<Vec<_>>()
+        });
+        let [one, other] = all.map(|verbs| format!("{verbs:?}"));
+        if one < other { [one, other] } else { [other, one] }
+    };
+    for is_first in [true, false] {
+        let _before = asked();
+        let (one, other) = join(first.enter(), last.enter()).await;
+        let (one, other) = (one.expect("answers"), other.expect("answers"));
+        if !is_first {
+            assert_eq!(asked(), ["[Create, List, Get]", "[Create, List, Sync, Get, Multi]"]);
+        }
+        let (one, other) = join(one.leave(), other.leave()).await;
+        one.and(other).expect("answers");
+        if !is_first {
+            assert_eq!(asked(), ["[Delete]", "[Multi]"]);
+        }
+    }
 }
 
 /// A proclamation wakes no waiter, and does not use up its watch.

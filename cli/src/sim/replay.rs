@@ -55,7 +55,7 @@ fn file(name: &str) -> Result<Case, Failure> {
 /// Everything that happened, whether or not the history failed.
 fn all_of(case: &Case, shown: &Shown) -> Result<(), Failure> {
     let report = case.run(true).map_err(bad)?;
-    let diagram = Diagram::of(&report);
+    let diagram = Diagram::whole(&report);
     if let Some(file) = &shown.html {
         fs::write(file, diagram.html(&report.to_string(), &report.to_string()))?;
     }

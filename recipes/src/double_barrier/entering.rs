@@ -32,8 +32,8 @@ pub(super) struct Entering<'a> {
 
 /// Why a member looks again.
 enum Reason {
-    /// A round has begun, or is over: the session was notified of that.
-    Ready,
+    /// A round has begun, or is over: the session was notified of that. With the round, if the store reported it.
+    Ready(Option<Round>),
     /// This member was to begin a round, and has not, or does not know.
     Begun,
     /// The others may be enough now.
@@ -118,10 +118,13 @@ impl<'a> Entering<'a> {
         seen: Option<View>,
         reason: &Reason,
     ) -> Result<()> {
-        if let Reason::Ready | Reason::Begun = reason {
+        if let Reason::Ready(_) | Reason::Begun = reason {
             let ready = Query::node(self.ready()?);
-            let ready = if let Reason::Ready = reason { ready.local() } else { ready };
-            self.last = read_round(member.session(), ready).await?;
+            self.last = match reason {
+                Reason::Ready(Some(round)) => Some(round.clone()),
+                Reason::Ready(None) => read_round(member.session(), ready.local()).await?,
+                _ => read_round(member.session(), ready).await?,
+            };
             if self.last.as_ref().is_some_and(|round| round.has(member.name())) {
                 return Ok(());
             }
@@ -129,6 +132,9 @@ impl<'a> Entering<'a> {
         self.present = self.watch.present(seen).await?;
         self.present.discount(&member.session().local::<GivenUp>());
         self.present.discount_former(member.name(), self.own);
+        if let Some(gone) = self.watch.gone() {
+            self.present.discount_gone(gone);
+        }
         self.last = None;
         if self.present.is_ready() {
             // The session has seen it, so this is not older.
@@ -165,12 +171,19 @@ impl<'a> Entering<'a> {
         Ok(Some(step))
     }
 
-    /// Begins the round of these, unless another one has begun since this member looked. So all of them were there at the
-    /// moment of the look, and in no other round.
+    /// Begins the round of these, unless one of them has gone, or another round has begun since this member looked. The node `ready`
+    /// alone does not show that, if this request is late: it may have been removed, and made again with the same version. But these
+    /// come first, so another round would have been theirs, and it is over only when they are gone.
     fn begin(&self, member: &MemberNode, members: &BTreeSet<String>) -> Result<Txn> {
         let (ready, data) = (self.ready()?, Round::data(members));
         // A write instead of a check: what a call that is dropped only created would be removed again, and others rely on it.
         let begin = Txn::new().set(member.path(), "", Expect::Any);
+        // Besides these two writes. Of a larger round not all are checked.
+        let room = member.session().info().limits.operations.saturating_sub(2);
+        let others = members.iter().filter(|name| *name != member.name()).take(room);
+        let begin = others
+            .map(|name| self.place.path.join(name))
+            .try_fold(begin, |begin, path| path.map(|path| begin.check(path, Expect::Any)))?;
         Ok(match &self.last {
             Some(last) => begin.set(ready, data, last.expected()),
             None => begin.create(ready, data, Lifetime::Persistent),
@@ -199,7 +212,7 @@ impl<'a> Entering<'a> {
         let name = change.path.name();
         let parties = self.place.parties.get() as usize;
         match change.kind {
-            _ if name == READY => Some(Reason::Ready),
+            _ if name == READY => Some(Reason::Ready(change.node.as_ref().map(Round::of))),
             // The member that comes last begins the round.
             Kind::Created if is_our_name(name) => {
                 self.present.came(name);

@@ -10,9 +10,8 @@ use tracing::Instrument;
 
 use crate::cell::patience::Patience;
 use crate::double_barrier::barrier_place::BarrierPlace;
-use crate::double_barrier::member::MemberNode;
+use crate::double_barrier::member::{MemberNode, is_our_name};
 use crate::double_barrier::member_watch::{MemberWatch, News};
-use crate::double_barrier::present::Present;
 use crate::double_barrier::round::{READY, Round};
 use crate::mutant::mistake;
 
@@ -90,7 +89,8 @@ impl Inside {
     /// Leaves, and waits for the others. In other libraries the first by name leaves last, and the node that begins a round is
     /// removed by every member.
     async fn leave_first(&mut self) -> Result<()> {
-        let seen = self.member.leave(&self.place.path).await?;
+        let look_in = (!self.forget_those_gone()).then_some(&self.place.path);
+        let seen = self.member.leave(look_in).await?;
         mistake!(LeavesAlone: return Ok(()));
         self.until_all_have_left(seen).await
     }
@@ -106,28 +106,47 @@ impl Inside {
 
     async fn until_all_have_left(&mut self, mut seen: Option<View>) -> Result<()> {
         let mut delays = Patience::new(&self.place.client);
+        // All of them were there after the watch began.
+        let mut knows = seen.is_none() && self.forget_those_gone();
         loop {
+            if knows && self.until_they_have_left().await {
+                return Ok(());
+            }
             match self.watch.present(seen.take()).await {
-                Ok(present) if !present.has_any(&self.others) => return Ok(()),
                 Ok(present) => {
+                    self.others.retain(|name| present.has(name));
                     delays.begin_anew();
-                    self.until_they_may_have_left(present).await;
+                    knows = true;
                 }
-                Err(error) => delays.rest(error).await?,
+                Err(error) => {
+                    delays.rest(error).await?;
+                    knows = false;
+                }
             }
         }
     }
 
-    /// Waits for a reason to look again.
-    async fn until_they_may_have_left(&mut self, mut present: Present) {
-        while let News::Changed(change) = self.watch.news().await {
-            if change.kind == Kind::Deleted {
-                present.went(change.path.name());
-            }
-            if !present.has_any(&self.others) || change.kind == Kind::Children {
-                return;
+    /// Does not wait for those any more that are gone. False if it may not have been notified of all of them.
+    fn forget_those_gone(&mut self) -> bool {
+        let Some(gone) = self.watch.gone() else { return false };
+        self.others.retain(|name| !gone.contains(name));
+        self.others.iter().all(|name| is_our_name(name))
+    }
+
+    /// Waits until all of them are reported as gone. False if it has to look.
+    async fn until_they_have_left(&mut self) -> bool {
+        while !self.others.is_empty() {
+            let News::Changed(change) = self.watch.news().await else { return false };
+            let name = change.path.name();
+            match change.kind {
+                Kind::Deleted if is_our_name(name) => drop(self.others.remove(name)),
+                // The name of a member of another library may have been used before, and the report be of that.
+                Kind::Deleted if self.others.contains(name) => return false,
+                Kind::Children => return false,
+                _ => {}
             }
         }
+        true
     }
 }
 

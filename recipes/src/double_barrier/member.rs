@@ -58,9 +58,10 @@ impl MemberNode {
         self.node.path.name()
     }
 
-    /// Removes it. The members after that, if the store says it in its answer.
-    pub(super) async fn leave(&mut self, dir: &Path) -> Result<Option<View>> {
-        let delete = Txn::new().delete(self.path(), Expect::Any).look(names(dir));
+    /// Removes it. The members in this directory after that, if they are asked for and the store says it in its answer.
+    pub(super) async fn leave(&mut self, look_in: Option<&Path>) -> Result<Option<View>> {
+        let delete = Txn::new().delete(self.path(), Expect::Any);
+        let delete = look_in.into_iter().fold(delete, |delete, dir| delete.look(names(dir)));
         if self.settled
             && let Ok(Outcome::Committed(commit)) = self.session.commit(delete).await
         {
@@ -85,6 +86,9 @@ impl MemberNode {
 
     async fn remove(&mut self) -> Result<()> {
         // A request may create it again. Or another client removed it, or an earlier request that was not answered.
+        if !self.settled {
+            self.session.local::<GivenUp>().add(&self.node, false);
+        }
         self.session.remove(&self.node).await?;
         self.gone = true;
         Ok(())
@@ -95,7 +99,7 @@ impl Drop for MemberNode {
     fn drop(&mut self) {
         mistake!(GivenUpMemberStays: return);
         if !self.gone {
-            self.session.local::<GivenUp>().add(&self.node);
+            self.session.local::<GivenUp>().add(&self.node, self.settled);
             self.session.abandon(&self.node);
         }
     }
@@ -111,14 +115,15 @@ pub(super) fn names(dir: &Path) -> Query {
     Query::children(dir).names_only()
 }
 
-/// The members of a session that gave up, until they are known to be gone. A member that comes again at once does not
-/// count what it was before.
+/// The members of a session that gave up, until they are known to be gone, and those that a late request may create again. A
+/// member that comes again at once does not count what it was before.
 #[derive(Debug, Default)]
 pub(super) struct GivenUp(Mutex<BTreeMap<String, Option<Revision>>>);
 
 impl GivenUp {
-    fn add(&self, node: &Done) {
-        let created = node.stat.map(|stat| stat.created);
+    /// Adds a node. Of one that is not settled no listing shows that it is gone for good.
+    fn add(&self, node: &Done, is_settled: bool) {
+        let created = node.stat.map(|stat| stat.created).filter(|_| is_settled);
         self.names().insert(node.path.name().to_owned(), created);
     }
 

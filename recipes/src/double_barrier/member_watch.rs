@@ -1,5 +1,6 @@
 //! [`MemberWatch`]: the changes at a barrier, followed across sessions.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use futures_util::future::poll_immediate;
@@ -7,16 +8,23 @@ use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::session::Session;
-use synod_core::store::{Change, Event, Query, View, Watch};
+use synod_core::store::{Change, Event, Kind, Query, View, Watch};
 
-use crate::double_barrier::member::names;
+use crate::double_barrier::member::{is_our_name, names};
 use crate::double_barrier::present::Present;
 
-/// A watch of the nodes of a barrier. It says when to look; only a view decides.
+/// The most names of members that are remembered because they are gone.
+const REMEMBERED: usize = 1_000;
+
+/// A watch of the nodes of a barrier. It says when to look, and which members are gone: the name of one is never used again. That
+/// one is there only a view shows.
 pub(super) struct MemberWatch {
     client: Client,
     path: Path,
     open: Option<(Session, Watch)>,
+    /// The members of this library that were reported as gone. `None` if those that went since it was opened last are not all
+    /// among them.
+    gone: Option<BTreeSet<String>>,
 }
 
 /// What a watch says.
@@ -29,20 +37,23 @@ pub(super) enum News {
 impl MemberWatch {
     /// Watches nothing yet.
     pub(super) fn new(client: &Client, path: &Path) -> Self {
-        Self { client: client.clone(), path: path.clone(), open: None }
+        Self { client: client.clone(), path: path.clone(), open: None, gone: None }
     }
 
     /// Watches from here on, in this session. What was reported before is dropped: the caller looks after this.
     pub(super) async fn open(&mut self, session: &Session) -> Result<()> {
-        if let Some((of, watch)) = &mut self.open
+        let gone = self.gone.get_or_insert_default();
+        if gone.len() > REMEMBERED / 2 {
+            gone.clear();
+        }
+        while let Some((of, watch)) = &mut self.open
             && of.info().id == session.info().id
         {
-            loop {
-                match poll_immediate(watch.next()).await {
-                    None => return Ok(()),
-                    Some(None | Some(Event::Ended(_))) => break,
-                    Some(Some(_)) => {}
-                }
+            match poll_immediate(watch.next()).await {
+                None => return Ok(()),
+                Some(Some(Event::Changed(change))) => self.remember(&change),
+                Some(Some(Event::Resync)) => {}
+                Some(_) => self.open = None,
             }
         }
         // With data, because to a watch of names alone some stores do not say which node changed.
@@ -70,6 +81,7 @@ impl MemberWatch {
         } else {
             let session = self.client.session().await?;
             self.open(&session).await?;
+            self.gone = None;
             session
         };
         session.read(names(&self.path).local()).await
@@ -79,12 +91,31 @@ impl MemberWatch {
     pub(super) async fn news(&mut self) -> News {
         let Some((_, watch)) = &mut self.open else { return News::Anything };
         match watch.next().await {
-            Some(Event::Changed(change)) => News::Changed(change),
-            Some(Event::Resync) => News::Anything,
-            _ => {
-                self.open = None;
-                News::Anything
+            Some(Event::Changed(change)) => {
+                self.remember(&change);
+                return News::Changed(change);
             }
+            Some(Event::Resync) => {}
+            _ => self.open = None,
+        }
+        self.gone = None;
+        News::Anything
+    }
+
+    /// The members of this library that are gone, of all that came or were there since it was opened last. `None` if that is not
+    /// known.
+    pub(super) fn gone(&self) -> Option<&BTreeSet<String>> {
+        self.gone.as_ref()
+    }
+
+    fn remember(&mut self, change: &Change) {
+        let name = change.path.name();
+        let Some(gone) = self.gone.as_mut().filter(|_| is_our_name(name)) else { return };
+        if change.kind == Kind::Deleted {
+            gone.insert(name.to_owned());
+        }
+        if gone.len() > REMEMBERED {
+            self.gone = None;
         }
     }
 }

@@ -56,6 +56,12 @@ impl Present {
         self.discounted.extend(self.members.keys().filter(|name| former(name)).cloned());
     }
 
+    /// Does not count those that were reported as gone: a late request has made the node of such a member again.
+    pub(super) fn discount_gone(&mut self, gone: &BTreeSet<String>) {
+        let is_gone = |name: &&String| gone.contains(*name);
+        self.discounted.extend(self.members.keys().filter(is_gone).cloned());
+    }
+
     /// Whether the names alone show which nodes are members.
     pub(super) fn is_known_by_names(view: &View) -> bool {
         let mut names = view.nodes.iter().map(|node| node.path.name());
@@ -71,8 +77,12 @@ impl Present {
         self.members.keys()
     }
 
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.members.contains_key(name)
+    }
+
     pub(super) fn has_any(&self, names: &BTreeSet<String>) -> bool {
-        names.iter().any(|name| self.members.contains_key(name))
+        names.iter().any(|name| self.has(name))
     }
 
     /// Takes over that a member came. Its place is not known.
@@ -92,7 +102,7 @@ impl Present {
 
     /// What `me` has to do, while this is the last round that began.
     pub(super) fn step(&self, me: &str, parties: usize, last: Option<&Round>) -> NextStep {
-        if !self.members.contains_key(me) {
+        if !self.has(me) {
             return NextStep::Gone;
         }
         if let Some(round) = last {
@@ -145,6 +155,13 @@ mod tests {
 
     fn round(names: &str) -> Round {
         Round::new(set(names), None)
+    }
+
+    #[test]
+    fn a_member_that_is_gone_does_not_count_although_its_node_was_made_again() {
+        let mut present = present("ab");
+        present.discount_gone(&set("ax"));
+        assert_eq!(present.step("b", 2, None), NextStep::Wait, "it is alone");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::queue::item_name::Rank;
-use crate::queue::stock::StockItem;
+use crate::queue::stock_item::StockItem;
 
 /// How many items are remembered that this process has put, and that were not reported yet or are not the first.
 const REMEMBERED: usize = 64;

@@ -22,7 +22,8 @@ use crate::mirror::reader::EventReader;
 use crate::mutant::mistake;
 use crate::queue::item_name::ItemName;
 use crate::queue::place::QueuePlace;
-use crate::queue::stock::{Pick, Stock, StockItem};
+use crate::queue::stock::{Pick, Stock};
+use crate::queue::stock_item::StockItem;
 use crate::stamped::date::date;
 
 /// The most bytes of data of an item that a consumer keeps. Those of larger ones are read when they are wanted.

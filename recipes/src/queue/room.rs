@@ -23,7 +23,7 @@ pub(super) struct Room {
 }
 
 /// What became of items that were to come into a queue.
-pub(super) type Entered = Outcome<Option<Commit>>;
+pub(super) type PutOutcome = Outcome<Option<Commit>>;
 
 /// Items that are to come into a queue together, with what else is to happen.
 pub(super) struct QueueEntry<'a> {
@@ -38,7 +38,7 @@ impl Room {
     }
 
     /// Sends the transaction, when there is room. It may be rejected for another reason.
-    pub(super) async fn enter(&self, entry: &QueueEntry<'_>) -> Result<Entered> {
+    pub(super) async fn enter(&self, entry: &QueueEntry<'_>) -> Result<PutOutcome> {
         loop {
             if let Some(entered) = self.try_enter(entry).await? {
                 return Ok(entered);
@@ -50,7 +50,7 @@ impl Room {
     }
 
     /// Sends the transaction. `None` if there is no room.
-    pub(super) async fn try_enter(&self, entry: &QueueEntry<'_>) -> Result<Option<Entered>> {
+    pub(super) async fn try_enter(&self, entry: &QueueEntry<'_>) -> Result<Option<PutOutcome>> {
         let Some(capacity) = self.capacity else {
             return entry.place.writes.insist(&entry.filling(&[])?).await.map(Some);
         };
@@ -120,7 +120,7 @@ impl QueueEntry<'_> {
     }
 
     /// Whether its item was put: it was not if an item of its id is there.
-    pub(super) fn is_new(&self, entered: &Entered) -> Result<bool> {
+    pub(super) fn is_new(&self, entered: &PutOutcome) -> Result<bool> {
         match entered {
             Outcome::Committed(_) => Ok(true),
             Outcome::Rejected(no) if self.is_known_id(no) => Ok(false),
@@ -132,7 +132,7 @@ impl QueueEntry<'_> {
         self.items.iter().any(|(name, _)| self.place.is_known_id(no, name))
     }
 
-    /// The nodes of its items, as the transaction made them. None if the store did not tell.
+    /// The nodes of its items, as the transaction made them. None of those that the store did not report.
     pub(super) fn nodes(&self, commit: &Commit) -> impl Iterator<Item = Node> {
         let is_item = |path: &Path| path.parent().is_some_and(|dir| dir == self.place.items);
         let made = commit.done.iter().filter(move |done| is_item(&done.path));

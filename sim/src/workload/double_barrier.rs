@@ -170,6 +170,9 @@ impl Book {
 struct Past {
     /// When each member was there.
     there: BTreeMap<String, Range<usize>>,
+    /// When the nodes of members were there that a late request had made again, after they had gone. Clients that did not see the
+    /// members go count such a node, until its own client has removed it.
+    again: BTreeMap<String, Vec<Range<usize>>>,
     /// When each round began, and its members.
     rounds: Vec<(usize, BTreeSet<String>)>,
 }
@@ -198,17 +201,19 @@ impl Past {
     ) {
         match kind {
             Kind::Deleted => {
-                // A late create may have made the node again since. It is no member.
-                if let Some(there) = self.there.get_mut(name).filter(|it| it.end == usize::MAX) {
-                    there.end = at;
-                }
+                let again = self.again.get_mut(name).into_iter().flatten();
+                let lives = self.there.get_mut(name).into_iter().chain(again);
+                lives.filter(|it| it.end == usize::MAX).for_each(|it| it.end = at);
             }
             _ if name == "ready" => {
                 let members = data().unwrap_or_default().lines().skip(1).map(str::to_owned);
                 self.rounds.push((at, members.collect()));
             }
-            _ if name.starts_with("member-") => {
-                self.there.entry(name.to_owned()).or_insert(at..usize::MAX);
+            Kind::Created if self.there.contains_key(name) => {
+                self.again.entry(name.to_owned()).or_default().push(at..usize::MAX);
+            }
+            Kind::Created if name.starts_with("member-") => {
+                self.there.insert(name.to_owned(), at..usize::MAX);
             }
             _ => {}
         }
@@ -220,7 +225,8 @@ impl Past {
         let mut before: &BTreeSet<String> = &BTreeSet::new();
         for (began, members) in &self.rounds {
             let together = self.together(members.iter());
-            if members.len() != PARTIES as usize || together.is_none_or(|it| it.start > *began) {
+            let is_right = together.iter().any(|it| it.start <= *began);
+            if members.len() != PARTIES as usize || !is_right {
                 return Err(format!("the round at commit {began} is of {members:?}"));
             }
             if let Some(stays) = before.iter().find(|it| self.there[*it].end > *began) {
@@ -235,8 +241,8 @@ impl Past {
     fn entered(&self, call: &Returned) -> Result<(), String> {
         let Returned { member, called, by, .. } = call;
         let round = self.rounds.iter().find(|(_, members)| members.contains(member));
-        let together = round.and_then(|(_, members)| self.together(members.iter()));
-        if together.is_some_and(|it| it.start <= *by && it.end > *called) {
+        let together = round.map(|(_, members)| self.together(members.iter())).unwrap_or_default();
+        if together.iter().any(|it| it.start <= *by && it.end > *called) {
             return Ok(());
         }
         Err(format!("{member} entered from commit {called} to {by}, and was not joined"))
@@ -254,13 +260,15 @@ impl Past {
     }
 
     /// When all of these were there at once.
-    fn together<'a>(&self, members: impl Iterator<Item = &'a String>) -> Option<Range<usize>> {
-        let mut together = 0..usize::MAX;
-        for member in members {
-            let there = self.there.get(member)?;
-            together = together.start.max(there.start)..together.end.min(there.end);
-        }
-        (!together.is_empty()).then_some(together)
+    fn together<'a>(&self, members: impl Iterator<Item = &'a String>) -> Vec<Range<usize>> {
+        let always = 0..usize::MAX;
+        members.fold(vec![always], |together, member| {
+            let again = self.again.get(member).into_iter().flatten();
+            let lives = self.there.get(member).into_iter().chain(again);
+            let both = |a: &Range<usize>, b: &Range<usize>| a.start.max(b.start)..a.end.min(b.end);
+            let all = lives.flat_map(|life| together.iter().map(move |it| both(it, life)));
+            all.filter(|it| !it.is_empty()).collect()
+        })
     }
 }
 
