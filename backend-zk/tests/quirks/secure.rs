@@ -10,9 +10,11 @@ use synod_testkit::server::home::Home;
 use synod_testkit::server::ports::Ports;
 use synod_testkit::server::zookeeper::Ensemble;
 use synod_zk::{Access, Tls, ZkBackend, ZkOptions};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
 
 use super::advice::says;
-use super::{done, path, server, there};
+use super::{PATIENCE, done, path, server, there};
 
 /// A directory of keys and certificates that is removed on drop.
 struct Keys(Home);
@@ -76,6 +78,13 @@ pub(super) async fn only_a_server_that_is_vouched_for_is_talked_to() {
     )
     .expect("the other one started, too");
     let host = format!("localhost:{port}");
+    // The server opens it after the other port, by which it is known to run.
+    let listens = async {
+        while TcpStream::connect(&host).await.is_err() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, listens).await.expect("the port for TLS is opened, too");
 
     let trusting = |whom: &str| Tls::trusting(keys.read(&format!("{whom}.pem")));
     let known = |tls: Tls, name: &str| {

@@ -18,6 +18,12 @@ use tokio::time::{Instant, timeout};
 
 use super::{PATIENCE, create, done, linked, options, path, server};
 
+/// The requests of a session since they were taken last, but for its signs of life.
+fn take_asked(links: &Links, session: SessionId) -> Vec<Verb> {
+    let signs_of_life = |verb: &Verb| matches!(verb, Verb::Ping | Verb::Exists);
+    links.take_requests(session).into_iter().filter(|verb| !signs_of_life(verb)).collect()
+}
+
 /// The requests of a call until it gets its first answer, and then until it ends.
 async fn asks<T>(
     links: &Links,
@@ -25,10 +31,6 @@ async fn asks<T>(
     first: usize,
     call: impl Future<Output = T>,
 ) -> (Vec<Verb>, Vec<Verb>) {
-    let wanted = |verbs: Vec<Verb>| -> Vec<Verb> {
-        let signs_of_life = |verb: &Verb| matches!(verb, Verb::Ping | Verb::Exists);
-        verbs.into_iter().filter(|verb| !signs_of_life(verb)).collect()
-    };
     let _before = links.take_requests(session);
     // No answer reaches the client.
     links.set(session, Link::Deaf);
@@ -38,10 +40,10 @@ async fn asks<T>(
         Either::Left(_) => panic!("it ended without an answer"),
         Either::Right((in_time, _)) => in_time.expect("it asks for so much at once"),
     }
-    let at_once = wanted(links.take_requests(session));
+    let at_once = take_asked(links, session);
     links.set(session, Link::Open);
     let _done = call.await;
-    (at_once, wanted(links.take_requests(session)))
+    (at_once, take_asked(links, session))
 }
 
 pub(super) async fn a_call_asks_for_all_it_needs_at_once() {
@@ -154,9 +156,7 @@ pub(super) async fn asks_for(links: &Links, session: SessionId, expected: &[Verb
     let mut asked = Vec::new();
     let all = async {
         while asked.len() < expected.len() {
-            let signs_of_life = |verb: &Verb| matches!(verb, Verb::Ping | Verb::Exists);
-            let more = links.take_requests(session).into_iter();
-            asked.extend(more.filter(|verb| !signs_of_life(verb)));
+            asked.extend(take_asked(links, session));
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
@@ -226,11 +226,7 @@ pub(super) async fn a_round_of_a_double_barrier_takes_few_requests() {
     let (first, last) = (barrier(&ann), barrier(&bob));
     // What each of both asked, in the order of the words. Either may be the last to come.
     let asked = || {
-        let all = [anns, bobs].map(|session| {
-            let asked = links.take_requests(session).into_iter();
-            asked.filter(|verb| !matches!(verb, Verb::Ping | Verb::Exists)).collect::<Vec<_>>()
-        });
-        let [one, other] = all.map(|verbs| format!("{verbs:?}"));
+        let [one, other] = [anns, bobs].map(|session| format!("{:?}", take_asked(&links, session)));
         if one < other { [one, other] } else { [other, one] }
     };
     for is_first in [true, false] {

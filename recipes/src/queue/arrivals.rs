@@ -54,8 +54,8 @@ impl Arrivals {
 
     /// Removes the first item, if this process has put it. A later one is left where it is: those before it are to be read first.
     pub(super) fn take_first_put(&mut self) -> Option<(String, StockItem)> {
-        let first = self.names.first_entry()?;
-        let place = self.put.iter().position(|(name, _item)| name == first.get())?;
+        let (_place, first) = self.names.first_key_value()?;
+        let place = self.put.iter().position(|(name, _item)| name == first)?;
         let known = self.put.remove(place)?;
         self.remove(&known.0);
         Some(known)

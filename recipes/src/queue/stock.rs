@@ -61,7 +61,7 @@ impl Stock {
     /// Adds an item. What is no item is ignored. `date` is that of now.
     pub(super) fn add(&mut self, node: &Node, now: Instant, date: Duration) {
         let text = node.path.name();
-        if self.gone.iter().any(|gone| gone == text) {
+        if self.was_gone(text) {
             return;
         }
         let Some(name) = ItemName::parse(text) else { return };
@@ -78,7 +78,7 @@ impl Stock {
         if let Some(name) = ItemName::parse(text)
             && node.stat.is_some()
             && !self.items.contains_key(text)
-            && !self.gone.iter().any(|gone| gone == text)
+            && !self.was_gone(text)
         {
             self.arrivals.has_put(text.to_owned(), StockItem::new(name, node, now, date));
         }
@@ -97,6 +97,11 @@ impl Stock {
         if self.gone.len() > REMEMBERED {
             self.gone.pop_front();
         }
+    }
+
+    /// Whether that was recorded.
+    fn was_gone(&self, name: &str) -> bool {
+        self.gone.iter().any(|gone| gone == name)
     }
 
     /// Keeps an item that this process has claimed from its own tasks.

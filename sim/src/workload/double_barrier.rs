@@ -168,11 +168,9 @@ impl Book {
 /// What happened at the barrier, by the numbers of commits.
 #[derive(Debug, Default)]
 struct Past {
-    /// When each member was there.
-    there: BTreeMap<String, Range<usize>>,
-    /// When the nodes of members were there that a late request had made again, after they had gone. Clients that did not see the
-    /// members go count such a node, until its own client has removed it.
-    again: BTreeMap<String, Vec<Range<usize>>>,
+    /// When the node of each member was there: at first the member itself. Later a late request had made the node again. Clients that did
+    /// not see the member go count such a node, until its own client has removed it.
+    there: BTreeMap<String, Vec<Range<usize>>>,
     /// When each round began, and its members.
     rounds: Vec<(usize, BTreeSet<String>)>,
 }
@@ -201,19 +199,15 @@ impl Past {
     ) {
         match kind {
             Kind::Deleted => {
-                let again = self.again.get_mut(name).into_iter().flatten();
-                let lives = self.there.get_mut(name).into_iter().chain(again);
+                let lives = self.there.get_mut(name).into_iter().flatten();
                 lives.filter(|it| it.end == usize::MAX).for_each(|it| it.end = at);
             }
             _ if name == "ready" => {
                 let members = data().unwrap_or_default().lines().skip(1).map(str::to_owned);
                 self.rounds.push((at, members.collect()));
             }
-            Kind::Created if self.there.contains_key(name) => {
-                self.again.entry(name.to_owned()).or_default().push(at..usize::MAX);
-            }
             Kind::Created if name.starts_with("member-") => {
-                self.there.insert(name.to_owned(), at..usize::MAX);
+                self.there.entry(name.to_owned()).or_default().push(at..usize::MAX);
             }
             _ => {}
         }
@@ -229,7 +223,7 @@ impl Past {
             if members.len() != PARTIES as usize || !is_right {
                 return Err(format!("the round at commit {began} is of {members:?}"));
             }
-            if let Some(stays) = before.iter().find(|it| self.there[*it].end > *began) {
+            if let Some(stays) = before.iter().find(|it| self.is_member_after(it, *began)) {
                 return Err(format!("a round began at commit {began}, and {stays} was inside"));
             }
             before = members;
@@ -253,18 +247,22 @@ impl Past {
         let Returned { member, by, .. } = call;
         let round = self.rounds.iter().find(|(_, members)| members.contains(member));
         let mut others = round.into_iter().flat_map(|(_, members)| members);
-        match others.find(|it| self.there.get(*it).is_some_and(|it| it.end > *by)) {
+        match others.find(|it| self.is_member_after(it, *by)) {
             Some(stays) => Err(format!("{member} left by commit {by}, and {stays} did not")),
             None => Ok(()),
         }
+    }
+
+    /// Whether the member had not left by then. A node that was made again is no member.
+    fn is_member_after(&self, member: &str, at: usize) -> bool {
+        self.there.get(member).is_some_and(|lives| lives[0].end > at)
     }
 
     /// When all of these were there at once.
     fn together<'a>(&self, members: impl Iterator<Item = &'a String>) -> Vec<Range<usize>> {
         let always = 0..usize::MAX;
         members.fold(vec![always], |together, member| {
-            let again = self.again.get(member).into_iter().flatten();
-            let lives = self.there.get(member).into_iter().chain(again);
+            let lives = self.there.get(member).into_iter().flatten();
             let both = |a: &Range<usize>, b: &Range<usize>| a.start.max(b.start)..a.end.min(b.end);
             let all = lives.flat_map(|life| together.iter().map(move |it| both(it, life)));
             all.filter(|it| !it.is_empty()).collect()
