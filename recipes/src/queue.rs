@@ -40,6 +40,7 @@ mod room;
 mod stock;
 mod stock_item;
 mod taking;
+mod width;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/queue.md"))]
 pub struct Queue<T> {

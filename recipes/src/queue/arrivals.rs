@@ -61,14 +61,28 @@ impl Arrivals {
         Some(known)
     }
 
-    /// Removes an item: its place is known, or it is gone.
-    pub(super) fn remove(&mut self, name: &str) {
+    /// Removes the first item that this process has put, if it is among so many of the first. What may be a copy has no order.
+    pub(super) fn take_own(&mut self, width: usize) -> Option<(String, StockItem)> {
+        if self.is_mixed {
+            return None;
+        }
+        let own = |reported: &String| self.put.iter().position(|(name, _item)| name == reported);
+        let place = self.names.values().take(width).find_map(own)?;
+        let known = self.put.remove(place)?;
+        self.remove(&known.0);
+        Some(known)
+    }
+
+    /// Removes an item: its place is known, or it is gone. Returns whether this process has put it.
+    pub(super) fn remove(&mut self, name: &str) -> bool {
+        let before = self.put.len();
         self.put.retain(|(known, _item)| known != name);
         if let Some(key) = self.keys.remove(name) {
             self.names.remove(&key);
             self.asked.remove(name);
             self.is_mixed &= !self.names.is_empty();
         }
+        self.put.len() < before
     }
 
     /// Forgets all of them. A copy of what is there will be reported.

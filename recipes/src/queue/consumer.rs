@@ -1,7 +1,7 @@
 //! [`Consumer`]: what one process knows of a queue, and how its tasks choose the item that they try to get.
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,18 +19,15 @@ use crate::mirror::event::CacheEvent;
 use crate::mirror::extent::Extent;
 use crate::mirror::news::until_news;
 use crate::mirror::reader::EventReader;
-use crate::mutant::mistake;
 use crate::queue::item_name::ItemName;
 use crate::queue::place::QueuePlace;
 use crate::queue::stock::{Pick, Stock};
 use crate::queue::stock_item::StockItem;
+use crate::queue::width::Width;
 use crate::stamped::date::date;
 
 /// The most bytes of data of an item that a consumer keeps. Those of larger ones are read when they are wanted.
 const KEPT: usize = 1_024;
-
-/// The largest number of items among which a consumer chooses.
-const WIDEST: usize = 16;
 
 /// The shortest and the longest time that a consumer waits where there are too few items for its choice.
 const STEP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(5));
@@ -38,16 +35,17 @@ const STEP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_mil
 /// The items of a queue, followed for as long as this value exists.
 ///
 /// A consumer tries the first item. Whenever another consumer was faster, it chooses among twice as many from then on, and among
-/// a quarter less whenever it was not. Where there are too few items for its choice, it waits for news, at most about as long as another
-/// consumer needs to have them, which is what its own last request took, and chooses among half as many then. So consumers of other
-/// processes seldom try the same item, and a single one gets them in their order.
+/// a sixteenth less whenever it was not. Among these it prefers what its own process has put, which need not be read. Where there are too
+/// few items for its choice, it waits for news, at most about as long as another consumer needs to have them, which is what its own
+/// last request took, and chooses among half as many from then on. So consumers of other processes seldom try the same item, and a single
+/// one gets them in their order.
 pub(super) struct Consumer {
     shelf: Arc<Shelf>,
     items: Mirror,
     claims: Mirror,
     /// Whether the claims were complete once. A later claim that is not known is a request for nothing, and a wait is longer.
     has_begun: AtomicBool,
-    width: AtomicUsize,
+    width: Width,
     /// How many microseconds the last request for items took.
     last_took: AtomicU64,
     _task: Task,
@@ -80,7 +78,7 @@ impl Consumer {
         let following = follow(shelf.clone(), items.reader(), claims.reader());
         let task = task::spawn(following);
         let (has_begun, width, last_took) =
-            (AtomicBool::new(false), AtomicUsize::new(1), AtomicU64::new(0));
+            (AtomicBool::new(false), Width::default(), AtomicU64::new(0));
         Self { shelf, items, claims, has_begun, width, last_took, _task: task }
     }
 
@@ -90,12 +88,10 @@ impl Consumer {
             self.claims.complete().await?;
             self.has_begun.store(true, Ordering::Relaxed);
         }
-        let mut width = self.width();
         loop {
             let news = self.shelf.news.notified();
-            let place = choice(width, chance) * most;
-            let pick = self.shelf.lock().pick(place, most, clock::now());
-            match pick {
+            let width = self.width.get();
+            match self.pick(width, most, chance) {
                 Pick::Items(items) => {
                     let reserved = items.into_iter().map(|item| Reserved::new(&self.shelf, item));
                     return Ok(reserved.collect());
@@ -110,12 +106,11 @@ impl Consumer {
                     let until = clock::now() + step.clamp(STEP.0, STEP.1);
                     until_news(news, Some(until), [&self.items, &self.claims]).await?;
                     if clock::now() >= until {
-                        width /= 2;
+                        self.width.halve(width);
                     }
                 }
                 Pick::None(until) => {
                     until_news(news, until, [&self.items, &self.claims]).await?;
-                    width = self.width();
                 }
             }
         }
@@ -132,18 +127,18 @@ impl Consumer {
         self.shelf.news.notify_waiters();
     }
 
-    /// Among how many items it chooses.
-    fn width(&self) -> usize {
-        let width = self.width.load(Ordering::Relaxed);
-        mistake!(ConsumersHerd: let width = 1);
-        width
+    fn pick(&self, width: usize, most: usize, chance: &Chance) -> Pick {
+        let (mut stock, now) = (self.shelf.lock(), clock::now());
+        let own = if width > 1 && most == 1 { stock.pick_own(width, now) } else { None };
+        own.map_or_else(
+            || stock.pick(choice(width, chance) * most, most, now),
+            |own| Pick::Items(vec![own]),
+        )
     }
 
     /// Records whether another consumer was faster, and how long the request took.
     pub(super) fn learn(&self, lost: bool, took: Duration) {
-        let width = self.width.load(Ordering::Relaxed);
-        let next = if lost { (width * 2).min(WIDEST) } else { (width * 3 / 4).max(1) };
-        self.width.store(next, Ordering::Relaxed);
+        self.width.learn(lost);
         self.last_took
             .store(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }

@@ -68,19 +68,21 @@ impl Stock {
         if node.stat.is_none() && !name.shows_place() {
             return self.arrivals.add(name.priority, text);
         }
-        self.arrivals.remove(text);
-        self.keep(text, StockItem::new(name, node, now, date), now);
+        let is_own = self.arrivals.remove(text);
+        self.keep(text, StockItem { is_own, ..StockItem::new(name, node, now, date) }, now);
     }
 
     /// Takes note of an item that this process has put: where it is reported by its name alone, it is not read.
     pub(super) fn has_put(&mut self, node: &Node, now: Instant, date: Duration) {
         let text = node.path.name();
-        if let Some(name) = ItemName::parse(text)
+        if let Some(known) = self.items.get_mut(text) {
+            known.is_own = true;
+        } else if let Some(name) = ItemName::parse(text)
             && node.stat.is_some()
-            && !self.items.contains_key(text)
             && !self.was_gone(text)
         {
-            self.arrivals.has_put(text.to_owned(), StockItem::new(name, node, now, date));
+            let item = StockItem { is_own: true, ..StockItem::new(name, node, now, date) };
+            self.arrivals.has_put(text.to_owned(), item);
         }
     }
 
@@ -151,6 +153,21 @@ impl Stock {
         for name in std::mem::take(&mut self.claimed) {
             self.place(&name, now, REST);
         }
+    }
+
+    /// Reserves an item that this process has put, if one is among so many of the first.
+    pub(super) fn pick_own(&mut self, width: usize, now: Instant) -> Option<StockItem> {
+        self.recover(now);
+        let known = self.free.len() + self.resting.len();
+        if let Some((name, item)) = self.arrivals.take_own(width.saturating_sub(known)) {
+            self.keep(&name, item, now);
+        }
+        let is_own = |name: &&String| self.items.get(*name).is_some_and(|item| item.is_own);
+        let name = self.free.values().take(width).find(is_own)?.clone();
+        let item = self.items.get(&name)?.clone();
+        self.free.remove(&item.rank());
+        self.reserved.insert(name);
+        Some(item)
     }
 
     /// Reserves up to so many items, from this place of those that may be tried on.

@@ -22,6 +22,8 @@ pub(super) struct StockItem {
     pub(super) data: Option<Bytes>,
     /// It is not to be delivered before.
     pub(super) due: Option<Instant>,
+    /// This process has put it.
+    pub(super) is_own: bool,
 }
 
 /// Data that is there. A mirror leaves out what is too much.
@@ -34,7 +36,7 @@ impl StockItem {
         let created = node.stat.map(|stat| stat.created).unwrap_or_default();
         let due = name.date().map(|due| now + due.saturating_sub(date).min(LONGEST));
         mistake!(DelayIgnored: let due = None);
-        Self { name, created, data: some(&node.data), due }
+        Self { name, created, data: some(&node.data), due, is_own: false }
     }
 
     pub(super) fn rank(&self) -> Rank {

@@ -16,6 +16,11 @@ fn node(name: &str, created: u64) -> Node {
     Node::new(path).with(Bytes::from_static(b"x"), Stat::new(at, at, Version::new(0), None))
 }
 
+/// What is known of a node by its name alone.
+fn reported(name: &str) -> Node {
+    Node::new(Path::new(&format!("/q/items/{name}")).expect("valid"))
+}
+
 fn names(items: Vec<StockItem>) -> Vec<String> {
     items.into_iter().map(|item| item.name.to_string()).collect()
 }
@@ -121,28 +126,27 @@ fn an_item_before_its_time_is_in_no_others_way() {
 #[test]
 fn an_item_whose_place_is_not_known_is_read_when_it_may_be_the_next() {
     let (mut stock, now) = (Stock::default(), clock::now());
-    let named = |name: &str| Node::new(Path::new(&format!("/q/items/{name}")).expect("valid"));
     stock.add(&node("entry-100-a", 5), now, DATE);
-    stock.add(&named("entry-100-c"), now, DATE);
-    stock.add(&named("entry-100-b"), now, DATE);
+    stock.add(&reported("entry-100-c"), now, DATE);
+    stock.add(&reported("entry-100-b"), now, DATE);
     assert_eq!(picked(&mut stock, 0, now), "unread entry-100-c entry-100-b", "in which order?");
     assert_eq!(picked(&mut stock, 0, now), "unread ", "they were asked for");
     stock.add(&node("entry-100-c", 7), now, DATE);
     stock.remove("entry-100-b");
     // From now on they come in their order.
-    stock.add(&named("entry-100-d"), now, DATE);
+    stock.add(&reported("entry-100-d"), now, DATE);
     assert_eq!(picked(&mut stock, 0, now), "entry-100-a", "it came earlier");
     assert_eq!(picked(&mut stock, 1, now), "unread entry-100-d", "there are too few others");
-    stock.add(&named("entry-099-e"), now, DATE);
+    stock.add(&reported("entry-099-e"), now, DATE);
     assert_eq!(picked(&mut stock, 0, now), "unread entry-099-e", "its priority is higher");
     stock.add(&node("entry-099-e", 9), now, DATE);
     assert_eq!(picked(&mut stock, 0, now), "entry-099-e");
     // This one may have been put after the one that is asked for.
-    stock.add(&named("entry-050-+d1r8-f"), now, DATE);
-    stock.add(&named("entry-050-g"), now, DATE);
+    stock.add(&reported("entry-050-+d1r8-f"), now, DATE);
+    stock.add(&reported("entry-050-g"), now, DATE);
     assert_eq!(picked(&mut stock, 0, now + REST), "unread entry-050-g");
     stock.is_gone("entry-050-g");
-    stock.add(&named("entry-050-g"), now, DATE);
+    stock.add(&reported("entry-050-g"), now, DATE);
     assert_eq!(picked(&mut stock, 0, now + REST), "entry-050-+d1r8-f");
     stock.clear_items();
     assert_eq!(picked(&mut stock, 0, now), "none false");
@@ -151,9 +155,8 @@ fn an_item_whose_place_is_not_known_is_read_when_it_may_be_the_next() {
 #[test]
 fn an_item_that_this_process_has_put_is_not_read_but_is_after_those_that_came_earlier() {
     let (mut stock, now) = (Stock::default(), clock::now());
-    let named = |name: &str| Node::new(Path::new(&format!("/q/items/{name}")).expect("valid"));
     // It is reported before the answer, and after it.
-    stock.add(&named("entry-100-a"), now, DATE);
+    stock.add(&reported("entry-100-a"), now, DATE);
     stock.has_put(&node("entry-100-a", 5), now, DATE);
     assert_eq!(picked(&mut stock, 0, now), "entry-100-a");
     stock.has_put(&node("entry-100-b", 6), now, DATE);
@@ -162,11 +165,11 @@ fn an_item_that_this_process_has_put_is_not_read_but_is_after_those_that_came_ea
         "none false",
         "it is not reported: others may be before it"
     );
-    stock.add(&named("entry-100-b"), now, DATE);
+    stock.add(&reported("entry-100-b"), now, DATE);
     assert_eq!(picked(&mut stock, 0, now), "entry-100-b");
 
     for name in ["entry-100-c", "entry-100-d", "entry-100-e"] {
-        stock.add(&named(name), now, DATE);
+        stock.add(&reported(name), now, DATE);
     }
     stock.has_put(&node("entry-100-d", 8), now, DATE);
     assert_eq!(picked(&mut stock, 0, now), "unread entry-100-c entry-100-e", "others came earlier");
@@ -178,25 +181,57 @@ fn an_item_that_this_process_has_put_is_not_read_but_is_after_those_that_came_ea
     stock.remove("entry-100-e");
     stock.is_gone("entry-100-f");
     stock.has_put(&node("entry-100-f", 9), now, DATE);
-    stock.add(&named("entry-100-f"), now, DATE);
+    stock.add(&reported("entry-100-f"), now, DATE);
     assert_eq!(picked(&mut stock, 0, now), "none false");
 }
 
 #[test]
 fn of_many_items_whose_places_are_not_known_the_first_are_read() {
     let (mut stock, now) = (Stock::default(), clock::now());
-    let add = |stock: &mut Stock, name: &str| {
-        let path = Path::new(&format!("/q/items/{name}")).expect("valid");
-        stock.add(&Node::new(path), now, DATE);
-    };
-    add(&mut stock, "entry-100-first");
+    stock.add(&reported("entry-100-first"), now, DATE);
     stock.remove("entry-100-first");
     let all: Vec<_> = (0..=BATCH).rev().map(|it| format!("entry-100-{it:03}")).collect();
     for name in &all {
-        add(&mut stock, name);
+        stock.add(&reported(name), now, DATE);
     }
     assert_eq!(stock.pick(0, 1, now), Pick::Unread(all[..BATCH].to_vec()));
     stock.add(&node(&all[0], 5), now, DATE);
     assert_eq!(picked(&mut stock, 0, now), all[0], "all others came later");
     assert_eq!(picked(&mut stock, 0, now), format!("unread {}", all[BATCH]));
+}
+
+#[test]
+fn what_this_process_has_put_is_picked_from_among_so_many_of_the_first() {
+    let (mut stock, now) = (Stock::default(), clock::now());
+    stock.add(&node("entry-100-a", 1), now, DATE);
+    stock.add(&reported("entry-100-b"), now, DATE);
+    let names = |item: Option<StockItem>| item.map(|item| item.name.to_string());
+    stock.has_put(&node("entry-100-c", 3), now, DATE);
+    assert_eq!(names(stock.pick_own(9, now)), None, "it was not reported yet");
+    stock.add(&reported("entry-100-c"), now, DATE);
+    assert_eq!(names(stock.pick_own(9, now)), None, "what is reported first may be a copy");
+    stock.remove("entry-100-b");
+    stock.remove("entry-100-c");
+
+    stock.has_put(&node("entry-100-e", 5), now, DATE);
+    for name in ["entry-100-d", "entry-100-e"] {
+        stock.add(&reported(name), now, DATE);
+    }
+    assert_eq!(names(stock.pick_own(2, now)), None, "two others are before it");
+    assert_eq!(names(stock.pick_own(3, now)).as_deref(), Some("entry-100-e"));
+    assert_eq!(names(stock.pick_own(3, now)), None, "it is reserved");
+    assert_eq!(picked(&mut stock, 0, now), "entry-100-a");
+    assert_eq!(picked(&mut stock, 0, now), "unread entry-100-d");
+
+    // Where the data is reported, the answer to the put comes before the report or after it.
+    let mut stock = Stock::default();
+    for (name, place) in [("entry-100-f", 6), ("entry-100-g", 7)] {
+        stock.add(&node(name, place), now, DATE);
+    }
+    stock.has_put(&node("entry-100-g", 7), now, DATE);
+    stock.has_put(&node("entry-100-h", 8), now, DATE);
+    stock.add(&node("entry-100-h", 8), now, DATE);
+    assert_eq!(names(stock.pick_own(1, now)), None);
+    assert_eq!(names(stock.pick_own(2, now)).as_deref(), Some("entry-100-g"));
+    assert_eq!(names(stock.pick_own(2, now)).as_deref(), Some("entry-100-h"));
 }
