@@ -257,7 +257,7 @@ mistakes! {
         DividesAnew = "divides all items of a partition anew when a member comes or goes",
         FailedWorkAcknowledged = "acknowledges an item although the work for it failed",
         ClaimsNeverEnd = "does not hand an item out again whose claim has gone",
-        ClaimIgnored = "takes an item that another consumer has claimed",
+        ClaimIgnored = "puts an item back into the queue that another consumer has claimed",
         QueueIgnoresOrder = "hands items out in the order of their names",
         DelayIgnored = "delivers an item before its time",
         DroppedTakeLost = "loses what it takes for a caller that is gone",

@@ -28,14 +28,18 @@ use crate::stamped::date::date;
 
 mod arrivals;
 mod bunch;
+mod claimed_item;
 mod codec;
 mod consume;
 mod consumer;
+mod consumer_node;
 pub(crate) mod delivery;
 mod item_name;
 pub(crate) mod listing;
+mod lost_items;
 mod place;
 pub(crate) mod put_options;
+mod returning;
 mod room;
 mod stock;
 mod stock_item;
@@ -278,11 +282,12 @@ impl<T: Send + 'static> Queue<T> {
                 wait.tries += 1;
                 let Some(reserved) = self.next(1, &mut patience).await?.pop() else { continue };
                 let since = clock::now();
-                match claim(self.place.clone(), reserved, self.codec, self.most).await {
+                let (place, consumer) = (self.place.clone(), self.consumer.clone());
+                match claim(place, consumer, reserved, self.codec, self.most).await {
                     // A claim counts only while its session is certain.
-                    Ok(Some(claimed)) if claimed.hold.is_held() => {
+                    Ok(Some(delivery)) if delivery.is_certain() => {
                         self.consumer().learn(false, clock::elapsed(since));
-                        return Ok(Delivery::new(&self.place, &self.consumer, claimed));
+                        return Ok(delivery);
                     }
                     Ok(Some(_uncertain)) => {}
                     Ok(None) => self.consumer().learn(true, clock::elapsed(since)),

@@ -33,16 +33,17 @@ pub(crate) struct Stamped<'a> {
     pub(crate) marks: &'a Marks,
     pub(crate) session: &'a Session,
     pub(crate) evidence: &'a dyn Evidence,
+    /// How long it is sent again while it is not answered.
+    pub(crate) limit: Retry,
 }
 
 impl Stamped<'_> {
-    /// Sends a transaction until it is answered, or until a call would have failed.
+    /// Sends a transaction until it is answered, or until the limit.
     pub(crate) async fn send(&self, txn: Txn) -> Result<Sent> {
-        let Self { client, marks, session, evidence } = *self;
+        let Self { client, marks, session, evidence, ref limit } = *self;
         let doing = marks.doing();
         let mut mark = marks.take(session).await.map_err(|error| harmless(error, doing))?;
         let (txn, number) = mark.stamp(txn);
-        let limit = Retry::until_elapsed(session.time_limit());
         let (mut delays, mut doubt) = (limit.delays(session.chance()), false);
         let cause = loop {
             let error = match Answer::of(session.commit(txn.clone()).await, doubt) {
@@ -63,7 +64,8 @@ impl Stamped<'_> {
             doubt = true;
             sleep(delay).await;
         };
-        Settling { client, mark: &mark, number: &number, evidence, doing }.settle(cause).await
+        let mark = &mark;
+        Settling { client, mark, number: &number, evidence, doing, limit }.settle(cause).await
     }
 }
 

@@ -25,7 +25,10 @@ async fn a_round(scene: &mut Scene, path: &str, (count, events): (u64, usize), s
     all.extend([Post { part: Part::Submitter, first, count }; 2]);
     let mut team = Team::gather(scene, path, &all).await;
     // Random faults alone seldom meet these.
-    team.outlasts(scene, (Part::Member, runs), "L-MW-3").await;
+    if !team.outlasts(scene, (Part::Member, runs), "L-MW-3").await {
+        // By then nothing may be left for what follows.
+        return;
+    }
     team.loses(scene, Part::Member, runs).await;
     for _ in 0..events {
         team.suffers(scene, servers).await;

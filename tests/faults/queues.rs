@@ -25,7 +25,10 @@ async fn a_round(scene: &mut Scene, path: &str, (items, events): (u64, usize), s
     all.push(Post { part: Part::Taker, first: 0, count: 0 });
     let mut team = Team::gather(scene, path, &all).await;
     // Random faults alone seldom meet these.
-    team.outlasts(scene, (Part::Consumer, holds), "L-Q-4").await;
+    if !team.outlasts(scene, (Part::Consumer, holds), "L-Q-4").await {
+        // By then nothing may be left for what follows.
+        return;
+    }
     team.loses(scene, Part::Consumer, holds).await;
     team.hears_nothing(scene, Part::Producer).await;
     for _ in 0..events {
@@ -34,6 +37,7 @@ async fn a_round(scene: &mut Scene, path: &str, (items, events): (u64, usize), s
     scene.heal().await;
     team.await_rest(scene, Part::Producer, "L-Q-1").await;
     team.await_empty(scene, "items", "L-Q-4").await;
+    team.await_empty(scene, "claimed", "L-Q-4").await;
     team.leaves().await;
     team.await_empty(scene, "claims", "L-Q-4").await;
 }

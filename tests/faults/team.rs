@@ -101,14 +101,14 @@ impl Team {
         }
     }
 
-    /// Stops a process at such a moment, until another one has what it worked on, which this law
-    /// promises.
+    /// Stops a process at such a moment, until another one has what it worked on, which this law promises. Returns whether one had.
+    #[must_use]
     pub(crate) async fn outlasts(
         &self,
         scene: &mut Scene,
         (part, is_caught): (Part, fn(&Deed) -> bool),
         law: &'static str,
-    ) {
+    ) -> bool {
         let ann = self.catches(scene, part, is_caught).await;
         let (number, since) = (ann.client.number(), now());
         let work = last(scene, &ann).as_ref().and_then(subject);
@@ -121,10 +121,12 @@ impl Team {
             found.is_some()
         };
         let what = format!("another {part:?} has {work:?}");
-        if !in_time(&what, passes_on).await {
+        let is_passed_on = in_time(&what, passes_on).await;
+        if !is_passed_on {
             scene.breach(Breach::new(law, format!("{what}: not within {PATIENCE:?}")));
         }
         ann.client.go_on().expect("it stands still");
+        is_passed_on
     }
 
     /// Kills a process at such a moment, for good, and lets another one take its place.

@@ -41,6 +41,9 @@ async fn a_queue_is_shared(kind: Kind, path: Path) {
     delivery.put_back().await.expect("reachable");
     let delivery = next().await;
     assert_eq!((&delivery.item()[..], delivery.delivered()), (&b"two"[..], 2));
+    theirs.write_line(&format!("get {path}/items"));
+    // It is claimed.
+    theirs.says("none").await;
     delivery.ack().await.expect("it is held");
 
     theirs.write_line(&format!("put {path}/items three 100"));

@@ -18,7 +18,12 @@ use super::{PATIENCE, TICK, done, names, open, options, path, refused, server, s
 pub(super) async fn a_commit_whose_look_is_refused_is_done() {
     let address = server().addresses()[0].to_string();
     let raw = zookeeper_client::Client::connect(&address).await.expect("a server runs");
-    let rights = [Acl::new(Permission::CREATE | Permission::DELETE, AuthId::anyone())];
+    raw.auth("digest", b"owner:password").await.expect("it is known");
+    let rights = [
+        Acl::new(Permission::CREATE | Permission::DELETE, AuthId::anyone()),
+        // Without this right, a newer server refuses the number of children, too.
+        Acl::new(Permission::READ, AuthId::authed()),
+    ];
     let blind = CreateMode::Persistent.with_acls(Acls::new(&rights));
     raw.create("/blind", b"", &blind).await.expect("it is new");
     let count = async || {

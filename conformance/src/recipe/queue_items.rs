@@ -11,7 +11,7 @@ use crate::world::World;
 
 cases![
     "L-Q-6 L-Q-11" catches [OwnerUntold] => what_is_in_the_queue_is_listed_removed_and_moved_back,
-    "L-Q-2 L-Q-7 L-Q-6" breaks [ClaimIgnored] => an_item_is_changed_in_its_place_unless_it_is_claimed,
+    "L-Q-2 L-Q-7 L-Q-6" breaks [QueueIgnoresOrder] => an_item_is_changed_in_its_place_unless_it_is_claimed,
 ];
 
 async fn what_is_in_the_queue_is_listed_removed_and_moved_back(world: World) {

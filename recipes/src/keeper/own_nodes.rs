@@ -1,7 +1,7 @@
 //! [`OwnNodes`]: which nodes of a session a recipe of it has, where another one may come late to the same path.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use synod_core::path::Path;
 use synod_core::store::Revision;
@@ -56,25 +56,6 @@ impl OwnNodes {
 
     fn lock(&self) -> MutexGuard<'_, Recorded> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A node that a recipe has for as long as this exists.
-pub(crate) struct OwnNode {
-    nodes: Arc<OwnNodes>,
-    created: Revision,
-}
-
-impl OwnNode {
-    pub(crate) fn new(nodes: Arc<OwnNodes>, created: Revision) -> Self {
-        let _is_new = nodes.add(created);
-        Self { nodes, created }
-    }
-}
-
-impl Drop for OwnNode {
-    fn drop(&mut self) {
-        self.nodes.give_up(self.created);
     }
 }
 

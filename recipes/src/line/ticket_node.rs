@@ -129,6 +129,11 @@ impl TicketNode {
         self.gone.load(Ordering::Relaxed)
     }
 
+    /// Whether another client removed the node, as far as that was noticed.
+    pub(crate) fn was_removed(&self) -> bool {
+        self.is_gone() && !self.spent.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn was_lost(&self) -> Error {
         Error::new(ErrorKind::SessionLost, "holding on")
             .at(self.path())
@@ -155,6 +160,11 @@ impl TicketNode {
         if !self.spent.swap(true, Ordering::Relaxed) && !self.gone.swap(true, Ordering::Relaxed) {
             self.session.abandon(&self.node);
         }
+    }
+
+    /// Removes the node of a spent ticket in the background.
+    pub(crate) fn abandon(&self) {
+        self.session.abandon(&self.node);
     }
 
     /// Records that the ticket was released or handed over.

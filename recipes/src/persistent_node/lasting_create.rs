@@ -6,6 +6,7 @@ use bytes::Bytes;
 use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
+use synod_core::retry::Retry;
 use synod_core::session::Session;
 use synod_core::store::{Lifetime, Query, Rejected, Revision, Stat, Txn, Version, View};
 
@@ -43,7 +44,8 @@ impl LastingCreate<'_> {
         let marks = Marks::new(self.marks.clone(), "node-", DOING);
         let evidence = Vacancy { path: self.path, made: Mutex::default() };
         let (client, marks, evidence) = (self.client, &marks, &evidence);
-        Ok(match (Stamped { client, marks, session, evidence }).send(txn).await? {
+        let limit = Retry::until_elapsed(session.time_limit());
+        Ok(match (Stamped { client, marks, session, evidence, limit }).send(txn).await? {
             Sent::Applied(commit) => {
                 let done = commit.and_then(|commit| commit.done.into_iter().next()?.stat);
                 done.or_else(|| evidence.made()).map_or(Creation::Nothing, Creation::Created)

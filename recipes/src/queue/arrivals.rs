@@ -61,13 +61,15 @@ impl Arrivals {
         Some(known)
     }
 
-    /// Removes the first item that this process has put, if it is among so many of the first. What may be a copy has no order.
+    /// Removes the first item that this process has put, if it is among so many of the first. What may be a copy has no order, and what
+    /// was not reported yet comes after all that was.
     pub(super) fn take_own(&mut self, width: usize) -> Option<(String, StockItem)> {
-        if self.is_mixed {
-            return None;
-        }
         let own = |reported: &String| self.put.iter().position(|(name, _item)| name == reported);
-        let place = self.names.values().take(width).find_map(own)?;
+        let ordered = if self.is_mixed { 0 } else { width };
+        let place = self.names.values().take(ordered).find_map(own).or_else(|| {
+            let has_room = self.names.len() < width;
+            self.put.iter().position(|(name, _item)| has_room && !self.keys.contains_key(name))
+        })?;
         let known = self.put.remove(place)?;
         self.remove(&known.0);
         Some(known)

@@ -87,7 +87,7 @@ impl<T> Bunch<T> {
         (reserved, item, data): (Reserved, T, Bytes),
     ) -> Result<Option<Reserved>> {
         let name = &reserved.item.name;
-        let longer = place.without_item(place.unclaimed(self.txn.clone(), name)?, name)?;
+        let longer = place.without_item(self.txn.clone(), name)?;
         // One operation is that of the mark.
         if longer.ops.len() >= session.info().limits.operations && !self.items.is_empty() {
             return Ok(Some(reserved));

@@ -1,26 +1,28 @@
 //! [`Consumer`]: what one process knows of a queue, and how its tasks choose the item that they try to get.
 
-use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use futures_util::future::{Either, select};
 use synod_core::chance::Chance;
 use synod_core::clock;
 use synod_core::error::Result;
+use synod_core::session::Session;
 use synod_core::store::Node;
 use synod_core::task::{self, Task};
 use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedSender;
 
 use crate::mirror::Mirror;
 use crate::mirror::event::CacheEvent;
 use crate::mirror::extent::Extent;
 use crate::mirror::news::until_news;
 use crate::mirror::reader::EventReader;
-use crate::queue::item_name::ItemName;
+use crate::queue::consumer_node::ConsumerNode;
+use crate::queue::lost_items::look_for_lost_items;
 use crate::queue::place::QueuePlace;
+use crate::queue::returning::{self, ItemReturn};
 use crate::queue::stock::{Pick, Stock};
 use crate::queue::stock_item::StockItem;
 use crate::queue::width::Width;
@@ -42,13 +44,17 @@ const STEP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_mil
 pub(super) struct Consumer {
     shelf: Arc<Shelf>,
     items: Mirror,
-    claims: Mirror,
-    /// Whether the claims were complete once. A later claim that is not known is a request for nothing, and a wait is longer.
-    has_begun: AtomicBool,
+    /// The processes with claims.
+    consumers: Mirror,
+    /// That of this process.
+    node: Arc<ConsumerNode>,
+    returns: UnboundedSender<ItemReturn>,
+    /// Asks for a look for items whose consumers are gone.
+    lost: Arc<Notify>,
     width: Width,
     /// How many microseconds the last request for items took.
     last_took: AtomicU64,
-    _task: Task,
+    _tasks: [Task; 3],
 }
 
 /// What the tasks of a consumer share.
@@ -67,27 +73,42 @@ pub(super) struct Reserved {
 
 impl Consumer {
     /// Begins to follow. Nothing has been sent when this returns.
-    pub(super) fn start(place: &QueuePlace) -> Self {
+    pub(super) fn start(place: &Arc<QueuePlace>) -> Self {
         let items = Extent::children(place.items.clone()).data_up_to(KEPT).deletions_as_reported();
         let items = items.known_by_name(|_name| true);
         let items = Mirror::start(&place.client, items, "queue");
-        let claims = Extent::children(place.claims.clone()).names_only().deletions_as_reported();
-        let claims = claims.known_by_name(|_name| true);
-        let claims = Mirror::start(&place.client, claims, "queue");
-        let shelf = Arc::<Shelf>::default();
-        let following = follow(shelf.clone(), items.reader(), claims.reader());
-        let task = task::spawn(following);
-        let (has_begun, width, last_took) =
-            (AtomicBool::new(false), Width::default(), AtomicU64::new(0));
-        Self { shelf, items, claims, has_begun, width, last_took, _task: task }
+        let consumers = Extent::children(place.consumers.clone()).names_only();
+        let consumers = consumers.deletions_as_reported().known_by_name(|_name| true);
+        let consumers = Mirror::start(&place.client, consumers, "queue");
+        let (shelf, lost) = (Arc::<Shelf>::default(), Arc::<Notify>::default());
+        let following = follow(shelf.clone(), items.reader());
+        let noticing = notice(lost.clone(), consumers.reader());
+        let looking = look_for_lost_items(place.clone(), lost.clone());
+        let tasks = [task::spawn(following), task::spawn(noticing), task::spawn(looking)];
+        let node = Arc::new(ConsumerNode::new(place.consumers.clone()));
+        let returns = returning::start(place, node.clone(), lost.clone());
+        let (width, last_took) = (Width::default(), AtomicU64::new(0));
+        Self { shelf, items, consumers, node, returns, lost, width, last_took, _tasks: tasks }
+    }
+
+    /// Creates the node of this process for a session, if it is not there.
+    pub(super) async fn ensure_node(&self, session: &Session) -> Result<()> {
+        self.node.ensure(session).await
+    }
+
+    /// Has items looked for whose claims are gone.
+    pub(super) fn look_for_lost_items(&self) {
+        self.lost.notify_one();
+    }
+
+    /// Has an item put back.
+    pub(super) fn take_back(&self, item: ItemReturn) {
+        // Without its task the runtime ends, and the session with it.
+        let _taken = self.returns.send(item).is_ok();
     }
 
     /// Waits for items that may be tried: one, and up to so many that follow it.
     pub(super) async fn next(&self, most: usize, chance: &Chance) -> Result<Vec<Reserved>> {
-        if !self.has_begun.load(Ordering::Relaxed) {
-            self.claims.complete().await?;
-            self.has_begun.store(true, Ordering::Relaxed);
-        }
         loop {
             let news = self.shelf.news.notified();
             let width = self.width.get();
@@ -99,18 +120,18 @@ impl Consumer {
                 Pick::Unread(names) => {
                     self.items
                         .want(names.iter().filter_map(|name| self.items.path().join(name).ok()));
-                    until_news(news, None, [&self.items, &self.claims]).await?;
+                    until_news(news, None, [&self.items, &self.consumers]).await?;
                 }
                 Pick::Few => {
                     let step = Duration::from_micros(self.last_took.load(Ordering::Relaxed));
                     let until = clock::now() + step.clamp(STEP.0, STEP.1);
-                    until_news(news, Some(until), [&self.items, &self.claims]).await?;
+                    until_news(news, Some(until), [&self.items, &self.consumers]).await?;
                     if clock::now() >= until {
                         self.width.halve(width);
                     }
                 }
                 Pick::None(until) => {
-                    until_news(news, until, [&self.items, &self.claims]).await?;
+                    until_news(news, until, [&self.items, &self.consumers]).await?;
                 }
             }
         }
@@ -153,20 +174,23 @@ fn choice(width: usize, chance: &Chance) -> usize {
     usize::try_from(place).unwrap_or(0)
 }
 
-/// Takes over what the mirrors report, until the client is closed.
-async fn follow(shelf: Arc<Shelf>, mut items: EventReader, mut claims: EventReader) {
-    loop {
-        let next = match select(pin!(items.next()), pin!(claims.next())).await {
-            Either::Left((event, _)) => event.map(|event| (event, true)),
-            Either::Right((event, _)) => event.map(|event| (event, false)),
-        };
-        let Some(first) = next else { return };
+/// Takes over what is reported of the items, until the client is closed.
+async fn follow(shelf: Arc<Shelf>, mut items: EventReader) {
+    while let Some(first) = items.next().await {
         // A part of them would show items in another order.
         let mut all = vec![first];
-        all.extend(at_hand(&mut items).map(|event| (event, true)));
-        all.extend(at_hand(&mut claims).map(|event| (event, false)));
+        all.extend(at_hand(&mut items));
         shelf.take_over(all);
         shelf.news.notify_waiters();
+    }
+}
+
+/// Has items looked for whose consumers may be gone.
+async fn notice(lost: Arc<Notify>, mut consumers: EventReader) {
+    while let Some(event) = consumers.next().await {
+        if matches!(event, CacheEvent::Deleted(_) | CacheEvent::Complete(_)) {
+            lost.notify_one();
+        }
     }
 }
 
@@ -176,22 +200,16 @@ fn at_hand(reader: &mut EventReader) -> impl Iterator<Item = CacheEvent> {
 }
 
 impl Shelf {
-    /// Takes over events: of the items if that is true, otherwise of the claims.
-    fn take_over(&self, events: Vec<(CacheEvent, bool)>) {
+    fn take_over(&self, events: Vec<CacheEvent>) {
         let (mut stock, now) = (self.lock(), clock::now());
-        for (event, of_items) in events {
-            match (event, of_items) {
-                (CacheEvent::Created(node) | CacheEvent::Updated { node, .. }, true) => {
+        for event in events {
+            match event {
+                CacheEvent::Created(node) | CacheEvent::Updated { node, .. } => {
                     stock.add(&node, now, date());
                 }
-                (CacheEvent::Deleted(node), true) => stock.remove(node.path.name()),
-                (CacheEvent::Reset, true) => stock.clear_items(),
-                (CacheEvent::Created(node) | CacheEvent::Updated { node, .. }, false) => {
-                    stock.claim(node.path.name(), now);
-                }
-                (CacheEvent::Deleted(node), false) => stock.unclaim(node.path.name(), now),
-                (CacheEvent::Reset, false) => stock.clear_claims(now),
-                (CacheEvent::Complete(_) | CacheEvent::Stale, _) => {}
+                CacheEvent::Deleted(node) => stock.remove(node.path.name()),
+                CacheEvent::Reset => stock.clear(),
+                CacheEvent::Complete(_) | CacheEvent::Stale => {}
             }
         }
     }
@@ -215,12 +233,6 @@ impl Reserved {
     pub(super) fn is_gone(&self) {
         let name = self.item.name.to_string();
         self.shelf.lock().is_gone(&name);
-    }
-
-    /// The reservation of the same item under its next name, for as long as this process has it.
-    pub(super) fn under(&self, name: ItemName) -> Self {
-        self.shelf.lock().reserve(&name.to_string(), clock::now());
-        Self::new(&self.shelf, StockItem { name, ..self.item.clone() })
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) struct ItemName {
     not_before: Option<u64>,
     /// The slot of a bounded queue that it fills.
     pub(super) slot: Option<u64>,
-    /// What stays the same for as long as it is in the queue.
+    /// What no delivery and no change of the data replaces.
     key: String,
 }
 
@@ -149,6 +149,11 @@ impl ItemName {
     /// When it was put, by the clock of its producer, if that wrote it there.
     pub(super) fn since(&self) -> Option<SystemTime> {
         since_of_id(&self.key)
+    }
+
+    /// What stays the same for as long as the item is in the queue.
+    pub(super) fn key(&self) -> &str {
+        &self.key
     }
 
     /// The id that the application chose.

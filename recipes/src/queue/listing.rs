@@ -6,7 +6,6 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use synod_core::error::Result;
-use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Node, Outcome, Query, SessionId, Txn, Why};
 
 use crate::queue::Queue;
@@ -104,9 +103,7 @@ impl<T> Queue<T> {
     ///
     /// Cancel safe: it only reads.
     pub async fn len(&self) -> Result<usize> {
-        let names = Query::children(&self.place.items).names_only();
-        let nodes = self.place.client.read(names).await?.nodes;
-        Ok(nodes.iter().filter(|node| ItemName::parse(node.path.name()).is_some()).count())
+        Ok(self.nodes(Query::names_only).await?.len())
     }
 
     /// The items that there are, in their order, with those that are claimed.
@@ -123,11 +120,27 @@ impl<T> Queue<T> {
         let claims = self.place.client.read(claims).await?.nodes.into_iter();
         let claims = claims.filter_map(|node| Some((node.path.name().to_owned(), claim(&node)?)));
         let claims: BTreeMap<String, _> = claims.collect();
-        let mut items = list(&self.place, self.codec, &self.place.items).await?;
+        let nodes = self.nodes(|items| items).await?;
+        let mut items = in_order(self.codec, nodes.into_values());
         for item in &mut items {
             item.claim = claims.get(item.node.path.name()).copied();
         }
         Ok(items)
+    }
+
+    /// The nodes of the items, by what stays the same of their names. An item that a consumer claims or puts back meanwhile is in one
+    /// of the lists.
+    async fn nodes(&self, query: impl Fn(Query) -> Query) -> Result<BTreeMap<String, Node>> {
+        let QueuePlace { client, items, claimed, .. } = &*self.place;
+        let mut all = BTreeMap::new();
+        for dir in [items, claimed, items] {
+            let nodes = client.read(query(Query::children(dir))).await?.nodes;
+            let keyed = nodes.into_iter().filter_map(|node| {
+                Some((ItemName::parse(node.path.name())?.key().to_owned(), node))
+            });
+            all.extend(keyed);
+        }
+        Ok(all)
     }
 
     /// The dead letters: items that were rejected, could not be read, or were delivered too often.
@@ -140,7 +153,8 @@ impl<T> Queue<T> {
     ///
     /// Cancel safe: it only reads.
     pub async fn dead(&self) -> Result<Vec<QueuedItem<T>>> {
-        list(&self.place, self.codec, &self.place.dead).await
+        let dead = self.place.client.read(Query::children(&self.place.dead)).await?;
+        Ok(in_order(self.codec, dead.nodes))
     }
 
     /// Moves a dead letter back to the items, as if it had not been delivered before. Returns whether it was as listed, no item has its id,
@@ -182,7 +196,7 @@ impl<T> Queue<T> {
         } else {
             // Consumers keep the data of a name.
             let changed = place.item(&item.name.changed(stat.created))?;
-            let txn = place.unclaimed(Txn::new(), &item.name)?.delete(&item.node.path, Expect::Any);
+            let txn = Txn::new().delete(place.item(&item.name)?, Expect::Any);
             txn.create(changed, data, Lifetime::Persistent)
         };
         self.is_done(&place.writes.insist(&txn).await?)
@@ -216,12 +230,18 @@ impl<T> Queue<T> {
     ///
     /// A dropped call has removed it, or has not.
     pub async fn remove(&self, item: &QueuedItem<T>) -> Result<bool> {
-        let txn = if self.is_dead(item) {
-            Txn::new().delete(&item.node.path, Expect::Any)
-        } else {
-            self.place.without_item(Txn::new(), &item.name)?
-        };
-        self.is_done(&self.place.writes.insist(&txn).await?)
+        if self.is_dead(item) {
+            let txn = Txn::new().delete(&item.node.path, Expect::Any);
+            return self.is_done(&self.place.writes.insist(&txn).await?);
+        }
+        // It may have been put back since.
+        for node in [self.place.claimed(&item.name)?, self.place.item(&item.name)?] {
+            let txn = self.place.without(Txn::new(), node, &item.name);
+            if self.is_done(&self.place.writes.insist(&txn).await?)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 
@@ -232,14 +252,14 @@ fn claim(node: &Node) -> Option<QueueClaim> {
     Some(QueueClaim { session: node.stat?.owner?, since: since.filter(|_| millis.is_some()) })
 }
 
-async fn list<T>(place: &QueuePlace, codec: Codec<T>, dir: &Path) -> Result<Vec<QueuedItem<T>>> {
-    let nodes = place.client.read(Query::children(dir)).await?.nodes.into_iter();
-    let items = nodes.filter_map(|node| {
+/// The items that these nodes are, in their order.
+fn in_order<T>(codec: Codec<T>, nodes: impl IntoIterator<Item = Node>) -> Vec<QueuedItem<T>> {
+    let items = nodes.into_iter().filter_map(|node| {
         let name = ItemName::parse(node.path.name())?;
         let rank = name.rank(node.stat?.created);
         let item = codec.decode(&node.path, &node.data).ok();
         Some((rank, QueuedItem { name, node, item, claim: None }))
     });
     let items: BTreeMap<_, _> = items.collect();
-    Ok(items.into_values().collect())
+    items.into_values().collect()
 }

@@ -20,10 +20,14 @@ pub(super) const DOING: &str = "using a queue";
 pub(super) struct QueuePlace {
     pub(super) client: Client,
     pub(super) dir: Path,
-    /// The items, persistent.
+    /// The items that wait, persistent.
     pub(super) items: Path,
-    /// The claims, ephemeral, each with the name of its item.
+    /// The items that a consumer has claimed, persistent. A consumer that is gone leaves them here.
+    pub(super) claimed: Path,
+    /// Their claims, ephemeral, each with the name of its item.
     pub(super) claims: Path,
+    /// The processes with claims, ephemeral. Others need not follow the claims themselves.
+    pub(super) consumers: Path,
     /// The ids that applications chose, for as long as their items are in the queue.
     ids: Path,
     /// The slots that the items of bounded queues fill.
@@ -39,7 +43,9 @@ impl QueuePlace {
         Ok(Self {
             client: client.clone(),
             items: below("items")?,
+            claimed: below("claimed")?,
             claims: below("claims")?,
+            consumers: below("consumers")?,
             ids: below("ids")?,
             slots: below("slots")?,
             dead: below("dead")?,
@@ -57,6 +63,11 @@ impl QueuePlace {
         Ok(self.items.join(&name.to_string())?)
     }
 
+    /// Where an item is while a consumer has claimed it.
+    pub(super) fn claimed(&self, name: &ItemName) -> Result<Path> {
+        Ok(self.claimed.join(&name.to_string())?)
+    }
+
     pub(super) fn claim(&self, name: &ItemName) -> Result<Path> {
         Ok(self.claims.join(&name.to_string())?)
     }
@@ -68,10 +79,15 @@ impl QueuePlace {
         Ok(txn.create(self.item(name)?, data, Lifetime::Persistent))
     }
 
-    /// Adds the deletes of an item.
+    /// Adds the deletes of an item that waits.
     pub(super) fn without_item(&self, txn: Txn, name: &ItemName) -> Result<Txn> {
-        let item = txn.delete(self.item(name)?, Expect::Any);
-        Ok(self.others(name).fold(item, |txn, other| txn.delete(other, Expect::Any)))
+        Ok(self.without(txn, self.item(name)?, name))
+    }
+
+    /// Adds the deletes of an item whose node this is.
+    pub(super) fn without(&self, txn: Txn, node: Path, name: &ItemName) -> Txn {
+        let item = txn.delete(node, Expect::Any);
+        self.others(name).fold(item, |txn, other| txn.delete(other, Expect::Any))
     }
 
     /// The nodes that are there as long as an item is: those of its id and of its slot, as far as it has them.
@@ -79,15 +95,6 @@ impl QueuePlace {
         let others = [name.id_node(&self.ids), name.slot_node(&self.slots)];
         mistake!(CapacityUnguarded: let others = [name.id_node(&self.ids), None]);
         others.into_iter().flatten()
-    }
-
-    /// Adds the check that no consumer has an item. One that was never delivered has no claim.
-    pub(super) fn unclaimed(&self, txn: Txn, name: &ItemName) -> Result<Txn> {
-        mistake!(ClaimIgnored: return Ok(txn));
-        if name.delivered == 0 {
-            return Ok(txn);
-        }
-        Ok(txn.check(self.claim(name)?, Expect::Absent))
     }
 
     /// Adds the create of a dead letter.

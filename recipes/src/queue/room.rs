@@ -101,12 +101,12 @@ impl Room {
     }
 }
 
-fn shuffled(mut slots: Vec<u64>, chance: &Chance) -> Vec<u64> {
-    for last in (1..slots.len()).rev() {
+pub(super) fn shuffled<T>(mut all: Vec<T>, chance: &Chance) -> Vec<T> {
+    for last in (1..all.len()).rev() {
         let other = chance.below(u64::try_from(last + 1).unwrap_or(1));
-        slots.swap(last, usize::try_from(other).unwrap_or(0));
+        all.swap(last, usize::try_from(other).unwrap_or(0));
     }
-    slots
+    all
 }
 
 impl QueueEntry<'_> {

@@ -6,7 +6,6 @@ use std::time::Duration;
 use synod_core::clock::Instant;
 use synod_core::store::Node;
 
-use crate::mutant::mistake;
 use crate::queue::arrivals::Arrivals;
 use crate::queue::item_name::{ItemName, Rank};
 use crate::queue::stock_item::StockItem;
@@ -14,8 +13,7 @@ use crate::queue::stock_item::StockItem;
 #[cfg(test)]
 mod tests;
 
-/// How long an item rests that was delivered before, or whose claim has gone. Its node, and the node of its claim, come and go
-/// in one transaction, and are reported one after the other.
+/// How long an item rests that was tried in vain: another consumer may have it, and that may be reported next.
 const REST: Duration = Duration::from_millis(10);
 
 /// How many names are remembered that are gone.
@@ -28,9 +26,7 @@ const BATCH: usize = 50;
 #[derive(Debug, Default)]
 pub(super) struct Stock {
     items: BTreeMap<String, StockItem>,
-    /// The names of the items that have a claim.
-    claimed: BTreeSet<String>,
-    /// The names of the items that a task of this process tries to get, or has claimed.
+    /// The names of the items that a task of this process tries to get.
     reserved: BTreeSet<String>,
     /// The last names that are known to be gone. What is reported of them is late.
     gone: VecDeque<String>,
@@ -87,9 +83,8 @@ impl Stock {
     }
 
     fn keep(&mut self, text: &str, item: StockItem, now: Instant) {
-        let rest = if item.name.delivered > 0 { REST } else { Duration::ZERO };
         let _last = self.items.insert(text.to_owned(), item);
-        self.place(text, now, rest);
+        self.place(text, now, Duration::ZERO);
     }
 
     /// Records that there is no item of this name any more, whatever is reported later: a name is never used again.
@@ -106,12 +101,6 @@ impl Stock {
         self.gone.iter().any(|gone| gone == name)
     }
 
-    /// Keeps an item that this process has claimed from its own tasks.
-    pub(super) fn reserve(&mut self, name: &str, now: Instant) {
-        self.reserved.insert(name.to_owned());
-        self.place(name, now, Duration::ZERO);
-    }
-
     /// Removes the item of this name.
     pub(super) fn remove(&mut self, name: &str) {
         self.arrivals.remove(name);
@@ -121,38 +110,18 @@ impl Stock {
         }
     }
 
-    /// Records that an item has a claim.
-    pub(super) fn claim(&mut self, name: &str, now: Instant) {
-        mistake!(ClaimIgnored: return);
-        self.claimed.insert(name.to_owned());
-        self.place(name, now, Duration::ZERO);
-    }
-
-    /// Records that an item has none.
-    pub(super) fn unclaim(&mut self, name: &str, now: Instant) {
-        mistake!(ClaimsNeverEnd: return);
-        self.claimed.remove(name);
-        self.place(name, now, REST);
-    }
-
     /// Ends a reservation. An item that was tried is tried again later, if it is still there.
     pub(super) fn give_back(&mut self, name: &str, was_tried: bool, now: Instant) {
         self.reserved.remove(name);
         self.place(name, now, if was_tried { REST } else { Duration::ZERO });
     }
 
-    pub(super) fn clear_items(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.items.clear();
         self.free.clear();
         self.resting.clear();
         self.delayed.clear();
         self.arrivals.clear();
-    }
-
-    pub(super) fn clear_claims(&mut self, now: Instant) {
-        for name in std::mem::take(&mut self.claimed) {
-            self.place(&name, now, REST);
-        }
     }
 
     /// Reserves an item that this process has put, if one is among so many of the first.
@@ -247,7 +216,7 @@ impl Stock {
         let Some(item) = self.items.get(name) else { return };
         let (rank, due) = (item.rank(), item.due);
         self.unplace(rank.clone(), due);
-        if self.claimed.contains(name) || self.reserved.contains(name) {
+        if self.reserved.contains(name) {
             return;
         }
         match due.filter(|due| *due > now) {

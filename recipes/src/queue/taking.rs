@@ -2,7 +2,7 @@
 //! runs in a task of its own: it is not dropped with its caller.
 
 use std::slice::from_ref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use synod_core::error::{ErrorKind, Result};
@@ -13,40 +13,32 @@ use synod_core::store::{Commit, Done, Expect, Lifetime, Query, Rejected, Sequenc
 use synod_core::task;
 use tokio::sync::oneshot;
 
-use crate::keeper::own_nodes::{OwnNode, OwnNodes};
+use crate::cell::patience::Patience;
 use crate::line::hold::Hold;
 use crate::line::ticket_node::TicketNode;
+use crate::queue::claimed_item::ClaimedItem;
 use crate::queue::codec::Codec;
-use crate::queue::consumer::Reserved;
-use crate::queue::item_name::ItemName;
+use crate::queue::consumer::{Consumer, Reserved};
+use crate::queue::delivery::Delivery;
 use crate::queue::place::{DOING, QueuePlace};
 use crate::stamped::date::date;
 use crate::stamped::handing::stopped;
 use crate::stamped::sent::{Sent, is_only_lost};
 
-/// An item, and the claim of it.
-pub(super) struct ClaimedItem<T> {
-    pub(super) name: ItemName,
-    pub(super) item: T,
-    pub(super) data: Bytes,
-    pub(super) hold: Hold,
-    pub(super) reserved: Reserved,
-    pub(super) own: OwnNode,
-}
-
 /// What a try comes to: `None` if another consumer was faster.
 pub(super) type TryOutcome<T> = Result<Option<T>>;
 
-/// Claims an item. If the caller is gone when it is claimed, the claim is removed.
+/// Claims an item. If the caller is gone when it is claimed, it is put back.
 pub(super) async fn claim<T: Send + 'static>(
     place: Arc<QueuePlace>,
+    consumer: Arc<OnceLock<Consumer>>,
     reserved: Reserved,
     codec: Codec<T>,
     most: u32,
-) -> TryOutcome<ClaimedItem<T>> {
+) -> TryOutcome<Delivery<T>> {
     let (tell, told) = oneshot::channel();
     let work = async move {
-        let tried = claim_once(&place, &reserved, codec, most).await;
+        let tried = claim_once(place, consumer, &reserved, codec, most).await;
         drop(reserved);
         let _heard = tell.send(tried).is_ok();
     };
@@ -55,81 +47,69 @@ pub(super) async fn claim<T: Send + 'static>(
 }
 
 async fn claim_once<T>(
-    place: &QueuePlace,
+    place: Arc<QueuePlace>,
+    consumer: Arc<OnceLock<Consumer>>,
     reserved: &Reserved,
     codec: Codec<T>,
     most: u32,
-) -> TryOutcome<ClaimedItem<T>> {
+) -> TryOutcome<Delivery<T>> {
     let (session, before) = (place.client.session().await?, &reserved.item.name);
-    let Some(data) = data_of(place, &session, reserved).await? else { return Ok(None) };
-    let name = before.next(reserved.item.created);
-    let (node, claim) = (place.item(before)?, place.claim(&name)?);
-    let unclaimed = place.unclaimed(Txn::new(), before)?;
+    if let Some(consumer) = consumer.get() {
+        consumer.ensure_node(&session).await?;
+    }
+    let Some(data) = data_of(&place, &session, reserved).await? else { return Ok(None) };
+    let node = place.item(before)?;
     let item = match codec.decode(&node, &data) {
         Ok(item) if before.delivered < most => item,
         unwanted => {
-            let is_buried = bury(place, &session, reserved, data).await?;
+            let is_buried = bury(&place, &session, reserved, data).await?;
             return if is_buried { unwanted.map(|_item| None) } else { Ok(None) };
         }
     };
-    // Until its answer is recorded, no retraction takes the claim for that of an earlier try.
-    let own = session.local::<OwnNodes>();
-    let _under_way = own.making(&claim);
-    let txn = unclaimed
+    let name = before.next(reserved.item.created);
+    let claim = place.claim(&name)?;
+    let txn = Txn::new()
         .delete(node.clone(), Expect::Any)
-        .create(place.item(&name)?, data.clone(), Lifetime::Persistent)
+        .create(place.claimed(&name)?, data.clone(), Lifetime::Persistent)
         .create(claim.clone(), date().as_millis().to_string(), Lifetime::Session);
-    let commit = match place.writes.send(&session, txn, Some(&node)).await {
+    let commit = match place.writes.send_patiently(&session, txn, Some(&node)).await {
         Ok(Sent::Applied(commit)) => commit,
         Ok(Sent::Lost) => return Ok(None),
-        Ok(Sent::Rejected(no)) => return lost_race(place, from_ref(reserved), &no).map(|()| None),
-        Err(error) => {
-            if error.is_ambiguous() {
-                // It may be there, or may come.
-                retract(&session, claim);
-            }
-            return if is_only_lost(&error) { Ok(None) } else { Err(error) };
-        }
+        Ok(Sent::Rejected(no)) => return lost_race(&place, from_ref(reserved), &no).map(|()| None),
+        // The claim is gone with its session, if it was there.
+        Err(error) if error.kind() == ErrorKind::SessionLost => return Ok(None),
+        Err(error) => return Err(error),
     };
     reserved.is_gone();
-    let reserved = reserved.under(name.clone());
-    let hold = hold(&session, claim, commit).await?;
-    Ok(hold.map(|hold| {
-        let own = OwnNode::new(own.clone(), hold.token().revision());
-        ClaimedItem { name, item, data, hold, reserved, own }
-    }))
+    let hold = hold(&place, &session, claim, commit).await?.map(Arc::new);
+    Ok(hold.map(|hold| Delivery::new(item, ClaimedItem { place, consumer, name, data, hold })))
 }
 
 /// The guard of a claim that was made. `None` if it has gone already.
-async fn hold(session: &Session, claim: Path, commit: Option<Commit>) -> Result<Option<Hold>> {
+async fn hold(
+    place: &QueuePlace,
+    session: &Session,
+    claim: Path,
+    commit: Option<Commit>,
+) -> Result<Option<Hold>> {
     let made = commit.into_iter().flat_map(|commit| commit.done).find(|done| done.path == claim);
-    let stat = if let Some(stat) = made.and_then(|done| done.stat) {
-        Ok(Some(stat))
-    } else {
-        let view = session.read(Query::node(claim.clone())).await;
-        view.map(|view| view.into_node().and_then(|node| node.stat))
-    };
-    match stat {
-        Ok(Some(stat)) => {
-            // The name is used for this claim alone, as that of a sequential node is.
-            let sequence = Sequence::new(Token::new(stat.created).revision().get());
-            let done = Done::new(claim).with_stat(stat).with_sequence(sequence);
-            Ok(Some(Hold::new(TicketNode::new(session.clone(), done)?, "queue", ())))
-        }
-        Ok(None) => Ok(None),
-        Err(error) if error.kind() == ErrorKind::SessionLost => Ok(None),
-        Err(error) => {
-            retract(session, claim);
-            Err(error)
+    let mut stat = made.and_then(|done| done.stat);
+    let mut patience = Patience::new(&place.client);
+    while stat.is_none() {
+        match session.read(Query::node(claim.clone())).await {
+            Ok(view) => match view.into_node() {
+                Some(node) => stat = node.stat,
+                None => return Ok(None),
+            },
+            Err(error) if error.kind() == ErrorKind::SessionLost => return Ok(None),
+            Err(error) => patience.rest(error).await?,
         }
     }
-}
-
-/// Removes the claim that a try has made, or makes yet, but not that of another try: an item that was not claimed has the same name in
-/// the next one.
-fn retract(session: &Session, claim: Path) {
-    let (own, path) = (session.local::<OwnNodes>(), claim.clone());
-    session.retract(claim, move |created| own.knows(&path, created));
+    let Some(stat) = stat else { return Ok(None) };
+    // The name is used for this claim alone, as that of a sequential node is.
+    let sequence = Sequence::new(Token::new(stat.created).revision().get());
+    let done = Done::new(claim).with_stat(stat).with_sequence(sequence);
+    Ok(Some(Hold::new(TicketNode::new(session.clone(), done)?, "queue", ())))
 }
 
 /// The data of an item. `None` if it is not there any more.
@@ -161,7 +141,7 @@ pub(super) async fn bury(
     data: Bytes,
 ) -> Result<bool> {
     let name = &reserved.item.name;
-    let without = place.without_item(place.unclaimed(Txn::new(), name)?, name)?;
+    let without = place.without_item(Txn::new(), name)?;
     let (node, txn) = (place.item(name)?, place.with_dead(without, name, data)?);
     match place.writes.send(session, txn, Some(&node)).await {
         Ok(Sent::Applied(_)) => {
@@ -180,8 +160,6 @@ pub(super) fn lost_race(place: &QueuePlace, tried: &[Reserved], no: &Rejected) -
     let missing = tried.iter().find(|it| place.item(&it.item.name).is_ok_and(|at| at == no.path));
     match (&no.why, missing) {
         (Why::Missing, Some(missing)) => missing.is_gone(),
-        // It is claimed.
-        (Why::Exists, _) => {}
         _ => return Err(place.writes.refused(no)),
     }
     Ok(())

@@ -26,7 +26,7 @@ impl Default for Width {
 impl Width {
     pub(super) fn get(&self) -> usize {
         mistake!(ConsumersHerd: return 1);
-        self.parts() / PARTS
+        self.parts().div_ceil(PARTS)
     }
 
     /// Records whether another consumer was faster.
@@ -64,8 +64,13 @@ mod tests {
         }
         width.learn(false);
         assert_eq!(width.get(), 15);
-        width.halve(7);
-        assert_eq!(width.get(), 3);
+        for (before, expected) in [(7, 4), (4, 2), (2, 1), (1, 1)] {
+            width.halve(before);
+            assert_eq!(width.get(), expected);
+        }
+        width.learn(true);
+        width.learn(false);
+        assert_eq!(width.get(), 2, "for a while");
         for _ in 0..30 {
             width.learn(false);
         }

@@ -21,13 +21,15 @@ pub(super) struct Settling<'a> {
     pub(super) evidence: &'a dyn Evidence,
     /// What it fails while doing.
     pub(super) doing: &'static str,
+    /// How long it is asked for.
+    pub(super) limit: &'a Retry,
 }
 
 impl Settling<'_> {
     /// Finds out by the mark whether the transaction was applied, in whatever session. If not, the mark is made void, so
     /// that it never will be.
     pub(super) async fn settle(&self, cause: Option<Error>) -> Result<Sent> {
-        let mut tries = Tries::new(self.client);
+        let mut tries = Tries::new(self.client, self.limit);
         mistake!(LossEndsChange: return Err(unknown(cause, self.doing)));
         loop {
             let view = match self.look().await {
@@ -81,11 +83,11 @@ struct Tries<'a> {
 }
 
 impl<'a> Tries<'a> {
-    fn new(client: &'a Client) -> Self {
-        Self { client, delays: Retry::until_elapsed(client.time_limit()).delays(client.chance()) }
+    fn new(client: &'a Client, limit: &Retry) -> Self {
+        Self { client, delays: limit.delays(client.chance()) }
     }
 
-    /// Waits before another try, if one may succeed, and a call would not have failed yet.
+    /// Waits before another try, if one may succeed, and the limit is not reached.
     async fn rest(&mut self, error: Error) -> Result<()> {
         let delay = self.delays.next().filter(|_| self.client.is_transient(&error));
         let Some(delay) = delay else { return Err(error.with_unknown_effect()) };

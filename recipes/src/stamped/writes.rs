@@ -36,15 +36,37 @@ impl StampedWrites {
         Self { client: client.clone(), marks }
     }
 
-    /// Sends a transaction in this session until it is known whether it was applied. `needed` is a node that it deletes.
+    /// Sends a transaction in this session until it is known whether it was applied, or a call would have failed. `needed` is a
+    /// node that it deletes.
     pub(crate) async fn send(
         &self,
         session: &Session,
         txn: Txn,
         needed: Option<&Path>,
     ) -> Result<Sent> {
+        let limit = Retry::until_elapsed(session.time_limit());
+        self.send_within(limit, session, txn, needed).await
+    }
+
+    /// [`StampedWrites::send`], however long it takes: with an unknown effect only if the session is lost.
+    pub(crate) async fn send_patiently(
+        &self,
+        session: &Session,
+        txn: Txn,
+        needed: Option<&Path>,
+    ) -> Result<Sent> {
+        self.send_within(Retry::forever(), session, txn, needed).await
+    }
+
+    async fn send_within(
+        &self,
+        limit: Retry,
+        session: &Session,
+        txn: Txn,
+        needed: Option<&Path>,
+    ) -> Result<Sent> {
         let (client, marks) = (&self.client, &self.marks);
-        Stamped { client, marks, session, evidence: &StillThere(needed) }.send(txn).await
+        Stamped { client, marks, session, evidence: &StillThere(needed), limit }.send(txn).await
     }
 
     /// Sends a transaction in one session after the other, until it is applied or rejected. With what it did, unless its answer was

@@ -101,7 +101,8 @@ impl Committer<'_> {
             txn = txn.look_if_rejected(query);
         }
         let Self { client, marks, session, .. } = *self;
-        Stamped { client, marks, session, evidence: footprint }.send(txn).await
+        let limit = Retry::until_elapsed(session.time_limit());
+        Stamped { client, marks, session, evidence: footprint, limit }.send(txn).await
     }
 }
 

@@ -173,7 +173,7 @@ async fn drain(me: Process, items: Items) -> Result<(), String> {
     let take = async |queue: &ForeignQueue| {
         Ok(queue.take().await?.iter().map(|item| text(item)).collect())
     };
-    items.drain(me, entries(), |client| ForeignQueue::new(client, dir(), LAYOUT), take).await
+    items.drain(me, &[entries()], |client| ForeignQueue::new(client, dir(), LAYOUT), take).await
 }
 
 fn text(data: &[u8]) -> String {

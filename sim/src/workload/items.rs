@@ -7,7 +7,7 @@ use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::Error;
 use synod_core::path::Path;
-use synod_core::store::Query;
+use synod_core::store::{Node, Query};
 
 use crate::findings::Truth;
 use crate::process::Process;
@@ -81,11 +81,11 @@ impl Items {
         }
     }
 
-    /// L-Q-4, L-Q-12: when all is repaired, one consumer takes the other items in this directory, whichever process had them.
+    /// L-Q-4, L-Q-12: when all is repaired, one consumer takes the other items in these directories, whichever process had them.
     pub(super) async fn drain<Q>(
         &self,
         me: Process,
-        dir: Path,
+        dirs: &[Path],
         queue: impl Fn(&Client) -> Result<Q, Error>,
         take: impl AsyncFn(&Q) -> Result<Vec<String>, Error>,
     ) -> Result<(), String> {
@@ -94,8 +94,8 @@ impl Items {
             // A part of the servers may be out of reach for ever.
             let Ok(client) = me.client().await else { continue };
             let Ok(queue) = queue(&client) else { continue };
-            while let Ok(view) = client.read(Query::children(&dir).names_only()).await {
-                left = view.nodes;
+            while let Ok(nodes) = nodes_in(&client, dirs).await {
+                left = nodes;
                 if left.is_empty() {
                     return Ok(());
                 }
@@ -120,6 +120,14 @@ impl Items {
     pub(super) fn lock(&self) -> MutexGuard<'_, Book> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+async fn nodes_in(client: &Client, dirs: &[Path]) -> Result<Vec<Node>, Error> {
+    let mut nodes = Vec::new();
+    for dir in dirs {
+        nodes.extend(client.read(Query::children(dir).names_only()).await?.nodes);
+    }
+    Ok(nodes)
 }
 
 /// The items whose nodes are in the queue at the end.

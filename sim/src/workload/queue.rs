@@ -249,7 +249,7 @@ fn slot(path: &Path) -> Option<usize> {
 
 async fn drain(me: Process, items: Items) -> Result<(), String> {
     let take = async |queue: &Queue<String>| queue.take().await.map(|item| vec![item]);
-    items.drain(me, dir_of_items(), |client| Queue::<String>::new(client, dir()), take).await
+    items.drain(me, &dirs_of_items(), |client| Queue::<String>::new(client, dir()), take).await
 }
 
 fn text(data: &[u8]) -> String {
@@ -257,13 +257,14 @@ fn text(data: &[u8]) -> String {
 }
 
 fn is_item(path: &Path) -> bool {
-    path.parent().is_some_and(|parent| parent == dir_of_items())
+    path.parent().is_some_and(|parent| dirs_of_items().contains(&parent))
 }
 
 fn dir() -> Path {
     Path::new("/queue").expect("it is one")
 }
 
-fn dir_of_items() -> Path {
-    Path::new("/queue/items").expect("it is one")
+/// Where items are that wait, and those that a consumer has claimed.
+fn dirs_of_items() -> [Path; 2] {
+    ["/queue/items", "/queue/claimed"].map(|dir| Path::new(dir).expect("it is one"))
 }

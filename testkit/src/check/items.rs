@@ -60,15 +60,15 @@ impl<'a> Place<'a> {
         for fact in facts {
             let Some((dir, name)) = in_queue(self.queue, &fact.path) else { continue };
             match (dir, fact.kind) {
-                ("items", Kind::Created) => {
+                ("items" | "claimed", Kind::Created) => {
                     let Some(value) = fact.value else { continue };
                     self.names.insert(name, value);
                     let item = items.all.entry(value).or_default();
                     item.keys.insert(key(name));
-                    item.nodes.insert(name);
+                    item.nodes.insert(&fact.path);
                     came.insert(value);
                 }
-                ("items", Kind::Deleted) => gone.push(name),
+                ("items" | "claimed", Kind::Deleted) => gone.push((name, &*fact.path)),
                 ("done", Kind::Created) => {
                     let numbers = name.split_once('-').map(|(a, b)| (a.parse(), b.parse()));
                     if let Some((Ok(item), Ok(token))) = numbers {
@@ -81,10 +81,10 @@ impl<'a> Place<'a> {
             }
         }
         self.claims(items, facts);
-        for name in gone {
+        for (name, path) in gone {
             let Some(value) = self.names.get(name) else { continue };
             let item = items.all.entry(*value).or_default();
-            item.nodes.remove(name);
+            item.nodes.remove(path);
             if !came.contains(value) {
                 let removed = |fact: &&&Fact| {
                     fact.kind == Kind::Deleted

@@ -60,7 +60,7 @@ const QUEUE: Row = Row {
     make: |client, path| opened(ready(Queue::<u64>::new(&client, path))),
     shown: "Queue { path: /shown, .. }",
     leaves: Leaves::Nodes,
-    dirs: &["items", "claims", "ids", "slots", "dead", "marks"],
+    dirs: &["items", "claimed", "claims", "consumers", "ids", "slots", "dead", "marks"],
     uses: &[
         Use {
             name: "queue",

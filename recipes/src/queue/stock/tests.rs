@@ -77,24 +77,17 @@ fn several_items_are_picked_together_and_what_was_not_tried_is_picked_at_once() 
 }
 
 #[test]
-fn an_item_with_a_claim_is_not_picked_before_the_claim_has_gone() {
+fn what_this_process_knows_to_be_gone_is_not_undone_by_a_late_report() {
     let (mut stock, now) = (Stock::default(), clock::now());
     let name = "entry-100-+d1r5-a";
     stock.add(&node(name, 6), now, DATE);
-    assert_eq!(picked(&mut stock, 0, now), "none true", "its claim may be reported next");
-    stock.claim(name, now);
-    assert_eq!(picked(&mut stock, 0, now + REST), "none false");
-    stock.unclaim(name, now + REST);
-    assert_eq!(picked(&mut stock, 0, now + REST), "none true", "it may be gone, too");
-    assert_eq!(picked(&mut stock, 0, now + REST + REST), name);
-    // What this process knows is not undone by a late report.
+    assert_eq!(picked(&mut stock, 0, now), name);
     stock.is_gone(name);
+    stock.give_back(name, true, now);
     stock.add(&node(name, 6), now, DATE);
     assert_eq!(picked(&mut stock, 0, now + REST), "none false");
-    // The claim may be reported before the item.
-    stock.claim("entry-100-+d2r5-a", now);
     stock.add(&node("entry-100-+d2r5-a", 8), now, DATE);
-    assert_eq!(picked(&mut stock, 0, now + REST), "none false");
+    assert_eq!(picked(&mut stock, 0, now), "entry-100-+d2r5-a");
 }
 
 #[test]
@@ -148,7 +141,7 @@ fn an_item_whose_place_is_not_known_is_read_when_it_may_be_the_next() {
     stock.is_gone("entry-050-g");
     stock.add(&reported("entry-050-g"), now, DATE);
     assert_eq!(picked(&mut stock, 0, now + REST), "entry-050-+d1r8-f");
-    stock.clear_items();
+    stock.clear();
     assert_eq!(picked(&mut stock, 0, now), "none false");
 }
 
@@ -207,11 +200,15 @@ fn what_this_process_has_put_is_picked_from_among_so_many_of_the_first() {
     stock.add(&reported("entry-100-b"), now, DATE);
     let names = |item: Option<StockItem>| item.map(|item| item.name.to_string());
     stock.has_put(&node("entry-100-c", 3), now, DATE);
-    assert_eq!(names(stock.pick_own(9, now)), None, "it was not reported yet");
+    assert_eq!(names(stock.pick_own(2, now)), None, "two others are before it");
     stock.add(&reported("entry-100-c"), now, DATE);
     assert_eq!(names(stock.pick_own(9, now)), None, "what is reported first may be a copy");
     stock.remove("entry-100-b");
     stock.remove("entry-100-c");
+    stock.has_put(&node("entry-100-i", 4), now, DATE);
+    assert_eq!(names(stock.pick_own(2, now)).as_deref(), Some("entry-100-i"), "it comes last");
+    stock.is_gone("entry-100-i");
+    stock.add(&reported("entry-100-i"), now, DATE);
 
     stock.has_put(&node("entry-100-e", 5), now, DATE);
     for name in ["entry-100-d", "entry-100-e"] {
