@@ -14,7 +14,7 @@ use crate::queue::claimed_item::ClaimedItem;
 /// An item that this consumer has claimed. While it is held, no other consumer has the item.
 ///
 /// Dropping it puts the item back, in its place, and the next consumer gets it; so does the end of the session. It is a guard as
-/// those of locks are: see [`Hold`], and the trait [`Held`].
+/// those of locks are: see [`Hold`](crate::Hold), and the trait [`Held`].
 #[must_use = "the item is put back when this is dropped"]
 pub struct Delivery<T> {
     item: T,
@@ -50,8 +50,8 @@ impl<T> Delivery<T> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::SessionLost`] if the claim was lost before: the item is not removed, and another consumer gets it or has had
-    /// it. With an unknown effect the item is removed, or is delivered again.
+    /// [`SessionLost`](synod_core::error::ErrorKind::SessionLost) if the claim was lost before: the item is not removed, and another
+    /// consumer gets it or has had it. With an unknown effect the item is removed, or is delivered again.
     ///
     /// # Cancel safety
     ///
@@ -63,8 +63,8 @@ impl<T> Delivery<T> {
     /// [`Delivery::ack`] together with other operations: all of them are applied and the item is removed, or none of it happens.
     /// So what they write happens once for each item, however often it is delivered.
     ///
-    /// If one of them is rejected, it is still held: [`Rejected::index`] counts from the first of them. The look of the transaction
-    /// is not answered.
+    /// If one of them is rejected, it is still held: [`Rejected::index`](synod_core::store::Rejected::index) counts from
+    /// the first of them. The look of the transaction is not answered.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl<T> Delivery<T> {
     ///
     /// # Errors
     ///
-    /// As [`Hold::release`].
+    /// As [`Hold::release`](crate::Hold::release).
     ///
     /// # Cancel safety
     ///
