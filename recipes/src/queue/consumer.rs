@@ -36,8 +36,8 @@ const STEP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_mil
 
 /// The items of a queue, followed for as long as this value exists.
 ///
-/// A consumer tries the first item. Whenever another consumer was faster, it chooses among twice as many from then on, and among
-/// a sixteenth less whenever it was not. Among these it prefers what its own process has put, which need not be read. Where there are too
+/// A consumer tries the first item. Whenever another consumer was faster, it chooses among four times as many from then on, and among
+/// a thirty-second less whenever it was not. Among these it prefers what its own process has put, which need not be read. Where there are too
 /// few items for its choice, it waits for news, at most about as long as another consumer needs to have them, which is what its own
 /// last request took, and chooses among half as many from then on. So consumers of other processes seldom try the same item, and a single
 /// one gets them in their order.

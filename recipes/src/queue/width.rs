@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::mutant::mistake;
 
 /// The parts of an item in which a width is counted, so that it becomes smaller by less than one item at a time.
-const PARTS: usize = 16;
+const PARTS: usize = 32;
 
 /// The largest width.
 const WIDEST: usize = 16 * PARTS;
@@ -32,7 +32,7 @@ impl Width {
     /// Records whether another consumer was faster.
     pub(super) fn learn(&self, lost: bool) {
         let parts = self.parts();
-        self.set(if lost { parts * 2 } else { parts - parts / PARTS });
+        self.set(if lost { parts * 4 } else { parts - parts / PARTS });
     }
 
     /// Records that there were fewer items than this width, and that no other consumer came for them.
@@ -58,18 +58,22 @@ mod tests {
         let width = Width::default();
         width.learn(false);
         assert_eq!(width.get(), 1);
-        for expected in [2, 4, 8, 16, 16] {
+        for expected in [4, 16, 16] {
             width.learn(true);
             assert_eq!(width.get(), expected);
         }
-        width.learn(false);
+        for _ in 0..3 {
+            width.learn(false);
+        }
         assert_eq!(width.get(), 15);
         for (before, expected) in [(7, 4), (4, 2), (2, 1), (1, 1)] {
             width.halve(before);
             assert_eq!(width.get(), expected);
         }
         width.learn(true);
-        width.learn(false);
+        for _ in 0..30 {
+            width.learn(false);
+        }
         assert_eq!(width.get(), 2, "for a while");
         for _ in 0..30 {
             width.learn(false);
