@@ -131,3 +131,19 @@ async fn childless(link: &Link, key: Vec<u8>, path: &Path) -> Result<Deleted, et
 fn refused(path: &Path, why: Why) -> Outcome {
     Outcome::Rejected(Rejected::new(0, path.clone(), why))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_small_data_is_written_by_the_call_that_answers_with_what_was_there() {
+        let is_single = |size: usize| {
+            let path = Path::new("/a").expect("valid");
+            let txn = Txn::new().set(path, vec![0; size], Expect::Any);
+            SingleOperation::of(&txn).is_some()
+        };
+        assert!(is_single(SMALL));
+        assert!(!is_single(SMALL + 1));
+    }
+}

@@ -84,6 +84,7 @@ mod tests {
     use synod_core::path::Path;
 
     use super::*;
+    use crate::guard::guard;
 
     fn names(children: Vec<Child>) -> Vec<String> {
         children.into_iter().map(|(_, name)| name).collect()
@@ -104,6 +105,18 @@ mod tests {
         for (name, number) in table {
             assert_eq!(sequence(name).map(Sequence::get), number, "{name}");
         }
+    }
+
+    #[test]
+    fn what_the_server_and_the_backend_keep_for_themselves_is_no_child() {
+        let selected = |path: &str| {
+            let path = Path::new(path).expect("valid");
+            let guard = guard(&path).rsplit('/').next().map(str::to_owned);
+            let all = ["a", "zookeeper"].map(str::to_owned).into_iter().chain(guard);
+            names(select_children(&Query::children(path), all.collect(), None))
+        };
+        assert_eq!(selected("/"), ["a"]);
+        assert_eq!(selected("/d"), ["a", "zookeeper"]);
     }
 
     #[test]

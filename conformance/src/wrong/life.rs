@@ -140,7 +140,7 @@ impl Life {
                 match self.mistake {
                     Some(Mistake::NeverSuspended) => None,
                     Some(Mistake::LeaseExtendedByHope) => {
-                        let until = until + self.ttl;
+                        let until = until + self.ttl * 3;
                         state.hope = Some(until);
                         Some(Status::Suspended { until })
                     }

@@ -138,7 +138,7 @@ synod_core::mistakes! {
 
         NoRateMargin = "takes the server's clock for its own",
         NoHeartbeat = "lives from call to call, without a heartbeat",
-        LeaseExtendedByHope = "hopes that an unanswered heartbeat arrived",
+        LeaseExtendedByHope = "hopes that the last unanswered heartbeats arrived",
         LeaseFromOpening = "counts a session's first time from the answer to its opening",
         LeaseFromReply = "counts its life from the answer, not from the sending",
         TtlNotClamped = "takes the time to live that it asked for, whatever was granted",
