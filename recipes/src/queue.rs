@@ -41,6 +41,7 @@ mod place;
 pub(crate) mod put_options;
 mod returning;
 mod room;
+mod shuffled;
 mod stock;
 mod stock_item;
 mod taking;

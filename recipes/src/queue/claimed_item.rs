@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use synod_core::clock::timeout;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::store::{Expect, Lifetime, Outcome, Rejected, Txn};
+use synod_core::store::{Expect, Outcome, Rejected, Txn};
 use tokio::sync::oneshot;
 
 use crate::line::hold::Hold;
@@ -46,12 +46,9 @@ impl ClaimedItem {
 
     /// Puts the item back, not to be delivered before so much time has passed.
     pub(super) async fn is_put_off(&self, after: Duration) -> Result<()> {
-        let later = self.place.item(&self.name.clone().not_before(date() + after))?;
-        let own = Txn::new()
-            .delete(self.place.claimed(&self.name)?, Expect::Any)
-            .delete(self.hold.seen_path(), Expect::Any)
-            .create(later, self.data.clone(), Lifetime::Persistent);
-        self.ends(own).await
+        let later = self.name.clone().not_before(date() + after).to_string();
+        let own = self.place.back(&self.place.claimed(&self.name)?, &later, self.data.clone())?;
+        self.ends(own.delete(self.hold.seen_path(), Expect::Any)).await
     }
 
     /// Puts the item back, and waits for that as long as for a call. A dropped call goes on in the background.
@@ -108,18 +105,12 @@ impl ClaimedItem {
                 self.hold.node.spend();
                 Ok(Outcome::Committed(()))
             }
-            Sent::Lost => Err(self.was_lost()),
-            Sent::Rejected(no) if no.index < count => Err(self.was_lost()),
+            Sent::Lost => Err(self.hold.node.was_lost()),
+            Sent::Rejected(no) if no.index < count => Err(self.hold.node.was_lost()),
             Sent::Rejected(no) => {
                 Ok(Outcome::Rejected(Rejected::new(no.index - count, no.path, no.why)))
             }
         }
-    }
-
-    fn was_lost(&self) -> Error {
-        Error::new(ErrorKind::SessionLost, DOING)
-            .at(self.hold.seen_path())
-            .because("the claim of the item was lost before")
     }
 }
 

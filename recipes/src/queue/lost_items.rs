@@ -7,13 +7,13 @@ use std::sync::Arc;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::session::Session;
-use synod_core::store::{Expect, Lifetime, Node, Query, Rejected, Txn, Why};
+use synod_core::store::{Node, Query, Rejected, Why};
 use tokio::sync::Notify;
 
 use crate::cell::patience::Patience;
 use crate::mutant::mistake;
 use crate::queue::place::{DOING, QueuePlace};
-use crate::queue::room::shuffled;
+use crate::queue::shuffled::shuffled;
 use crate::stamped::sent::Sent;
 
 /// Looks for items without consumers whenever that is asked for, until the client is closed.
@@ -62,8 +62,7 @@ async fn names(session: &Session, dir: &Path) -> Result<Vec<Node>> {
 /// Puts an item back in its place, unless another consumer was faster.
 async fn put_back(place: &QueuePlace, session: &Session, path: &Path) -> Result<()> {
     let Some(node) = session.read(Query::node(path)).await?.into_node() else { return Ok(()) };
-    let txn = Txn::new().delete(path, Expect::Any);
-    let txn = txn.create(place.items.join(path.name())?, node.data, Lifetime::Persistent);
+    let txn = place.back(path, path.name(), node.data)?;
     match place.writes.send(session, txn, Some(path)).await? {
         Sent::Applied(_) | Sent::Rejected(Rejected { why: Why::Missing, .. }) => Ok(()),
         Sent::Rejected(no) => Err(place.writes.refused(&no)),

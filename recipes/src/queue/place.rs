@@ -97,6 +97,12 @@ impl QueuePlace {
         others.into_iter().flatten()
     }
 
+    /// The transaction that puts the claimed item whose node this is back among those that wait, with this name. Its claim is left.
+    pub(super) fn back(&self, claimed: &Path, name: &str, data: Bytes) -> Result<Txn> {
+        let txn = Txn::new().delete(claimed, Expect::Any);
+        Ok(txn.create(self.items.join(name)?, data, Lifetime::Persistent))
+    }
+
     /// Adds the create of a dead letter.
     pub(super) fn with_dead(&self, txn: Txn, name: &ItemName, data: Bytes) -> Result<Txn> {
         Ok(txn.create(self.dead.join(&name.to_string())?, data, Lifetime::Persistent))

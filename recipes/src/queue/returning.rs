@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::unfold;
 use synod_core::error::Result;
-use synod_core::store::{Expect, Lifetime, Txn};
+use synod_core::store::Expect;
 use synod_core::task;
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -64,11 +64,8 @@ impl ItemReturn {
 
     async fn try_to(&self, place: &QueuePlace) -> Result<()> {
         let (node, claim) = (place.claimed(&self.name)?, self.hold.seen_path());
-        let txn = Txn::new().delete(node.clone(), Expect::Any).delete(claim, Expect::Any).create(
-            place.item(&self.name)?,
-            self.data.clone(),
-            Lifetime::Persistent,
-        );
+        let txn = place.back(&node, &self.name.to_string(), self.data.clone())?;
+        let txn = txn.delete(claim, Expect::Any);
         match place.writes.send_patiently(self.hold.node.session(), txn, Some(&node)).await? {
             Sent::Applied(_) => Ok(()),
             Sent::Lost | Sent::Rejected(_) => Err(self.hold.node.was_lost()),

@@ -5,7 +5,6 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use synod_core::chance::Chance;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{Commit, Node, Outcome, Query, Rejected, Txn, View};
@@ -13,6 +12,7 @@ use synod_core::store::{Commit, Node, Outcome, Query, Rejected, Txn, View};
 use crate::cell::until::until;
 use crate::queue::item_name::ItemName;
 use crate::queue::place::{DOING, QueuePlace};
+use crate::queue::shuffled::shuffled;
 
 /// The slots that a producer may fill. Clones share what it knows of them. Without a capacity items fill none.
 #[derive(Clone, Default)]
@@ -99,14 +99,6 @@ impl Room {
     fn remember(&self, slots: Vec<u64>) {
         *self.free.lock().unwrap_or_else(PoisonError::into_inner) = slots;
     }
-}
-
-pub(super) fn shuffled<T>(mut all: Vec<T>, chance: &Chance) -> Vec<T> {
-    for last in (1..all.len()).rev() {
-        let other = chance.below(u64::try_from(last + 1).unwrap_or(1));
-        all.swap(last, usize::try_from(other).unwrap_or(0));
-    }
-    all
 }
 
 impl QueueEntry<'_> {

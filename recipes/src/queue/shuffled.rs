@@ -1,0 +1,12 @@
+//! [`shuffled`]: several processes that choose from one list seldom choose the same first.
+
+use synod_core::chance::Chance;
+
+/// These in a random order.
+pub(super) fn shuffled<T>(mut all: Vec<T>, chance: &Chance) -> Vec<T> {
+    for last in (1..all.len()).rev() {
+        let other = chance.below(u64::try_from(last + 1).unwrap_or(1));
+        all.swap(last, usize::try_from(other).unwrap_or(0));
+    }
+    all
+}
