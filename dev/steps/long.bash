@@ -51,7 +51,7 @@ step_go() {
 }
 
 step_mistakes() {
-    SYNOD_MISTAKES=1 cargo test "${all[@]}" --test faults --test storm
+    SYNOD_MISTAKES=1 cargo test "${all[@]}" --no-fail-fast --test faults --test storm
 }
 
 step_programs() {
