@@ -14,6 +14,9 @@ use crate::key::{self, Range};
 /// The maximum number of conditions, and of operations, in one etcd transaction.
 const MOST: usize = 128;
 
+/// The size up to which data is written by a put whose answer contains the data of before: to etcd, this is cheaper than a read.
+pub(crate) const SMALL: usize = 16 << 10;
+
 /// No limit, to etcd.
 const ALL: i64 = 0;
 
@@ -114,6 +117,10 @@ impl<'a> Plan<'a> {
                 self.changes.push((path, Changed::Written));
                 // Without this an ephemeral node would become a persistent one.
                 let keep = PutOptions::new().with_ignore_lease();
+                if data.len() <= SMALL {
+                    let keep = keep.with_prev_key();
+                    return Some(self.write(TxnOp::put(key::of(path), data.clone(), Some(keep))));
+                }
                 self.write(TxnOp::put(key::of(path), data.clone(), Some(keep)));
                 return Some(self.write(get(key::only(path), ALL)));
             }
@@ -402,6 +409,19 @@ mod tests {
         assert_eq!(little(&set, &[vec![], vec![]]), None, "the first of two is not known");
         let guarded = Txn::new().check(path("/t"), Expect::Any).set(path("/b"), "", version);
         assert_eq!(little(&guarded, &[there(), there()]), Some((1, Why::OtherVersion)));
+    }
+
+    #[test]
+    fn only_a_put_of_small_data_answers_with_the_data_of_before() {
+        let writes = |size: usize| {
+            let txn = Txn::new().set(path("/a"), vec![0; size], Expect::Version(Version::new(3)));
+            let txn = txn.set(path("/b"), "", Expect::Any);
+            let plan = plan(&txn);
+            assert_eq!(plan.writes, plan.parts.writes.len());
+            plan.answer_places().to_vec()
+        };
+        assert_eq!(writes(SMALL), [Some(0), Some(1)]);
+        assert_eq!(writes(SMALL + 1), [Some(1), Some(2)], "a read follows the first");
     }
 
     #[test]

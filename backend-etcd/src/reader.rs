@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use etcd_client::proto::{PbRangeResponse, PbTxnOpResponse, PbTxnResponse};
+use etcd_client::proto::{PbKeyValue, PbRangeResponse, PbTxnOpResponse, PbTxnResponse};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{Freshness, Query, View};
 
@@ -197,13 +197,24 @@ pub(crate) fn revision(header: Option<&etcd_client::proto::PbResponseHeader>) ->
     header.map_or(0, |header| header.revision)
 }
 
-/// The answers for all ranges of a transaction, in order; empty ones for other operations.
+/// The answers for all ranges of a transaction, in order; for a put that answers with the key as it was, the key as it is, without
+/// its value; empty ones for other operations.
 pub(crate) fn ranges(answer: PbTxnResponse) -> Vec<PbRangeResponse> {
+    let at = revision(answer.header.as_ref());
     let each = answer.responses.into_iter().map(|op| match op.response {
         Some(PbTxnOpResponse::ResponseRange(range)) => range,
+        Some(PbTxnOpResponse::ResponsePut(put)) => PbRangeResponse {
+            kvs: put.prev_kv.map(|before| rewritten(before, at)).into_iter().collect(),
+            ..PbRangeResponse::default()
+        },
         _ => PbRangeResponse::default(),
     });
     each.collect()
+}
+
+/// A key after a write, without its value, as the key before it and the revision of the write show it.
+pub(crate) fn rewritten(before: PbKeyValue, at: i64) -> PbKeyValue {
+    PbKeyValue { mod_revision: at, value: Vec::new(), ..before }
 }
 
 /// Marks an error as one of a call that may have had an effect.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use etcd_client::proto::{PbKeyValue, PbTxnOpResponse};
+use etcd_client::proto::PbTxnOpResponse;
 use etcd_client::{PutOptions, Txn as Request, TxnOp};
 use synod_core::error::Result;
 use synod_core::path::Path;
@@ -13,11 +13,8 @@ use crate::committing::Committing;
 use crate::error::is_missing;
 use crate::key;
 use crate::link::Link;
-use crate::plan::none_in;
-use crate::reader::{revision, unsure};
-
-/// The size up to which data is written by the plain call, whose answer contains the previous data.
-const SMALL: usize = 16 << 10;
+use crate::plan::{SMALL, none_in};
+use crate::reader::{revision, rewritten, unsure};
 
 /// The only operation of a transaction, without a version condition.
 pub(crate) enum SingleOperation<'a> {
@@ -72,7 +69,7 @@ impl Committing<'_> {
         let at = revision(answer.header.as_ref());
         self.reader.saw(at);
         // The answer contains the node as it was before.
-        let now = answer.prev_kv.map(|before| PbKeyValue { mod_revision: at, ..before });
+        let now = answer.prev_kv.map(|before| rewritten(before, at));
         let commit = self.commit_of(&[now.as_ref()], at).await.map_err(unsure)?;
         Ok(Outcome::Committed(commit))
     }
