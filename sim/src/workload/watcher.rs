@@ -128,9 +128,13 @@ struct Mirror {
 
 impl Mirror {
     async fn run(&mut self) {
-        let me = self.me.clone();
+        let (me, client) = (self.me.clone(), self.client.clone());
         let mut mended = Box::pin(async {
             me.mended().await;
+            // A server may be down for ever, and be tried first.
+            while client.exists(&dir()).await.is_err() && !client.is_closed() {
+                clock::sleep(me.ttl() / 10).await;
+            }
             clock::sleep(me.ttl() * 12).await;
         });
         loop {
