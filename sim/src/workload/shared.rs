@@ -43,6 +43,8 @@ enum Told {
     Failed,
     /// It happens at most once.
     Unknown,
+    /// Nothing, as the call was dropped. It happens at most once, perhaps later.
+    Nothing,
 }
 
 /// A write of data that no other call writes.
@@ -174,7 +176,7 @@ impl Worker {
         let told = match self.me.perhaps(value.set(&data)).await {
             Some(Ok(_)) => Told::Done,
             Some(Err(error)) => failed(&error),
-            None => Told::Unknown,
+            None => Told::Nothing,
         };
         self.note(value, data, None, called, told);
     }
@@ -189,7 +191,7 @@ impl Worker {
             Some(Ok(Ok(_))) => Told::Done,
             Some(Ok(Err(_newer))) => Told::Refused,
             Some(Err(error)) => failed(&error),
-            None => Told::Unknown,
+            None => Told::Nothing,
         };
         self.me.sometimes(REFUSED, told == Told::Refused);
         self.me.sometimes(REPLACED, told == Told::Done);
@@ -204,7 +206,7 @@ impl Worker {
         called: usize,
         told: Told,
     ) {
-        self.me.sometimes(UNKNOWN, told == Told::Unknown);
+        self.me.sometimes(UNKNOWN, matches!(told, Told::Unknown | Told::Nothing));
         if told == Told::Done {
             self.show(value.get(), Some(data.clone()));
         }
@@ -300,15 +302,19 @@ impl History {
         nodes.find(|(_, of)| of == stat)
     }
 
-    /// Whether a write created the node, and another process removed its mark before the answer: then the library may take
-    /// the create for one that was never applied, and repeat it. The promises assume that no client removes marks.
+    /// Whether a write created the node, and its mark was removed before the answer: by another process, or with the node. Then
+    /// the library may take the create for one that was never applied, and repeat it. The promises assume that no client removes
+    /// marks.
     fn is_undone(&self, place: usize, write: &Write) -> bool {
         let version = &self.0[place];
         let created = version.node.as_ref().is_some_and(|(_, stat)| stat.created == stat.modified);
         let unmarked = |(at, by): &(usize, By)| {
             (version.at..write.returned).contains(at) && *by != By::Process(write.by)
         };
-        created && self.1.iter().any(unmarked)
+        // What is left of a dropped call goes on meanwhile.
+        let is_removed =
+            || write.told == Told::Nothing && self.0[place..].iter().any(|it| it.node.is_none());
+        created && (self.1.iter().any(unmarked) || is_removed())
     }
 
     /// Whether there was such a version after a revision, and before so many commits.
@@ -330,7 +336,7 @@ impl Book {
                 Told::Done => !places.is_empty() && stayed <= 1 && places.iter().all(during),
                 Told::Refused => places.is_empty(),
                 Told::Failed => stayed == 0,
-                Told::Unknown => stayed <= 1,
+                Told::Unknown | Told::Nothing => stayed <= 1,
             };
             if !fits {
                 return Err(format!("{write:?} is version {places:?}"));
