@@ -43,8 +43,6 @@ enum Told {
     Failed,
     /// It happens at most once.
     Unknown,
-    /// Nothing, as the call was dropped. It happens at most once, perhaps later.
-    Nothing,
 }
 
 /// A write of data that no other call writes.
@@ -176,7 +174,7 @@ impl Worker {
         let told = match self.me.perhaps(value.set(&data)).await {
             Some(Ok(_)) => Told::Done,
             Some(Err(error)) => failed(&error),
-            None => Told::Nothing,
+            None => Told::Unknown,
         };
         self.note(value, data, None, called, told);
     }
@@ -191,7 +189,7 @@ impl Worker {
             Some(Ok(Ok(_))) => Told::Done,
             Some(Ok(Err(_newer))) => Told::Refused,
             Some(Err(error)) => failed(&error),
-            None => Told::Nothing,
+            None => Told::Unknown,
         };
         self.me.sometimes(REFUSED, told == Told::Refused);
         self.me.sometimes(REPLACED, told == Told::Done);
@@ -206,7 +204,7 @@ impl Worker {
         called: usize,
         told: Told,
     ) {
-        self.me.sometimes(UNKNOWN, matches!(told, Told::Unknown | Told::Nothing));
+        self.me.sometimes(UNKNOWN, told == Told::Unknown);
         if told == Told::Done {
             self.show(value.get(), Some(data.clone()));
         }
@@ -302,19 +300,25 @@ impl History {
         nodes.find(|(_, of)| of == stat)
     }
 
-    /// Whether a write created the node, and its mark was removed before the answer: by another process, or with the node. Then
-    /// the library may take the create for one that was never applied, and repeat it. The promises assume that no client removes
-    /// marks.
+    /// Whether a write created the node, and another process removed its mark before the answer: then the library may take
+    /// the create for one that was never applied, and repeat it. The promises assume that no client removes marks.
     fn is_undone(&self, place: usize, write: &Write) -> bool {
-        let version = &self.0[place];
-        let created = version.node.as_ref().is_some_and(|(_, stat)| stat.created == stat.modified);
         let unmarked = |(at, by): &(usize, By)| {
-            (version.at..write.returned).contains(at) && *by != By::Process(write.by)
+            (self.0[place].at..write.returned).contains(at) && *by != By::Process(write.by)
         };
-        // What is left of a dropped call goes on meanwhile.
-        let is_removed =
-            || write.told == Told::Nothing && self.0[place..].iter().any(|it| it.node.is_none());
-        created && (self.1.iter().any(unmarked) || is_removed())
+        self.is_create(place) && self.1.iter().any(unmarked)
+    }
+
+    /// Whether a write that had created the node at `first` created it again, as it had been removed: a late request, or one that is
+    /// repeated without a mark. The promises say nothing about a value that is removed while it is used.
+    fn is_repeated(&self, first: usize, place: usize) -> bool {
+        let mut between = self.0[first..place.max(first)].iter();
+        self.is_create(first) && self.is_create(place) && between.any(|it| it.node.is_none())
+    }
+
+    fn is_create(&self, place: usize) -> bool {
+        let node = self.0[place].node.as_ref();
+        node.is_some_and(|(_, stat)| stat.created == stat.modified)
     }
 
     /// Whether there was such a version after a revision, and before so many commits.
@@ -328,7 +332,10 @@ impl Book {
     /// L-CNT-3: each write happened once and during the call, or as its answer says.
     fn check_writes(&self, history: &History) -> Result<(), String> {
         for write in &self.0.lock().unwrap_or_else(PoisonError::into_inner).0 {
-            let places = history.places(&write.data);
+            let mut places = history.places(&write.data);
+            if let Some(&first) = places.first() {
+                places.retain(|place| !history.is_repeated(first, *place));
+            }
             let during =
                 |place: &usize| (write.called..write.returned).contains(&history.0[*place].at);
             let stayed = places.iter().filter(|place| !history.is_undone(**place, write)).count();
@@ -336,7 +343,7 @@ impl Book {
                 Told::Done => !places.is_empty() && stayed <= 1 && places.iter().all(during),
                 Told::Refused => places.is_empty(),
                 Told::Failed => stayed == 0,
-                Told::Unknown | Told::Nothing => stayed <= 1,
+                Told::Unknown => stayed <= 1,
             };
             if !fits {
                 return Err(format!("{write:?} is version {places:?}"));
