@@ -98,3 +98,33 @@ fn causes<'a>(
 ) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
     std::iter::successors(Some(error), |error| (**error).source())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// The text for a connection that breaks in this way.
+    fn broken(kind: io::ErrorKind, url: &str, proven: bool) -> String {
+        let mut status = Status::unknown("transport error");
+        status.set_source(Arc::new(io::Error::new(kind, "the reason")));
+        error_text(&Error::GRpcStatus(status), Member { url, proven })
+    }
+
+    #[test]
+    fn a_connection_that_breaks_is_explained_by_its_cause_and_what_was_expected_of_it() {
+        let broken = |url, proven| broken(io::ErrorKind::ConnectionReset, url, proven);
+        assert_eq!(broken("http://h:1", true), "h:1: the reason");
+        let at_first = "h:1 breaks off before it answers: the reason: does it talk TLS, and";
+        assert_eq!(broken("http://h:1", false), format!("{at_first} is it etcd?"));
+        let certificate = "did it get the certificate that it may want?";
+        assert_eq!(broken("https://h:1", false), format!("{at_first} {certificate}"));
+    }
+
+    #[test]
+    fn a_connection_that_is_refused_is_explained_by_that() {
+        let refused = broken(io::ErrorKind::ConnectionRefused, "http://h:1", true);
+        assert_eq!(refused, "h:1 refuses connections: does etcd run there?");
+    }
+}

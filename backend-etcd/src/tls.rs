@@ -79,3 +79,15 @@ impl fmt::Debug for Tls {
         f.debug_struct("Tls").field("identity", &self.identity.is_some()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_shows_whether_there_is_an_identity_and_no_key() {
+        let shown = format!("{:?}", Tls::new().identity("a certificate", "a key".to_owned()));
+        assert_eq!(shown, "Tls { identity: true, .. }");
+        assert_eq!(format!("{:?}", Tls::new()), "Tls { identity: false, .. }");
+    }
+}

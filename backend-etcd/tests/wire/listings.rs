@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join;
-use synod_core::store::Query;
+use synod_core::error::{Effect, Result};
+use synod_core::store::{Query, View};
+use tonic::Code;
 
 use crate::peer::Peer;
+use crate::peer::refusal::Refusal;
 use crate::peer::script::{Act, Kind, Rule};
 use crate::world::{create, done, key, path, session};
 
@@ -53,6 +56,25 @@ async fn the_server_goes_through_each_key_a_few_times_only() {
         );
         assert!(requests <= 40, "{requests} requests, in directories of {directory}");
     }
+}
+
+/// The result of a listing that meets a compaction behind the first page of so many of its attempts.
+async fn listed(compactions: usize) -> Result<View> {
+    let peer = populated(NODES);
+    let ann = session(&peer).await;
+    let refusal = Refusal::etcd(Code::OutOfRange, "mvcc: required revision has been compacted");
+    for _ in 0..compactions {
+        peer.script(Rule::on(Kind::Range, Act::Refuse(refusal.clone())).behind(1));
+    }
+    ann.read(Query::children(path("/many/d00000"))).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listing_that_is_slower_than_compactions_is_begun_again_a_few_times() {
+    let view = listed(3).await.expect("the fourth attempt is in time");
+    assert_eq!(view.nodes.len(), NODES);
+    let error = listed(100).await.expect_err("no attempt is in time");
+    assert_eq!(error.effect(), Effect::None, "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,12 +1,15 @@
-//! Several nodes with a time to live in one call: their leases have one limit of time together.
+//! Several nodes with a time to live in one call: their leases have one limit of time together, and end with a call that creates
+//! nothing.
 
 use std::time::Duration;
 
 use synod_core::error::Effect;
 use synod_core::store::{Backend as _, Expect, Lifetime, SessionOptions, Store, Txn};
 use tokio::time::{Instant, timeout};
+use tonic::Code;
 
 use crate::peer::Peer;
+use crate::peer::refusal::Refusal;
 use crate::peer::script::{Act, Kind, Rule};
 use crate::world::{TTL, done, kept, path};
 
@@ -92,4 +95,36 @@ async fn leases_that_are_not_renewed_end_the_call_at_its_limit() {
         let took = began.elapsed();
         assert!(took <= LIMIT + Duration::from_secs(1), "{act:?}: it took {took:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_of_nodes_are_ended_only_if_the_nodes_were_certainly_not_created() {
+    let refusal = || Refusal::etcd(Code::ResourceExhausted, "too many requests");
+    for (act, effect, ended) in
+        [(Act::Mute, Effect::Unknown, 0), (Act::Refuse(refusal()), Effect::None, NODES)]
+    {
+        let peer = Peer::new(1);
+        let ann = session(&peer).await;
+        peer.script(Rule::on(Kind::Txn, act.clone()).always());
+
+        let created = timeout(LIMIT * 10, ann.commit(creates())).await.expect("every call ends");
+
+        let error = created.expect_err("it is not answered with success");
+        assert_eq!(error.effect(), effect, "{act:?}: {error}");
+        assert_eq!(are_there(&peer), ended == 0, "{act:?}");
+        assert_eq!(peer.met(Kind::Revoke), ended, "{act:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_of_nodes_that_are_rejected_are_ended() {
+    let peer = Peer::new(1);
+    let ann = session(&peer).await;
+    done(&*ann, creates()).await;
+
+    let again = ann.commit(creates()).await.expect("it is answered");
+
+    assert!(again.rejected().is_some());
+    assert_eq!(peer.met(Kind::Revoke), NODES);
+    assert!(are_there(&peer), "the leases of the first nodes live");
 }
