@@ -114,6 +114,10 @@ impl Stream {
                 self.say(Kind::Cancel, known.map(|_| canceled)).await
             }
             Watching::Progress(_) => {
+                // Up to the revision in the answer all events have been sent.
+                if let Some(end) = self.push().await {
+                    return Some(end);
+                }
                 let progress = WatchResponse { watch_id: -1, ..self.response() };
                 self.say(Kind::Progress, Some(progress)).await
             }
@@ -236,7 +240,8 @@ impl Stream {
             Some(Act::End) => return Some(End::Well),
             Some(Act::Slow(slow) | Act::Late(slow)) => sleep(slow).await,
             Some(Act::GoAway) => drop(self.asked.orders.send(Order::GoAway)),
-            Some(Act::Fragment) if kind == Kind::Push => {
+            // The end of a watch is a message without events, and is never divided.
+            Some(Act::Fragment) if kind == Kind::Push && !response.events.is_empty() => {
                 self.fragments(&response);
                 return None;
             }
