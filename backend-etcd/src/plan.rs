@@ -17,6 +17,9 @@ const MOST: usize = 128;
 /// The size up to which data is written by a put whose answer contains the data of before: to etcd, this is cheaper than a read.
 pub(crate) const SMALL: usize = 16 << 10;
 
+/// How many puts of a transaction are answered so: what was replaced by many could be more than an answer may have.
+const FEW: usize = 2;
+
 /// No limit, to etcd.
 const ALL: i64 = 0;
 
@@ -117,12 +120,14 @@ impl<'a> Plan<'a> {
                 self.changes.push((path, Changed::Written));
                 // Without this an ephemeral node would become a persistent one.
                 let keep = PutOptions::new().with_ignore_lease();
-                if data.len() <= SMALL {
-                    let keep = keep.with_prev_key();
-                    return Some(self.write(TxnOp::put(key::of(path), data.clone(), Some(keep))));
-                }
-                self.write(TxnOp::put(key::of(path), data.clone(), Some(keep)));
-                return Some(self.write(get(key::only(path), ALL)));
+                let put = |options| TxnOp::put(key::of(path), data.clone(), Some(options));
+                let sets = self.told.iter().flatten().count();
+                return Some(if data.len() <= SMALL && sets < FEW {
+                    self.write(put(keep.with_prev_key()))
+                } else {
+                    self.write(put(keep));
+                    self.write(get(key::only(path), ALL))
+                });
             }
             Op::Delete { path, expect } => {
                 self.expect(path, *expect);
@@ -412,16 +417,16 @@ mod tests {
     }
 
     #[test]
-    fn only_a_put_of_small_data_answers_with_the_data_of_before() {
+    fn only_the_first_puts_of_small_data_answer_with_the_data_of_before() {
         let writes = |size: usize| {
             let txn = Txn::new().set(path("/a"), vec![0; size], Expect::Version(Version::new(3)));
-            let txn = txn.set(path("/b"), "", Expect::Any);
+            let txn = txn.set(path("/b"), "", Expect::Any).set(path("/c"), "", Expect::Any);
             let plan = plan(&txn);
             assert_eq!(plan.writes, plan.parts.writes.len());
             plan.answer_places().to_vec()
         };
-        assert_eq!(writes(SMALL), [Some(0), Some(1)]);
-        assert_eq!(writes(SMALL + 1), [Some(1), Some(2)], "a read follows the first");
+        assert_eq!(writes(SMALL), [Some(0), Some(1), Some(3)], "a read follows the third");
+        assert_eq!(writes(SMALL + 1), [Some(1), Some(2), Some(4)], "and the first");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use h2::Reason;
 use synod_core::error::{Effect, ErrorKind};
+use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Outcome, Query, Txn};
 use tonic::Code;
 
@@ -11,7 +12,7 @@ use crate::peer::Peer;
 use crate::peer::answer::Answer;
 use crate::peer::refusal::Refusal;
 use crate::peer::script::{Act, Kind, Rule};
-use crate::world::{TTL, create, done, exists, kept, path, session, set};
+use crate::world::{TTL, create, done, exists, kept, key, path, session, set};
 
 /// Plays an act on the next transaction of one client, which creates a node; returns the result of
 /// the commit.
@@ -186,4 +187,26 @@ async fn a_stream_that_a_proxy_resets_for_calm_has_an_unknown_effect() {
     assert!(kept(&peer, "/n").is_some(), "it was applied");
     let error = outcome.expect_err("it was not answered");
     assert_eq!(error.effect(), Effect::Unknown, "{error}");
+}
+
+/// Writes nodes that are together larger than the largest answer that is received.
+fn fill(peer: &Peer, names: &[Path]) {
+    let mut state = peer.shared.state();
+    let mut batch = state.keys.write();
+    for name in names {
+        batch.put(&key(name), vec![b'x'; 1_700_000].into(), 0);
+    }
+    batch.commit();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transaction_that_replaces_much_by_little_is_answered() {
+    let names: Vec<Path> = (0..40).map(|number| path(&format!("/{number:02}"))).collect();
+    let peer = Peer::new(1);
+    let ann = session(&peer).await;
+    fill(&peer, &names);
+    let sets = names.iter().fold(Txn::new(), |txn, name| txn.set(name, "small", Expect::Any));
+    let commit =
+        ann.commit(sets).await.expect("it is answered").committed().expect("all are there");
+    assert!(commit.done.iter().all(|done| done.stat.is_some()));
 }

@@ -6,7 +6,6 @@ use bytes::Bytes;
 use futures_util::future::join;
 use synod_core::error::{Effect, Result};
 use synod_core::store::{Query, View};
-use tonic::Code;
 
 use crate::peer::Peer;
 use crate::peer::refusal::Refusal;
@@ -62,9 +61,8 @@ async fn the_server_goes_through_each_key_a_few_times_only() {
 async fn listed(compactions: usize) -> Result<View> {
     let peer = populated(NODES);
     let ann = session(&peer).await;
-    let refusal = Refusal::etcd(Code::OutOfRange, "mvcc: required revision has been compacted");
     for _ in 0..compactions {
-        peer.script(Rule::on(Kind::Range, Act::Refuse(refusal.clone())).behind(1));
+        peer.script(Rule::on(Kind::Range, Act::Refuse(Refusal::compacted())).behind(1));
     }
     ann.read(Query::children(path("/many/d00000"))).await
 }

@@ -312,7 +312,7 @@ impl History {
     /// Whether a write that had created the node at `first` created it again, as it had been removed: a late request, or one that is
     /// repeated without a mark. The promises say nothing about a value that is removed while it is used.
     fn is_repeated(&self, first: usize, place: usize) -> bool {
-        let mut between = self.0[first..place.max(first)].iter();
+        let mut between = self.0[first..place].iter();
         self.is_create(first) && self.is_create(place) && between.any(|it| it.node.is_none())
     }
 

@@ -86,10 +86,7 @@ impl Keys {
             ));
         }
         if request.revision > 0 && at < self.compacted {
-            return Err(Refusal::etcd(
-                Code::OutOfRange,
-                "mvcc: required revision has been compacted",
-            ));
+            return Err(Refusal::compacted());
         }
         let (min, max) = (request.min_create_revision, request.max_create_revision);
         let all = self.between(&request.key, &request.range_end, at);

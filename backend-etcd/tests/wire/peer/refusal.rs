@@ -18,4 +18,9 @@ impl Refusal {
     pub(crate) fn etcd(code: Code, message: &str) -> Self {
         Self::new(code, format!("etcdserver: {message}"))
     }
+
+    /// A revision is asked for that is not kept any more.
+    pub(crate) fn compacted() -> Self {
+        Self::etcd(Code::OutOfRange, "mvcc: required revision has been compacted")
+    }
 }
