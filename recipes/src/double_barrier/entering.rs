@@ -58,10 +58,12 @@ impl<'a> Entering<'a> {
     pub(super) async fn run(mut self, delays: &mut Patience) -> Result<Option<Inside>> {
         let session = self.place.client.session().await?;
         self.watch.open(&session).await?;
-        let (member, mut seen) = MemberNode::join(&session, &self.place.path, self.own).await?;
+        let (path, looks) = (&self.place.path, !self.watch.knows());
+        let (member, mut seen) = MemberNode::join(&session, path, self.own, looks).await?;
+        let mut heard = if looks { None } else { self.watch.until_there(member.name()).await };
         let mut reason = Reason::Others;
         loop {
-            let step = self.look_and_step(&member, seen.take(), &reason).await;
+            let step = self.look_and_step(&member, seen.take(), heard.take(), &reason).await;
             if session.is_lost() {
                 return Ok(None);
             }
@@ -105,10 +107,32 @@ impl<'a> Entering<'a> {
         &mut self,
         member: &MemberNode,
         seen: Option<View>,
+        heard: Option<Present>,
         reason: &Reason,
     ) -> Result<Option<NextStep>> {
-        self.look(member, seen, reason).await?;
+        if !heard.is_some_and(|heard| self.believe(member, heard)) {
+            self.look(member, seen, reason).await?;
+        }
         self.step(member).await
+    }
+
+    /// Takes over the members that were reported when this one came, if that is enough. It is the last of them, and begins a round
+    /// with them only if they are still there. False if it has to look.
+    fn believe(&mut self, member: &MemberNode, heard: Present) -> bool {
+        self.present = heard.placed(member.name(), member.place());
+        self.discount(member);
+        let parties = self.place.parties.get() as usize;
+        self.last = None;
+        !self.present.is_ready() && self.present.count_all() && !self.present.are(parties + 1)
+    }
+
+    /// Does not count the members that will not enter.
+    fn discount(&mut self, member: &MemberNode) {
+        self.present.discount(&member.session().local::<GivenUp>());
+        self.present.discount_former(member.name(), self.own);
+        if let Some(gone) = self.watch.gone() {
+            self.present.discount_gone(gone);
+        }
     }
 
     /// Finds out which round began last, and which members are there.
@@ -130,11 +154,7 @@ impl<'a> Entering<'a> {
             }
         }
         self.present = self.watch.present(seen).await?;
-        self.present.discount(&member.session().local::<GivenUp>());
-        self.present.discount_former(member.name(), self.own);
-        if let Some(gone) = self.watch.gone() {
-            self.present.discount_gone(gone);
-        }
+        self.discount(member);
         self.last = None;
         if self.present.is_ready() {
             // The session has seen it, so this is not older.
@@ -226,7 +246,7 @@ impl<'a> Entering<'a> {
                 let may_begin = !self.present.has_any(inside) && self.present.are(parties);
                 (may_begin || name == member.name()).then_some(Reason::Others)
             }
-            Kind::Updated => None,
+            Kind::Updated if self.present.has(name) => None,
             // Perhaps a member of another library came.
             _ => Some(Reason::Others),
         }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::session::Session;
-use synod_core::store::{Done, Expect, Lifetime, Outcome, Query, Revision, Txn, View};
+use synod_core::store::{Done, Expect, Lifetime, Outcome, Query, Revision, Sequence, Txn, View};
 
 use crate::mutant::mistake;
 
@@ -27,16 +27,18 @@ pub(super) struct MemberNode {
 }
 
 impl MemberNode {
-    /// A new member, and the members after it came, if the store says it in its answer. Adds what its name begins with to `own`
-    /// before it may be there.
+    /// A new member, and the members after it came, if it looks and the store says it in its answer. Adds what its name begins with
+    /// to `own` before it may be there.
     pub(super) async fn join(
         session: &Session,
         dir: &Path,
         own: &mut Vec<String>,
+        looks: bool,
     ) -> Result<(Self, Option<View>)> {
         let path = session.unique(&dir.join(MEMBER)?)?;
         own.push(path.name().to_owned());
-        let create = Txn::new().create_sequential(path, "", Lifetime::Session).look(names(dir));
+        let create = Txn::new().create_sequential(path, "", Lifetime::Session);
+        let create = if looks { create.look(names(dir)) } else { create };
         let (outcome, requests) = session.commit_tracked(create).await?;
         let commit = outcome.required()?;
         let node = commit.done.into_iter().next().ok_or_else(|| {
@@ -56,6 +58,11 @@ impl MemberNode {
 
     pub(super) fn name(&self) -> &str {
         self.node.path.name()
+    }
+
+    /// Its place in the order of arrival.
+    pub(super) fn place(&self) -> Option<Sequence> {
+        self.node.sequence
     }
 
     /// Removes it. The members in this directory after that, if they are asked for and the store says it in its answer.

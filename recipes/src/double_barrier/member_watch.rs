@@ -25,6 +25,8 @@ pub(super) struct MemberWatch {
     /// The members of this library that were reported as gone. `None` if those that went since it was opened last are not all
     /// among them.
     gone: Option<BTreeSet<String>>,
+    /// The members by the last look and what was reported since. `None` if that is not known, or there are nodes of others.
+    known: Option<Present>,
 }
 
 /// What a watch says.
@@ -37,7 +39,7 @@ pub(super) enum News {
 impl MemberWatch {
     /// Watches nothing yet.
     pub(super) fn new(client: &Client, path: &Path) -> Self {
-        Self { client: client.clone(), path: path.clone(), open: None, gone: None }
+        Self { client: client.clone(), path: path.clone(), open: None, gone: None, known: None }
     }
 
     /// Watches from here on, in this session. What was reported before is dropped: the caller looks after this.
@@ -52,10 +54,11 @@ impl MemberWatch {
             match poll_immediate(watch.next()).await {
                 None => return Ok(()),
                 Some(Some(Event::Changed(change))) => self.remember(&change),
-                Some(Some(Event::Resync)) => {}
+                Some(Some(Event::Resync)) => self.known = None,
                 Some(_) => self.open = None,
             }
         }
+        self.known = None;
         // With data, because to a watch of names alone some stores do not say which node changed.
         let (_view, watch) = session.observe(Query::children(&self.path).hints()).await?;
         self.open = Some((session.clone(), watch));
@@ -66,8 +69,11 @@ impl MemberWatch {
     pub(super) async fn present(&mut self, seen: Option<View>) -> Result<Present> {
         let view = if let Some(view) = seen { view } else { self.look().await? };
         if Present::is_known_by_names(&view) {
-            return Ok(Present::of(&view));
+            let present = Present::of(&view);
+            self.known = self.open.is_some().then(|| present.clone());
+            return Ok(present);
         }
+        self.known = None;
         // A node with another name is a member if it is ephemeral, which its owner shows.
         Ok(Present::of(&self.client.read(Query::children(&self.path)).await?))
     }
@@ -99,7 +105,22 @@ impl MemberWatch {
             _ => self.open = None,
         }
         self.gone = None;
+        self.known = None;
         News::Anything
+    }
+
+    /// Whether a member that comes now needs no look: [`Self::until_there`] returns the members.
+    pub(super) fn knows(&self) -> bool {
+        self.known.is_some()
+    }
+
+    /// Waits until this member, which came after the last look, is reported. Those that are known to be there then; `None` if that
+    /// is not known. One that came before may be reported later, with what it did meanwhile.
+    pub(super) async fn until_there(&mut self, name: &str) -> Option<Present> {
+        while !self.known.as_ref()?.has(name) {
+            let _news = self.news().await;
+        }
+        self.known.clone()
     }
 
     /// The members of this library that are gone, of all that came or were there since it was opened last. `None` if that is not
@@ -109,6 +130,7 @@ impl MemberWatch {
     }
 
     fn remember(&mut self, change: &Change) {
+        self.known = self.known.take().and_then(|known| known.after(change));
         let name = change.path.name();
         let Some(gone) = self.gone.as_mut().filter(|_| is_our_name(name)) else { return };
         if change.kind == Kind::Deleted {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use synod_core::store::{Node, Revision, Sequence, View};
+use synod_core::store::{Change, Kind, Node, Revision, Sequence, View};
 
 use crate::double_barrier::member::{GivenUp, is_our_name};
 use crate::double_barrier::round::{READY, Round};
@@ -93,6 +93,31 @@ impl Present {
     /// Takes over that a member went. Whether it was there.
     pub(super) fn went(&mut self, name: &str) -> bool {
         self.members.remove(name).is_some()
+    }
+
+    /// What is there after a change. `None` if that does not follow from the name.
+    pub(super) fn after(mut self, change: &Change) -> Option<Self> {
+        let name = change.path.name();
+        match change.kind {
+            Kind::Created | Kind::Updated if name == READY => self.is_ready = true,
+            Kind::Deleted if name == READY => self.is_ready = false,
+            // That a member came may be reported together with what it did then.
+            Kind::Created | Kind::Updated if is_our_name(name) => self.came(name),
+            Kind::Deleted if is_our_name(name) => drop(self.members.remove(name)),
+            _ => return None,
+        }
+        Some(self)
+    }
+
+    /// With the place of a member.
+    pub(super) fn placed(mut self, name: &str, place: Option<Sequence>) -> Self {
+        self.members.insert(name.to_owned(), place);
+        self
+    }
+
+    /// Whether these are all, and each counts.
+    pub(super) fn count_all(&self) -> bool {
+        self.discounted.is_empty()
     }
 
     /// Whether so many are there.
