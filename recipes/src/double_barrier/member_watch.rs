@@ -118,7 +118,11 @@ impl MemberWatch {
     /// is not known. One that came before may be reported later, with what it did meanwhile.
     pub(super) async fn until_there(&mut self, name: &str) -> Option<Present> {
         while !self.known.as_ref()?.has(name) {
-            let _news = self.news().await;
+            let News::Changed(change) = self.news().await else { return None };
+            // It was removed at once, and that it came is not reported.
+            if change.kind == Kind::Deleted && change.path.name() == name {
+                return None;
+            }
         }
         self.known.clone()
     }
