@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{
-    Backend, Commit, Event, Freshness, Loss, Node, Outcome, Query, Revision, Scope, Sequence,
-    SessionInfo, SessionOptions, Status, Store, Txn, View, Watch, Window,
+    Backend, Change, Commit, Event, Freshness, Kind, Loss, Node, Outcome, Query, Revision, Scope,
+    Sequence, SessionInfo, SessionOptions, Status, Store, Txn, View, Watch, Window,
 };
 use synod_core::task::{self, Task};
 use synod_testkit::fault::Verb;
@@ -42,6 +42,8 @@ struct Shared {
     garbles: AtomicBool,
     /// Whether watches lose changes, and report that.
     forgetful: AtomicBool,
+    /// A node whose creation watches do not report, because it joined with the removal.
+    brief: Mutex<Option<Path>>,
     /// How many subtrees were read or observed.
     subtrees: AtomicUsize,
     /// How many directories were listed or observed.
@@ -90,6 +92,7 @@ impl Gate {
             starved: AtomicBool::new(false),
             garbles: AtomicBool::new(false),
             forgetful: AtomicBool::new(false),
+            brief: Mutex::default(),
             subtrees: AtomicUsize::new(0),
             lists: AtomicUsize::new(0),
             losing: AtomicBool::new(false),
@@ -164,6 +167,12 @@ impl Gate {
     /// Whether watches from now on lose every change, and report only that they did.
     pub(crate) fn lose_events(&self, loses: bool) {
         self.shared.forgetful.store(loses, Ordering::Relaxed);
+    }
+
+    /// Watches report of this node, which is gone already, only that it was removed.
+    pub(crate) fn join_changes_of(&self, brief: &Path) {
+        let mut joined = self.shared.brief.lock().unwrap_or_else(PoisonError::into_inner);
+        *joined = Some(brief.clone());
     }
 
     /// How many subtrees have been read or observed.
@@ -283,13 +292,20 @@ impl Shared {
         self.lists.fetch_add(list, Ordering::Relaxed);
     }
 
-    /// The watch, which may lose changes.
+    /// The watch, which may lose changes, or join them.
     fn forgets(self: &Arc<Self>, watch: Watch) -> Watch {
         let shared = self.clone();
         watch.map(move |event| match event {
             Event::Changed(_) if shared.forgetful.load(Ordering::Relaxed) => Some(Event::Resync),
+            Event::Changed(change) if shared.joins(&change) => None,
             event => Some(event),
         })
+    }
+
+    /// Whether this change is reported with a later one of its path.
+    fn joins(&self, change: &Change) -> bool {
+        let brief = self.brief.lock().unwrap_or_else(PoisonError::into_inner);
+        change.kind != Kind::Deleted && brief.as_ref() == Some(&change.path)
     }
 
     /// The view, with the additional container where listings contain it.

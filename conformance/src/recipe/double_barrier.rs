@@ -23,6 +23,7 @@ cases![
     "L-DB-6 L-X-1" breaks [GivenUpMemberStays] => a_member_that_gave_up_does_not_count,
     "L-DB-1 L-SEQ-9" breaks [BlindRepeat] => a_lost_answer_makes_no_second_member,
     "L-DB-4" breaks [EntersOnAnyEvent] => a_member_whose_node_is_removed_comes_again,
+    "L-DB-4 L-WAT-10" breaks [EntersOnAnyEvent] => a_member_whose_node_is_removed_at_once_comes_again,
     "L-DB-1" needs [Links] breaks [EntersOnAnyEvent] => a_member_does_not_enter_with_itself,
 ];
 
@@ -81,10 +82,7 @@ async fn no_member_enters_before_all_are_there(world: World) {
     answer(world.in_time("a party of one", alone.leave()).await);
     let mut two = [enters(&world, &ann, 3), enters(&world, &bob, 3)];
     world.members(&ann, 2).await;
-    // Whatever else happens there.
-    let other = world.at("both/other");
-    done(ann.create(&other, "", Lifetime::Persistent).await);
-    answer(answer(ann.delete(&other, Expect::Any).await).required());
+    another_comes_and_goes(&world, &ann).await;
     for one in &mut two {
         one.waits_for(world.brief(), "one is missing").await;
     }
@@ -99,6 +97,13 @@ async fn no_member_enters_before_all_are_there(world: World) {
     assert_eq!(inside.len(), 3);
     world.all_leave(inside).await;
     world.left_alone(&ann, &world.at("both")).await;
+}
+
+/// Changes the barrier by a node that is no member.
+async fn another_comes_and_goes(world: &World, client: &Client) {
+    let other = world.at("both/other");
+    done(client.create(&other, "", Lifetime::Persistent).await);
+    answer(answer(client.delete(&other, Expect::Any).await).required());
 }
 
 async fn no_member_leaves_before_all_leave(world: World) {
@@ -283,6 +288,31 @@ async fn a_member_whose_node_is_removed_comes_again(world: World) {
     world.all_leave(vec![one.gets(&world, "both are there").await, two]).await;
     sleep(world.brief()).await;
     assert_eq!(names(&world, &bob).await, [""; 0]);
+}
+
+async fn a_member_whose_node_is_removed_at_once_comes_again(world: World) {
+    let (gate, bob) = (world.gate(), world.client().await);
+    let ann = world.client_on(gate.clone(), world.options()).await;
+    let both = barrier(&world, &ann, 2);
+    let (one, two) = (entering(both.clone()), enters(&world, &bob, 2));
+    let inside = vec![one.gets(&world, "both are there").await, two.gets(&world, "it").await];
+    world.all_leave(inside).await;
+
+    // The watch of the round before goes on, and the member waits until it reports this node.
+    gate.hold_behind(Some((Verb::Commit, gate.count(Verb::Commit))));
+    let mut again = entering(both);
+    world.members(&bob, 1).await;
+    let node = world.at("both").join(&names(&world, &bob).await[0]).expect("valid");
+    answer(answer(bob.delete(&node, Expect::Any).await).required());
+    gate.join_changes_of(&node);
+    gate.hold_behind(None);
+
+    world.members(&bob, 1).await;
+    another_comes_and_goes(&world, &bob).await;
+    again.waits_for(world.brief(), "it is alone").await;
+    let two = enters(&world, &bob, 2);
+    let inside = vec![again.gets(&world, "both are there").await, two.gets(&world, "it").await];
+    world.all_leave(inside).await;
 }
 
 async fn a_member_does_not_enter_with_itself(world: World) {

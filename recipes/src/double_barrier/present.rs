@@ -200,6 +200,28 @@ mod tests {
     }
 
     #[test]
+    fn each_change_says_what_is_there_after_it_or_that_this_is_not_known() {
+        let change =
+            |name: &str, kind| Change::new(format!("/both/{name}").parse().expect("a path"), kind);
+        let (kinds, no_one) = ([Kind::Created, Kind::Updated], Present::default());
+        for kind in kinds {
+            // That it came may have joined with a write to it.
+            let came = no_one.clone().after(&change("member-a", kind)).expect("it is known");
+            assert!(came.has("member-a"), "{kind:?}");
+            let ready = came.after(&change(READY, kind)).expect("it is known");
+            assert!(ready.is_ready() && ready.has("member-a"), "{kind:?}");
+            let over = ready.after(&change(READY, Kind::Deleted)).expect("it is known");
+            assert!(!over.is_ready() && over.has("member-a"), "{kind:?}");
+            let left = over.after(&change("member-a", Kind::Deleted)).expect("it is known");
+            assert!(!left.has("member-a"), "{kind:?}");
+            // Whether another name is a member, its owner shows.
+            assert!(left.after(&change("other", kind)).is_none(), "{kind:?}");
+        }
+        assert!(no_one.clone().after(&change("other", Kind::Deleted)).is_none());
+        assert!(no_one.after(&change("member-a", Kind::Children)).is_none(), "anything changed");
+    }
+
+    #[test]
     fn a_round_is_for_its_members_and_the_next_one_waits_for_all_of_them() {
         let first = round("ab");
         assert_eq!(present("abc").step("a", 2, Some(&first)), NextStep::Enter(first.clone()));
