@@ -402,6 +402,27 @@ mod tests {
     }
 
     #[test]
+    fn what_this_client_does_not_accept_is_invalid() {
+        let error = etcd_client::Error::InvalidArgs("no address".to_owned());
+        let error = translate("commit", true, error);
+        assert_eq!((error.kind(), error.effect()), (ErrorKind::Invalid, Effect::None));
+    }
+
+    #[test]
+    fn what_was_on_its_way_when_the_connection_broke_may_have_happened() {
+        for (kind, effect) in [
+            (io::ErrorKind::ConnectionRefused, Effect::None),
+            (io::ErrorKind::ConnectionReset, Effect::Unknown),
+            (io::ErrorKind::BrokenPipe, Effect::Unknown),
+        ] {
+            let status = Status::from_error(Box::new(io::Error::from(kind)));
+            let error = translate("commit", true, etcd_client::Error::GRpcStatus(status));
+            let expected = (ErrorKind::Unreachable, effect);
+            assert_eq!((error.kind(), error.effect()), expected, "{kind:?}");
+        }
+    }
+
+    #[test]
     fn what_was_never_sent_did_not_happen() {
         let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
         let status = Status::from_error(Box::new(ConnectError(Box::new(refused))));

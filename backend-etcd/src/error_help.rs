@@ -123,6 +123,17 @@ mod tests {
     }
 
     #[test]
+    fn what_etcd_says_comes_with_advice() {
+        let text = |said: &str| {
+            let status = Status::unavailable(said);
+            error_text(&Error::GRpcStatus(status), Member { url: "http://h:1", proven: false })
+        };
+        let advice = "a majority of the members must run and reach each other";
+        assert_eq!(text("etcdserver: no leader"), format!("etcdserver: no leader: {advice}"));
+        assert_eq!(text("etcdserver: something new"), "etcdserver: something new");
+    }
+
+    #[test]
     fn a_connection_that_is_refused_is_explained_by_that() {
         let refused = broken(io::ErrorKind::ConnectionRefused, "http://h:1", true);
         assert_eq!(refused, "h:1 refuses connections: does etcd run there?");

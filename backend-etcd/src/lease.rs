@@ -52,7 +52,8 @@ mod tests {
     #[test]
     fn leases_of_nodes_are_distinguished_from_those_of_sessions() {
         let chance = Chance::seeded(1);
-        for _ in 0..1_000 {
+        // One of 65,536 random ids would be of a node.
+        for _ in 0..1 << 20 {
             let (session, node) = (of_session(&chance), of_ttl(&chance));
             assert!(session > 0 && !is_ttl(session) && owner(session).is_some());
             assert!(node > 0 && is_ttl(node) && owner(node).is_none());

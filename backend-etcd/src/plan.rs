@@ -372,6 +372,17 @@ mod tests {
     }
 
     #[test]
+    fn a_look_has_the_room_that_writes_and_reads_leave() {
+        let empty = Txn::new();
+        assert_eq!(plan(&empty).room(), MOST);
+        let ten =
+            (0..10).fold(Txn::new(), |txn, it| txn.delete(path(&format!("/{it}")), Expect::Any));
+        let plan = plan(&ten);
+        assert!(plan.writes() >= 10 && plan.questions() >= 10);
+        assert_eq!(plan.room(), MOST - plan.writes().max(plan.questions()));
+    }
+
+    #[test]
     fn a_parent_deleted_after_its_child_must_have_no_other_child() {
         let txn = Txn::new().delete(path("/a/b"), Expect::Any).delete(path("/a"), Expect::Any);
         let plan = plan(&txn);

@@ -187,6 +187,7 @@ mod tests {
             limit = (limit * 4).min(page);
             portions.answered(&answer, number(limit));
             read.extend(answer.kvs.into_iter().map(|kv| kv.key));
+            assert_eq!(portions.left(), number(keys.len() - read.len()));
         }
         assert!(read.iter().eq(&keys), "each key once, and in order");
         (keys.len(), effort)

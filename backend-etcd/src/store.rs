@@ -88,7 +88,6 @@ impl EtcdStore {
 
     async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         let (opening, watch) = self.watches.open(&query);
-        let opening = async { opening.await.map_err(|error| error.at(&query.path)) };
         let (opened, mut begun) = try_join(opening, self.reader.begin(&query)).await?;
         let created = opened.revision.max(0);
         // A concurrent write makes the two revisions differ.
@@ -148,7 +147,7 @@ impl Store for EtcdStore {
         txn.validate(&self.info.limits)?;
         // It was validated, so there is a first operation.
         let first = txn.ops[0].path().clone();
-        let committed = self.alive("commit", true, self.writer.commit(txn)).await;
+        let committed = self.alive("commit", true, self.writer.commit(&txn)).await;
         committed.map_err(|error| error.or_at(&first))
     }
 

@@ -135,10 +135,10 @@ impl WatchedRange {
     }
 
     /// Whether it may rest without a listener: it has exactly one watch, no revision is partly
-    /// delivered, and the deletion was reported, so that the next event comes only after the node
+    /// delivered, none was missed, and the deletion was reported, so that the next event comes only after the node
     /// exists again.
     pub(crate) fn may_rest(&self) -> bool {
-        let whole = self.next > 0 && !self.missed && self.held.is_empty();
+        let whole = !self.missed && self.held.is_empty();
         self.subject.until_gone && self.gone && self.others.is_empty() && whole
     }
 

@@ -37,15 +37,7 @@ impl Writer {
         Self { reader, chance, lease, tickets: Tickets::default() }
     }
 
-    pub(crate) async fn commit(&self, txn: Txn) -> Result<Outcome> {
-        let committed = self.apply(&txn).await;
-        committed.map_err(|error| match (error.path(), txn.ops.first()) {
-            (None, Some(op)) => error.at(op.path()),
-            _ => error,
-        })
-    }
-
-    async fn apply(&self, txn: &Txn) -> Result<Outcome> {
+    pub(crate) async fn commit(&self, txn: &Txn) -> Result<Outcome> {
         let (reader, began) = (&*self.reader, Instant::now());
         let call = Call::write("commit", reader.limit);
         let leases = leases(&reader.endpoints, &self.chance, call, self.lease, &txn.ops).await?;

@@ -127,6 +127,17 @@ async fn a_connection_on_which_something_else_was_heard_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_heard_before_is_not_heard_since() {
+    let link = three(1).link().1.await.expect("no request is needed for that");
+    let began = Instant::now();
+    assert!(!link.heard_since(began), "nothing was ever heard");
+    sleep(ms(1)).await;
+    link.prove();
+    assert!(link.heard_since(began));
+    assert!(!link.heard_since(began + ms(2)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_write_that_is_not_answered_is_not_sent_again() {
     let (endpoints, asked) = (three(1), Asked::default());
     let silent = |link: Arc<Link>| {
@@ -189,6 +200,7 @@ async fn every_call_ends_in_time_and_names_the_silent_members() {
         let error = endpoints.call(call, |_link| pending::<Result<(), _>>()).await;
         let error = error.expect_err("no member answers");
         assert_eq!((began.elapsed(), error.kind()), (LIMIT, ErrorKind::Unreachable));
+        assert_eq!(error.effect(), Effect::None, "it was a read");
         for endpoint in &endpoints.all {
             let host = endpoint.url.trim_start_matches("http://");
             assert!(error.to_string().contains(host), "{host} is not in {error}");

@@ -78,6 +78,32 @@ fn a_refusal_without_a_name_is_of_the_request_whose_turn_it_is() {
 }
 
 #[test]
+fn what_a_server_says_of_one_watch_is_no_progress_of_all() {
+    let mut registry = Registry::default();
+    let (_watch, _opened) = add(&mut registry, 1);
+    assert_eq!(send_all(&mut registry), 1);
+    registry.hear(created(1));
+    let nothing = |name| says(PbWatchResponse { watch_id: name, ..PbWatchResponse::default() });
+    assert_eq!(registry.hear(nothing(1)), Heard::Fine);
+    assert_eq!(registry.hear(nothing(ALL)), Heard::Progress(7));
+}
+
+#[test]
+fn a_refusal_of_the_stream_is_one_of_each_watch() {
+    let mut registry = Registry::default();
+    let (_one, mut first) = add(&mut registry, 1);
+    let (mut watch, _opened) = add(&mut registry, 2);
+    assert_eq!(send_all(&mut registry), 2);
+    registry.hear(created(2));
+    registry.refuse(&Error::new(ErrorKind::Denied, "observe"));
+
+    let error = first.try_recv().expect("answered").expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::Denied);
+    assert!(matches!(watch.try_next(), Some(Event::Ended(_))));
+    assert!(registry.is_empty());
+}
+
+#[test]
 fn what_is_compacted_is_watched_from_now_on_and_said_to_be_missed() {
     let mut registry = Registry::default();
     let (mut watch, _opened) = add(&mut registry, 1);

@@ -72,6 +72,7 @@ async fn a_write_that_was_certainly_refused_did_not_happen() {
         peer.script(Rule::on(Kind::Txn, Act::Refuse(refusal.clone())).always());
         let error = ann.commit(create("/n")).await.expect_err("it is refused");
         assert_eq!(error.effect(), Effect::None, "{refusal:?}: {error}");
+        assert_eq!(error.path(), Some(&path("/n")), "{refusal:?}: {error}");
         assert!(kept(&peer, "/n").is_none());
     }
 }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join;
-use synod_core::error::{Effect, Result};
+use synod_core::error::{Effect, ErrorKind, Result};
 use synod_core::store::{Query, View};
+use tonic::Code;
 
 use crate::peer::Peer;
 use crate::peer::refusal::Refusal;
@@ -54,6 +55,38 @@ async fn the_server_goes_through_each_key_a_few_times_only() {
             "{passed} keys, in directories of {directory}"
         );
         assert!(requests <= 40, "{requests} requests, in directories of {directory}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_is_too_large_is_read_in_parts_and_after_another_error_no_more_is_read() {
+    const FEW: usize = 1_000;
+    let too_large =
+        || Refusal::new(Code::ResourceExhausted, "trying to send message larger than max");
+    let denied = || Refusal::etcd(Code::PermissionDenied, "permission denied");
+    let peer = Peer::new(1);
+    {
+        let mut state = peer.shared.state();
+        let mut batch = state.keys.write();
+        for node in 0..FEW {
+            batch.put(&key(&path(&format!("/few/n{node:05}"))), Bytes::from_static(DATA), 0);
+        }
+        batch.commit();
+    }
+    let ann = session(&peer).await;
+    // The first page, and the next one.
+    for kind in [Kind::Txn, Kind::Range] {
+        peer.script(Rule::on(kind, Act::Refuse(too_large())));
+        let view = ann.read(Query::subtree(path("/few"))).await.expect("it is answered");
+        let nodes = view.nodes.iter().filter(|node| node.stat.is_some()).count();
+        assert_eq!(nodes, FEW, "{kind:?}");
+
+        peer.script(Rule::on(kind, Act::Refuse(denied())).always());
+        let before = met(&peer, kind);
+        let error = ann.read(Query::subtree(path("/few"))).await.expect_err("it is refused");
+        assert_eq!(error.kind(), ErrorKind::Denied, "{kind:?}: {error}");
+        assert_eq!(met(&peer, kind) - before, 1, "{kind:?}: it went on");
+        peer.shared.script().clear();
     }
 }
 

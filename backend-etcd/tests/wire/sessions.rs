@@ -13,6 +13,7 @@ use crate::peer::answer::Answer;
 use crate::peer::message::LeaseResponse;
 use crate::peer::refusal::Refusal;
 use crate::peer::script::{Act, Kind, Rule};
+use crate::peer::shared::Shared;
 use crate::world::{TTL, done, eventually, is_live, kept, lease, open, path, session};
 
 fn edit(change: impl Fn(LeaseResponse) -> LeaseResponse + Send + Sync + 'static) -> Act {
@@ -95,6 +96,52 @@ async fn a_lease_that_is_gone_ends_the_session_at_once() {
         let lost = Status::Lost { why: Loss::Expired };
         assert_eq!(*ann.status().borrow(), lost);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_finds_no_lease_ends_the_session_before_any_heartbeat() {
+    let peer = Peer::new(1);
+    let ann = session(&peer).await;
+    let gone = Refusal::etcd(Code::NotFound, "requested lease not found");
+    peer.script(Rule::on(Kind::Txn, Act::Refuse(gone)));
+    let node = Txn::new().create(path("/e"), "", Lifetime::Session);
+    let error = ann.commit(node).await.expect_err("its lease is gone");
+    assert_eq!(error.kind(), ErrorKind::SessionLost);
+    assert_eq!(*ann.status().borrow(), Status::Lost { why: Loss::Expired });
+    assert!(peer.met(Kind::KeepAlive) <= 1, "more than the heartbeat of the beginning");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_heartbeat_without_an_answer_for_one_interval_costs_no_connection() {
+    let peer = Peer::new(1);
+    // Answers take so long that one may be expected for longer than an interval.
+    peer.script(Rule::on(Kind::KeepAlive, Act::Slow(TTL * 3 / 20)).times(10));
+    peer.script(Rule::on(Kind::KeepAlive, Act::Mute));
+    let ann = session(&peer).await;
+    sleep(TTL * 6).await;
+    assert!(is_live(&*ann));
+    assert_eq!(peer.shared.script().played, 11, "not each act was played");
+    assert_eq!(Shared::count(&peer.shared.dialled), 1, "a new connection was used");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_is_suspended_before_it_is_lost_also_if_its_last_answer_was_late() {
+    let peer = Peer::new(1);
+    // Less than an interval of the time to live is left when this answer comes.
+    peer.script(Rule::on(Kind::KeepAlive, Act::Slow(TTL * 5 / 6)));
+    peer.script(Rule::on(Kind::KeepAlive, Act::Ignore).always());
+    let ann = session(&peer).await;
+    let mut status = ann.status();
+    let mut told = vec!["live"];
+    while *told.last().expect("one is there") != "lost" {
+        status.changed().await.expect("it is reported");
+        told.push(match *status.borrow_and_update() {
+            Status::Live { .. } => "live",
+            Status::Lost { .. } => "lost",
+            Status::Suspended { .. } => "suspended",
+        });
+    }
+    assert_eq!(told, ["live", "suspended", "live", "suspended", "lost"]);
 }
 
 #[tokio::test(start_paused = true)]

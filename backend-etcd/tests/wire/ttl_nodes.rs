@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use synod_core::error::Effect;
 use synod_core::store::{Backend as _, Expect, Lifetime, SessionOptions, Store, Txn};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 
 use crate::peer::Peer;
@@ -64,6 +64,27 @@ async fn nodes_with_a_time_to_live_are_created_within_one_limit() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_is_created_at_once_needs_no_more_time_for_its_lease() {
+    let peer = Peer::new(1);
+    let ann = session(&peer).await;
+    // Its own first heartbeat.
+    sleep(Duration::from_millis(100)).await;
+    let renewed = peer.met(Kind::KeepAlive);
+    done(&*ann, creates()).await;
+    assert_eq!(peer.met(Kind::KeepAlive), renewed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_one_member_does_not_grant_is_asked_of_the_next() {
+    let peer = Peer::new(2);
+    let ann = session(&peer).await;
+    peer.script(Rule::on(Kind::Grant, Act::Ignore));
+    done(&*ann, creates()).await;
+    assert!(are_there(&peer));
+    assert_eq!(peer.shared.script().played, 1, "the act was not played");
+}
+
+#[tokio::test(start_paused = true)]
 async fn nodes_with_a_time_to_live_are_written_within_one_limit() {
     let peer = Peer::new(1);
     let ann = session(&peer).await;
@@ -100,9 +121,12 @@ async fn leases_that_are_not_renewed_end_the_call_at_its_limit() {
 #[tokio::test(start_paused = true)]
 async fn leases_of_nodes_are_ended_only_if_the_nodes_were_certainly_not_created() {
     let refusal = || Refusal::etcd(Code::ResourceExhausted, "too many requests");
-    for (act, effect, ended) in
-        [(Act::Mute, Effect::Unknown, 0), (Act::Refuse(refusal()), Effect::None, NODES)]
-    {
+    for (act, effect, ended) in [
+        (Act::Mute, Effect::Unknown, 0),
+        // There is time left to end them.
+        (Act::Cut { applied: true }, Effect::Unknown, 0),
+        (Act::Refuse(refusal()), Effect::None, NODES),
+    ] {
         let peer = Peer::new(1);
         let ann = session(&peer).await;
         peer.script(Rule::on(Kind::Txn, act.clone()).always());

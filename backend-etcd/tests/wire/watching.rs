@@ -163,6 +163,27 @@ async fn a_quiet_stream_that_answers_stays() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_that_began_while_the_server_wrote_is_asked_for_twice() {
+    for writes in [false, true] {
+        let peer = Peer::new(1);
+        let (ann, bob) = (session(&peer).await, session(&peer).await);
+        done(&*ann, create("/n")).await;
+        peer.script(Rule::on(Kind::Range, Act::Late(Duration::from_secs(1))));
+        let (observed, ()) = tokio::join!(bob.observe(Query::node(path("/n"))), async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            if writes {
+                done(&*ann, set("/n", "y")).await;
+            }
+        });
+        let (view, _watch) = observed.expect("it is answered");
+        assert!(view.node().is_some());
+        tokio::time::sleep(TTL).await;
+        // Some servers lose what they write then: etcd's issue 15275 and its siblings.
+        assert_eq!(peer.met(Kind::Create) > 1, writes);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_that_is_not_permitted_ends_with_that() {
     let peer = Peer::new(1);
     let bob = session(&peer).await;

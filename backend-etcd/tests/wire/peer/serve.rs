@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::future::{pending, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use bytes::Bytes;
@@ -59,6 +60,7 @@ pub(crate) async fn serve(
     network: usize,
 ) {
     let _counted = Counted::new(&shared, |shared| &shared.connections);
+    let _before = shared.dialled.fetch_add(1, Ordering::Relaxed);
     let Ok(mut connection) = h2::server::handshake(io).await else { return };
     let (orders, mut taken) = unbounded_channel();
     let mut doing: FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>> =

@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) moved: watch::Sender<u64>,
     pub(crate) watches: AtomicUsize,
     pub(crate) connections: AtomicUsize,
+    /// How many connections there were in all.
+    pub(crate) dialled: AtomicUsize,
     pub(crate) networks: AtomicUsize,
     pub(crate) ended: Mutex<Option<Ended>>,
 }
@@ -69,6 +71,7 @@ impl Shared {
             moved: watch::Sender::new(0),
             watches: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
+            dialled: AtomicUsize::new(0),
             networks: AtomicUsize::new(0),
             ended: Mutex::default(),
         }
