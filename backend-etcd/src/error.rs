@@ -351,6 +351,8 @@ mod tests {
             (Code::FailedPrecondition, "etcdserver: lease already exists", Backend, None),
             (Code::DataLoss, "etcdserver: corrupt cluster", Backend, Unknown),
             (Code::Unimplemented, "unknown service", Unsupported, None),
+            (Code::Unauthenticated, "said by a proxy", Denied, None),
+            (Code::PermissionDenied, "said by a proxy", Denied, None),
             (Code::Internal, "protocol error", Unreachable, Unknown),
         ];
         for (code, message, kind, effect) in table {
@@ -403,9 +405,14 @@ mod tests {
 
     #[test]
     fn what_this_client_does_not_accept_is_invalid() {
-        let error = etcd_client::Error::InvalidArgs("no address".to_owned());
-        let error = translate("commit", true, error);
-        assert_eq!((error.kind(), error.effect()), (ErrorKind::Invalid, Effect::None));
+        use etcd_client::Error::{InvalidArgs, TransportError};
+
+        let malformed = tonic::transport::Endpoint::from_shared("not an address").expect_err("so");
+        for error in [InvalidArgs("no address".to_owned()), TransportError(malformed)] {
+            let error = translate("commit", true, error);
+            let expected = (ErrorKind::Invalid, Effect::None);
+            assert_eq!((error.kind(), error.effect()), expected, "{error}");
+        }
     }
 
     #[test]
@@ -428,6 +435,15 @@ mod tests {
         let status = Status::from_error(Box::new(ConnectError(Box::new(refused))));
         let error = translate("commit", true, etcd_client::Error::GRpcStatus(status));
         assert_eq!((error.kind(), error.effect()), (ErrorKind::Unreachable, Effect::None));
+    }
+
+    #[test]
+    fn a_server_without_users_says_so() {
+        let said = |code, text: &str| etcd_client::Error::from(Status::new(code, text));
+        let text = "etcdserver: authentication is not enabled";
+        assert!(is_open_to_all(&said(Code::FailedPrecondition, text)));
+        assert!(!is_open_to_all(&said(Code::InvalidArgument, text)));
+        assert!(!is_open_to_all(&said(Code::FailedPrecondition, "etcdserver: root user")));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use h2::Reason;
 use synod_core::error::{Effect, ErrorKind};
 use synod_core::store::{Lifetime, Loss, Status, Store, Txn};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 
 use crate::peer::Peer;
@@ -122,6 +122,28 @@ async fn a_heartbeat_without_an_answer_for_one_interval_costs_no_connection() {
     assert!(is_live(&*ann));
     assert_eq!(peer.shared.script().played, 11, "not each act was played");
     assert_eq!(Shared::count(&peer.shared.dialled), 1, "a new connection was used");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_session_is_suspended_by_one_silent_member_of_two() {
+    for silent in [0, 1] {
+        let peer = Peer::new(2);
+        let ann = session(&peer).await;
+        // Its answers may take three times as long as they did, which is nearly an interval.
+        let slow = Rule::on(Kind::KeepAlive, Act::Slow(TTL / 10));
+        peer.script(slow.clone().at(1 - silent).always());
+        peer.script(slow.at(silent).times(10));
+        peer.script(Rule::on(Kind::KeepAlive, Act::Ignore).at(silent).always());
+        let mut status = ann.status();
+        let watching = async {
+            loop {
+                status.changed().await.expect("it is reported");
+                assert!(is_live(&*ann), "{silent}: {:?}", ann.status().borrow());
+            }
+        };
+        let watched: Result<(), _> = timeout(TTL * 10, watching).await;
+        assert!(watched.is_err(), "it ends never");
+    }
 }
 
 #[tokio::test(start_paused = true)]
