@@ -11,7 +11,7 @@ use synod_core::store::{
 };
 use tokio::time::Instant;
 
-use crate::client::{MultiWriteError, MultiWriteResult, ZkError};
+use crate::client::{MultiWriteError, MultiWriteResult, ZkError, ZkStat};
 use crate::connection::Connection;
 use crate::container;
 use crate::error::{Sort, Trouble};
@@ -187,12 +187,9 @@ impl<'a> Writing<'a> {
             // The other operations cannot be undone.
             return if alone { Ok(Sent::Refused(step, said, None)) } else { Err(exhausted()) };
         }
-        let mut commit = self.done(&plan.steps, got)?;
-        if let (None, Some(stat)) = (commit.revision, witness)
-            && stat.ephemeral_owner == self.client.session_id()
-        {
-            commit.revision = Some(translate(&stat).created);
-        }
+        let own = |stat: &ZkStat| stat.ephemeral_owner == self.client.session_id();
+        let witnessed = witness.filter(own).map(|stat| translate(&stat).created);
+        let mut commit = self.done(&plan.steps, got, witnessed)?;
         if let (Some(look), Some(seen)) = (&mut look, seen) {
             commit.look = look.view_after(seen, &commit).await;
         }
@@ -309,8 +306,8 @@ impl<'a> Writing<'a> {
         }))
     }
 
-    /// Converts the results into those of the `Store` trait.
-    fn done(&self, steps: &[Step], got: Vec<Got>) -> Result<Commit> {
+    /// Converts the results into those of the `Store` trait. The revision may be known otherwise.
+    fn done(&self, steps: &[Step], got: Vec<Got>, witnessed: Option<Revision>) -> Result<Commit> {
         let mut done: Vec<Done> =
             self.txn.ops.iter().map(|op| Done::new(op.path().clone())).collect();
         let mut revision = None;
@@ -325,6 +322,7 @@ impl<'a> Writing<'a> {
                 revision = Some(when);
             }
         }
+        let revision = revision.or(witnessed);
         for (op, done) in self.txn.ops.iter().zip(&mut done) {
             if done.stat.is_none() {
                 done.stat = revision.and_then(|at| self.stat_of_new(op, at));

@@ -120,6 +120,31 @@ pub(crate) async fn what_a_server_does_not_know_is_unsupported() {
     done(&*store, create("/plain", "")).await;
 }
 
+/// Most servers do not return the stat of a node that a transaction of several creates: all of it follows from the revision.
+pub(crate) async fn what_a_transaction_creates_has_its_stat() {
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    done(&*store, create("/stat/old", "")).await;
+    let creates = |dir: &str| {
+        Txn::new().create(path(&format!("{dir}/kept")), "x", Lifetime::Persistent).create(
+            path(&format!("{dir}/owned")),
+            "x",
+            Lifetime::Session,
+        )
+    };
+    // The answer to a write has the revision, and without one the node that the session owns is asked for it.
+    let beside_a_write = creates("/stat").set(path("/stat/old"), "x", Expect::Any);
+    for txn in [beside_a_write, creates("/alone")] {
+        let commit = store.commit(txn).await.expect("the peer answers").required().expect("so");
+        assert!(commit.revision.is_some());
+        for (done, owner) in commit.done.iter().zip([None, Some(store.session().id)]) {
+            let view = store.read(Query::node(done.path.clone())).await.expect("the peer answers");
+            assert_eq!(done.stat, view.node().expect("it is there").stat, "{}", done.path);
+            assert_eq!(done.stat.expect("just so").owner, owner, "{}", done.path);
+        }
+    }
+}
+
 /// Another client creates the missing directory after it was found missing, and before the transaction arrives.
 pub(crate) async fn a_directory_that_is_created_meanwhile_is_used() {
     let peer = peer(1);

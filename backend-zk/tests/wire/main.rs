@@ -18,6 +18,7 @@ use synod_testkit::server::zookeeper::Ensemble;
 use crate::effects::{
     a_directory_that_is_created_meanwhile_is_used, a_malformed_answer_is_an_error,
     nothing_is_said_of_a_write_that_is_not_so, what_a_server_does_not_know_is_unsupported,
+    what_a_transaction_creates_has_its_stat,
 };
 use crate::endings::{
     a_close_that_was_dropped_remembers_how_long_the_session_was_certain,
@@ -87,6 +88,7 @@ scenes![
     SCENES:
     nothing_is_said_of_a_write_that_is_not_so,
     what_a_server_does_not_know_is_unsupported,
+    what_a_transaction_creates_has_its_stat,
     a_malformed_answer_is_an_error,
     a_directory_that_is_created_meanwhile_is_used,
     a_follower_without_its_leader_proves_nothing,

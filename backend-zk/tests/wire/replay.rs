@@ -363,8 +363,8 @@ pub(crate) async fn the_peer_and_a_server_say_the_same() {
     let seed = said("SYNOD_SEED")
         .and_then(|text| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok());
     let seed = seed.unwrap_or(0x5EED);
-    // The server collects nothing during the programs, and makes no writes of its own.
-    let quiet = ["-Dznode.container.checkIntervalMs=600000"];
+    // The server collects nothing during the programs, which may take an hour, and makes no writes of its own.
+    let quiet = ["-Dznode.container.checkIntervalMs=86400000"];
     let server = Ensemble::start_with(1, &quiet, &[]).expect("the list does not run without it");
     let peer = Peer::start_with(1, TICK).expect("there are ports");
     peer.change(|world| world.collects = false);
