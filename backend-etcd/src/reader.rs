@@ -80,7 +80,7 @@ impl Reader {
             match self.first(call, query, &gets, less).await {
                 Ok(answer) => return Ok(Begun { call, gets, less, answer }),
                 Err(failed) if failed.kind() == ErrorKind::TooLarge && less < PAGE => less *= STEP,
-                Err(failed) => return Err(failed),
+                Err(failed) => return Err(failed.at(&query.path)),
             }
         }
     }
@@ -96,7 +96,7 @@ impl Reader {
             match self.complete(call, query, &gets, answer).await {
                 Ok(view) => return Ok(view),
                 Err(failed) if is_compacted(&failed) && again > 0 => again -= 1,
-                Err(failed) => return Err(failed),
+                Err(failed) => return Err(failed.at(&query.path)),
             }
             begun = self.begin_in(call.prolonged(self.limit), query, less).await?;
         }

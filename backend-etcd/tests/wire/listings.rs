@@ -11,7 +11,7 @@ use tonic::Code;
 use crate::peer::Peer;
 use crate::peer::refusal::Refusal;
 use crate::peer::script::{Act, Kind, Rule};
-use crate::world::{create, done, key, path, session};
+use crate::world::{create, done, kept, key, path, session};
 
 /// So many and so large that they are not read in a few pages.
 const NODES: usize = 30_000;
@@ -88,6 +88,14 @@ async fn a_page_that_is_too_large_is_read_in_parts_and_after_another_error_no_mo
         assert_eq!(met(&peer, kind) - before, 1, "{kind:?}: it went on");
         peer.shared.script().clear();
     }
+
+    // A look after a write names what it could not read.
+    peer.script(Rule::on(Kind::Txn, Act::Refuse(denied())).behind(1).always());
+    peer.script(Rule::on(Kind::Range, Act::Refuse(denied())).always());
+    let looks = create("/few/new").look(Query::children(path("/few")));
+    let error = ann.commit(looks).await.expect_err("the rest is refused");
+    assert_eq!((error.path(), error.effect()), (Some(&path("/few")), Effect::Unknown));
+    assert!(kept(&peer, "/few/new").is_some(), "it was written");
 }
 
 /// The result of a listing that meets a compaction behind the first page of so many of its attempts.
