@@ -138,15 +138,31 @@ async fn what_was_heard_before_is_not_heard_since() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_connection_that_broke_is_explained_by_whether_it_ever_answered() {
+    let endpoints = three(1);
+    let (place, opening) = endpoints.link();
+    let link = opening.await.expect("no request is needed for that");
+    let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+    let broken = etcd_client::Error::GRpcStatus(Status::from_error(Box::new(reset)));
+    let text = || endpoints.error_text(place, Some(&link), &broken);
+    assert!(text().contains("before it answers"), "{}", text());
+    link.prove();
+    assert!(!text().contains("before it answers"), "{}", text());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_write_that_is_not_answered_is_not_sent_again() {
     let (endpoints, asked) = (three(1), Asked::default());
     let silent = |link: Arc<Link>| {
         asked.add(&endpoints, &link);
         pending::<Result<(), _>>()
     };
+    let began = Instant::now();
     let error = endpoints.call(Call::write("commit", LIMIT), silent).await.expect_err("silent");
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Unreachable, Effect::Unknown));
     assert_eq!(asked.places(), [0]);
+    let took = began.elapsed();
+    assert!(LIMIT / 3 <= took && took < LIMIT / 2, "it took {took:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,9 @@
 //! Watches under disturbance: no event is lost, whatever happens to the stream.
 
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use h2::Reason;
 use synod_core::error::ErrorKind;
 use synod_core::store::{End, Event, Lifetime, Query, Status};
@@ -85,6 +87,27 @@ async fn an_observation_survives_that_its_watch_is_not_answered_at_once() {
             hears_of(&mut watch, "/n").await;
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_whose_answer_was_lost_is_asked_for_again_although_its_stream_is_busy() {
+    let peer = Peer::new(1);
+    let (ann, bob) = (session(&peer).await, session(&peer).await);
+    let (_view, _busy) = bob.observe(Query::node(path("/busy"))).await.expect("it is answered");
+    done(&*ann, create("/busy")).await;
+    peer.script(Rule::on(Kind::Create, Act::Ignore));
+    let writing = async {
+        loop {
+            done(&*ann, set("/busy", "y")).await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    let observing = bob.observe(Query::node(path("/n")));
+    match select(pin!(observing), pin!(writing)).await {
+        Either::Left((observed, _)) => assert!(observed.is_ok(), "{observed:?}"),
+        Either::Right(((), _)) => {}
+    }
+    assert_eq!(peer.shared.script().played, 1, "the act was not played");
 }
 
 #[tokio::test(start_paused = true)]
