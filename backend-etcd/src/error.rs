@@ -280,9 +280,12 @@ mod tests {
 
     use super::*;
 
+    fn status(code: Code, message: &str) -> etcd_client::Error {
+        Status::new(code, message).into()
+    }
+
     fn said(code: Code, message: &str) -> Error {
-        let status = Status::new(code, message);
-        translate("commit", true, etcd_client::Error::GRpcStatus(status))
+        translate("commit", true, status(code, message))
     }
 
     #[test]
@@ -363,7 +366,6 @@ mod tests {
 
     #[test]
     fn another_member_or_another_connection_is_tried_where_it_may_help() {
-        let verdict = |code, text: &str| judge(&etcd_client::Error::from(Status::new(code, text)));
         let table = [
             (Code::Unavailable, "etcdserver: no leader", true, false),
             (Code::FailedPrecondition, "etcdserver: rpc not supported for learner", true, false),
@@ -377,7 +379,7 @@ mod tests {
             (Code::Unavailable, "etcdserver: request timed out", true, false),
         ];
         for (code, text, elsewhere, reconnect) in table {
-            let verdict = verdict(code, text);
+            let verdict = judge(&status(code, text));
             assert_eq!((verdict.elsewhere, verdict.reconnect), (elsewhere, reconnect), "{text}");
         }
     }
@@ -439,19 +441,17 @@ mod tests {
 
     #[test]
     fn a_server_without_users_says_so() {
-        let said = |code, text: &str| etcd_client::Error::from(Status::new(code, text));
         let text = "etcdserver: authentication is not enabled";
-        assert!(is_open_to_all(&said(Code::FailedPrecondition, text)));
-        assert!(!is_open_to_all(&said(Code::InvalidArgument, text)));
-        assert!(!is_open_to_all(&said(Code::FailedPrecondition, "etcdserver: root user")));
+        assert!(is_open_to_all(&status(Code::FailedPrecondition, text)));
+        assert!(!is_open_to_all(&status(Code::InvalidArgument, text)));
+        assert!(!is_open_to_all(&status(Code::FailedPrecondition, "etcdserver: root user")));
     }
 
     #[test]
     fn only_a_missing_key_is_missing() {
-        let said = |code, text: &str| etcd_client::Error::from(Status::new(code, text));
-        assert!(is_missing(&said(Code::InvalidArgument, "etcdserver: key not found")));
-        assert!(!is_missing(&said(Code::InvalidArgument, "etcdserver: key is not provided")));
-        assert!(!is_missing(&said(Code::NotFound, "etcdserver: requested lease not found")));
+        assert!(is_missing(&status(Code::InvalidArgument, "etcdserver: key not found")));
+        assert!(!is_missing(&status(Code::InvalidArgument, "etcdserver: key is not provided")));
+        assert!(!is_missing(&status(Code::NotFound, "etcdserver: requested lease not found")));
     }
 
     #[test]

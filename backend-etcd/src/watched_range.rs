@@ -135,8 +135,8 @@ impl WatchedRange {
     }
 
     /// Whether it may rest without a listener: it has exactly one watch, no revision is partly
-    /// delivered, none was missed, and the deletion was reported, so that the next event comes only after the node
-    /// exists again.
+    /// delivered, none was missed, and the deletion was reported, so that the next event comes only
+    /// after the node exists again.
     pub(crate) fn may_rest(&self) -> bool {
         let whole = !self.missed && self.held.is_empty();
         self.subject.until_gone && self.gone && self.others.is_empty() && whole
@@ -331,6 +331,16 @@ mod tests {
         let expected = [(Kind::Created, 5), (Kind::Updated, 6), (Kind::Updated, 7)];
         assert_eq!(delivered(&mut watch), expected);
         assert_eq!(watched.next, 8);
+    }
+
+    #[test]
+    fn where_a_watch_begins_only_the_answer_to_its_request_says() {
+        let (mut watched, _watch) = watched(&Query::children(dir()));
+        watched.progress(9);
+        assert_eq!(watched.next, 0);
+        assert!(!watched.begun(4));
+        watched.progress(9);
+        assert_eq!(watched.next, 10);
     }
 
     #[test]

@@ -20,23 +20,20 @@ const DATA: &[u8] = &[b'x'; 2_000];
 /// A cluster with nodes in directories of this size, which are below `/many`.
 fn populated(directory: usize) -> Peer {
     let peer = Peer::new(1);
-    let mut state = peer.shared.state();
     for dir in 0..NODES / directory {
-        let mut batch = state.keys.write();
-        for node in 0..directory {
-            let path = path(&format!("/many/d{dir:05}/n{node:05}"));
-            batch.put(&key(&path), Bytes::from_static(DATA), 0);
-        }
-        batch.commit();
+        populate(&peer, &format!("/many/d{dir:05}"), directory);
     }
-    drop(state);
     peer
 }
 
-/// How often a kind of request was met.
-fn met(peer: &Peer, kind: Kind) -> usize {
-    let met = &peer.shared.script().met;
-    met.iter().find(|(met, _)| *met == kind).map_or(0, |(_, count)| *count)
+/// Writes so many nodes into a directory at once.
+fn populate(peer: &Peer, dir: &str, nodes: usize) {
+    let mut state = peer.shared.state();
+    let mut batch = state.keys.write();
+    for node in 0..nodes {
+        batch.put(&key(&path(&format!("{dir}/n{node:05}"))), Bytes::from_static(DATA), 0);
+    }
+    batch.commit();
 }
 
 #[tokio::test(start_paused = true)]
@@ -44,12 +41,12 @@ async fn the_server_goes_through_each_key_a_few_times_only() {
     for directory in [1, 100, NODES] {
         let peer = populated(directory);
         let ann = session(&peer).await;
-        let before = met(&peer, Kind::Range);
+        let before = peer.met(Kind::Range);
         let view = ann.read(Query::subtree(path("/many"))).await.expect("it is answered");
 
         let nodes = view.nodes.iter().filter(|node| node.stat.is_some()).count();
         assert_eq!(nodes, NODES);
-        let (passed, requests) = (peer.shared.state().passed, met(&peer, Kind::Range) - before);
+        let (passed, requests) = (peer.shared.state().passed, peer.met(Kind::Range) - before);
         assert!(
             usize::try_from(passed).is_ok_and(|passed| passed <= 6 * NODES),
             "{passed} keys, in directories of {directory}"
@@ -65,14 +62,7 @@ async fn a_page_that_is_too_large_is_read_in_parts_and_after_another_error_no_mo
         || Refusal::new(Code::ResourceExhausted, "trying to send message larger than max");
     let denied = || Refusal::etcd(Code::PermissionDenied, "permission denied");
     let peer = Peer::new(1);
-    {
-        let mut state = peer.shared.state();
-        let mut batch = state.keys.write();
-        for node in 0..FEW {
-            batch.put(&key(&path(&format!("/few/n{node:05}"))), Bytes::from_static(DATA), 0);
-        }
-        batch.commit();
-    }
+    populate(&peer, "/few", FEW);
     let ann = session(&peer).await;
     // The first page, and the next one.
     for kind in [Kind::Txn, Kind::Range] {
@@ -82,10 +72,10 @@ async fn a_page_that_is_too_large_is_read_in_parts_and_after_another_error_no_mo
         assert_eq!(nodes, FEW, "{kind:?}");
 
         peer.script(Rule::on(kind, Act::Refuse(denied())).always());
-        let before = met(&peer, kind);
+        let before = peer.met(kind);
         let error = ann.read(Query::subtree(path("/few"))).await.expect_err("it is refused");
         assert_eq!(error.kind(), ErrorKind::Denied, "{kind:?}: {error}");
-        assert_eq!(met(&peer, kind) - before, 1, "{kind:?}: it went on");
+        assert_eq!(peer.met(kind) - before, 1, "{kind:?}: it went on");
         peer.shared.script().clear();
     }
 
@@ -121,7 +111,7 @@ async fn a_write_at_the_start_of_an_observation_repeats_one_page() {
     let peer = populated(100);
     let (ann, bob) = (session(&peer).await, session(&peer).await);
     let _view = ann.read(Query::subtree(path("/many"))).await.expect("it is answered");
-    let alone = met(&peer, Kind::Range);
+    let alone = peer.met(Kind::Range);
     peer.shared.script().add(Rule::on(Kind::Create, Act::Late(Duration::from_secs(1))));
 
     let observing = ann.observe(Query::subtree(path("/many")));
@@ -131,6 +121,6 @@ async fn a_write_at_the_start_of_an_observation_repeats_one_page() {
     let (view, _watch) = observed.expect("it is answered");
     assert!(view.nodes.iter().any(|node| node.path == path("/many/d00000/new")));
     assert!(peer.shared.script().played > 0, "the watch was late");
-    let asked = met(&peer, Kind::Range) - alone;
+    let asked = peer.met(Kind::Range) - alone;
     assert!(asked <= alone + 2, "{asked} requests, where a read alone takes {alone}");
 }
