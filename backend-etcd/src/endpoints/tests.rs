@@ -107,6 +107,20 @@ async fn a_silent_member_is_passed_over_for_later_calls_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_slow_member_that_is_silent_leaves_half_of_the_time_to_the_others() {
+    let (endpoints, asked) = (three(1), Asked::default());
+    endpoints.all[0].patience.answered(ms(5_000));
+    let first_is_silent = |link: Arc<Link>| {
+        let place = asked.add(&endpoints, &link);
+        async move { if place == 0 { pending().await } else { Ok(place) } }
+    };
+    let began = Instant::now();
+    let call = Call::read("read", LIMIT);
+    assert_eq!(endpoints.call(call, first_is_silent).await.expect("answered"), 1);
+    assert_eq!(began.elapsed(), LIMIT / 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_connection_on_which_something_else_was_heard_is_kept() {
     let endpoints = three(1);
     let link = endpoints.link().1.await.expect("no request is needed for that");
