@@ -47,6 +47,7 @@ pub(crate) mod extent;
 mod follower;
 mod hearing;
 pub(crate) mod news;
+mod nodes_by_path;
 pub(crate) mod reader;
 pub(crate) mod snapshot;
 

@@ -1,6 +1,7 @@
 //! What a node is, and the numbers that a store orders things by.
 
 use std::fmt;
+use std::num::NonZeroU64;
 
 use bytes::Bytes;
 
@@ -117,18 +118,21 @@ impl Version {
 ///
 /// Only for nodes that live together: a directory that was empty may start again. A sequence is no
 /// fencing token; [`Stat::created`] is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Sequence(u64);
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sequence(
+    // One more than the number: so a node without a sequence needs no memory to say so.
+    NonZeroU64,
+);
 
 impl Sequence {
-    /// A sequence by its number.
+    /// A sequence by its number. No store has `u64::MAX`, which counts as the number before it.
     pub const fn new(number: u64) -> Self {
-        Self(number)
+        Self(NonZeroU64::MIN.saturating_add(number))
     }
 
     /// The number.
     pub const fn get(self) -> u64 {
-        self.0
+        self.0.get() - 1
     }
 }
 
@@ -145,6 +149,12 @@ impl SessionId {
     /// The number.
     pub const fn get(self) -> u64 {
         self.0
+    }
+}
+
+impl fmt::Debug for Sequence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Sequence").field(&self.get()).finish()
     }
 }
 
@@ -175,5 +185,21 @@ impl fmt::Display for SessionId {
 impl fmt::Debug for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SessionId({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sequence_is_its_number_and_needs_no_more_memory_if_there_is_none() {
+        for number in [0, 1, 2_147_483_647, u64::MAX - 1] {
+            let sequence = Sequence::new(number);
+            assert_eq!(sequence.get(), number);
+            assert_eq!(format!("{sequence:?}"), format!("Sequence({number})"));
+            assert!(number == 0 || Sequence::new(number - 1) < sequence);
+        }
+        assert_eq!(size_of::<Option<Sequence>>(), size_of::<u64>());
     }
 }

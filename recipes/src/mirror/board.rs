@@ -14,10 +14,11 @@ use synod_core::session::Session;
 use synod_core::store::{Change, Loaded, Node, Progress, Query, View};
 use tokio::sync::{Notify, watch};
 
-use crate::mirror::content::{Content, NodesByPath, Unread};
+use crate::mirror::content::{Content, Unread};
 use crate::mirror::event::{CacheEvent, CacheState};
 use crate::mirror::event_log::{EventLog, Missed};
 use crate::mirror::extent::Extent;
+use crate::mirror::nodes_by_path::NodesByPath;
 use crate::mirror::snapshot::Snapshot;
 use crate::mutant::mistake;
 
@@ -124,11 +125,10 @@ impl Board {
 
     /// Takes over what a read of these nodes found.
     pub(super) fn read(&self, asked: &[Path], view: View) {
-        let mut found: NodesByPath =
-            view.nodes.into_iter().map(|node| (node.path.clone(), node)).collect();
+        let mut found: NodesByPath = view.nodes.into_iter().collect();
         self.change(|content, events| {
             for path in asked {
-                let node = found.remove(path).and_then(|node| self.extent.kept(node));
+                let node = found.take(path.as_str()).and_then(|node| self.extent.kept(node));
                 events.extend(content.found(path, node, view.revision));
             }
         });
@@ -227,7 +227,7 @@ impl Board {
 
     /// The node at a path.
     pub(super) fn get(&self, path: &Path) -> Option<Node> {
-        self.lock().content.nodes.get(path).cloned()
+        self.lock().content.nodes.get(path.as_str()).cloned()
     }
 
     /// The nodes as of now.

@@ -1,6 +1,5 @@
 //! [`Content`]: the nodes of a mirror, and how they follow what the store reports. Pure.
 
-use std::collections::BTreeMap;
 use std::mem::take;
 use std::sync::Arc;
 
@@ -10,10 +9,8 @@ use synod_core::store::{Change, Kind, Node, Revision, View};
 use crate::mirror::event::CacheEvent;
 use crate::mirror::event_log::EVENTS;
 use crate::mirror::extent::Extent;
+use crate::mirror::nodes_by_path::NodesByPath;
 use crate::mutant::mistake;
-
-/// Nodes by their paths.
-pub(super) type NodesByPath = BTreeMap<Path, Node>;
 
 /// The nodes of a mirror. What is older than what it has already is never taken over, wherever it comes from: revisions
 /// order all writes of a path, also those of a node that was deleted and made again, whose versions begin again.
@@ -56,7 +53,7 @@ impl Content {
             }
             (Kind::Created | Kind::Updated, _, Some(node)) if node.stat.is_some() => {
                 let Some(node) = extent.kept(node) else { return Ok(None) };
-                if !self.nodes.contains_key(&path) && modified(&node) <= self.floor {
+                if !self.nodes.has(path.as_str()) && modified(&node) <= self.floor {
                     return Err(Unread);
                 }
                 Ok(self.gain(node))
@@ -79,16 +76,16 @@ impl Content {
         if let Some(node) = node {
             return self.gain(node);
         }
-        let last = self.nodes.get(path).map(modified).unwrap_or_default();
+        let last = self.nodes.get(path.as_str()).map(modified).unwrap_or_default();
         self.floor = self.floor.max(at).max(last);
         self.remove(path)
     }
 
     fn remove(&mut self, path: &Path) -> Option<CacheEvent> {
-        if !self.nodes.contains_key(path) {
+        if !self.nodes.has(path.as_str()) {
             return None;
         }
-        Arc::make_mut(&mut self.nodes).remove(path).map(CacheEvent::Deleted)
+        Arc::make_mut(&mut self.nodes).take(path.as_str()).map(CacheEvent::Deleted)
     }
 
     /// Takes over all of a view, by [`Content::difference`].
@@ -109,10 +106,10 @@ impl Content {
         let mut before = old.iter().peekable();
         for node in view.nodes.into_iter().filter_map(|node| extent.kept(node)) {
             revision = revision.max(modified(&node));
-            while let Some((_, last)) = before.next_if(|(path, _)| **path < node.path) {
+            while let Some(last) = before.next_if(|last| last.path < node.path) {
                 gone.push(last.clone());
             }
-            let known = before.next_if(|(path, _)| **path == node.path).map(|(_, known)| known);
+            let known = before.next_if(|known| known.path == node.path);
             let node = match known {
                 Some(known) if !is_newer(&node, known) => known.clone(),
                 _ => {
@@ -123,32 +120,31 @@ impl Content {
                     node
                 }
             };
-            nodes.push((node.path.clone(), node));
+            nodes.push(node);
         }
-        gone.extend(before.map(|(_, last)| last.clone()));
-        mistake!(ResyncOnlyAdds: nodes.extend(take(&mut gone).into_iter().map(|it| (it.path.clone(), it))));
+        gone.extend(before.cloned());
+        mistake!(ResyncOnlyAdds: nodes.append(&mut gone));
         let mut all: Vec<_> = take(&mut gone).into_iter().map(CacheEvent::Deleted).collect();
         all.append(&mut events);
-        // Of what is sorted this makes a tree without gaps: inserted one by one, it would have twice the size.
         let nodes = nodes.into_iter().collect();
         Replacement { nodes, revision, events: Some(all).filter(|all| all.len() <= EVENTS) }
     }
 
     fn gain(&mut self, node: Node) -> Option<CacheEvent> {
         self.newest = self.newest.max(modified(&node));
-        let known = self.nodes.get(&node.path);
+        let known = self.nodes.get(node.path.as_str());
         if known.is_some_and(|known| !is_newer(&node, known)) {
             return None;
         }
         let event = written(known, &node);
-        let _last = Arc::make_mut(&mut self.nodes).insert(node.path.clone(), node);
+        Arc::make_mut(&mut self.nodes).put(node);
         Some(event)
     }
 
     /// A deletion at this revision. What is newer was made again afterwards.
     fn lose(&mut self, path: &Path, at: Revision) -> Option<CacheEvent> {
         self.newest = self.newest.max(at);
-        let is_known = self.nodes.get(path).is_some_and(|known| modified(known) < at);
+        let is_known = self.nodes.get(path.as_str()).is_some_and(|known| modified(known) < at);
         if is_known { self.remove(path) } else { None }
     }
 }
@@ -178,6 +174,8 @@ fn modified(node: &Node) -> Revision {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use bytes::Bytes;
     use synod_core::path;
     use synod_core::store::{Stat, Version};
@@ -199,7 +197,7 @@ mod tests {
     fn content(at: u64, nodes: &[Node]) -> Content {
         let mut content = Content::default();
         let view = View::new(Revision::new(at), nodes.to_vec());
-        content.replace(Content::difference(&NodesByPath::new(), &all(), view));
+        content.replace(Content::difference(&NodesByPath::default(), &all(), view));
         content
     }
 
@@ -294,16 +292,17 @@ mod tests {
         let difference = Content::difference(&old.nodes, &all(), view);
         let mut new = old.clone();
         let (last, events) = new.replace(difference);
-        assert_eq!(last, old.nodes);
+        assert!(last.iter().eq(old.nodes.iter()), "{last:?}");
         let events = events.expect("they are few");
         let shown: Vec<_> = events.iter().map(said).collect();
         assert_eq!(shown, ["-/a/d", "~/a/b 12", "~/a/c 13", "+/a/e 14"]);
 
-        let mut replayed = NodesByPath::clone(&old.nodes);
+        let by_path = |node: &Node| (node.path.clone(), node.clone());
+        let mut replayed: BTreeMap<_, _> = old.nodes.iter().map(by_path).collect();
         for event in events {
             event.apply(&mut replayed);
         }
-        assert_eq!(replayed, *new.nodes);
+        assert!(replayed.values().eq(new.nodes.iter()), "{replayed:?}");
         assert_eq!(new.newest, Revision::new(14));
     }
 
@@ -316,7 +315,7 @@ mod tests {
             let difference = Content::difference(old, &all(), view(count));
             (difference.nodes.len(), difference.events.map(|events| events.len()))
         };
-        let none = NodesByPath::new();
+        let none = NodesByPath::default();
         assert_eq!(made(&none, EVENTS), (EVENTS, Some(EVENTS)));
         assert_eq!(made(&none, EVENTS + 1), (EVENTS + 1, None));
         let old = content(9, &nodes(EVENTS + 1));

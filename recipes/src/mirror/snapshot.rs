@@ -7,8 +7,8 @@ use std::sync::Arc;
 use synod_core::path::Path;
 use synod_core::store::Node;
 
-use crate::mirror::content::NodesByPath;
 use crate::mirror::event::CacheState;
+use crate::mirror::nodes_by_path::NodesByPath;
 
 /// The character after `/`.
 const AFTER_SLASH: char = '0';
@@ -34,27 +34,27 @@ impl Snapshot {
 
     /// The node at a path.
     pub fn get(&self, path: &Path) -> Option<&Node> {
-        self.nodes.get(path)
+        self.nodes.get(path.as_str())
     }
 
     /// The nodes right below a path, sorted by path; and places without a node that have nodes below them, without a stat.
     pub fn children(&self, path: &Path) -> Vec<Node> {
         let prefix = if path.is_root() { "/".to_owned() } else { format!("{path}/") };
         let mut children: Vec<Node> = Vec::new();
-        let mut next = self.first(Bound::Included(&prefix));
+        let mut next = self.nodes.first(Bound::Included(&prefix));
         while let Some(node) = next.filter(|node| node.path.as_str().starts_with(&prefix)) {
             let text = node.path.as_str();
             let Some(length) = text[prefix.len()..].find('/') else {
                 children.push(node.clone());
-                next = self.first(Bound::Excluded(text));
+                next = self.nodes.first(Bound::Excluded(text));
                 continue;
             };
             let child = &text[..prefix.len() + length];
-            if !self.nodes.contains_key(child) {
+            if !self.nodes.has(child) {
                 children.extend(Path::new(child).ok().map(Node::new));
             }
             // What is below a child is together, but need not follow the child: `/a-b` is between `/a` and `/a/b`.
-            next = self.first(Bound::Included(&format!("{child}{AFTER_SLASH}")));
+            next = self.nodes.first(Bound::Included(&format!("{child}{AFTER_SLASH}")));
         }
         children.sort_by(|a, b| a.path.cmp(&b.path));
         children
@@ -62,7 +62,7 @@ impl Snapshot {
 
     /// All nodes, sorted by path.
     pub fn iter(&self) -> impl Iterator<Item = &Node> {
-        self.nodes.values()
+        self.nodes.iter()
     }
 
     /// How many nodes there are.
@@ -82,11 +82,7 @@ impl Snapshot {
 
     /// The first node after one with this path.
     pub(super) fn following(&self, last: Option<&Path>) -> Option<&Node> {
-        self.first(last.map_or(Bound::Unbounded, |last| Bound::Excluded(last.as_str())))
-    }
-
-    fn first(&self, from: Bound<&str>) -> Option<&Node> {
-        self.nodes.range::<str, _>((from, Bound::Unbounded)).map(|(_, node)| node).next()
+        self.nodes.first(last.map_or(Bound::Unbounded, |last| Bound::Excluded(last.as_str())))
     }
 }
 
@@ -109,7 +105,7 @@ mod tests {
     fn snapshot(paths: &[&str]) -> Snapshot {
         let stat = Stat::new(Revision::ZERO, Revision::ZERO, Version::new(0), None);
         let paths = paths.iter().map(|path| Path::new(path).expect("valid"));
-        let nodes = paths.map(|path| (path.clone(), Node::new(path).with_stat(stat))).collect();
+        let nodes = paths.map(|path| Node::new(path).with_stat(stat)).collect();
         Snapshot::new(Arc::new(nodes), CacheState::Syncing)
     }
 
