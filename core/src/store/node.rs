@@ -172,7 +172,7 @@ impl fmt::Display for Version {
 
 impl fmt::Display for Sequence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
+        fmt::Display::fmt(&self.get(), f)
     }
 }
 
@@ -197,6 +197,7 @@ mod tests {
         for number in [0, 1, 2_147_483_647, u64::MAX - 1] {
             let sequence = Sequence::new(number);
             assert_eq!(sequence.get(), number);
+            assert_eq!(sequence.to_string(), number.to_string());
             assert_eq!(format!("{sequence:?}"), format!("Sequence({number})"));
             assert!(number == 0 || Sequence::new(number - 1) < sequence);
         }
