@@ -8,6 +8,7 @@ mod belief;
 mod cache;
 mod count_down;
 mod crew;
+mod crew_told;
 mod crew_truth;
 mod definition;
 mod discovery;

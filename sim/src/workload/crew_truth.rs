@@ -73,6 +73,13 @@ pub(super) fn judge(truth: &Truth, law: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// How each task of this name ended, in the order of their submissions.
+pub(super) fn ends(truth: &Truth, task: &str) -> Vec<&'static str> {
+    let changes = truth.log.iter().flat_map(|entry| &entry.changes);
+    let of_task = changes.filter(|change| place(change).as_deref() == Some(&["tasks", task]));
+    of_task.filter_map(state).filter(|state| *state != "open").collect()
+}
+
 impl Crewed {
     /// Takes over a commit, and returns the laws that it breaks.
     fn takes(&mut self, entry: &Entry) -> Vec<(&'static str, String)> {

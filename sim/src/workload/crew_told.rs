@@ -1,0 +1,77 @@
+//! What `cancel` and `wait` returned of the same task, and whether both can be true.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use synod_recipes::TaskEnd;
+
+use crate::findings::Truth;
+use crate::workload::crew_truth::ends;
+
+/// What both calls returned of each task. Clones share it.
+#[derive(Clone, Default)]
+pub(super) struct Told(Arc<Mutex<Vec<Ends>>>);
+
+/// The end of a task by `cancel`, and afterwards by `wait`.
+struct Ends {
+    task: String,
+    cancelled: TaskEnd,
+    waited: TaskEnd,
+}
+
+impl Told {
+    pub(super) fn add(&self, task: &str, cancelled: TaskEnd, waited: TaskEnd) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(Ends { task: task.to_owned(), cancelled, waited });
+    }
+
+    /// L-MW-8: no other end is accepted after one that was returned.
+    pub(super) fn judge(&self, truth: &Truth) -> Result<(), String> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match all.iter().find(|told| !told.agree(&ends(truth, &told.task))) {
+            Some(Ends { task, cancelled, waited }) => {
+                Err(format!("{task} ended as {cancelled:?}, and as {waited:?}"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Ends {
+    /// Whether both are the end of one task. A task that was removed may be submitted again: then the second one may
+    /// be of a later task of this name.
+    fn agree(&self, ends: &[&str]) -> bool {
+        let mut ends = ends.iter();
+        self.cancelled == self.waited
+            || ends.any(|end| *end == state(&self.cancelled))
+                && ends.any(|end| *end == state(&self.waited))
+    }
+}
+
+/// The state of a task with this end, as its node has it.
+fn state(end: &TaskEnd) -> &'static str {
+    match end {
+        TaskEnd::Done(_) => "done",
+        TaskEnd::Failed(_) => "failed",
+        TaskEnd::Cancelled => "cancelled",
+        TaskEnd::Expired => "expired",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_end_is_that_of_a_later_task_of_the_same_name() {
+        let failed = || TaskEnd::Failed("on purpose".into());
+        let told = |cancelled, waited| Ends { task: "one".to_owned(), cancelled, waited };
+
+        assert!(told(failed(), failed()).agree(&["failed"]));
+        assert!(told(failed(), TaskEnd::Cancelled).agree(&["done", "failed", "cancelled"]));
+
+        let other = told(failed(), TaskEnd::Cancelled);
+        assert!(!other.agree(&["cancelled"]), "it was told another end than the task has");
+        assert!(!other.agree(&["cancelled", "failed"]), "the later one was told first");
+        assert!(!told(failed(), TaskEnd::Failed("otherwise".into())).agree(&["failed"]));
+    }
+}
