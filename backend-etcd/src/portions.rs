@@ -231,6 +231,13 @@ mod tests {
     }
 
     #[test]
+    fn a_distance_of_more_than_a_byte_counts_from_the_byte_before() {
+        let beyond = |units| Distance { place: 3, units }.beyond(1);
+        assert_eq!(beyond(0xff), Distance { place: 2, units: 2 });
+        assert_eq!(beyond(0x100), Distance { place: 1, units: 2 });
+    }
+
+    #[test]
     fn a_small_range_is_not_divided() {
         for count in [65, 300, 1_000] {
             let (_, effort) = read((0..count).map(|it| format!("/d//n{it:09}")), PAGE);

@@ -84,3 +84,16 @@ impl fmt::Debug for Tls {
         f.debug_struct("Tls").field("identity", &self.identity.is_some()).finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, feature = "tls"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_holds_no_certificate_is_refused() {
+        for text in ["", "no certificate"] {
+            let said = Tls::trusting(text).encryption().err();
+            assert_eq!(said, Some(ZkError::BadArguments("the authorities are no PEM")));
+        }
+    }
+}

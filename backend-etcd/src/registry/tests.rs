@@ -388,6 +388,16 @@ fn a_watch_that_is_asked_for_again_has_no_progress_before_it_is_accepted() {
 }
 
 #[test]
+fn events_that_are_too_large_are_not_asked_for_again() {
+    let mut registry = Registry::default();
+    let _one = add(&mut registry, 1);
+    send_all(&mut registry);
+    registry.hear(created(1));
+    registry.miss();
+    assert_eq!(resumed(&mut registry)[0].1, 0, "it begins anew, from now on");
+}
+
+#[test]
 fn a_half_delivered_revision_makes_no_progress() {
     let mut registry = Registry::default();
     let _one = add(&mut registry, 1);

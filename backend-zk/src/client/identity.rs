@@ -38,3 +38,16 @@ impl fmt::Debug for UserPassword {
         f.debug_tuple("UserPassword").field(&self.0).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_and_password_are_sent_as_they_are() {
+        let login = UserPassword("ann".to_owned(), "a:b".into());
+        assert_eq!(login.plain(), b"ann:a:b");
+        #[cfg(feature = "sasl")]
+        assert_eq!(login.parts(), ("ann", "a:b"));
+    }
+}

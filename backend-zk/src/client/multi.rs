@@ -214,6 +214,14 @@ mod tests {
     }
 
     #[test]
+    fn an_error_says_which_operation_failed() {
+        let failed = MultiWriteError::OperationFailed { index: 2, source: ZkError::NoNode };
+        assert_eq!(failed.to_string(), "operation 2: there is no such node");
+        let lost = MultiWriteError::RequestFailed(ZkError::Code(-7));
+        assert_eq!(lost.to_string(), "error -7 of the server");
+    }
+
+    #[test]
     fn the_operation_that_was_refused_is_named() {
         let refused = body(|body| {
             for code in [0, -110, -2] {

@@ -120,6 +120,13 @@ mod tests {
             ("realm", "a,\"b"),
         ];
         assert_eq!(found, all);
+        assert_eq!(fields(r"realm=a\b")["realm"], r"a\b", "nothing is escaped outside quotes");
+    }
+
+    #[test]
+    fn text_is_latin_where_it_can_be() {
+        assert_eq!(latin("né"), [b'n', 0xe9]);
+        assert_eq!(latin("é€"), "é€".as_bytes());
     }
 
     #[test]

@@ -92,3 +92,49 @@ fn drain(events: &mut PersistentWatcher, reach: &Reach) -> Result<Reported, Trou
     }
     Ok(reported)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use synod_core::store::{Progress, Revision};
+
+    use super::*;
+    use crate::client::ZkStat;
+    use crate::snapshot::Found;
+
+    fn stat(children: i32) -> ZkStat {
+        let (version, cversion, ephemeral_owner) = (0, 0, 0);
+        let (czxid, mzxid, pzxid, num_children) = (1, 1, 1, children);
+        ZkStat { czxid, mzxid, pzxid, version, cversion, ephemeral_owner, num_children }
+    }
+
+    #[test]
+    fn nodes_that_are_read_again_are_no_more_than_there_are() {
+        let (progress, path) = (Progress::default(), Path::new("/r").expect("valid"));
+        let query = Query::subtree(path).progress(&progress);
+        let seen = progress.watch();
+        let mut gathering = Gathering::new(Reach::of(&query));
+        let root = Found { data: Vec::new(), stat: stat(4) };
+        let names = ["a", "b", "c", "d"].map(str::to_owned);
+        let answer = Snapshot {
+            nodes: BTreeMap::from([("/r".to_owned(), root)]),
+            names: BTreeMap::from([("/r".to_owned(), names.to_vec())]),
+            revision: Revision::new(1),
+            whole: true,
+        };
+        assert_eq!(gathering.take(gathering.batch(), answer, Reported::default()), None);
+
+        let loads = GatherProgress::new(&query, &gathering);
+        let data = || MultiReadResult::Data { data: Vec::new(), stat: stat(0) };
+        let mut shown = Vec::new();
+        for _ in 0..3 {
+            let children = MultiReadResult::Children { children: Vec::new() };
+            loads.arrived(&[data(), children, data()]);
+            let loaded = *seen.borrow();
+            shown.push((loaded.read, loaded.found));
+        }
+
+        assert_eq!(shown, [(3, 5), (5, 5), (5, 5)]);
+    }
+}

@@ -224,6 +224,25 @@ fn of_very_many_directories_some_are_kept_in_mind() {
 }
 
 #[test]
+fn directories_are_forgotten_once_in_so_many_tickets_and_their_watches_with_them() {
+    let mut alone = SoleContender::default();
+    let dir = |number: usize| Path::new(&format!("/{number:09}")).expect("valid");
+    for number in 0..MOST {
+        let mut draw = alone.draw(&dir(number), 0).expect("there is room");
+        assert!(number >= 3 || alone.ask(&dir(number), &mut draw));
+    }
+    assert_eq!(alone.bytes, 30);
+    assert!(alone.draw(&dir(MOST), 0).is_none(), "all were used since the beginning");
+    assert!(alone.draw(&dir(MOST), 0).is_none(), "too few tickets came since then");
+    for _ in 2..MOST {
+        assert!(alone.draw(&dir(0), 0).is_some());
+    }
+
+    assert!(alone.draw(&dir(MOST), 0).is_some(), "most were not used since then");
+    assert_eq!((alone.dirs.len(), alone.bytes), (2, 10));
+}
+
+#[test]
 fn an_unwanted_watch_is_given_back() {
     let mut line = Line::settled();
     let never = || poll_fn(|_| std::task::Poll::Pending).boxed();

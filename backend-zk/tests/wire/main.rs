@@ -47,6 +47,10 @@ use crate::watching::{
     a_change_around_the_read_is_reported, a_change_while_disconnected_is_reported,
     a_server_without_lasting_watches_is_not_asked_for_ever, watches_outlive_many_connections,
 };
+use crate::wide::{
+    a_large_tree_may_take_long_as_long_as_more_of_it_is_read,
+    what_is_too_much_for_a_request_is_of_one_moment, what_never_rests_is_not_read_for_ever,
+};
 
 mod connection;
 mod effects;
@@ -71,6 +75,7 @@ mod threads;
 mod tree;
 mod watches;
 mod watching;
+mod wide;
 mod world;
 
 /// The cases wait more than they compute.
@@ -110,6 +115,9 @@ scenes![
     a_change_while_disconnected_is_reported,
     a_server_without_lasting_watches_is_not_asked_for_ever,
     watches_outlive_many_connections,
+    what_is_too_much_for_a_request_is_of_one_moment,
+    a_large_tree_may_take_long_as_long_as_more_of_it_is_read,
+    what_never_rests_is_not_read_for_ever,
 ];
 
 fn main() -> ExitCode {

@@ -207,3 +207,62 @@ fn without_writes_each_level_is_asked_for_once() {
     let most = (0..300).map(|seed| gather(seed, pace, &tree())).max().expect("some");
     assert_eq!(most, 6, "the data of four levels, and the names below two that are not the first");
 }
+
+#[test]
+fn a_query_reaches_what_it_is_about() {
+    let (tree, children) = (tree(), children());
+    assert!(tree.descends("/r") && tree.descends("/r/1") && children.descends("/r"));
+    assert!(!children.descends("/r/1"), "only children are asked for");
+    assert!(tree.has("/r", "2") && children.has("/r", "12"));
+    assert!(!children.has("/r", "2"), "it does not begin like that");
+}
+
+/// A node that last changed so, and has so many children.
+fn node(zxid: i64, num_children: i32) -> Found {
+    let (czxid, mzxid, pzxid, version, cversion, ephemeral_owner) = (1, zxid, 1, 0, 0, 0);
+    let stat = ZkStat { czxid, mzxid, pzxid, version, cversion, ephemeral_owner, num_children };
+    Found { data: Vec::new(), stat }
+}
+
+/// Takes an answer with these nodes, and with these names in `/r`, while this node was written.
+fn takes(
+    gathering: &mut Gathering,
+    nodes: &[(&str, Found)],
+    names: &[&str],
+    written: &str,
+) -> Option<Revision> {
+    let batch = gathering.batch();
+    let revision = nodes.iter().map(|(_, found)| found.newest()).max().expect("some");
+    let listed = names.iter().map(|name| (*name).to_owned()).collect();
+    let answer = Snapshot {
+        // Some names came with it: then it is small.
+        whole: !names.is_empty(),
+        nodes: nodes.iter().map(|(path, found)| ((*path).to_owned(), found.clone())).collect(),
+        names: (!names.is_empty()).then(|| ("/r".to_owned(), listed)).into_iter().collect(),
+        revision,
+    };
+    let mut reported = Reported::default();
+    reported.add(gathering.reach(), written, Kind::Updated);
+    gathering.take(batch, answer, reported).map(|snapshot| snapshot.revision)
+}
+
+#[test]
+fn a_later_answer_shows_what_a_directory_was_as_the_rest_was_read() {
+    let mut gathering = Gathering::new(tree());
+    assert_eq!(takes(&mut gathering, &[("/r", node(2, 1))], &["a"], "/elsewhere"), None);
+    assert_eq!(takes(&mut gathering, &[("/r/a", node(5, 0))], &[], "/r"), None);
+
+    let moment = takes(&mut gathering, &[("/r", node(4, 1))], &["a"], "/r");
+    assert_eq!(moment, Some(Revision::new(5)), "however often it is written");
+}
+
+#[test]
+fn what_is_below_a_child_does_not_matter_to_a_listing() {
+    let mut gathering = Gathering::new(children());
+    assert_eq!(takes(&mut gathering, &[("/r", node(2, 2))], &["1", "12"], "/elsewhere"), None);
+    let both = [("/r/1", node(3, 7)), ("/r/12", node(5, 0))];
+    assert_eq!(takes(&mut gathering, &both, &[], "/r/1"), None);
+
+    let moment = takes(&mut gathering, &[("/r/1", node(4, 7))], &[], "/r/1");
+    assert_eq!(moment, Some(Revision::new(5)));
+}

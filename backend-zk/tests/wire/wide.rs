@@ -1,0 +1,96 @@
+//! What does not fit into one request is read as of one moment: L-KV-3.
+
+use std::time::Duration;
+
+use synod_core::error::ErrorKind;
+use synod_core::path::Path;
+use synod_core::store::{Progress, Query, Store, View};
+use tokio::time::timeout;
+
+use crate::peer::Peer;
+use crate::protocol::{Request, op};
+use crate::scene::{LONG, PATIENCE, make, open, path, peer, set};
+use crate::script::{Deed, Rule};
+
+/// The directory is so deep, and each of its paths so long, that those of so many children do not fit into a request.
+const NODES: usize = 750;
+
+fn dir() -> String {
+    format!("/{}", "w".repeat(250)).repeat(6)
+}
+
+fn child(number: usize) -> String {
+    format!("{}/{number}", dir())
+}
+
+/// Creates the directory and its children, as another client.
+fn fill(peer: &Peer) {
+    let dir = path(&dir());
+    let mut above: Vec<Path> = dir.ancestors().collect();
+    above.reverse();
+    let dirs = above.iter().chain([&dir]).map(|dir| make(dir.as_str()));
+    let all: Vec<Request> = dirs.chain((0..NODES).map(|number| make(&child(number)))).collect();
+    let _at = peer.change(|world| world.write(&all)).expect("nothing is against it");
+}
+
+async fn read(store: &dyn Store, query: Query) -> View {
+    let reads = timeout(PATIENCE, store.read(query)).await;
+    reads.expect("in time").expect("the peer answers")
+}
+
+/// Two nodes are written together before each part of the answer: a view never shows one write of the two.
+pub(crate) async fn what_is_too_much_for_a_request_is_of_one_moment() {
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    fill(&peer);
+    let (tree, children) = (Query::subtree(path(&dir())), Query::children(path(&dir())));
+    for (query, nodes) in [(tree, NODES + 1), (children, NODES)] {
+        for data in ["a", "b", "c", "d", "e", "f"] {
+            let both = vec![set(&child(0), data), set(&child(NODES - 1), data)];
+            peer.when(Rule::new(Deed::Meanwhile(both)).op(op::MULTI_READ));
+        }
+        let progress = Progress::default();
+        let seen = progress.watch();
+
+        let view = read(&*store, query.progress(&progress)).await;
+
+        assert_eq!(view.nodes.len(), nodes);
+        let data = |number| {
+            let node = view.nodes.iter().find(|node| node.path.as_str() == child(number));
+            node.expect("it is there").data.clone()
+        };
+        assert_ne!(data(0), "made", "it was written before it was read");
+        assert_eq!(data(0), data(NODES - 1), "both were written at once");
+        let loaded = *seen.borrow();
+        assert_eq!((loaded.read, loaded.found), (NODES + 1, NODES + 1));
+        peer.change(|world| world.script.calm());
+    }
+}
+
+/// Each level takes a good part of the time in which nothing new may be read, and all together take more.
+pub(crate) async fn a_large_tree_may_take_long_as_long_as_more_of_it_is_read() {
+    let (peer, ttl) = (peer(1), Duration::from_secs(6));
+    let store = open(&peer, ttl).await;
+    fill(&peer);
+    let grandchild = format!("{}/below", child(7));
+    let _at = peer.change(|world| world.write(&[make(&grandchild)])).expect("it has a parent");
+    peer.when(Rule::new(Deed::Hold(ttl.mul_f32(0.3))).op(op::MULTI_READ).times(3));
+
+    let view = read(&*store, Query::subtree(path(&dir()))).await;
+
+    assert_eq!(view.nodes.len(), NODES + 2);
+}
+
+/// All nodes are written before each part of the answer, so no two parts are of one moment.
+pub(crate) async fn what_never_rests_is_not_read_for_ever() {
+    let peer = peer(1);
+    let store = open(&peer, Duration::from_secs(2)).await;
+    fill(&peer);
+    let all = (0..NODES).map(|number| set(&child(number), "again")).collect();
+    peer.when(Rule::new(Deed::Meanwhile(all)).op(op::MULTI_READ).times(usize::MAX));
+
+    let said = timeout(PATIENCE, store.read(Query::subtree(path(&dir())))).await;
+
+    let error = said.expect("it ends").expect_err("there is no moment");
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+}
