@@ -150,6 +150,15 @@ mod tests {
         assert_eq!(more.count(), Foreign::MOST - 3);
     }
 
+    #[test]
+    fn what_is_left_of_a_range_without_some_keys_is_not_empty() {
+        let range = |key: &[u8], end: &[u8]| Range { key: key.to_vec(), end: end.to_vec() };
+        let all = || range(b"a", b"d");
+        assert_eq!(all().without(vec![b"a".to_vec()]), [range(b"a\0", b"d")]);
+        let rest = [range(b"a", b"b"), range(b"b\0", b"c\0\0"), range(b"c\0\0\0", b"d")];
+        assert_eq!(all().without(vec![b"c\0\0".to_vec(), b"b".to_vec()]), rest);
+    }
+
     fn node(text: &str) -> Path {
         Path::new(text).expect("valid")
     }

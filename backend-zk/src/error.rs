@@ -124,6 +124,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_a_person_can_change_is_said() {
+        let hints = [
+            (ZkError::NoAuth, "access list"),
+            (ZkError::AuthFailed, "user and password"),
+            (ZkError::InvalidAcl, "Access::Open"),
+            (ZkError::Unimplemented, "extendedTypesEnabled"),
+        ];
+        for (said, hint) in hints {
+            assert!(advice(&said).is_some_and(|text| text.contains(hint)), "{said}");
+        }
+    }
+
+    #[test]
     fn only_a_definite_answer_means_that_a_write_did_not_happen() {
         let table = [
             (ZkError::ConnectionLoss, ErrorKind::Unreachable, Effect::Unknown),

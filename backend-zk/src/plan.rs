@@ -371,6 +371,15 @@ mod tests {
     }
 
     #[test]
+    fn a_step_takes_its_path_its_data_and_little_more() {
+        let path = format!("/{}", "w".repeat(99));
+        let data = Bytes::from_static(&[b'x'; 1_000]);
+        let set = Act::Set { path: path.clone(), data, version: None };
+        let check = Act::Check { path, version: 0 };
+        assert_eq!((set.size(), check.size()), (1_180, 180));
+    }
+
+    #[test]
     fn missing_ancestors_are_made_once_and_in_order() {
         let facts = Facts { missing: [path("/a"), path("/a/b")].into(), ..Facts::default() };
         let txn = create("/x").create(path("/a/b/c"), "", Lifetime::Persistent);

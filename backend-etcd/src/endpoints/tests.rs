@@ -71,6 +71,18 @@ fn processes_begin_with_different_members() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_part_of_a_call_has_its_own_time() {
+    let second = Duration::from_secs(1);
+    let call = Call::write("commit", second * 9);
+    assert_eq!(call.prolonged(second * 20).end, Instant::now() + second * 20);
+    assert_eq!(call.prolonged(second).end, call.end, "it is never shortened");
+
+    let part = call.harmless();
+    assert!(!part.write && part.end == call.end);
+    assert_eq!((call.first, part.first), (second * 3, Duration::MAX), "it may be sent again");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_slow_cluster_keeps_its_connections_and_is_asked_once_for_each_call() {
     let (endpoints, asked) = (three(1), Asked::default());
     let slow = |link: Arc<Link>| {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use h2::Reason;
 use synod_core::error::{Effect, ErrorKind};
-use synod_core::store::{Lifetime, Loss, Status, Store, Txn};
+use synod_core::store::{Backend as _, Lifetime, Loss, SessionOptions, Status, Store, Txn};
 use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 
@@ -36,6 +36,17 @@ async fn a_session_lives_as_long_as_the_server_granted() {
         let ann = session(&peer).await;
         let granted = 10_i64.max(shortest) + longer;
         assert_eq!(ann.session().ttl.as_secs(), u64::try_from(granted).expect("positive"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_is_requested_for_a_second_to_a_day() {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let second = Duration::from_secs(1);
+    for (wanted, requested) in [(second / 1_000, second), (DAY * 7, DAY)] {
+        let peer = Peer::new(1);
+        let opened = peer.backend(0).open(&SessionOptions::new(wanted)).await;
+        assert_eq!(opened.expect("it is opened").session().ttl, requested);
     }
 }
 

@@ -89,3 +89,23 @@ fn read(client: &Client, paths: &[&Path]) -> impl Future<Output = Vec<Proof>> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_write_of_the_creating_transaction_changes_nothing() {
+        use EventType::{NodeDataChanged, NodeDeleted};
+
+        let node = |echo| Proof::Node { node: Box::new(Node::new(Path::root())), echo };
+        let is_node = |proof: &Proof| matches!(proof, Proof::Node { .. });
+        assert!(is_node(&node(false).weaken(&[])));
+        assert!(is_node(&node(true).weaken(&[NodeDataChanged])), "its own");
+        for later in [&[NodeDataChanged, NodeDataChanged][..], &[NodeDataChanged, NodeDeleted]] {
+            assert!(matches!(node(true).weaken(later), Proof::Unclear), "{later:?}");
+        }
+        assert!(matches!(node(false).weaken(&[NodeDataChanged]), Proof::Unclear));
+        assert!(matches!(node(true).weaken(&[NodeDeleted]), Proof::Gone));
+    }
+}

@@ -243,6 +243,21 @@ fn directories_are_forgotten_once_in_so_many_tickets_and_their_watches_with_them
 }
 
 #[test]
+fn a_watch_that_has_fired_takes_no_room() {
+    let mut alone = SoleContender::default();
+    let dir = |number: usize| Path::new(&format!("/{number:09}")).expect("valid");
+    for number in 0..2 {
+        let mut draw = alone.draw(&dir(number), 0).expect("there is room");
+        assert!(alone.ask(&dir(number), &mut draw));
+        let fired = poll_fn(|_| std::task::Poll::Ready(())).boxed();
+        assert!(alone.watched(&dir(number), Some((BORN, fired))).is_none(), "it is wanted");
+    }
+    assert_eq!(alone.bytes, 20);
+    assert!(alone.draw(&dir(0), 0).is_some());
+    assert_eq!(alone.bytes, 10);
+}
+
+#[test]
 fn an_unwanted_watch_is_given_back() {
     let mut line = Line::settled();
     let never = || poll_fn(|_| std::task::Poll::Pending).boxed();

@@ -188,3 +188,22 @@ pub(crate) async fn a_malformed_answer_is_an_error() {
     assert!(peer.world().script.played(store.session().id.get()) >= 5, "it read otherwise");
     assert_eq!(panics(), [""; 0]);
 }
+
+/// A container whose only node is deleted is replaced in the same transaction.
+pub(crate) async fn a_directory_that_is_emptied_gives_way_to_a_node() {
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    done(&*store, create("/box/a", "")).await;
+    done(&*store, create("/box/b", "")).await;
+    let node = || create("/box", "node");
+
+    let half = node().delete(path("/box/a"), Expect::Any);
+    let said = store.commit(half).await.expect("it answers");
+    assert!(said.rejected().is_some(), "there is a node below");
+
+    let all = Txn::new().delete(path("/box/a"), Expect::Any).delete(path("/box/b"), Expect::Any);
+    done(&*store, all.create(path("/box"), "node", Lifetime::Persistent)).await;
+    let view = store.read(Query::subtree(path("/box"))).await.expect("it answers");
+    let nodes: Vec<&str> = view.nodes.iter().map(|node| node.path.as_str()).collect();
+    assert_eq!(nodes, ["/box"]);
+}

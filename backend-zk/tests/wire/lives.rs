@@ -28,6 +28,14 @@ pub(crate) async fn is_never_late(peer: &Peer, store: &dyn Store) {
     timeout(PATIENCE, ends).await.expect("the servers end it");
 }
 
+/// The servers would grant much more.
+pub(crate) async fn a_session_is_requested_for_24_days_at_most() {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let peer = Peer::start_with(1, DAY * 5).expect("there are ports");
+    let store = open(&peer, DAY * 99).await;
+    assert_eq!(store.session().ttl, DAY * 24);
+}
+
 fn ended(peer: &Peer, session: SessionId) -> bool {
     peer.world().ended.contains_key(&session.get().cast_signed())
 }

@@ -1,6 +1,6 @@
 //! A failed look says nothing about the commit before it: L-OUT-1, L-OUT-4.
 
-use synod_core::store::{Expect, Query, Txn, Version, Why};
+use synod_core::store::{Expect, Lifetime, Query, Txn, Version, Why};
 use synod_recipes::Mutex;
 use tokio::time::timeout;
 
@@ -43,6 +43,27 @@ pub(crate) async fn a_look_that_fails_says_nothing_of_the_rejection() {
         let no = said.rejected().expect("it has another version");
         assert_eq!((no.why, no.look.as_ref()), (Why::OtherVersion, None), "{error}");
     }
+}
+
+/// A look shows the tickets before the own one, of the same directory only.
+pub(crate) async fn a_ticket_hides_nothing_in_another_directory() {
+    let (peer, names) = (peer(1), |dir| Query::children(path(dir)).names_only());
+    let store = open(&peer, LONG).await;
+    let draw = |dir: &str, look: Query| {
+        let at = path(&format!("{dir}/t-"));
+        Txn::new().create_sequential(at, "", Lifetime::Session).look(look)
+    };
+    for count in 1..=3 {
+        let drawn = store.commit(draw("/one", names("/one"))).await.expect("it answers");
+        let look = drawn.required().expect("nothing is against it").look.expect("it was asked for");
+        assert_eq!(look.nodes.len(), count);
+    }
+
+    let other = draw("/other", names("/one").newest(9));
+    let drawn = store.commit(other).await.expect("it answers");
+
+    let look = drawn.required().expect("nothing is against it").look.expect("it was asked for");
+    assert_eq!(look.nodes.len(), 3, "{look:?}");
 }
 
 /// [`a_look_that_fails_says_nothing_of_the_commit`] for a waiter of a lock: no ticket of a failed

@@ -16,9 +16,9 @@ use synod_testkit::server::required;
 use synod_testkit::server::zookeeper::Ensemble;
 
 use crate::effects::{
-    a_directory_that_is_created_meanwhile_is_used, a_malformed_answer_is_an_error,
-    nothing_is_said_of_a_write_that_is_not_so, what_a_server_does_not_know_is_unsupported,
-    what_a_transaction_creates_has_its_stat,
+    a_directory_that_is_created_meanwhile_is_used, a_directory_that_is_emptied_gives_way_to_a_node,
+    a_malformed_answer_is_an_error, nothing_is_said_of_a_write_that_is_not_so,
+    what_a_server_does_not_know_is_unsupported, what_a_transaction_creates_has_its_stat,
 };
 use crate::endings::{
     a_close_that_was_dropped_remembers_how_long_the_session_was_certain,
@@ -34,13 +34,14 @@ use crate::leaderless::{
 };
 use crate::lives::{
     a_session_is_no_longer_than_its_last_connection_grants,
-    a_session_outlives_whatever_ends_its_connection, a_session_that_ended_meanwhile_is_lost,
+    a_session_is_requested_for_24_days_at_most, a_session_outlives_whatever_ends_its_connection,
+    a_session_that_ended_meanwhile_is_lost,
 };
 use crate::looks::{
     a_lock_whose_looks_are_refused_leaves_no_ticket, a_look_that_fails_says_nothing_of_the_commit,
-    a_look_that_fails_says_nothing_of_the_rejection,
+    a_look_that_fails_says_nothing_of_the_rejection, a_ticket_hides_nothing_in_another_directory,
 };
-use crate::older::what_is_read_is_no_older_than_an_event;
+use crate::older::{a_view_is_no_older_than_what_it_shows, what_is_read_is_no_older_than_an_event};
 use crate::refused::a_client_outlives_that_it_is_not_accepted_for_a_while;
 use crate::threads::immediate_answers_block_no_thread;
 use crate::watching::{
@@ -104,7 +105,11 @@ scenes![
     a_lock_whose_numbers_end_is_held_by_one,
     a_client_outlives_that_it_is_not_accepted_for_a_while,
     what_is_read_is_no_older_than_an_event,
+    a_view_is_no_older_than_what_it_shows,
+    a_ticket_hides_nothing_in_another_directory,
+    a_directory_that_is_emptied_gives_way_to_a_node,
     a_session_is_no_longer_than_its_last_connection_grants,
+    a_session_is_requested_for_24_days_at_most,
     a_session_outlives_whatever_ends_its_connection,
     a_session_that_ended_meanwhile_is_lost,
     a_session_that_its_client_gave_up_ends_at_its_servers,

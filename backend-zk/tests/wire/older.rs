@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use synod_core::store::{Event, Query};
+use synod_core::store::{Event, Expect, Query, Txn};
 use tokio::time::{sleep, timeout};
 
-use crate::scene::{LONG, create, done, next, open_at, path, peer, set};
+use crate::scene::{LONG, create, done, make, next, open, open_at, path, peer, set};
 
 /// An event is newer than all answers: the next connection must not show an earlier state.
 pub(crate) async fn what_is_read_is_no_older_than_an_event() {
@@ -37,5 +37,24 @@ pub(crate) async fn what_is_read_is_no_older_than_an_event() {
     };
     if let Ok(data) = timeout(Duration::from_secs(2), read).await {
         assert_eq!(data, "new", "older than the event");
+    }
+}
+
+/// Another client wrote the node, so nothing else has reported that revision.
+pub(crate) async fn a_view_is_no_older_than_what_it_shows() {
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    for (number, local) in [false, true].into_iter().enumerate() {
+        let at = format!("/seen/{number}");
+        done(&*store, create("/seen/there", "")).await;
+        let _at = peer.change(|world| world.write(&[make(&at)])).expect("it has a parent");
+        let query = Query::node(path(&at));
+        let query = if local { query.local() } else { query };
+
+        let view = store.read(query).await.expect("the peer answers");
+
+        let stat = view.node().and_then(|node| node.stat).expect("it is there");
+        assert!(view.revision >= stat.modified, "{view:?}");
+        done(&*store, Txn::new().delete(path("/seen/there"), Expect::Any)).await;
     }
 }

@@ -15,6 +15,9 @@ use crate::script::{Deed, Rule};
 /// The directory is so deep, and each of its paths so long, that those of so many children do not fit into a request.
 const NODES: usize = 750;
 
+/// The sessions whose reads may take half as long without anything new.
+const TTL: Duration = Duration::from_secs(10);
+
 fn dir() -> String {
     format!("/{}", "w".repeat(250)).repeat(6)
 }
@@ -69,12 +72,12 @@ pub(crate) async fn what_is_too_much_for_a_request_is_of_one_moment() {
 
 /// Each level takes a good part of the time in which nothing new may be read, and all together take more.
 pub(crate) async fn a_large_tree_may_take_long_as_long_as_more_of_it_is_read() {
-    let (peer, ttl) = (peer(1), Duration::from_secs(6));
-    let store = open(&peer, ttl).await;
+    let peer = peer(1);
+    let store = open(&peer, TTL).await;
     fill(&peer);
     let grandchild = format!("{}/below", child(7));
     let _at = peer.change(|world| world.write(&[make(&grandchild)])).expect("it has a parent");
-    peer.when(Rule::new(Deed::Hold(ttl.mul_f32(0.3))).op(op::MULTI_READ).times(3));
+    peer.when(Rule::new(Deed::Hold(TTL.mul_f32(0.3))).op(op::MULTI_READ).times(3));
 
     let view = read(&*store, Query::subtree(path(&dir()))).await;
 
@@ -84,7 +87,7 @@ pub(crate) async fn a_large_tree_may_take_long_as_long_as_more_of_it_is_read() {
 /// All nodes are written before each part of the answer, so no two parts are of one moment.
 pub(crate) async fn what_never_rests_is_not_read_for_ever() {
     let peer = peer(1);
-    let store = open(&peer, Duration::from_secs(2)).await;
+    let store = open(&peer, TTL).await;
     fill(&peer);
     let all = (0..NODES).map(|number| set(&child(number), "again")).collect();
     peer.when(Rule::new(Deed::Meanwhile(all)).op(op::MULTI_READ).times(usize::MAX));
