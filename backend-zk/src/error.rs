@@ -126,6 +126,7 @@ mod tests {
     #[test]
     fn what_a_person_can_change_is_said() {
         let hints = [
+            (ZkError::ConnectionLoss, "log"),
             (ZkError::NoAuth, "access list"),
             (ZkError::AuthFailed, "user and password"),
             (ZkError::InvalidAcl, "Access::Open"),

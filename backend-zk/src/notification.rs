@@ -60,9 +60,19 @@ pub(crate) fn change_for(query: &Query, notification: &Notification) -> Option<C
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::SessionState;
 
     fn path(text: &str) -> Path {
         Path::new(text).expect("valid")
+    }
+
+    #[test]
+    fn a_server_that_knows_no_revision_says_none() {
+        for (zxid, revision) in [(-1, None), (0, None), (7, Some(Revision::new(7)))] {
+            let (event_type, session_state) = (EventType::NodeCreated, SessionState::SyncConnected);
+            let event = WatchedEvent { event_type, session_state, path: "/a".to_owned(), zxid };
+            assert_eq!(Notification::of(&event).expect("it is a change").revision, revision);
+        }
     }
 
     #[test]

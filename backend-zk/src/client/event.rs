@@ -101,3 +101,28 @@ impl StateWatcher {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::jute::Encoder;
+
+    #[test]
+    fn every_event_of_a_server_is_known() {
+        let read = |number: i32| {
+            let mut body = Encoder::default();
+            body.int(number).int(3).text("/a");
+            WatchedEvent::read(-1, &body.finish()).map(|event| (event.event_type, event.path))
+        };
+        let known = [
+            EventType::NodeCreated,
+            EventType::NodeDeleted,
+            EventType::NodeDataChanged,
+            EventType::NodeChildrenChanged,
+        ];
+        for (number, event) in (1..).zip(known) {
+            assert_eq!(read(number), Ok((event, "/a".to_owned())));
+        }
+        assert!(read(0).is_err() && read(5).is_err());
+    }
+}

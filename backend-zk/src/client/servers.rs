@@ -84,6 +84,18 @@ mod tests {
         Servers::new((0..count).map(|it| it.to_string()).collect(), Chance::seeded(7))
     }
 
+    #[test]
+    fn any_server_may_be_the_first_again() {
+        let mut servers = servers(2);
+        let order = std::iter::repeat_with(|| {
+            servers.connected();
+            servers.hosts[0].clone()
+        });
+        let first: Vec<String> = order.take(33).collect();
+        let again = first.windows(2).filter(|two| two[0] == two[1]).count();
+        assert!((8..=24).contains(&again), "{first:?}");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn each_is_tried_once_before_any_is_tried_again() {
         let (mut servers, end) = (servers(3), Instant::now() + Duration::from_secs(60));

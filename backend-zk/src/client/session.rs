@@ -373,6 +373,21 @@ mod tests {
         poll_fn(|cx| Poll::Ready(session.step(line, None, cx))).await
     }
 
+    #[test]
+    fn only_what_ends_a_session_is_its_end() {
+        let table = [
+            (ZkError::SessionExpired, SessionState::Expired),
+            (ZkError::SessionMoved, SessionState::Expired),
+            (ZkError::AuthFailed, SessionState::AuthFailed),
+            (ZkError::ClientClosed, SessionState::Closed),
+            (ZkError::ConnectionLoss, SessionState::Disconnected),
+            (ZkError::NoAuth, SessionState::Disconnected),
+        ];
+        for (error, state) in table {
+            assert_eq!(state_after(&error), state, "{error}");
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_silent_server_is_asked_and_then_given_up() {
         let (mut session, mut line, mut theirs) = session();

@@ -255,6 +255,13 @@ fn a_watch_that_has_fired_takes_no_room() {
     assert_eq!(alone.bytes, 20);
     assert!(alone.draw(&dir(0), 0).is_some());
     assert_eq!(alone.bytes, 10);
+
+    // Nor does one that was refused.
+    let mut draw = alone.draw(&dir(2), 0).expect("there is room");
+    assert!(alone.ask(&dir(2), &mut draw));
+    assert_eq!(alone.bytes, 20);
+    assert!(alone.watched(&dir(2), None).is_none());
+    assert_eq!(alone.bytes, 10);
 }
 
 #[test]
