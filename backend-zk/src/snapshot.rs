@@ -420,10 +420,7 @@ mod tests {
     use super::*;
 
     fn found(czxid: i64, mzxid: i64, pzxid: i64) -> Found {
-        let (version, cversion) = (0, 0);
-        let stat =
-            ZkStat { czxid, mzxid, pzxid, version, cversion, ephemeral_owner: 0, num_children: 0 };
-        Found { data: Vec::new(), stat }
+        Found { data: Vec::new(), stat: ZkStat { czxid, mzxid, pzxid, ..ZkStat::NEW } }
     }
 
     /// A directory that was last changed at 9 and lists these names; some of the nodes were read

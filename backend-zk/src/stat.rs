@@ -34,10 +34,7 @@ mod tests {
 
     #[test]
     fn births_follow_from_the_changes_and_the_children_that_are_left() {
-        let stat = |cversion, num_children| {
-            let (czxid, mzxid, pzxid, version, ephemeral_owner) = (1, 1, 1, 0, 0);
-            ZkStat { czxid, mzxid, pzxid, version, cversion, ephemeral_owner, num_children }
-        };
+        let stat = |cversion, num_children| ZkStat { cversion, num_children, ..ZkStat::NEW };
         // Five were created, and two of them deleted.
         assert_eq!(births(&stat(7, 3)), 5);
         assert_eq!(births(&stat(0, 0)), 0);

@@ -181,10 +181,7 @@ fn a_second_watch_reports_what_the_first_is_late_with() {
 
 #[test]
 fn others_are_asked_for_while_the_server_writes_and_not_for_ever() {
-    let mut registry = Registry::default();
-    let _watch = add(&mut registry, 1);
-    send_all(&mut registry);
-    registry.hear(created(1));
+    let (mut registry, _watch) = accepted();
     registry.double(1);
     for name in 2..=4 {
         assert_eq!(send_all(&mut registry), 1, "{name}");
@@ -329,6 +326,15 @@ fn a_watch_without_listeners_is_cancelled_or_never_sent() {
     assert!(registry.is_empty());
 }
 
+/// A registry with the watch of one listener, which the server has accepted.
+fn accepted() -> (Registry, (Watch, oneshot::Receiver<Result<i64>>)) {
+    let mut registry = Registry::default();
+    let one = add(&mut registry, 1);
+    send_all(&mut registry);
+    registry.hear(created(1));
+    (registry, one)
+}
+
 fn progress(revision: i64) -> WatchResponse {
     let header = Some(PbResponseHeader { revision, ..PbResponseHeader::default() });
     WatchResponse(PbWatchResponse { header, watch_id: -1, ..PbWatchResponse::default() })
@@ -351,10 +357,7 @@ fn resumed(registry: &mut Registry) -> Vec<(Vec<u8>, i64)> {
 
 #[test]
 fn watches_that_a_server_accepted_go_on_where_it_said_that_they_are() {
-    let mut registry = Registry::default();
-    let _one = add(&mut registry, 1);
-    send_all(&mut registry);
-    registry.hear(created(1));
+    let (mut registry, _one) = accepted();
     let _two = add(&mut registry, 2);
     send_all(&mut registry);
     let _three = add(&mut registry, 3);
@@ -369,10 +372,7 @@ fn watches_that_a_server_accepted_go_on_where_it_said_that_they_are() {
 
 #[test]
 fn a_watch_that_is_asked_for_again_has_no_progress_before_it_is_accepted() {
-    let mut registry = Registry::default();
-    let _one = add(&mut registry, 1);
-    send_all(&mut registry);
-    registry.hear(created(1));
+    let (mut registry, _one) = accepted();
     assert_eq!(resumed(&mut registry)[0].1, 7);
 
     registry.progress(50);
@@ -389,20 +389,14 @@ fn a_watch_that_is_asked_for_again_has_no_progress_before_it_is_accepted() {
 
 #[test]
 fn events_that_are_too_large_are_not_asked_for_again() {
-    let mut registry = Registry::default();
-    let _one = add(&mut registry, 1);
-    send_all(&mut registry);
-    registry.hear(created(1));
+    let (mut registry, _one) = accepted();
     registry.miss();
     assert_eq!(resumed(&mut registry)[0].1, 0, "it begins anew, from now on");
 }
 
 #[test]
 fn a_half_delivered_revision_makes_no_progress() {
-    let mut registry = Registry::default();
-    let _one = add(&mut registry, 1);
-    send_all(&mut registry);
-    registry.hear(created(1));
+    let (mut registry, _one) = accepted();
     let mut half = gone(1, 1, 9);
     half.0.fragment = true;
     registry.hear(half);

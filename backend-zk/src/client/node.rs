@@ -20,6 +20,18 @@ pub(crate) struct ZkStat {
 }
 
 impl ZkStat {
+    /// The stat of a node that the first change created, for tests.
+    #[cfg(test)]
+    pub(crate) const NEW: Self = Self {
+        czxid: 1,
+        mzxid: 1,
+        pzxid: 1,
+        version: 0,
+        cversion: 0,
+        ephemeral_owner: 0,
+        num_children: 0,
+    };
+
     /// In place of the stat that some servers do not return for a create in a transaction of several (ZOOKEEPER-4026).
     pub(super) const UNKNOWN: Self = Self {
         czxid: -1,

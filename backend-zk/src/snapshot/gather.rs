@@ -104,9 +104,7 @@ mod tests {
     use crate::snapshot::Found;
 
     fn stat(children: i32) -> ZkStat {
-        let (version, cversion, ephemeral_owner) = (0, 0, 0);
-        let (czxid, mzxid, pzxid, num_children) = (1, 1, 1, children);
-        ZkStat { czxid, mzxid, pzxid, version, cversion, ephemeral_owner, num_children }
+        ZkStat { num_children: children, ..ZkStat::NEW }
     }
 
     #[test]

@@ -49,21 +49,17 @@ pub(crate) async fn a_look_that_fails_says_nothing_of_the_rejection() {
 pub(crate) async fn a_ticket_hides_nothing_in_another_directory() {
     let (peer, names) = (peer(1), |dir| Query::children(path(dir)).names_only());
     let store = open(&peer, LONG).await;
-    let draw = |dir: &str, look: Query| {
+    let seen = async |dir: &str, look: Query| {
         let at = path(&format!("{dir}/t-"));
-        Txn::new().create_sequential(at, "", Lifetime::Session).look(look)
+        let draw = Txn::new().create_sequential(at, "", Lifetime::Session).look(look);
+        let drawn = store.commit(draw).await.expect("it answers");
+        let look = drawn.required().expect("nothing is against it").look;
+        look.expect("it was asked for").nodes.len()
     };
     for count in 1..=3 {
-        let drawn = store.commit(draw("/one", names("/one"))).await.expect("it answers");
-        let look = drawn.required().expect("nothing is against it").look.expect("it was asked for");
-        assert_eq!(look.nodes.len(), count);
+        assert_eq!(seen("/one", names("/one")).await, count);
     }
-
-    let other = draw("/other", names("/one").newest(9));
-    let drawn = store.commit(other).await.expect("it answers");
-
-    let look = drawn.required().expect("nothing is against it").look.expect("it was asked for");
-    assert_eq!(look.nodes.len(), 3, "{look:?}");
+    assert_eq!(seen("/other", names("/one").newest(9)).await, 3);
 }
 
 /// [`a_look_that_fails_says_nothing_of_the_commit`] for a waiter of a lock: no ticket of a failed

@@ -87,15 +87,9 @@ impl Server {
 
     fn found(&self, path: &str) -> Option<Found> {
         let node = self.nodes.get(path)?;
-        let stat = ZkStat {
-            czxid: node.czxid,
-            mzxid: node.mzxid,
-            pzxid: node.pzxid,
-            version: 0,
-            cversion: 0,
-            ephemeral_owner: 0,
-            num_children: i32::try_from(self.names(path).len()).expect("few"),
-        };
+        let num_children = i32::try_from(self.names(path).len()).expect("few");
+        let Modelled { czxid, mzxid, pzxid, .. } = *node;
+        let stat = ZkStat { czxid, mzxid, pzxid, num_children, ..ZkStat::NEW };
         Some(Found { data: node.data.clone(), stat })
     }
 }
@@ -219,8 +213,7 @@ fn a_query_reaches_what_it_is_about() {
 
 /// A node that last changed so, and has so many children.
 fn node(zxid: i64, num_children: i32) -> Found {
-    let (czxid, mzxid, pzxid, version, cversion, ephemeral_owner) = (1, zxid, 1, 0, 0, 0);
-    let stat = ZkStat { czxid, mzxid, pzxid, version, cversion, ephemeral_owner, num_children };
+    let stat = ZkStat { mzxid: zxid, num_children, ..ZkStat::NEW };
     Found { data: Vec::new(), stat }
 }
 
