@@ -42,6 +42,8 @@ use crate::looks::{
     a_look_that_fails_says_nothing_of_the_rejection, a_ticket_hides_nothing_in_another_directory,
 };
 use crate::older::{a_view_is_no_older_than_what_it_shows, what_is_read_is_no_older_than_an_event};
+use crate::programs::programs_do_the_same_as_on_memory;
+use crate::races::a_transaction_is_before_a_write_of_others_or_after_it;
 use crate::refused::a_client_outlives_that_it_is_not_accepted_for_a_while;
 use crate::threads::immediate_answers_block_no_thread;
 use crate::watching::{
@@ -65,7 +67,9 @@ mod lives;
 mod looks;
 mod older;
 mod peer;
+mod programs;
 mod protocol;
+mod races;
 mod refused;
 mod replay;
 mod scene;
@@ -123,6 +127,8 @@ scenes![
     what_is_too_much_for_a_request_is_of_one_moment,
     a_large_tree_may_take_long_as_long_as_more_of_it_is_read,
     what_never_rests_is_not_read_for_ever,
+    programs_do_the_same_as_on_memory,
+    a_transaction_is_before_a_write_of_others_or_after_it,
 ];
 
 fn main() -> ExitCode {

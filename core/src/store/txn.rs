@@ -339,7 +339,7 @@ pub struct Rejected {
     pub index: usize,
     /// Its path.
     pub path: Path,
-    /// Why.
+    /// Why. While others write, a store may find it by a read after the refusal: then this is the reason at a later moment.
     pub why: Why,
     /// The answer to the transaction's look: not older than the state that rejected it, and perhaps newer, so
     /// that it may show no reason any more. `None` if it had none, or if the look failed: the transaction is

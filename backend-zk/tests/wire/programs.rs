@@ -1,0 +1,64 @@
+//! The same programs on memory and on the scripted servers, compared.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use synod_conformance::differential::Comparison;
+use synod_conformance::harness::{Ability, Harness, Profile};
+use synod_core::store::{Backend, SessionId};
+use synod_mem::MemBackend;
+
+use crate::peer::Peer;
+use crate::scene::{LONG, peer};
+
+const PROGRAMS: usize = 80;
+
+#[derive(Debug, Default)]
+struct Memory(MemBackend);
+
+#[derive(Debug)]
+struct Servers(Peer);
+
+/// No program waits for a session to expire, and no session should expire on a busy machine.
+fn profile() -> Profile {
+    Profile::new(LONG, Duration::from_secs(10)).offers(&[Ability::Expiry, Ability::TtlNodes])
+}
+
+#[async_trait]
+impl Harness for Memory {
+    fn backend(&self) -> Arc<dyn Backend> {
+        Arc::new(self.0.clone())
+    }
+
+    fn profile(&self) -> Profile {
+        profile()
+    }
+
+    async fn expire(&self, session: SessionId) {
+        self.0.expire(session);
+    }
+}
+
+#[async_trait]
+impl Harness for Servers {
+    fn backend(&self) -> Arc<dyn Backend> {
+        Arc::new(self.0.backend())
+    }
+
+    fn profile(&self) -> Profile {
+        profile()
+    }
+
+    async fn expire(&self, session: SessionId) {
+        self.0.expire(session);
+    }
+}
+
+pub(crate) async fn programs_do_the_same_as_on_memory() {
+    let stores: [Arc<dyn Harness>; 2] = [Arc::new(Memory::default()), Arc::new(Servers(peer(3)))];
+    let comparison = Comparison::new(&stores, 1).programs(PROGRAMS);
+    let tally = comparison.from_environment().run().await.unwrap_or_else(|found| panic!("{found}"));
+    // Programs that end early prove little.
+    assert!(tally.whole > tally.part, "{tally}");
+}
