@@ -30,15 +30,7 @@ impl<'a> Gathered<'a> {
     pub(crate) fn add(&mut self, kvs: Vec<PbKeyValue>) {
         let query = self.query;
         match (query.scope, query.window) {
-            (Scope::Node, _) if !query.more.is_empty() => {
-                self.nodes.extend(kvs.into_iter().filter_map(|kv| asked(query, kv)));
-            }
-            // The root has no key, and a key of another program at its place is no node.
-            (Scope::Node, _) if query.path.is_root() => {}
-            (Scope::Node, _) => {
-                let kvs = kvs.into_iter().take(1);
-                self.nodes.extend(kvs.map(|kv| as_node(query.path.clone(), kv)));
-            }
+            (Scope::Node, _) => self.nodes.extend(kvs.into_iter().filter_map(asked)),
             (Scope::Children, Some(window)) => {
                 self.nodes = through(window, kvs.into_iter().filter_map(child));
             }
@@ -87,10 +79,10 @@ fn through(window: Window, line: impl Iterator<Item = Node>) -> Vec<Node> {
     }
 }
 
-/// One of several nodes that were asked for by their paths.
-fn asked(query: &Query, kv: PbKeyValue) -> Option<Node> {
+/// A node that was asked for by its path. The root has no key, and a key of another program at its place is no node.
+fn asked(kv: PbKeyValue) -> Option<Node> {
     let path = key::known(&kv.key).filter(|path| !path.is_root())?;
-    query.nodes_asked().any(|asked| *asked == path).then(|| as_node(path, kv))
+    Some(as_node(path, kv))
 }
 
 fn child_or_container(query: &Query, kv: PbKeyValue) -> Option<Node> {
@@ -108,7 +100,7 @@ fn child(kv: PbKeyValue) -> Option<Node> {
 
 #[cfg(test)]
 mod tests {
-    use synod_core::store::Sequence;
+    use synod_core::store::{Progress, Sequence};
 
     use super::*;
 
@@ -162,6 +154,17 @@ mod tests {
         assert_eq!(newest(Query::children(dir()).newest_before(9, Sequence::new(3))), [1, 2]);
         assert_eq!(newest(Query::children(dir()).newest_before(9, Sequence::new(0))), [0_u64; 0]);
         assert_eq!(newest(Query::children(dir()).oldest(0)), [0_u64; 0]);
+    }
+
+    #[test]
+    fn how_far_it_is_is_reported() {
+        let progress = Progress::default();
+        let seen = progress.watch();
+        let query = Query::children(dir()).progress(&progress);
+        let mut gathered = Gathered::new(&query);
+        gathered.add(vec![kv("/d/a", 1), kv("/d/b", 2)]);
+        gathered.report(7);
+        assert_eq!((seen.borrow().read, seen.borrow().found), (2, 9));
     }
 
     #[test]

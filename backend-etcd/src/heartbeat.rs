@@ -16,6 +16,9 @@ use crate::link::Link;
 /// The longest time between heartbeats, however long the time to live is.
 const SLOWEST_BEAT: Duration = Duration::from_secs(10);
 
+/// When a heartbeat is tried again that failed: less than a third of the shortest time to live.
+const SOON: Duration = Duration::from_millis(100);
+
 /// Keeps the lease alive until the session is lost, and makes sure that the session is lost in
 /// time.
 ///
@@ -46,7 +49,6 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, endpoints: Arc<Endpoi
         let patience = interval.min((left / 2).max(interval / 10));
         let patience = vigil.sleep_until(until.min(begun + patience));
         let next = match select(pin!(patience), asked.next()).await {
-            Either::Left(_) if clock::now() >= until => break,
             Either::Left(_) => {
                 life.suspend();
                 // Two intervals leave one for another connection.
@@ -73,7 +75,7 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, endpoints: Arc<Endpoi
                 let error = failed.and_then(Result::err);
                 tracing::debug!(?error, "the session was not kept alive just now");
                 life.suspend();
-                clock::now() + (interval / 10).min(Duration::from_millis(100))
+                clock::now() + SOON
             }
         };
         // The next round begins at the latest when the certain life of the session is over.

@@ -157,6 +157,7 @@ mod tests {
         assert_eq!(all().without(vec![b"a".to_vec()]), [range(b"a\0", b"d")]);
         let rest = [range(b"a", b"b"), range(b"b\0", b"c\0\0"), range(b"c\0\0\0", b"d")];
         assert_eq!(all().without(vec![b"c\0\0".to_vec(), b"b".to_vec()]), rest);
+        assert_eq!(range(b"a", b"a\0").without(vec![b"a".to_vec()]), []);
     }
 
     fn node(text: &str) -> Path {

@@ -221,3 +221,15 @@ pub(crate) fn rewritten(before: PbKeyValue, at: i64) -> PbKeyValue {
 pub(crate) fn unsure(error: Error) -> Error {
     error.with_unknown_effect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_was_written_anew_does_not_show_its_data_of_before() {
+        let before = PbKeyValue { value: b"old".to_vec(), version: 3, ..PbKeyValue::default() };
+        let now = rewritten(before, 7);
+        assert_eq!((now.value, now.mod_revision, now.version), (Vec::new(), 7, 3));
+    }
+}

@@ -321,6 +321,17 @@ mod tests {
     }
 
     #[test]
+    fn what_missed_an_event_does_not_rest() {
+        let (mut watched, _watch) = watched(&Query::until_gone(dir()));
+        assert!(!watched.begun(4));
+        let kv = PbKeyValue { key: b"//d".to_vec(), mod_revision: 5, ..PbKeyValue::default() };
+        watched.deliver(vec![PbEvent { r#type: 1, kv: Some(kv), prev_kv: None }], false);
+        assert!(watched.may_rest());
+        watched.miss();
+        assert!(!watched.may_rest());
+    }
+
+    #[test]
     fn an_event_that_a_server_repeats_is_delivered_once() {
         let (mut watched, mut watch) = watched(&Query::children(dir()));
         assert!(!watched.begun(4));

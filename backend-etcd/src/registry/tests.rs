@@ -57,24 +57,40 @@ fn created(name: i64) -> WatchResponse {
 
 #[test]
 fn a_refusal_without_a_name_is_of_the_request_whose_turn_it_is() {
+    for nameless in [-1, 0] {
+        let mut registry = Registry::default();
+        let (_one, mut first) = add(&mut registry, 1);
+        let (_two, mut second) = add(&mut registry, 2);
+        assert_eq!(send_all(&mut registry), 2);
+
+        assert_eq!(registry.hear(created(1)), Heard::Fine);
+        let refused = PbWatchResponse {
+            watch_id: nameless,
+            created: true,
+            canceled: true,
+            cancel_reason: "etcdserver: permission denied".to_owned(),
+            ..PbWatchResponse::default()
+        };
+        assert_eq!(registry.hear(says(refused)), Heard::Fine);
+
+        assert_eq!(first.try_recv().expect("answered").expect("watched"), 7);
+        let error = second.try_recv().expect("answered").expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Denied);
+    }
+}
+
+#[test]
+fn an_answer_is_to_the_request_that_it_names() {
     let mut registry = Registry::default();
     let (_one, mut first) = add(&mut registry, 1);
     let (_two, mut second) = add(&mut registry, 2);
     assert_eq!(send_all(&mut registry), 2);
-
-    assert_eq!(registry.hear(created(1)), Heard::Fine);
-    let refused = PbWatchResponse {
-        watch_id: -1,
-        created: true,
-        canceled: true,
-        cancel_reason: "etcdserver: permission denied".to_owned(),
-        ..PbWatchResponse::default()
-    };
-    assert_eq!(registry.hear(says(refused)), Heard::Fine);
-
-    assert_eq!(first.try_recv().expect("answered").expect("watched"), 7);
-    let error = second.try_recv().expect("answered").expect_err("refused");
-    assert_eq!(error.kind(), ErrorKind::Denied);
+    assert_eq!(registry.hear(created(2)), Heard::Fine);
+    assert!(registry.unanswered_since().is_some() && first.try_recv().is_err());
+    assert_eq!(second.try_recv().expect("answered").expect("watched"), 7);
+    // What was lost is not taken for answered.
+    assert_eq!(registry.hear(created(2)), Heard::Fine);
+    assert!(registry.unanswered_since().is_some());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use h2::Reason;
 use synod_core::error::{Effect, ErrorKind};
 use synod_core::path::Path;
-use synod_core::store::{Expect, Lifetime, Outcome, Query, Txn};
+use synod_core::store::{Expect, Lifetime, Outcome, Query, Txn, Why};
 use tonic::Code;
 
 use crate::peer::Peer;
@@ -210,4 +210,24 @@ async fn a_transaction_that_replaces_much_by_little_is_answered() {
     let commit =
         ann.commit(sets).await.expect("it is answered").committed().expect("all are there");
     assert!(commit.done.iter().all(|done| done.stat.is_some()));
+}
+
+/// Nothing can be below the ticket of a session, so that it is deleted without a look at what is.
+#[tokio::test(start_paused = true)]
+async fn a_ticket_is_deleted_by_one_request_and_no_other_node_with_something_below_it() {
+    for (lifetime, plain) in [(Lifetime::Session, 1), (Lifetime::Persistent, 0)] {
+        let peer = Peer::new(1);
+        let ann = session(&peer).await;
+        let drawn = Txn::new().create_sequential(path("/d/t-"), "", lifetime);
+        let drawn = ann.commit(drawn).await.expect("it is answered").required().expect("so");
+        let ticket = &drawn.done[0].path;
+        let below = path(&format!("{ticket}/below"));
+        if lifetime == Lifetime::Persistent {
+            done(&*ann, Txn::new().create(below, "", Lifetime::Persistent)).await;
+        }
+        let deleted = ann.commit(Txn::new().delete(ticket, Expect::Any)).await;
+        let refused = deleted.expect("it is answered").rejected().map(|no| no.why);
+        assert_eq!(refused, (plain == 0).then_some(Why::HasChildren));
+        assert_eq!(peer.met(Kind::Delete), plain);
+    }
 }

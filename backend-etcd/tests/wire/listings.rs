@@ -28,10 +28,15 @@ fn populated(directory: usize) -> Peer {
 
 /// Writes so many nodes into a directory at once.
 fn populate(peer: &Peer, dir: &str, nodes: usize) {
+    populate_with(peer, &format!("{dir}/n"), nodes, DATA);
+}
+
+/// Writes so many nodes at once, whose paths begin so.
+fn populate_with(peer: &Peer, start: &str, nodes: usize, data: &'static [u8]) {
     let mut state = peer.shared.state();
     let mut batch = state.keys.write();
     for node in 0..nodes {
-        batch.put(&key(&path(&format!("{dir}/n{node:05}"))), Bytes::from_static(DATA), 0);
+        batch.put(&key(&path(&format!("{start}{node:05}"))), Bytes::from_static(data), 0);
     }
     batch.commit();
 }
@@ -86,6 +91,39 @@ async fn a_page_that_is_too_large_is_read_in_parts_and_after_another_error_no_mo
     let error = ann.commit(looks).await.expect_err("the rest is refused");
     assert_eq!((error.path(), error.effect()), (Some(&path("/few")), Effect::Unknown));
     assert!(kept(&peer, "/few/new").is_some(), "it was written");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_too_large_however_little_is_asked_for_is_an_error_soon() {
+    let peer = Peer::new(1);
+    populate(&peer, "/few", 10);
+    let ann = session(&peer).await;
+    let too_large = Refusal::new(Code::ResourceExhausted, "trying to send message larger than max");
+    peer.script(Rule::on(Kind::Txn, Act::Refuse(too_large)).always());
+    let before = peer.met(Kind::Txn);
+    let error = ann.read(Query::subtree(path("/few"))).await.expect_err("it is refused");
+    assert_eq!(error.kind(), ErrorKind::TooLarge);
+    // A sixteenth each time, down to one key where 4,096 may be asked for.
+    assert_eq!(peer.met(Kind::Txn) - before, 4);
+}
+
+/// A page is as many keys as should fit, by the sizes of those before: here these are far too many.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_are_larger_than_those_before_are_read_in_smaller_pages() {
+    const LARGE: &[u8] = &[b'x'; 1_000_000];
+    const NODES: usize = 220;
+
+    let peer = Peer::new(1);
+    populate(&peer, "/small", 64);
+    populate_with(&peer, "/small/z", NODES, LARGE);
+    let ann = session(&peer).await;
+
+    let view = ann.read(Query::subtree(path("/small"))).await.expect("it is answered");
+
+    assert_eq!(view.nodes.iter().filter(|node| node.stat.is_some()).count(), 64 + NODES);
+    // Once too many, then fewer, and then again as many as fit into a page: about four.
+    let requests = peer.met(Kind::Range);
+    assert!(requests <= NODES / 3, "{requests} requests");
 }
 
 /// The result of a listing that meets a compaction behind the first page of so many of its attempts.

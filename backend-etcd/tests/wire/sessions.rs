@@ -317,6 +317,15 @@ async fn a_session_that_gave_itself_up_ends_its_lease() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_session_whose_lease_is_gone_is_closed() {
+    let peer = Peer::new(1);
+    let ann = session(&peer).await;
+    peer.shared.state().end(lease(ann.session().id)).expect("it lives");
+
+    ann.close().await.expect("nothing is left of it");
+}
+
+#[tokio::test(start_paused = true)]
 async fn closing_a_lost_session_ends_its_lease() {
     let peer = Peer::new(1);
     let ann = session(&peer).await;

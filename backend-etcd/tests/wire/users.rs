@@ -36,6 +36,16 @@ async fn a_stranger_is_denied() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_user_is_let_in_where_no_user_is_required() {
+    let peer = Peer::new(1);
+    peer.shared.state().users.disable();
+    let options = peer.options().user("ann", "secret").plaintext_auth(true);
+    let backend = peer.network().backend(options, Chance::seeded(1)).expect("valid");
+    let ann = open(&backend).await.expect("she is let in");
+    done(&*ann, create("/n")).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn tokens_that_ran_out_are_replaced_without_an_error() {
     let (peer, ann) = known(2).await;
     done(&*ann, create("/n")).await;

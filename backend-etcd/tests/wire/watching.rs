@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use h2::Reason;
 use synod_core::error::ErrorKind;
-use synod_core::store::{End, Event, Lifetime, Query, Status};
+use synod_core::store::{End, Event, Expect, Lifetime, Query, Status, Txn};
 use tonic::Code;
 
 use crate::peer::Peer;
@@ -252,4 +252,46 @@ async fn a_watch_ends_with_its_session() {
     }
     assert!(matches!(*bob.status().borrow(), Status::Lost { .. }));
     eventually("no watch is left", async || Shared::count(&peer.shared.watches) == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_is_opened_seldom_where_it_breaks_and_at_once_where_it_lasted() {
+    let peer = Peer::new(1);
+    let bob = session(&peer).await;
+    let (_view, mut watch) = bob.observe(Query::node(path("/n"))).await.expect("it is answered");
+    let refusal = Refusal::etcd(Code::Unavailable, "no leader");
+    peer.script(Rule::on(Kind::Watch, Act::Refuse(refusal)).always());
+    peer.script(Rule::on(Kind::Push, Act::End));
+    let before = peer.met(Kind::Watch);
+    done(&*bob, create("/n")).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    // About one a second, the first ones sooner, and none later than twice the pause.
+    let times = peer.met(Kind::Watch) - before;
+    assert!((30..=90).contains(&times), "it was opened {times} times in a minute");
+
+    peer.shared.script().clear();
+    hears_of(&mut watch, "/n").await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    peer.script(Rule::on(Kind::Push, Act::End));
+    let broken = tokio::time::Instant::now();
+    done(&*bob, set("/n", "y")).await;
+    hears_of(&mut watch, "/n").await;
+    let took = broken.elapsed();
+    assert!(took < Duration::from_millis(100), "it was opened again after {took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_soon_waited_for_again_is_still_watched() {
+    let peer = Peer::new(1);
+    let (ann, bob) = (session(&peer).await, session(&peer).await);
+    for _ in 0..3 {
+        done(&*ann, create("/n")).await;
+        let gone = Query::until_gone(path("/n"));
+        let (_view, mut watch) = bob.observe(gone).await.expect("it is answered");
+        done(&*ann, Txn::new().delete(path("/n"), Expect::Any)).await;
+        assert!(matches!(next(&mut watch).await, Some(Event::Changed(_))));
+        drop(watch);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    assert_eq!(peer.met(Kind::Create), 1);
 }
