@@ -127,6 +127,10 @@ mod tests {
     fn what_a_person_can_change_is_said() {
         let hints = [
             (ZkError::ConnectionLoss, "log"),
+            (ZkError::Timeout, "in time"),
+            (ZkError::Throttled, "ask for less"),
+            (ZkError::NotReadOnly, "majority"),
+            (ZkError::QuotaExceeded, "quota"),
             (ZkError::NoAuth, "access list"),
             (ZkError::AuthFailed, "user and password"),
             (ZkError::InvalidAcl, "Access::Open"),

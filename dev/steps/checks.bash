@@ -13,7 +13,7 @@ step_scripts() {
     # The files of dev/steps as parts of dev/test.
     shellcheck --external-sources --check-sourced dev/test dev/bench dev/corpus dev/mutants dev/newer \
         dev/profile dev/servers dev/simulate .ci/run
-    for script in dev/metadata dev/mutate dev/run-tests dev/stacks bench/peers/python/peer.py; do
+    for script in dev/metadata dev/mutate dev/mutation/*.py dev/run-tests dev/stacks bench/peers/python/peer.py; do
         python3 -c "import ast; ast.parse(open(\"$script\").read())"
     done
 }

@@ -101,4 +101,5 @@ pub(crate) async fn a_session_that_ended_meanwhile_is_lost() {
     let lost = status.wait_for(synod_core::store::Status::is_lost);
     timeout(PATIENCE, lost).await.expect("in time").expect("it is reported");
     assert!(store.read(synod_core::store::Query::node(crate::scene::path("/a"))).await.is_err());
+    store.close().await.expect("nothing is left of it");
 }

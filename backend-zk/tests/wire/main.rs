@@ -15,6 +15,7 @@ use synod_testkit::limit::limited;
 use synod_testkit::server::required;
 use synod_testkit::server::zookeeper::Ensemble;
 
+use crate::counted::a_sole_contender_lists_nothing;
 use crate::effects::{
     a_directory_that_is_created_meanwhile_is_used, a_directory_that_is_emptied_gives_way_to_a_node,
     a_malformed_answer_is_an_error, nothing_is_said_of_a_write_that_is_not_so,
@@ -41,21 +42,31 @@ use crate::looks::{
     a_lock_whose_looks_are_refused_leaves_no_ticket, a_look_that_fails_says_nothing_of_the_commit,
     a_look_that_fails_says_nothing_of_the_rejection, a_ticket_hides_nothing_in_another_directory,
 };
-use crate::older::{a_view_is_no_older_than_what_it_shows, what_is_read_is_no_older_than_an_event};
+use crate::older::{
+    a_latest_observation_of_one_event_is_of_now,
+    a_local_read_follows_no_sync_but_on_a_new_connection, a_view_is_no_older_than_what_it_shows,
+    what_is_read_is_no_older_than_an_event,
+};
 use crate::programs::programs_do_the_same_as_on_memory;
 use crate::races::a_transaction_is_before_a_write_of_others_or_after_it;
 use crate::refused::a_client_outlives_that_it_is_not_accepted_for_a_while;
 use crate::threads::immediate_answers_block_no_thread;
 use crate::watching::{
     a_change_around_the_read_is_reported, a_change_while_disconnected_is_reported,
-    a_server_without_lasting_watches_is_not_asked_for_ever, watches_outlive_many_connections,
+    a_container_is_not_reported_and_what_takes_its_place_is,
+    a_server_without_lasting_watches_is_not_asked_for_ever,
+    an_observation_outlives_the_connection_that_it_began_on,
+    changes_are_reported_in_order_while_one_is_verified, one_event_is_what_happened,
+    watches_outlive_many_connections, what_took_the_place_of_a_container_meanwhile_is_reported,
 };
 use crate::wide::{
     a_large_tree_may_take_long_as_long_as_more_of_it_is_read,
-    what_is_too_much_for_a_request_is_of_one_moment, what_never_rests_is_not_read_for_ever,
+    a_node_with_very_many_children_is_not_deleted, what_is_too_much_for_a_request_is_of_one_moment,
+    what_never_rests_is_not_read_for_ever,
 };
 
 mod connection;
+mod counted;
 mod effects;
 mod endings;
 mod ends;
@@ -110,6 +121,7 @@ scenes![
     a_client_outlives_that_it_is_not_accepted_for_a_while,
     what_is_read_is_no_older_than_an_event,
     a_view_is_no_older_than_what_it_shows,
+    a_local_read_follows_no_sync_but_on_a_new_connection,
     a_ticket_hides_nothing_in_another_directory,
     a_directory_that_is_emptied_gives_way_to_a_node,
     a_session_is_no_longer_than_its_last_connection_grants,
@@ -122,11 +134,19 @@ scenes![
     a_session_whose_heartbeats_are_writes_needs_no_right_to_the_root,
     a_change_around_the_read_is_reported,
     a_change_while_disconnected_is_reported,
+    changes_are_reported_in_order_while_one_is_verified,
     a_server_without_lasting_watches_is_not_asked_for_ever,
     watches_outlive_many_connections,
     what_is_too_much_for_a_request_is_of_one_moment,
     a_large_tree_may_take_long_as_long_as_more_of_it_is_read,
     what_never_rests_is_not_read_for_ever,
+    a_node_with_very_many_children_is_not_deleted,
+    a_sole_contender_lists_nothing,
+    a_latest_observation_of_one_event_is_of_now,
+    a_container_is_not_reported_and_what_takes_its_place_is,
+    what_took_the_place_of_a_container_meanwhile_is_reported,
+    an_observation_outlives_the_connection_that_it_began_on,
+    one_event_is_what_happened,
     programs_do_the_same_as_on_memory,
     a_transaction_is_before_a_write_of_others_or_after_it,
 ];

@@ -5,7 +5,12 @@ use std::time::Duration;
 use synod_core::store::{Event, Query};
 use tokio::time::{sleep, timeout};
 
-use crate::scene::{LONG, create, done, make, next, open, open_at, path, peer, set};
+use crate::protocol::op;
+use crate::scene::{
+    LONG, PATIENCE, create, done, make, next, open, open_at, path, peer, remove, set,
+};
+use crate::script::{Deed, Rule};
+use crate::world::World;
 
 /// An event is newer than all answers: the next connection must not show an earlier state.
 pub(crate) async fn what_is_read_is_no_older_than_an_event() {
@@ -55,5 +60,50 @@ pub(crate) async fn a_view_is_no_older_than_what_it_shows() {
 
         let stat = view.node().and_then(|node| node.stat).expect("it is there");
         assert!(view.revision >= stat.modified, "{view:?}");
+    }
+}
+
+/// Only the first local read on a new connection follows a `sync`.
+pub(crate) async fn a_local_read_follows_no_sync_but_on_a_new_connection() {
+    const READS: usize = 9;
+
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    done(&*store, create("/sync/a", "")).await;
+    let session = store.session().id.get();
+    let local = || store.read(Query::node(path("/sync/a")).local());
+    // It changes nothing, and is counted.
+    peer.when(Rule::new(Deed::Late(Duration::ZERO)).op(op::SYNC).of(session).times(1_000));
+    for _ in 0..3 {
+        while local().await.is_err() {
+            sleep(Duration::from_millis(5)).await;
+        }
+        let before = peer.world().script.played(session);
+        for _ in 0..READS {
+            local().await.expect("the peer answers");
+        }
+        let followed = peer.world().script.played(session) - before;
+        // One may be a heartbeat.
+        assert!(followed <= 1, "{followed} of {READS}");
+        peer.change(|world| world.servers[0].close_all());
+        let again = |world: &mut World| !world.servers[0].conns.is_empty();
+        timeout(PATIENCE, peer.until(again)).await.expect("it connects again");
+    }
+}
+
+/// The server lags, so that it must be told to catch up before it answers.
+pub(crate) async fn a_latest_observation_of_one_event_is_of_now() {
+    let peer = peer(3);
+    let store = open_at(&peer, &[1], LONG).await;
+    for query in [Query::until_gone(path("/now/a")), Query::node(path("/now/a")).once()] {
+        done(&*store, create("/now/a", "")).await;
+        let written = peer.change(|world| {
+            world.servers[1].lags = true;
+            world.write(&[remove("/now/a")])
+        });
+        written.expect("it is there");
+        let (view, _watch) = store.observe(query).await.expect("the peer answers");
+        assert!(view.node().is_none(), "{view:?}");
+        peer.change(|world| world.servers[1].lags = false);
     }
 }

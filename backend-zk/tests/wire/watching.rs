@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use synod_conformance::harness::Link;
-use synod_core::store::{Event, Expect, Query, Txn};
+use synod_core::store::{Event, Expect, Kind, Lifetime, Query, Revision, Txn, Watch};
 use tokio::time::{Instant, timeout};
 
 use crate::protocol::{Request, op};
-use crate::scene::{LONG, PATIENCE, create, done, make, open, panics, path, peer, remove, set};
+use crate::scene::{
+    LONG, PATIENCE, create, done, make, next, open, panics, path, peer, recovers, remove, set,
+};
 use crate::script::{Deed, Rule};
+use crate::tree::{Entry, Write};
 
 /// What is observed.
 type Observed = (&'static str, fn(&str) -> Query);
@@ -149,4 +152,173 @@ pub(crate) async fn watches_outlive_many_connections() {
         assert!(matches!(told, Some(Event::Changed(_) | Event::Resync)), "{told:?}");
     }
     peer.link(store.session().id, Link::Open);
+}
+
+/// What another client writes before a node that was created is read: as it may be a container, it is reported only then.
+fn writes_before_the_read(a: &str) -> [Vec<Request>; 6] {
+    let anew = vec![remove(a), make(a)];
+    let written = [anew.clone(), vec![set(a, "new")]].concat();
+    [vec![], vec![set(a, "new")], vec![remove(a)], vec![set(a, "new"), remove(a)], anew, written]
+}
+
+/// The changes of a node.
+fn history(log: &[Entry], at: &str) -> Vec<(Kind, u64)> {
+    let writes = log.iter().flat_map(|entry| entry.writes.iter().map(|write| (entry.zxid, write)));
+    let changes = writes.filter_map(|(zxid, write)| {
+        let (path, kind) = match write {
+            Write::Create { path, .. } => (path, Kind::Created),
+            Write::Set { path, .. } => (path, Kind::Updated),
+            Write::Delete { path } => (path, Kind::Deleted),
+        };
+        (path == at).then_some((kind, zxid.cast_unsigned()))
+    });
+    changes.collect()
+}
+
+/// What happens while a change is verified is neither taken for it nor reported before it: L-WAT-2, L-WAT-3.
+pub(crate) async fn changes_are_reported_in_order_while_one_is_verified() {
+    for query in [Query::children(path("/order")), Query::subtree(path("/order"))] {
+        for writes in writes_before_the_read("/order/a") {
+            let (peer, shown) = (peer(1), format!("{query:?} {writes:?}"));
+            let store = open(&peer, LONG).await;
+            done(&*store, create("/order/kept", "")).await;
+            let (_view, mut watch) = store.observe(query.clone()).await.expect("it answers");
+            let (begun, undisturbed) = (peer.world().log.len(), writes.is_empty());
+            let session = store.session().id.get();
+            peer.when(Rule::new(Deed::Meanwhile(writes)).op(op::MULTI_READ).of(session));
+            let made = peer.change(|world| world.write(&[make("/order/a")]));
+            made.expect("nothing is against it");
+            let read = peer.until(|world| world.script.played(session) == 1);
+            timeout(PATIENCE, read).await.expect("it is read");
+            done(&*store, create("/order/last", "")).await;
+
+            let (mut told, mut whole) = (Vec::new(), true);
+            loop {
+                match next(&mut watch).await {
+                    Event::Changed(change) if change.path == path("/order/last") => break,
+                    Event::Changed(change) => told.push(change),
+                    Event::Resync => whole = false,
+                    other @ Event::Ended(_) => panic!("{shown}: {other:?}"),
+                }
+            }
+            let truth = history(&peer.world().log[begun..], "/order/a");
+            assert!(
+                told.first().is_none_or(|first| first.kind == Kind::Created),
+                "{shown}: {told:?}"
+            );
+            let mut left = truth.iter();
+            for change in &told {
+                let at = change.revision.map(Revision::get);
+                let is_it = |(kind, zxid): &(Kind, u64)| {
+                    *kind == change.kind && at.is_none_or(|at| at == *zxid)
+                };
+                assert!(left.any(is_it), "{shown}: {told:?} of {truth:?}");
+            }
+            assert!(!whole || left.next().is_none(), "{shown}: {told:?} of {truth:?}");
+            assert!(!undisturbed || told[0].node.is_some(), "{shown}: {told:?}");
+        }
+    }
+}
+
+/// The changes that are reported until that of this node.
+async fn until(watch: &mut Watch, last: &str) -> Vec<(Kind, String)> {
+    let mut told = Vec::new();
+    loop {
+        match next(watch).await {
+            Event::Changed(change) if change.path == path(last) => return told,
+            Event::Changed(change) => told.push((change.kind, change.path.as_str().to_owned())),
+            other => panic!("{other:?}, after {told:?}"),
+        }
+    }
+}
+
+/// A container is no node, so what becomes of it is not reported, and what takes its place is.
+pub(crate) async fn a_container_is_not_reported_and_what_takes_its_place_is() {
+    let peer = peer(1);
+    peer.change(|world| world.collects = false);
+    let store = open(&peer, LONG).await;
+    done(&*store, create("/boxes/kept", "")).await;
+    for name in ["full", "gone"] {
+        done(&*store, create(&format!("/boxes/{name}/a"), "")).await;
+    }
+    done(&*store, Txn::new().delete(path("/boxes/gone/a"), Expect::Any)).await;
+    let observed = store.observe(Query::children(path("/boxes"))).await;
+    let (_view, mut watch) = observed.expect("the peer answers");
+
+    // The servers remove one, and a node takes the place of the other, by two writes.
+    peer.change(|world| world.write(&[remove("/boxes/gone")])).expect("it is empty");
+    done(&*store, Txn::new().delete(path("/boxes/full/a"), Expect::Any)).await;
+    done(&*store, create("/boxes/full", "")).await;
+    done(&*store, create("/boxes/last", "")).await;
+
+    let created = (Kind::Created, "/boxes/full".to_owned());
+    assert_eq!(until(&mut watch, "/boxes/last").await, [created]);
+}
+
+/// While the client was disconnected a node took the place of a container, whose removal was not reported.
+pub(crate) async fn what_took_the_place_of_a_container_meanwhile_is_reported() {
+    let peer = peer(1);
+    peer.change(|world| world.collects = false);
+    let store = open(&peer, LONG).await;
+    done(&*store, create("/boxes/kept", "")).await;
+    done(&*store, create("/boxes/box/a", "")).await;
+    done(&*store, Txn::new().delete(path("/boxes/box/a"), Expect::Any)).await;
+    let query = Query::children(path("/boxes"));
+    let (_view, mut watch) = store.observe(query).await.expect("the peer answers");
+    peer.stop(0);
+    let meanwhile = [remove("/boxes/box"), make("/boxes/box")];
+    peer.change(|world| world.write(&meanwhile)).expect("nothing is against it");
+    peer.resume(0);
+    assert!(matches!(next(&mut watch).await, Event::Resync));
+
+    recovers(&*store).await;
+    peer.change(|world| world.write(&[remove("/boxes/box")])).expect("it is there");
+    done(&*store, create("/boxes/last", "")).await;
+
+    let deleted = (Kind::Deleted, "/boxes/box".to_owned());
+    assert_eq!(until(&mut watch, "/boxes/last").await, [deleted]);
+}
+
+/// A connection that is lost before a watch is set costs no observation.
+pub(crate) async fn an_observation_outlives_the_connection_that_it_began_on() {
+    for (what, query) in QUERIES {
+        for site in [op::ADD_WATCH, op::GET_DATA, op::GET_CHILDREN, op::GET_CHILDREN_2] {
+            let (peer, dir) = (peer(1), "/begun");
+            let store = open(&peer, LONG).await;
+            done(&*store, create("/begun/a", "old")).await;
+            done(&*store, create("/begun/kept", "")).await;
+            peer.when(Rule::new(Deed::CloseBefore).op(site).at(dir));
+            let observed = timeout(PATIENCE, store.observe(query(dir))).await.expect("it ends");
+            let (_view, mut watch) = observed.unwrap_or_else(|error| panic!("{what}: {error}"));
+            recovers(&*store).await;
+            peer.change(|world| world.write(&[remove("/begun/a")])).expect("it is there");
+            loop {
+                let event = next(&mut watch).await;
+                assert!(matches!(event, Event::Changed(_) | Event::Resync), "{what}: {event:?}");
+                let now = store.read(query(dir)).await.expect("the peer answers");
+                if !now.nodes.iter().any(|node| node.path == path("/begun/a")) {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// The node is gone, and the observer needs no read to learn that.
+pub(crate) async fn one_event_is_what_happened() {
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    for query in [Query::until_gone(path("/one/a")), Query::node(path("/one/a")).once()] {
+        done(&*store, Txn::new().create(path("/one/a"), "", Lifetime::Session)).await;
+        let (_view, mut watch) = store.observe(query).await.expect("the peer answers");
+        peer.change(|world| world.write(&[remove("/one/a")])).expect("it is there");
+        let Event::Changed(change) = next(&mut watch).await else { panic!("it is deleted") };
+        assert_eq!(change.kind, Kind::Deleted);
+    }
+    done(&*store, create("/one/a", "")).await;
+    let query = Query::node(path("/one/a")).once();
+    let (_view, mut watch) = store.observe(query).await.expect("the peer answers");
+    peer.change(|world| world.write(&[set("/one/a", "new")])).expect("it is there");
+    let Event::Changed(change) = next(&mut watch).await else { panic!("it is written") };
+    assert_eq!(change.kind, Kind::Updated);
 }

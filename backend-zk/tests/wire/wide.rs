@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use synod_core::error::ErrorKind;
 use synod_core::path::Path;
-use synod_core::store::{Progress, Query, Store, View};
+use synod_core::store::{Expect, Progress, Query, Store, Txn, View, Why};
 use tokio::time::timeout;
 
 use crate::peer::Peer;
@@ -68,6 +68,16 @@ pub(crate) async fn what_is_too_much_for_a_request_is_of_one_moment() {
         assert_eq!((loaded.read, loaded.found), (NODES + 1, NODES + 1));
         peer.change(|world| world.script.calm());
     }
+}
+
+/// What is below a node is read to find out why it is not deleted: it is more than one request.
+pub(crate) async fn a_node_with_very_many_children_is_not_deleted() {
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    fill(&peer);
+    let said = store.commit(Txn::new().delete(path(&dir()), Expect::Any)).await;
+    let refused = said.expect("the peer answers").rejected().map(|no| no.why);
+    assert_eq!(refused, Some(Why::HasChildren));
 }
 
 /// Each level takes a good part of the time in which nothing new may be read, and all together take more.

@@ -1,0 +1,52 @@
+//! How much is asked of the servers, where it is easily more than needed.
+
+use std::time::Duration;
+
+use synod_core::store::{Expect, Store, Txn};
+use tokio::time::timeout;
+
+use crate::effects::ticket;
+use crate::peer::Peer;
+use crate::protocol::op;
+use crate::scene::{LONG, PATIENCE, create, done, open, path, peer, recovers};
+use crate::script::{Deed, Rule};
+
+/// Counts the requests of these kinds from now on: each is played, and nothing is changed by it.
+fn count(peer: &Peer, store: &dyn Store, kinds: &[i32]) {
+    for kind in kinds {
+        let rule = Rule::new(Deed::Late(Duration::ZERO)).op(*kind).of(store.session().id.get());
+        peer.when(rule.times(usize::MAX));
+    }
+}
+
+/// Draws a ticket with a look, and deletes it. Returns how many listings that took.
+async fn draws(peer: &Peer, store: &dyn Store, dir: &str) -> usize {
+    let listings = || peer.world().script.played(store.session().id.get());
+    let before = listings();
+    let drawn = store.commit(ticket(dir)).await.expect("it answers").required().expect("so");
+    assert_eq!(drawn.look.expect("it was asked for").nodes.len(), 1);
+    done(store, Txn::new().delete(&drawn.done[0].path, Expect::Any)).await;
+    listings() - before
+}
+
+/// A session that alone draws tickets in a directory needs no listing after a few; on a new connection it needs one again, as
+/// another client may have been there meanwhile.
+pub(crate) async fn a_sole_contender_lists_nothing() {
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    done(&*store, create("/sole/old", "")).await;
+    done(&*store, Txn::new().delete(path("/sole/old"), Expect::Any)).await;
+    count(&peer, &*store, &[op::GET_CHILDREN, op::GET_CHILDREN_2]);
+    for connection in 0..3 {
+        assert_eq!(draws(&peer, &*store, "/sole").await, 1, "the first on connection {connection}");
+        let mut listings = 0;
+        for _ in 0..100 {
+            listings += draws(&peer, &*store, "/sole").await;
+        }
+        assert!(listings < 30, "{listings} of 100 on connection {connection}");
+        peer.change(|world| world.servers[0].close_all());
+        let again = |world: &mut crate::world::World| !world.servers[0].conns.is_empty();
+        timeout(PATIENCE, peer.until(again)).await.expect("it connects again");
+        recovers(&*store).await;
+    }
+}
