@@ -20,7 +20,7 @@ MEMORY = 6 << 30
 # What a test may take, beside several times of what it took without a change.
 SECONDS = 15
 # Far more processes than processors, as most tests wait for answers and clocks.
-AT_ONCE = 12 * len(os.sched_getaffinity(0))
+AT_ONCE = 8 * len(os.sched_getaffinity(0))
 # How often the state is shown.
 EVERY = 60
 

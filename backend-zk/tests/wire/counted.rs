@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use synod_core::store::{Expect, Store, Txn};
+use synod_core::store::{Expect, Lifetime, Query, Store, Txn};
 use tokio::time::timeout;
 
 use crate::effects::ticket;
@@ -33,6 +33,8 @@ async fn draws(peer: &Peer, store: &dyn Store, dir: &str) -> usize {
 /// another client may have been there meanwhile.
 pub(crate) async fn a_sole_contender_lists_nothing() {
     let peer = peer(1);
+    // Between two tickets the directory is empty.
+    peer.change(|world| world.collects = false);
     let store = open(&peer, LONG).await;
     done(&*store, create("/sole/old", "")).await;
     done(&*store, Txn::new().delete(path("/sole/old"), Expect::Any)).await;
@@ -49,4 +51,17 @@ pub(crate) async fn a_sole_contender_lists_nothing() {
         timeout(PATIENCE, peer.until(again)).await.expect("it connects again");
         recovers(&*store).await;
     }
+}
+
+/// One event of a node that a session owns needs no watch that lasts.
+pub(crate) async fn one_event_needs_no_lasting_watch() {
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    count(&peer, &*store, &[op::ADD_WATCH]);
+    done(&*store, Txn::new().create(path("/one/a"), "", Lifetime::Session)).await;
+    for query in [Query::until_gone(path("/one/a")), Query::node(path("/one/a")).once()] {
+        let (view, _watch) = store.observe(query).await.expect("the peer answers");
+        assert!(view.node().is_some());
+    }
+    assert_eq!(peer.world().script.played(store.session().id.get()), 0);
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use synod_core::store::{Lifetime, Query, Sequence, Txn, Why};
 use synod_recipes::Mutex;
 use tokio::time::timeout;
 
@@ -31,4 +32,36 @@ pub(crate) async fn a_lock_whose_numbers_end_is_held_by_one() {
         assert!(held <= 1, "{held} hold it, with {left} numbers left");
     }))
     .await;
+}
+
+/// The last number that a directory gives is followed by refusals that leave nothing, alone and beside another write.
+pub(crate) async fn a_directory_without_numbers_refuses() {
+    const LAST: i32 = i32::MAX - (1 << 20);
+
+    for several in [false, true] {
+        let peer = peer(1);
+        let store = open(&peer, LONG).await;
+        done(&*store, create("/end/keep", "")).await;
+        peer.change(|world| {
+            let dir = world.servers[0].tree.nodes.get_mut("/end").expect("it was made");
+            dir.births = LAST;
+        });
+        let draw = |beside: &str| {
+            let txn = Txn::new().create_sequential(path("/end/t-"), "", Lifetime::Session);
+            if several { txn.create(path(beside), "", Lifetime::Persistent) } else { txn }
+        };
+
+        let first = store.commit(draw("/first")).await.expect("the peer answers");
+        let number = first.required().expect("it has a number").done[0].sequence;
+        assert_eq!(number, Some(Sequence::new(u64::from(LAST.unsigned_abs()))));
+        for _ in 0..2 {
+            let next = store.commit(draw("/next")).await.expect("the peer answers");
+            let refused = next.rejected().map(|no| (no.index, no.why));
+            assert_eq!(refused, Some((0, Why::SequenceExhausted)), "several: {several}");
+        }
+        done(&*store, create("/end/named", "")).await;
+
+        let view = store.read(Query::subtree(path("/end"))).await.expect("the peer answers");
+        assert_eq!(view.nodes.len(), 3, "{view:?}");
+    }
 }

@@ -6,7 +6,7 @@ use tokio::time::timeout;
 
 use crate::effects::{agrees, ticket, times};
 use crate::protocol::{code, op};
-use crate::scene::{LONG, PATIENCE, client, create, done, open, path, peer};
+use crate::scene::{LONG, PATIENCE, client, create, done, make, open, path, peer};
 use crate::script::{Deed, Rule};
 use crate::world::World;
 
@@ -84,5 +84,39 @@ pub(crate) async fn a_lock_whose_looks_are_refused_leaves_no_ticket() {
             !world.servers[0].tree.nodes.keys().any(|at| at.starts_with("/lock/"))
         };
         timeout(PATIENCE, peer.until(none)).await.expect("the ticket goes");
+    }
+}
+
+/// Another client draws a ticket between the commit and its look, which asks for the newest.
+pub(crate) async fn a_look_shows_no_ticket_after_the_own_one() {
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    done(&*store, create("/after/t-0000000001", "")).await;
+    for number in 0..3 {
+        let later = make(&format!("/after/t-00000009{number:02}"));
+        peer.when(Rule::new(Deed::Afterwards(vec![later])).op(op::CREATE_2).at("/after"));
+        let look = Query::children(path("/after")).newest(9);
+        let drawn = store.commit(ticket("/after").look(look)).await.expect("the peer answers");
+        let commit = drawn.required().expect("nothing is against it");
+        let look = commit.look.expect("it was asked for");
+        assert_eq!(look.nodes.last().map(|node| &node.path), Some(&commit.done[0].path));
+        assert_eq!(look.nodes.len(), number + 2, "{look:?}");
+    }
+}
+
+/// The connection is lost before the look: it is asked for on the next one.
+pub(crate) async fn a_look_that_was_lost_is_asked_for_again() {
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    done(&*store, create("/lost/old", "")).await;
+    for deed in [Deed::CloseBefore, Deed::CloseAfter] {
+        for number in [op::GET_CHILDREN, op::GET_CHILDREN_2] {
+            peer.when(Rule::new(deed.clone()).op(number).at("/lost"));
+        }
+        let drawn = timeout(PATIENCE, store.commit(ticket("/lost"))).await.expect("it ends");
+        let commit = drawn.expect("the peer answers").required().expect("nothing is against it");
+        let look = commit.look.expect("it is asked for again");
+        assert!(look.nodes.iter().any(|node| node.path == commit.done[0].path), "{look:?}");
+        peer.change(|world| world.script.calm());
     }
 }

@@ -15,7 +15,7 @@ use synod_testkit::limit::limited;
 use synod_testkit::server::required;
 use synod_testkit::server::zookeeper::Ensemble;
 
-use crate::counted::a_sole_contender_lists_nothing;
+use crate::counted::{a_sole_contender_lists_nothing, one_event_needs_no_lasting_watch};
 use crate::effects::{
     a_directory_that_is_created_meanwhile_is_used, a_directory_that_is_emptied_gives_way_to_a_node,
     a_malformed_answer_is_an_error, nothing_is_said_of_a_write_that_is_not_so,
@@ -27,7 +27,7 @@ use crate::endings::{
     a_session_that_its_client_gave_up_ends_at_its_servers,
     a_session_whose_heartbeats_are_writes_needs_no_right_to_the_root,
 };
-use crate::ends::a_lock_whose_numbers_end_is_held_by_one;
+use crate::ends::{a_directory_without_numbers_refuses, a_lock_whose_numbers_end_is_held_by_one};
 use crate::harness::OverPeer;
 use crate::leaderless::{
     a_follower_that_stops_right_after_its_answer_proves_no_more,
@@ -39,8 +39,9 @@ use crate::lives::{
     a_session_that_ended_meanwhile_is_lost,
 };
 use crate::looks::{
-    a_lock_whose_looks_are_refused_leaves_no_ticket, a_look_that_fails_says_nothing_of_the_commit,
-    a_look_that_fails_says_nothing_of_the_rejection, a_ticket_hides_nothing_in_another_directory,
+    a_lock_whose_looks_are_refused_leaves_no_ticket, a_look_shows_no_ticket_after_the_own_one,
+    a_look_that_fails_says_nothing_of_the_commit, a_look_that_fails_says_nothing_of_the_rejection,
+    a_look_that_was_lost_is_asked_for_again, a_ticket_hides_nothing_in_another_directory,
 };
 use crate::older::{
     a_latest_observation_of_one_event_is_of_now,
@@ -53,11 +54,12 @@ use crate::refused::a_client_outlives_that_it_is_not_accepted_for_a_while;
 use crate::threads::immediate_answers_block_no_thread;
 use crate::watching::{
     a_change_around_the_read_is_reported, a_change_while_disconnected_is_reported,
-    a_container_is_not_reported_and_what_takes_its_place_is,
+    a_check_for_absence_is_not_reported, a_container_is_not_reported_and_what_takes_its_place_is,
     a_server_without_lasting_watches_is_not_asked_for_ever,
-    an_observation_outlives_the_connection_that_it_began_on,
+    an_observation_outlives_the_connection_that_it_began_on, another_node_in_its_place_is_no_write,
     changes_are_reported_in_order_while_one_is_verified, one_event_is_what_happened,
     watches_outlive_many_connections, what_took_the_place_of_a_container_meanwhile_is_reported,
+    what_was_only_a_hint_is_no_container_any_more,
 };
 use crate::wide::{
     a_large_tree_may_take_long_as_long_as_more_of_it_is_read,
@@ -141,7 +143,14 @@ scenes![
     a_large_tree_may_take_long_as_long_as_more_of_it_is_read,
     what_never_rests_is_not_read_for_ever,
     a_node_with_very_many_children_is_not_deleted,
+    a_look_shows_no_ticket_after_the_own_one,
+    a_look_that_was_lost_is_asked_for_again,
+    a_directory_without_numbers_refuses,
+    another_node_in_its_place_is_no_write,
+    a_check_for_absence_is_not_reported,
+    what_was_only_a_hint_is_no_container_any_more,
     a_sole_contender_lists_nothing,
+    one_event_needs_no_lasting_watch,
     a_latest_observation_of_one_event_is_of_now,
     a_container_is_not_reported_and_what_takes_its_place_is,
     what_took_the_place_of_a_container_meanwhile_is_reported,

@@ -18,13 +18,13 @@ use crate::scene::{LONG, PATIENCE, done, make, open, path, peer, remove, set};
 use crate::script::{Deed, Rule};
 use crate::tree::Write;
 
-const ROUNDS: u64 = 400;
+const ROUNDS: u64 = 500;
 
 /// How many requests of a transaction may come before the write of the other client.
 const REQUESTS: u64 = 6;
 
-/// Few, so that they meet.
-const PLACES: [&str; 6] = ["a", "a/b", "a/b/c", "a/d", "e", "e/f"];
+/// Few, so that they meet; those above others more often.
+const PLACES: [&str; 9] = ["a", "a", "a", "a/b", "a/b", "a/b/c", "a/d", "e", "e/f"];
 
 /// What one operation of a transaction does to its place.
 #[derive(Clone, Copy, Debug)]
@@ -70,14 +70,21 @@ impl Round {
         let whole = |place: &str| format!("{dir}/{place}");
 
         let mut before = vec![create(&dir, Lifetime::Persistent)];
-        for place in PLACES.into_iter().filter(|_| chance.below(3) == 0) {
-            before.push(create(&whole(place), Lifetime::Persistent));
+        for place in PLACES.into_iter().filter(|_| chance.below(5) == 0) {
+            let lifetime =
+                if chance.below(5) == 0 { Lifetime::Session } else { Lifetime::Persistent };
+            before.push(create(&whole(place), lifetime));
         }
-        // Only a container is left of it, unless it was there before.
-        for place in PLACES.into_iter().filter(|_| chance.below(4) == 0) {
-            let inside = whole(&format!("{place}/gone"));
+        // Only containers are left of these, unless there was a node before.
+        for place in PLACES.into_iter().filter(|_| chance.below(5) == 0) {
+            let inside = if chance.below(3) == 0 { "deep/gone" } else { "gone" };
+            let inside = whole(&format!("{place}/{inside}"));
             before.push(create(&inside, Lifetime::Persistent));
             before.push(Txn::new().delete(path(&inside), Expect::Any));
+        }
+        // In the place of a container, perhaps.
+        for place in PLACES.into_iter().filter(|_| chance.below(12) == 0) {
+            before.push(create(&whole(place), Lifetime::Persistent));
         }
 
         let mut acts: Vec<Act> = Vec::new();

@@ -245,7 +245,8 @@ pub(crate) async fn a_container_is_not_reported_and_what_takes_its_place_is() {
     let observed = store.observe(Query::children(path("/boxes"))).await;
     let (_view, mut watch) = observed.expect("the peer answers");
 
-    // The servers remove one, and a node takes the place of the other, by two writes.
+    // One is new, the servers remove another, and a node takes the place of the third, by two writes.
+    done(&*store, create("/boxes/new/a", "")).await;
     peer.change(|world| world.write(&[remove("/boxes/gone")])).expect("it is empty");
     done(&*store, Txn::new().delete(path("/boxes/full/a"), Expect::Any)).await;
     done(&*store, create("/boxes/full", "")).await;
@@ -321,4 +322,66 @@ pub(crate) async fn one_event_is_what_happened() {
     peer.change(|world| world.write(&[set("/one/a", "new")])).expect("it is there");
     let Event::Changed(change) = next(&mut watch).await else { panic!("it is written") };
     assert_eq!(change.kind, Kind::Updated);
+}
+
+/// While the client was disconnected another node took the place of the one that it watches: the servers report that as a write.
+pub(crate) async fn another_node_in_its_place_is_no_write() {
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    done(&*store, create("/place/kept", "")).await;
+    done(&*store, create("/place/a", "")).await;
+    let query = Query::node(path("/place/a")).once();
+    let (_view, mut watch) = store.observe(query).await.expect("the peer answers");
+    peer.stop(0);
+    let anew = [remove("/place/a"), make("/place/a")];
+    peer.change(|world| world.write(&anew)).expect("nothing is against it");
+    peer.resume(0);
+    let event = next(&mut watch).await;
+    assert!(matches!(event, Event::Resync), "{event:?}");
+}
+
+/// A check that nothing is there creates and deletes a node in one transaction of the servers.
+pub(crate) async fn a_check_for_absence_is_not_reported() {
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    done(&*store, create("/absent/kept", "")).await;
+    let query = Query::children(path("/absent"));
+    let (_view, mut watch) = store.observe(query).await.expect("the peer answers");
+    done(&*store, Txn::new().check(path("/absent/a"), Expect::Absent)).await;
+    done(&*store, create("/absent/last", "")).await;
+    match next(&mut watch).await {
+        Event::Resync => {}
+        Event::Changed(change) => assert_eq!(change.path, path("/absent/last"), "{change:?}"),
+        other @ Event::Ended(_) => panic!("{other:?}"),
+    }
+}
+
+/// An observer that takes hints learns of a node in the place of a container, so that a later observer hears of its end.
+pub(crate) async fn what_was_only_a_hint_is_no_container_any_more() {
+    let peer = peer(1);
+    peer.change(|world| world.collects = false);
+    let store = open(&peer, LONG).await;
+    done(&*store, create("/hints/kept", "")).await;
+    done(&*store, create("/hints/box/a", "")).await;
+    done(&*store, Txn::new().delete(path("/hints/box/a"), Expect::Any)).await;
+    let query = || Query::children(path("/hints"));
+    let first = store.observe(query()).await.expect("the peer answers");
+    let (_view, mut hints) = store.observe(query().hints()).await.expect("the peer answers");
+    drop(first);
+
+    let meanwhile = [remove("/hints/box"), make("/hints/box")];
+    peer.change(|world| world.write(&meanwhile)).expect("nothing is against it");
+    loop {
+        match next(&mut hints).await {
+            Event::Changed(change) if change.kind == Kind::Created => break,
+            _ => {}
+        }
+    }
+    let (view, mut watch) = store.observe(query()).await.expect("the peer answers");
+    assert_eq!(view.nodes.len(), 2, "{view:?}");
+    peer.change(|world| world.write(&[remove("/hints/box")])).expect("it is there");
+    done(&*store, create("/hints/last", "")).await;
+
+    let deleted = (Kind::Deleted, "/hints/box".to_owned());
+    assert_eq!(until(&mut watch, "/hints/last").await, [deleted]);
 }
