@@ -96,15 +96,19 @@ async fn a_page_that_is_too_large_is_read_in_parts_and_after_another_error_no_mo
 #[tokio::test(start_paused = true)]
 async fn what_is_too_large_however_little_is_asked_for_is_an_error_soon() {
     let peer = Peer::new(1);
-    populate(&peer, "/few", 10);
+    populate(&peer, "/few", 1_000);
     let ann = session(&peer).await;
-    let too_large = Refusal::new(Code::ResourceExhausted, "trying to send message larger than max");
-    peer.script(Rule::on(Kind::Txn, Act::Refuse(too_large)).always());
-    let before = peer.met(Kind::Txn);
-    let error = ann.read(Query::subtree(path("/few"))).await.expect_err("it is refused");
-    assert_eq!(error.kind(), ErrorKind::TooLarge);
-    // A sixteenth each time, down to one key where 4,096 may be asked for.
-    assert_eq!(peer.met(Kind::Txn) - before, 4);
+    let too_large =
+        || Refusal::new(Code::ResourceExhausted, "trying to send message larger than max");
+    // The first page, where 4,096 keys may be asked for, and the next one, of 256: a sixteenth each time, down to one key.
+    for (kind, requests) in [(Kind::Txn, 4), (Kind::Range, 3)] {
+        peer.script(Rule::on(kind, Act::Refuse(too_large())).always());
+        let before = peer.met(kind);
+        let error = ann.read(Query::subtree(path("/few"))).await.expect_err("it is refused");
+        assert_eq!(error.kind(), ErrorKind::TooLarge, "{kind:?}: {error}");
+        assert_eq!(peer.met(kind) - before, requests, "{kind:?}");
+        peer.shared.script().clear();
+    }
 }
 
 /// A page is as many keys as should fit, by the sizes of those before: here these are far too many.
