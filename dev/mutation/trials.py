@@ -57,11 +57,10 @@ class Test:
                 self.seconds = time.monotonic() - began
 
 
-def built(tree, package, arguments, skipped):
-    """The tests of a package, each of them a program and a name."""
+def built(tree, package, arguments, skipped, *options):
+    """The tests of a package, each of them a program and a name. Fails if they do not compile."""
     command = ["cargo", "test", "--locked", "--quiet", "--no-run", "--package", package, "--all-features", *arguments]
-    # Without optimization the copies of a body are too large for any stack.
-    command += ["--message-format=json", f"--config=profile.test.package.{package}.opt-level=1"]
+    command += ["--message-format=json", *options]
     environment = {**os.environ, **QUICK}
     done = subprocess.run(command, cwd=tree, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     programs = [one["executable"] for one in map(json.loads, done.stdout.splitlines()) if one.get("executable")]

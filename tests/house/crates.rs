@@ -10,7 +10,7 @@ const HOUSE: [(&str, &[&str], &[&str]); 12] = [
     ("synod-testkit",     &["synod-core", "synod-recipes"], &[]),
     ("synod-conformance", &["synod-core", "synod-recipes", "synod-testkit"], &[]),
     ("synod-mem",         &["synod-core", "synod-testkit"], &["synod-mem", "synod-recipes", "synod-conformance"]),
-    ("synod-zk",          &["synod-core"], &["synod-recipes", "synod-testkit", "synod-conformance"]),
+    ("synod-zk",          &["synod-core"], &["synod-recipes", "synod-testkit", "synod-conformance", "synod-mem"]),
     ("synod-etcd",        &["synod-core"], &["synod-recipes", "synod-testkit", "synod-conformance"]),
     ("synod-sim",         &["synod-core", "synod-recipes", "synod-testkit", "synod-conformance", "synod-mem"], &["synod-sim"]),
     ("synod",             &["synod-core", "synod-recipes", "synod-mem", "synod-zk", "synod-etcd", "synod-sim"], &["synod-testkit", "synod-conformance"]),

@@ -34,7 +34,7 @@ pub(crate) async fn a_lock_whose_numbers_end_is_held_by_one() {
     .await;
 }
 
-/// The last number that a directory gives is followed by refusals that leave nothing, alone and beside another write.
+/// After the last number of a directory a create is refused and has no effect, also in a transaction of several operations.
 pub(crate) async fn a_directory_without_numbers_refuses() {
     const LAST: i32 = i32::MAX - (1 << 20);
 

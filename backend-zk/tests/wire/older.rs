@@ -94,7 +94,7 @@ pub(crate) async fn a_local_read_follows_no_sync_but_on_a_new_connection() {
     }
 }
 
-/// The server lags, so that it must be told to catch up before it answers.
+/// The server lags: only a `sync` makes it catch up.
 pub(crate) async fn a_latest_observation_of_one_event_is_of_now() {
     let peer = peer(3);
     let store = open_at(&peer, &[1], LONG).await;
