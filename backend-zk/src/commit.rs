@@ -213,6 +213,16 @@ impl<'a> Writing<'a> {
         })
     }
 
+    /// Whether it creates a node of a kind whose stat some servers do not return. They return that of a container, and that of
+    /// a node with a time to live.
+    fn is_ordinary(&self, step: &Step) -> bool {
+        let lifetime = match &self.txn.ops[step.index] {
+            Op::Create { lifetime, .. } if step.role == Role::Own => lifetime,
+            _ => return false,
+        };
+        matches!(lifetime, Lifetime::Persistent | Lifetime::Session)
+    }
+
     /// Passes the path of the session's own ticket to the look.
     fn note_own(&self, steps: &[Step], got: &[Got], look: &Look<'_>) {
         for (step, got) in steps.iter().zip(got) {
@@ -292,9 +302,9 @@ impl<'a> Writing<'a> {
             }
         };
         Ok(self.wire.answer(answer).await?.map(|results| {
-            let got = results.into_iter().map(|result| match result {
+            let got = steps.iter().zip(results).map(|(step, result)| match result {
                 MultiWriteResult::Create { path, stat } => {
-                    if !stat.is_unknown() {
+                    if !stat.is_unknown() && self.is_ordinary(step) {
                         self.wire.hear_births();
                     }
                     Got::Made(Some(path), stat)

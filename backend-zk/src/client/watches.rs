@@ -371,6 +371,15 @@ mod tests {
     }
 
     #[test]
+    fn what_was_asked_for_on_a_lost_connection_defers_no_removal() {
+        let (mut watches, _dropped) = watches();
+        let _watch = watch(&mut watches, "/a", WatchKind::Data);
+        watches.ask(&Asked::new("/a", WatchKind::Recursive));
+        watches.disconnected();
+        assert_eq!(watches.unwatch(0), Some(("/a".to_owned(), Removes::Any)));
+    }
+
+    #[test]
     fn a_dropped_watcher_is_reported_unless_its_event_has_come() {
         let (mut watches, mut dropped) = watches();
         drop(watch(&mut watches, "/a", WatchKind::Data));

@@ -65,3 +65,14 @@ pub(crate) async fn one_event_needs_no_lasting_watch() {
     }
     assert_eq!(peer.world().script.played(store.session().id.get()), 0);
 }
+
+/// Only where a container was does a create need a second write, and a guard.
+pub(crate) async fn a_create_is_one_plain_request() {
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    done(&*store, create("/plain/first", "")).await;
+    count(&peer, &*store, &[op::MULTI]);
+    done(&*store, create("/plain/a", "")).await;
+    done(&*store, Txn::new().create(path("/plain/b"), "", Lifetime::Session)).await;
+    assert_eq!(peer.world().script.played(store.session().id.get()), 0);
+}

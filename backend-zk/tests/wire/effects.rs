@@ -134,10 +134,16 @@ pub(crate) async fn what_a_transaction_creates_has_its_stat() {
     };
     // The answer to a write has the revision, and without one the node that the session owns is asked for it.
     let beside_a_write = creates("/stat").set(path("/stat/old"), "x", Expect::Any);
-    for txn in [beside_a_write, creates("/alone")] {
+    let owned_first = Txn::new().create(path("/first/owned"), "x", Lifetime::Session).create(
+        path("/first/kept"),
+        "x",
+        Lifetime::Persistent,
+    );
+    for txn in [beside_a_write, creates("/alone"), owned_first] {
         let commit = store.commit(txn).await.expect("the peer answers").required().expect("so");
         assert!(commit.revision.is_some());
-        for (done, owner) in commit.done.iter().zip([None, Some(store.session().id)]) {
+        for done in commit.done.iter().filter(|done| done.path != path("/stat/old")) {
+            let owner = done.path.as_str().ends_with("owned").then(|| store.session().id);
             let view = store.read(Query::node(done.path.clone())).await.expect("the peer answers");
             assert_eq!(done.stat, view.node().expect("it is there").stat, "{}", done.path);
             assert_eq!(done.stat.expect("just so").owner, owner, "{}", done.path);

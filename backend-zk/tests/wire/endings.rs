@@ -82,7 +82,7 @@ pub(crate) async fn a_session_whose_heartbeats_are_writes_needs_no_right_to_the_
     let refused = Rule::new(Deed::Refuse(code::NO_AUTH)).op(op::MULTI).times(ALWAYS);
     peer.when(refused.of(id(&*store).get()));
 
-    let enough = peer.until(|world| world.script.played(id(&*store).get()) > 40);
+    let enough = peer.until(|world| world.script.played(id(&*store).get()) > 20);
     timeout(PATIENCE, enough).await.expect("each heartbeat is a write");
     recovers(&*store).await;
     assert!(!store.status().borrow().is_lost(), "each heartbeat was answered");

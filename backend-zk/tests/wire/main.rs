@@ -15,7 +15,9 @@ use synod_testkit::limit::limited;
 use synod_testkit::server::required;
 use synod_testkit::server::zookeeper::Ensemble;
 
-use crate::counted::{a_sole_contender_lists_nothing, one_event_needs_no_lasting_watch};
+use crate::counted::{
+    a_create_is_one_plain_request, a_sole_contender_lists_nothing, one_event_needs_no_lasting_watch,
+};
 use crate::effects::{
     a_directory_that_is_created_meanwhile_is_used, a_directory_that_is_emptied_gives_way_to_a_node,
     a_malformed_answer_is_an_error, nothing_is_said_of_a_write_that_is_not_so,
@@ -149,6 +151,7 @@ scenes![
     another_node_in_its_place_is_no_write,
     a_check_for_absence_is_not_reported,
     what_was_only_a_hint_is_no_container_any_more,
+    a_create_is_one_plain_request,
     a_sole_contender_lists_nothing,
     one_event_needs_no_lasting_watch,
     a_latest_observation_of_one_event_is_of_now,

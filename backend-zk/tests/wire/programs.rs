@@ -12,7 +12,7 @@ use synod_mem::MemBackend;
 use crate::peer::Peer;
 use crate::scene::{LONG, peer};
 
-const PROGRAMS: usize = 80;
+const PROGRAMS: usize = 50;
 
 #[derive(Debug, Default)]
 struct Memory(MemBackend);

@@ -18,7 +18,7 @@ use crate::scene::{LONG, PATIENCE, done, make, open, path, peer, remove, set};
 use crate::script::{Deed, Rule};
 use crate::tree::Write;
 
-const ROUNDS: u64 = 500;
+const ROUNDS: u64 = 300;
 
 /// How many requests of a transaction may come before the write of the other client.
 const REQUESTS: u64 = 6;
