@@ -155,3 +155,16 @@ impl CreateOptions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_are_what_the_servers_call_them() {
+        let shown = |acl: AclSet| (acl.permissions, acl.scheme, acl.id);
+        assert_eq!(shown(AclSet::ANYONE), (0b11111, "world", "anyone"));
+        assert_eq!(shown(AclSet::CREATOR), (0b11111, "auth", ""));
+        assert_eq!(shown(AclSet::CREATOR.without_writing()), (0b11101, "auth", ""));
+    }
+}

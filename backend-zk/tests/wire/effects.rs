@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use synod_core::error::{Effect, Error};
+use synod_core::error::{Effect, Error, ErrorKind};
 use synod_core::store::{Expect, Lifetime, Outcome, Query, Txn};
 use tokio::time::timeout;
 
 use crate::peer::Peer;
-use crate::protocol::{code, op};
+use crate::protocol::{Request, code, op};
 use crate::scene::{LONG, PATIENCE, create, done, make, open, panics, path, peer, recovers};
 use crate::script::{Deed, Rule};
 use crate::tree::Write;
@@ -104,8 +104,6 @@ async fn of_kind(peer: &Peer, (what, number, txn): Kind) {
 /// Servers before 3.6 have no containers that synod could use, and those without extended types no
 /// times to live.
 pub(crate) async fn what_a_server_does_not_know_is_unsupported() {
-    use synod_core::error::ErrorKind;
-
     let peer = peer(1);
     peer.change(|world| world.servers[0].extended = false);
     let store = open(&peer, LONG).await;
@@ -212,4 +210,31 @@ pub(crate) async fn a_directory_that_is_emptied_gives_way_to_a_node() {
     let view = store.read(Query::subtree(path("/box"))).await.expect("it answers");
     let nodes: Vec<&str> = view.nodes.iter().map(|node| node.path.as_str()).collect();
     assert_eq!(nodes, ["/box"]);
+}
+
+/// A node of another client, whose access list permits only this.
+fn permitting(at: &str, permissions: i32) -> Request {
+    let acl = vec![(permissions, "world".to_owned(), "anyone".to_owned())];
+    let (path, data) = (at.to_owned(), b"made".to_vec());
+    Request::Create { op: op::CREATE_2, path, data, acl, flags: 0, ttl: 0 }
+}
+
+/// What the access list of a node does not permit is refused, and is not taken for something else.
+pub(crate) async fn what_is_not_permitted_is_denied() {
+    const READ: i32 = 1;
+    const WRITE: i32 = 2;
+
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    done(&*store, create("/denied/kept", "")).await;
+    let nodes = [permitting("/denied/read", READ), permitting("/denied/write", WRITE)];
+    peer.change(|world| world.write(&nodes)).expect("nothing is against it");
+
+    let set = Txn::new().set(path("/denied/read"), "x", Expect::Any);
+    let said = store.commit(set).await.expect_err("it may not be written");
+    assert_eq!((said.kind(), said.effect()), (ErrorKind::Denied, Effect::None), "{said}");
+    for query in [Query::children(path("/denied")), Query::subtree(path("/denied"))] {
+        let said = store.read(query).await.expect_err("one may not be read");
+        assert_eq!(said.kind(), ErrorKind::Denied, "{said}");
+    }
 }

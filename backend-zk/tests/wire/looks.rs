@@ -92,11 +92,16 @@ pub(crate) async fn a_look_shows_no_ticket_after_the_own_one() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
     done(&*store, create("/after/t-0000000001", "")).await;
-    for number in 0..3 {
-        let later = make(&format!("/after/t-00000009{number:02}"));
-        peer.when(Rule::new(Deed::Afterwards(vec![later])).op(op::CREATE_2).at("/after"));
+    for (number, several) in [false, true, false, true].into_iter().enumerate() {
+        let later = vec![make(&format!("/after/t-00000009{number:02}"))];
+        let sent = if several { op::MULTI } else { op::CREATE_2 };
+        peer.when(Rule::new(Deed::Afterwards(later)).op(sent));
         let look = Query::children(path("/after")).newest(9);
-        let drawn = store.commit(ticket("/after").look(look)).await.expect("the peer answers");
+        let mut draw = ticket("/after").look(look);
+        if several {
+            draw = draw.set(path("/after/t-0000000001"), "", Expect::Any);
+        }
+        let drawn = store.commit(draw).await.expect("the peer answers");
         let commit = drawn.required().expect("nothing is against it");
         let look = commit.look.expect("it was asked for");
         assert_eq!(look.nodes.last().map(|node| &node.path), Some(&commit.done[0].path));

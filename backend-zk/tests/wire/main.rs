@@ -22,6 +22,7 @@ use crate::effects::{
     a_directory_that_is_created_meanwhile_is_used, a_directory_that_is_emptied_gives_way_to_a_node,
     a_malformed_answer_is_an_error, nothing_is_said_of_a_write_that_is_not_so,
     what_a_server_does_not_know_is_unsupported, what_a_transaction_creates_has_its_stat,
+    what_is_not_permitted_is_denied,
 };
 use crate::endings::{
     a_close_that_was_dropped_remembers_how_long_the_session_was_certain,
@@ -152,6 +153,7 @@ scenes![
     a_check_for_absence_is_not_reported,
     what_was_only_a_hint_is_no_container_any_more,
     a_create_is_one_plain_request,
+    what_is_not_permitted_is_denied,
     a_sole_contender_lists_nothing,
     one_event_needs_no_lasting_watch,
     a_latest_observation_of_one_event_is_of_now,

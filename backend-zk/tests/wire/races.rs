@@ -234,7 +234,7 @@ pub(crate) async fn a_transaction_is_before_a_write_of_others_or_after_it() {
     peer.change(|world| world.collects = false);
     let store = open(&peer, LONG).await;
     done(&*store, create("/warm", Lifetime::Persistent)).await;
-    let (mut met, mut excused) = (0, 0);
+    let (mut met, mut excused) = (0_u64, 0_u64);
     for number in 0..ROUNDS {
         let round = Round::new(number, &Chance::seeded(number));
         let (end, writes) = round.on(&peer, &*store).await;
@@ -242,7 +242,7 @@ pub(crate) async fn a_transaction_is_before_a_write_of_others_or_after_it() {
             (round.expected(&writes, true).await, round.expected(&writes, false).await);
         let ends = [&after, &before];
         let disturbed = !writes.is_empty();
-        met += usize::from(disturbed);
+        met += u64::from(disturbed);
         if ends.into_iter().any(|it| end == *it || (disturbed && round.is_late(&end, it))) {
             continue;
         }
@@ -255,5 +255,5 @@ pub(crate) async fn a_transaction_is_before_a_write_of_others_or_after_it() {
             round.acts, round.before, round.at,
         );
     }
-    assert!(met > 50 && excused < ROUNDS / 20, "{met} were disturbed, {excused} not compared");
+    assert!(met > ROUNDS / 20 && excused < ROUNDS / 20, "{met} were met, {excused} not compared");
 }
