@@ -1,23 +1,11 @@
 //! How much is asked of the servers, where it is easily more than needed.
 
-use std::time::Duration;
-
 use synod_core::store::{Expect, Lifetime, Query, Store, Txn};
-use tokio::time::timeout;
 
 use crate::effects::ticket;
 use crate::peer::Peer;
 use crate::protocol::op;
-use crate::scene::{LONG, PATIENCE, create, done, open, path, peer, recovers};
-use crate::script::{Deed, Rule};
-
-/// Counts the requests of these kinds from now on: each is played, and nothing is changed by it.
-fn count(peer: &Peer, store: &dyn Store, kinds: &[i32]) {
-    for kind in kinds {
-        let rule = Rule::new(Deed::Late(Duration::ZERO)).op(*kind).of(store.session().id.get());
-        peer.when(rule.times(usize::MAX));
-    }
-}
+use crate::scene::{LONG, count, create, done, open, path, peer, reconnects, recovers};
 
 /// Draws a ticket with a look, and deletes it. Returns how many listings that took.
 async fn draws(peer: &Peer, store: &dyn Store, dir: &str) -> usize {
@@ -46,9 +34,7 @@ pub(crate) async fn a_sole_contender_lists_nothing() {
             listings += draws(&peer, &*store, "/sole").await;
         }
         assert!(listings < 30, "{listings} of 100 on connection {connection}");
-        peer.change(|world| world.servers[0].close_all());
-        let again = |world: &mut crate::world::World| !world.servers[0].conns.is_empty();
-        timeout(PATIENCE, peer.until(again)).await.expect("it connects again");
+        reconnects(&peer).await;
         recovers(&*store).await;
     }
 }

@@ -7,10 +7,9 @@ use tokio::time::{sleep, timeout};
 
 use crate::protocol::{code, op};
 use crate::scene::{
-    LONG, PATIENCE, create, done, make, next, open, open_at, path, peer, remove, set,
+    LONG, count, create, done, make, next, open, open_at, path, peer, reconnects, remove, set,
 };
 use crate::script::{Deed, Rule};
-use crate::world::World;
 
 /// An event is newer than all answers: the next connection must not show an earlier state.
 pub(crate) async fn what_is_read_is_no_older_than_an_event() {
@@ -75,8 +74,7 @@ pub(crate) async fn a_local_read_follows_no_sync_but_on_a_new_connection() {
     done(&*store, create("/sync/a", "")).await;
     let session = store.session().id.get();
     let local = || store.read(Query::node(path("/sync/a")).local());
-    // It changes nothing, and is counted.
-    peer.when(Rule::new(Deed::Late(Duration::ZERO)).op(op::SYNC).of(session).times(1_000));
+    count(&peer, &*store, &[op::SYNC]);
     for _ in 0..3 {
         while local().await.is_err() {
             sleep(Duration::from_millis(5)).await;
@@ -88,9 +86,7 @@ pub(crate) async fn a_local_read_follows_no_sync_but_on_a_new_connection() {
         let followed = peer.world().script.played(session) - before;
         // One may be a heartbeat.
         assert!(followed <= 1, "{followed} of {READS}");
-        peer.change(|world| world.servers[0].close_all());
-        let again = |world: &mut World| !world.servers[0].conns.is_empty();
-        timeout(PATIENCE, peer.until(again)).await.expect("it connects again");
+        reconnects(&peer).await;
     }
 }
 

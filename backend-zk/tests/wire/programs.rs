@@ -14,49 +14,38 @@ use crate::scene::{LONG, peer};
 
 const PROGRAMS: usize = 50;
 
-#[derive(Debug, Default)]
-struct Memory(MemBackend);
-
+/// What is compared.
 #[derive(Debug)]
-struct Servers(Peer);
-
-/// No program waits for a session to expire, and no session should expire on a busy machine.
-fn profile() -> Profile {
-    Profile::new(LONG, Duration::from_secs(10)).offers(&[Ability::Expiry, Ability::TtlNodes])
+enum Side {
+    Memory(MemBackend),
+    Servers(Peer),
 }
 
 #[async_trait]
-impl Harness for Memory {
+impl Harness for Side {
     fn backend(&self) -> Arc<dyn Backend> {
-        Arc::new(self.0.clone())
+        match self {
+            Self::Memory(memory) => Arc::new(memory.clone()),
+            Self::Servers(peer) => Arc::new(peer.backend()),
+        }
     }
 
+    /// No program waits for a session to expire, and no session should expire on a busy machine.
     fn profile(&self) -> Profile {
-        profile()
+        Profile::new(LONG, Duration::from_secs(10)).offers(&[Ability::Expiry, Ability::TtlNodes])
     }
 
     async fn expire(&self, session: SessionId) {
-        self.0.expire(session);
-    }
-}
-
-#[async_trait]
-impl Harness for Servers {
-    fn backend(&self) -> Arc<dyn Backend> {
-        Arc::new(self.0.backend())
-    }
-
-    fn profile(&self) -> Profile {
-        profile()
-    }
-
-    async fn expire(&self, session: SessionId) {
-        self.0.expire(session);
+        match self {
+            Self::Memory(memory) => memory.expire(session),
+            Self::Servers(peer) => peer.expire(session),
+        }
     }
 }
 
 pub(crate) async fn programs_do_the_same_as_on_memory() {
-    let stores: [Arc<dyn Harness>; 2] = [Arc::new(Memory::default()), Arc::new(Servers(peer(3)))];
+    let stores: [Arc<dyn Harness>; 2] =
+        [Arc::new(Side::Memory(MemBackend::new())), Arc::new(Side::Servers(peer(3)))];
     let comparison = Comparison::new(&stores, 1).programs(PROGRAMS);
     let tally = comparison.from_environment().run().await.unwrap_or_else(|found| panic!("{found}"));
     // Programs that end early prove little.

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use crate::peer::Peer;
 use crate::protocol::Request;
+use crate::script::{Deed, Rule};
 use crate::tree::open_acl;
 
 /// How long a scene waits for something that must eventually happen.
@@ -82,6 +83,22 @@ pub(crate) async fn recovers(store: &dyn Store) {
         }
     };
     timeout(PATIENCE, read).await.expect("the session is of use again");
+}
+
+/// Closes the connections of the only server, and waits until a client connects again.
+pub(crate) async fn reconnects(peer: &Peer) {
+    peer.change(|world| world.servers[0].close_all());
+    let again = peer.until(|world| !world.servers[0].conns.is_empty());
+    timeout(PATIENCE, again).await.expect("it connects again");
+}
+
+/// Counts the requests of these kinds of a session from now on, as what is [played](crate::script::Script::played): nothing is
+/// changed by it.
+pub(crate) fn count(peer: &Peer, store: &dyn Store, kinds: &[i32]) {
+    for kind in kinds {
+        let rule = Rule::new(Deed::Late(Duration::ZERO)).op(*kind).of(store.session().id.get());
+        peer.when(rule.times(usize::MAX));
+    }
 }
 
 /// The next event, in time.
