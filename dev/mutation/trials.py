@@ -33,6 +33,10 @@ class Test:
     def __str__(self):
         return f"{os.path.basename(self.program).rsplit('-', 1)[0]} {self.name}"
 
+    def fails(self, folder, **variables):
+        """Whether it fails twice: a busy machine alone seldom does that."""
+        return not (self.passes(folder, **variables) or self.passes(folder, **variables))
+
     def passes(self, folder, **variables):
         """Whether it passes, alone in a process."""
         began = time.monotonic()
@@ -78,12 +82,11 @@ def measure(tests, folder):
     def one(test):
         with tempfile.TemporaryDirectory() as place:
             reached = os.path.join(place, "reached")
-            # Twice, as a change counts as found when a test fails twice.
-            passed = test.passes(folder, SYNOD_REACHED=reached) or test.passes(folder, SYNOD_REACHED=reached)
+            failed = test.fails(folder, SYNOD_REACHED=reached)
             if os.path.exists(reached):
                 with open(reached, encoding="utf-8") as file:
                     test.reached = frozenset(map(int, file))
-        return None if passed else str(test)
+        return str(test) if failed else None
 
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         failed = [name for name in pool.map(one, tests) if name]
@@ -92,10 +95,7 @@ def measure(tests, folder):
 
 
 def run(changes, tests, folder, deadline, keep):
-    """Tries each change until the deadline. `keep` is told of each result: the change, and the test that found it.
-
-    A change counts as found when the same test fails twice: a busy machine alone seldom does that.
-    """
+    """Tries each change until the deadline. `keep` is told of each result: the change, and the test that found it."""
     reaching = collections.defaultdict(list)
     for test in sorted(tests, key=lambda test: test.seconds):
         for number in test.reached:
@@ -113,7 +113,7 @@ def run(changes, tests, folder, deadline, keep):
         for test in sorted(reaching[number], key=lambda test: -known.get(test, 0)):
             if time.monotonic() > deadline:
                 return
-            if not test.passes(folder, **variables) and not test.passes(folder, **variables):
+            if test.fails(folder, **variables):
                 with lock:
                     finders[change.file][test] += 1
                     finders[change.file, change.function][test] += 1
