@@ -400,3 +400,47 @@ fn needs_recursive(query: &Query) -> bool {
         Scope::Subtree => true,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::{EventType, WatchedEvent};
+
+    fn event(event_type: EventType) -> Notification {
+        let session_state = crate::client::SessionState::SyncConnected;
+        let event = WatchedEvent { event_type, session_state, path: "/d/a".to_owned(), zxid: -1 };
+        Notification::of(&event).expect("it is of a node")
+    }
+
+    fn place() -> Place {
+        let (feed, _watch) = Feed::new(EVENTS);
+        let query = Query::children(Path::new("/d").expect("valid"));
+        Place { observers: [(0, Observer { query, feed })].into(), ..Place::default() }
+    }
+
+    /// A view that was asked for before must not say that there is a container.
+    #[test]
+    fn whatever_may_take_the_place_of_a_container_is_counted() {
+        let created = event(EventType::NodeCreated);
+        let mut place = place();
+        let mut grows = |what: &str, act: &dyn Fn(&mut Place)| {
+            let before = place.created;
+            act(&mut place);
+            assert!(place.created > before, "{what}");
+        };
+        for _ in 0..2 {
+            grows("missed events", &Place::forget_what_is_there);
+            grows("not verified", &|place| place.forget(&created));
+            grows("verified", &|place| {
+                place.deliver(&created, Some(&Proof::Unclear), &mut Vec::new());
+            });
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_verified_is_to_be_read_again() {
+        let (mut place, mut deliveries) = (place(), Vec::new());
+        place.deliver(&event(EventType::NodeCreated), None, &mut deliveries);
+        assert!(matches!(deliveries[..], [(_, None)]), "{} deliveries", deliveries.len());
+    }
+}

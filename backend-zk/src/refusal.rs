@@ -10,11 +10,11 @@ use synod_core::store::{Expect, Lifetime, Op, Txn, View, Why};
 
 use crate::client::{Client, ZkError};
 use crate::connection::Connection;
-use crate::container::{Standing, standing, standing_below};
+use crate::container::{Hollow, Standing, standing, standing_below};
 use crate::error::{Sort, Trouble};
 use crate::hub::Hub;
 use crate::plan::{Facts, Role, Step};
-use crate::stat::is_container;
+use crate::stat::{births, is_container, translate};
 
 /// A transaction in flight, and the facts found for it so far.
 pub(crate) struct Writing<'a> {
@@ -121,12 +121,28 @@ impl<'a> Writing<'a> {
             ZkError::NoChildrenForEphemerals if is_container_create(op) => {
                 return Ok(Some(Why::BelowEphemeral));
             }
-            ZkError::NoChildrenForEphemerals => {
-                self.facts.below.insert(index, parent);
-            }
+            ZkError::NoChildrenForEphemerals => self.lean_on(index, parent).await?,
             said => return Err(unsent(Trouble::Said(said))),
         }
         Ok(None)
+    }
+
+    /// Nothing is below the node of a session. As with empty containers, its directory is given no other child until the
+    /// transaction arrives: so it is still that node then.
+    async fn lean_on(&mut self, index: usize, ephemeral: Path) -> Result<()> {
+        let dir = ephemeral.parent().unwrap_or_else(Path::root);
+        // Read before the node itself, so that a creation in between is noticed.
+        let above = self.client.get_data(dir.as_str());
+        let own = self.client.check_stat(ephemeral.as_str());
+        let answers = self.wire.answer(async { Ok((above.await, own.await?)) }).await;
+        if let (Ok((_data, above)), Some(own)) = answers.map_err(unsent)?
+            && translate(&own).owner.is_some()
+        {
+            let births = [(dir, births(&above))].into();
+            self.facts.hollow.insert(index, Hollow { births, ..Hollow::default() });
+            self.facts.below.insert(index, ephemeral);
+        }
+        Ok(())
     }
 
     async fn mend_own(&mut self, index: usize, said: ZkError) -> Result<Option<Why>> {

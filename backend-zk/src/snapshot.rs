@@ -455,6 +455,18 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_added_to_what_came_in_several_answers_or_from_there() {
+        let query = Query::children(Path::new("/d").expect("valid"));
+        let own = OnceLock::new();
+        for (first, second) in [(true, true), (true, false), (false, true)] {
+            let mut early = snapshot(&["a"], &[]);
+            let mut later = snapshot(&["a"], &[("/d/a", found(2, 2, 2))]);
+            (early.whole, later.whole) = (first, second);
+            assert_eq!(early.complete(Aim::Children(&query, &own), &later), first && second);
+        }
+    }
+
+    #[test]
     fn what_is_below_what_came_in_between_has_to_be_known_too() {
         let path = Path::new("/d").expect("valid");
         let aim = Aim::Tree(&path);

@@ -120,6 +120,22 @@ mod tests {
         }
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn later_rounds_wait_and_not_beyond_the_end() {
+        let (mut servers, began) = (servers(2), Instant::now());
+        let end = began + Duration::from_millis(450);
+        servers.repeat();
+        servers.search();
+        let mut times = Vec::new();
+        for _ in 0..6 {
+            servers.next(end).await.expect("there is always one");
+            times.push(began.elapsed().as_millis());
+        }
+        assert_eq!(times[..2], [0, 0]);
+        assert!((200..250).contains(&times[2]) && (250..350).contains(&times[3]), "{times:?}");
+        assert!((450..452).contains(&times[4]) && times[5] == times[4], "{times:?}");
+    }
+
     #[test]
     fn the_first_round_is_without_pauses_and_no_pause_is_long() {
         let chance = Chance::seeded(7);

@@ -355,6 +355,7 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
+    use crate::client::jute::Encoder;
     use crate::client::watcher::Forget;
 
     const TTL: Duration = Duration::from_secs(10);
@@ -386,6 +387,72 @@ mod tests {
         for (error, state) in table {
             assert_eq!(state_after(&error), state, "{error}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_session_begins_only_as_a_server_says_so() {
+        let table = [
+            ((4_000, 7, None), Ok(())),
+            ((4_000, 7, Some(false)), Ok(())),
+            ((4_000, 7, Some(true)), Err(ZkError::NotReadOnly)),
+            ((4_000, 0, Some(false)), Err(ZkError::SessionExpired)),
+            ((0, 7, Some(false)), Err(ZkError::SessionExpired)),
+            ((-1, 7, Some(false)), Err(ZkError::SessionExpired)),
+            ((0, 0, Some(false)), Err(ZkError::SessionExpired)),
+        ];
+        for ((timeout, id, reads_only), said) in table {
+            let (mut session, mut line, _theirs) = session();
+            line.is_connected = false;
+            let mut answer = Encoder::default();
+            answer.int(0).int(timeout).long(id).buffer(&[7; 16]);
+            if let Some(flag) = reads_only {
+                answer.flag(flag);
+            }
+            assert_eq!(session.begin(&mut line, &answer.finish()), said, "{timeout} {id}");
+            assert_eq!(line.is_connected, said.is_ok());
+            let state =
+                if said.is_ok() { SessionState::SyncConnected } else { SessionState::Disconnected };
+            assert_eq!((session.state, session.id == 7), (state, said.is_ok()), "{timeout} {id}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_state_is_reported_once_and_none_after_the_last() {
+        let (mut session, _line, _theirs) = session();
+        let mut states = session.states();
+        for (state, is_new) in [
+            (SessionState::Disconnected, false),
+            (SessionState::SyncConnected, true),
+            (SessionState::SyncConnected, false),
+            (SessionState::Expired, true),
+            (SessionState::SyncConnected, false),
+        ] {
+            session.turn(state);
+            assert_eq!(states.has_changed().expect("it lives"), is_new, "{state:?}");
+            states.mark_unchanged();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_idle_when_nothing_is_awaited_on_it() {
+        let (_session, mut line, _theirs) = session();
+        assert!(line.is_idle());
+        for (pings, logins, watches) in [(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0), (1, 0, 1)] {
+            line.unnumbered.pings = pings;
+            (line.unnumbered.logins, line.unnumbered.watches) = (logins, watches);
+            assert!(!line.is_idle(), "{pings} {logins} {watches}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_has_all_the_time_to_answer_what_is_asked_at_once() {
+        let (mut session, mut line, _theirs) = session();
+        line.ping();
+        assert_eq!(step(&mut session, &mut line).await, Ok(()));
+        advance(TTL * 39 / 100).await;
+        assert_eq!(step(&mut session, &mut line).await, Ok(()));
+        advance(TTL / 100).await;
+        assert_eq!(step(&mut session, &mut line).await, Err(ZkError::Timeout));
     }
 
     #[tokio::test(start_paused = true)]

@@ -155,3 +155,36 @@ impl Session {
         line.unnumbered.watches += 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use synod_core::chance::Chance;
+
+    use super::*;
+    use crate::client::servers::Servers;
+    use crate::client::watcher::Forget;
+    use crate::client::watches::Watches;
+
+    const TTL: Duration = Duration::from_secs(10);
+
+    /// The servers may count the session's time from later on than this client does.
+    #[tokio::test(start_paused = true)]
+    async fn a_server_is_looked_for_until_the_session_is_over_everywhere() {
+        // Nothing listens there.
+        let servers = Servers::new(vec!["127.0.0.1:1".to_owned()], Chance::seeded(7));
+        let parts = (servers, Watches::new(Forget::new(|_| {})));
+        let mut session = Session::new(parts, Identity::Nobody, None, TTL);
+        let began = Instant::now();
+        assert_eq!(session.start().await.err(), Some(ZkError::NoHosts), "each is asked once");
+        assert!(began.elapsed() < TTL / 2);
+
+        (session.id, session.heard) = (7, Instant::now());
+        session.servers.repeat();
+        let began = Instant::now();
+        assert_eq!(session.start().await.err(), Some(ZkError::Timeout));
+        let searched = began.elapsed();
+        assert!((TTL * 7 / 5..TTL * 3 / 2).contains(&searched), "{searched:?}");
+    }
+}

@@ -276,3 +276,12 @@ fn an_unwanted_watch_is_given_back() {
     assert!(line.alone.watched(&line.dir, None).is_none());
     assert_eq!(line.alone.bytes, 0);
 }
+
+#[test]
+fn a_watch_that_fires_while_a_ticket_is_drawn_takes_no_room_either() {
+    let mut line = Line::settled();
+    let draw = line.begin();
+    line.fire();
+    let (how, _ticket) = line.end(draw, Some(BORN));
+    assert_eq!((how, line.alone.bytes), (LookedLate, 0));
+}

@@ -1,11 +1,15 @@
 //! How much is asked of the servers, where it is easily more than needed.
 
-use synod_core::store::{Expect, Lifetime, Query, Store, Txn};
+use std::time::Duration;
+
+use synod_core::store::{Expect, Lifetime, Query, Store, Txn, Version};
+use tokio::time::sleep;
 
 use crate::effects::ticket;
 use crate::peer::Peer;
 use crate::protocol::op;
 use crate::scene::{LONG, count, create, done, open, path, peer, reconnects, recovers};
+use crate::script::{Deed, Rule};
 
 /// Draws a ticket with a look, and deletes it. Returns how many listings that took.
 async fn draws(peer: &Peer, store: &dyn Store, dir: &str) -> usize {
@@ -61,4 +65,98 @@ pub(crate) async fn a_create_is_one_plain_request() {
     done(&*store, create("/plain/a", "")).await;
     done(&*store, Txn::new().create(path("/plain/b"), "", Lifetime::Session)).await;
     assert_eq!(peer.world().script.played(store.session().id.get()), 0);
+}
+
+/// The directories that are missing are all found at once, and the highest proves what is below it absent.
+pub(crate) async fn absence_deep_below_nothing_takes_two_requests() {
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    done(&*store, create("/deep/a", "")).await;
+    let writes = || peer.world().script.played(store.session().id.get());
+    count(&peer, &*store, &[op::MULTI]);
+    let absent = |at: &str| Txn::new().check(path(at), Expect::Absent);
+    done(&*store, absent("/deep/1/2/3/4/5/6/7")).await;
+    assert_eq!(writes(), 2);
+    // What the transaction creates itself is not missing.
+    let beside = create("/deep/1/2/b", "").check(path("/deep/1/2/3/4/5/6/7"), Expect::Absent);
+    done(&*store, beside).await;
+    assert_eq!(writes(), 4);
+}
+
+/// Before a check that a container would pass, the path is read, unless it is a ticket of the session.
+pub(crate) async fn a_check_reads_only_where_a_container_would_pass() {
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    done(&*store, create("/check/a", "")).await;
+    done(&*store, Txn::new().set(path("/check/a"), "", Expect::Any)).await;
+    let drawn = store.commit(ticket("/check")).await.expect("it answers").required().expect("so");
+    let ticket = drawn.done[0].path.as_str();
+    let reads = || peer.world().script.played(store.session().id.get());
+    count(&peer, &*store, &[op::GET_DATA]);
+    let version = |number| Expect::Version(Version::new(number));
+    for (at, expect, count) in [
+        (ticket, version(0), 0),
+        (ticket, Expect::Any, 0),
+        ("/check/a", version(1), 0),
+        ("/check/a", Expect::Any, 1),
+    ] {
+        let before = reads();
+        let guarded = Txn::new().check(path(at), expect);
+        done(&*store, guarded.set(path("/check/a"), "", Expect::Any)).await;
+        assert_eq!(reads() - before, count, "{at} {expect:?}");
+        done(&*store, Txn::new().delete(path("/check/a"), Expect::Any)).await;
+        done(&*store, create("/check/a", "")).await;
+        done(&*store, Txn::new().set(path("/check/a"), "", Expect::Any)).await;
+    }
+}
+
+/// The revision of a transaction is asked for only where no answer of a write has it.
+pub(crate) async fn a_revision_is_asked_for_only_where_nothing_has_it() {
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    done(&*store, create("/stat/a", "")).await;
+    let asked = || peer.world().script.played(store.session().id.get());
+    count(&peer, &*store, &[op::EXISTS]);
+    let owned =
+        |name: &str| Txn::new().create(path(&format!("/stat/{name}")), "", Lifetime::Session);
+    let several = |name| owned(name).delete(path("/stat/a"), Expect::Any);
+    let with_a_set = |name| owned(name).set(path("/stat/a"), "", Expect::Any);
+    for (txn, count) in [(owned("1"), 0), (with_a_set("2"), 0), (several("3"), 1)] {
+        let before = asked();
+        let commit = store.commit(txn).await.expect("it answers").required().expect("so");
+        assert!(commit.revision.is_some());
+        assert_eq!(asked() - before, count, "{commit:?}");
+    }
+}
+
+/// All watches for one event are set again by one message.
+pub(crate) async fn watches_for_one_event_are_set_again_at_once() {
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    let mut watches = Vec::new();
+    for name in ["a", "b", "c"] {
+        let at = path(&format!("/again/{name}"));
+        done(&*store, Txn::new().create(&at, "", Lifetime::Session)).await;
+        watches.push(store.observe(Query::until_gone(&at)).await.expect("the peer answers"));
+        watches.push(store.observe(Query::node(at).once()).await.expect("the peer answers"));
+    }
+    count(&peer, &*store, &[op::SET_WATCHES]);
+    reconnects(&peer).await;
+    recovers(&*store).await;
+    assert_eq!(peer.world().script.played(store.session().id.get()), 1);
+}
+
+/// A server that accepts connections, and ends each at its first message, is asked less and less often.
+pub(crate) async fn a_server_that_ends_each_connection_is_not_asked_all_the_time() {
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    let session = store.session().id.get();
+    done(&*store, create("/ends/a", "")).await;
+    peer.when(Rule::new(Deed::CloseBefore).op(op::PING).of(session).times(usize::MAX));
+    reconnects(&peer).await;
+    sleep(Duration::from_secs(2)).await;
+    let tried = peer.world().script.played(session);
+    assert!((1..40).contains(&tried), "{tried} connections");
+    peer.change(|world| world.script.calm());
+    recovers(&*store).await;
 }

@@ -111,6 +111,12 @@ pub(crate) async fn what_a_server_does_not_know_is_unsupported() {
     let said = store.commit(Txn::new().create(path("/ttl"), "", ttl)).await;
     assert_eq!(said.expect_err("it is not known").kind(), ErrorKind::Unsupported);
 
+    // A session that begins there knows it.
+    let other = open(&peer, LONG).await;
+    let said = other.commit(Txn::new().create(path("/ttl"), "", ttl)).await;
+    let error = said.expect_err("it is not known");
+    assert!(error.to_string().contains("extendedTypesEnabled"), "{error}");
+
     peer.change(|world| world.servers[0].unknown.insert(op::CREATE_CONTAINER));
     let said = timeout(PATIENCE, store.commit(create("/a/b", ""))).await.expect("it ends");
     let error = said.expect_err("there can be no directory");

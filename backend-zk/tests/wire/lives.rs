@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use synod_core::store::{SessionId, Store};
-use tokio::time::{sleep, timeout};
+use futures_util::future::join_all;
+use synod_core::store::{Backend as _, SessionId, SessionOptions, Store};
+use synod_zk::{Access, ZkBackend, ZkOptions};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::peer::Peer;
 use crate::protocol::op;
@@ -102,4 +104,30 @@ pub(crate) async fn a_session_that_ended_meanwhile_is_lost() {
     timeout(PATIENCE, lost).await.expect("in time").expect("it is reported");
     assert!(store.read(synod_core::store::Query::node(crate::scene::path("/a"))).await.is_err());
     store.close().await.expect("nothing is left of it");
+}
+
+/// Servers that do not answer take most of a session's time before one does: a session that is opened then lives on.
+pub(crate) async fn a_session_that_took_long_to_open_is_not_lost_at_once() {
+    const TTL: Duration = Duration::from_secs(6);
+
+    let peer = peer(3);
+    peer.change(|world| [1, 2].map(|server| world.part(server)));
+    let hosts = peer.addresses().iter().map(ToString::to_string);
+    let options = ZkOptions::new(hosts).access(Access::Open);
+    let opened = join_all((0..24).map(async |_| {
+        let began = Instant::now();
+        let backend = ZkBackend::new(options.clone()).expect("valid");
+        // Where no heartbeat can prove enough in what is left of its time, there is no session.
+        let opened = backend.open(&SessionOptions::new(TTL)).await;
+        let took = began.elapsed();
+        if let Ok(store) = opened {
+            let mut status = store.status();
+            let lost = status.wait_for(|status| status.until().is_none());
+            assert!(timeout(TTL, lost).await.is_err(), "lost, after {took:?} to open it");
+        }
+        took
+    }));
+    // The servers are asked in any order.
+    let late = opened.await.into_iter().filter(|took| *took > TTL / 2).count();
+    assert!((1..24).contains(&late), "{late}");
 }

@@ -16,7 +16,11 @@ use synod_testkit::server::required;
 use synod_testkit::server::zookeeper::Ensemble;
 
 use crate::counted::{
-    a_create_is_one_plain_request, a_sole_contender_lists_nothing, one_event_needs_no_lasting_watch,
+    a_check_reads_only_where_a_container_would_pass, a_create_is_one_plain_request,
+    a_revision_is_asked_for_only_where_nothing_has_it,
+    a_server_that_ends_each_connection_is_not_asked_all_the_time, a_sole_contender_lists_nothing,
+    absence_deep_below_nothing_takes_two_requests, one_event_needs_no_lasting_watch,
+    watches_for_one_event_are_set_again_at_once,
 };
 use crate::effects::{
     a_directory_that_is_created_meanwhile_is_used, a_directory_that_is_emptied_gives_way_to_a_node,
@@ -39,7 +43,7 @@ use crate::leaderless::{
 use crate::lives::{
     a_session_is_no_longer_than_its_last_connection_grants,
     a_session_is_requested_for_24_days_at_most, a_session_outlives_whatever_ends_its_connection,
-    a_session_that_ended_meanwhile_is_lost,
+    a_session_that_ended_meanwhile_is_lost, a_session_that_took_long_to_open_is_not_lost_at_once,
 };
 use crate::looks::{
     a_lock_whose_looks_are_refused_leaves_no_ticket, a_look_shows_no_ticket_after_the_own_one,
@@ -51,6 +55,14 @@ use crate::older::{
     a_local_read_follows_no_sync_but_on_a_new_connection, a_view_is_no_older_than_what_it_shows,
     what_is_read_is_no_older_than_an_event,
 };
+use crate::places::{
+    no_collector_deletes_what_took_the_place_of_a_container,
+    the_place_of_a_container_is_of_use_at_once,
+    what_is_below_a_directory_that_is_created_meanwhile_is_looked_for,
+    what_is_below_a_sessions_node_is_absent, what_is_protected_can_be_deleted,
+    what_protects_from_collectors_goes_after_a_while,
+    what_took_the_place_of_one_container_is_not_removed_with_the_others,
+};
 use crate::programs::programs_do_the_same_as_on_memory;
 use crate::races::a_transaction_is_before_a_write_of_others_or_after_it;
 use crate::refused::a_client_outlives_that_it_is_not_accepted_for_a_while;
@@ -58,6 +70,7 @@ use crate::threads::immediate_answers_block_no_thread;
 use crate::watching::{
     a_change_around_the_read_is_reported, a_change_while_disconnected_is_reported,
     a_check_for_absence_is_not_reported, a_container_is_not_reported_and_what_takes_its_place_is,
+    a_directory_is_observed_on_after_the_session_forgot_its_tickets,
     a_server_without_lasting_watches_is_not_asked_for_ever,
     an_observation_outlives_the_connection_that_it_began_on, another_node_in_its_place_is_no_write,
     changes_are_reported_in_order_while_one_is_verified, one_event_is_what_happened,
@@ -83,6 +96,7 @@ mod lives;
 mod looks;
 mod older;
 mod peer;
+mod places;
 mod programs;
 mod protocol;
 mod races;
@@ -161,6 +175,20 @@ scenes![
     what_took_the_place_of_a_container_meanwhile_is_reported,
     an_observation_outlives_the_connection_that_it_began_on,
     one_event_is_what_happened,
+    no_collector_deletes_what_took_the_place_of_a_container,
+    what_protects_from_collectors_goes_after_a_while,
+    the_place_of_a_container_is_of_use_at_once,
+    what_is_protected_can_be_deleted,
+    what_took_the_place_of_one_container_is_not_removed_with_the_others,
+    what_is_below_a_sessions_node_is_absent,
+    what_is_below_a_directory_that_is_created_meanwhile_is_looked_for,
+    a_directory_is_observed_on_after_the_session_forgot_its_tickets,
+    a_session_that_took_long_to_open_is_not_lost_at_once,
+    absence_deep_below_nothing_takes_two_requests,
+    a_check_reads_only_where_a_container_would_pass,
+    a_revision_is_asked_for_only_where_nothing_has_it,
+    watches_for_one_event_are_set_again_at_once,
+    a_server_that_ends_each_connection_is_not_asked_all_the_time,
     programs_do_the_same_as_on_memory,
     a_transaction_is_before_a_write_of_others_or_after_it,
 ];

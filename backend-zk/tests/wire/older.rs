@@ -17,6 +17,7 @@ pub(crate) async fn what_is_read_is_no_older_than_an_event() {
     let store = open_at(&peer, &[1, 2], LONG).await;
     done(&*store, create("/event/a", "old")).await;
     let query = || Query::node(path("/event/a"));
+    let _seen = store.read(query().local()).await.expect("the peer answers");
     // On either server: the other one lags from now on.
     let (_view, mut watch) = store.observe(query()).await.expect("the peer answers");
     let own = peer.world().sessions[&store.session().id.get().cast_signed()].server;

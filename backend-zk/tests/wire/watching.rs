@@ -6,6 +6,7 @@ use synod_conformance::harness::Link;
 use synod_core::store::{Event, Expect, Kind, Lifetime, Query, Revision, Txn, Watch};
 use tokio::time::{Instant, timeout};
 
+use crate::effects::ticket;
 use crate::protocol::{Request, op};
 use crate::scene::{
     LONG, PATIENCE, create, done, make, next, open, panics, path, peer, recovers, remove, set,
@@ -384,4 +385,29 @@ pub(crate) async fn what_was_only_a_hint_is_no_container_any_more() {
 
     let deleted = (Kind::Deleted, "/hints/box".to_owned());
     assert_eq!(until(&mut watch, "/hints/last").await, [deleted]);
+}
+
+/// A session that drew tickets in a directory watched it for itself, until it was observed. When it forgets the directory, it
+/// takes nothing away from the observer.
+pub(crate) async fn a_directory_is_observed_on_after_the_session_forgot_its_tickets() {
+    /// So many directories are remembered.
+    const MOST: usize = 256;
+
+    let peer = peer(1);
+    peer.change(|world| world.collects = false);
+    let store = open(&peer, LONG).await;
+    let cycle = async |dir: &str| {
+        let drawn = store.commit(ticket(dir)).await.expect("it answers").required().expect("so");
+        done(&*store, Txn::new().delete(&drawn.done[0].path, Expect::Any)).await;
+    };
+    for _ in 0..5 {
+        cycle("/drawn").await;
+    }
+    let query = Query::children(path("/drawn"));
+    let (_view, mut watch) = store.observe(query).await.expect("the peer answers");
+    for number in 0..3 * MOST {
+        cycle(&format!("/other/{number}")).await;
+    }
+    done(&*store, create("/drawn/last", "")).await;
+    until(&mut watch, "/drawn/last").await;
 }

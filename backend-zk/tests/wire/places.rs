@@ -1,0 +1,235 @@
+//! A node takes the place of an empty container: no collector deletes it, and no other node is removed for it.
+
+use std::time::Duration;
+
+use synod_core::store::{Expect, Lifetime, Query, Store, Txn, Why};
+use tokio::time::timeout;
+
+use crate::peer::Peer;
+use crate::protocol::{Request, op};
+use crate::scene::{LONG, PATIENCE, create, done, make, open, path, peer, remove};
+use crate::script::{Deed, Rule};
+use crate::tree::Write;
+
+/// Longer than any list of a collector is of use.
+const LATER: Duration = Duration::from_secs(130);
+
+/// Leaves empty containers there, down to this one.
+async fn empty(store: &dyn Store, innermost: &str) {
+    let inside = format!("{innermost}/gone");
+    done(store, create(&inside, "")).await;
+    done(store, delete(&inside)).await;
+}
+
+fn delete(at: &str) -> Txn {
+    Txn::new().delete(path(at), Expect::Any)
+}
+
+fn owned(at: &str) -> Txn {
+    Txn::new().create(path(at), "", Lifetime::Session)
+}
+
+/// What the servers would collect now.
+fn collectable(peer: &Peer) -> Vec<String> {
+    let world = peer.world();
+    world.servers[world.leader].tree.collectable(world.time())
+}
+
+/// Collects what was listed some time ago, as the servers do: they look only whether there is nothing below a path.
+fn collect(peer: &Peer, listed: &[String]) {
+    peer.change(|world| {
+        for path in listed {
+            let node = world.servers[world.leader].tree.nodes.get(path);
+            if node.is_some_and(|node| node.children.is_empty()) {
+                world.commit(0, vec![Write::Delete { path: path.clone() }], false);
+            }
+        }
+    });
+}
+
+/// The ways in which a node can come there.
+fn ways(at: &str) -> Vec<Vec<Txn>> {
+    let absent = || Txn::new().check(path(at), Expect::Absent);
+    let again = |txn: Txn| txn.create(path(at), "", Lifetime::Persistent);
+    vec![
+        vec![create(at, "")],
+        vec![create(&format!("{at}-beside"), "").create(path(at), "", Lifetime::Persistent)],
+        vec![Txn::new().create(path(at), "", Lifetime::Ttl(LONG * 100))],
+        vec![again(absent())],
+        vec![absent(), create(at, "")],
+        vec![owned(at), delete(at), create(at, "")],
+        vec![owned(at), delete(at), again(create(&format!("{at}-beside"), ""))],
+    ]
+}
+
+pub(crate) async fn no_collector_deletes_what_took_the_place_of_a_container() {
+    let peer = peer(1);
+    peer.change(|world| world.collects = false);
+    let store = open(&peer, LONG).await;
+    done(&*store, create("/late/kept", "")).await;
+    let count = ways("/late/any").len();
+    for way in 0..count {
+        let at = format!("/late/{way}");
+        empty(&*store, &at).await;
+        let listed = collectable(&peer);
+        assert!(listed.contains(&at), "{listed:?}");
+        for txn in ways(&at).swap_remove(way) {
+            done(&*store, txn).await;
+        }
+
+        collect(&peer, &listed);
+
+        let view = store.read(Query::node(path(&at))).await.expect("the peer answers");
+        assert!(view.node().is_some(), "{:?}", ways(&at).swap_remove(way));
+        let listing = store.read(Query::children(path(&at))).await.expect("the peer answers");
+        assert!(listing.nodes.is_empty(), "{listing:?}");
+        done(&*store, delete(&at)).await;
+    }
+}
+
+/// What protects such a node goes when no list can name the node any more, and nothing else does.
+pub(crate) async fn what_protects_from_collectors_goes_after_a_while() {
+    let peer = Peer::start_with(1, Duration::from_secs(1)).expect("there are ports");
+    peer.change(|world| world.collects = false);
+    let store = open(&peer, LATER * 4).await;
+    for at in ["/guard/a", "/guard/b"] {
+        empty(&*store, at).await;
+        done(&*store, create(at, "").create(path(&format!("{at}-too")), "", Lifetime::Session))
+            .await;
+    }
+    // In this place was a container lately.
+    done(&*store, delete("/guard/b")).await;
+    let tree = |below: &str| {
+        let world = peer.world();
+        let nodes = world.servers[0].tree.nodes.keys();
+        nodes.filter(|at| at.starts_with(below)).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(tree("/guard/a/").len(), 1);
+
+    tokio::time::pause();
+    tokio::time::advance(LATER).await;
+    tokio::time::resume();
+    let relieved = peer
+        .until(|world| !world.servers[0].tree.nodes.keys().any(|at| at.starts_with("/guard/a/")));
+    timeout(PATIENCE, relieved).await.expect("an answered heartbeat relieves it");
+
+    done(&*store, create("/guard/b", "")).await;
+    assert_eq!(tree("/guard"), ["/guard", "/guard/a", "/guard/a-too", "/guard/b", "/guard/b-too"]);
+}
+
+/// A sequential child may have the beginning of its name from there, and an ephemeral node needs no protection.
+pub(crate) async fn the_place_of_a_container_is_of_use_at_once() {
+    let peer = peer(1);
+    peer.change(|world| world.collects = false);
+    let store = open(&peer, LONG).await;
+    for again in 0..2 {
+        empty(&*store, "/place/t-").await;
+        for lifetime in [Lifetime::Persistent, Lifetime::Session] {
+            done(&*store, Txn::new().create_sequential(path("/place/t-"), "", lifetime)).await;
+        }
+        done(&*store, owned("/place/t-")).await;
+        done(&*store, delete("/place/t-")).await;
+        let tickets = store.read(Query::children(path("/place"))).await.expect("it answers");
+        assert_eq!(tickets.nodes.len(), 2 * (again + 1), "{tickets:?}");
+    }
+}
+
+/// A node that took the place of a container can be deleted at once, also where containers are below it.
+pub(crate) async fn what_is_protected_can_be_deleted() {
+    let peer = peer(1);
+    peer.change(|world| world.collects = false);
+    let store = open(&peer, LONG).await;
+    done(&*store, create("/undo/kept", "")).await;
+    for below in ["", "/b", "/b/c"] {
+        empty(&*store, "/undo/a").await;
+        done(&*store, create("/undo/a", "")).await;
+        if !below.is_empty() {
+            empty(&*store, &format!("/undo/a{below}")).await;
+        }
+        done(&*store, delete("/undo/a")).await;
+        let view = store.read(Query::node(path("/undo/a"))).await.expect("the peer answers");
+        assert!(view.node().is_none());
+        assert!(!peer.world().servers[0].tree.nodes.contains_key("/undo/a"), "{below:?}");
+    }
+}
+
+/// Another client replaces one of several containers, after they were found empty and before they are removed.
+pub(crate) async fn what_took_the_place_of_one_container_is_not_removed_with_the_others() {
+    const ALL: [&str; 3] = ["/box", "/box/in", "/box/in/deep"];
+
+    for (at, why) in [("/top/box", Why::Exists), ("/top", Why::HasChildren)] {
+        for replaced in ALL {
+            let peer = peer(1);
+            peer.change(|world| world.collects = false);
+            let store = open(&peer, LONG).await;
+            done(&*store, create("/top", "")).await;
+            empty(&*store, "/top/box/in/deep").await;
+            let within = ALL.into_iter().filter(|it| it.starts_with(replaced)).rev();
+            let mut meanwhile: Vec<Request> =
+                within.map(|it| remove(&format!("/top{it}"))).collect();
+            meanwhile.push(make(&format!("/top{replaced}")));
+            let session = store.session().id.get();
+            peer.when(Rule::new(Deed::Meanwhile(meanwhile)).op(op::MULTI).of(session));
+
+            let txn = if why == Why::Exists { create(at, "") } else { delete(at) };
+            let said = timeout(PATIENCE, store.commit(txn)).await.expect("it ends");
+
+            let no = said.expect("the peer answers").rejected().map(|no| no.why);
+            assert_eq!(no, Some(why), "{replaced}");
+            let there = peer.world().servers[0].tree.nodes.get(&format!("/top{replaced}")).cloned();
+            assert_eq!(there.expect("it is there").data, b"made", "{replaced}");
+            assert_eq!(peer.world().script.played(session), 1);
+        }
+    }
+}
+
+/// Below a node that a session owns is nothing; without that node there may be something.
+pub(crate) async fn what_is_below_a_sessions_node_is_absent() {
+    let absent = || {
+        let check = Txn::new().check(path("/owned/a/b"), Expect::Absent);
+        check.set(path("/owned/kept"), "x", Expect::Any)
+    };
+    let anew = vec![remove("/owned/a"), make("/owned/a"), make("/owned/a/b")];
+    let gone = vec![remove("/owned/a")];
+    for (meanwhile, why) in [(vec![], None), (gone, None), (anew, Some(Why::Exists))] {
+        let peer = peer(1);
+        let store = open(&peer, LONG).await;
+        done(&*store, create("/owned/kept", "")).await;
+        done(&*store, owned("/owned/a")).await;
+        for _ in 0..3 {
+            done(&*store, Txn::new().set(path("/owned/a"), "", Expect::Any)).await;
+        }
+        let container = Txn::new().create(path("/owned/a/b"), "", Lifetime::Container);
+        let said = store.commit(container).await.expect("the peer answers");
+        assert_eq!(said.rejected().map(|no| no.why), Some(Why::BelowEphemeral));
+
+        let session = store.session().id.get();
+        // The first request finds what is above it.
+        peer.when(Rule::new(Deed::Proceed).op(op::MULTI).of(session));
+        peer.when(Rule::new(Deed::Meanwhile(meanwhile)).op(op::MULTI).of(session));
+        let said = timeout(PATIENCE, store.commit(absent())).await.expect("it ends");
+        let why_not = said.expect("the peer answers").rejected().map(|no| no.why);
+        assert_eq!(why_not, why);
+        assert_eq!(peer.world().script.played(session), 1);
+    }
+}
+
+/// A directory that was missing is created meanwhile: what is below it may still be absent.
+pub(crate) async fn what_is_below_a_directory_that_is_created_meanwhile_is_looked_for() {
+    let dirs = || vec![make("/meanwhile"), make("/meanwhile/a")];
+    let node = || [dirs(), vec![make("/meanwhile/a/b")]].concat();
+    for (meanwhile, why) in [(dirs(), None), (node(), Some(Why::Exists))] {
+        let peer = peer(1);
+        let store = open(&peer, LONG).await;
+        done(&*store, create("/other", "")).await;
+        let session = store.session().id.get();
+        peer.when(Rule::new(Deed::Proceed).op(op::MULTI).of(session));
+        peer.when(Rule::new(Deed::Meanwhile(meanwhile)).op(op::MULTI).of(session));
+        let absent = Txn::new().check(path("/meanwhile/a/b"), Expect::Absent);
+        let absent = absent.set(path("/other"), "", Expect::Any);
+        let said = timeout(PATIENCE, store.commit(absent)).await.expect("it ends");
+        let why_not = said.expect("the peer answers").rejected().map(|no| no.why);
+        assert_eq!(why_not, why);
+        assert_eq!(peer.world().script.played(session), 1);
+    }
+}
