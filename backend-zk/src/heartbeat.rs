@@ -279,6 +279,7 @@ mod tests {
         for (tick, ttl, thousandths) in table {
             assert_eq!(certain(tick.map(ms), ms(ttl)), thousandths, "{tick:?} {ttl}");
         }
+        assert!(gap(Some(STOCK_TICK), ms(3_000)).is_ok(), "it is just long enough");
         assert!(gap(Some(STOCK_TICK), ms(1_500)).is_err(), "no heartbeat would be in time");
     }
 

@@ -202,7 +202,7 @@ pub(crate) fn with_port(host: &str) -> String {
     const USUAL: u16 = 2181;
 
     match host.rsplit_once(':') {
-        Some((_, port)) if port.parse::<u16>().is_ok() && !host.ends_with(']') => host.to_owned(),
+        Some((_, port)) if port.parse::<u16>().is_ok() => host.to_owned(),
         _ => format!("{host}:{USUAL}"),
     }
 }
@@ -288,5 +288,18 @@ mod tests {
             assert!(!format!("{refused} {refused:?}").contains("canary"));
         }
         assert!(ZkOptions::new(["h"]).access(Access::Creator).checked().is_err());
+    }
+
+    #[test]
+    fn a_server_has_zookeepers_port_unless_it_has_one() {
+        for (host, whole) in [
+            ("zk1", "zk1:2181"),
+            ("zk1:7", "zk1:7"),
+            ("zk1:seven", "zk1:seven:2181"),
+            ("[::1]", "[::1]:2181"),
+            ("[::1]:7", "[::1]:7"),
+        ] {
+            assert_eq!(with_port(host), whole);
+        }
     }
 }

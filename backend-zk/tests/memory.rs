@@ -42,9 +42,15 @@ async fn round(client: &Client, number: usize) {
     let ticket = ticket.committed().expect("nothing stands against it").path;
     let (view, _gone) = client.watch(Query::children(&dir)).await.expect("answers");
     assert!(view.nodes.len() >= 2, "both are there");
+    // Each is a watch for one event. The first is dropped before it has come.
+    let (_view, unheard) = client.watch(Query::until_gone(&ticket)).await.expect("answers");
+    drop(unheard);
+    let (_view, mut heard) = client.watch(Query::until_gone(&ticket)).await.expect("answers");
     for node in [&node, &ticket] {
         let _deleted = client.delete(node, Expect::Any).await.expect("answers");
     }
+    let event = timeout(PATIENCE, heard.next()).await.expect("in time").expect("it goes on");
+    assert!(matches!(event, Event::Changed(change) if change.kind == Kind::Deleted));
     loop {
         match timeout(PATIENCE, watch.next()).await.expect("in time").expect("it goes on") {
             Event::Changed(change) if change.kind == Kind::Deleted => return,

@@ -11,8 +11,6 @@ pub(super) struct Servers {
     hosts: Vec<String>,
     /// How many were tried since the order was chosen.
     tried: usize,
-    /// How many had been tried before this search.
-    before: usize,
     repeats: bool,
     chance: Chance,
 }
@@ -23,7 +21,7 @@ const LONGEST: Duration = Duration::from_secs(1);
 
 impl Servers {
     pub(super) fn new(hosts: Vec<String>, chance: Chance) -> Self {
-        let mut servers = Self { hosts, tried: 0, before: 0, repeats: false, chance };
+        let mut servers = Self { hosts, tried: 0, repeats: false, chance };
         servers.connected();
         servers
     }
@@ -42,18 +40,12 @@ impl Servers {
         }
     }
 
-    /// Begins a search with the next one in the order.
-    pub(super) fn search(&mut self) {
-        self.before = self.tried;
-    }
-
     /// The next server, after a pause that ends at this time at the latest. `None` after the last one.
     pub(super) async fn next(&mut self, end: Instant) -> Option<String> {
-        let number = self.tried - self.before;
-        if number >= self.hosts.len() && !self.repeats {
+        if self.tried >= self.hosts.len() && !self.repeats {
             return None;
         }
-        let pause = pause(number, self.hosts.len(), &self.chance);
+        let pause = pause(self.tried, self.hosts.len(), &self.chance);
         if !pause.is_zero() {
             sleep_until((Instant::now() + pause).min(end)).await;
         }
@@ -99,7 +91,6 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn each_is_tried_once_before_any_is_tried_again() {
         let (mut servers, end) = (servers(3), Instant::now() + Duration::from_secs(60));
-        servers.search();
         let mut first = Vec::new();
         while let Some(next) = servers.next(end).await {
             first.push(next);
@@ -109,7 +100,6 @@ mod tests {
 
         servers.connected();
         servers.repeat();
-        servers.search();
         for _round in 0..3 {
             let mut round = Vec::new();
             for _try in 0..3 {
@@ -125,7 +115,6 @@ mod tests {
         let (mut servers, began) = (servers(2), Instant::now());
         let end = began + Duration::from_millis(450);
         servers.repeat();
-        servers.search();
         let mut times = Vec::new();
         for _ in 0..6 {
             servers.next(end).await.expect("there is always one");

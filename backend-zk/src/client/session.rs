@@ -466,6 +466,7 @@ mod tests {
         assert_eq!(ping[4..], [255, 255, 255, 254, 0, 0, 0, 11]);
         advance(TTL * 24 / 100).await;
         assert_eq!(step(&mut session, &mut line).await, Ok(()));
+        assert!(line.timer.deadline() > Instant::now(), "nothing is to be done before the end");
         advance(TTL / 100).await;
         assert_eq!(step(&mut session, &mut line).await, Err(ZkError::Timeout));
     }
@@ -483,7 +484,9 @@ mod tests {
         assert!(line.is_idle());
         advance(TTL * 3).await;
         assert_eq!(step(&mut session, &mut line).await, Ok(()));
-        advance(TTL * 5 / 20).await;
+        advance(TTL * 24 / 100).await;
+        assert_eq!(step(&mut session, &mut line).await, Ok(()));
+        advance(TTL / 100).await;
         assert_eq!(step(&mut session, &mut line).await, Err(ZkError::Timeout));
     }
 }

@@ -23,7 +23,6 @@ impl Session {
         // The servers may have heard of this client later than it has heard of them.
         let timeout = self.granted.get();
         let end = self.heard + if self.id == 0 { timeout } else { timeout * 7 / 5 };
-        self.servers.search();
         loop {
             let Some(host) = self.servers.next(end).await else { return Err(ZkError::NoHosts) };
             match self.start_at(&host, end).await {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use synod_core::store::{Expect, Lifetime, Query, Store, Txn, Version};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::effects::ticket;
 use crate::peer::Peer;
@@ -119,9 +119,11 @@ pub(crate) async fn a_revision_is_asked_for_only_where_nothing_has_it() {
     count(&peer, &*store, &[op::EXISTS]);
     let owned =
         |name: &str| Txn::new().create(path(&format!("/stat/{name}")), "", Lifetime::Session);
+    let below = || Txn::new().create(path("/fresh/dir/a"), "", Lifetime::Session);
     let several = |name| owned(name).delete(path("/stat/a"), Expect::Any);
     let with_a_set = |name| owned(name).set(path("/stat/a"), "", Expect::Any);
-    for (txn, count) in [(owned("1"), 0), (with_a_set("2"), 0), (several("3"), 1)] {
+    // Of the last one, the missing directories are asked for.
+    for (txn, count) in [(owned("1"), 0), (with_a_set("2"), 0), (several("3"), 1), (below(), 2)] {
         let before = asked();
         let commit = store.commit(txn).await.expect("it answers").required().expect("so");
         assert!(commit.revision.is_some());
@@ -129,13 +131,20 @@ pub(crate) async fn a_revision_is_asked_for_only_where_nothing_has_it() {
     }
 }
 
-/// All watches for one event are set again by one message.
+/// The watches for one event are set again by few messages, and each of these has room in a request.
 pub(crate) async fn watches_for_one_event_are_set_again_at_once() {
+    // A server takes no message with more than a million bytes, and the client sends far less.
+    for (levels, messages) in [(1, 1), (8, 2)] {
+        are_set_again(&format!("/{}", "w".repeat(250)).repeat(levels), messages).await;
+    }
+}
+
+async fn are_set_again(dir: &str, messages: usize) {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
     let mut watches = Vec::new();
-    for name in ["a", "b", "c"] {
-        let at = path(&format!("/again/{name}"));
+    for number in 0..40 {
+        let at = path(&format!("{dir}/{number}"));
         done(&*store, Txn::new().create(&at, "", Lifetime::Session)).await;
         watches.push(store.observe(Query::until_gone(&at)).await.expect("the peer answers"));
         watches.push(store.observe(Query::node(at).once()).await.expect("the peer answers"));
@@ -143,7 +152,27 @@ pub(crate) async fn watches_for_one_event_are_set_again_at_once() {
     count(&peer, &*store, &[op::SET_WATCHES]);
     reconnects(&peer).await;
     recovers(&*store).await;
-    assert_eq!(peer.world().script.played(store.session().id.get()), 1);
+    assert_eq!(peer.world().script.played(store.session().id.get()), messages);
+}
+
+/// Only what asks for the latest state needs a `sync`, and a transaction does not.
+pub(crate) async fn a_transaction_needs_no_sync() {
+    const TIMES: usize = 50;
+
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    done(&*store, create("/sync/a", "")).await;
+    count(&peer, &*store, &[op::SYNC]);
+    for _ in 0..TIMES {
+        // Another ticket is in the directory, so it is listed.
+        let drawn = store.commit(ticket("/sync")).await.expect("it answers");
+        assert!(drawn.required().expect("so").look.is_some());
+        let several = Txn::new().set(path("/sync/a"), "", Expect::Any);
+        done(&*store, several.create_sequential(path("/sync/b-"), "", Lifetime::Session)).await;
+    }
+    let synced = peer.world().script.played(store.session().id.get());
+    // Heartbeats, on a slow machine.
+    assert!(synced < TIMES / 2, "{synced} of {TIMES}");
 }
 
 /// A server that accepts connections, and ends each at its first message, is asked less and less often.
@@ -152,11 +181,22 @@ pub(crate) async fn a_server_that_ends_each_connection_is_not_asked_all_the_time
     let store = open(&peer, LONG).await;
     let session = store.session().id.get();
     done(&*store, create("/ends/a", "")).await;
-    peer.when(Rule::new(Deed::CloseBefore).op(op::PING).of(session).times(usize::MAX));
-    reconnects(&peer).await;
-    sleep(Duration::from_secs(2)).await;
-    let tried = peer.world().script.played(session);
-    assert!((1..40).contains(&tried), "{tried} connections");
-    peer.change(|world| world.script.calm());
+    // It accepts the session, and no request.
+    peer.when(Rule::new(Deed::Mute).of(session).times(usize::MAX));
+    let mut connections = 0;
+    let tries = async {
+        loop {
+            peer.change(|world| world.servers[0].close_all());
+            peer.until(|world| world.servers[0].conns.values().any(|conn| conn.session != 0)).await;
+            connections += 1;
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let _over = timeout(Duration::from_secs(2), tries).await.is_err();
+    assert!((1..40).contains(&connections), "{connections} connections");
+    peer.change(|world| {
+        world.script.calm();
+        world.servers[0].close_all();
+    });
     recovers(&*store).await;
 }

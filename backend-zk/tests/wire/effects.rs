@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use crate::peer::Peer;
 use crate::protocol::{Request, code, op};
-use crate::scene::{LONG, PATIENCE, create, done, make, open, panics, path, peer, recovers};
+use crate::scene::{LONG, PATIENCE, count, create, done, make, open, panics, path, peer, recovers};
 use crate::script::{Deed, Rule};
 use crate::tree::Write;
 
@@ -126,7 +126,14 @@ pub(crate) async fn what_a_server_does_not_know_is_unsupported() {
 
 /// Most servers do not return the stat of a node that a transaction of several creates: all of it follows from the revision.
 pub(crate) async fn what_a_transaction_creates_has_its_stat() {
+    for shows_births in [false, true] {
+        has_its_stat(shows_births).await;
+    }
+}
+
+async fn has_its_stat(shows_births: bool) {
     let peer = peer(1);
+    peer.change(|world| world.servers[0].shows_births = shows_births);
     let store = open(&peer, LONG).await;
     done(&*store, create("/stat/old", "")).await;
     let creates = |dir: &str| {
@@ -143,6 +150,10 @@ pub(crate) async fn what_a_transaction_creates_has_its_stat() {
         "x",
         Lifetime::Persistent,
     );
+    for dir in ["/alone", "/first"] {
+        done(&*store, create(dir, "")).await;
+    }
+    count(&peer, &*store, &[op::EXISTS]);
     for txn in [beside_a_write, creates("/alone"), owned_first] {
         let commit = store.commit(txn).await.expect("the peer answers").required().expect("so");
         assert!(commit.revision.is_some());
@@ -153,6 +164,9 @@ pub(crate) async fn what_a_transaction_creates_has_its_stat() {
             assert_eq!(done.stat.expect("just so").owner, owner, "{}", done.path);
         }
     }
+    // After the first answer with a stat, none is asked for.
+    let asked = peer.world().script.played(store.session().id.get());
+    assert_eq!(asked, if shows_births { 0 } else { 2 });
 }
 
 /// Another client creates the missing directory after it was found missing, and before the transaction arrives.

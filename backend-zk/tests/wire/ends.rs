@@ -7,7 +7,10 @@ use synod_core::store::{Lifetime, Query, Sequence, Txn, Why};
 use synod_recipes::Mutex;
 use tokio::time::timeout;
 
-use crate::scene::{LONG, client, create, done, open, path, peer};
+use crate::peer::Peer;
+use crate::protocol::op;
+use crate::scene::{LONG, client, create, done, make, open, path, peer};
+use crate::script::{Deed, Rule};
 
 /// The server's counter stops at its end, and gives the same number to all later children.
 pub(crate) async fn a_lock_whose_numbers_end_is_held_by_one() {
@@ -15,10 +18,7 @@ pub(crate) async fn a_lock_whose_numbers_end_is_held_by_one() {
         let (left, peer) = (round % 2, peer(1));
         let keep = open(&peer, LONG).await;
         done(&*keep, create("/end/keep", "")).await;
-        peer.change(|world| {
-            let dir = world.servers[0].tree.nodes.get_mut("/end").expect("it was made");
-            dir.births = i32::MAX - left;
-        });
+        given(&peer, "/end", i32::MAX - left);
         let (ann, bob) = (client(&peer, LONG).await, client(&peer, LONG).await);
         let mut guards = Vec::new();
         for who in [&ann, &bob, &ann, &bob] {
@@ -34,18 +34,39 @@ pub(crate) async fn a_lock_whose_numbers_end_is_held_by_one() {
     .await;
 }
 
+/// The last number that is given, but for a reserve.
+const LAST: i32 = i32::MAX - (1 << 20);
+
+/// Lets a directory have so many numbers given.
+fn given(peer: &Peer, dir: &str, births: i32) {
+    peer.change(|world| {
+        world.servers[0].tree.nodes.get_mut(dir).expect("it was made").births = births;
+    });
+}
+
+/// The operations of a transaction of several cannot be undone, and a number from the reserve is as good as any.
+pub(crate) async fn a_number_from_the_reserve_is_of_use_in_a_transaction_of_several() {
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    done(&*store, create("/end/keep", "")).await;
+    given(&peer, "/end", LAST);
+    let session = store.session().id.get();
+    peer.when(Rule::new(Deed::Meanwhile(vec![make("/end/other")])).op(op::MULTI).of(session));
+
+    let draw = Txn::new().create_sequential(path("/end/t-"), "", Lifetime::Session);
+    let several = draw.create(path("/beside"), "", Lifetime::Persistent);
+    let drawn = store.commit(several).await.expect("the peer answers").required().expect("so");
+
+    assert_eq!(drawn.done[0].sequence, Some(Sequence::new(u64::from(LAST.unsigned_abs()) + 1)));
+}
+
 /// After the last number of a directory a create is refused and has no effect, also in a transaction of several operations.
 pub(crate) async fn a_directory_without_numbers_refuses() {
-    const LAST: i32 = i32::MAX - (1 << 20);
-
     for several in [false, true] {
         let peer = peer(1);
         let store = open(&peer, LONG).await;
         done(&*store, create("/end/keep", "")).await;
-        peer.change(|world| {
-            let dir = world.servers[0].tree.nodes.get_mut("/end").expect("it was made");
-            dir.births = LAST;
-        });
+        given(&peer, "/end", LAST);
         let draw = |beside: &str| {
             let txn = Txn::new().create_sequential(path("/end/t-"), "", Lifetime::Session);
             if several { txn.create(path(beside), "", Lifetime::Persistent) } else { txn }

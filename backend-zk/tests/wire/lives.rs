@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use synod_core::store::{Backend as _, SessionId, SessionOptions, Store};
+use synod_core::store::{Backend as _, SessionId, SessionOptions, Status, Store};
 use synod_zk::{Access, ZkBackend, ZkOptions};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -100,7 +100,7 @@ pub(crate) async fn a_session_that_ended_meanwhile_is_lost() {
     peer.expire(store.session().id);
     peer.resume(0);
     let mut status = store.status();
-    let lost = status.wait_for(synod_core::store::Status::is_lost);
+    let lost = status.wait_for(Status::is_lost);
     timeout(PATIENCE, lost).await.expect("in time").expect("it is reported");
     assert!(store.read(synod_core::store::Query::node(crate::scene::path("/a"))).await.is_err());
     store.close().await.expect("nothing is left of it");
@@ -130,4 +130,27 @@ pub(crate) async fn a_session_that_took_long_to_open_is_not_lost_at_once() {
     // The servers are asked in any order.
     let late = opened.await.into_iter().filter(|took| *took > TTL / 2).count();
     assert!((1..24).contains(&late), "{late}");
+}
+
+/// A server that answers no heartbeat is in doubt at the fourth one, and not before.
+pub(crate) async fn a_silent_server_is_in_doubt_after_three_heartbeats() {
+    // No pause between heartbeats is longer than eight seconds, and no connection is given up in that time.
+    const PAUSE: Duration = Duration::from_millis(8_050);
+
+    let peer = Peer::start_with(1, Duration::from_secs(1)).expect("there are ports");
+    let store = open(&peer, Duration::from_secs(500)).await;
+    let (session, mut status) = (store.session().id.get(), store.status());
+    peer.when(Rule::new(Deed::Mute).op(op::SYNC).of(session).times(usize::MAX));
+    for beat in 1..=3 {
+        tokio::time::pause();
+        tokio::time::advance(PAUSE).await;
+        tokio::time::resume();
+        let sent = peer.until(|world| world.script.played(session) == beat);
+        timeout(PATIENCE, sent).await.expect("it is sent");
+        // What a heartbeat finds in doubt is so before the heartbeat is sent.
+        let live = matches!(*status.borrow(), Status::Live { .. });
+        assert_eq!(live, beat < 3, "at heartbeat {beat}");
+    }
+    let suspended = status.wait_for(|status| matches!(status, Status::Suspended { .. }));
+    let _status = timeout(PATIENCE, suspended).await.expect("in time");
 }

@@ -19,8 +19,8 @@ use crate::counted::{
     a_check_reads_only_where_a_container_would_pass, a_create_is_one_plain_request,
     a_revision_is_asked_for_only_where_nothing_has_it,
     a_server_that_ends_each_connection_is_not_asked_all_the_time, a_sole_contender_lists_nothing,
-    absence_deep_below_nothing_takes_two_requests, one_event_needs_no_lasting_watch,
-    watches_for_one_event_are_set_again_at_once,
+    a_transaction_needs_no_sync, absence_deep_below_nothing_takes_two_requests,
+    one_event_needs_no_lasting_watch, watches_for_one_event_are_set_again_at_once,
 };
 use crate::effects::{
     a_directory_that_is_created_meanwhile_is_used, a_directory_that_is_emptied_gives_way_to_a_node,
@@ -34,7 +34,10 @@ use crate::endings::{
     a_session_that_its_client_gave_up_ends_at_its_servers,
     a_session_whose_heartbeats_are_writes_needs_no_right_to_the_root,
 };
-use crate::ends::{a_directory_without_numbers_refuses, a_lock_whose_numbers_end_is_held_by_one};
+use crate::ends::{
+    a_directory_without_numbers_refuses, a_lock_whose_numbers_end_is_held_by_one,
+    a_number_from_the_reserve_is_of_use_in_a_transaction_of_several,
+};
 use crate::harness::OverPeer;
 use crate::leaderless::{
     a_follower_that_stops_right_after_its_answer_proves_no_more,
@@ -44,6 +47,7 @@ use crate::lives::{
     a_session_is_no_longer_than_its_last_connection_grants,
     a_session_is_requested_for_24_days_at_most, a_session_outlives_whatever_ends_its_connection,
     a_session_that_ended_meanwhile_is_lost, a_session_that_took_long_to_open_is_not_lost_at_once,
+    a_silent_server_is_in_doubt_after_three_heartbeats,
 };
 use crate::looks::{
     a_lock_whose_looks_are_refused_leaves_no_ticket, a_look_shows_no_ticket_after_the_own_one,
@@ -53,9 +57,10 @@ use crate::looks::{
 use crate::older::{
     a_latest_observation_of_one_event_is_of_now,
     a_local_read_follows_no_sync_but_on_a_new_connection, a_view_is_no_older_than_what_it_shows,
-    what_is_read_is_no_older_than_an_event,
+    a_view_is_no_older_than_what_the_session_has_seen, what_is_read_is_no_older_than_an_event,
 };
 use crate::places::{
+    a_container_in_the_place_of_a_ticket_is_no_node,
     no_collector_deletes_what_took_the_place_of_a_container,
     the_place_of_a_container_is_of_use_at_once,
     what_is_below_a_directory_that_is_created_meanwhile_is_looked_for,
@@ -141,6 +146,7 @@ scenes![
     what_is_read_is_no_older_than_an_event,
     a_view_is_no_older_than_what_it_shows,
     a_local_read_follows_no_sync_but_on_a_new_connection,
+    a_view_is_no_older_than_what_the_session_has_seen,
     a_ticket_hides_nothing_in_another_directory,
     a_directory_that_is_emptied_gives_way_to_a_node,
     a_session_is_no_longer_than_its_last_connection_grants,
@@ -163,6 +169,7 @@ scenes![
     a_look_shows_no_ticket_after_the_own_one,
     a_look_that_was_lost_is_asked_for_again,
     a_directory_without_numbers_refuses,
+    a_number_from_the_reserve_is_of_use_in_a_transaction_of_several,
     another_node_in_its_place_is_no_write,
     a_check_for_absence_is_not_reported,
     what_was_only_a_hint_is_no_container_any_more,
@@ -175,6 +182,7 @@ scenes![
     what_took_the_place_of_a_container_meanwhile_is_reported,
     an_observation_outlives_the_connection_that_it_began_on,
     one_event_is_what_happened,
+    a_container_in_the_place_of_a_ticket_is_no_node,
     no_collector_deletes_what_took_the_place_of_a_container,
     what_protects_from_collectors_goes_after_a_while,
     the_place_of_a_container_is_of_use_at_once,
@@ -184,6 +192,8 @@ scenes![
     what_is_below_a_directory_that_is_created_meanwhile_is_looked_for,
     a_directory_is_observed_on_after_the_session_forgot_its_tickets,
     a_session_that_took_long_to_open_is_not_lost_at_once,
+    a_silent_server_is_in_doubt_after_three_heartbeats,
+    a_transaction_needs_no_sync,
     absence_deep_below_nothing_takes_two_requests,
     a_check_reads_only_where_a_container_would_pass,
     a_revision_is_asked_for_only_where_nothing_has_it,

@@ -66,6 +66,32 @@ pub(crate) async fn a_view_is_no_older_than_what_it_shows() {
     }
 }
 
+/// What a session has written or read is in all that it reads later, also where nothing is shown.
+pub(crate) async fn a_view_is_no_older_than_what_the_session_has_seen() {
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    done(&*store, create("/newest/dir/a", "")).await;
+    let commit = store.commit(create("/newest/b", "")).await.expect("the peer answers");
+    let newest = commit.required().expect("nothing is against it").revision.expect("it has one");
+    let dir = || path("/newest/dir");
+    let (gone, nothing) = (path("/newest/dir/gone"), path("/newest/nothing"));
+    for query in [
+        Query::node(&gone),
+        Query::nodes(gone.clone(), [nothing.clone()]),
+        Query::children(dir()),
+        Query::children(dir()).names_only(),
+        Query::children(nothing),
+        Query::subtree(dir()),
+    ] {
+        let view = store.read(query.clone()).await.expect("the peer answers");
+        assert!(view.revision >= newest, "{query:?}: {view:?}");
+    }
+    for query in [Query::until_gone(&gone), Query::node(&gone).once(), Query::node(&gone)] {
+        let (view, _watch) = store.observe(query.clone()).await.expect("the peer answers");
+        assert!(view.revision >= newest, "{query:?}: {view:?}");
+    }
+}
+
 /// Only the first local read on a new connection follows a `sync`.
 pub(crate) async fn a_local_read_follows_no_sync_but_on_a_new_connection() {
     const READS: usize = 9;

@@ -233,3 +233,20 @@ pub(crate) async fn what_is_below_a_directory_that_is_created_meanwhile_is_looke
         assert_eq!(peer.world().script.played(session), 1);
     }
 }
+
+/// A ticket that the session has deleted is no node any more, whatever comes in its place.
+pub(crate) async fn a_container_in_the_place_of_a_ticket_is_no_node() {
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    let draw = Txn::new().create_sequential(path("/ticket/t-"), "", Lifetime::Session);
+    let drawn = store.commit(draw).await.expect("the peer answers").required().expect("so");
+    let ticket = &drawn.done[0].path;
+    let check = || Txn::new().check(ticket, Expect::Any).check(ticket, Expect::Any);
+    done(&*store, check()).await;
+    done(&*store, Txn::new().delete(ticket, Expect::Any)).await;
+    done(&*store, create(&format!("{ticket}/below"), "")).await;
+
+    let said = store.commit(check()).await.expect("the peer answers");
+
+    assert_eq!(said.rejected().map(|no| no.why), Some(Why::Missing));
+}

@@ -155,9 +155,13 @@ impl Request {
     fn several(reader: &mut Reader<'_>) -> Option<Vec<Self>> {
         let mut all = Vec::new();
         loop {
-            let (op, done, _error) = (reader.int()?, reader.boolean()?, reader.int()?);
+            let (op, done, error) = (reader.int()?, reader.boolean()?, reader.int()?);
             if done {
-                return Some(all);
+                // A server ignores these numbers. Its own client sends them.
+                return (op == -1 && error == -1).then_some(all);
+            }
+            if error != -1 {
+                return None;
             }
             all.push(Self::of(op, reader)?);
         }

@@ -246,10 +246,14 @@ impl World {
         self.commit(session, writes, false);
         self.catch_up(server);
         let mut shown = self.servers[server].shown.clone().into_iter();
+        let shows_births = self.servers[server].shows_births;
         let parts = all.iter().zip(wrote).map(|(request, wrote)| {
             let shown = if wrote { shown.next().flatten() } else { None };
             let path = matches!(request, Request::Create { .. }).then(|| made.next()).flatten();
-            (in_multi(request.op()), Ok(done_in_multi(request, path.as_deref(), shown.as_ref())))
+            let op = in_multi(request.op(), shows_births);
+            // Without its stat, the answer is that to another kind of create.
+            let shown = shown.filter(|_| op != op::CREATE);
+            (op, Ok(done(request, path.as_deref(), shown.as_ref())))
         });
         results(parts.collect::<Vec<_>>().into_iter())
     }
@@ -318,15 +322,10 @@ fn done(request: &Request, made: Option<&str>, shown: Option<&Stat>) -> Vec<u8> 
     }
 }
 
-/// The same within a multi: a server of 3.8.0 returns no stat for a plain create (ZOOKEEPER-4026).
-fn done_in_multi(request: &Request, made: Option<&str>, shown: Option<&Stat>) -> Vec<u8> {
-    let shown = if in_multi(request.op()) == op::CREATE { None } else { shown };
-    done(request, made, shown)
-}
-
 /// The operation code in the answer to an operation of a multi.
-fn in_multi(op: i32) -> i32 {
+fn in_multi(op: i32, shows_births: bool) -> i32 {
     match op {
+        op::CREATE_2 if shows_births => op::CREATE_2,
         op::CREATE | op::CREATE_2 => op::CREATE,
         op::CREATE_CONTAINER | op::CREATE_TTL => op::CREATE_2,
         op => op,
