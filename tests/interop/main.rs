@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use synod::recipe::{Mutex, MutexGuard, RwLock, ask_back, inspect};
+use synod::store::Lifetime;
 use synod::{Client, Path};
 use synod_testkit::limit::{limited, waits_for};
 use synod_testkit::server::etcd::Cluster;
@@ -283,10 +284,23 @@ fn play(name: &str, kind: Kind, scene: Scene) -> Result<(), Failed> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let path = Path::new(&format!("/shared/{name}/with-{kind:?}"))?;
     let played = limited(LIMIT, move || {
-        runtime.block_on(LocalSet::new().run_until(scene(kind, path)));
+        runtime.block_on(LocalSet::new().run_until(async {
+            keep_directory(kind, &path).await;
+            scene(kind, path).await;
+        }));
         runtime.shutdown_background();
     });
     played.map_err(Failed::from)
+}
+
+/// Keeps the directory of a path: kazoo fails where the servers collect it between two requests of its `ensure_path`.
+async fn keep_directory(kind: Kind, path: &Path) {
+    let beside = format!("kept-for-{}", path.name());
+    let beside = path.parent().expect("it is below others").join(&beside).expect("valid");
+    let client = kind.client().await;
+    let kept = client.create(&beside, "", Lifetime::Persistent).await.expect("reachable");
+    kept.required().expect("nothing is against it");
+    client.close().await.expect("reachable");
 }
 
 fn main() -> ExitCode {

@@ -251,7 +251,7 @@ impl Peer {
     }
 
     fn start(mut program: Command) -> Self {
-        program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        program.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = program.spawn().expect("it is installed");
         let (tell, said) = mpsc::unbounded_channel();
         let output = process.stdout.take().expect("piped");

@@ -56,7 +56,7 @@ pub(crate) struct Server {
     pub(crate) unknown: BTreeSet<i32>,
     /// Whether its nodes may have a time to live.
     pub(crate) extended: bool,
-    /// Whether it returns the stat of each create in a transaction of several: those before 3.8.1 do not (ZOOKEEPER-4026).
+    /// Whether it returns the stat of each create in a transaction of several: those before 3.9 do not (ZOOKEEPER-4026).
     pub(crate) shows_births: bool,
 }
 
