@@ -85,7 +85,8 @@ impl<'a> Writing<'a> {
             (Role::Hollow, ZkError::NoAuth) => return Err(unsent(Trouble::Said(ZkError::NoAuth))),
             (Role::Hollow, _) => {
                 self.facts.hollow.clear();
-                self.facts.below.remove(&index);
+                // These stand on births, too.
+                self.facts.below.clear();
             }
             (Role::Ancestor(_) | Role::Again | Role::Guard | Role::Undo, said) => {
                 return Err(unsent(Trouble::Said(said)));
@@ -130,6 +131,10 @@ impl<'a> Writing<'a> {
     /// Nothing is below the node of a session. As with empty containers, its directory is given no other child until the
     /// transaction arrives: so it is still that node then.
     async fn lean_on(&mut self, index: usize, ephemeral: Path) -> Result<()> {
+        if self.makes(index, &ephemeral) {
+            self.facts.below.insert(index, ephemeral);
+            return Ok(());
+        }
         let dir = ephemeral.parent().unwrap_or_else(Path::root);
         // Read before the node itself, so that a creation in between is noticed.
         let above = self.client.get_data(dir.as_str());
@@ -296,10 +301,14 @@ impl<'a> Writing<'a> {
         before.iter().any(|op| is_create(op) && op.path().is_below(path))
     }
 
+    /// Whether the transaction creates `path` before this operation.
+    fn makes(&self, index: usize, path: &Path) -> bool {
+        self.txn.ops[..index].iter().any(|op| is_create(op) && op.path() == path)
+    }
+
     /// Whether the transaction creates `path`, or something below it, before this operation.
     fn makes_at_or_below(&self, index: usize, path: &Path) -> bool {
-        let before = &self.txn.ops[..index];
-        before.iter().any(|op| is_create(op) && op.path() == path) || self.makes_below(index, path)
+        self.makes(index, path) || self.makes_below(index, path)
     }
 }
 

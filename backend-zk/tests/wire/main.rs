@@ -64,7 +64,8 @@ use crate::places::{
     no_collector_deletes_what_took_the_place_of_a_container,
     the_place_of_a_container_is_of_use_at_once,
     what_is_below_a_directory_that_is_created_meanwhile_is_looked_for,
-    what_is_below_a_sessions_node_is_absent, what_is_protected_can_be_deleted,
+    what_is_below_a_node_that_is_just_created_is_absent, what_is_below_a_sessions_node_is_absent,
+    what_is_below_a_sessions_node_is_proved_again_with_the_rest, what_is_protected_can_be_deleted,
     what_protects_from_collectors_goes_after_a_while,
     what_took_the_place_of_one_container_is_not_removed_with_the_others,
 };
@@ -189,6 +190,8 @@ scenes![
     what_is_protected_can_be_deleted,
     what_took_the_place_of_one_container_is_not_removed_with_the_others,
     what_is_below_a_sessions_node_is_absent,
+    what_is_below_a_sessions_node_is_proved_again_with_the_rest,
+    what_is_below_a_node_that_is_just_created_is_absent,
     what_is_below_a_directory_that_is_created_meanwhile_is_looked_for,
     a_directory_is_observed_on_after_the_session_forgot_its_tickets,
     a_session_that_took_long_to_open_is_not_lost_at_once,

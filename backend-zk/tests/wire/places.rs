@@ -214,6 +214,46 @@ pub(crate) async fn what_is_below_a_sessions_node_is_absent() {
     }
 }
 
+/// What was found out about one operation is of no use any more when that about another one is not.
+pub(crate) async fn what_is_below_a_sessions_node_is_proved_again_with_the_rest() {
+    let peer = peer(1);
+    peer.change(|world| world.collects = false);
+    let store = open(&peer, LONG).await;
+    done(&*store, owned("/owned/a")).await;
+    done(&*store, create("/boxes/kept", "")).await;
+    empty(&*store, "/boxes/box").await;
+    let session = store.session().id.get();
+    let anew = vec![remove("/owned/a"), make("/owned/a"), make("/owned/a/b")];
+    for deed in [
+        // The node of the session is found, and the container.
+        Deed::Proceed,
+        Deed::Proceed,
+        Deed::Meanwhile(vec![make("/boxes/other")]),
+        Deed::Proceed,
+        Deed::Meanwhile(anew),
+    ] {
+        peer.when(Rule::new(deed).op(op::MULTI).of(session));
+    }
+    let both = Txn::new().check(path("/owned/a/b"), Expect::Absent);
+    let both = both.create(path("/boxes/box"), "", Lifetime::Persistent);
+    let said = timeout(PATIENCE, store.commit(both)).await.expect("it ends");
+    let no = said.expect("the peer answers").rejected().map(|no| (no.index, no.why));
+    assert_eq!(no, Some((0, Why::Exists)));
+    assert_eq!(peer.world().script.played(session), 2);
+}
+
+/// The transaction itself creates the node of the session.
+pub(crate) async fn what_is_below_a_node_that_is_just_created_is_absent() {
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    for again in [false, true] {
+        let anew = owned("/fresh/a").check(path("/fresh/a/b"), Expect::Absent);
+        let said = store.commit(anew.check(path("/fresh/c"), Expect::Absent)).await;
+        let no = said.expect("the peer answers").rejected().map(|no| no.why);
+        assert_eq!(no, again.then_some(Why::Exists));
+    }
+}
+
 /// A directory that was missing is created meanwhile: what is below it may still be absent.
 pub(crate) async fn what_is_below_a_directory_that_is_created_meanwhile_is_looked_for() {
     let dirs = || vec![make("/meanwhile"), make("/meanwhile/a")];
