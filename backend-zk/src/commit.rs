@@ -216,11 +216,9 @@ impl<'a> Writing<'a> {
     /// Whether it creates a node of a kind whose stat some servers do not return. They return that of a container, and that of
     /// a node with a time to live.
     fn is_ordinary(&self, step: &Step) -> bool {
-        let lifetime = match &self.txn.ops[step.index] {
-            Op::Create { lifetime, .. } if step.role == Role::Own => lifetime,
-            _ => return false,
-        };
-        matches!(lifetime, Lifetime::Persistent | Lifetime::Session)
+        let op = &self.txn.ops[step.index];
+        step.role == Role::Own
+            && matches!(op, Op::Create { lifetime: Lifetime::Persistent | Lifetime::Session, .. })
     }
 
     /// Passes the path of the session's own ticket to the look.

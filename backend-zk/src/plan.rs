@@ -24,7 +24,7 @@ use crate::stat::MARK;
 pub(crate) struct Facts {
     /// Missing ancestors, to be created as containers.
     pub(crate) missing: BTreeSet<Path>,
-    /// Empty containers that are in the way of an operation.
+    /// Empty containers that are in the way of an operation. Without any, only births, for a path in `below`.
     pub(crate) hollow: BTreeMap<usize, Hollow>,
     /// The ancestor whose absence proves the absence of an operation's path.
     pub(crate) absent: BTreeMap<usize, Path>,

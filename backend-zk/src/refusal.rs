@@ -131,22 +131,20 @@ impl<'a> Writing<'a> {
     /// Nothing is below the node of a session. As with empty containers, its directory is given no other child until the
     /// transaction arrives: so it is still that node then.
     async fn lean_on(&mut self, index: usize, ephemeral: Path) -> Result<()> {
-        if self.makes(index, &ephemeral) {
-            self.facts.below.insert(index, ephemeral);
-            return Ok(());
-        }
-        let dir = ephemeral.parent().unwrap_or_else(Path::root);
-        // Read before the node itself, so that a creation in between is noticed.
-        let above = self.client.get_data(dir.as_str());
-        let own = self.client.check_stat(ephemeral.as_str());
-        let answers = self.wire.answer(async { Ok((above.await, own.await?)) }).await;
-        if let (Ok((_data, above)), Some(own)) = answers.map_err(unsent)?
-            && translate(&own).owner.is_some()
-        {
+        if !self.makes(index, &ephemeral) {
+            let dir = ephemeral.parent().unwrap_or_else(Path::root);
+            // Read before the node itself, so that a creation in between is noticed.
+            let above = self.client.check_stat(dir.as_str());
+            let own = self.client.check_stat(ephemeral.as_str());
+            let answers = self.wire.answer(async { Ok((above.await?, own.await?)) }).await;
+            let (Some(above), Some(own)) = answers.map_err(unsent)? else { return Ok(()) };
+            if translate(&own).owner.is_none() {
+                return Ok(());
+            }
             let births = [(dir, births(&above))].into();
             self.facts.hollow.insert(index, Hollow { births, ..Hollow::default() });
-            self.facts.below.insert(index, ephemeral);
         }
+        self.facts.below.insert(index, ephemeral);
         Ok(())
     }
 
