@@ -11,7 +11,7 @@ use synod_core::store::{
 
 use super::{path, patient, session, session_with};
 
-const TRANSACTIONS: usize = 600;
+const TRANSACTIONS: usize = 1_000;
 
 /// The expected nodes.
 #[derive(Debug, Default)]
@@ -109,9 +109,7 @@ async fn judges(stores: [Box<dyn Store>; 2]) {
             model.0.iter().map(|(path, node)| (path.clone(), node.data.clone())).collect();
         assert_eq!(found, expected, "{context}");
     }
-    // Where a session's node is high up, nearly everything is rejected for a while.
-    let least = TRANSACTIONS / 100;
-    assert!(committed > least && rejected > least, "{committed} committed, {rejected} rejected");
+    assert!(committed > 20 && rejected > 20, "{committed} committed, {rejected} rejected");
 }
 
 /// The possible verdicts on a transaction: until an empty container is gone, a delete of it may
