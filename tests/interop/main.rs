@@ -285,7 +285,9 @@ fn play(name: &str, kind: Kind, scene: Scene) -> Result<(), Failed> {
     let path = Path::new(&format!("/shared/{name}/with-{kind:?}"))?;
     let played = limited(LIMIT, move || {
         runtime.block_on(LocalSet::new().run_until(async {
-            keep_directory(kind, &path).await;
+            if kind == Kind::Kazoo {
+                keep_directory(kind, &path).await;
+            }
             scene(kind, path).await;
         }));
         runtime.shutdown_background();

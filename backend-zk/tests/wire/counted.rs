@@ -6,16 +6,16 @@ use synod_core::store::{Expect, Lifetime, Query, Store, Txn, Version};
 use tokio::time::{sleep, timeout};
 
 use crate::effects::ticket;
-use crate::peer::Peer;
 use crate::protocol::op;
-use crate::scene::{LONG, count, create, done, open, path, peer, reconnects, recovers};
+use crate::scene::{
+    LONG, committed, count, create, delete, done, open, owned, path, peer, reconnects, recovers,
+};
 use crate::script::{Deed, Rule};
 
 /// Draws a ticket with a look, and deletes it. Returns how many listings that took.
-async fn draws(peer: &Peer, store: &dyn Store, dir: &str) -> usize {
-    let listings = || peer.world().script.played(store.session().id.get());
+async fn draws(listings: &impl Fn() -> usize, store: &dyn Store, dir: &str) -> usize {
     let before = listings();
-    let drawn = store.commit(ticket(dir)).await.expect("it answers").required().expect("so");
+    let drawn = committed(store, ticket(dir)).await;
     assert_eq!(drawn.look.expect("it was asked for").nodes.len(), 1);
     done(store, Txn::new().delete(&drawn.done[0].path, Expect::Any)).await;
     listings() - before
@@ -30,12 +30,16 @@ pub(crate) async fn a_sole_contender_lists_nothing() {
     let store = open(&peer, LONG).await;
     done(&*store, create("/sole/old", "")).await;
     done(&*store, Txn::new().delete(path("/sole/old"), Expect::Any)).await;
-    count(&peer, &*store, &[op::GET_CHILDREN, op::GET_CHILDREN_2]);
+    let listed = count(&peer, &*store, &[op::GET_CHILDREN, op::GET_CHILDREN_2]);
     for connection in 0..3 {
-        assert_eq!(draws(&peer, &*store, "/sole").await, 1, "the first on connection {connection}");
+        assert_eq!(
+            draws(&listed, &*store, "/sole").await,
+            1,
+            "the first on connection {connection}"
+        );
         let mut listings = 0;
         for _ in 0..100 {
-            listings += draws(&peer, &*store, "/sole").await;
+            listings += draws(&listed, &*store, "/sole").await;
         }
         assert!(listings < 30, "{listings} of 100 on connection {connection}");
         reconnects(&peer).await;
@@ -47,13 +51,13 @@ pub(crate) async fn a_sole_contender_lists_nothing() {
 pub(crate) async fn one_event_needs_no_lasting_watch() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
-    count(&peer, &*store, &[op::ADD_WATCH]);
+    let asked = count(&peer, &*store, &[op::ADD_WATCH]);
     done(&*store, Txn::new().create(path("/one/a"), "", Lifetime::Session)).await;
     for query in [Query::until_gone(path("/one/a")), Query::node(path("/one/a")).once()] {
         let (view, _watch) = store.observe(query).await.expect("the peer answers");
         assert!(view.node().is_some());
     }
-    assert_eq!(peer.world().script.played(store.session().id.get()), 0);
+    assert_eq!(asked(), 0);
 }
 
 /// Only where a container was does a create need a second write, and a guard.
@@ -61,10 +65,10 @@ pub(crate) async fn a_create_is_one_plain_request() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
     done(&*store, create("/plain/first", "")).await;
-    count(&peer, &*store, &[op::MULTI]);
+    let asked = count(&peer, &*store, &[op::MULTI]);
     done(&*store, create("/plain/a", "")).await;
-    done(&*store, Txn::new().create(path("/plain/b"), "", Lifetime::Session)).await;
-    assert_eq!(peer.world().script.played(store.session().id.get()), 0);
+    done(&*store, owned("/plain/b")).await;
+    assert_eq!(asked(), 0);
 }
 
 /// The directories that are missing are all found at once, and the highest proves what is below it absent.
@@ -72,8 +76,7 @@ pub(crate) async fn absence_deep_below_nothing_takes_two_requests() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
     done(&*store, create("/deep/a", "")).await;
-    let writes = || peer.world().script.played(store.session().id.get());
-    count(&peer, &*store, &[op::MULTI]);
+    let writes = count(&peer, &*store, &[op::MULTI]);
     let absent = |at: &str| Txn::new().check(path(at), Expect::Absent);
     done(&*store, absent("/deep/1/2/3/4/5/6/7")).await;
     assert_eq!(writes(), 2);
@@ -89,11 +92,10 @@ pub(crate) async fn a_check_reads_only_where_a_container_would_pass() {
     let store = open(&peer, LONG).await;
     done(&*store, create("/check/a", "")).await;
     done(&*store, Txn::new().set(path("/check/a"), "", Expect::Any)).await;
-    let drawn = store.commit(ticket("/check")).await.expect("it answers").required().expect("so");
+    let drawn = committed(&*store, ticket("/check")).await;
     let own = drawn.done[0].path.as_str();
     let _newer = store.commit(ticket("/check")).await.expect("it answers");
-    let reads = || peer.world().script.played(store.session().id.get());
-    count(&peer, &*store, &[op::GET_DATA]);
+    let reads = count(&peer, &*store, &[op::GET_DATA]);
     let version = |number| Expect::Version(Version::new(number));
     for (at, expect, count) in [
         (own, version(0), 0),
@@ -105,7 +107,7 @@ pub(crate) async fn a_check_reads_only_where_a_container_would_pass() {
         let guarded = Txn::new().check(path(at), expect);
         done(&*store, guarded.set(path("/check/a"), "", Expect::Any)).await;
         assert_eq!(reads() - before, count, "{at} {expect:?}");
-        done(&*store, Txn::new().delete(path("/check/a"), Expect::Any)).await;
+        done(&*store, delete("/check/a")).await;
         done(&*store, create("/check/a", "")).await;
         done(&*store, Txn::new().set(path("/check/a"), "", Expect::Any)).await;
     }
@@ -116,17 +118,14 @@ pub(crate) async fn a_revision_is_asked_for_only_where_nothing_has_it() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
     done(&*store, create("/stat/a", "")).await;
-    let asked = || peer.world().script.played(store.session().id.get());
-    count(&peer, &*store, &[op::EXISTS]);
-    let owned =
-        |name: &str| Txn::new().create(path(&format!("/stat/{name}")), "", Lifetime::Session);
-    let below = || Txn::new().create(path("/fresh/dir/a"), "", Lifetime::Session);
-    let several = |name| owned(name).delete(path("/stat/a"), Expect::Any);
-    let with_a_set = |name| owned(name).set(path("/stat/a"), "", Expect::Any);
+    let asked = count(&peer, &*store, &[op::EXISTS]);
+    let with_a_set = owned("/stat/2").set(path("/stat/a"), "", Expect::Any);
+    let with_a_delete = owned("/stat/3").delete(path("/stat/a"), Expect::Any);
     // Of the last one, the missing directories are asked for.
-    for (txn, count) in [(owned("1"), 0), (with_a_set("2"), 0), (several("3"), 1), (below(), 2)] {
+    let below = owned("/fresh/dir/a");
+    for (txn, count) in [(owned("/stat/1"), 0), (with_a_set, 0), (with_a_delete, 1), (below, 2)] {
         let before = asked();
-        let commit = store.commit(txn).await.expect("it answers").required().expect("so");
+        let commit = committed(&*store, txn).await;
         assert!(commit.revision.is_some());
         assert_eq!(asked() - before, count, "{commit:?}");
     }
@@ -150,10 +149,10 @@ async fn are_set_again(dir: &str, messages: usize) {
         watches.push(store.observe(Query::until_gone(&at)).await.expect("the peer answers"));
         watches.push(store.observe(Query::node(at).once()).await.expect("the peer answers"));
     }
-    count(&peer, &*store, &[op::SET_WATCHES]);
+    let asked = count(&peer, &*store, &[op::SET_WATCHES]);
     reconnects(&peer).await;
     recovers(&*store).await;
-    assert_eq!(peer.world().script.played(store.session().id.get()), messages);
+    assert_eq!(asked(), messages);
 }
 
 /// Only what asks for the latest state needs a `sync`, and a transaction does not.
@@ -163,20 +162,19 @@ pub(crate) async fn a_transaction_needs_no_sync() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
     done(&*store, create("/sync/a", "")).await;
-    count(&peer, &*store, &[op::SYNC]);
+    let asked = count(&peer, &*store, &[op::SYNC]);
     for _ in 0..TIMES {
         // Another ticket is in the directory, so it is listed.
-        let drawn = store.commit(ticket("/sync")).await.expect("it answers");
-        assert!(drawn.required().expect("so").look.is_some());
+        assert!(committed(&*store, ticket("/sync")).await.look.is_some());
         let several = Txn::new().set(path("/sync/a"), "", Expect::Any);
         done(&*store, several.create_sequential(path("/sync/b-"), "", Lifetime::Session)).await;
     }
-    let synced = peer.world().script.played(store.session().id.get());
+    let synced = asked();
     // Heartbeats, on a slow machine.
     assert!(synced < TIMES / 2, "{synced} of {TIMES}");
 }
 
-/// A server that accepts connections, and ends each at its first message, is asked less and less often.
+/// A server whose connections end before it has answered anything on them is asked less and less often.
 pub(crate) async fn a_server_that_ends_each_connection_is_not_asked_all_the_time() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;

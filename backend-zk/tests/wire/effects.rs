@@ -153,7 +153,7 @@ async fn has_its_stat(shows_births: bool) {
     for dir in ["/alone", "/first"] {
         done(&*store, create(dir, "")).await;
     }
-    count(&peer, &*store, &[op::EXISTS]);
+    let asked = count(&peer, &*store, &[op::EXISTS]);
     for txn in [beside_a_write, creates("/alone"), owned_first] {
         let commit = store.commit(txn).await.expect("the peer answers").required().expect("so");
         assert!(commit.revision.is_some());
@@ -165,8 +165,7 @@ async fn has_its_stat(shows_births: bool) {
         }
     }
     // After the first answer with a stat, none is asked for.
-    let asked = peer.world().script.played(store.session().id.get());
-    assert_eq!(asked, if shows_births { 0 } else { 2 });
+    assert_eq!(asked(), if shows_births { 0 } else { 2 });
 }
 
 /// Another client creates the missing directory after it was found missing, and before the transaction arrives.

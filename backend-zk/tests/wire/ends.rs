@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use crate::peer::Peer;
 use crate::protocol::op;
-use crate::scene::{LONG, client, create, done, make, open, path, peer};
+use crate::scene::{LONG, client, committed, create, done, make, open, path, peer};
 use crate::script::{Deed, Rule};
 
 /// The server's counter stops at its end, and gives the same number to all later children.
@@ -55,7 +55,7 @@ pub(crate) async fn a_number_from_the_reserve_is_of_use_in_a_transaction_of_seve
 
     let draw = Txn::new().create_sequential(path("/end/t-"), "", Lifetime::Session);
     let several = draw.create(path("/beside"), "", Lifetime::Persistent);
-    let drawn = store.commit(several).await.expect("the peer answers").required().expect("so");
+    let drawn = committed(&*store, several).await;
 
     assert_eq!(drawn.done[0].sequence, Some(Sequence::new(u64::from(LAST.unsigned_abs()) + 1)));
 }

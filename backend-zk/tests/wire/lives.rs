@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::peer::Peer;
 use crate::protocol::op;
-use crate::scene::{LONG, PATIENCE, open, peer, recovers};
+use crate::scene::{LONG, PATIENCE, open, passes, peer, recovers};
 use crate::script::{Deed, Rule};
 
 /// Waits until the servers have ended the session, and checks that it is not certain from then on.
@@ -142,9 +142,7 @@ pub(crate) async fn a_silent_server_is_in_doubt_after_three_heartbeats() {
     let (session, mut status) = (store.session().id.get(), store.status());
     peer.when(Rule::new(Deed::Mute).op(op::SYNC).of(session).times(usize::MAX));
     for beat in 1..=3 {
-        tokio::time::pause();
-        tokio::time::advance(PAUSE).await;
-        tokio::time::resume();
+        passes(PAUSE).await;
         let sent = peer.until(|world| world.script.played(session) == beat);
         timeout(PATIENCE, sent).await.expect("it is sent");
         // What a heartbeat finds in doubt is so before the heartbeat is sent.

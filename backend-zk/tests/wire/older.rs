@@ -99,18 +99,17 @@ pub(crate) async fn a_local_read_follows_no_sync_but_on_a_new_connection() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
     done(&*store, create("/sync/a", "")).await;
-    let session = store.session().id.get();
     let local = || store.read(Query::node(path("/sync/a")).local());
-    count(&peer, &*store, &[op::SYNC]);
+    let synced = count(&peer, &*store, &[op::SYNC]);
     for _ in 0..3 {
         while local().await.is_err() {
             sleep(Duration::from_millis(5)).await;
         }
-        let before = peer.world().script.played(session);
+        let before = synced();
         for _ in 0..READS {
             local().await.expect("the peer answers");
         }
-        let followed = peer.world().script.played(session) - before;
+        let followed = synced() - before;
         // One may be a heartbeat.
         assert!(followed <= 1, "{followed} of {READS}");
         reconnects(&peer).await;

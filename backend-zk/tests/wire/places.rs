@@ -7,7 +7,10 @@ use tokio::time::timeout;
 
 use crate::peer::Peer;
 use crate::protocol::{Request, op};
-use crate::scene::{LONG, PATIENCE, create, done, make, open, path, peer, remove};
+use crate::scene::{
+    LONG, PATIENCE, committed, create, delete, done, ends, make, open, owned, passes, path, peer,
+    remove,
+};
 use crate::script::{Deed, Rule};
 use crate::tree::Write;
 
@@ -19,14 +22,6 @@ async fn empty(store: &dyn Store, innermost: &str) {
     let inside = format!("{innermost}/gone");
     done(store, create(&inside, "")).await;
     done(store, delete(&inside)).await;
-}
-
-fn delete(at: &str) -> Txn {
-    Txn::new().delete(path(at), Expect::Any)
-}
-
-fn owned(at: &str) -> Txn {
-    Txn::new().create(path(at), "", Lifetime::Session)
 }
 
 /// What the servers would collect now.
@@ -106,9 +101,7 @@ pub(crate) async fn what_protects_from_collectors_goes_after_a_while() {
     };
     assert_eq!(tree("/guard/a/").len(), 1);
 
-    tokio::time::pause();
-    tokio::time::advance(LATER).await;
-    tokio::time::resume();
+    passes(LATER).await;
     let relieved = peer
         .until(|world| !world.servers[0].tree.nodes.keys().any(|at| at.starts_with("/guard/a/")));
     timeout(PATIENCE, relieved).await.expect("an answered heartbeat relieves it");
@@ -172,9 +165,8 @@ pub(crate) async fn what_took_the_place_of_one_container_is_not_removed_with_the
             peer.when(Rule::new(Deed::Meanwhile(meanwhile)).op(op::MULTI).of(session));
 
             let txn = if why == Why::Exists { create(at, "") } else { delete(at) };
-            let said = timeout(PATIENCE, store.commit(txn)).await.expect("it ends");
+            let no = ends(&*store, txn).await.rejected().map(|no| no.why);
 
-            let no = said.expect("the peer answers").rejected().map(|no| no.why);
             assert_eq!(no, Some(why), "{replaced}");
             let there = peer.world().servers[0].tree.nodes.get(&format!("/top{replaced}")).cloned();
             assert_eq!(there.expect("it is there").data, b"made", "{replaced}");
@@ -200,16 +192,16 @@ pub(crate) async fn what_is_below_a_sessions_node_is_absent() {
             done(&*store, Txn::new().set(path("/owned/a"), "", Expect::Any)).await;
         }
         let container = Txn::new().create(path("/owned/a/b"), "", Lifetime::Container);
-        let said = store.commit(container).await.expect("the peer answers");
-        assert_eq!(said.rejected().map(|no| no.why), Some(Why::BelowEphemeral));
+        assert_eq!(
+            ends(&*store, container).await.rejected().map(|no| no.why),
+            Some(Why::BelowEphemeral)
+        );
 
         let session = store.session().id.get();
         // The first request finds what is above it.
         peer.when(Rule::new(Deed::Proceed).op(op::MULTI).of(session));
         peer.when(Rule::new(Deed::Meanwhile(meanwhile)).op(op::MULTI).of(session));
-        let said = timeout(PATIENCE, store.commit(absent())).await.expect("it ends");
-        let why_not = said.expect("the peer answers").rejected().map(|no| no.why);
-        assert_eq!(why_not, why);
+        assert_eq!(ends(&*store, absent()).await.rejected().map(|no| no.why), why);
         assert_eq!(peer.world().script.played(session), 1);
     }
 }
@@ -236,8 +228,7 @@ pub(crate) async fn what_is_below_a_sessions_node_is_proved_again_with_the_rest(
     }
     let both = Txn::new().check(path("/owned/a/b"), Expect::Absent);
     let both = both.create(path("/boxes/box"), "", Lifetime::Persistent);
-    let said = timeout(PATIENCE, store.commit(both)).await.expect("it ends");
-    let no = said.expect("the peer answers").rejected().map(|no| (no.index, no.why));
+    let no = ends(&*store, both).await.rejected().map(|no| (no.index, no.why));
     assert_eq!(no, Some((0, Why::Exists)));
     assert_eq!(peer.world().script.played(session), 2);
 }
@@ -248,8 +239,8 @@ pub(crate) async fn what_is_below_a_node_that_is_just_created_is_absent() {
     let store = open(&peer, LONG).await;
     for again in [false, true] {
         let anew = owned("/fresh/a").check(path("/fresh/a/b"), Expect::Absent);
-        let said = store.commit(anew.check(path("/fresh/c"), Expect::Absent)).await;
-        let no = said.expect("the peer answers").rejected().map(|no| no.why);
+        let anew = anew.check(path("/fresh/c"), Expect::Absent);
+        let no = ends(&*store, anew).await.rejected().map(|no| no.why);
         assert_eq!(no, again.then_some(Why::Exists));
     }
 }
@@ -267,9 +258,7 @@ pub(crate) async fn what_is_below_a_directory_that_is_created_meanwhile_is_looke
         peer.when(Rule::new(Deed::Meanwhile(meanwhile)).op(op::MULTI).of(session));
         let absent = Txn::new().check(path("/meanwhile/a/b"), Expect::Absent);
         let absent = absent.set(path("/other"), "", Expect::Any);
-        let said = timeout(PATIENCE, store.commit(absent)).await.expect("it ends");
-        let why_not = said.expect("the peer answers").rejected().map(|no| no.why);
-        assert_eq!(why_not, why);
+        assert_eq!(ends(&*store, absent).await.rejected().map(|no| no.why), why);
         assert_eq!(peer.world().script.played(session), 1);
     }
 }
@@ -279,14 +268,12 @@ pub(crate) async fn a_container_in_the_place_of_a_ticket_is_no_node() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
     let draw = Txn::new().create_sequential(path("/ticket/t-"), "", Lifetime::Session);
-    let drawn = store.commit(draw).await.expect("the peer answers").required().expect("so");
+    let drawn = committed(&*store, draw).await;
     let ticket = &drawn.done[0].path;
     let check = || Txn::new().check(ticket, Expect::Any).check(ticket, Expect::Any);
     done(&*store, check()).await;
     done(&*store, Txn::new().delete(ticket, Expect::Any)).await;
     done(&*store, create(&format!("{ticket}/below"), "")).await;
 
-    let said = store.commit(check()).await.expect("the peer answers");
-
-    assert_eq!(said.rejected().map(|no| no.why), Some(Why::Missing));
+    assert_eq!(ends(&*store, check()).await.rejected().map(|no| no.why), Some(Why::Missing));
 }

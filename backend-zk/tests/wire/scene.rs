@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use synod_core::client::{Client, ClientOptions};
 use synod_core::path::Path;
-use synod_core::store::{Backend as _, Event, Lifetime, Query, SessionOptions, Store, Txn, Watch};
+use synod_core::store::{
+    Backend as _, Commit, Event, Expect, Lifetime, Outcome, Query, SessionOptions, Store, Txn,
+    Watch,
+};
 use synod_zk::{Access, ZkBackend, ZkOptions};
 use tokio::time::timeout;
 
@@ -70,9 +73,34 @@ pub(crate) fn create(at: &str, data: &'static str) -> Txn {
     Txn::new().create(path(at), data, Lifetime::Persistent)
 }
 
+/// Deletes a node, whatever its version.
+pub(crate) fn delete(at: &str) -> Txn {
+    Txn::new().delete(path(at), Expect::Any)
+}
+
+/// Creates a node that the session owns.
+pub(crate) fn owned(at: &str) -> Txn {
+    Txn::new().create(path(at), "", Lifetime::Session)
+}
+
+pub(crate) async fn committed(store: &dyn Store, txn: Txn) -> Commit {
+    ends(store, txn).await.required().expect("nothing is against it")
+}
+
 pub(crate) async fn done(store: &dyn Store, txn: Txn) {
-    let outcome = timeout(PATIENCE, store.commit(txn)).await.expect("in time");
-    let _done = outcome.expect("the peer answers").required().expect("nothing is against it");
+    let _done = committed(store, txn).await;
+}
+
+/// The end of a transaction, whatever it is.
+pub(crate) async fn ends(store: &dyn Store, txn: Txn) -> Outcome {
+    timeout(PATIENCE, store.commit(txn)).await.expect("in time").expect("the peer answers")
+}
+
+/// Lets so much time pass at once.
+pub(crate) async fn passes(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
 }
 
 /// Reads until the session answers again.
@@ -92,13 +120,14 @@ pub(crate) async fn reconnects(peer: &Peer) {
     timeout(PATIENCE, again).await.expect("it connects again");
 }
 
-/// Counts the requests of these kinds of a session from now on, as what is [played](crate::script::Script::played): nothing is
-/// changed by it.
-pub(crate) fn count(peer: &Peer, store: &dyn Store, kinds: &[i32]) {
+/// Counts the requests of these kinds of a session from now on. Nothing is changed by it.
+pub(crate) fn count(peer: &Peer, store: &dyn Store, kinds: &[i32]) -> impl Fn() -> usize {
+    let session = store.session().id.get();
     for kind in kinds {
-        let rule = Rule::new(Deed::Late(Duration::ZERO)).op(*kind).of(store.session().id.get());
+        let rule = Rule::new(Deed::Late(Duration::ZERO)).op(*kind).of(session);
         peer.when(rule.times(usize::MAX));
     }
+    move || peer.world().script.played(session)
 }
 
 /// The next event, in time.

@@ -9,7 +9,8 @@ use tokio::time::{Instant, timeout};
 use crate::effects::ticket;
 use crate::protocol::{Request, op};
 use crate::scene::{
-    LONG, PATIENCE, create, done, make, next, open, panics, path, peer, recovers, remove, set,
+    LONG, PATIENCE, committed, create, done, make, next, open, panics, path, peer, recovers,
+    remove, set,
 };
 use crate::script::{Deed, Rule};
 use crate::tree::{Entry, Write};
@@ -397,7 +398,7 @@ pub(crate) async fn a_directory_is_observed_on_after_the_session_forgot_its_tick
     peer.change(|world| world.collects = false);
     let store = open(&peer, LONG).await;
     let cycle = async |dir: &str| {
-        let drawn = store.commit(ticket(dir)).await.expect("it answers").required().expect("so");
+        let drawn = committed(&*store, ticket(dir)).await;
         done(&*store, Txn::new().delete(&drawn.done[0].path, Expect::Any)).await;
     };
     for _ in 0..5 {
