@@ -153,6 +153,9 @@ async fn has_its_stat(shows_births: bool) {
     for dir in ["/alone", "/first"] {
         done(&*store, create(dir, "")).await;
     }
+    // Of this kind the stat is always returned.
+    let expiring = Txn::new().create(path("/stat/ttl"), "", Lifetime::Ttl(LONG * 100));
+    done(&*store, expiring.create(path("/stat/too"), "", Lifetime::Persistent)).await;
     let asked = count(&peer, &*store, &[op::EXISTS]);
     for txn in [beside_a_write, creates("/alone"), owned_first] {
         let commit = store.commit(txn).await.expect("the peer answers").required().expect("so");
