@@ -169,8 +169,8 @@ async fn a_value_that_is_too_large_fails_alone(world: World) {
 
 async fn a_function_that_panics_fails_alone(world: World) {
     let one = value(&world, &world.client().await);
-    let mut list = Vec::new();
-    answer(one.set(&list).await);
+    let mut entries = Vec::new();
+    answer(one.set(&entries).await);
     for round in 0..3 {
         // Without a message, which would be taken for that of the case.
         let panics = |_list: Option<Vec<u32>>| resume_unwind(Box::new("of the caller"));
@@ -180,11 +180,11 @@ async fn a_function_that_panics_fails_alone(world: World) {
 
         let panicked = panicked.expect_err("its panic is its caller's");
         assert_eq!(panicked.downcast_ref::<&str>(), Some(&"of the caller"));
-        list.extend([round, 100 + round]);
-        assert_eq!(answer(first).after, list[..list.len() - 1]);
-        assert_eq!(answer(last).after, list);
+        entries.extend([round, 100 + round]);
+        assert_eq!(answer(first).after, entries[..entries.len() - 1]);
+        assert_eq!(answer(last).after, entries);
     }
-    assert_eq!(answer(one.get().await), Some(list));
+    assert_eq!(answer(one.get().await), Some(entries));
 }
 
 /// Begins another change when it is dropped, and gives it up.

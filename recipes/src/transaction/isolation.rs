@@ -9,9 +9,9 @@
 /// | `RepeatableReads` | each node as it was when it was first read | what was read is unchanged |
 /// | `ReadCommitted` | each node as it was when it was first read | nothing |
 ///
-/// What is committed is serializable at the first three, as far as versions tell a node from the next one at its path: see what
-/// the page of [`Transaction`](crate::Transaction) does not promise on ZooKeeper. They differ in what a run of the function sees
-/// that is not committed: at the first two never a mixture of two moments.
+/// What is committed is serializable at the first three, as far as versions distinguish a node from the next one at its path:
+/// [`Transaction`](crate::Transaction) has the exception on ZooKeeper under *Not promised*. They differ in what a run of the
+/// function sees that is not committed: at the first two never a mixture of two moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Isolation {
