@@ -86,7 +86,10 @@ fn advice(error: &ZkError) -> Option<&'static str> {
             "the node's access list does not allow us this: it was made by another user, or with \
              another password"
         }
-        ZkError::AuthFailed => "the servers do not accept our user and password",
+        ZkError::AuthFailed => {
+            "the servers do not accept our user and password, or refuse DIGEST-MD5 in FIPS mode \
+             (zookeeper.fips-mode, on by default since 3.9)"
+        }
         ZkError::InvalidAcl => {
             "a node of an anonymous client has no owner: give user and password, or use Access::Open"
         }

@@ -91,6 +91,16 @@ pub(crate) struct World {
     next: u64,
 }
 
+impl Server {
+    /// Answers as servers of this version do.
+    pub(crate) fn follow(&mut self, version: &str) {
+        let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
+        let is_newer = (numbers.next(), numbers.next()) >= (Some(3), Some(9));
+        self.shows_births = is_newer;
+        self.watches.several_modes = is_newer;
+    }
+}
+
 impl World {
     pub(crate) fn new(servers: usize, tick: Duration) -> Self {
         let server = |_| Server {
