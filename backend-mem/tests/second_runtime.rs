@@ -1,5 +1,10 @@
 //! Recipe values of one client on a second runtime that ends: its tasks are dropped at the await where they are.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a failure ends in real time: each runtime has its own clock"
+)]
+
 use std::future::Future;
 use std::num::NonZeroU64;
 use std::panic::{AssertUnwindSafe, catch_unwind};
