@@ -49,6 +49,7 @@ mod shared_count;
 mod shared_value;
 mod ticket;
 mod transaction;
+mod transaction_levels;
 mod waiting;
 mod watched;
 
@@ -61,6 +62,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     doubt::CASES,
     ticket::CASES,
     transaction::CASES,
+    transaction_levels::CASES,
     session_loss::CASES,
     lost_answer::CASES,
     handover::CASES,
