@@ -396,3 +396,39 @@ async fn certain_or(session: &Session, news: impl Future<Output = ()>) {
     };
     let _first = select(pin!(news), pin!(renewed)).await;
 }
+
+#[cfg(test)]
+mod tests {
+    use synod_core::path;
+    use synod_core::store::{Stat, Version};
+
+    use super::*;
+
+    fn node(path: &Path, modified: u64) -> Node {
+        let stat = Stat::new(Revision::new(2), Revision::new(modified), Version::new(0), None);
+        Node::new(path.clone()).with_stat(stat)
+    }
+
+    #[tokio::test]
+    async fn nodes_that_several_reads_do_not_find_go_from_the_leaves_to_the_root() {
+        let board = Board::new(Extent::subtree(path!("/a")));
+        let paths = [path!("/a"), path!("/a/b"), path!("/a/b/c"), path!("/a/d")];
+        let view = View::new(Revision::new(9), paths.iter().map(|path| node(path, 4)).collect());
+        board.replace(view, true);
+        let (_, next) = board.join();
+        let mut gone = BTreeMap::new();
+        board.read(&paths[..2], View::new(Revision::new(10), Vec::new()), &mut gone, false);
+        let found = vec![node(&paths[3], 11)];
+        board.read(&paths[2..], View::new(Revision::new(11), found), &mut gone, true);
+        let mut shown = Vec::new();
+        for number in next..next + 4 {
+            shown.push(match board.event(number).await {
+                Ok(Some(CacheEvent::Deleted(node))) => format!("-{}", node.path),
+                Ok(Some(CacheEvent::Updated { node, .. })) => format!("~{}", node.path),
+                other => format!("{other:?}"),
+            });
+        }
+        assert_eq!(shown, ["-/a/b/c", "-/a/b", "-/a", "~/a/d"]);
+        assert!(gone.is_empty() && board.snapshot().len() == 1);
+    }
+}

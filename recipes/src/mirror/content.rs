@@ -334,12 +334,12 @@ mod tests {
 
     #[test]
     fn deletions_are_of_children_before_their_parents() {
-        let paths = ["/a", "/a-b", "/a/b", "/a/b/c"];
+        let paths = ["/a", "/a/b", "/a/b-c", "/a/b/c"];
         let old = content(10, &paths.map(|path| node(path, 2, 4)));
         let view = View::new(Revision::new(12), vec![node("/a/d", 12, 12)]);
         let events = Content::difference(&old.nodes, &all(), view, false).events;
         let shown: Vec<_> = events.expect("they are few").iter().map(said).collect();
-        assert_eq!(shown, ["-/a/b/c", "-/a/b", "-/a-b", "-/a", "+/a/d 12"]);
+        assert_eq!(shown, ["-/a/b/c", "-/a/b-c", "-/a/b", "-/a", "+/a/d 12"]);
     }
 
     #[test]
