@@ -42,9 +42,9 @@ struct Shared {
     garbles: AtomicBool,
     /// Whether watches lose changes, and report that.
     forgetful: AtomicBool,
-    /// Whether watches lose changes, and report nothing.
+    /// Watches lose changes, and report nothing.
     mute: AtomicBool,
-    /// Whether the server's status of sessions that can be lost is not forwarded.
+    /// The server's status of sessions that can be lost is not forwarded.
     frozen: watch::Sender<bool>,
     /// A node whose creation watches do not report, because it joined with the removal.
     brief: Mutex<Option<Path>>,
@@ -175,7 +175,7 @@ impl Gate {
         self.shared.forgetful.store(loses, Ordering::Relaxed);
     }
 
-    /// Whether watches from now on lose every change and report nothing, as if their events were late.
+    /// Makes watches lose every change and report nothing, as if their events were late; or ends that.
     pub(crate) fn mute(&self, is_mute: bool) {
         self.shared.mute.store(is_mute, Ordering::Relaxed);
     }
@@ -227,7 +227,7 @@ impl Gate {
         self.shared.losing.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the holders of sessions that [can be lost](Self::may_lose) hear no sign of life from now on.
+    /// Keeps signs of life from the holders of sessions that [can be lost](Self::may_lose); or ends that.
     pub(crate) fn freeze(&self, is_frozen: bool) {
         self.shared.frozen.send_replace(is_frozen);
     }

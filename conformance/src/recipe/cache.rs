@@ -81,7 +81,7 @@ impl Shadow {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether the last event that says so is that the content is complete.
+    /// True if the content is complete by the last event about that.
     pub(super) fn seen_complete(&self) -> bool {
         self.seen().is_complete
     }

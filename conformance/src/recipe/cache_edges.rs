@@ -1,4 +1,4 @@
-//! A cache at its edges: code of the application that panics or calls back, outages of which nothing is said, waits, and order.
+//! A cache at its edges: code of the application that panics or calls back, silent outages, waits, and order.
 
 use std::panic::resume_unwind;
 use std::sync::{Arc, OnceLock};
@@ -20,7 +20,7 @@ cases![
     "L-CA-12" catches [WatchFiresOnce] => a_filter_may_ask_its_cache,
     "L-CA-12" catches [WatchFiresOnce] => a_filter_or_a_reader_that_panics_harms_nothing_else,
     "L-CA-4" breaks [ResyncUnread] => what_is_missed_during_a_read_of_the_whole_is_read_before_it_is_complete,
-    "L-CA-1 L-CA-5" breaks [CopyIsNeverStale] => what_was_missed_in_an_outage_of_which_no_watch_says_anything_is_read,
+    "L-CA-1 L-CA-5" breaks [CopyIsNeverStale] => what_was_missed_in_an_outage_that_no_watch_reports_is_read,
     "L-CA-5 L-OUT-6" breaks [CopyIsNeverStale] => a_wait_ends_when_the_session_is_certain_again,
     "L-CA-3" breaks [ResyncOnlyAdds] => a_tree_goes_from_its_leaves_to_its_root,
 ];
@@ -114,7 +114,7 @@ async fn what_is_missed_during_a_read_of_the_whole_is_read_before_it_is_complete
     assert_eq!(cache.get(&node).expect("it is there").data, "2");
 }
 
-async fn what_was_missed_in_an_outage_of_which_no_watch_says_anything_is_read(world: World) {
+async fn what_was_missed_in_an_outage_that_no_watch_reports_is_read(world: World) {
     let (gate, bob) = (world.gate(), world.client().await);
     gate.may_lose();
     let ann = world.client_on(gate.clone(), world.options()).await;

@@ -1,4 +1,4 @@
-//! Members of a double barrier that give up, come again, or go while others look: who counts, and who fails.
+//! Members of a double barrier that give up, come again, or go while others look: which of them count, and which fail.
 
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ async fn a_round_begins_with_members_that_are_still_there(world: World) {
     let bob = world.client_on(gate.clone(), world.options()).await;
     let first = entering(barrier(&world, &ann));
     world.are_there(&ann, 1).await;
-    // The answer that says who is there arrives late.
+    // The answer with the members that are there arrives late.
     gate.hold_behind([(Verb::Commit, gate.count(Verb::Commit))]);
     let mut second = entering(barrier(&world, &bob));
     world.are_there(&ann, 2).await;

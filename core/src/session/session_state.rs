@@ -21,7 +21,7 @@ pub(crate) struct SessionState {
     turned: Notify,
     /// Whether the store said that the session is over at the server, once nothing more is done about it.
     closed: OnceLock<bool>,
-    /// That the store said so later.
+    /// Set once the store has said so after all.
     confirmed: OnceLock<()>,
 }
 
@@ -124,7 +124,7 @@ impl SessionState {
         self.until(Self::is_closed).await
     }
 
-    /// Whether the store has said that the session is over, if nothing more is done about it.
+    /// The result of [`Self::closed`], if it is known.
     pub(super) fn is_closed(&self) -> Option<bool> {
         self.closed.get().map(|cleanly| *cleanly || self.confirmed.get().is_some())
     }

@@ -88,7 +88,7 @@ impl Sweeper {
     }
 }
 
-/// Whether the answer to a close says that the session is over: there being no such session is the purpose of a close.
+/// True if the answer to a close says that the session is over. That there is no such session is the purpose of a close.
 pub(super) fn is_over(closed: &Result<()>) -> bool {
     closed.as_ref().map_or_else(
         |error| error.kind() == ErrorKind::SessionLost && !error.is_ambiguous(),

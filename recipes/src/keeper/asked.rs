@@ -11,7 +11,7 @@ use tokio::sync::oneshot::error::TryRecvError;
 
 use crate::mutant::mistake;
 
-/// How long a keeper remembers that another client wrote to its node.
+/// The time for which a keeper remembers that another client wrote to its node.
 const CONTENDED: Duration = Duration::from_secs(1);
 
 /// Whether the keeper is closed or dropped.
@@ -28,7 +28,7 @@ impl Asked {
         Self { close, is_over: false, contended: None }
     }
 
-    /// Looks whether the keeper is asked to end: between steps of which none waits for anything that may be dropped.
+    /// Looks whether the keeper is asked to end: between steps that wait for nothing that may be dropped.
     pub(crate) fn look(&mut self) -> bool {
         self.is_over |= !matches!(self.close.try_recv(), Err(TryRecvError::Empty));
         self.is_over

@@ -47,7 +47,7 @@ pub(crate) fn in_doubt(path: &Path, rest: &str) -> Error {
         .with_unknown_effect()
 }
 
-/// Whether a store refuses the data for good, and may take a node with other data.
+/// True if the store refuses the data for good, and may take a node with other data.
 pub(crate) fn is_about_data(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::TooLarge | ErrorKind::Invalid) && !error.is_ambiguous()
 }

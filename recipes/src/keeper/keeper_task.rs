@@ -151,7 +151,7 @@ impl KeeperTask {
         Ok(())
     }
 
-    /// Whether a node is one of this session that may be about to go.
+    /// True if a node is one of this session that may be about to go.
     fn may_go(&self, session: &Session, stat: &Stat) -> bool {
         let is_own = stat.owner == Some(session.info().id);
         is_own && session.local::<OwnNodes>().may_go(&self.path, stat.created)

@@ -127,7 +127,7 @@ impl Kept {
 
     /// Removes the node, and returns when it is gone.
     ///
-    /// It is read first: the node of another client there may have the same version, and its event may be on its way.
+    /// The node is read first: that of another client there may have the same version, and its event may be on its way.
     pub(super) async fn remove(self, path: &Path) -> Result<()> {
         self.session.remove(&Done::new(path.clone()).with_stat(self.stat)).await
     }

@@ -13,7 +13,7 @@ pub(crate) struct OwnNodes(Mutex<Recorded>);
 
 #[derive(Debug, Default)]
 struct Recorded {
-    /// The revisions at which they were created, of which no two are equal, and the owners that want them.
+    /// The owners that want them, by the revisions at which they were created: no two have the same.
     created: BTreeMap<Revision, Weak<()>>,
     /// Those that are being removed.
     leaving: BTreeSet<Revision>,
@@ -58,7 +58,7 @@ impl OwnNodes {
         (has || !known.under_way.contains_key(path)).then_some(has)
     }
 
-    /// Whether the node at this path may be about to go, as seen by an owner whose create is on its way: it is being removed, its
+    /// True if the node at this path may be about to go, as seen by an owner whose create is on its way: it is being removed, its
     /// owner has been dropped, or another create is on its way that may have made it.
     pub(crate) fn may_go(&self, path: &Path, created: Revision) -> bool {
         let known = self.lock();

@@ -39,7 +39,7 @@ struct Sets {
     last: u64,
     /// The last data that the store had; at first, that of the first create.
     stored: Wanted,
-    /// What was set since, and was not refused. The last is wanted; those before it, in case that it is refused.
+    /// The data that was set since, and was not refused. The last is wanted; those before it, in case that the last is refused.
     newer: VecDeque<Wanted>,
     waiting: BTreeMap<u64, oneshot::Sender<Result<()>>>,
     is_over: bool,
@@ -235,7 +235,7 @@ mod tests {
 
     use super::*;
 
-    fn told(told: &mut oneshot::Receiver<Result<()>>) -> Option<bool> {
+    fn answer(told: &mut oneshot::Receiver<Result<()>>) -> Option<bool> {
         told.try_recv().ok().map(|result| result.is_ok())
     }
 
@@ -248,14 +248,14 @@ mod tests {
             ["good", "large", "larger"].map(|data| page.want(data.into()));
         assert!(page.record_refused(4, &why) && page.wanted().data == "large");
         assert!(page.record_refused(3, &why) && page.wanted().data == "good");
-        assert_eq!([told(&mut large), told(&mut larger)], [Some(false); 2]);
-        assert_eq!(told(&mut good), None, "it is not stored yet");
+        assert_eq!([answer(&mut large), answer(&mut larger)], [Some(false); 2]);
+        assert_eq!(answer(&mut good), None, "it is not stored yet");
         page.is_stored(&page.wanted());
-        assert_eq!(told(&mut good), Some(true));
+        assert_eq!(answer(&mut good), Some(true));
         // Data that was replaced before it was tried is settled by what replaced it.
         let [mut replaced, mut last] = ["replaced", "last"].map(|data| page.want(data.into()));
         page.is_stored(&page.wanted());
-        assert_eq!([told(&mut replaced), told(&mut last)], [Some(true); 2]);
+        assert_eq!([answer(&mut replaced), answer(&mut last)], [Some(true); 2]);
         let mut ended = page.want("late".into());
         page.end();
         assert!(matches!(ended.try_recv(), Err(oneshot::error::TryRecvError::Closed)));

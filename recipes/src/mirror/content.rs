@@ -36,7 +36,7 @@ pub(super) struct Replacement {
     revision: Revision,
     /// `None` if they are more than any reader would get, and if the store went back.
     events: Option<Vec<CacheEvent>>,
-    /// Whether the view shows that the store went back.
+    /// True if the view shows that the store went back.
     goes_back: bool,
 }
 
@@ -179,7 +179,7 @@ fn is_newer(node: &Node, known: &Node) -> bool {
     is_newer
 }
 
-/// Whether the store has undone what is known of a node, now that it shows this one.
+/// True if the store has undone what is known of a node, now that it shows this one.
 fn is_undone(known: &Node, now: &Node) -> bool {
     let is_same = modified(now) == modified(known);
     known.stat.is_some() && (modified(now) < modified(known) || is_same && now != known)

@@ -218,7 +218,7 @@ struct Past {
     there: BTreeMap<String, Vec<Range<usize>>>,
     /// When each round began, and its members.
     rounds: Vec<(usize, BTreeSet<String>)>,
-    /// When members went that gave up or died, and who removed them.
+    /// The commits by which members went that gave up or died, and their authors.
     given_up: Vec<(usize, By)>,
 }
 
@@ -243,7 +243,7 @@ impl Past {
         past
     }
 
-    /// Whether a member that goes had not entered. That of a node that was made again is not known to all.
+    /// True if a member that goes had not entered, or is a node that was made again, which not all know.
     fn has_given_up(&self, name: &str) -> bool {
         let is_again = self.there.get(name).is_some_and(|lives| lives.len() > 1);
         is_again || !self.rounds.iter().any(|(_, members)| members.contains(name))
