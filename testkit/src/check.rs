@@ -9,6 +9,8 @@ pub mod defect;
 #[cfg(feature = "servers")]
 pub mod events;
 #[cfg(feature = "servers")]
+pub mod families;
+#[cfg(feature = "servers")]
 pub mod holders;
 #[cfg(feature = "servers")]
 mod items;

@@ -13,6 +13,7 @@ mod crew_post;
 mod crowd;
 pub mod deed;
 pub mod entry;
+pub(crate) mod family_post;
 pub mod holder;
 pub mod holding;
 mod post;

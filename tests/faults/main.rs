@@ -26,8 +26,8 @@ use synod_conformance::wrong::Mistake::{
 };
 use synod_conformance::wrong::Wrong;
 use synod_core::mutant::Mutant::{
-    self, AssignsInTwoCalls, CertainUntilTold, ClaimIgnored, ClaimsNeverEnd, PredecessorGoneIsTurn,
-    ResultUnguarded, TxnUnguarded,
+    self, AssignsInTwoCalls, CertainUntilTold, ClaimIgnored, ClaimsNeverEnd, EntersOnAnyEvent,
+    GivenUnasked, PredecessorGoneIsTurn, ResultUnguarded, TransactionRunsAgain, TxnUnguarded,
 };
 use synod_testkit::check::defect::{Defect, REVOKES_OF_A_DEPOSED_LEADER};
 use synod_testkit::clients::book::Book;
@@ -44,6 +44,7 @@ use crate::servers::{Etcd, SIZE, Servers, ZooKeeper};
 use crate::stand::Pool;
 
 mod crews;
+mod families;
 mod holders;
 mod lives;
 mod minority;
@@ -302,7 +303,7 @@ const SOAK: Scenario = scenario(
 /// A short run of it, with a new seed each time. It is too short to find every mistake of a store.
 const PIECE: Scenario = Scenario { act: |s| Box::pin(soak::a_piece(s)), catches: &[], ..SOAK };
 
-/// Processes that share a queue or a crew are killed, paused and cut off.
+/// Processes that share a recipe are killed, paused and cut off.
 const TEAMS: &[Scenario] = &[
     scenario(
         "no_item_of_a_queue_is_missing_whichever_clients_are_killed",
@@ -316,11 +317,19 @@ const TEAMS: &[Scenario] = &[
         &[],
     )
     .and(CREW_FAULTS),
+    scenario(
+        "counts_copies_shares_and_rounds_are_right_whichever_clients_are_killed",
+        |s| Box::pin(families::a_piece(s)),
+        &[],
+    )
+    .and(FAMILY_FAULTS),
 ];
 
 /// The same for longer, with faults of servers.
 const QUEUE_FOR_LONG: Scenario = Scenario { act: |s| Box::pin(queues::anything(s)), ..TEAMS[0] };
 const CREW_FOR_LONG: Scenario = Scenario { act: |s| Box::pin(crews::anything(s)), ..TEAMS[1] };
+const FAMILIES_FOR_LONG: Scenario =
+    Scenario { act: |s| Box::pin(families::anything(s)), ..TEAMS[2] };
 
 const QUEUE_FAULTS: &[Fault] = &[
     Fault::Client(Lapse::WritesFirst),
@@ -329,6 +338,9 @@ const QUEUE_FAULTS: &[Fault] = &[
     Fault::Core(ClaimIgnored),
     Fault::Core(ClaimsNeverEnd),
 ];
+
+const FAMILY_FAULTS: &[Fault] =
+    &[Fault::Core(TransactionRunsAgain), Fault::Core(EntersOnAnyEvent), Fault::Core(GivenUnasked)];
 
 const CREW_FAULTS: &[Fault] = &[Fault::Core(ResultUnguarded), Fault::Core(AssignsInTwoCalls)];
 
@@ -349,7 +361,7 @@ const ZOOKEEPERS: Stage = Stage {
     size: SIZE,
     missing: ZooKeeper::missing,
     scenarios: &[BOTH, MINORITY, ZOOKEEPER, HOLDERS, TEAMS, &[PIECE]],
-    soak: &[SOAK, QUEUE_FOR_LONG, CREW_FOR_LONG],
+    soak: &[SOAK, QUEUE_FOR_LONG, CREW_FOR_LONG, FAMILIES_FOR_LONG],
 };
 
 const ETCDS: Stage = Stage {
@@ -369,6 +381,7 @@ const ETCDS: Stage = Stage {
         SOAK.may_show(&[REVOKES_OF_A_DEPOSED_LEADER]),
         QUEUE_FOR_LONG.may_show(&[REVOKES_OF_A_DEPOSED_LEADER]),
         CREW_FOR_LONG.may_show(&[REVOKES_OF_A_DEPOSED_LEADER]),
+        FAMILIES_FOR_LONG.may_show(&[REVOKES_OF_A_DEPOSED_LEADER]),
     ],
 };
 

@@ -1,4 +1,4 @@
-//! [`Team`]: processes that share a queue or a crew, and are killed, paused and cut off.
+//! [`Team`]: processes that share a recipe, and are killed, paused and cut off.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -143,8 +143,7 @@ impl Team {
 
     /// A process of this part gets no answers for longer than its session lives.
     pub(crate) async fn hears_nothing(&self, scene: &Scene, part: Part) {
-        let player = self.members.iter().find(|(post, _)| post.part == part);
-        let (_, ann) = player.expect("there is one");
+        let ann = self.of(part).next().expect("there is one");
         ann.pipe.set(Link::Deaf);
         note(scene, ann, "Deaf");
         sleep(TTL * 3).await;
@@ -157,9 +156,8 @@ impl Team {
         waits_for(format_args!("a {part:?} is caught"));
         let end = Instant::now() + PATIENCE;
         loop {
-            let mut players = self.members.iter().filter(|(post, _)| post.part == part);
             let is_at = |ann: &Actor| last(scene, ann).is_some_and(|deed| is_caught(&deed));
-            if let Some((_, ann)) = players.find(|(_, ann)| is_at(ann)) {
+            if let Some(ann) = self.of(part).find(|ann| is_at(ann)) {
                 ann.client.stop().expect("it runs");
                 // What it reported before it stopped is read by then.
                 sleep(Duration::from_millis(50)).await;
@@ -175,8 +173,7 @@ impl Team {
 
     /// Whether all processes of this part have done what they were asked to do.
     fn rests(&self, scene: &Scene, part: Part) -> bool {
-        let mut players = self.members.iter().filter(|(post, _)| post.part == part);
-        players.all(|(_, ann)| last(scene, ann) == Some(Deed::Rests))
+        self.of(part).all(|ann| last(scene, ann) == Some(Deed::Rests))
     }
 
     /// Waits for that, which this law promises.
@@ -187,7 +184,66 @@ impl Team {
         }
     }
 
-    /// Waits until this directory of the queue or the crew is empty, which this law promises.
+    /// Waits until the copies of all processes of this part show these processes, which this law promises.
+    pub(crate) async fn await_sight(&self, scene: &mut Scene, part: Part, law: &'static str) {
+        let mut who: Vec<Value> = self.of(part).map(|ann| ann.client.number() as Value).collect();
+        who.sort_unstable();
+        let shown = Deed::Sees { who };
+        let what = format!("each {part:?} reports {shown:?}");
+        let is_shown = async || self.of(part).all(|ann| last(scene, ann).as_ref() == Some(&shown));
+        if !in_time(&what, is_shown).await {
+            scene.breach(Breach::new(law, format!("{what}: not within {PATIENCE:?}")));
+        }
+    }
+
+    /// Waits until each of so many items is held by a process of this part, which this law promises.
+    pub(crate) async fn await_shares(
+        &self,
+        scene: &mut Scene,
+        part: Part,
+        items: u64,
+        law: &'static str,
+    ) {
+        let since = now();
+        let numbers: Vec<usize> = self.of(part).map(|ann| ann.client.number()).collect();
+        let what = format!("each of {items} items has a {part:?}");
+        let is_held = |item: Value| {
+            let of_it = |entry: &Entry| match entry.what {
+                What::Deed { deed: Deed::Shares { item: of, certain, .. } } => {
+                    (of == item && certain > since && numbers.contains(&entry.p)).then_some(())
+                }
+                _ => None,
+            };
+            scene.book.last(of_it).is_some()
+        };
+        if !in_time(&what, async || (0..items).all(is_held)).await {
+            scene.breach(Breach::new(law, format!("{what}: not within {PATIENCE:?}")));
+        }
+    }
+
+    /// Waits until each process of this part is inside once more, which this law promises.
+    pub(crate) async fn await_rounds(&self, scene: &mut Scene, part: Part, law: &'static str) {
+        let since = now();
+        let what = format!("each {part:?} is inside once more");
+        let enters = |number: usize| {
+            let later = |entry: &Entry| {
+                let is_later = entry.p == number && entry.t > since;
+                (is_later && matches!(entry.what, What::Deed { deed: Deed::Entered })).then_some(())
+            };
+            scene.book.last(later).is_some()
+        };
+        let all_enter = async || self.of(part).all(|ann| enters(ann.client.number()));
+        if !in_time(&what, all_enter).await {
+            scene.breach(Breach::new(law, format!("{what}: not within {PATIENCE:?}")));
+        }
+    }
+
+    /// The processes of this part.
+    fn of(&self, part: Part) -> impl Iterator<Item = &Arc<Actor>> {
+        self.members.iter().filter(move |(post, _)| post.part == part).map(|(_, ann)| ann)
+    }
+
+    /// Waits until this directory of the recipe is empty, which this law promises.
     pub(crate) async fn await_empty(&self, scene: &mut Scene, dir: &str, law: &'static str) {
         let list = || Op::List { path: format!("{}/{dir}", self.path), local: false };
         let what = format!("{dir} is empty");

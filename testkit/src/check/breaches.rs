@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::check::record::{Breach, Called, End, Record};
 use crate::check::{
-    crews, events, holders, lives, order, outcomes, queues, registers, sight, tickets,
+    crews, events, families, holders, lives, order, outcomes, queues, registers, sight, tickets,
 };
 use crate::clients::entry::Op;
 use crate::history::{Action, Answer as Replied, Call, History};
@@ -23,6 +23,7 @@ impl Record {
         found.extend(holders::check(self));
         found.extend(queues::check(self));
         found.extend(crews::check(self));
+        found.extend(families::check(self));
         found.extend(self.check_registers());
         found
     }

@@ -29,6 +29,10 @@ pub struct Record {
     pub queues: BTreeSet<String>,
     /// The paths of crews.
     pub crews: BTreeSet<String>,
+    /// The paths of other recipes that processes take part in, with their parts.
+    pub families: BTreeSet<(Part, String)>,
+    /// The members that a full round of a double barrier has, by its path.
+    pub parties: BTreeMap<String, u64>,
     /// What processes did there: the time of the report, and the process.
     pub deeds: Vec<(u64, usize, Deed)>,
     /// Sessions that were ended from outside before their time.
@@ -173,7 +177,9 @@ impl Record {
                 (What::Inv { op: Op::Stand { room, path, data, .. } }, ..) => {
                     record.stands.insert((*room, path.clone(), data.clone()));
                 }
-                (What::Inv { op: Op::Serve { part, path, .. } }, ..) => record.serves(*part, path),
+                (What::Inv { op: Op::Serve { part, path, count, .. } }, ..) => {
+                    record.serves(*part, path, *count);
+                }
                 (What::Deed { deed }, ..) => record.deeds.push((entry.t, entry.p, deed.clone())),
                 (What::Inv { op }, Some(id), _) => {
                     places.insert(id, record.calls.len());
@@ -215,9 +221,18 @@ impl Record {
         record
     }
 
-    fn serves(&mut self, part: Part, path: &str) {
-        let places = if part.is_of_a_crew() { &mut self.crews } else { &mut self.queues };
-        places.insert(path.to_owned());
+    fn serves(&mut self, part: Part, path: &str, count: u64) {
+        let path = path.to_owned();
+        if part.is_of_a_crew() {
+            self.crews.insert(path);
+        } else if part.is_of_a_queue() {
+            self.queues.insert(path);
+        } else {
+            if part == Part::Party {
+                self.parties.insert(path.clone(), count);
+            }
+            self.families.insert((part, path));
+        }
     }
 
     /// Adds a report of a holding.
@@ -243,11 +258,12 @@ impl Record {
         ticket?.owner
     }
 
-    /// Whether it is a node of a recipe: a ticket in a line with contenders, or a node of a queue or
-    /// a crew. Recipes create and delete them as locks are held and work is done.
+    /// Whether it is a node of a recipe: a ticket in a line with contenders, or a node of a queue, a
+    /// crew or another recipe. Recipes create and delete them as locks are held and work is done.
     pub(crate) fn is_of_a_recipe(&self, path: &str) -> bool {
         let lines = self.stands.iter().map(|(_, line, _)| line);
-        let mut places = lines.chain(&self.queues).chain(&self.crews);
+        let families = self.families.iter().map(|(_, path)| path);
+        let mut places = lines.chain(&self.queues).chain(&self.crews).chain(families);
         places.any(|place| {
             path.strip_prefix(place.as_str()).is_some_and(|below| below.starts_with('/'))
         })

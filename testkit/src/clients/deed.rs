@@ -1,10 +1,10 @@
-//! [`Deed`]: what a process reported about the items of a queue, or about the tasks of a crew.
+//! [`Deed`]: the report of a process about its part in a queue, a crew or another recipe.
 
 use serde::{Deserialize, Serialize};
 
 use crate::history::Value;
 
-/// What a process does with a queue or a crew.
+/// The part of a process in a recipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(clippy::exhaustive_enums, reason = "clients and checks must know each of them")]
@@ -21,12 +21,25 @@ pub enum Part {
     Remover,
     /// It submits tasks to a crew, and waits for their results.
     Submitter,
+    /// It adds to a counter, and moves units between two nodes by transactions.
+    Adder,
+    /// It is a member of a group and an instance of a service, and has a copy of both.
+    Resident,
+    /// It shares the items of a partition.
+    Sharer,
+    /// It enters and leaves a double barrier, round after round.
+    Party,
 }
 
 impl Part {
-    /// Whether it is one of a crew, and not of a queue.
+    /// Whether it is one of a crew.
     pub fn is_of_a_crew(self) -> bool {
         matches!(self, Self::Member | Self::Remover | Self::Submitter)
+    }
+
+    /// Whether it is one of a queue.
+    pub fn is_of_a_queue(self) -> bool {
+        matches!(self, Self::Producer | Self::Consumer | Self::Taker)
     }
 }
 
@@ -135,6 +148,40 @@ pub enum Deed {
         /// The result, or `None` if there was no task or no result.
         run: Option<Value>,
     },
+    /// It begins to add one to a counter.
+    Adds,
+    /// The addition has ended.
+    Added {
+        /// How.
+        effect: Effect,
+    },
+    /// It begins to move one unit by a transaction.
+    Moves,
+    /// The transaction has ended.
+    Moved {
+        /// How.
+        effect: Effect,
+    },
+    /// The members that its complete copies show.
+    Sees {
+        /// Their numbers, in order.
+        who: Vec<Value>,
+    },
+    /// It believes to hold an item of a partition. Reported again and again.
+    Shares {
+        /// The item.
+        item: Value,
+        /// When it had that answer for the first time.
+        since: u64,
+        /// When it checked, for the last time that the answer was yes.
+        certain: u64,
+    },
+    /// It begins to enter a double barrier.
+    Enters,
+    /// It is inside.
+    Entered,
+    /// It begins to leave.
+    Leaves,
     /// It has done all that it was asked to do.
     Rests,
 }

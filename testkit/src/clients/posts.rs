@@ -1,4 +1,4 @@
-//! [`Posts`]: the parts that a process takes in queues and crews.
+//! [`Posts`]: the parts that a process takes in queues, crews and other recipes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::clients::crowd::Crowd;
 use crate::clients::deed::Part;
 use crate::clients::holder::Lapse;
 use crate::clients::post::Post;
-use crate::clients::{crew_post, queue_post};
+use crate::clients::{crew_post, family_post, queue_post};
 use crate::history::Value;
 
 /// All parts of a process, with one client.
@@ -58,6 +58,10 @@ async fn work(post: Post) {
         Part::Taker => queue_post::take(&post).await,
         Part::Member | Part::Remover => crew_post::serve(&post).await,
         Part::Submitter => crew_post::submit(&post).await,
+        Part::Adder => family_post::add(&post).await,
+        Part::Resident => family_post::reside(&post).await,
+        Part::Sharer => family_post::share(&post).await,
+        Part::Party => family_post::meet(&post).await,
     };
     ended.expect("the path is short");
 }
