@@ -87,7 +87,7 @@ async fn on_server(common: &Common, url: &str, teller: &Teller) -> Result<(), Fa
     let shown = until_interrupted(shown).await;
     let shown = shown.unwrap_or_else(|| Err(Failure::plain("interrupted")));
     if shown.is_err() {
-        // Also where nobody reads the output any more, nothing is left behind.
+        // Also where the output is closed, nothing may be left.
         let removing = delete::remove(&dan.client, &path);
         let _removed = timeout(LEAVING, removing).await.is_ok_and(|removed| removed.is_ok());
     }

@@ -34,7 +34,8 @@ pub struct Permits(NonZeroU32);
 const LIMIT: &str = "limit";
 
 impl Semaphore {
-    /// The semaphore at `path` with a limit of `permits`. All clients must name the same limit.
+    /// The semaphore at `path` with a limit of `permits`. All clients must name the same limit: where they do not, each
+    /// request keeps to the smallest limit that it or a request before it names.
     pub fn new(client: &Client, path: impl Into<Path>, permits: NonZeroU32) -> Self {
         Self::of(client, path.into(), Capacity::Permits(permits.get()))
     }

@@ -22,7 +22,7 @@ pub(crate) async fn run(common: &Common, create: Create) -> Result<(), Failure> 
         },
         (Err(_), _) => Ok(()),
     };
-    // Also where nobody reads the output: the close removes an ephemeral node.
+    // Also where the output is closed: the end of the session removes an ephemeral node.
     let closed = client.close().await;
     made?;
     held?;

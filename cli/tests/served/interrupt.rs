@@ -15,7 +15,7 @@ fn a_command_that_is_ended_removes_its_node(on: &Server) {
         held.ends_with(0);
         assert_eq!(on.code(&["get", "/short"]), Some(1), "SIG{name} leaves the node");
     }
-    // Nobody reads the path.
+    // With a closed output.
     let mut command = on.synod(&["create", "/short", "x", "--ephemeral"]);
     let mut unread = command.stdout(Stdio::piped()).spawn().expect("it starts");
     let _leash = Leash::of(&unread, &command);
@@ -34,7 +34,7 @@ fn a_command_that_waits_is_ended_by_a_signal(on: &Server) {
 }
 
 /// The reader has ended before there is an item: the item stays.
-fn an_item_that_nobody_reads_is_put_back(on: &Server) {
+fn an_unread_item_is_put_back(on: &Server) {
     let mut command = on.synod(&["queue", "/unread", "take"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut take = command.spawn().expect("it starts");
@@ -102,7 +102,7 @@ fn a_demo_that_ends_early_leaves_nothing(on: &Server) {
 pub(crate) const SCENES: &[Scene] = &[
     ("a_command_that_is_ended_removes_its_node", a_command_that_is_ended_removes_its_node),
     ("a_command_that_waits_is_ended_by_a_signal", a_command_that_waits_is_ended_by_a_signal),
-    ("an_item_that_nobody_reads_is_put_back", an_item_that_nobody_reads_is_put_back),
+    ("an_unread_item_is_put_back", an_unread_item_is_put_back),
     ("a_waiter_for_a_lock_waits_through_an_outage", a_waiter_for_a_lock_waits_through_an_outage),
     ("a_demo_that_ends_early_leaves_nothing", a_demo_that_ends_early_leaves_nothing),
 ];

@@ -21,6 +21,7 @@ cases![
     "L-SEM-6 L-MX-7" breaks [CallUntold] => any_permit_given_back_lets_the_next_one_in,
     "L-MX-8 L-SEM-1" breaks [PermitsMiscounted] => holders_and_waiters_of_permits_are_listed,
     "L-SEM-6 L-MX-7" breaks [TryUntold] => permits_got_by_trying_let_the_next_one_in,
+    "L-SEM-1 L-SEM-6" => clients_that_name_different_limits_keep_to_the_smallest,
     "L-SEM-7" breaks [ImpossibleAwaited] => more_than_there_are_is_refused,
     "L-SEM-2" breaks [LimitRemembered] => more_permits_let_more_in,
     "L-SEM-2 L-SEM-1" breaks [LimitChangeIgnored] => fewer_permits_let_fewer_in,
@@ -188,6 +189,33 @@ async fn holders_and_waiters_of_permits_are_listed(world: World) {
         drop((waits, waits_too, held));
         world.stand(&client, &world.at("pool"), 0).await;
     }
+}
+
+async fn clients_that_name_different_limits_keep_to_the_smallest(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let of = |client: &Client, permits| semaphore(&world, client, permits);
+    let only = answer(of(&ann, 1).acquire().await);
+    assert!(answer(of(&bob, 2).try_acquire().await).is_none(), "one of one is taken");
+    let mut large = queued(&world, &bob, (of(&bob, 3), 2), 2).await;
+    large.waits_for(world.brief(), "one of one is taken").await;
+    let listed = line(&ann, &world.at("pool")).await;
+    let listed: Vec<_> = listed.iter().map(|one| one.holds).collect();
+    assert_eq!(listed, [Some(true), Some(false)], "each by the limit that counts for it");
+    answer(only.release().await);
+    let large = large.gets(&world, "two of three").await;
+
+    // A smaller limit applies to later requests, also while its owner waits, and any release may serve them.
+    let one_more = answer(of(&ann, 3).acquire().await);
+    let mut small = queued(&world, &ann, (of(&ann, 2), 1), 3).await;
+    let mut last = queued(&world, &bob, (of(&bob, 3), 1), 4).await;
+    small.waits_for(world.brief(), "three of two are taken").await;
+    answer(large.release().await);
+    let small = small.gets(&world, "the second of two").await;
+    last.waits_for(world.brief(), "two of two are taken").await;
+    assert!(one_more.is_held());
+    answer(small.release().await);
+    let last = last.gets(&world, "the second of three").await;
+    assert!(one_more.is_held() && last.is_held());
 }
 
 async fn more_than_there_are_is_refused(world: World) {

@@ -74,7 +74,8 @@ pub(crate) async fn contenders(
 
 fn holds(queue: &Tickets, one: &Entry, capacity: Capacity) -> Option<bool> {
     let capacity = match (one.claim, one.all) {
-        (Claim::Permits(_), Some(all)) if capacity == Capacity::One => Capacity::Permits(all),
+        // By its own limit, which may be another one than that of the client that looks.
+        (Claim::Permits(_), Some(all)) if capacity != Capacity::Posted => Capacity::Permits(all),
         (Claim::Permits(_), None) if capacity == Capacity::One => return None,
         _ => capacity,
     };

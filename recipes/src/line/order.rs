@@ -100,12 +100,19 @@ impl Tickets {
             });
             return blocking.map_or(Turn::Now, |other| Turn::After(other.path.clone()));
         };
-        match share(ahead.iter().map(|other| other.claim), claim, permits) {
+        let limit = if let Capacity::Permits(_) = capacity {
+            smallest_limit(ahead).map_or(permits, |limit| limit.min(permits))
+        } else {
+            permits
+        };
+        let agree = ahead.iter().all(|other| other.all.is_none_or(|all| all == permits));
+        match share(ahead.iter().map(|other| other.claim), claim, limit) {
             PermitTurn::Granted => Turn::Now,
-            PermitTurn::Next => Turn::Next,
-            PermitTurn::Later => {
+            PermitTurn::Later if agree => {
                 ahead.last().map_or(Turn::Next, |other| Turn::After(other.path.clone()))
             }
+            // Where limits differ, the predecessor may be a holder, and any release may serve this ticket.
+            PermitTurn::Next | PermitTurn::Later => Turn::Next,
         }
     }
 }
@@ -133,6 +140,11 @@ impl Entry {
             order: sequence,
         })
     }
+}
+
+/// The smallest limit that these tickets name. No owner of a ticket of this library can name zero.
+fn smallest_limit(tickets: &[Entry]) -> Option<u32> {
+    tickets.iter().filter_map(|one| one.all).filter(|all| *all > 0).min()
 }
 
 /// Decides, from the line as it was seen, what the ticket `me` does next.

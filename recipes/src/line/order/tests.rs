@@ -152,6 +152,30 @@ fn permits_are_given_in_order_all_or_none() {
 }
 
 #[test]
+fn where_limits_differ_each_ticket_keeps_to_the_smallest_before_it() {
+    let line = |tickets: &[(u32, u32)]| -> Vec<Node> {
+        let mark = |(permits, all)| permits_mark(permits, Capacity::Permits(all));
+        (1..).zip(tickets).map(|(n, it)| ticket(&format!("_c_a-{}", mark(*it)), n)).collect()
+    };
+    // What the owner of each ticket sees.
+    let turns = |tickets: &[(u32, u32)]| -> Vec<String> {
+        let nodes = line(tickets);
+        let own = |at: usize| turns(&nodes, Capacity::Permits(tickets[at].1)).swap_remove(at);
+        (0..tickets.len()).map(own).collect()
+    };
+    assert_eq!(turns(&[(1, 1), (1, 2)]), ["now", "next"]);
+    assert_eq!(turns(&[(1, 2), (1, 1), (1, 2)]), ["now", "next", "next"]);
+    assert_eq!(turns(&[(1, 3), (1, 3), (1, 2), (1, 3)]), ["now", "now", "next", "next"]);
+    assert_eq!(turns(&[(2, 2), (3, 5)]), ["now", "next"]);
+    assert_eq!(turns(&[(1, 5), (2, 5), (1, 4), (1, 5)]), ["now", "now", "now", "next"]);
+    // A limit of the others that is no number, or is zero, is no limit.
+    let strange = [ticket("_c_a-x1of0-lease-", 1), ticket("_c_a-x1ofmany-lease-", 2)];
+    let queue = queue(strange);
+    assert_eq!(queue.turn_behind(Claim::Permits(1), Capacity::Permits(3)), Turn::Now);
+    assert_eq!(queue.turn_behind(Claim::Permits(1), Capacity::Permits(2)), Turn::Next);
+}
+
+#[test]
 fn the_number_of_permits_may_be_posted_next_to_the_tickets() {
     let tickets = [ticket("lease-", 1), ticket("lease-", 2), ticket("lease-", 3)];
     let posted = |name: &str| {
