@@ -31,8 +31,8 @@ const SOON: Duration = Duration::from_millis(100);
 /// each answer may take longer than a third of the time to live. Only when it is silent for longer
 /// than its answers take is a new connection used.
 ///
-/// A refusal may be that of one member, whose users lag behind, or of credentials that are being
-/// changed: another member is called, and the session is lost when its time is over.
+/// One member may refuse what another permits, and credentials may be about to change: after a
+/// refusal another member is called, and the session is lost when its time is over.
 pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, reader: Arc<Reader>) {
     let endpoints = &*reader.endpoints;
     let interval = (life.ttl() / 3).min(SLOWEST_BEAT);

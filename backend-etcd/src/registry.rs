@@ -17,8 +17,8 @@ use crate::watched_range::{Listener, Subject, WatchedRange};
 /// The maximum number of resting watches.
 const RESTING: usize = 4;
 
-/// The maximum number of requests for watches that are sent and not answered. The answers to more
-/// would be late by the time that all of them take, and could not be told from lost ones.
+/// The maximum number of requests for watches that are sent and not answered. With more of them in
+/// flight a late answer could not be distinguished from a lost one.
 const UNANSWERED: usize = 500;
 
 /// The id in an answer about all watches of a stream.

@@ -233,8 +233,8 @@ impl Watcher {
         }
     }
 
-    /// The next stream has a new token. A member whose users lag behind may refuse that, too, so
-    /// another one is tried then. A refusal that stays is the end of the watches.
+    /// The next stream has a new token. If the member refuses that token as well, another member is
+    /// tried. Refusals in succession end the watches.
     fn refused(&mut self, error: &Error, place: usize) {
         tracing::debug!(%error, "opening the stream of watches with a new token");
         self.refusals += 1;

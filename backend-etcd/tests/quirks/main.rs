@@ -107,7 +107,7 @@ fn main() -> ExitCode {
         restored: a_session_of_a_restored_server_is_over;
         stalled: no_session_is_certain_of_what_the_next_leader_has_ended;
         secure: a_client_without_permission_is_denied
-            a_role_for_a_directory_permits_nothing_beside_it
+            a_role_for_a_directory_permits_no_other_node
             a_watch_without_a_user_ends_when_one_is_required
             a_token_that_ran_out_is_renewed
             a_session_survives_that_another_user_is_added

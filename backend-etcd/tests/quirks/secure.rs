@@ -11,7 +11,7 @@ use synod_testkit::server::etcd::Flavour;
 use tokio::time::sleep;
 
 use crate::certificates::{Certificates, signed_tokens};
-use crate::world::{World, create, exists, hears_of, next, open, path, through};
+use crate::world::{World, create, eventually, exists, hears_of, next, open, path, through};
 
 /// A server with the users `root` and `ann`, which may do everything below `/app`.
 pub(crate) async fn guarded(token_seconds: u32) -> World {
@@ -82,7 +82,7 @@ pub(crate) async fn a_client_without_permission_is_denied() {
 }
 
 /// The roles are those of `docs/backends.md`.
-pub(crate) async fn a_role_for_a_directory_permits_nothing_beside_it() {
+pub(crate) async fn a_role_for_a_directory_permits_no_other_node() {
     let world = guarded(300).await;
     let mut root = root(&world).await;
     root.put("//apple", "of others", None).await.expect("permitted");
@@ -129,6 +129,7 @@ pub(crate) async fn a_watch_without_a_user_ends_when_one_is_required() {
 
     // The stream breaks.
     pipe.only(Some(usize::MAX));
+    eventually("the stream is gone", async || world.cluster.watch_streams() == 0).await;
     pipe.only(None);
 
     match next(&mut watch).await {
