@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use etcd_client::LeaseGrantOptions;
-use futures_util::future::try_join;
+use futures_util::future::try_join3;
 use synod_core::chance::Chance;
 use synod_core::clock;
 use synod_core::error::Result;
@@ -14,6 +14,7 @@ use synod_core::store::{Backend, Life, SessionOptions, Store, clamp_ttl};
 
 use crate::endpoints::{Call, Endpoints};
 use crate::fetch::number;
+use crate::history::History;
 use crate::lease;
 use crate::link::Link;
 use crate::options::EtcdOptions;
@@ -60,15 +61,21 @@ impl Backend for EtcdBackend {
             async move {
                 let sent = clock::now();
                 let mut lease = link.lease.clone();
-                let ((), granted) = try_join(link.direct(), lease.grant(wanted, Some(id))).await?;
-                Ok((sent, granted))
+                let granting = lease.grant(wanted, Some(id));
+                let (version, _, granted) =
+                    try_join3(link.version(), link.direct(), granting).await?;
+                Ok((sent, granted, link.connection(), version))
             }
         };
-        let (sent, granted) = self.endpoints.call(call, granting).await?;
+        let (sent, granted, connection, version) = self.endpoints.call(call, granting).await?;
+        self.endpoints.check_version(version);
+        let history = History::default();
+        history.answered(granted.0.header.as_ref(), 0)?;
+        history.confirmed_on(connection);
         let ttl = Duration::from_secs(number(granted.ttl()));
         let life = (granted.id(), Life::new(ttl, sent, Duration::ZERO));
         let (endpoints, chance) = (self.endpoints.clone(), self.chance.clone());
-        Ok(Box::new(EtcdStore::start(endpoints, chance, life)))
+        Ok(Box::new(EtcdStore::start(endpoints, chance, life, history)))
     }
 }
 

@@ -44,9 +44,10 @@ impl Committing<'_> {
                 .request(beside.iter().map(Get::look), !self.txn.look_if_rejected);
             async move { link.txn(request).await }
         };
+        let seen = self.reader.history.seen();
         let answer = self.reader.endpoints.call(self.call, asking).await;
         let answer = answer.map_err(|error| self.explain(error))?.0;
-        self.reader.saw(revision(answer.header.as_ref()));
+        self.reader.history.answered(answer.header.as_ref(), seen).map_err(unsure)?;
         if !answer.succeeded {
             // Boxed: most transactions are applied.
             return Box::pin(self.refused(&first, beside, answer)).await;

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -18,6 +18,7 @@ use crate::error_help::{Member, error_text};
 use crate::link::Link;
 use crate::options::EtcdOptions;
 use crate::patience::Patience;
+use crate::version::Version;
 
 /// The members of a cluster. Each process has an order of its own, and calls one member until that
 /// one fails.
@@ -25,6 +26,8 @@ pub(crate) struct Endpoints {
     options: EtcdOptions,
     all: Vec<Endpoint>,
     current: AtomicUsize,
+    /// Whether the warning about an old member was given.
+    warned: AtomicBool,
 }
 
 struct Endpoint {
@@ -57,7 +60,8 @@ impl Call {
         Self { first, ..self }
     }
 
-    /// A write without an answer is not sent again, so there is more time for the answer.
+    /// A write without an answer is not sent again: after `first` later calls go to another member,
+    /// and this one is waited for until the end.
     pub(crate) fn write(doing: &'static str, limit: Duration) -> Self {
         let first = (limit / 3).max(Duration::from_secs(1));
         Self { write: true, first, ..Self::read(doing, limit) }
@@ -101,7 +105,20 @@ impl Endpoints {
             let next = usize::try_from(chance.below(count)).unwrap_or_default();
             all.push(endpoint(urls.swap_remove(next)));
         }
-        Ok(Self { options, all, current: AtomicUsize::new(0) })
+        Ok(Self { options, all, current: AtomicUsize::new(0), warned: AtomicBool::new(false) })
+    }
+
+    /// Warns once if a session was opened at a member whose keep-alives prove too little.
+    pub(crate) fn check_version(&self, version: Option<Version>) {
+        if let Some(version) = version.filter(|version| !version.confirms_leases())
+            && !self.warned.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(
+                %version,
+                "this version of etcd answers keep-alives without asking its quorum, so each is \
+                 confirmed by a read, which costs requests: run 3.4.31, 3.5.13 or later"
+            );
+        }
     }
 
     /// The upper limit for any call.
@@ -139,7 +156,21 @@ impl Endpoints {
                     tries -= 1;
                     failed
                 }
-                Err(_elapsed) => self.silent(call, place, &progress),
+                Err(_elapsed) => match self.silent(call, place, &progress) {
+                    unclear if call.write && !unclear.refused => {
+                        // It must not be sent again, so giving up before the end of the call would
+                        // gain nothing. Later calls already go to another member.
+                        match timeout_at(call.end, first(&mut asked)).await {
+                            Ok(Ok(answer)) => return Ok(answer),
+                            Ok(Err(failed)) => {
+                                tries -= 1;
+                                failed
+                            }
+                            Err(_elapsed) => unclear,
+                        }
+                    }
+                    silent => silent,
+                },
             };
             let again = failed.again && (failed.refused || !call.write);
             if call.write {
@@ -199,6 +230,11 @@ impl Endpoints {
                 Err(error) => return Err(self.failed(call, false, place, None, error)),
             },
         };
+        if call.write
+            && let Err(error) = link.connect().await
+        {
+            return Err(self.failed(call, false, place, Some(&link), error));
+        }
         let at = Instant::now();
         let _first = progress.0.set(Sent { at, link: link.clone() }).is_ok();
         match ask(link.clone()).await {
@@ -243,7 +279,7 @@ impl Endpoints {
         if let Some(sent) = sent {
             sent.link.doubt_since(sent.at);
         }
-        // Without a connection nothing was sent except user and password.
+        // Nothing was sent before the connection was open, except user and password.
         let unclear = call.write && sent.is_some();
         let error = if unclear { error.with_unknown_effect() } else { error };
         Failed { error, told, refused: !unclear, again: true }
@@ -287,6 +323,11 @@ impl Endpoints {
         let link = Arc::new(Box::pin(Link::open(&self.options, &endpoint.url)).await?);
         *endpoint.lock() = Some(link.clone());
         Ok(link)
+    }
+
+    /// Makes the next member the current one, whichever is the current one.
+    pub(crate) fn move_on(&self) {
+        self.pass_over(self.current.load(Ordering::Relaxed));
     }
 
     /// Makes the next member the current one, unless another call did so already.

@@ -1,7 +1,6 @@
 //! Translates errors of etcd's client into those of synod. The only place that does.
 
 use std::error::Error as StdError;
-use std::io;
 
 use synod_core::error::{Error, ErrorKind};
 use tonic::{Code, ConnectError, Status};
@@ -43,6 +42,11 @@ impl Verdict {
     const fn reconnect(mut self) -> Self {
         self.reconnect = true;
         self
+    }
+
+    /// Whether every repetition would be refused.
+    pub(crate) const fn is_final(self) -> bool {
+        self.refused && !self.elsewhere && !self.reconnect
     }
 }
 
@@ -206,6 +210,19 @@ pub(crate) fn proxy() -> etcd_client::Error {
     etcd_client::Error::GRpcStatus(Status::unimplemented(PROXY))
 }
 
+/// Whether etcd refused a read of a key for which the caller has no permission. etcd checks that
+/// after the leader has confirmed a linearizable read (`Range`, v3_server.go).
+pub(crate) fn is_forbidden(error: &etcd_client::Error) -> bool {
+    matches!(error, etcd_client::Error::GRpcStatus(status) if status.source().is_none()
+        && ["etcdserver: permission denied", "etcdserver: user name is empty"]
+            .contains(&status.message()))
+}
+
+/// The error for a keep-alive that was answered while another leader was elected.
+pub(crate) fn other_term() -> etcd_client::Error {
+    Status::unavailable("another leader was elected meanwhile").into()
+}
+
 /// Whether a read at one revision needed a revision that etcd has compacted.
 pub(crate) fn is_compacted(error: &Error) -> bool {
     let source = StdError::source(error);
@@ -229,15 +246,10 @@ pub(crate) fn is_open_to_all(error: &etcd_client::Error) -> bool {
 
 /// Whether no connection was established, so that nothing can have been sent.
 fn is_connect(error: &(dyn StdError + 'static)) -> bool {
-    let refused = |io: &io::Error| io.kind() == io::ErrorKind::ConnectionRefused;
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if error.is::<ConnectError>() || error.downcast_ref::<io::Error>().is_some_and(refused) {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+    // Not any error of the kind `ConnectionRefused`: an established connection may end with it, too,
+    // for example because of a firewall that begins to reject its packets.
+    std::iter::successors(Some(error), |error| (**error).source())
+        .any(|cause| cause.is::<ConnectError>())
 }
 
 /// Translates an error of the client, without a text. `write` is whether its effect matters.
@@ -253,6 +265,11 @@ pub(crate) fn translate(doing: &'static str, write: bool, error: etcd_client::Er
 /// The error for an answer that did not arrive in time.
 pub(crate) fn unanswered(doing: &'static str) -> Error {
     Error::new(ErrorKind::Unreachable, doing).because("no answer in time")
+}
+
+/// The error of watches that stay refused although their stream was opened with new tokens.
+pub(crate) fn refused_again(reason: &str) -> Error {
+    Error::new(ErrorKind::Denied, "observe").because(said(reason).into_owned())
 }
 
 /// Whether etcd refuses a watch because of the token with which its stream was opened.
@@ -276,6 +293,8 @@ pub(crate) fn of_watch(reason: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use synod_core::error::Effect;
 
     use super::*;
@@ -420,7 +439,7 @@ mod tests {
     #[test]
     fn what_was_on_its_way_when_the_connection_broke_may_have_happened() {
         for (kind, effect) in [
-            (io::ErrorKind::ConnectionRefused, Effect::None),
+            (io::ErrorKind::ConnectionRefused, Effect::Unknown),
             (io::ErrorKind::ConnectionReset, Effect::Unknown),
             (io::ErrorKind::BrokenPipe, Effect::Unknown),
         ] {

@@ -9,9 +9,14 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use synod_core::clock::{self, Instant, Vigil};
 use synod_core::error::{ErrorKind, Result};
 use synod_core::store::{Life, Loss};
+use tokio::time::timeout;
 
 use crate::endpoints::{Call, Endpoints};
+use crate::error::other_term;
+use crate::history::is_before;
 use crate::link::Link;
+use crate::reader::Reader;
+use crate::version::Version;
 
 /// The longest time between heartbeats, however long the time to live is.
 const SLOWEST_BEAT: Duration = Duration::from_secs(10);
@@ -25,11 +30,16 @@ const SOON: Duration = Duration::from_millis(100);
 /// A member that is slow gets another request, and its first answer still counts: on a busy machine
 /// each answer may take longer than a third of the time to live. Only when it is silent for longer
 /// than its answers take is a new connection used.
-pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, endpoints: Arc<Endpoints>) {
+///
+/// One member may refuse what another permits, and credentials may be about to change: after a
+/// refusal another member is called, and the session is lost when its time is over.
+pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, reader: Arc<Reader>) {
+    let endpoints = &*reader.endpoints;
     let interval = (life.ttl() / 3).min(SLOWEST_BEAT);
     let mut asked = FuturesUnordered::new();
     let mut vigil = Vigil::new();
     let mut unanswered_since = None;
+    let mut loss = Loss::Expired;
     while let Some(until) = life.until() {
         let begun = clock::now();
         if vigil.resumed() {
@@ -42,7 +52,7 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, endpoints: Arc<Endpoi
         // Connections are judged by the clock of timers, which does not count a suspension.
         let begun_awake = Instant::now();
         let call = Call::read("keeping a lease alive", interval * 3).urgent(interval / 2);
-        asked.push(Box::pin(renew(&endpoints, lease, call)));
+        asked.push(Box::pin(keep(&reader, lease, call, interval / 4)));
         // Half of the remaining time, so that a session without answers is suspended before it is
         // lost.
         let left = until.saturating_duration_since(begun);
@@ -57,23 +67,29 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, endpoints: Arc<Endpoi
             }
             Either::Right((Some(Ok(sent)), _)) => {
                 asked.clear();
-                unanswered_since = None;
+                (unanswered_since, loss) = (None, Loss::Expired);
                 life.renew(sent);
                 // A late answer leaves less time for the next.
                 sent + interval
             }
             Either::Right((Some(Err(error)), _)) if error.kind() == ErrorKind::SessionLost => {
+                tracing::debug!(%error, "the session is over");
                 life.lose(Loss::Expired);
                 return;
             }
             Either::Right((Some(Err(error)), _)) if error.kind() == ErrorKind::Denied => {
-                tracing::warn!(%error, "the session cannot be kept alive");
-                life.lose(Loss::Denied);
-                return;
+                if loss == Loss::Expired {
+                    tracing::warn!(%error, "the session is not permitted to be kept alive just now");
+                }
+                loss = Loss::Denied;
+                endpoints.move_on();
+                life.suspend();
+                clock::now() + SOON
             }
             Either::Right((failed, _)) => {
                 let error = failed.and_then(Result::err);
                 tracing::debug!(?error, "the session was not kept alive just now");
+                loss = Loss::Expired;
                 life.suspend();
                 clock::now() + SOON
             }
@@ -81,12 +97,56 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, endpoints: Arc<Endpoi
         // The next round begins at the latest when the certain life of the session is over.
         vigil.sleep_until(life.until().map_or(next, |until| next.min(until))).await;
     }
-    life.lose(Loss::Expired);
+    life.lose(loss);
     // Removes the session's nodes now, instead of waiting until the server expires the lease.
-    let _tried = revoke(&endpoints, lease, life.ttl()).await.is_ok();
+    let _tried = revoke(endpoints, lease, life.ttl()).await.is_ok();
 }
 
-/// Renews the lease. Returns when the answered request was sent.
+/// Renews the lease of a session. Returns when the request was sent whose answer proves that the
+/// lease lives.
+///
+/// A member that does not [confirm leases](crate::version::Version::confirms_leases) is asked for
+/// its term before, and for a linearizable read after the answer. If that read shows the same term,
+/// the leader of this term has renewed the lease, and led a quorum later than that: any other leader
+/// was elected after it, and gives each lease all of its time again.
+///
+/// A new connection may be one to a store that was restored from a backup: see [`crate::history`]. The read
+/// that finds this out may take `aside`, and the next heartbeat tries again.
+async fn keep(reader: &Reader, lease: i64, call: Call, aside: Duration) -> Result<Instant> {
+    let seen = reader.history.seen();
+    let renewal = |link: Arc<Link>| async move {
+        let confirms = link.version().await?.is_none_or(Version::confirms_leases);
+        let term = if confirms { None } else { Some(link.term().await?) };
+        let sent = clock::now();
+        let mut leases = link.lease.clone();
+        let (cluster, _answered) = try_join(link.direct(), leases.keep_alive(lease)).await?;
+        let connection = link.connection();
+        let header = match term {
+            Some(term) => {
+                let header = link.confirm().await?;
+                if header.raft_term != term {
+                    return Err(other_term());
+                }
+                Some(header)
+            }
+            None if reader.history.is_confirmed_on(connection) => None,
+            None => timeout(aside, link.confirm()).await.ok().and_then(Result::ok),
+        };
+        Ok((sent, cluster, connection, header))
+    };
+    let (sent, cluster, connection, header) = reader.endpoints.call(call, renewal).await?;
+    reader.history.same_cluster(cluster)?;
+    if let Some(header) = header {
+        reader.history.same_cluster(header.cluster_id)?;
+        if is_before(header.revision, seen) {
+            reader.confirm_history(call, seen).await?;
+        }
+        reader.history.confirmed_on(connection);
+    }
+    Ok(sent)
+}
+
+/// Renews the lease of a node with a time to live. Returns when the answered request was sent.
 pub(crate) async fn renew(endpoints: &Endpoints, lease: i64, call: Call) -> Result<Instant> {
     // A new stream each time: an answer on an older stream may be for an older request.
     let renewal = |link: Arc<Link>| async move {

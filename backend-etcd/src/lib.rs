@@ -16,6 +16,7 @@ mod error_help;
 mod fetch;
 mod gathered;
 mod heartbeat;
+mod history;
 mod key;
 mod lease;
 mod link;

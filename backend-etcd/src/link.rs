@@ -1,28 +1,31 @@
 //! [`Link`]: a connection to one member.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use etcd_client::proto::PbResponseHeader;
 use etcd_client::{
     Channel, Client, ClusterClient, ConnectOptions, DeleteResponse, Error, GetOptions, GetResponse,
-    KvClient, LeaseClient, MaintenanceClient, MemberListResponse, PutOptions, PutResponse, Txn,
-    TxnOp, TxnResponse, WatchClient,
+    KvClient, LeaseClient, MaintenanceClient, MemberListResponse, PutOptions, PutResponse,
+    ResponseHeader, Txn, TxnOp, TxnResponse, WatchClient,
 };
 use hyper_util::client::legacy::connect::HttpConnector;
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex as AsyncMutex, OnceCell};
 use tokio::time::Instant;
 use tonic::transport::Endpoint;
 
-use crate::error::{is_open_to_all, proxy};
+use crate::error::{is_forbidden, is_open_to_all, judge, proxy};
 use crate::options::EtcdOptions;
 use crate::version::Version;
-use crate::wire::{self, Connect, Sockets};
+use crate::wire::{self, Connect, Direct, Numbered, Sockets};
 
 /// The largest answer that is received in one message.
 const LARGEST: usize = 64 << 20;
+/// A key that no node has.
+const UNUSED: &[u8] = b"synod";
 /// How many idle clients are kept for later calls.
 const IDLE: usize = 64;
 
@@ -39,9 +42,14 @@ pub(crate) struct Link {
     options: ConnectOptions,
     /// A client that also reads from a member without a leader, made when it is first needed.
     local: OnceCell<KvClient>,
-    /// Set when the peer is known to be a member.
-    direct: OnceCell<()>,
-    version: OnceCell<Version>,
+    /// The cluster of the peer, when it is known to be a member.
+    cluster_id: OfConnection<u64>,
+    /// The version of the peer, if it returns one.
+    version: OfConnection<Option<Version>>,
+    /// The number of the latest connection.
+    connection: Arc<AtomicU64>,
+    /// Opens the connection, if it is not encrypted.
+    opener: Option<Direct>,
     /// When the last answer arrived.
     heard: Mutex<Option<Instant>>,
     /// Whether it may be dead: a request was not answered in time, and nothing was received since.
@@ -55,12 +63,18 @@ impl Link {
         // No HTTP/2 keep-alive: servers close connections whose keep-alive is faster than theirs,
         // and every call here has a deadline of its own.
         let way = options.way.clone().unwrap_or_else(|| sockets(options));
+        let connection = Arc::<AtomicU64>::default();
+        let way = Arc::new(Numbered { way, latest: connection.clone() });
         // The client's own way to connect is made for several members at a time.
-        let channel = match &options.tls {
-            None => wire::channel(url.parse()?, way),
+        let (channel, opener) = match &options.tls {
+            None => {
+                let direct = Direct::new(url.parse()?, way);
+                (wire::channel(direct.clone()), Some(direct))
+            }
             Some(tls) => {
                 let endpoint = Endpoint::from_shared(url.to_owned())?;
-                wire::encrypted(&tls.configure(endpoint.connect_timeout(options.timeout))?, way)
+                let endpoint = tls.configure(endpoint.connect_timeout(options.timeout))?;
+                (wire::encrypted(&endpoint, way), None)
             }
         };
         let (client, local) = log_in(&channel, options, url).await?;
@@ -74,8 +88,10 @@ impl Link {
             channel,
             options: local,
             local: OnceCell::new(),
-            direct: OnceCell::new(),
-            version: OnceCell::new(),
+            cluster_id: OfConnection::default(),
+            version: OfConnection::default(),
+            connection,
+            opener,
             heard: Mutex::default(),
             doubted: AtomicBool::new(false),
         })
@@ -166,33 +182,75 @@ impl Link {
         self.local.get_or_try_init(opening).await.cloned()
     }
 
-    /// Fails if the peer is known to be etcd's gRPC proxy.
+    /// Opens the connection, so that an error or silence before that is known to be one of a
+    /// request that was not sent.
+    ///
+    /// Not if the connection is encrypted: the handshake of TLS needs an answer of the peer, but the
+    /// first request follows it without waiting for HTTP/2's.
+    pub(crate) async fn connect(&self) -> Result<(), Error> {
+        match &self.opener {
+            Some(opener) => Ok(opener.open().await?),
+            None => Ok(()),
+        }
+    }
+
+    /// The number of the latest connection: another one may lead to another peer, or to the same
+    /// one after a restart.
+    pub(crate) fn connection(&self) -> u64 {
+        self.connection.load(Ordering::Relaxed)
+    }
+
+    /// Fails if the peer is known to be etcd's gRPC proxy; otherwise the id of its cluster, zero if
+    /// that is not known.
     ///
     /// The proxy keeps leases alive by itself, and answers a request with the answer to an earlier
     /// one (`server/proxy/grpcproxy/lease.go`). So its answers do not prove how long a session is
     /// alive. It is recognised by its answer to a request for the member list, which it makes up,
     /// without a header (`server/proxy/grpcproxy/cluster.go`). A proxy that forwards this request
     /// is recognised by the ids of its watches.
-    pub(crate) async fn direct(&self) -> Result<(), Error> {
+    pub(crate) async fn direct(&self) -> Result<u64, Error> {
         let asking = async || match self.cluster.clone().member_list().await {
             Ok(list) if is_made_up(&list) => Err(Some(proxy())),
-            Ok(_) => Ok(()),
+            Ok(list) => Ok(list.header().map_or(0, ResponseHeader::cluster_id)),
             // The next call asks again.
             Err(_unknown) => Err(None),
         };
-        match self.direct.get_or_try_init(asking).await {
+        match self.cluster_id.get(&self.connection, asking).await {
             Err(Some(proxy)) => Err(proxy),
-            Ok(()) | Err(None) => Ok(()),
+            Ok(cluster) => Ok(cluster),
+            Err(None) => Ok(0),
         }
     }
 
-    /// The version of the member, if it returns one.
-    pub(crate) async fn version(&self) -> Option<Version> {
-        let asking = async || {
-            let status = self.maintenance.clone().status().await.map_err(|_unknown| ())?;
-            Version::parse(status.version()).ok_or(())
+    /// The version of the member; `None` if it does not return one.
+    pub(crate) async fn version(&self) -> Result<Option<Version>, Error> {
+        let asking = async || match self.maintenance.clone().status().await {
+            Ok(status) => Ok(Version::parse(status.version())),
+            Err(error) if judge(&error).is_final() => Ok(None),
+            Err(error) => Err(error),
         };
-        self.version.get_or_try_init(asking).await.ok().copied()
+        self.version.get(&self.connection, asking).await
+    }
+
+    /// The term of the last entry that the member has applied.
+    pub(crate) async fn term(&self) -> Result<u64, Error> {
+        let status = self.maintenance.clone().status().await?;
+        Ok(status.header().map_or(0, ResponseHeader::raft_term))
+    }
+
+    /// A header as of a linearizable read: a quorum has confirmed the leader after this call began,
+    /// and the member has applied everything that was committed then.
+    pub(crate) async fn confirm(&self) -> Result<PbResponseHeader, Error> {
+        let options = GetOptions::new().with_count_only();
+        match self.get(UNUSED.to_vec(), options, false).await {
+            Ok(answer) => Ok(answer.0.header.unwrap_or_default()),
+            Err(error) if is_forbidden(&error) => {
+                // Without a header, but confirmed like any other read.
+                let status = self.maintenance.clone().status().await?;
+                Ok(status.0.header.unwrap_or_default())
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether anything was received since then.
@@ -230,6 +288,34 @@ impl Link {
 
 fn is_made_up(list: &MemberListResponse) -> bool {
     list.header().is_none() || list.members().iter().any(|member| member.id() == 0)
+}
+
+/// A property of the peer of one connection.
+#[derive(Default)]
+struct OfConnection<T>(AsyncMutex<Option<(u64, T)>>);
+
+impl<T: Copy> OfConnection<T> {
+    /// The value of the latest connection, asked for at most once. Other callers wait for it.
+    async fn get<E>(
+        &self,
+        latest: &AtomicU64,
+        asking: impl AsyncFnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut held = self.0.lock().await;
+        let before = latest.load(Ordering::Relaxed);
+        if let Some((connection, value)) = *held
+            && connection == before
+        {
+            return Ok(value);
+        }
+        let value = asking().await?;
+        // The first connection may have been opened for this request. A later one may have been
+        // opened during it, so it is asked for again.
+        let first = before == 0;
+        let connection = if first { latest.load(Ordering::Relaxed) } else { before };
+        *held = Some((connection, value));
+        Ok(value)
+    }
 }
 
 /// A client that requires members with a leader, and the options for one that does not.

@@ -2,10 +2,11 @@
 //! before.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use etcd_client::proto::{PbKeyValue, PbRangeResponse, PbTxnOpResponse, PbTxnResponse};
+use etcd_client::proto::{
+    PbKeyValue, PbRangeResponse, PbResponseHeader, PbTxnOpResponse, PbTxnResponse,
+};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{Freshness, Query, View};
 
@@ -13,6 +14,7 @@ use crate::endpoints::{Call, Endpoints};
 use crate::error::is_compacted;
 use crate::fetch::{self, Get, PAGE};
 use crate::gathered::Gathered;
+use crate::history::{self, History, is_before};
 use crate::link::Link;
 use crate::portions::Portions;
 
@@ -23,8 +25,7 @@ const STEP: i64 = 16;
 #[derive(Debug)]
 pub(crate) struct Reader {
     pub(crate) endpoints: Arc<Endpoints>,
-    /// The highest revision that this session has seen.
-    seen: AtomicI64,
+    pub(crate) history: History,
     /// The upper limit for one call, and for each further page of its answer.
     pub(crate) limit: Duration,
 }
@@ -51,13 +52,13 @@ impl Begun {
 }
 
 impl Reader {
-    pub(crate) fn new(endpoints: Arc<Endpoints>, limit: Duration) -> Self {
-        Self { endpoints, seen: AtomicI64::new(0), limit }
+    pub(crate) fn new(endpoints: Arc<Endpoints>, history: History, limit: Duration) -> Self {
+        Self { endpoints, history, limit }
     }
 
     /// Records that the session has seen this revision.
     pub(crate) fn saw(&self, revision: i64) {
-        self.seen.fetch_max(revision, Ordering::AcqRel);
+        self.history.saw(revision);
     }
 
     pub(crate) async fn read(&self, query: &Query) -> Result<View> {
@@ -103,13 +104,22 @@ impl Reader {
     }
 
     async fn first(&self, call: Call, query: &Query, gets: &[Get], less: i64) -> Result<Answer> {
-        let local = query.freshness == Freshness::Local;
-        let answer = self.ask(call, gets, less, local).await?;
-        if local && answer.revision < self.seen.load(Ordering::Acquire) {
+        let seen = self.history.seen();
+        if query.freshness == Freshness::Local {
+            let answer = self.ask(call, gets, less, true).await?;
+            if !is_before(answer.revision, seen) {
+                return Ok(answer);
+            }
             // This member lags. A linearizable read does not.
-            return self.ask(call, gets, less, false).await;
         }
-        Ok(answer)
+        // Members before 3.4.42 that were paused may answer one from the past, and the second not.
+        for _ in 0..2 {
+            let answer = self.ask(call, gets, less, false).await?;
+            if !is_before(answer.revision, seen) {
+                return Ok(answer);
+            }
+        }
+        Err(history::ended("its revision is lower than before"))
     }
 
     /// Reads all ranges at once.
@@ -120,15 +130,34 @@ impl Reader {
                 async move { link.get(key, options, local).await }
             };
             let range = self.endpoints.call(call, asking).await?.0;
-            return Ok(Answer { revision: revision(range.header.as_ref()), ranges: vec![range] });
+            let revision = self.revision_of(range.header.as_ref())?;
+            return Ok(Answer { revision, ranges: vec![range] });
         }
         let asking = |link: Arc<Link>| {
             let gets: Vec<_> = gets.iter().map(|get| get.options(get.first_page(less))).collect();
             async move { link.get_all(gets.into_iter(), local).await }
         };
         let answer = self.endpoints.call(call, asking).await?.0;
-        let revision = revision(answer.header.as_ref());
+        let revision = self.revision_of(answer.header.as_ref())?;
         Ok(Answer { revision, ranges: ranges(answer) })
+    }
+
+    /// Confirms by a linearizable read that the store has the history in which the session has seen
+    /// this revision.
+    pub(crate) async fn confirm_history(&self, call: Call, seen: i64) -> Result<()> {
+        let confirming = |link: Arc<Link>| async move { link.confirm().await };
+        let mut header = self.endpoints.call(call, confirming).await?;
+        if is_before(header.revision, seen) {
+            // As in `first`.
+            header = self.endpoints.call(call, confirming).await?;
+        }
+        self.history.answered(Some(&header), seen).map(drop)
+    }
+
+    /// The revision of an answer of this session's cluster.
+    fn revision_of(&self, header: Option<&PbResponseHeader>) -> Result<i64> {
+        self.history.same_cluster(header.map_or(0, |header| header.cluster_id))?;
+        Ok(revision(header))
     }
 
     /// The view for an answer, after reading the remaining pages.
@@ -193,7 +222,7 @@ impl Reader {
 }
 
 /// The revision of an answer.
-pub(crate) fn revision(header: Option<&etcd_client::proto::PbResponseHeader>) -> i64 {
+pub(crate) fn revision(header: Option<&PbResponseHeader>) -> i64 {
     header.map_or(0, |header| header.revision)
 }
 

@@ -17,6 +17,10 @@ use crate::watched_range::{Listener, Subject, WatchedRange};
 /// The maximum number of resting watches.
 const RESTING: usize = 4;
 
+/// The maximum number of requests for watches that are sent and not answered. With more of them in
+/// flight a late answer could not be distinguished from a lost one.
+const UNANSWERED: usize = 500;
+
 /// The id in an answer about all watches of a stream.
 const ALL: i64 = -1;
 
@@ -34,6 +38,8 @@ pub(crate) struct Registry {
     unsent: VecDeque<Unsent>,
     /// The ids that were sent and not answered, in order, and when each was sent.
     unanswered: VecDeque<(i64, Instant)>,
+    /// When the first of those was answered last.
+    answered: Option<Instant>,
     /// The watches without a listener, and until when each rests, in order of that time.
     resting: VecDeque<(i64, Instant)>,
 }
@@ -57,8 +63,11 @@ pub(crate) enum Heard {
     Fine,
     /// A watch continues after this revision; earlier events are lost.
     Behind(i64, i64),
+    /// A watch continues after a revision that the member has not reached yet: the member lags, or
+    /// the store was restored from a backup.
+    Ahead,
     /// The token of the stream is no longer accepted.
-    Stale,
+    Stale(String),
     /// The peer assigns ids of its own to watches: it is a proxy.
     Proxied,
     /// If this can be trusted for the member's version: every accepted watch has reported all
@@ -127,7 +136,10 @@ impl Registry {
     fn end(&mut self, id: i64) {
         let Some(watched) = self.take(id) else { return };
         for name in watched.others.into_iter().chain([watched.name]) {
-            self.by_name.remove(&name);
+            if self.by_name.remove(&name).is_none() {
+                // The server has ended it already.
+                continue;
+            }
             let create = Unsent::Create(name);
             match self.unsent.iter().position(|unsent| *unsent == create) {
                 Some(place) => drop(self.unsent.remove(place)),
@@ -172,6 +184,7 @@ impl Registry {
         self.by_name.clear();
         self.unsent.clear();
         self.unanswered.clear();
+        self.answered = None;
         for (id, _) in std::mem::take(&mut self.resting) {
             self.take(id);
         }
@@ -196,6 +209,7 @@ impl Registry {
     pub(crate) fn request(&self) -> Option<Request> {
         Some(match *self.unsent.front()? {
             Unsent::Cancel(name) => Request::Cancel(name),
+            Unsent::Create(_) if self.unanswered.len() >= UNANSWERED => return None,
             Unsent::Create(name) => {
                 let (key, options) = self.all.get(self.by_name.get(&name)?)?.request(name);
                 Request::Create(key, options)
@@ -209,9 +223,10 @@ impl Registry {
         }
     }
 
-    /// Since when the oldest request for a watch has been unanswered.
+    /// Since when the answer to the oldest request for a watch is due: since it was sent, or since
+    /// the request before it was answered. Answers arrive in order.
     pub(crate) fn unanswered_since(&self) -> Option<Instant> {
-        self.unanswered.front().map(|(_, sent)| *sent)
+        self.unanswered.front().map(|(_, sent)| self.answered.map_or(*sent, |at| at.max(*sent)))
     }
 
     /// Ends all watches with this error.
@@ -229,6 +244,11 @@ impl Registry {
         for watched in self.all.values_mut() {
             watched.miss();
         }
+    }
+
+    /// The highest revision up to which a watch has reported its events.
+    pub(crate) fn reported(&self) -> i64 {
+        self.all.values().map(WatchedRange::reported).max().unwrap_or_default()
     }
 
     pub(crate) fn resync(&self, id: i64) {
@@ -255,6 +275,9 @@ impl Registry {
     fn answered(&mut self, name: i64) -> Option<i64> {
         let named = self.unanswered.iter().position(|(asked, _)| *asked == name);
         let place = if name > 0 { named? } else { 0 };
+        if place == 0 {
+            self.answered = Some(Instant::now());
+        }
         self.unanswered.remove(place).map(|(asked, _)| asked)
     }
 
@@ -293,14 +316,17 @@ impl Registry {
             self.ask_for(id);
         } else if response.canceled {
             if is_stale(&response.cancel_reason) {
-                return Heard::Stale;
+                return Heard::Stale(response.cancel_reason);
             }
             self.by_name.remove(&name);
             watched.refuse(&of_watch(&response.cancel_reason));
-            self.take(id);
+            self.end(id);
         } else if response.created {
             if watched.begun(revision) {
                 return Heard::Behind(revision, id);
+            }
+            if watched.is_ahead_of(revision) {
+                return Heard::Ahead;
             }
         } else {
             watched.deliver(response.events, response.fragment);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use etcd_client::proto::PbTxnOpResponse;
+use etcd_client::proto::{PbResponseHeader, PbTxnOpResponse};
 use etcd_client::{PutOptions, Txn as Request, TxnOp};
 use synod_core::error::Result;
 use synod_core::path::Path;
@@ -14,7 +14,7 @@ use crate::error::is_missing;
 use crate::key;
 use crate::link::Link;
 use crate::plan::{SMALL, none_in};
-use crate::reader::{revision, rewritten, unsure};
+use crate::reader::{rewritten, unsure};
 
 /// The only operation of a transaction, without a version condition.
 pub(crate) enum SingleOperation<'a> {
@@ -24,7 +24,7 @@ pub(crate) enum SingleOperation<'a> {
 
 /// The result of a delete.
 struct Deleted {
-    at: i64,
+    header: Option<PbResponseHeader>,
     /// The number of deleted keys; `None` if the node has children.
     count: Option<i64>,
 }
@@ -63,11 +63,11 @@ impl Committing<'_> {
                 }
             }
         };
+        let seen = self.reader.history.seen();
         let Some(answer) = self.reader.endpoints.call(self.call, asking).await? else {
             return Ok(refused(path, Why::Missing));
         };
-        let at = revision(answer.header.as_ref());
-        self.reader.saw(at);
+        let at = self.reader.history.answered(answer.header.as_ref(), seen).map_err(unsure)?;
         // The answer contains the node as it was before.
         let now = answer.prev_kv.map(|before| rewritten(before, at));
         let commit = self.commit_of(&[now.as_ref()], at).await.map_err(unsure)?;
@@ -82,9 +82,10 @@ impl Committing<'_> {
                 let key = key::of(path);
                 async move { plain(&link, key).await }
             };
+            let seen = self.reader.history.seen();
             let deleted = endpoints.call(self.call, asking).await?;
             if deleted.count != Some(0) {
-                return self.deleted(path, deleted).await;
+                return self.deleted(path, deleted, seen).await;
             }
             // Another client deleted it, and may have created something below its path.
         }
@@ -92,12 +93,14 @@ impl Committing<'_> {
             let key = key::of(path);
             async move { childless(&link, key, path).await }
         };
+        let seen = self.reader.history.seen();
         let deleted = endpoints.call(self.call, asking).await?;
-        self.deleted(path, deleted).await
+        self.deleted(path, deleted, seen).await
     }
 
-    async fn deleted(&self, path: &Path, Deleted { at, count }: Deleted) -> Result<Outcome> {
-        self.reader.saw(at);
+    async fn deleted(&self, path: &Path, deleted: Deleted, seen: i64) -> Result<Outcome> {
+        let Deleted { header, count } = deleted;
+        let at = self.reader.history.answered(header.as_ref(), seen).map_err(unsure)?;
         match count {
             // Also for a container, which has children but no key.
             None => Ok(refused(path, Why::HasChildren)),
@@ -109,7 +112,7 @@ impl Committing<'_> {
 
 async fn plain(link: &Link, key: Vec<u8>) -> Result<Deleted, etcd_client::Error> {
     let answer = link.delete(key).await?.0;
-    Ok(Deleted { at: revision(answer.header.as_ref()), count: Some(answer.deleted) })
+    Ok(Deleted { header: answer.header, count: Some(answer.deleted) })
 }
 
 /// Deletes a node that has no children.
@@ -117,12 +120,12 @@ async fn childless(link: &Link, key: Vec<u8>, path: &Path) -> Result<Deleted, et
     let delete = TxnOp::delete(key, None);
     let request = Request::new().when([none_in(key::below(path))]).and_then([delete]);
     let answer = link.txn(request).await?.0;
-    let at = revision(answer.header.as_ref());
+    let header = answer.header;
     let count = answer.responses.into_iter().find_map(|op| match op.response? {
         PbTxnOpResponse::ResponseDeleteRange(range) => Some(range.deleted),
         _ => None,
     });
-    Ok(Deleted { at, count: count.filter(|_| answer.succeeded) })
+    Ok(Deleted { header, count: count.filter(|_| answer.succeeded) })
 }
 
 fn refused(path: &Path, why: Why) -> Outcome {

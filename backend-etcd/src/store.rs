@@ -17,6 +17,7 @@ use tokio::sync::{Mutex, watch};
 
 use crate::endpoints::Endpoints;
 use crate::heartbeat::{beat, revoke};
+use crate::history::History;
 use crate::lease;
 use crate::reader::{Reader, unsure};
 use crate::watches::Watches;
@@ -48,6 +49,7 @@ impl EtcdStore {
         endpoints: Arc<Endpoints>,
         chance: Chance,
         (lease, life): (i64, Life<i64>),
+        history: History,
     ) -> Self {
         let life = Arc::new(life);
         let mut limits = Limits::default();
@@ -55,10 +57,10 @@ impl EtcdStore {
         limits.operations = OPERATIONS;
         let info = SessionInfo::new(lease::session(lease), life.ttl(), limits);
         let limit = endpoints.timeout().min(life.ttl());
-        let reader = Arc::new(Reader::new(endpoints.clone(), limit));
+        let reader = Arc::new(Reader::new(endpoints, history, limit));
         let watches = Watches::start(reader.clone(), life.clone(), chance.clone());
         let writer = Writer::new(reader.clone(), chance, lease);
-        let heart = spawn(beat(life.clone(), lease, endpoints));
+        let heart = spawn(beat(life.clone(), lease, reader.clone()));
         let closing = Mutex::default();
         Self { info, lease, life, reader, writer, watches, closing, _heart: heart }
     }

@@ -8,6 +8,7 @@ use synod_core::store::{Change, Detail, End, Feed, Kind, Query, Scope};
 use tokio::sync::oneshot;
 
 use crate::fetch;
+use crate::history::is_before;
 use crate::key::{self, Range};
 
 /// The maximum number of additional watches on one range.
@@ -196,6 +197,16 @@ impl WatchedRange {
             listener.begin(revision);
         }
         std::mem::take(&mut self.missed)
+    }
+
+    /// The revision up to which every event was delivered; zero before the first.
+    pub(crate) fn reported(&self) -> i64 {
+        (self.next - 1).max(0)
+    }
+
+    /// Whether it has events from after this revision, of a member that registered it.
+    pub(crate) fn is_ahead_of(&self, revision: i64) -> bool {
+        is_before(revision, self.reported())
     }
 
     /// Every event up to `revision` was delivered.

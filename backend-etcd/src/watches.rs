@@ -7,16 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use etcd_client::{WatchRequestSender, WatchResponse, WatchResponseStream};
+use etcd_client::{ResponseHeader, WatchRequestSender, WatchResponse, WatchResponseStream};
 use futures_util::future::{Either, select, try_join_all};
 use synod_core::chance::Chance;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::store::{Feed, Life, Query, Watch};
+use synod_core::store::{Feed, Life, Loss, Query, Watch};
 use synod_core::task::{Task, spawn};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::error::{judge, proxy, translate, unanswered};
+use crate::endpoints::Call;
+use crate::error::{judge, proxy, refused_again, translate, unanswered};
 use crate::link::Link;
 use crate::reader::Reader;
 use crate::registry::{Heard, Registry, Request};
@@ -30,6 +31,9 @@ const EVENTS: usize = 4_096;
 const REST: Duration = Duration::from_secs(1);
 /// The pauses between attempts to open the stream: the first and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// How many streams in succession may be refused. Each has a new token.
+const REFUSALS: u32 = 4;
 
 /// The watches of a session.
 pub(crate) struct Watches {
@@ -64,7 +68,15 @@ impl Watches {
     pub(crate) fn start(reader: Arc<Reader>, life: Arc<Life<i64>>, chance: Chance) -> Self {
         let (orders, taken) = mpsc::unbounded_channel();
         let beat = (life.ttl() / 3).clamp(Duration::from_millis(300), Duration::from_secs(10));
-        let task = Watcher { reader, orders: taken, registry: Registry::default(), beat, chance };
+        let task = Watcher {
+            reader,
+            life: life.clone(),
+            orders: taken,
+            registry: Registry::default(),
+            beat,
+            chance,
+            refusals: 0,
+        };
         let (task, lost) = (task.run(), life.clone());
         // The stream, and with it all watches at the server, ends with the session.
         let task = spawn(async move {
@@ -128,11 +140,14 @@ impl Drop for Unwatch {
 /// The task that owns the stream.
 struct Watcher {
     reader: Arc<Reader>,
+    life: Arc<Life<i64>>,
     orders: mpsc::UnboundedReceiver<Order>,
     registry: Registry,
     /// How often something must be received on the stream.
     beat: Duration,
     chance: Chance,
+    /// How many streams in succession were refused.
+    refusals: u32,
 }
 
 /// One stream to one member.
@@ -147,6 +162,8 @@ struct Line {
     asked: Option<Instant>,
     /// Whether the member's answers to that request show up to where all watches have reported.
     tells_progress: bool,
+    /// The highest revision that the history of the store was found to contain.
+    confirmed: i64,
 }
 
 /// How often in succession a stream may be silent while the member answers other calls. Newer
@@ -156,7 +173,7 @@ const SILENCES: u32 = 10;
 impl Line {
     /// Requests progress, to see whether the stream is alive.
     async fn ask_for_progress(&mut self) -> Result<(), etcd_client::Error> {
-        let version = self.link.version().await;
+        let version = self.link.version().await?;
         self.tells_progress = version.is_some_and(Version::tells_progress);
         self.requests.request_progress().await
     }
@@ -181,8 +198,8 @@ enum Broken {
     /// There is no watch left.
     Idle,
     Line(Error, usize),
-    /// The member accepts watches only from a stream with a newer token.
-    Stale,
+    /// The member accepts the stream, or watches on it, only with a newer token, if at all.
+    Refused(Error, usize),
 }
 
 impl Watcher {
@@ -196,14 +213,7 @@ impl Watcher {
             let begun = Instant::now();
             let broken = match self.dial().await {
                 Ok(line) => self.serve(line).await,
-                Err(broken) => {
-                    if let Broken::Line(error, _) = &broken
-                        && error.kind() == ErrorKind::Denied
-                    {
-                        self.registry.refuse(error);
-                    }
-                    broken
-                }
+                Err(broken) => broken,
             };
             match broken {
                 Broken::Idle => return,
@@ -211,7 +221,7 @@ impl Watcher {
                     tracing::debug!(%error, "the stream of watches broke; opening it again");
                     self.reader.endpoints.pass_over(place);
                 }
-                Broken::Stale => tracing::debug!("opening the stream of watches with a new token"),
+                Broken::Refused(error, place) => self.refused(&error, place),
             }
             if begun.elapsed() > PAUSES.1 {
                 // The stream lasted longer than the longest pause.
@@ -220,6 +230,20 @@ impl Watcher {
             // When a member fails, its clients connect to the next one at different times.
             sleep(jittered(pause, &self.chance)).await;
             pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+
+    /// The next stream has a new token. If the member refuses that token as well, another member is
+    /// tried. Refusals in succession end the watches.
+    fn refused(&mut self, error: &Error, place: usize) {
+        tracing::debug!(%error, "opening the stream of watches with a new token");
+        self.refusals += 1;
+        if self.refusals > 1 {
+            self.reader.endpoints.pass_over(place);
+        }
+        if self.refusals >= REFUSALS {
+            self.refusals = 0;
+            self.registry.refuse(error);
         }
     }
 
@@ -259,11 +283,22 @@ impl Watcher {
             Ok(Ok((link, stream))) => {
                 let (requests, answers) = stream.split();
                 let next = Instant::now() + self.beat;
-                let (asked, tells_progress) = (None, false);
-                Ok(Line { place: at, link, requests, answers, next, asked, tells_progress })
+                let (asked, tells_progress, confirmed) = (None, false, 0);
+                Ok(Line {
+                    place: at,
+                    link,
+                    requests,
+                    answers,
+                    next,
+                    asked,
+                    tells_progress,
+                    confirmed,
+                })
             }
             Ok(Err((told, error))) => {
-                Err(Broken::Line(translate("observe", false, error).because(told), at))
+                let error = translate("observe", false, error).because(told);
+                let denied = error.kind() == ErrorKind::Denied;
+                Err(if denied { Broken::Refused(error, at) } else { Broken::Line(error, at) })
             }
             Err(_elapsed) => Err(Broken::Line(unanswered("observe"), at)),
         }
@@ -312,8 +347,19 @@ impl Watcher {
                     Ok(Some(response)) => {
                         line.asked = None;
                         line.next = Instant::now() + self.beat;
+                        let cluster = response.header().map_or(0, ResponseHeader::cluster_id);
+                        if self.reader.history.same_cluster(cluster).is_err() {
+                            self.life.lose(Loss::Expired);
+                        }
                         match self.registry.hear(response) {
-                            Heard::Fine => continue,
+                            Heard::Fine => {
+                                self.refusals = 0;
+                                continue;
+                            }
+                            Heard::Ahead => match self.confirm_history(&mut line).await {
+                                Ok(()) => continue,
+                                Err(error) => error,
+                            },
                             Heard::Behind(revision, key) => {
                                 self.reader.saw(revision);
                                 self.registry.resync(key);
@@ -332,10 +378,10 @@ impl Watcher {
                                 self.registry.refuse(&error);
                                 error
                             }
-                            Heard::Stale => {
+                            Heard::Stale(reason) => {
                                 let endpoints = &self.reader.endpoints;
                                 endpoints.forget(line.place, &line.link);
-                                return Broken::Stale;
+                                return Broken::Refused(refused_again(&reason), line.place);
                             }
                         }
                     }
@@ -353,6 +399,21 @@ impl Watcher {
             };
             return Broken::Line(broken, line.place);
         }
+    }
+
+    /// Finds out whether the member lags, or the store has lost what the watches reported.
+    async fn confirm_history(&self, line: &mut Line) -> Result<()> {
+        let reported = self.registry.reported();
+        if line.confirmed < reported {
+            let call = Call::read("observe", self.beat);
+            let confirmed = self.reader.confirm_history(call, reported).await;
+            if confirmed.as_ref().is_err_and(|error| error.kind() == ErrorKind::SessionLost) {
+                self.life.lose(Loss::Expired);
+            }
+            confirmed?;
+            line.confirmed = reported;
+        }
+        Ok(())
     }
 
     /// Waits for the first event. Each of these futures can be dropped without loss.

@@ -13,22 +13,21 @@ use tonic::transport::Endpoint;
 use tower::ServiceBuilder;
 use tower::util::BoxCloneSyncService;
 
-use self::direct::Direct;
 use self::marked_end::MarkedEnd;
 use self::write_batching::WriteBatching;
 
-#[cfg(feature = "scripted")]
+#[cfg(any(test, feature = "scripted"))]
 pub(crate) use self::connect::Io;
-pub(crate) use self::connect::{Connect, Sockets};
+pub(crate) use self::connect::{Connect, Numbered, Sockets};
+pub(crate) use self::direct::Direct;
 
 mod connect;
 mod direct;
 mod marked_end;
 mod write_batching;
 
-/// A connection to `to`, as the client library takes it.
-pub(crate) fn channel(to: Uri, way: Arc<dyn Connect>) -> Channel {
-    let straight = Direct::new(to, way);
+/// A connection, as the client library takes it.
+pub(crate) fn channel(straight: Direct) -> Channel {
     let sending = tower::service_fn(move |request| straight.clone().send(request));
     Channel::Custom(BoxCloneSyncService::new(sending))
 }

@@ -429,3 +429,50 @@ fn another_end_that_names_watches_by_itself_is_no_member() {
     assert_eq!(registry.hear(created(0)), Heard::Proxied);
     assert_eq!(registry.hear(created(1)), Heard::Fine, "a name of the client's own");
 }
+
+#[test]
+fn a_watch_that_is_refused_leaves_no_request_in_the_way_of_others() {
+    let (mut registry, (mut watch, _opened)) = accepted();
+    registry.double(1);
+    let why = "etcdserver: permission denied".to_owned();
+    let refused = PbWatchResponse {
+        watch_id: 1,
+        canceled: true,
+        cancel_reason: why,
+        ..PbWatchResponse::default()
+    };
+    assert_eq!(registry.hear(says(refused)), Heard::Fine);
+    assert!(matches!(watch.try_next(), Some(Event::Ended(_))));
+    assert!(registry.request().is_none(), "the second watch is not needed any more");
+
+    let _two = add(&mut registry, 2);
+    assert!(matches!(registry.request(), Some(Request::Create(..))));
+}
+
+#[test]
+fn a_watch_that_is_refused_ends_its_second_watch() {
+    let (mut registry, _one) = accepted();
+    registry.double(1);
+    assert_eq!(send_all(&mut registry), 1);
+    let refused = PbWatchResponse { watch_id: 1, canceled: true, ..PbWatchResponse::default() };
+    assert_eq!(registry.hear(says(refused)), Heard::Fine);
+    assert!(matches!(registry.request(), Some(Request::Cancel(2))));
+    assert_eq!(send_all(&mut registry), 1, "the end of the second, and not of the first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_whose_turn_it_is_gives_the_next_its_own_time() {
+    let mut registry = Registry::default();
+    let _watches: Vec<_> = (1..=3).map(|id| add(&mut registry, id)).collect();
+    assert_eq!(send_all(&mut registry), 3);
+    let began = Instant::now();
+    tokio::time::advance(Duration::from_secs(5)).await;
+    assert_eq!(registry.unanswered_since(), Some(began));
+
+    registry.hear(created(1));
+    assert_eq!(registry.unanswered_since(), Some(began + Duration::from_secs(5)));
+    tokio::time::advance(Duration::from_secs(5)).await;
+    // The answer to the second was lost.
+    registry.hear(created(3));
+    assert_eq!(registry.unanswered_since(), Some(began + Duration::from_secs(5)));
+}

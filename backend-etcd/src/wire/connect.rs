@@ -1,5 +1,8 @@
 //! [`Connect`]: opens byte streams to a member.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use async_trait::async_trait;
 use http::Uri;
 use hyper::rt::{Read, Write};
@@ -15,6 +18,24 @@ impl<T: Read + Write + Send + Unpin> Io for T {}
 #[async_trait]
 pub(crate) trait Connect: Send + Sync {
     async fn connect(&self, to: Uri) -> Result<Box<dyn Io>, BoxError>;
+}
+
+/// Numbers the connections that another opens.
+pub(crate) struct Numbered {
+    pub(crate) way: Arc<dyn Connect>,
+    /// The number of the latest connection, which no other connection of the process has; zero
+    /// before the first.
+    pub(crate) latest: Arc<AtomicU64>,
+}
+
+#[async_trait]
+impl Connect for Numbered {
+    async fn connect(&self, to: Uri) -> Result<Box<dyn Io>, BoxError> {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let io = self.way.connect(to).await?;
+        self.latest.store(LAST.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        Ok(io)
+    }
 }
 
 /// Connections of the operating system.

@@ -4,6 +4,7 @@
 //! that waits for its answer, and one that reads and writes. Here only the last of them is left.
 
 use std::future::poll_fn;
+use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -28,7 +29,7 @@ const WINDOWS: (u32, u32) = (2 << 20, 5 << 20);
 /// Requests to one member, over one connection. The first request opens it, and the next one after
 /// it broke opens it again.
 #[derive(Clone)]
-pub(super) struct Direct(Arc<Road>);
+pub(crate) struct Direct(Arc<Road>);
 
 struct Road {
     to: Uri,
@@ -39,9 +40,15 @@ struct Road {
 }
 
 impl Direct {
-    pub(super) fn new(to: Uri, way: Arc<dyn Connect>) -> Self {
+    pub(crate) fn new(to: Uri, way: Arc<dyn Connect>) -> Self {
         let (requests, connecting) = (Mutex::default(), tokio::sync::Mutex::default());
         Self(Arc::new(Road { to, way, requests, connecting }))
+    }
+
+    /// Opens the connection, unless there is one that accepts requests.
+    pub(crate) async fn open(&self) -> Result<(), Status> {
+        let opened = self.0.connection().await.map_err(ConnectError);
+        opened.map(drop).map_err(|error| Status::from_error(Box::new(error)))
     }
 
     /// Sends a request, and waits until its answer begins.
@@ -91,9 +98,18 @@ impl Road {
         let io = self.way.connect(self.to.clone()).await?;
         let mut settings = h2::client::Builder::new();
         settings.initial_window_size(WINDOWS.0).initial_connection_window_size(WINDOWS.1);
-        settings.enable_push(false);
-        let (requests, connection) =
+        // Until the server says how many it takes, which it does first of all.
+        settings.enable_push(false).initial_max_send_streams(0);
+        let (requests, mut connection) =
             settings.handshake(TokioIo::new(WriteBatching::new(io))).await?;
+        // A load balancer without a server accepts a connection and closes it. What is sent before
+        // the first frame of a server is there may be lost, and then counts as sent.
+        poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
+            Poll::Ready(ended) => Poll::Ready(ended.map_err(BoxError::from).and(Err(closed()))),
+            Poll::Pending if requests.current_max_send_streams() > 0 => Poll::Ready(Ok(())),
+            Poll::Pending => Poll::Pending,
+        })
+        .await?;
         let driving = async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection broke");
@@ -115,6 +131,11 @@ impl Road {
     fn held(&self) -> MutexGuard<'_, Option<SendRequest<Bytes>>> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The error for a peer that closes a connection before its first frame.
+fn closed() -> BoxError {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the connection was closed").into()
 }
 
 /// A message being sent: the last piece is marked as the last.

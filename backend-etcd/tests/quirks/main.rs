@@ -20,7 +20,9 @@ mod names;
 mod outage;
 mod prompt;
 mod proxy;
+mod restored;
 mod secure;
+mod stalled;
 mod trips;
 mod world;
 
@@ -102,7 +104,11 @@ fn main() -> ExitCode {
             what_was_missed_may_be_larger_than_a_message
             watches_without_a_reader_are_cancelled
             a_session_has_one_stream_and_no_watch_twice;
+        restored: a_session_of_a_restored_server_is_over;
+        stalled: no_session_is_certain_of_what_the_next_leader_has_ended;
         secure: a_client_without_permission_is_denied
+            a_role_for_a_directory_permits_no_other_node
+            a_watch_without_a_user_ends_when_one_is_required
             a_token_that_ran_out_is_renewed
             a_session_survives_that_another_user_is_added
             a_session_on_three_members_survives_that_another_user_is_added
@@ -114,8 +120,13 @@ fn main() -> ExitCode {
     ];
     let missing = Cluster::missing();
     assert!(missing.is_none() || !required(), "{missing:?}");
+    let no_stall = stalled::missing();
     let skip = |trial: Trial| match &missing {
         Some(why) => trial.with_ignored_flag(true).with_kind(format!("cannot run: {why}")),
+        None if no_stall.is_some() && trial.name().starts_with("stalled::") => {
+            let why = no_stall.unwrap_or_default();
+            trial.with_ignored_flag(true).with_kind(format!("cannot run: {why}"))
+        }
         None if !cfg!(feature = "tls") && NEED_TLS.contains(&trial.name()) => {
             trial.with_ignored_flag(true).with_kind("cannot run: built without the feature `tls`")
         }

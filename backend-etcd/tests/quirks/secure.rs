@@ -5,13 +5,13 @@ use std::time::Duration;
 use etcd_client::{Client, ConnectOptions, Permission, PermissionType};
 use futures_util::future::join_all;
 use synod_core::error::{Error, ErrorKind};
-use synod_core::store::{Expect, Lifetime, Query, Status, Txn};
+use synod_core::store::{End, Event, Expect, Lifetime, Loss, Query, Status, Txn};
 use synod_etcd::Tls;
 use synod_testkit::server::etcd::Flavour;
 use tokio::time::sleep;
 
 use crate::certificates::{Certificates, signed_tokens};
-use crate::world::{World, create, exists, hears_of, open, path};
+use crate::world::{World, create, eventually, exists, hears_of, next, open, path, through};
 
 /// A server with the users `root` and `ann`, which may do everything below `/app`.
 pub(crate) async fn guarded(token_seconds: u32) -> World {
@@ -30,13 +30,16 @@ async fn guarded_by(size: usize, mut flavour: Flavour) -> World {
     raw.user_grant_role("root", "root").await.expect("granted");
     raw.user_add("ann", ANN, None).await.expect("added");
     raw.role_add("app").await.expect("added");
-    for prefix in ["/app/", "//app"] {
-        let all = Permission::new(PermissionType::Readwrite, prefix).with_prefix();
-        raw.role_grant_permission("app", all).await.expect("granted");
+    for permission in [readwrite("/app/").with_prefix(), readwrite("//app")] {
+        raw.role_grant_permission("app", permission).await.expect("granted");
     }
     raw.user_grant_role("ann", "app").await.expect("granted");
     raw.auth_enable().await.expect("enabled");
     world
+}
+
+fn readwrite(key: &str) -> Permission {
+    Permission::new(PermissionType::Readwrite, key)
 }
 
 const ROOT: &str = "canary-root";
@@ -75,6 +78,64 @@ pub(crate) async fn a_client_without_permission_is_denied() {
     match nobody {
         Ok(nobody) => denied(nobody.read(Query::node(path("/app/n"))).await),
         Err(error) => denied::<()>(Err(error)),
+    }
+}
+
+/// The roles are those of `docs/backends.md`.
+pub(crate) async fn a_role_for_a_directory_permits_no_other_node() {
+    let world = guarded(300).await;
+    let mut root = root(&world).await;
+    root.put("//apple", "of others", None).await.expect("permitted");
+    root.put("/team//apple", "of others", None).await.expect("permitted");
+    root.user_add("bob", "canary-bob", None).await.expect("added");
+    root.role_add("team").await.expect("added");
+    let read = Permission::new(PermissionType::Read, "//team");
+    for permission in [readwrite("/team/app/").with_prefix(), readwrite("/team//app"), read] {
+        root.role_grant_permission("team", permission).await.expect("granted");
+    }
+    root.user_grant_role("bob", "team").await.expect("granted");
+
+    let ann = open(world.options().user("ann", ANN)).await.expect("permitted");
+    let bob = open(world.options().user("bob", "canary-bob")).await.expect("permitted");
+    for (store, app, others) in [(ann, "/app", "/apple"), (bob, "/team/app", "/team/apple")] {
+        create(&*store, app, Lifetime::Persistent).await;
+        let node = format!("{app}/deep/er");
+        create(&*store, &node, Lifetime::Session).await;
+        let set = Txn::new().set(path(&node), "y", Expect::Any);
+        store.commit(set).await.expect("permitted").required().expect("it is there");
+        let (view, mut watch) = store.observe(Query::subtree(path(app))).await.expect("permitted");
+        assert!(view.nodes.iter().any(|found| found.path == path(&node)), "{view:?}");
+        let delete = Txn::new().delete(path(&node), Expect::Any);
+        store.commit(delete).await.expect("permitted").required().expect("it is there");
+        hears_of(&mut watch, &node).await;
+
+        denied(store.read(Query::node(path(others))).await);
+        denied(store.observe(Query::node(path(others))).await);
+        denied(store.commit(Txn::new().set(path(others), "", Expect::Any)).await);
+        let beside = format!("{others}s");
+        denied(store.commit(Txn::new().create(path(&beside), "", Lifetime::Persistent)).await);
+    }
+}
+
+/// Before 3.5.30 keep-alives need no user, so that the session goes on.
+pub(crate) async fn a_watch_without_a_user_ends_when_one_is_required() {
+    let world = World::new(1, &Flavour::default());
+    let (pipe, nobody) = through(&world, Duration::from_secs(6)).await;
+    let (_view, mut watch) = nobody.observe(Query::node(path("/n"))).await.expect("answered");
+    let mut raw = world.raw().await;
+    raw.user_add("root", ROOT, None).await.expect("added");
+    raw.user_grant_role("root", "root").await.expect("granted");
+    raw.auth_enable().await.expect("enabled");
+
+    // The stream breaks.
+    pipe.only(Some(usize::MAX));
+    eventually("the stream is gone", async || world.cluster.watch_streams() == 0).await;
+    pipe.only(None);
+
+    match next(&mut watch).await {
+        Event::Ended(End::Failed(error)) => assert_eq!(error.kind(), ErrorKind::Denied, "{error}"),
+        Event::Ended(End::SessionOver(Loss::Denied)) => {}
+        other => panic!("{other:?}"),
     }
 }
 

@@ -1,13 +1,16 @@
 //! The etcd backend on a cluster in memory that follows a script.
 
 mod client;
+mod doors;
 mod effects;
 mod judge;
 mod listings;
 mod locker;
 mod members;
+mod old_members;
 #[expect(dead_code, reason = "some of it is for what is still to be mended")]
 mod peer;
+mod restored;
 mod resuming;
 mod sessions;
 mod soak;

@@ -113,3 +113,25 @@ async fn a_slow_cluster_is_given_no_more_connections() {
     assert!(asked <= 44, "{asked} reads were sent for 40");
     assert!(Shared::count(&peer.shared.connections) <= 3, "one for each member");
 }
+
+#[tokio::test(start_paused = true)]
+async fn many_watches_come_back_although_their_answers_take_longer_than_one_may() {
+    const MANY: usize = 800;
+    let peer = member(Some("3.5.16"));
+    let (ann, bob) = (session(&peer).await, session(&peer).await);
+    let mut watches = Vec::new();
+    for number in 0..MANY {
+        let observed = bob.observe(Query::node(path(&format!("/n{number}")))).await;
+        watches.push(observed.expect("it is answered").1);
+    }
+    // All of them together take eight seconds; a stream is silent for less than seven.
+    peer.script(Rule::on(Kind::Create, Act::Slow(Duration::from_millis(10))).always());
+    peer.shared.restart(|_| {}).await;
+    sleep(TTL * 2).await;
+    assert_eq!(Shared::count(&peer.shared.watches), MANY, "each is there, and once");
+    assert!(is_live(&*bob));
+    let last = format!("/n{}", MANY - 1);
+    done(&*ann, create(&last)).await;
+    let told = next(watches.last_mut().expect("many")).await;
+    assert!(matches!(told, Some(Event::Changed(_))), "{told:?}");
+}

@@ -197,6 +197,8 @@ async fn one_heartbeat_that_fails_ends_no_session() {
         Act::Refuse(Refusal::etcd(Code::Unavailable, "request timed out")),
         Act::Refuse(Refusal::new(Code::Unknown, "anything")),
         Act::Refuse(Refusal::etcd(Code::Unauthenticated, "invalid auth token")),
+        Act::Refuse(Refusal::etcd(Code::PermissionDenied, "permission denied")),
+        Act::Refuse(Refusal::etcd(Code::InvalidArgument, "user name is empty")),
     ] {
         for members in [1, 2] {
             let peer = Peer::new(members);
@@ -249,8 +251,36 @@ async fn a_session_that_may_not_be_kept_alive_is_lost_for_that() {
     let ann = session(&peer).await;
     let refusal = Refusal::etcd(Code::PermissionDenied, "permission denied");
     peer.script(Rule::on(Kind::KeepAlive, Act::Refuse(refusal)).always());
+    sleep(TTL / 2).await;
+    assert!(
+        matches!(*ann.status().borrow(), Status::Suspended { .. }),
+        "it may be permitted again"
+    );
     eventually("the session is lost", async || ann.status().borrow().is_lost()).await;
     assert_eq!(*ann.status().borrow(), Status::Lost { why: Loss::Denied });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_was_denied_and_then_not_answered_has_expired() {
+    let peer = Peer::new(1);
+    let ann = session(&peer).await;
+    let refusal = Refusal::etcd(Code::PermissionDenied, "permission denied");
+    peer.script(Rule::on(Kind::KeepAlive, Act::Refuse(refusal)));
+    peer.script(Rule::on(Kind::KeepAlive, Act::Cut { applied: false }).always());
+    eventually("the session is lost", async || ann.status().borrow().is_lost()).await;
+    assert_eq!(*ann.status().borrow(), Status::Lost { why: Loss::Expired });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_refuses_ends_no_session_that_another_keeps_alive() {
+    let refusal = Refusal::etcd(Code::PermissionDenied, "permission denied");
+    for bad in 0..2 {
+        let peer = Peer::new(2);
+        let ann = session(&peer).await;
+        peer.script(Rule::on(Kind::KeepAlive, Act::Refuse(refusal.clone())).at(bad).always());
+        sleep(TTL * 5).await;
+        assert!(is_live(&*ann), "{:?}", ann.status().borrow());
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -330,15 +360,19 @@ async fn closing_a_lost_session_ends_its_lease() {
     let peer = Peer::new(1);
     let ann = session(&peer).await;
     done(&*ann, Txn::new().create(path("/e"), "", Lifetime::Session)).await;
-    let refusal = Refusal::etcd(Code::PermissionDenied, "permission denied");
-    peer.script(Rule::on(Kind::KeepAlive, Act::Refuse(refusal)).always());
+    // The server renews the lease, and the client does not know. Nor does its first attempt succeed
+    // to end the lease.
+    peer.script(Rule::on(Kind::KeepAlive, Act::Mute).always());
+    let lost = Refusal::etcd(Code::Unavailable, "request timed out");
+    peer.script(Rule::on(Kind::Revoke, Act::Refuse(lost)).times(2));
     eventually("the session is lost", async || ann.status().borrow().is_lost()).await;
+    eventually("it was tried twice", async || peer.met(Kind::Revoke) == 2).await;
     let (_, ends) = peer.shared.state().leases.first().expect("the lease lives");
     assert!(kept(&peer, "/e").is_some(), "its node is there");
 
     ann.close().await.expect("the lease is ended");
 
     assert!(kept(&peer, "/e").is_none(), "its node is there");
-    assert_eq!(peer.met(Kind::Revoke), 1, "the close ended the lease");
+    assert_eq!(peer.met(Kind::Revoke), 3, "the close ended the lease");
     assert!(Instant::now() < ends, "the node was there until the lease expired");
 }

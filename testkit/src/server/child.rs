@@ -39,6 +39,11 @@ pub enum Signal {
 }
 
 impl Child {
+    /// The id of the process.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
     /// Starts `program`, with its output going to the file at `log`.
     ///
     /// # Errors

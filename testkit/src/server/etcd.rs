@@ -153,15 +153,13 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// The number of requests with one answer that all servers have received so far.
+    /// The number of requests with one answer that all servers have received so far, without
+    /// heartbeats.
     pub fn requests(&self) -> u64 {
-        let count = |line: &str| {
-            let unary = line.strip_prefix("grpc_server_started_total{")?.split_once('}')?;
-            let (labels, number) = unary;
-            labels.contains(r#"grpc_type="unary""#).then(|| whole(number))?
-        };
+        let of_one_answer = |labels: &str| labels.contains(r#"grpc_type="unary""#);
         let told = self.each().filter_map(|member| member.ask("/metrics").ok());
-        told.map(|told| told.lines().filter_map(count).sum::<u64>()).sum()
+        told.map(|told| without_heartbeats(&told, "grpc_server_started_total{", of_one_answer))
+            .sum()
     }
 
     /// The number of messages from clients to all servers so far: requests with one answer, and
@@ -172,7 +170,12 @@ impl Cluster {
 
     /// [`Cluster::messages`] without heartbeats, whose number depends on time.
     pub fn asked(&self) -> Option<u64> {
-        self.received(|labels| !labels.contains("LeaseKeepAlive"))
+        let told = self.each().map(|member| member.ask("/metrics").ok());
+        let asked = |told: &str| {
+            let others = |labels: &str| !labels.contains("LeaseKeepAlive");
+            without_heartbeats(told, "grpc_server_msg_received_total{", others)
+        };
+        told.map(|told| Some(asked(&told?))).sum()
     }
 
     fn received(&self, wanted: impl Fn(&str) -> bool) -> Option<u64> {
@@ -209,6 +212,27 @@ impl Cluster {
     fn sum(&self, metric: &str) -> u64 {
         self.each().filter_map(|member| member.metric(metric)).sum()
     }
+}
+
+/// The sum of a metric over the methods with fitting labels, without those of heartbeats. A heartbeat
+/// at a member that answers keep-alives without its quorum also asks for the member's status, and
+/// reads once.
+fn without_heartbeats(told: &str, metric: &str, fits: impl Fn(&str) -> bool) -> u64 {
+    let (mut sum, mut heartbeats) = (0, 0);
+    for line in told.lines() {
+        let Some((labels, number)) =
+            line.strip_prefix(metric).and_then(|counted| counted.split_once('}'))
+        else {
+            continue;
+        };
+        let number = whole(number).unwrap_or_default();
+        if labels.contains(r#"grpc_method="Status""#) {
+            heartbeats += number;
+        } else if fits(labels) {
+            sum += number;
+        }
+    }
+    sum.saturating_sub(heartbeats)
 }
 
 /// A count as a server prints it: a large one with an exponent.
@@ -304,6 +328,17 @@ impl Etcd {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn heartbeats_are_not_counted() {
+        let told = r#"
+started{grpc_method="Status",grpc_type="unary"} 2
+started{grpc_method="Range",grpc_type="unary"} 5
+started{grpc_method="Watch",grpc_type="bidi_stream"} 7
+other{grpc_method="Range",grpc_type="unary"} 9"#;
+        let unary = |labels: &str| labels.contains("unary");
+        assert_eq!(without_heartbeats(told, "started{", unary), 3);
+    }
 
     #[test]
     fn a_count_may_be_large() {

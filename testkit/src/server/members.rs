@@ -154,6 +154,15 @@ impl<K: Kind> Members<K> {
         child.ok_or_else(|| io::Error::other("the server does not run"))
     }
 
+    /// The id of the process of a server.
+    ///
+    /// # Errors
+    ///
+    /// If it is not running.
+    pub fn process(&self, member: usize) -> io::Result<u32> {
+        Ok(self.child(member)?.id())
+    }
+
     /// The directory of a server.
     pub fn home(&self, member: usize) -> &Path {
         &self.all[member].home

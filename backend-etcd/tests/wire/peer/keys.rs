@@ -12,7 +12,7 @@ use super::message::{
 use super::refusal::Refusal;
 
 /// All commits since the last compaction.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Keys {
     all: BTreeMap<Vec<u8>, Vec<Version>>,
     log: Vec<Commit>,
@@ -20,7 +20,7 @@ pub(crate) struct Keys {
     pub(crate) compacted: i64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Version {
     at: i64,
     /// `None` if the key was deleted then.

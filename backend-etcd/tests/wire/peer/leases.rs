@@ -9,7 +9,7 @@ use tonic::Code;
 use super::refusal::Refusal;
 
 /// All leases that are alive.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Leases {
     all: BTreeMap<i64, Lease>,
     /// The shortest time to live that is granted.
@@ -21,7 +21,7 @@ pub(crate) struct Leases {
     pub(crate) rate: u32,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Lease {
     ttl: i64,
     ends: Instant,

@@ -4,16 +4,14 @@ use prost::{Enumeration, Message, Oneof};
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Header {
+    #[prost(uint64, tag = "1")]
+    pub(crate) cluster: u64,
     #[prost(uint64, tag = "2")]
     pub(crate) member: u64,
     #[prost(int64, tag = "3")]
     pub(crate) revision: i64,
-}
-
-impl Header {
-    pub(crate) fn of(member: usize, revision: i64) -> Self {
-        Self { member: u64::try_from(member).unwrap_or_default() + 1, revision }
-    }
+    #[prost(uint64, tag = "4")]
+    pub(crate) term: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -340,6 +338,14 @@ pub(crate) struct WatchResponse {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct StatusResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) header: Option<Header>,
     #[prost(string, tag = "2")]
     pub(crate) version: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct MembersResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) header: Option<Header>,
 }

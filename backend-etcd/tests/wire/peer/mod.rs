@@ -26,7 +26,8 @@ mod request;
 pub(crate) mod script;
 mod serve;
 pub(crate) mod shared;
-mod state;
+mod shown;
+pub(crate) mod state;
 mod streams;
 mod users;
 

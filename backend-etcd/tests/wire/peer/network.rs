@@ -14,11 +14,12 @@ use synod_core::error::Result;
 use synod_core::task::spawn;
 use synod_etcd::{EtcdBackend, EtcdOptions};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use super::serve::serve;
-use super::shared::Shared;
+use super::serve::{hold, serve};
+use super::shared::{Door, Shared};
+use super::shown::Shown;
 
 /// How many bytes can be in transit at a time.
 const ROOM: usize = 256 << 10;
@@ -28,7 +29,7 @@ const ROOM: usize = 256 << 10;
 pub(crate) struct Network {
     shared: Arc<Shared>,
     number: usize,
-    link: watch::Sender<Link>,
+    link: Shown<Link>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,23 +41,23 @@ enum Way {
 impl Network {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         let number = shared.networks.fetch_add(1, Ordering::Relaxed);
-        Self { shared, number, link: watch::Sender::new(Link::Open) }
+        Self { shared, number, link: Shown::new(Link::Open) }
     }
 
     pub(crate) fn set(&self, link: Link) {
-        self.link.send_replace(link);
+        self.link.set(link);
     }
 
     /// A new backend that uses this network.
     pub(crate) fn backend(&self, options: EtcdOptions, chance: Chance) -> Result<EtcdBackend> {
         let network = self.clone();
         synod_etcd::scripted::backend(options, chance, move |to| {
-            let io = network.dial(&to);
-            async move { io }
+            let network = network.clone();
+            async move { network.dial(&to).await }
         })
     }
 
-    fn dial(&self, to: &str) -> io::Result<DuplexStream> {
+    async fn dial(&self, to: &str) -> io::Result<DuplexStream> {
         let name = to.split(':').next().unwrap_or_default();
         let member = name.strip_prefix('m').and_then(|number| number.parse::<usize>().ok());
         let known = member.filter(|member| *member < self.shared.members().len());
@@ -67,9 +68,18 @@ impl Network {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         let (mine, theirs) = tokio::io::duplex(ROOM);
+        match self.shared.member(member).door {
+            Door::Open => {}
+            Door::Drops => return pending().await,
+            Door::Closes => return Ok(mine),
+            Door::Silent => {
+                spawn(hold(theirs)).let_go();
+                return Ok(mine);
+            }
+        }
         let (near, far) = tokio::io::duplex(ROOM);
         let served = serve(far, self.shared.clone(), member, self.number);
-        let carried = carry_both(theirs, near, self.link.subscribe());
+        let carried = carry_both(theirs, near, self.link.clone());
         // Both directions end when the client or the member closes its end.
         let work = async move {
             let _ended = select(pin!(carried), pin!(served)).await;
@@ -79,7 +89,7 @@ impl Network {
     }
 }
 
-async fn carry_both(client: DuplexStream, server: DuplexStream, link: watch::Receiver<Link>) {
+async fn carry_both(client: DuplexStream, server: DuplexStream, link: Shown<Link>) {
     let (client_read, client_write) = tokio::io::split(client);
     let (server_read, server_write) = tokio::io::split(server);
     let there = carry(client_read, server_write, Way::There, link.clone());
@@ -93,16 +103,15 @@ async fn carry(
     mut from: ReadHalf<DuplexStream>,
     mut to: WriteHalf<DuplexStream>,
     way: Way,
-    mut link: watch::Receiver<Link>,
+    link: Shown<Link>,
 ) {
     let (queue, mut queued) = mpsc::unbounded_channel();
-    let shown = link.clone();
     let reading = async {
         let mut piece = vec![0; 16 << 10];
         // The end of the stream is forwarded as well.
         loop {
             let size = from.read(&mut piece).await.unwrap_or(0);
-            let at = Instant::now() + delay(*shown.borrow(), way);
+            let at = Instant::now() + delay(link.get(), way);
             if queue.send((at, piece[..size].to_vec())).is_err() || size == 0 {
                 return;
             }
@@ -111,9 +120,7 @@ async fn carry(
     let writing = async {
         while let Some((at, piece)) = queued.recv().await {
             sleep_until(at).await;
-            if link.wait_for(|link| is_open(*link, way)).await.is_err() {
-                return;
-            }
+            link.subscribe().wait_for(|link| is_open(link, way)).await;
             if piece.is_empty() || to.write_all(&piece).await.is_err() {
                 return;
             }

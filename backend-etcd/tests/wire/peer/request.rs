@@ -61,4 +61,8 @@ impl Request {
     pub(crate) fn is_of_keys(&self) -> bool {
         matches!(self, Self::Range(_) | Self::Put(_) | Self::Delete(_) | Self::Txn(_))
     }
+
+    pub(crate) fn is_of_leases(&self) -> bool {
+        matches!(self, Self::Grant(_) | Self::KeepAlive(_) | Self::Revoke(_))
+    }
 }

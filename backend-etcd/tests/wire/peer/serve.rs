@@ -20,7 +20,7 @@ use tokio::time::sleep;
 
 use super::answer::Answer;
 use super::frame::{Incoming, Outgoing, unknown};
-use super::message::StatusResponse;
+use super::message::{MembersResponse, StatusResponse};
 use super::refusal::Refusal;
 use super::request::Request;
 use super::script::{Act, Kind};
@@ -61,7 +61,9 @@ pub(crate) async fn serve(
 ) {
     let _counted = Counted::new(&shared, |shared| &shared.connections);
     let _before = shared.dialled.fetch_add(1, Ordering::Relaxed);
-    let Ok(mut connection) = h2::server::handshake(io).await else { return };
+    // etcd has no limit for the number of small messages that wait to be read.
+    let handshake = h2::server::Builder::new().data_frame_budget(1 << 30).handshake(io);
+    let Ok(mut connection) = handshake.await else { return };
     let (orders, mut taken) = unbounded_channel();
     let mut doing: FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>> =
         FuturesUnordered::new();
@@ -103,7 +105,9 @@ pub(crate) async fn serve(
 
 async fn is_down(shared: &Shared, member: usize) {
     let mut moved = shared.moved.subscribe();
-    while !shared.member(member).down && moved.changed().await.is_ok() {}
+    while !shared.member(member).down {
+        moved.changed().await;
+    }
 }
 
 fn caller(head: &Head<RecvStream>) -> Caller {
@@ -140,9 +144,17 @@ impl Asked {
     /// Answers requests that are not about keys and leases.
     async fn other(self, path: &str, mut incoming: Incoming, mut outgoing: Outgoing) {
         let member = self.shared.member(self.member);
+        let header = || {
+            let applied = self.shared.applied(self.member);
+            Some(self.shared.state().header_at(self.member, applied))
+        };
         let message = match (path, member.version) {
             ("/etcdserverpb.Maintenance/Status", Some(version)) => {
-                StatusResponse { version: version.to_owned() }.encode_to_vec().into()
+                let version = version.to_owned();
+                StatusResponse { header: header(), version }.encode_to_vec().into()
+            }
+            ("/etcdserverpb.Cluster/MemberList", Some(_)) if !member.proxy => {
+                MembersResponse { header: header() }.encode_to_vec().into()
             }
             // A list without a header.
             ("/etcdserverpb.Cluster/MemberList", _) if member.proxy => Bytes::new(),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use synod_core::task::spawn;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 use tonic::Code;
 
@@ -14,6 +14,7 @@ use super::answer::Answer;
 use super::refusal::Refusal;
 use super::request::Request;
 use super::script::{Act, Kind, Script};
+use super::shown::Shown;
 use super::state::State;
 
 /// How long a member waits for a leader, or for the others, before it returns an error.
@@ -27,8 +28,8 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     script: Mutex<Script>,
     members: Mutex<Vec<Member>>,
-    /// Counts everything that happened, so that a test can wait for a change.
-    pub(crate) moved: watch::Sender<u64>,
+    /// Set whenever something happened, so that a test can wait for a change.
+    pub(crate) moved: Shown<()>,
     pub(crate) watches: AtomicUsize,
     pub(crate) connections: AtomicUsize,
     /// How many connections there were in all.
@@ -53,6 +54,22 @@ pub(crate) struct Member {
     pub(crate) version: Option<&'static str>,
     /// It is not a member, but etcd's gRPC proxy in front of one.
     pub(crate) proxy: bool,
+    /// What becomes of a new connection.
+    pub(crate) door: Door,
+}
+
+/// The fate of a new connection, as of a host that is dead or a load balancer without servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// It reaches the member.
+    #[default]
+    Open,
+    /// It is never established.
+    Drops,
+    /// It is accepted and closed.
+    Closes,
+    /// It is accepted, and nothing comes back on it.
+    Silent,
 }
 
 /// The sender of a request.
@@ -68,7 +85,7 @@ impl Shared {
             state: Mutex::default(),
             script: Mutex::default(),
             members: Mutex::new(vec![Member::default(); members]),
-            moved: watch::Sender::new(0),
+            moved: Shown::default(),
             watches: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
             dialled: AtomicUsize::new(0),
@@ -102,8 +119,21 @@ impl Shared {
         self.moved();
     }
 
+    /// Restarts every member, so that all connections break; `change` is made while they are down.
+    pub(crate) async fn restart(&self, change: impl FnOnce(&mut State)) {
+        let members = self.members().len();
+        for member in 0..members {
+            self.set_member(member, |member| member.down = true);
+        }
+        sleep(Duration::from_millis(100)).await;
+        change(&mut self.state());
+        for member in 0..members {
+            self.set_member(member, |member| member.down = false);
+        }
+    }
+
     pub(crate) fn moved(&self) {
-        self.moved.send_modify(|count| *count += 1);
+        self.moved.set(());
     }
 
     /// The revision up to which a member has applied changes.
@@ -127,7 +157,7 @@ impl Shared {
         }
         let applied = self.applied(member);
         let mut state = self.state();
-        if request.is_of_keys() {
+        if request.is_of_keys() || request.is_of_leases() && state.users.guards_leases {
             state.users.check(caller.token.as_deref())?;
         }
         let answer = state.apply(member, applied, request);
@@ -178,9 +208,7 @@ impl Shared {
             if !now.leaderless && now.behind.is_none() {
                 return;
             }
-            if moved.changed().await.is_err() {
-                return;
-            }
+            moved.changed().await;
         }
     }
 
@@ -190,9 +218,7 @@ impl Shared {
         loop {
             let first = self.state().leases.first();
             let Some((lease, at)) = first else {
-                if moved.changed().await.is_err() {
-                    return;
-                }
+                moved.changed().await;
                 continue;
             };
             if timeout(at.saturating_duration_since(tokio::time::Instant::now()), moved.changed())

@@ -22,8 +22,12 @@ const MOST: usize = 128;
 const LARGEST: usize = 1_572_864;
 
 /// Keys, leases and users.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct State {
+    /// The id of the cluster.
+    pub(crate) cluster: u64,
+    /// The term of the leader.
+    pub(crate) term: u64,
     pub(crate) keys: Keys,
     pub(crate) leases: Leases,
     pub(crate) users: Users,
@@ -31,9 +35,22 @@ pub(crate) struct State {
     pub(crate) passed: i64,
 }
 
+impl Default for State {
+    fn default() -> Self {
+        let (keys, leases, users) = (Keys::default(), Leases::default(), Users::default());
+        Self { cluster: 1, term: 1, keys, leases, users, passed: 0 }
+    }
+}
+
 impl State {
     fn header(&self, member: usize) -> Header {
-        Header::of(member, self.keys.revision)
+        self.header_at(member, self.keys.revision)
+    }
+
+    /// The header of an answer of a member at this revision.
+    pub(crate) fn header_at(&self, member: usize, revision: i64) -> Header {
+        let member = u64::try_from(member).unwrap_or_default() + 1;
+        Header { cluster: self.cluster, member, revision, term: self.term }
     }
 
     /// Applies a request at a member that has applied everything up to `applied`.
@@ -47,7 +64,7 @@ impl State {
             Request::Range(request) => {
                 let (kvs, more, count) = self.keys.range(request, applied)?;
                 self.passed += count;
-                let header = Some(Header::of(member, applied));
+                let header = Some(self.header_at(member, applied));
                 Ok(Answer::Range(RangeResponse { header, kvs, more, count }))
             }
             Request::Put(request) => {
@@ -148,7 +165,7 @@ impl State {
         let wrote = batch.revision() > batch.keys.revision;
         batch.commit();
         let revision = if wrote { self.keys.revision } else { applied };
-        let header = Some(Header::of(member, revision));
+        let header = Some(self.header_at(member, revision));
         Ok(TxnResponse { header, succeeded, responses })
     }
 }

@@ -9,9 +9,7 @@ use tokio::time::sleep;
 
 use super::answer::Answer;
 use super::frame::{Incoming, Outgoing};
-use super::message::{
-    CreateRequest, Event, Header, KeyValue, WatchRequest, WatchResponse, Watching,
-};
+use super::message::{CreateRequest, Event, KeyValue, WatchRequest, WatchResponse, Watching};
 use super::refusal::Refusal;
 use super::script::{Act, Kind};
 use super::serve::{Asked, Order, hold};
@@ -200,7 +198,7 @@ impl Stream {
         let state = shared.state();
         let watched = &mut self.watches[place];
         let up_to = if std::mem::take(&mut watched.behind) { applied } else { first };
-        let header = Some(Header::of(self.asked.member, up_to.max(first)));
+        let header = Some(state.header_at(self.asked.member, up_to.max(first)));
         let after = watched.next - 1;
         watched.next = watched.next.max(up_to + 1);
         let commits = state.keys.since(after, up_to);
@@ -219,7 +217,7 @@ impl Stream {
     fn response(&self) -> WatchResponse {
         let shared = &self.asked.shared;
         let applied = shared.applied(self.asked.member);
-        let header = Some(Header::of(self.asked.member, applied));
+        let header = Some(shared.state().header_at(self.asked.member, applied));
         WatchResponse { header, ..WatchResponse::default() }
     }
 

@@ -6,7 +6,7 @@ use super::message::AuthenticateRequest;
 use super::refusal::Refusal;
 
 /// The only user, if a login is required.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Users {
     only: Option<(String, String)>,
     /// The current revision of the users; tokens contain the revision at which they were issued.
@@ -14,6 +14,8 @@ pub(crate) struct Users {
     /// Tokens with a lower number are not valid.
     valid_from: u64,
     given: u64,
+    /// Whether requests about leases need a login too, as since 3.5.30.
+    pub(crate) guards_leases: bool,
 }
 
 impl Users {
