@@ -12,8 +12,11 @@ mod count_down;
 mod counter;
 mod crew;
 mod crew_crowd;
+mod crew_edges;
+mod crew_ends;
 mod crew_history;
 mod crew_members;
+mod crew_steps;
 mod crew_terms;
 mod discovery;
 mod double_barrier;
@@ -108,7 +111,10 @@ pub(crate) const ALL: &[&[Case]] = &[
     queue_work::CASES,
     crew::CASES,
     crew_crowd::CASES,
+    crew_edges::CASES,
+    crew_ends::CASES,
     crew_history::CASES,
+    crew_steps::CASES,
     crew_terms::CASES,
     discovery::CASES,
 ];

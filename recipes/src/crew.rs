@@ -9,7 +9,7 @@
 //! | `assigned/W/ID` | that a worker has a task, with its terms | the master | the worker, or a master after it |
 //! | `switch` | whether the crew is paused | the first master, or the client that pauses it | stays |
 //! | `attempts/ID` | the last attempts at a task, and what its worker says of its progress | the worker, or the master when a worker is lost | the master, with the task |
-//! | `done/ID` | that a task is over | the worker, the client that cancels it, or the master when it expires | the master, after the retention |
+//! | `done/ID` | that a task is over, and since when | the worker, the client that cancels it, or the master when it expires | the master, after the retention |
 //!
 //! Each step is one transaction, so a task is in one place at every moment. What makes a step safe is checked in it:
 //!
@@ -19,7 +19,9 @@
 //! - **The version of `tasks/ID` changes with each end of an attempt.** An open task becomes a finished one once.
 //! - **What takes a task from its worker enters the attempt in `attempts/ID`,** in the same transaction, which expects the version
 //!   that this node has.
-//! - **A request of unknown effect is repeated until it is answered.** The first one that is applied makes all others fail.
+//! - **A request of unknown effect is repeated until it is answered.** The first one that is applied makes all others fail. The
+//!   removal of a finished task is not repeated: a later task of the same name may be over, too.
+//! - **No transaction is larger than one that was checked at the submission,** which has all nodes of the task at their largest.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -74,6 +76,7 @@ pub(crate) mod task_follower;
 pub(crate) mod task_history;
 mod task_nodes;
 mod task_record;
+mod task_terms;
 mod todo_queue;
 pub(crate) mod waiting_task;
 mod worker_node;
@@ -98,8 +101,8 @@ impl Crew {
         Self { client: client.clone(), path, retention: RETENTION, policy }
     }
 
-    /// Sets how long a task is kept after its end while this client is the master, in place of one hour. A master that takes
-    /// over begins to count anew.
+    /// Sets how long a task is kept after its end while this client is the master, in place of one hour. It should be longer than
+    /// the time to live of the sessions of the crew. [`Duration::MAX`] keeps all tasks.
     pub fn retention(self, retention: Duration) -> Self {
         Self { retention, ..self }
     }
@@ -114,8 +117,9 @@ impl Crew {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the id is empty or too long, [`ErrorKind::TooLarge`](synod_core::error::ErrorKind::TooLarge) if the data is, and as every verb of a
-    /// [`Client`].
+    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the id is empty or too long, alone or together with the path of the crew,
+    /// [`ErrorKind::TooLarge`](synod_core::error::ErrorKind::TooLarge) if the data or the terms are, with what is added to them until the end of the
+    /// task, and as every verb of a [`Client`].
     ///
     /// # Cancel safety
     ///
@@ -138,19 +142,17 @@ impl Crew {
     }
 
     /// Works: `run` is called for each task that is assigned to this worker, for as many at the same time as its capacity
-    /// says. What it returns is the result of the task; an error ends the attempt, and the task is tried again as often as its
-    /// submitter allows. This goes on across sessions, until the call is dropped.
+    /// says. What it returns is the result of the task. An error or a panic ends the attempt, and the task is tried again as often as
+    /// its submitter allows, after a pause. This goes on across sessions, until the call is dropped.
     ///
     /// The futures run within this call. One is dropped when this worker has lost its task: with its session, or because
     /// the task was cancelled.
     ///
     /// # Errors
     ///
-    /// The error with which the store refuses, and [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is closed.
-    ///
-    /// # Panics
-    ///
-    /// If `run` or one of its futures does.
+    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the path of the crew is too long, the error with which the store refuses,
+    /// and [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is closed. No error that concerns one task is
+    /// returned: that task fails.
     ///
     /// # Cancel safety
     ///
@@ -184,7 +186,7 @@ impl Crew {
     ///
     /// # Errors
     ///
-    /// The error with which the store refuses, and [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is closed.
+    /// As [`Crew::work`]. A task that the store does not take is set aside for a minute.
     ///
     /// # Cancel safety
     ///

@@ -88,7 +88,7 @@ pub(crate) struct CrewSubmit {
     /// Tasks of a higher priority are assigned first
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) priority: i32,
-    /// Try it again so often after an attempt that failed
+    /// Try it again so often after an attempt that failed, each time after a longer pause: a second at first
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) retries: u32,
     /// A property that its worker must have; may be given again

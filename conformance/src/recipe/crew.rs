@@ -20,7 +20,7 @@ use crate::door::answer;
 use crate::door::gate::{Gate, Way};
 use crate::recipe::Waiting;
 use crate::recipe::crew_members::{
-    Slow, below, by, crew, leads, reads_no_more, reads_only, shown, works, works_as,
+    Slow, at_once, below, by, crew, leads, reads_no_more, reads_only, shown, works, works_as,
 };
 use crate::world::World;
 
@@ -329,8 +329,8 @@ async fn a_failed_attempt_is_repeated_as_often_as_allowed(world: World) {
     };
 
     ends("once", NewTask::new("0"), by("0")).await;
-    ends("thrice", NewTask::new("2").retries(2), by("2")).await;
-    ends("twice", NewTask::new("2").retries(1), TaskEnd::Failed("attempt 1".into())).await;
+    ends("thrice", at_once(NewTask::new("2").retries(2)), by("2")).await;
+    ends("twice", at_once(NewTask::new("2").retries(1)), TaskEnd::Failed("attempt 1".into())).await;
     ends("never", NewTask::new("1"), TaskEnd::Failed("attempt 0".into())).await;
     let huge = vec![b'x'; 3 << 20];
     assert_eq!(

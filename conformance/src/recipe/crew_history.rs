@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use crate::door::answer;
 use crate::recipe::Waiting;
 use crate::recipe::crew_members::{
-    Slow, below, by, crew, leads, no_worker_is_there, reads_no_more, works, works_as,
+    Slow, at_once, below, by, crew, leads, no_worker_is_there, reads_no_more, works, works_as,
 };
 use crate::world::World;
 
@@ -166,7 +166,7 @@ async fn each_attempt_that_ended_is_in_the_history_of_its_task(world: World) {
         }
         Err("on purpose".to_owned())
     });
-    let task = world.submits(&ann, "task", NewTask::new("data").retries(1)).await;
+    let task = world.submits(&ann, "task", at_once(NewTask::new("data").retries(1))).await;
     let is_again = async || {
         let shown = history(&task).await;
         shown.status == TaskStatus::Assigned && shown.attempts.len() == 1
@@ -199,7 +199,7 @@ async fn each_attempt_that_ended_is_in_the_history_of_its_task(world: World) {
     // The last ones are kept.
     let _worker =
         works_as(&world, &ann, CrewWorker::new(), |_task| async { Err("on purpose".to_owned()) });
-    let task = world.submits(&ann, "often", NewTask::new("data").retries(19)).await;
+    let task = world.submits(&ann, "often", at_once(NewTask::new("data").retries(19))).await;
     world.ends(&task, TaskEnd::Failed("on purpose".to_owned())).await;
     let shown = history(&task).await;
     assert_eq!((ends(&shown.attempts), shown.earlier), (vec![failed(); 16], 4));

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{Either, select};
@@ -50,6 +51,11 @@ where
 {
     let crew = crew(world, client);
     Waiting::new(async move { crew.work(worker, run).await })
+}
+
+/// The task is tried again as soon as an attempt has failed.
+pub(super) fn at_once(task: NewTask) -> NewTask {
+    task.backoff(Duration::ZERO, Duration::ZERO)
 }
 
 /// Waits until the crew has no worker: until then, a task may be assigned to one that has just left.

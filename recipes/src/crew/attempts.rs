@@ -8,7 +8,7 @@ use synod_core::path::Path;
 use synod_core::store::{Node, Revision};
 use synod_core::value::decode;
 
-use crate::crew::new_task::TaskTerms;
+use crate::crew::task_terms::TaskTerms;
 use crate::mirror::snapshot::Snapshot;
 
 /// A task that is assigned to a worker.

@@ -1,6 +1,8 @@
 //! [`AttemptsRecord`]: what the node of the attempts at a task holds.
 
 use serde::{Deserialize, Serialize};
+use synod_core::path::Path;
+use synod_core::value::encode;
 
 use crate::crew::crew_attempt::{AttemptEnd, CrewAttempt};
 
@@ -9,6 +11,9 @@ const KEPT: usize = 16;
 
 /// How many bytes are kept of a text.
 const TEXT: usize = 1_000;
+
+/// The most bytes of a record. Each change of a task writes the record, too, so there must be room for both in one transaction.
+pub(super) const MAX_RECORD: usize = 16_000;
 
 /// The last attempts at a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,11 +27,7 @@ pub(super) struct AttemptsRecord {
 impl AttemptsRecord {
     /// The same with this attempt. If the last one is of the same worker and has not ended, it is the same attempt.
     pub(super) fn with(mut self, attempt: &CrewAttempt) -> Self {
-        let mut attempt = attempt.clone();
-        if let Some(AttemptEnd::Failed(why)) = &mut attempt.end {
-            *why = beginning(why);
-        }
-        attempt.progress = attempt.progress.as_deref().map(beginning);
+        let mut attempt = shortened(attempt.clone(), TEXT);
         let last = self.attempts.pop_if(|it| it.worker == attempt.worker && it.end.is_none());
         if let Some(last) = last {
             attempt.begun = last.begun.or(attempt.begun);
@@ -36,14 +37,39 @@ impl AttemptsRecord {
         let dropped = self.attempts.len().saturating_sub(KEPT);
         self.attempts.drain(..dropped);
         self.earlier = self.earlier.saturating_add(u32::try_from(dropped).unwrap_or(u32::MAX));
+        self.fitting()
+    }
+
+    /// The same with shorter texts of the earlier attempts, if it is too large for a node.
+    fn fitting(mut self) -> Self {
+        let mut longest = TEXT;
+        while longest > 0 && self.size() > MAX_RECORD {
+            longest /= 2;
+            let last = self.attempts.pop();
+            let all = self.attempts.into_iter().map(|attempt| shortened(attempt, longest));
+            self.attempts = all.chain(last).collect();
+        }
         self
+    }
+
+    fn size(&self) -> usize {
+        encode(&Path::root(), self).map_or(0, |data| data.len())
     }
 }
 
-/// The beginning of a text, as far as it is kept.
-fn beginning(text: &str) -> String {
-    let most = (0..=TEXT.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
-    text[..most.unwrap_or_default()].to_owned()
+/// An attempt without what is longer than so many bytes of its texts.
+fn shortened(mut attempt: CrewAttempt, longest: usize) -> CrewAttempt {
+    if let Some(AttemptEnd::Failed(failure)) = &mut attempt.end {
+        *failure = beginning(failure, longest);
+    }
+    attempt.progress = attempt.progress.map(|progress| beginning(&progress, longest));
+    attempt
+}
+
+/// The beginning of a text, of so many bytes at most.
+pub(super) fn beginning(text: &str, longest: usize) -> String {
+    let end = (0..=longest.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    text[..end.unwrap_or_default()].to_owned()
 }
 
 #[cfg(test)]
@@ -70,6 +96,25 @@ mod tests {
         let again = lost.with(&attempt("ann", None, Some(AttemptEnd::Done)));
         assert_eq!(again.attempts.len(), 2);
         assert_eq!(begun.with(&attempt("bob", None, None)).attempts.len(), 2);
+    }
+
+    #[test]
+    fn a_record_of_texts_of_the_worst_kind_is_no_larger_than_its_limit() {
+        // Six bytes of JSON for each.
+        let worst = "\u{1}".repeat(2 * TEXT);
+        let mut record = AttemptsRecord::default();
+        for number in 0..20 {
+            // As long as the name of a worker.
+            let worker = format!("{number:065}");
+            let end = Some(AttemptEnd::Failed(worst.clone()));
+            record = record.with(&attempt(&worker, Some(&worst), end));
+            assert!(record.size() <= MAX_RECORD, "{} bytes after {number}", record.size());
+        }
+        assert_eq!((record.earlier, record.attempts.len()), (4, KEPT));
+        let kept = worst[..TEXT].to_owned();
+        let last = record.attempts.last().expect("there are some");
+        assert_eq!(last.progress.as_ref(), Some(&kept), "of the last one all is kept");
+        assert_eq!(last.end, Some(AttemptEnd::Failed(kept)));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! [`CrewPolicy`]: which of the workers that can have a task gets it. [`CrewTurns`]: the same, with what it remembers. Pure.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::crew::free_worker::FreeWorker;
@@ -36,11 +37,8 @@ impl CrewPolicy {
 
     /// [`CrewPolicy::Chosen`] by a function of the task and the workers that can have it, in the order of their names. It is
     /// called for each task that waits, whenever the crew has changed and a worker has room, so it should be quick. With
-    /// `None`, or a place where none is, the task waits, and is in the way of no other.
-    ///
-    /// # Panics
-    ///
-    /// [`Crew::lead`](crate::Crew::lead) does if the function does.
+    /// `None`, or a place where none is, the task waits, and is in the way of no other. If the function panics, the task waits for a
+    /// minute before it is asked again, and the others go on.
     pub fn chosen(
         choose: impl Fn(&WaitingTask<'_>, &[FreeWorker<'_>]) -> Option<usize> + Send + Sync + 'static,
     ) -> Self {
@@ -60,6 +58,10 @@ impl fmt::Debug for CrewPolicy {
     }
 }
 
+/// The function of a policy panicked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PolicyPanicked;
+
 /// A policy, and the worker that was chosen last.
 #[derive(Debug, Default)]
 pub(super) struct CrewTurns {
@@ -77,7 +79,7 @@ impl CrewTurns {
         &self,
         task: &WaitingTask<'_>,
         able: &[FreeWorker<'a>],
-    ) -> Option<FreeWorker<'a>> {
+    ) -> Result<Option<FreeWorker<'a>>, PolicyPanicked> {
         let chosen = match &self.policy {
             CrewPolicy::LeastLoaded => least_loaded(able.iter()),
             CrewPolicy::RoundRobin => {
@@ -92,10 +94,13 @@ impl CrewTurns {
                 };
                 least_loaded(able.iter().filter(has_it)).or_else(|| least_loaded(able.iter()))
             }
-            CrewPolicy::Chosen(choose) => choose(task, able).and_then(|place| able.get(place)),
+            CrewPolicy::Chosen(choose) => {
+                let place = catch_unwind(AssertUnwindSafe(|| choose(task, able)));
+                place.map_err(|_panic| PolicyPanicked)?.and_then(|place| able.get(place))
+            }
         };
         mistake!(CrewPolicyIgnored: let chosen = able.first());
-        chosen.copied()
+        Ok(chosen.copied())
     }
 
     /// Takes note of the worker that got a task.
@@ -137,7 +142,7 @@ mod tests {
         let task = WaitingTask { id: "a", priority: 0, needs: &needs, prefers: &prefers };
         let mut turns = CrewTurns::new(policy);
         let choose = || {
-            let chosen = turns.choose(&task, able)?;
+            let chosen = turns.choose(&task, able).ok()??;
             turns.chose(chosen.name);
             Some(chosen.name.to_owned())
         };
@@ -187,10 +192,13 @@ mod tests {
         let (needs, prefers) = (BTreeMap::new(), BTreeMap::new());
         let task = WaitingTask { id: "a", priority: 0, needs: &needs, prefers: &prefers };
         let mut turns = CrewTurns::new(CrewPolicy::RoundRobin);
+        let name = |chosen: Result<Option<FreeWorker<'_>>, _>| {
+            chosen.ok().flatten().map(|it| it.name.to_owned())
+        };
         turns.chose("bob");
         let able = [free("ann", &offers, 0), free("cid", &offers, 0)];
-        assert_eq!(turns.choose(&task, &able).map(|it| it.name), Some("cid"));
+        assert_eq!(name(turns.choose(&task, &able)), Some("cid".to_owned()));
         turns.chose("cid");
-        assert_eq!(turns.choose(&task, &able).map(|it| it.name), Some("ann"));
+        assert_eq!(name(turns.choose(&task, &able)), Some("ann".to_owned()));
     }
 }

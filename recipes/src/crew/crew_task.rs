@@ -10,6 +10,8 @@ use synod_core::store::{Expect, Lifetime, Outcome, Query, Txn, View};
 
 use crate::cell::repeat::{Race, repeat_race};
 use crate::cell::until::until;
+use crate::crew::deadlines::date;
+use crate::crew::finished::ended_at;
 use crate::crew::insist::overtaken;
 use crate::crew::layout::CrewPaths;
 use crate::crew::task_end::{TaskEnd, TaskStatus};
@@ -130,7 +132,7 @@ impl CrewTask {
         let cancelled = TaskState::Cancelled.with(&self.nodes.task, &[])?;
         let txn = Txn::new()
             .set(self.nodes.task.clone(), cancelled, Expect::Version(record.version))
-            .create(self.nodes.done.clone(), "", Lifetime::Persistent);
+            .create(self.nodes.done.clone(), ended_at(date()), Lifetime::Persistent);
         // A task that is over never waits.
         let txn = if waits {
             txn.delete(self.nodes.todo.clone(), Expect::Any)

@@ -7,7 +7,7 @@ use synod_core::clock::{self, Instant};
 use synod_core::store::Node;
 use synod_core::value::decode;
 
-use crate::crew::new_task::TaskTerms;
+use crate::crew::task_terms::TaskTerms;
 
 /// The deadlines of tasks that are not over.
 #[derive(Debug, Default)]
@@ -33,8 +33,13 @@ impl Deadlines {
         date: Duration,
     ) {
         let Some(deadline) = terms.deadline else { return };
-        self.forget(task);
         let left = Duration::from_millis(deadline).saturating_sub(date);
+        self.put_off(task, now, left);
+    }
+
+    /// Takes note that a task is to end after this time, and not before.
+    pub(super) fn put_off(&mut self, task: &str, now: Instant, left: Duration) {
+        self.forget(task);
         // One that no clock can show is never reached.
         if let Some(at) = now.checked_add(left) {
             self.due.insert((at, task.to_owned()));

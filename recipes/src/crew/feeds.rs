@@ -1,12 +1,14 @@
 //! [`CrewFeeds`]: the changes of the directories that a master follows.
 
-use std::pin::Pin;
+use std::future::pending;
+use std::pin::{Pin, pin};
 
 use futures_core::Stream;
 use futures_util::StreamExt as _;
+use futures_util::future::{self, Either, select};
 use futures_util::stream::{SelectAll, select_all, unfold};
 use synod_core::client::Client;
-use synod_core::error::Result;
+use synod_core::error::{Error, Result};
 use synod_core::store::Node;
 
 use crate::crew::layout::CrewPaths;
@@ -37,6 +39,9 @@ pub(super) enum CrewNews {
     Complete,
 }
 
+/// More bytes than the date of the end of a task has.
+const MAX_DATE: usize = 64;
+
 type Changes = Pin<Box<dyn Stream<Item = (CrewDir, CacheEvent)> + Send>>;
 
 /// The changes of all directories, from empty ones on.
@@ -44,7 +49,8 @@ pub(super) struct CrewFeeds {
     changes: SelectAll<Changes>,
     /// The directories that are not known as a whole yet.
     incomplete: Vec<CrewDir>,
-    _mirrors: Vec<Mirror>,
+    /// The error of the first directory that is not reported any more.
+    failure: Pin<Box<dyn Future<Output = Error> + Send>>,
 }
 
 impl CrewFeeds {
@@ -58,7 +64,7 @@ impl CrewFeeds {
             (
                 CrewDir::Done,
                 Extent::children(paths.all_done())
-                    .names_only()
+                    .data_up_to(MAX_DATE)
                     .deletions_as_reported()
                     .known_by_name(|_name| true),
             ),
@@ -71,8 +77,9 @@ impl CrewFeeds {
         }
         let changes = mirrors.each_ref().map(|(dir, mirror)| changes(*dir, mirror));
         let incomplete = mirrors.iter().map(|(dir, _)| *dir).collect();
-        let mirrors = mirrors.into_iter().map(|(_, mirror)| mirror).collect();
-        Ok(Self { changes: select_all(changes), incomplete, _mirrors: mirrors })
+        let failures = mirrors.map(|(_, mirror)| Box::pin(async move { mirror.failure().await }));
+        let failure = Box::pin(async move { future::select_all(failures).await.0 });
+        Ok(Self { changes: select_all(changes), incomplete, failure })
     }
 
     /// Whether all that was there at some moment after the beginning was reported.
@@ -80,23 +87,38 @@ impl CrewFeeds {
         self.incomplete.is_empty()
     }
 
-    /// The next change. `None` once the client is closed.
-    pub(super) async fn next(&mut self) -> Option<CrewNews> {
+    /// The next change.
+    ///
+    /// # Errors
+    ///
+    /// The error with which the store refuses a directory to be read, and
+    /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is closed.
+    pub(super) async fn next(&mut self) -> Result<CrewNews> {
         loop {
-            let (dir, event) = self.changes.next().await?;
+            let next = async {
+                match self.changes.next().await {
+                    Some(event) => event,
+                    // The client is closed, which is a failure.
+                    None => pending().await,
+                }
+            };
+            let (dir, event) = match select(pin!(next), &mut self.failure).await {
+                Either::Left((event, _)) => event,
+                Either::Right((failure, _)) => return Err(failure),
+            };
             match event {
                 CacheEvent::Created(node) | CacheEvent::Updated { node, .. } => {
-                    return Some(CrewNews::There(dir, node));
+                    return Ok(CrewNews::There(dir, node));
                 }
-                CacheEvent::Deleted(node) => return Some(CrewNews::Gone(dir, node)),
+                CacheEvent::Deleted(node) => return Ok(CrewNews::Gone(dir, node)),
                 CacheEvent::Reset => {
                     self.incomplete.push(dir);
-                    return Some(CrewNews::Reset(dir));
+                    return Ok(CrewNews::Reset(dir));
                 }
                 CacheEvent::Complete(_) => {
                     self.incomplete.retain(|it| *it != dir);
                     if self.incomplete.is_empty() {
-                        return Some(CrewNews::Complete);
+                        return Ok(CrewNews::Complete);
                     }
                 }
                 // What a step expects is checked by the store.

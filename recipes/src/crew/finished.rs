@@ -1,51 +1,232 @@
-//! [`Finished`]: when the finished tasks are to be removed.
+//! [`Finished`]: when the finished tasks are to be removed. Pure.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use synod_core::clock::{self, Instant};
-
-/// How long a task is kept at least that a worker still has.
-const LEAST: Duration = Duration::from_millis(100);
+use bytes::Bytes;
+use serde::Deserialize;
+use synod_core::clock::Instant;
+use synod_core::store::{Node, Revision};
+use synod_core::value::decode;
 
 /// The finished tasks, in the order in which they are to be removed.
 #[derive(Debug)]
 pub(super) struct Finished {
     retention: Duration,
-    tasks: VecDeque<(Instant, String)>,
+    due: BTreeSet<(Instant, String)>,
+    tasks: BTreeMap<String, FinishedTask>,
+    /// The tasks that were known before their directory is reported anew.
+    unconfirmed: BTreeSet<String>,
+}
+
+/// A task that is over.
+#[derive(Clone, Copy, Debug)]
+struct FinishedTask {
+    /// The revision of its end, if that was reported: a later task of its name has another one.
+    ended: Option<Revision>,
+    /// `None` while its removal is on its way, and if no clock shows the moment at which it is to be removed.
+    due: Option<Instant>,
+}
+
+/// The content of the node that says that a task is over.
+#[derive(Deserialize)]
+struct EndDate {
+    /// The date of the end, in milliseconds since the beginning of 1970, by the wall clock of the client that ended the task.
+    ended: u64,
 }
 
 impl Finished {
     pub(super) fn new(retention: Duration) -> Self {
-        Self { retention, tasks: VecDeque::new() }
+        let (due, tasks, unconfirmed) = <(BTreeSet<_>, BTreeMap<_, _>, BTreeSet<_>)>::default();
+        Self { retention, due, tasks, unconfirmed }
     }
 
-    /// A task is over.
-    pub(super) fn add(&mut self, task: &str) {
-        self.tasks.push_back((clock::now() + self.retention, task.to_owned()));
+    /// Takes note of the node of a finished task. The retention begins now, or at the date in the node if that was earlier. Where the
+    /// node was known before, its retention began before.
+    pub(super) fn add(&mut self, node: &Node, now: Instant, date: Duration) {
+        let task = node.path.name();
+        let ended = node.stat.map(|stat| stat.created);
+        let passed = ended_of(node).map_or(Duration::ZERO, |ended| date.saturating_sub(ended));
+        let due = now.checked_add(self.retention.saturating_sub(passed));
+        self.unconfirmed.remove(task);
+        let before = self.forget(task).filter(|before| {
+            let is_other = before.ended.is_some() && ended.is_some() && before.ended != ended;
+            !is_other
+        });
+        let due = match before {
+            Some(before) => due.and_then(|due| Some(due.min(before.due?))),
+            None => due,
+        };
+        self.insert(task, FinishedTask { ended: ended.or(before.and_then(|it| it.ended)), due });
     }
 
-    /// A task is over, and a worker still has it.
-    pub(super) fn add_later(&mut self, task: &str) {
-        self.tasks.push_back((clock::now() + self.retention.max(LEAST), task.to_owned()));
+    /// Takes note that a task that is still known is to be removed after this pause, and not before.
+    pub(super) fn put_off(&mut self, task: &str, now: Instant, pause: Duration) {
+        if let Some(finished) = self.forget(task) {
+            self.insert(task, FinishedTask { due: now.checked_add(pause), ..finished });
+        }
     }
 
-    /// Forgets all: they are reported anew.
-    pub(super) fn forget(&mut self) {
-        self.tasks.clear();
+    /// How long a finished task is kept.
+    pub(super) fn retention(&self) -> Duration {
+        self.retention
     }
 
-    /// The next one that is to be removed by now.
-    pub(super) fn due(&mut self) -> Option<String> {
-        let (at, _) = self.tasks.front()?;
-        if *at > clock::now() {
+    fn insert(&mut self, task: &str, finished: FinishedTask) {
+        if let Some(due) = finished.due {
+            self.due.insert((due, task.to_owned()));
+        }
+        self.tasks.insert(task.to_owned(), finished);
+    }
+
+    /// Takes note that a task is removed.
+    pub(super) fn removed(&mut self, task: &str) {
+        self.forget(task);
+    }
+
+    fn forget(&mut self, task: &str) -> Option<FinishedTask> {
+        let finished = self.tasks.remove(task)?;
+        if let Some(due) = finished.due {
+            self.due.remove(&(due, task.to_owned()));
+        }
+        Some(finished)
+    }
+
+    /// All tasks that are there are reported anew, up to [`Finished::confirm`].
+    pub(super) fn begin_anew(&mut self) {
+        self.unconfirmed = self.tasks.keys().cloned().collect();
+    }
+
+    /// Forgets the tasks that were not reported anew.
+    pub(super) fn confirm(&mut self) {
+        for task in std::mem::take(&mut self.unconfirmed) {
+            self.forget(&task);
+        }
+    }
+
+    /// The next one that is to be removed by now. It stays known: [`Finished::put_off`] or [`Finished::removed`] follows, the latter
+    /// when the store reports that its node is gone.
+    pub(super) fn reached(&mut self, now: Instant) -> Option<String> {
+        let (at, _) = self.due.first()?;
+        if *at > now {
             return None;
         }
-        self.tasks.pop_front().map(|(_, task)| task)
+        let (_, task) = self.due.pop_first()?;
+        if let Some(finished) = self.tasks.get_mut(&task) {
+            finished.due = None;
+        }
+        Some(task)
     }
 
     /// When the next one is to be removed.
     pub(super) fn next(&self) -> Option<Instant> {
-        self.tasks.front().map(|(at, _)| *at)
+        self.due.first().map(|(at, _)| *at)
+    }
+}
+
+/// The content of the node of a task that is over since this date.
+pub(super) fn ended_at(date: Duration) -> Bytes {
+    let ended = u64::try_from(date.as_millis()).unwrap_or(u64::MAX);
+    format!("{{\"ended\":{ended}}}").into()
+}
+
+/// The date in the node of a task that is over. Nodes of earlier versions have none, and an event need not contain it.
+fn ended_of(node: &Node) -> Option<Duration> {
+    let EndDate { ended } = decode(&node.path, &node.data).ok()?;
+    Some(Duration::from_millis(ended))
+}
+
+#[cfg(test)]
+mod tests {
+    use synod_core::clock;
+    use synod_core::path::Path;
+    use synod_core::store::{Stat, Version};
+
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(60 * 60);
+    const MINUTE: Duration = Duration::from_secs(60);
+    const TODAY: Duration = Duration::from_secs(1_800_000_000);
+
+    fn bare(task: &str) -> Node {
+        Node::new(Path::new(&format!("/done/{task}")).expect("valid"))
+    }
+
+    fn node(task: &str, created: u64, ended: Duration) -> Node {
+        let created = Revision::new(created);
+        bare(task).with(ended_at(ended), Stat::new(created, created, Version::new(0), None))
+    }
+
+    #[test]
+    fn the_retention_begins_at_the_date_of_the_end_and_no_later_than_it_is_seen() {
+        let (mut finished, now) = (Finished::new(HOUR), clock::now());
+        finished.add(&node("dated", 1, TODAY.saturating_sub(50 * MINUTE)), now, TODAY);
+        finished.add(&node("long ago", 2, Duration::ZERO), now, TODAY);
+        finished.add(&node("yet to come", 3, 2 * TODAY), now, TODAY);
+        finished.add(&bare("not dated"), now, TODAY);
+
+        let reached = |finished: &mut Finished, minutes: u32| {
+            let mut all = Vec::new();
+            while let Some(task) = finished.reached(now + minutes * MINUTE) {
+                all.push(task);
+            }
+            all
+        };
+        assert_eq!(reached(&mut finished, 0), ["long ago"]);
+        assert_eq!(finished.next(), Some(now + 10 * MINUTE));
+        assert_eq!(reached(&mut finished, 10), ["dated"]);
+        assert!(reached(&mut finished, 59).is_empty());
+        assert_eq!(reached(&mut finished, 60), ["not dated", "yet to come"]);
+        assert_eq!(finished.next(), None);
+    }
+
+    #[test]
+    fn what_is_reported_anew_is_not_counted_anew() {
+        let (mut finished, now) = (Finished::new(HOUR), clock::now());
+        for task in ["bare", "gone"] {
+            finished.add(&bare(task), now, TODAY);
+        }
+        for (task, created) in [("same", 1), ("other", 2), ("ahead", 3)] {
+            finished.add(&node(task, created, 2 * TODAY), now, TODAY);
+        }
+        let (later, date) = (now + 30 * MINUTE, TODAY + 30 * MINUTE);
+
+        finished.begin_anew();
+        finished.add(&node("bare", 9, 2 * TODAY), later, date);
+        finished.add(&node("same", 1, 2 * TODAY), later, date);
+        finished.add(&node("other", 7, date), later, date);
+        finished.add(&bare("ahead"), later, date);
+        finished.confirm();
+
+        let mut all = Vec::new();
+        while let Some(task) = finished.reached(now + 60 * MINUTE) {
+            all.push(task);
+        }
+        assert_eq!(all, ["ahead", "bare", "same"]);
+        assert_eq!(finished.next(), Some(now + 90 * MINUTE), "a later task of its name");
+    }
+
+    #[test]
+    fn what_is_put_off_is_due_again_and_what_is_removed_is_not() {
+        let (mut finished, now) = (Finished::new(Duration::ZERO), clock::now());
+        finished.add(&bare("a"), now, TODAY);
+        assert_eq!(finished.reached(now).as_deref(), Some("a"));
+        assert_eq!(finished.reached(now), None, "its removal is on its way");
+        finished.add(&bare("a"), now, TODAY);
+        assert_eq!(finished.next(), None, "it still is");
+        finished.put_off("a", now, MINUTE);
+        assert_eq!((finished.reached(now), finished.next()), (None, Some(now + MINUTE)));
+        finished.removed("a");
+        finished.put_off("a", now, Duration::ZERO);
+        assert_eq!((finished.reached(now + MINUTE), finished.next()), (None, None));
+    }
+
+    #[test]
+    fn a_retention_of_any_length_is_one() {
+        let now = clock::now();
+        let mut finished = Finished::new(Duration::MAX);
+        finished.add(&node("a", 1, Duration::ZERO), now, TODAY);
+        finished.put_off("a", now, Duration::MAX);
+        assert_eq!((finished.reached(now + 24 * HOUR), finished.next()), (None, None));
     }
 }

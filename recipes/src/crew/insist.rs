@@ -27,6 +27,20 @@ where
     }
 }
 
+/// [`insist`] for a transaction that is not repeated once it may have been applied: `None` then.
+pub(super) async fn commit_once(session: &Session, txn: &Txn) -> Result<Option<Outcome>> {
+    let commit = async || match session.commit(txn.clone()).await {
+        Err(error) if error.kind() == ErrorKind::Unreachable && error.is_ambiguous() => Ok(None),
+        outcome => outcome.map(Some),
+    };
+    insist(session, commit).await
+}
+
+/// Whether an error concerns what was to be stored or read alone: a later try fails, too, and the other tasks of a crew may not.
+pub(super) fn concerns_a_task(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::TooLarge | ErrorKind::Invalid | ErrorKind::Corrupt)
+}
+
 /// Commits a transaction with the create of a node at its end, or without if there is a node.
 pub(super) async fn commit_with(
     session: &Session,

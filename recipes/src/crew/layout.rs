@@ -2,6 +2,10 @@
 
 use synod_core::error::Result;
 use synod_core::path::Path;
+use synod_core::store::SEQUENCE_ROOM;
+
+/// The longest name of a worker, but for the number that the store may append: that of a ticket.
+const WORKER: &str = "_c_01234567-89ab-4def-a123-456789abcdef-lock-";
 
 /// The directories of a crew: see the [module](crate::crew).
 #[derive(Clone, Debug)]
@@ -17,8 +21,11 @@ pub(super) struct CrewPaths {
 }
 
 impl CrewPaths {
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the path is so long that no worker could have a task.
     pub(super) fn of(crew: &Path) -> Result<Self> {
-        Ok(Self {
+        let paths = Self {
             master: crew.join("master")?,
             workers: crew.join("workers")?,
             tasks: crew.join("tasks")?,
@@ -27,7 +34,9 @@ impl CrewPaths {
             done: crew.join("done")?,
             attempts: crew.join("attempts")?,
             switch: crew.join("switch")?,
-        })
+        };
+        paths.longest_assigned("-")?;
+        Ok(paths)
     }
 
     /// The election of the master.
@@ -83,6 +92,18 @@ impl CrewPaths {
     /// The node by which a worker has a task.
     pub(super) fn assigned(&self, worker: &str, task: &str) -> Result<Path> {
         Ok(self.assigned_to(worker)?.join(task)?)
+    }
+
+    /// The node by which the worker with the longest name has a task.
+    pub(super) fn longest_assigned(&self, task: &str) -> Result<Path> {
+        let number = "0".repeat(SEQUENCE_ROOM);
+        self.assigned(&format!("{WORKER}{number}"), task)
+    }
+
+    /// The node of the worker or of the master with the longest name.
+    pub(super) fn longest_ticket(&self) -> Result<Path> {
+        let number = "0".repeat(SEQUENCE_ROOM);
+        self.worker(&format!("{WORKER}{number}"))
     }
 
     /// The node that says that a task is over.

@@ -18,16 +18,18 @@ use crate::crew::crew_policy::CrewPolicy;
 use crate::crew::deadlines::{Deadlines, date};
 use crate::crew::feeds::{CrewDir, CrewFeeds, CrewNews};
 use crate::crew::finished::Finished;
-use crate::crew::insist::closed;
 use crate::crew::layout::CrewPaths;
 use crate::crew::roster::CrewRoster;
-use crate::crew::step::{MasterStep, StepOutcome};
+use crate::crew::step::{ASIDE, MasterStep, StepOutcome};
 use crate::crew::steps::Steps;
 use crate::line::hold::Leadership;
 use crate::mutant::mistake;
 
 /// How many steps may be on their way at the same time.
 const AT_ONCE: usize = 64;
+
+/// How long a finished task is kept at least that a worker still has, or whose removal had no answer.
+const LEAST: Duration = Duration::from_millis(100);
 
 /// How many changes are taken note of before the next steps.
 const NEWS_AT_ONCE: usize = 1_000;
@@ -40,12 +42,14 @@ pub(super) struct MasterTerm<'a> {
     deadlines: Deadlines,
     /// The tasks that are about to expire: until it is known whether they have, they are not removed.
     expiring: BTreeSet<String>,
+    /// Whether all that was there was reported: then what is reported has just happened.
+    is_complete: bool,
 }
 
 /// What makes a master go on.
 enum MasterCause {
-    /// A change, or the end of the client.
-    Heard(Option<CrewNews>),
+    /// A change, or the error of a directory that is not reported any more.
+    Heard(Result<CrewNews>),
     /// A step came to its end.
     Made(Result<(MasterStep, StepOutcome)>),
     /// A finished task is to be removed, or one that is not finished expires.
@@ -56,7 +60,7 @@ impl<'a> MasterTerm<'a> {
     pub(super) fn new(paths: &'a CrewPaths, retention: Duration, policy: CrewPolicy) -> Self {
         let (roster, finished) = (CrewRoster::new(policy), Finished::new(retention));
         let (deadlines, expiring) = (Deadlines::default(), BTreeSet::new());
-        Self { paths, roster, finished, deadlines, expiring }
+        Self { paths, roster, finished, deadlines, expiring, is_complete: false }
     }
 
     /// Leads until the store says that another master does. It is dropped when the lead is lost.
@@ -84,8 +88,7 @@ impl<'a> MasterTerm<'a> {
                     Either::Right((Either::Right(_), _)) => MasterCause::Due,
                 };
             match cause {
-                MasterCause::Heard(None) => return Err(closed(self.paths.master())),
-                MasterCause::Heard(Some(news)) => self.learn_all(news, &mut feeds).await,
+                MasterCause::Heard(news) => self.learn_all(news?, &mut feeds).await?,
                 MasterCause::Made(made) => match made? {
                     (_, StepOutcome::Deposed) => return Ok(()),
                     (step, made) => self.came_to(step, made),
@@ -97,40 +100,52 @@ impl<'a> MasterTerm<'a> {
 
     /// What to do next.
     fn next(&mut self) -> Option<MasterStep> {
-        while let Some(task) = self.deadlines.reached(clock::now()) {
+        let now = clock::now();
+        while let Some(task) = self.deadlines.reached(now) {
             let waits = self.roster.ends(&task);
             // A step that is on its way goes on until the task is over.
             if self.expiring.insert(task.clone()) {
                 return Some(MasterStep::Expire { task, waits });
             }
         }
-        self.roster.next().or_else(|| Some(MasterStep::Remove { task: self.next_removal()? }))
+        self.roster.next(now).or_else(|| Some(MasterStep::Remove { task: self.next_removal()? }))
     }
 
     /// When time alone brings the next step.
     fn next_due(&self, feeds: &CrewFeeds) -> Option<Instant> {
-        let due = [self.finished.next(), self.deadlines.next()];
+        let due = [self.finished.next(), self.deadlines.next(), self.roster.next_due()];
         due.into_iter().flatten().min().filter(|_| feeds.are_complete())
     }
 
     /// Takes note of what came of a step.
     fn came_to(&mut self, step: MasterStep, made: StepOutcome) {
+        let (now, task) = (clock::now(), step.task().to_owned());
         match &step {
-            MasterStep::Expire { task, .. } => drop(self.expiring.remove(task)),
-            MasterStep::Assign { task, queued, .. } => {
-                let (task, terms) = (task.clone(), queued.terms.clone());
-                self.roster.came_to(step, made);
+            MasterStep::Expire { .. } => {
+                self.expiring.remove(&task);
+                if made == StepOutcome::SetAside {
+                    self.deadlines.put_off(&task, now, ASIDE);
+                }
+            }
+            MasterStep::Assign { queued, .. } => {
+                let terms = queued.terms.clone();
+                self.roster.came_to(step, made, now);
                 // The end of its last assignment may have been reported meanwhile, when it was neither waiting nor assigned.
-                self.deadlines.learn_terms(&task, &terms, clock::now(), date());
+                self.deadlines.learn_terms(&task, &terms, now, date());
                 self.settle(&task);
             }
-            MasterStep::TakeBack { task, .. } => {
-                let task = task.clone();
-                self.roster.came_to(step, made);
+            MasterStep::TakeBack { .. } => {
+                self.roster.came_to(step, made, now);
                 self.settle(&task);
             }
-            MasterStep::Remove { .. } => {}
+            MasterStep::Remove { .. } => self.puts_off_removal(&task),
         }
+    }
+
+    /// A finished task is kept for another retention, unless it is reported that it is gone.
+    fn puts_off_removal(&mut self, task: &str) {
+        let pause = self.finished.retention().max(LEAST);
+        self.finished.put_off(task, clock::now(), pause);
     }
 
     /// Forgets the deadline of a task that is over.
@@ -143,40 +158,50 @@ impl<'a> MasterTerm<'a> {
     /// A finished task that is to be removed now.
     fn next_removal(&mut self) -> Option<String> {
         loop {
-            let task = self.finished.due()?;
+            let task = self.finished.reached(clock::now())?;
             // What a worker still has of one that was cancelled goes first.
             if self.roster.holder(&task).is_none() && !self.expiring.contains(&task) {
                 return Some(task);
             }
-            self.finished.add_later(&task);
+            self.puts_off_removal(&task);
         }
     }
 
     /// Takes note of a change, and of others that are there already.
-    async fn learn_all(&mut self, first: CrewNews, feeds: &mut CrewFeeds) {
+    async fn learn_all(&mut self, first: CrewNews, feeds: &mut CrewFeeds) -> Result<()> {
         self.learn(first);
         for _ in 0..NEWS_AT_ONCE {
             match poll_immediate(feeds.next()).await {
-                Some(Some(news)) => self.learn(news),
-                // The end of the client is found again.
-                Some(None) | None => return,
+                Some(news) => self.learn(news?),
+                None => break,
             }
         }
+        Ok(())
     }
 
     fn learn(&mut self, news: CrewNews) {
         match news {
             CrewNews::There(dir, node) => self.learn_of(dir, node),
             CrewNews::Gone(dir, node) => self.forget(dir, &node),
-            CrewNews::Reset(CrewDir::Todo) => self.roster.forget_queue(),
-            CrewNews::Reset(CrewDir::Workers) => self.roster.forget_workers(),
-            CrewNews::Reset(CrewDir::Assigned) => self.roster.forget_assigned(),
-            CrewNews::Reset(CrewDir::Done) => self.finished.forget(),
-            CrewNews::Reset(CrewDir::Switch) => self.roster.forget_switch(),
+            CrewNews::Reset(dir) => self.forget_all(dir),
             CrewNews::Complete => {
+                self.is_complete = true;
+                self.finished.confirm();
                 self.roster.find_orphans();
                 self.deadlines.retain(|task| self.roster.knows(task));
             }
+        }
+    }
+
+    /// All nodes of a directory are reported anew.
+    fn forget_all(&mut self, dir: CrewDir) {
+        self.is_complete = false;
+        match dir {
+            CrewDir::Todo => self.roster.forget_queue(),
+            CrewDir::Workers => self.roster.forget_workers(),
+            CrewDir::Assigned => self.roster.forget_assigned(),
+            CrewDir::Done => self.finished.begin_anew(),
+            CrewDir::Switch => self.roster.forget_switch(),
         }
     }
 
@@ -184,8 +209,11 @@ impl<'a> MasterTerm<'a> {
     fn learn_of(&mut self, dir: CrewDir, node: Node) {
         match dir {
             CrewDir::Todo => {
-                self.deadlines.learn(&node, clock::now(), date());
-                self.roster.waits(&node);
+                let (now, date, is_new) = (clock::now(), date(), self.is_complete);
+                self.deadlines.learn(&node, now, date);
+                // A clock that differs from that of the worker matters only to a later master.
+                let date = if is_new { Duration::ZERO } else { date };
+                self.roster.waits(&node, |terms| terms.pause_left(date), now);
             }
             CrewDir::Workers => self.roster.is_there(&node),
             CrewDir::Assigned => {
@@ -197,7 +225,7 @@ impl<'a> MasterTerm<'a> {
             }
             CrewDir::Done => {
                 self.roster.is_over(node.path.name());
-                self.finished.add(node.path.name());
+                self.finished.add(&node, clock::now(), date());
                 self.settle(node.path.name());
             }
             CrewDir::Switch => self.roster.is_switched(&node),
@@ -218,7 +246,7 @@ impl<'a> MasterTerm<'a> {
                     self.settle(node.path.name());
                 }
             }
-            CrewDir::Done => {}
+            CrewDir::Done => self.finished.removed(node.path.name()),
             CrewDir::Switch => self.roster.forget_switch(),
         }
     }

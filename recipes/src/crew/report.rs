@@ -6,22 +6,29 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use synod_core::clock::sleep;
-use synod_core::error::{ErrorKind, Result};
+use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{Expect, Outcome, Query, Txn, Version};
 use tokio::sync::watch;
 
 use crate::crew::attempt_log::AttemptLog;
 use crate::crew::attempts::Given;
+use crate::crew::attempts_record::beginning;
 use crate::crew::crew_attempt::{AttemptEnd, CrewAttempt};
-use crate::crew::insist::{commit_with, insist};
+use crate::crew::deadlines::date;
+use crate::crew::finished::ended_at;
+use crate::crew::insist::{commit_with, concerns_a_task, insist};
 use crate::crew::layout::CrewPaths;
 use crate::crew::task_record::{TaskRecord, TaskState};
+use crate::crew::task_terms::paused_at;
 use crate::line::hold::Hold;
 use crate::mutant::mistake;
 
 /// How long a report of progress waits after the one before.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How many bytes are kept of the text of the last failure.
+const MAX_FAILURE: usize = 65_536;
 
 /// The reports of one attempt.
 pub(super) struct Reports<'a> {
@@ -95,7 +102,7 @@ impl<'a> Reports<'a> {
         result: Result<Bytes, String>,
     ) -> Result<()> {
         let failure = match result {
-            Ok(bytes) => match self.over(record, AttemptEnd::Done, &bytes).await {
+            Ok(bytes) => match self.over(record.version, AttemptEnd::Done, &bytes).await {
                 Err(error) if error.kind() == ErrorKind::TooLarge => {
                     "the result is too large for the store".to_owned()
                 }
@@ -103,27 +110,56 @@ impl<'a> Reports<'a> {
             },
             Err(failure) if failed < self.given.terms.retries => {
                 tracing::debug!(task = %self.given.task, %failure, "the task waits again");
-                return self.waits_again(record, failed + 1, failure).await;
+                return self.waits_again(record, failed, failure).await;
             }
             Err(failure) => failure,
         };
-        self.over(record, AttemptEnd::Failed(failure.clone()), failure.as_bytes()).await
+        self.fails(record.version, &failure).await
+    }
+
+    /// Reports that the task has failed for good.
+    async fn fails(&mut self, version: Version, failure: &str) -> Result<()> {
+        let failure = beginning(failure, MAX_FAILURE);
+        self.over(version, AttemptEnd::Failed(failure.clone()), failure.as_bytes()).await
+    }
+
+    /// Ends the task as failed, as this worker, and any other, can neither do it nor report that: what is stored or to be stored of it
+    /// is at fault. If that cannot be stored either, the worker keeps the task, and does nothing for it.
+    pub(super) async fn cannot_be_done(&mut self, error: Error) -> Result<()> {
+        let (session, task) = (self.claim.node.session(), self.paths.task(&self.given.task)?);
+        tracing::warn!(%task, %error, "a task of a crew cannot be done");
+        let ended = async {
+            let view = insist(session, || session.read(Query::node(&task))).await?;
+            let is_over = |node| TaskRecord::of(node).is_ok_and(|record| record.end().is_some());
+            match view.node().filter(|node| !is_over(node)).and_then(|node| node.stat) {
+                Some(stat) => self.fails(stat.version, &error.to_string()).await,
+                None => self.drops().await.map(drop),
+            }
+        };
+        match ended.await {
+            Err(error) if concerns_a_task(&error) => {
+                tracing::error!(%task, %error, "a task of a crew cannot be ended");
+                Ok(())
+            }
+            ended => ended,
+        }
     }
 
     /// Reports that the task is over.
-    async fn over(&mut self, record: &TaskRecord, end: AttemptEnd, bytes: &[u8]) -> Result<()> {
+    async fn over(&mut self, version: Version, end: AttemptEnd, bytes: &[u8]) -> Result<()> {
         let (task, done) = (self.paths.task(&self.given.task)?, self.paths.done(&self.given.task)?);
         let state = if end == AttemptEnd::Done { TaskState::Done } else { TaskState::Failed };
         let data = state.with(&task, bytes)?;
-        let txn = self.given_up().set(task.clone(), data.clone(), Expect::Version(record.version));
+        let (ended, unchanged) = (ended_at(date()), Expect::Version(version));
+        let txn = self.given_up().set(task.clone(), data.clone(), unchanged);
         mistake!(ResultUnguarded: {
             let txn = Txn::new().set(task, data, Expect::Any);
-            return commit_with(self.claim.node.session(), txn, &done, Bytes::new()).await.map(drop);
+            return commit_with(self.claim.node.session(), txn, &done, ended).await.map(drop);
         });
-        self.report(txn, end, (&done, Bytes::new())).await
+        self.report(txn, end, (&done, ended)).await
     }
 
-    /// Reports that the task is to be tried again. The node of the task is written, so that no other request of
+    /// Reports that the task is to be tried again, after a pause. The node of the task is written, so that no other request of
     /// this attempt is applied.
     async fn waits_again(
         &mut self,
@@ -132,9 +168,12 @@ impl<'a> Reports<'a> {
         failure: String,
     ) -> Result<()> {
         let (task, todo) = (self.paths.task(&self.given.task)?, self.paths.todo(&self.given.task)?);
-        let data = TaskState::Open { failed }.with(&task, &record.bytes)?;
+        let data =
+            TaskState::Open { failed: failed.saturating_add(1) }.with(&task, &record.bytes)?;
         let txn = self.given_up().set(task, data, Expect::Version(record.version));
-        self.report(txn, AttemptEnd::Failed(failure), (&todo, self.given.stored.clone())).await
+        let pause = self.given.terms.backoff.pause(failed);
+        let terms = paused_at(&self.given.stored, pause, date());
+        self.report(txn, AttemptEnd::Failed(failure), (&todo, terms)).await
     }
 
     /// Sends a report, with the create of a node. If another client has written to the task, this worker does not have it any

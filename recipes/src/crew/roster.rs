@@ -1,17 +1,19 @@
 //! [`CrewRoster`]: what a master knows of its crew, and what it does next. Pure.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use bytes::Bytes;
+use synod_core::clock::Instant;
 use synod_core::store::{Node, Version};
 use synod_core::value::decode;
 
-use crate::crew::crew_policy::{CrewPolicy, CrewTurns};
+use crate::crew::crew_policy::{CrewPolicy, CrewTurns, PolicyPanicked};
 use crate::crew::crew_switch::CrewSwitch;
 use crate::crew::crew_task::id_of;
 use crate::crew::free_worker::FreeWorker;
-use crate::crew::new_task::TaskTerms;
-use crate::crew::step::{MasterStep, Queued, StepBasis, StepOutcome};
+use crate::crew::step::{ASIDE, MasterStep, Queued, StepBasis, StepOutcome};
+use crate::crew::task_terms::TaskTerms;
 use crate::crew::todo_queue::TodoQueue;
 use crate::crew::waiting_task::WaitingTask;
 use crate::crew::worker_record::KnownWorker;
@@ -31,6 +33,18 @@ pub(super) struct CrewRoster {
     holders: BTreeMap<String, String>,
     /// Tasks of workers that are gone.
     orphans: VecDeque<(String, String)>,
+    /// Assignments that were made and not reported yet: the time, the worker and the task.
+    unseen: VecDeque<(Instant, String, String)>,
+    /// Orphans that the store could not take back, until they are tried again.
+    aside: BTreeSet<(Instant, String, String)>,
+}
+
+/// What comes of a look at the tasks that wait.
+enum Choice {
+    /// The task goes to the worker.
+    Worker { task: String, worker: String },
+    /// The policy panicked for the task.
+    Panicked { task: String },
 }
 
 /// A task that a worker has.
@@ -42,22 +56,38 @@ struct Assigned {
     is_seen: bool,
 }
 
+/// How long an assignment that was made may take to be reported.
+const UNSEEN: Duration = Duration::from_secs(5);
+
+/// Longer than any master leads.
+const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+
 impl CrewRoster {
     pub(super) fn new(policy: CrewPolicy) -> Self {
         Self { turns: CrewTurns::new(policy), ..Self::default() }
     }
 
-    /// A task waits.
-    pub(super) fn waits(&mut self, node: &Node) {
+    /// A task waits, and is not assigned before this pause is over.
+    pub(super) fn waits(
+        &mut self,
+        node: &Node,
+        pause: impl FnOnce(&TaskTerms) -> Duration,
+        now: Instant,
+    ) {
         let (Ok(terms), Some(stat)) = (decode::<TaskTerms>(&node.path, &node.data), node.stat)
         else {
             return;
         };
-        let task = node.path.name();
-        self.todo.leaves(task);
+        let (task, pause) = (node.path.name(), pause(&terms));
         self.has_no_more(task);
         let (version, since, stored) = (stat.version, stat.created, node.data.clone());
-        self.todo.enters(task, Queued { version, since, terms, stored });
+        let queued = Queued { version, since, terms, stored };
+        if pause.is_zero() {
+            self.todo.enters(task, queued);
+        } else {
+            // A pause that no clock can show is longer than any master leads.
+            self.todo.rests(task, queued, now.checked_add(pause).unwrap_or(now + FAR));
+        }
     }
 
     /// A task does not wait any more. A later incarnation of it may.
@@ -68,10 +98,12 @@ impl CrewRoster {
         }
     }
 
-    /// A worker is there.
+    /// A worker is there, or a node that is none.
     pub(super) fn is_there(&mut self, node: &Node) {
-        if let Some(worker) = KnownWorker::of(node) {
-            self.workers.insert(node.path.name().to_owned(), worker);
+        let name = node.path.name();
+        match KnownWorker::of(node) {
+            Some(worker) => drop(self.workers.insert(name.to_owned(), worker)),
+            None => drop(self.workers.remove(name)),
         }
     }
 
@@ -185,6 +217,7 @@ impl CrewRoster {
     /// Finds all tasks of workers that are gone.
     pub(super) fn find_orphans(&mut self) {
         self.orphans.clear();
+        self.aside.clear();
         let there = &self.workers;
         let gone: Vec<_> =
             self.assigned.keys().filter(|worker| !there.contains_key(*worker)).cloned().collect();
@@ -193,8 +226,21 @@ impl CrewRoster {
         }
     }
 
+    /// When time alone brings the next step.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        let aside = self.aside.first().map(|(until, ..)| *until);
+        let unseen = self.unseen.front().map(|(until, ..)| *until);
+        self.todo.next_wake().into_iter().chain(aside).chain(unseen).min()
+    }
+
     /// What to do next. It is taken for done until its outcome is known.
-    pub(super) fn next(&mut self) -> Option<MasterStep> {
+    pub(super) fn next(&mut self, now: Instant) -> Option<MasterStep> {
+        self.todo.wakes(now);
+        self.forget_unseen(now);
+        while self.aside.first().is_some_and(|(until, ..)| *until <= now) {
+            let orphan = self.aside.pop_first();
+            self.orphans.extend(orphan.map(|(_, worker, task)| (worker, task)));
+        }
         while let Some((worker, task)) = self.orphans.pop_front() {
             if self.workers.contains_key(&worker) {
                 continue;
@@ -203,13 +249,36 @@ impl CrewRoster {
                 return Some(MasterStep::TakeBack { task, terms: assigned.stored.clone(), worker });
             }
         }
-        self.next_assignment()
+        self.next_assignment(now)
+    }
+
+    /// Forgets assignments that were made and, some time later, are not reported: they have ended, and left neither a finished task nor one
+    /// that waits, as they were of no task. If the report is only late, the worker gets more than it has room for, which waits there.
+    fn forget_unseen(&mut self, now: Instant) {
+        while let Some((until, worker, task)) = self.unseen.front() {
+            let is_expected = self.holder(task) == Some(worker) && !self.is_seen(task);
+            if is_expected && *until > now {
+                return;
+            }
+            if let Some((_, _, task)) = self.unseen.pop_front().filter(|_| is_expected) {
+                self.has_no_more(&task);
+            }
+        }
     }
 
     /// The first task that waits for which there is a worker, and the one of these that the policy chooses.
-    fn next_assignment(&mut self) -> Option<MasterStep> {
+    fn next_assignment(&mut self, now: Instant) -> Option<MasterStep> {
         let switch = self.switch?;
-        let (task, worker) = self.first_choice()?;
+        let (task, worker) = loop {
+            match self.first_choice()? {
+                Choice::Worker { task, worker } => break (task, worker),
+                Choice::Panicked { task } => {
+                    tracing::error!(task, "the policy of a crew panicked; the task is set aside");
+                    let queued = self.todo.leaves(&task)?;
+                    self.todo.rests(&task, queued, now + ASIDE);
+                }
+            }
+        };
         let basis = StepBasis { worker: self.workers.get(&worker)?.version, switch };
         self.turns.chose(&worker);
         let queued = self.todo.leaves(&task)?;
@@ -219,32 +288,38 @@ impl CrewRoster {
     }
 
     /// The first task that waits for which the policy chooses a worker, and that worker.
-    fn first_choice(&self) -> Option<(String, String)> {
+    fn first_choice(&self) -> Option<Choice> {
         let free: Vec<_> = self.free().collect();
         if free.is_empty() || self.todo.is_empty() {
             return None;
         }
         let mut able = Vec::with_capacity(free.len());
-        self.todo.iter().find_map(|(name, Queued { terms, .. })| {
+        let are_met = |needs: &_| free.iter().any(|worker| worker.offers.has(needs));
+        self.todo.with_needs_met(are_met).find_map(|(name, Queued { terms, .. })| {
             able.clear();
             able.extend(free.iter().filter(|worker| worker.offers.has(&terms.needs)).copied());
-            if able.is_empty() {
-                return None;
-            }
             let id = id_of(name);
             let (needs, prefers) = (&terms.needs, &terms.prefers);
-            let task = WaitingTask { id: &id, priority: terms.priority, needs, prefers };
-            let chosen = self.turns.choose(&task, &able)?;
-            Some((name.to_owned(), chosen.name.to_owned()))
+            let waiting = WaitingTask { id: &id, priority: terms.priority, needs, prefers };
+            let task = || name.to_owned();
+            match self.turns.choose(&waiting, &able) {
+                Ok(chosen) => {
+                    Some(Choice::Worker { worker: chosen?.name.to_owned(), task: task() })
+                }
+                Err(PolicyPanicked) => Some(Choice::Panicked { task: task() }),
+            }
         })
     }
 
     /// Takes note of what came of a step.
-    pub(super) fn came_to(&mut self, step: MasterStep, made: StepOutcome) {
+    pub(super) fn came_to(&mut self, step: MasterStep, made: StepOutcome, now: Instant) {
         match (step, made) {
+            (MasterStep::Assign { task, worker, .. }, StepOutcome::Applied) => {
+                self.unseen.push_back((now + UNSEEN, worker, task));
+            }
             // It keeps its task.
             (MasterStep::TakeBack { .. }, StepOutcome::OtherWorker)
-            | (MasterStep::Assign { .. }, StepOutcome::Applied | StepOutcome::Deposed)
+            | (MasterStep::Assign { .. }, StepOutcome::Deposed)
             | (MasterStep::Remove { .. } | MasterStep::Expire { .. }, _) => {}
             (
                 MasterStep::Assign { task, worker, queued, .. },
@@ -258,8 +333,15 @@ impl CrewRoster {
                     self.todo.enters(&task, queued);
                 }
             }
-            (MasterStep::Assign { task, worker, .. }, StepOutcome::Elsewhere) => {
+            (MasterStep::Assign { task, worker, queued, .. }, StepOutcome::SetAside) => {
                 self.is_refused(&worker, &task);
+                if !self.knows(&task) {
+                    self.todo.rests(&task, queued, now + ASIDE);
+                }
+            }
+            (MasterStep::Assign { task, worker, .. }, _) => self.is_refused(&worker, &task),
+            (MasterStep::TakeBack { task, worker, .. }, StepOutcome::SetAside) => {
+                self.aside.insert((now + ASIDE, worker, task));
             }
             (MasterStep::TakeBack { task, worker, .. }, _) => self.gave_up(&worker, &task),
         }
@@ -277,173 +359,4 @@ impl CrewRoster {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::num::NonZeroU32;
-
-    use synod_core::path::Path;
-    use synod_core::store::{Revision, SessionId, Stat};
-    use synod_core::value::encode;
-
-    use super::*;
-    use crate::crew::crew_worker::CrewWorker;
-    use crate::crew::new_task::NewTask;
-    use crate::crew::worker_record::WorkerRecord;
-
-    fn node(path: &str, created: u64, owner: Option<u64>, data: Bytes) -> Node {
-        let (created, written) = (Revision::new(created), Revision::new(created + 1));
-        let stat = Stat::new(created, written, Version::new(0), owner.map(SessionId::new));
-        Node::new(Path::new(path).expect("valid")).with(data, stat)
-    }
-
-    fn todo(task: &str, created: u64, new: &NewTask) -> Node {
-        let path = Path::new(&format!("/todo/{task}")).expect("valid");
-        let data = encode(&path, &new.terms).expect("JSON");
-        node(path.as_str(), created, None, data)
-    }
-
-    fn worker(name: &str, offers: &CrewWorker) -> Node {
-        let path = Path::new(&format!("/workers/{name}")).expect("valid");
-        node(path.as_str(), 1, Some(7), record(offers, false))
-    }
-
-    fn record(offers: &CrewWorker, drained: bool) -> Bytes {
-        encode(&Path::root(), &WorkerRecord::new(offers, drained)).expect("JSON")
-    }
-
-    fn switched(paused: bool) -> Node {
-        let data = encode(&Path::root(), &CrewSwitch { paused }).expect("JSON");
-        node("/switch", 1, None, data)
-    }
-
-    /// Of a crew that is not paused.
-    fn roster() -> CrewRoster {
-        let mut roster = CrewRoster::default();
-        roster.is_switched(&switched(false));
-        roster
-    }
-
-    fn two() -> CrewWorker {
-        CrewWorker::new().capacity(NonZeroU32::new(2).expect("not zero"))
-    }
-
-    /// The tasks that are assigned next, each with its worker.
-    fn assigns(roster: &mut CrewRoster) -> Vec<(String, String)> {
-        let steps = std::iter::from_fn(|| roster.next());
-        let assigned = steps.map(|step| match step {
-            MasterStep::Assign { task, worker, .. } => (task, worker),
-            MasterStep::TakeBack { task, worker, .. } => (format!("-{task}"), worker),
-            MasterStep::Expire { .. } | MasterStep::Remove { .. } => {
-                unreachable!("a roster ends nothing")
-            }
-        });
-        assigned.collect()
-    }
-
-    fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
-        let owned = |(task, worker): &(&str, &str)| ((*task).to_owned(), (*worker).to_owned());
-        expected.iter().map(owned).collect()
-    }
-
-    #[test]
-    fn the_least_loaded_worker_gets_the_first_task_up_to_its_capacity() {
-        let mut roster = roster();
-        for (place, task) in (5..).zip(["e", "d", "c", "b"]) {
-            roster.waits(&todo(task, place, &NewTask::new("")));
-        }
-        roster.waits(&todo("urgent", 9, &NewTask::new("").priority(1)));
-        roster.waits(&node("/todo/other", 1, None, Bytes::from_static(b"not ours")));
-        assert_eq!(assigns(&mut roster), [], "there is no worker");
-        roster.is_there(&worker("ann", &two()));
-        roster.is_there(&worker("bob", &CrewWorker::new()));
-        // A node that no session owns is no worker.
-        roster.is_there(&node("/workers/cid", 1, None, record(&two(), false)));
-
-        let expected = [("urgent", "ann"), ("e", "bob"), ("d", "ann")];
-        assert_eq!(assigns(&mut roster), pairs(&expected));
-        roster.gave_up("bob", "d");
-        assert_eq!(assigns(&mut roster), [], "it was not his");
-        roster.gave_up("bob", "e");
-        assert_eq!(assigns(&mut roster), pairs(&[("c", "bob")]));
-    }
-
-    #[test]
-    fn a_task_waits_for_a_worker_that_has_what_it_needs() {
-        let mut roster = roster();
-        roster.waits(&todo("a", 1, &NewTask::new("").needs("gpu", "yes")));
-        roster.waits(&todo("b", 2, &NewTask::new("")));
-        roster.is_there(&worker("ann", &two().property("gpu", "no")));
-        assert_eq!(assigns(&mut roster), pairs(&[("b", "ann")]));
-        roster.is_there(&worker("bob", &two().property("gpu", "yes").property("disk", "big")));
-        assert_eq!(assigns(&mut roster), pairs(&[("a", "bob")]));
-    }
-
-    #[test]
-    fn an_assignment_that_is_seen_stays_when_its_repetition_is_refused() {
-        for outcome in [StepOutcome::Elsewhere, StepOutcome::OtherWorker] {
-            let mut roster = roster();
-            roster.is_there(&worker("ann", &two()));
-            roster.waits(&todo("a", 1, &NewTask::new("")));
-            let step = roster.next().expect("it is assigned");
-            roster.has("ann", "a", Bytes::new());
-
-            roster.came_to(step, outcome);
-
-            roster.is_gone("ann");
-            let taken_back = pairs(&[("-a", "ann")]);
-            assert!(assigns(&mut roster).ends_with(&taken_back), "{outcome:?}");
-        }
-    }
-
-    #[test]
-    fn a_drained_worker_gets_nothing_and_keeps_what_it_has() {
-        let mut roster = roster();
-        roster.is_there(&worker("ann", &two()));
-        roster.waits(&todo("a", 1, &NewTask::new("")));
-        assert_eq!(assigns(&mut roster), pairs(&[("a", "ann")]));
-        roster.is_there(&node("/workers/ann", 1, Some(7), record(&two(), true)));
-        roster.waits(&todo("b", 2, &NewTask::new("")));
-        assert_eq!(assigns(&mut roster), []);
-        assert_eq!(roster.holder("a"), Some("ann"));
-        roster.is_there(&worker("bob", &two()));
-        assert_eq!(assigns(&mut roster), pairs(&[("b", "bob")]));
-    }
-
-    #[test]
-    fn a_paused_crew_assigns_nothing_and_takes_back_what_the_lost_had() {
-        let mut roster = roster();
-        roster.is_there(&worker("ann", &two()));
-        roster.waits(&todo("a", 1, &NewTask::new("")));
-        assert_eq!(assigns(&mut roster), pairs(&[("a", "ann")]));
-        roster.is_switched(&switched(true));
-        roster.waits(&todo("b", 2, &NewTask::new("")));
-        roster.is_there(&worker("bob", &two()));
-        roster.is_gone("ann");
-        assert_eq!(assigns(&mut roster), pairs(&[("-a", "ann")]));
-        roster.is_switched(&switched(false));
-        assert_eq!(assigns(&mut roster), pairs(&[("b", "bob")]));
-    }
-
-    #[test]
-    fn the_tasks_of_a_worker_that_is_gone_are_taken_back_once() {
-        let mut roster = roster();
-        roster.is_there(&worker("ann", &two()));
-        roster.waits(&todo("a", 1, &NewTask::new("")));
-        assert_eq!(assigns(&mut roster), pairs(&[("a", "ann")]));
-        roster.is_gone("ann");
-        assert_eq!(assigns(&mut roster), pairs(&[("-a", "ann")]));
-        assert_eq!(assigns(&mut roster), []);
-
-        // It waits again, in another incarnation. The end of the first one is reported late.
-        roster.waits(&todo("a", 2, &NewTask::new("")));
-        roster.waits_no_more(&todo("a", 1, &NewTask::new("")));
-        roster.is_there(&worker("bob", &two()));
-        assert_eq!(assigns(&mut roster), pairs(&[("a", "bob")]));
-        roster.has("cid", "b", Bytes::new());
-        assert_eq!(assigns(&mut roster), pairs(&[("-b", "cid")]), "of a worker that is not known");
-
-        roster.forget_workers();
-        roster.find_orphans();
-        assert_eq!(assigns(&mut roster).len(), 2);
-        assert_eq!(roster.holder("a"), Some("bob"));
-    }
-}
+mod tests;

@@ -1,14 +1,16 @@
 //! [`Shift`]: a worker in one session.
 
+use std::any::Any;
 use std::future::pending;
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
-use futures_util::StreamExt as _;
 use futures_util::future::{AbortHandle, Abortable, Either, select};
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
 use synod_core::client::Client;
 use synod_core::error::{ErrorKind, Result};
 use tokio::sync::watch;
@@ -18,7 +20,7 @@ use crate::crew::attempts::{Attempts, Given};
 use crate::crew::crew_task::id_of;
 use crate::crew::crew_worker::CrewWorker;
 use crate::crew::followed_node::FollowedNode;
-use crate::crew::insist::closed;
+use crate::crew::insist::{closed, concerns_a_task};
 use crate::crew::layout::CrewPaths;
 use crate::crew::report::Reports;
 use crate::crew::task_record::{TaskRecord, TaskState};
@@ -97,9 +99,11 @@ impl<'a> Shift<'a> {
                     None => pending().await,
                 }
             };
-            let ended = match select(pin!(reader.next()), pin!(ended)).await {
-                Either::Left((Some(_look_again), _)) => continue,
-                Either::Left((None, _)) => return Err(closed(&dir)),
+            let refused = pin!(mirror.failure());
+            let ended = match select(select(pin!(reader.next()), refused), pin!(ended)).await {
+                Either::Left((Either::Left((Some(_look_again), _)), _)) => continue,
+                Either::Left((Either::Left((None, _)), _)) => return Err(closed(&dir)),
+                Either::Left((Either::Right((refused, _)), _)) => return Err(refused),
                 Either::Right((ended, _)) => ended,
             };
             if let Ok((result, given)) = ended {
@@ -109,15 +113,32 @@ impl<'a> Shift<'a> {
         }
     }
 
-    /// One attempt at a task: from its data to the report.
+    /// One attempt at a task. No error that concerns this task alone ends the worker.
     async fn attempt<R, F>(&self, given: &Given, run: &R) -> Result<()>
+    where
+        R: Fn(Assignment) -> F,
+        F: Future<Output = Result<Bytes, String>>,
+    {
+        let mut reports = Reports::new(self.claim(), &self.paths, given)?;
+        match self.try_attempt(given, run, &mut reports).await {
+            Err(error) if concerns_a_task(&error) => reports.cannot_be_done(error).await,
+            ended => ended,
+        }
+    }
+
+    /// One attempt at a task: from its data to the report.
+    async fn try_attempt<R, F>(
+        &self,
+        given: &Given,
+        run: &R,
+        reports: &mut Reports<'_>,
+    ) -> Result<()>
     where
         R: Fn(Assignment) -> F,
         F: Future<Output = Result<Bytes, String>>,
     {
         let session = self.claim().node.session();
         let task = self.paths.task(&given.task)?;
-        let mut reports = Reports::new(self.claim(), &self.paths, given)?;
         // It was there before the assignment, and the session was notified of that.
         let mut node = FollowedNode::new(session, &task);
         let (record, failed) = loop {
@@ -133,7 +154,9 @@ impl<'a> Shift<'a> {
         };
         let (tell, said) = watch::channel(None);
         let (id, data) = (id_of(&given.task), record.bytes.clone());
-        let work = run(Assignment { id, data, failed, progress: Arc::new(tell) });
+        let assignment = Assignment { id, data, failed, progress: Arc::new(tell) };
+        let work = AssertUnwindSafe(async { run(assignment).await }).catch_unwind();
+        let work = work.map(|done| done.unwrap_or_else(|panic| Err(panicked(&*panic))));
         let ended = {
             let (revoked, said) = (pin!(changed(&mut node, &record)), said.clone());
             let follows = pin!(reports.follow(said));
@@ -149,6 +172,13 @@ impl<'a> Shift<'a> {
             None => reports.drops().await.map(drop),
         }
     }
+}
+
+/// The failure of work that panicked.
+fn panicked(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("the work panicked: {}", text.unwrap_or("with no text"))
 }
 
 /// Waits until the task is not as it was, such as cancelled.

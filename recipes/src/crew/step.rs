@@ -1,9 +1,14 @@
 //! [`MasterStep`]: a step of a master. [`StepOutcome`]: what came of it.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use synod_core::store::{Revision, Version};
 
-use crate::crew::new_task::TaskTerms;
+use crate::crew::task_terms::TaskTerms;
+
+/// How long a task is set aside that the store does not take.
+pub(super) const ASIDE: Duration = Duration::from_secs(60);
 
 /// A step of a master.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +21,18 @@ pub(super) enum MasterStep {
     Expire { task: String, waits: bool },
     /// The task is over, and has been for long enough.
     Remove { task: String },
+}
+
+impl MasterStep {
+    /// The name of its task.
+    pub(super) fn task(&self) -> &str {
+        match self {
+            Self::Assign { task, .. }
+            | Self::TakeBack { task, .. }
+            | Self::Expire { task, .. }
+            | Self::Remove { task } => task,
+        }
+    }
 }
 
 /// A task that waits.
@@ -51,4 +68,8 @@ pub(super) enum StepOutcome {
     NotNow,
     /// The task is elsewhere, or is over.
     Elsewhere,
+    /// It was made or was not: its answer is lost, and it is not repeated.
+    Unknown,
+    /// The store cannot take it, because of this task alone.
+    SetAside,
 }

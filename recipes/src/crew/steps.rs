@@ -13,11 +13,12 @@ use crate::crew::attempt_log::AttemptLog;
 use crate::crew::crew_attempt::{AttemptEnd, CrewAttempt};
 use crate::crew::crew_switch::CrewSwitch;
 use crate::crew::deadlines::date;
-use crate::crew::insist::{commit_with, insist};
+use crate::crew::finished::ended_at;
+use crate::crew::insist::{commit_once, commit_with, concerns_a_task, insist};
 use crate::crew::layout::CrewPaths;
-use crate::crew::new_task::{TaskTerms, assigned_at};
 use crate::crew::step::{MasterStep, Queued, StepBasis, StepOutcome};
 use crate::crew::task_record::TaskState;
+use crate::crew::task_terms::{TaskTerms, assigned_at};
 use crate::crew::worker_record::is_rewritten;
 use crate::line::hold::Leadership;
 use crate::mutant::mistake;
@@ -38,26 +39,35 @@ impl<'a> Steps<'a> {
 
     /// Makes a step, and returns what came of it.
     pub(super) async fn make(&self, step: MasterStep) -> Result<(MasterStep, StepOutcome)> {
-        let outcome = match &step {
-            MasterStep::Expire { task, waits } => {
-                let made = self.expire(task, *waits).await?;
-                tracing::debug!(?step, ?made, "a step of the master");
-                return Ok((step, made));
+        let made = match self.try_to_make(&step).await {
+            Err(error) if concerns_a_task(&error) => {
+                tracing::warn!(task = step.task(), %error, "a task of a crew is set aside");
+                StepOutcome::SetAside
             }
+            made => made?,
+        };
+        tracing::debug!(?step, ?made, "a step of the master");
+        Ok((step, made))
+    }
+
+    async fn try_to_make(&self, step: &MasterStep) -> Result<StepOutcome> {
+        let outcome = match step {
+            MasterStep::Expire { task, waits } => return self.expire(task, *waits).await,
             MasterStep::Assign { task, worker, queued, basis } => {
                 self.assign((task, worker), queued, *basis).await?
             }
             MasterStep::TakeBack { task, worker, terms } => {
                 self.take_back(task, worker, terms.clone()).await?
             }
-            MasterStep::Remove { task } => self.remove(task).await?,
+            MasterStep::Remove { task } => match self.remove(task).await? {
+                Some(outcome) => outcome,
+                None => return Ok(StepOutcome::Unknown),
+            },
         };
-        let made = match &outcome {
+        Ok(match &outcome {
             Outcome::Committed(_) => StepOutcome::Applied,
             Outcome::Rejected(no) => self.why_not(no),
-        };
-        tracing::debug!(?step, ?made, "a step of the master");
-        Ok((step, made))
+        })
     }
 
     /// Makes sure that there is a switch, and that it was written since it was made. Returns false if this master was replaced.
@@ -148,7 +158,7 @@ impl<'a> Steps<'a> {
             };
             let txn = self.lead.txn();
             mistake!(ExpiresWithoutLead: let txn = synod_core::store::Txn::new());
-            let txn = txn.create(done.clone(), "", Lifetime::Persistent);
+            let txn = txn.create(done.clone(), ended_at(date()), Lifetime::Persistent);
             let txn = txn.set(task.clone(), expired.clone(), Expect::Version(stat.version));
             // A task that is over never waits.
             let txn = if waits {
@@ -179,8 +189,8 @@ impl<'a> Steps<'a> {
         path.parent_str() == Some(self.paths.workers().as_str())
     }
 
-    /// Removes a finished task.
-    async fn remove(&self, task: &str) -> Result<Outcome> {
+    /// Removes a finished task, once. A second request might be applied when there is another task of this name, which has ended, too.
+    async fn remove(&self, task: &str) -> Result<Option<Outcome>> {
         let session = self.lead.node.session();
         let (done, attempts) = (self.paths.done(task)?, self.paths.attempts(task)?);
         let task = self.paths.task(task)?;
@@ -189,13 +199,12 @@ impl<'a> Steps<'a> {
         loop {
             let there = others.iter().cloned();
             let whole = there.fold(txn.clone(), |txn, node| txn.delete(node, Expect::Any));
-            let outcome = insist(session, || session.commit(whole.clone())).await?;
-            let gone =
-                outcome.rejected().and_then(|no| others.iter().position(|it| *it == no.path));
-            match gone {
+            let Some(outcome) = commit_once(session, &whole).await? else { return Ok(None) };
+            let missing = outcome.rejected().filter(|no| no.why == Why::Missing);
+            match missing.and_then(|no| others.iter().position(|it| *it == no.path)) {
                 // No worker had it, or its node is gone already.
                 Some(place) => drop(others.remove(place)),
-                None => return Ok(outcome),
+                None => return Ok(Some(outcome)),
             }
         }
     }

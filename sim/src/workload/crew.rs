@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures_util::future::{Either, select, try_join};
 use synod_core::client::Client;
@@ -186,7 +187,11 @@ impl Member {
         let new = NewTask::new(id.clone()).retries(u32::try_from(me.pick(3)).unwrap_or(0));
         let new = new.priority(i32::try_from(me.pick(2)).unwrap_or(0));
         // The wall clocks of two processes may be a year apart: such a task is late at once, or never.
-        let new = if which == 2 { new.deadline(me.ttl()) } else { new };
+        let new = match which {
+            2 => new.deadline(me.ttl()),
+            1 => new.backoff(Duration::ZERO, Duration::ZERO),
+            _ => new,
+        };
         let Some(Ok(task)) = me.perhaps(self.crew.submit(&id, new)).await else { return };
         let mut cancelled = None;
         if me.pick(4) == 0 {

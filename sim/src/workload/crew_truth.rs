@@ -95,6 +95,11 @@ impl Crewed {
         for task in self.attempts.keys().filter(|task| !self.tasks.contains_key(*task)) {
             broken.push(("L-MW-9", format!("the attempts at {task} outlast it")));
         }
+        for (task, _) in self.tasks.iter().filter(|(_, open)| !**open) {
+            if self.todo.contains(task) {
+                broken.push(("L-MW-4", format!("{task} is over, and waits")));
+            }
+        }
         // Each open task is in one place.
         for (task, _) in self.tasks.iter().filter(|(_, open)| **open) {
             let assigned = self
@@ -110,7 +115,8 @@ impl Crewed {
         broken
     }
 
-    /// L-MW-1, L-MW-2, L-MW-16: a task ends once, by a worker that is there and has it, or by the master if it has a deadline.
+    /// L-MW-1, L-MW-2, L-MW-16: a task ends once, by a worker that is there and has it, or by the master if it has a deadline. L-MW-5,
+    /// L-MW-9: the master removes it after that, and after its worker has given it up.
     fn accepts(&self, entry: &Entry) -> Vec<(&'static str, String)> {
         let mut broken = Vec::new();
         for change in &entry.changes {
@@ -128,6 +134,16 @@ impl Crewed {
                 _ => {}
             }
             let leader = self.masters.first().map(|(_, by)| *by);
+            let is_removed = was_open.is_some() && now.is_none();
+            if is_removed && leader != Some(entry.by) {
+                broken.push(("L-MW-5", format!("{task} is removed, and {leader:?} leads")));
+            }
+            let has_it = |(worker, of): &&(String, String)| {
+                *of == *task && self.is_current(worker, task) && !is_given_up(entry, worker, task)
+            };
+            if is_removed && let Some((worker, _)) = self.assigned.keys().find(has_it) {
+                broken.push(("L-MW-9", format!("{task} is removed, and {worker} has it")));
+            }
             if now == Some("expired") && (leader != Some(entry.by) || !self.limited.contains(*task))
             {
                 broken.push((

@@ -34,7 +34,10 @@ pub(super) const KIND: Kind = Kind {
             "L-MW-10",
             "tasks are assigned by their priority, to workers that have what they need and are not full",
         ),
-        ("L-MW-11", "a failed attempt is repeated as often as its submitter allows"),
+        (
+            "L-MW-11",
+            "a failed attempt is repeated as often as its submitter allows, after a pause that grows",
+        ),
         (
             "L-MW-12",
             "a worker that was drained gets no new task, in its next sessions too, and keeps those that it has",
@@ -56,6 +59,10 @@ pub(super) const KIND: Kind = Kind {
         (
             "L-MW-18",
             "each attempt that has ended is in the history of its task, with its worker and how it ended",
+        ),
+        (
+            "L-MW-19",
+            "no task ends a worker or a master, whatever it holds and whatever its work does",
         ),
     ],
     kept: &[],
