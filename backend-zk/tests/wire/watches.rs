@@ -63,7 +63,9 @@ impl Manager {
         if let Some(lines) = self.0.get_mut(path) {
             let here = |modes: &BTreeSet<Mode>| modes.iter().any(|mode| *mode != Mode::Recursive);
             heard.extend(lines.iter().filter(|(_, modes)| here(modes)).map(first));
-            lines.values_mut().for_each(|modes| modes.retain(|mode| *mode != Mode::Once));
+            for modes in lines.values_mut() {
+                modes.retain(|mode| *mode != Mode::Once);
+            }
             self.forget_empty(path);
         }
         if kind != kind::CHILDREN {
