@@ -234,7 +234,7 @@ async fn an_addition_whose_mark_is_removed_before_its_answer_has_an_unknown_effe
 
 async fn a_first_addition_that_is_not_answered_leaves_no_mark(world: World) {
     let (gate, bob) = (world.gate(), world.client().await);
-    let options = world.unhurried().deadline(world.brief());
+    let options = world.unhurried().deadline(world.brief() * 5);
     let client = world.client_on(gate.clone(), options).await;
     let one = counter(&world, &client);
     // The first commit finds that there is no counter below which a mark could be made.
