@@ -320,7 +320,7 @@ async fn a_request_that_may_arrive_late_is_outdated_by_the_next_version_of_the_m
     world: World,
 ) {
     let ((ann, plan), bob) = (world.scripted([]).await, world.client().await);
-    for site in [Site::ReplyLost, Site::RequestLost, Site::AppliedLate] {
+    for site in [Site::RequestLost, Site::ReplyLost, Site::AppliedLate] {
         plan.cue(Cue::new(site).of(Verb::Create).under(world.at("parts/claims")));
         let share = joined(&world, &partition(&world, &ann, &["a"]), "ann").await;
         answer(world.in_time("the first items", share.settled()).await);

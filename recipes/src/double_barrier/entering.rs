@@ -77,8 +77,10 @@ impl<'a> Entering<'a> {
                     return Ok(Some(self.inside(member, &round, Some(round.clone()))));
                 }
                 Ok(Some(NextStep::Wait)) => {
-                    if let Reason::GivenUp(name) = reason {
-                        return Err(given_up(&name));
+                    if let Reason::GivenUp(name) = &reason
+                        && !self.has_entered(name)
+                    {
+                        return Err(given_up(name));
                     }
                     delays.begin_anew();
                     let woken = self.reason(&member).await;
@@ -177,6 +179,12 @@ impl<'a> Entering<'a> {
         }
         // The session has seen it, so this is not older.
         read_round(member.session(), Query::node(self.ready()?).local()).await
+    }
+
+    /// True if a member that went was inside: its round may be reported after that.
+    fn has_entered(&self, name: &str) -> bool {
+        let members = self.last.as_ref().and_then(Round::members);
+        members.is_some_and(|members| members.contains(name))
     }
 
     fn ready(&self) -> Result<Path> {
