@@ -7,6 +7,8 @@
 
 mod barrier;
 mod crew;
+mod edge;
+mod edges;
 mod keeper;
 mod lead;
 mod lock;
@@ -19,6 +21,7 @@ mod transaction;
 mod usage;
 mod value;
 
+pub use crate::recipe::edge::{Edge, Pass, Takes, Trap};
 pub use crate::recipe::proof::Proof;
 use crate::recipe::row::Kind;
 pub use crate::recipe::row::{Leaves, Part, Row};
