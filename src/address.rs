@@ -115,6 +115,12 @@ fn check_host(scheme: Scheme, host: &str) -> Result<()> {
     if host.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return Err(invalid("a host holds no spaces and no control characters"));
     }
+    if scheme.has_ports() && host.contains([',', '/', '@']) {
+        // Only an escape can have brought it here.
+        return Err(invalid(
+            "a host holds no comma, slash or @: hosts are separated by plain commas",
+        ));
+    }
     let port = match host.rsplit_once(':') {
         Some((_, port)) if scheme.has_ports() && !host.ends_with(']') => port,
         _ => return Ok(()),
@@ -253,6 +259,9 @@ mod tests {
             "zk://canary-7f3a@h",
             "zk://u:canary-7f3a@",
             "zk://a b:1",
+            "etcd://a%2Cb:1",
+            "zk://a%2Fb:1",
+            "zk://u:canary-7f3a%40h%40x%2C@a%40b",
             "mem://a,b",
             "zk://h//canary-7f3a",
             "zk://h?canary-7f3a",

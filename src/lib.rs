@@ -9,6 +9,8 @@ mod plan;
 mod registry;
 mod scheme;
 mod target;
+#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+mod tls_file;
 
 pub use address::Address;
 pub use config::Config;

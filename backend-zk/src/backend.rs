@@ -63,7 +63,8 @@ impl ZkBackend {
     async fn connect(&self, ttl: Duration) -> Result<Client, ZkError> {
         let encryption = self.options.tls.as_ref().map(Tls::encryption).transpose()?;
         let hosts = self.options.hosts.iter().map(|host| with_port(host)).collect();
-        Connector { hosts, identity: self.identity(), encryption, timeout: ttl }.connect().await
+        let (identity, max_answer) = (self.identity(), self.options.max_answer);
+        Connector { hosts, identity, encryption, timeout: ttl, max_answer }.connect().await
     }
 
     /// Waits for a session, or returns the reason that there is none within `limit`.
@@ -130,7 +131,7 @@ impl Backend for ZkBackend {
         limits.gaps = gaps;
         let id = SessionId::new(client.session_id().cast_unsigned());
         let info = SessionInfo::new(id, life.ttl(), limits);
-        let wire = Arc::new(Connection::new(client, life, self.access, self.options.heartbeat));
+        let wire = Arc::new(Connection::new(client, life, self.access, &self.options));
         Ok(Box::new(ZkStore::start(info, wire, states, beats)))
     }
 }

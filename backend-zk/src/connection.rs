@@ -16,7 +16,7 @@ use synod_core::store::{Life, Loss, Revision};
 use crate::client::{Client, StateWatcher, ZkError, ZkStat};
 use crate::error::Trouble;
 use crate::guard::{Guards, Vacated};
-use crate::options::{Access, Heartbeat};
+use crate::options::{Access, Heartbeat, ZkOptions};
 use crate::races::Races;
 
 /// The client, the session's life, and the revision up to which the session has seen
@@ -30,6 +30,8 @@ pub(crate) struct Connection {
     pub(crate) guards: Guards,
     pub(crate) vacated: Vacated,
     pub(crate) races: Races,
+    /// The number of nodes whose answer is not too long, whatever their data.
+    pub(crate) few: usize,
     seen: AtomicU64,
     mine: Mutex<BTreeSet<Path>>,
     births: AtomicBool,
@@ -39,6 +41,9 @@ pub(crate) struct Connection {
     /// before.
     caught_up: AtomicU64,
 }
+
+/// The length of the largest node, with its stat: by default, servers take no request that is longer than a mebibyte.
+const NODE: usize = (1 << 20) + 1_024;
 
 /// How often the connection was seen to change.
 struct Connections {
@@ -51,20 +56,23 @@ impl Connection {
         client: Arc<Client>,
         life: Life,
         access: Access,
-        heartbeat: Heartbeat,
+        options: &ZkOptions,
     ) -> Self {
         let mut states = client.state_watcher();
         let _as_it_is = states.state();
+        let alive = life.status();
+        client.set_certain(move || alive.borrow().until()?.checked_duration_since(clock::now()));
         let client = Mutex::new(Some(client));
         Self {
             client,
             abandoned: Mutex::default(),
             life,
             access,
-            heartbeat,
+            heartbeat: options.heartbeat,
             guards: Guards::default(),
             vacated: Vacated::default(),
             races: Races::default(),
+            few: (options.max_answer / NODE).max(1),
             seen: AtomicU64::new(0),
             mine: Mutex::default(),
             births: AtomicBool::new(false),
@@ -126,6 +134,7 @@ impl Connection {
         match &answered {
             Err(ZkError::SessionExpired | ZkError::ClientClosed) => self.expired(),
             Err(ZkError::AuthFailed) => self.life.lose(Loss::Denied),
+            Err(ZkError::Abandoned) => self.life.lose(Loss::Expired),
             _ => {}
         }
         match self.life.loss() {

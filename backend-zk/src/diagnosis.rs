@@ -3,14 +3,15 @@
 //! is configured otherwise.
 
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use synod_core::clock::{self, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{Instant as Deadline, timeout_at};
 
 use crate::options::with_port;
 
@@ -42,14 +43,30 @@ impl Probe {
 }
 
 async fn why(hosts: &[String], encrypted: bool, limit: Duration) -> String {
+    let end = Deadline::now() + limit;
     let asked = hosts.iter().map(async |host| {
-        let why = match timeout(limit, ask(&with_port(host))).await {
-            Ok(answer) => judge(&answer, encrypted),
-            Err(_) => "it does not answer".to_owned(),
+        let addresses: Vec<_> = match timeout_at(end, lookup_host(with_port(host))).await {
+            Ok(Ok(found)) => found.collect(),
+            Ok(Err(error)) => return vec![of_one(host, &Answer::Nobody(error), encrypted)],
+            Err(_) => return vec![format!("{host}: its name is not resolved in time")],
         };
-        format!("{host}: {why}")
+        let each = addresses.iter().map(async |address| {
+            let server = match addresses.len() {
+                1 => host.clone(),
+                _ => format!("{host} ({address})"),
+            };
+            match timeout_at(end, ask(*address)).await {
+                Ok(answer) => of_one(&server, &answer, encrypted),
+                Err(_) => format!("{server}: it does not answer"),
+            }
+        });
+        join_all(each).await
     });
-    format!("no server let us in: {}", join_all(asked).await.join("; "))
+    format!("no server let us in: {}", join_all(asked).await.concat().join("; "))
+}
+
+fn of_one(server: &str, answer: &Answer, encrypted: bool) -> String {
+    format!("{server}: {}", judge(answer, encrypted))
 }
 
 /// The answer of a server, or why there was none.
@@ -61,8 +78,8 @@ enum Answer {
     Said(Vec<u8>),
 }
 
-async fn ask(host: &str) -> Answer {
-    let mut stream = match TcpStream::connect(host).await {
+async fn ask(address: SocketAddr) -> Answer {
+    let mut stream = match TcpStream::connect(address).await {
         Ok(stream) => stream,
         Err(error) => return Answer::Nobody(error),
     };
@@ -93,8 +110,9 @@ fn judge(answer: &Answer, encrypted: bool) -> String {
     if !speaks.iter().any(|words| said.contains(words)) {
         return match (encrypted, said.is_empty() || said.starts_with('\u{15}')) {
             (true, true) => {
-                "it speaks TLS, but refuses us; is its certificate for this name and from a CA that \
-                 we trust, and does it want one of ours?"
+                "it speaks TLS, but refuses us; is its certificate for this name (as a subject \
+                 alternative name: a common name alone is not enough) and from a CA that we trust, \
+                 and does it want one of ours?"
             }
             (false, true) => "it closes the connection; if it speaks TLS there, say zks://",
             (_, false) => "what listens there is no ZooKeeper",
@@ -148,7 +166,7 @@ mod tests {
             (Answer::Nobody(io::Error::other("no such host")), false, "no such host"),
             (said(""), false, "zks://"),
             (said("\u{15}\u{3}\u{3}"), false, "zks://"),
-            (said(""), true, "certificate"),
+            (said(""), true, "alternative name"),
             (said("Zookeeper version: 3.9"), true, "zk://"),
             (said("HTTP/1.1 400 Bad Request"), false, "no ZooKeeper"),
             (said("This ZooKeeper instance is not currently serving requests"), false, "majority"),

@@ -1,6 +1,7 @@
 //! Translates errors of the servers and of the client into those of synod. The only place that does.
 
 use synod_core::error::{Error, ErrorKind};
+use synod_core::path::Path;
 use synod_core::store::Loss;
 
 use crate::client::ZkError;
@@ -14,6 +15,8 @@ pub(crate) enum Trouble {
     Restless,
     /// Nodes that were to be read as of one moment do not fit into one request.
     TooLarge,
+    /// One of the nodes that were to be read is not readable for this client.
+    Unreadable(String),
     /// The error of the server or of the client.
     Said(ZkError),
 }
@@ -35,6 +38,13 @@ impl Trouble {
                 Error::new(ErrorKind::Unreachable, doing).because("what was read kept changing")
             }
             Self::TooLarge => Error::new(ErrorKind::TooLarge, doing),
+            Self::Unreadable(node) => {
+                let error = Self::Said(ZkError::NoAuth).translate(doing, sort);
+                match Path::new(&node) {
+                    Ok(node) => error.at(&node),
+                    Err(_) => error,
+                }
+            }
             Self::Said(said) => {
                 let error = Error::new(kind(&said), doing);
                 let error = match advice(&said) {
@@ -56,7 +66,10 @@ fn kind(error: &ZkError) -> ErrorKind {
         | ZkError::SessionMoved
         | ZkError::NotReadOnly
         | ZkError::NoHosts => ErrorKind::Unreachable,
-        ZkError::SessionExpired | ZkError::ClientClosed => ErrorKind::SessionLost,
+        ZkError::SessionExpired | ZkError::ClientClosed | ZkError::Abandoned => {
+            ErrorKind::SessionLost
+        }
+        ZkError::TooLong => ErrorKind::TooLarge,
         ZkError::NoAuth | ZkError::AuthFailed => ErrorKind::Denied,
         ZkError::BadArguments(_) | ZkError::InvalidAcl | ZkError::NoChildrenForEphemerals => {
             ErrorKind::Invalid
@@ -86,11 +99,15 @@ fn advice(error: &ZkError) -> Option<&'static str> {
             "the node's access list does not allow us this: it was made by another user, or with \
              another password"
         }
-        ZkError::AuthFailed => "the servers do not accept our user and password",
+        ZkError::AuthFailed => {
+            "the servers do not accept our user and password, or refuse DIGEST-MD5 in FIPS mode \
+             (zookeeper.fips-mode, on by default since 3.9)"
+        }
         ZkError::InvalidAcl => {
             "a node of an anonymous client has no owner: give user and password, or use Access::Open"
         }
         ZkError::QuotaExceeded => "a quota on the servers is used up",
+        ZkError::TooLong => "the answer is longer than ZkOptions::max_answer; read less at a time",
         ZkError::Unimplemented => NO_TTL_NODES,
         _ => return None,
     })
@@ -131,6 +148,7 @@ mod tests {
             (ZkError::Throttled, "ask for less"),
             (ZkError::NotReadOnly, "majority"),
             (ZkError::QuotaExceeded, "quota"),
+            (ZkError::TooLong, "max_answer"),
             (ZkError::NoAuth, "access list"),
             (ZkError::AuthFailed, "user and password"),
             (ZkError::InvalidAcl, "Access::Open"),
@@ -151,6 +169,8 @@ mod tests {
             (ZkError::Code(-4), ErrorKind::Backend, Effect::Unknown),
             (ZkError::NoAuth, ErrorKind::Denied, Effect::None),
             (ZkError::NotReadOnly, ErrorKind::Unreachable, Effect::None),
+            (ZkError::Abandoned, ErrorKind::SessionLost, Effect::Unknown),
+            (ZkError::TooLong, ErrorKind::TooLarge, Effect::Unknown),
             (ZkError::InvalidAcl, ErrorKind::Invalid, Effect::None),
         ];
         for (said, kind, effect) in table {

@@ -57,8 +57,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 /// After this many heartbeats without an answer it is unknown whether there is a server.
 const SILENT: u32 = 3;
 
-/// ZooKeeper's default `tickTime`.
-const STOCK_TICK: Duration = Duration::from_secs(2);
+/// ZooKeeper's default `tickTime`. Its sample configuration has 2 s.
+const STOCK_TICK: Duration = Duration::from_secs(3);
 
 /// The time between heartbeats.
 pub(crate) fn pause(ttl: Duration) -> Duration {
@@ -187,6 +187,7 @@ pub(crate) async fn beat(
             }
             Wake::Answer(_, Err(ZkError::SessionExpired | ZkError::ClientClosed)) => wire.expired(),
             Wake::Answer(_, Err(ZkError::AuthFailed)) => wire.life.lose(Loss::Denied),
+            Wake::Answer(_, Err(ZkError::Abandoned)) => wire.life.lose(Loss::Expired),
             Wake::Answer(_, Err(_)) => wire.life.suspend(),
             Wake::State(state) => {
                 turn(&wire, &mut beats, state);
@@ -214,6 +215,8 @@ fn turn(wire: &Connection, beats: &mut Heartbeats, state: SessionState) {
     match state {
         SessionState::Expired | SessionState::Closed => wire.expired(),
         SessionState::AuthFailed => wire.life.lose(Loss::Denied),
+        // No server knows of that.
+        SessionState::Abandoned => wire.life.lose(Loss::Expired),
         SessionState::SyncConnected => {
             if let Ok(client) = wire.client("heartbeat") {
                 wire.life.renegotiated(client.session_timeout());
@@ -242,7 +245,7 @@ fn relieve_guards(wire: &Connection) {
 mod tests {
     use super::*;
 
-    const STOCK: [u64; 5] = [4_000, 5_000, 10_000, 20_000, 40_000];
+    const STOCK: [u64; 6] = [4_000, 5_000, 6_000, 10_000, 20_000, 40_000];
 
     /// For how long a session is still certain right before the next answer, in thousandths of its
     /// time to live, where an answer takes a hundredth of a pause.
@@ -269,7 +272,10 @@ mod tests {
             (None, 2_000, 379),
             (None, 3_000, 379),
             (None, 4_000, 379),
-            (None, 10_000, 579),
+            (None, 6_000, 379),
+            (None, 10_000, 479),
+            (Some(2_000), 10_000, 579),
+            (None, 20_000, 579),
             (None, 40_000, 679),
             (None, 240_000, 879),
             (Some(100), 1_000, 579),
@@ -279,8 +285,8 @@ mod tests {
         for (tick, ttl, thousandths) in table {
             assert_eq!(certain(tick.map(ms), ms(ttl)), thousandths, "{tick:?} {ttl}");
         }
-        assert!(gap(Some(STOCK_TICK), ms(3_000)).is_ok(), "it is just long enough");
-        assert!(gap(Some(STOCK_TICK), ms(1_500)).is_err(), "no heartbeat would be in time");
+        assert!(gap(Some(STOCK_TICK), ms(4_500)).is_ok(), "it is just long enough");
+        assert!(gap(Some(STOCK_TICK), ms(2_250)).is_err(), "no heartbeat would be in time");
     }
 
     /// The worst case of a leader that is cut off while its clients reach it: see the module.
@@ -290,7 +296,7 @@ mod tests {
         for ttl in STOCK.map(Duration::from_millis) {
             // Counted from the end of `syncLimit` ticks: the old leader steps down a tick later,
             // and answered the newest heartbeat right before.
-            let newest = STOCK_TICK;
+            let newest = STOCK_TICK.min(ttl / 2);
             let middle = newest.saturating_sub(pause(ttl));
             let until = (middle + ttl * 98 / 100).checked_sub(gap(None, ttl).expect("long enough"));
             assert!(until.is_some_and(|until| until <= election + ttl), "{ttl:?}");

@@ -23,7 +23,7 @@ use crate::error::{Sort, Trouble};
 use crate::hub::draws::Draws;
 use crate::hub::proof::Proof;
 use crate::notification::{Notification, change_for};
-use crate::read::{gather_through, read_through};
+use crate::read::{gather_through, is_too_long, read_through};
 use crate::sole_contender::Coming;
 
 mod draw;
@@ -122,7 +122,7 @@ impl Hub {
         let watch = watch.with_guard(unwatch);
         let view = self.read(&client, &query).await;
         let (view, containers) =
-            view.map_err(|trouble| trouble.translate("observe", Sort::Read).at(&query.path))?;
+            view.map_err(|trouble| trouble.translate("observe", Sort::Read).or_at(&query.path))?;
         self.learn(&query.path, containers, created);
         if query.is_until_gone() && view.node().is_none() {
             feed.end(End::Told);
@@ -133,14 +133,20 @@ impl Hub {
         Ok((view, watch))
     }
 
-    /// Reads, and under a watch what does not fit into one request. With the containers that were found.
+    /// Reads, and under a watch what does not fit into one request or one answer. With the containers that were found.
     pub(crate) async fn read(
         self: &Arc<Self>,
         client: &Arc<Client>,
         query: &Query,
     ) -> Result<(View, Vec<Path>), Trouble> {
+        let is_gathered = match query.scope {
+            Scope::Node => false,
+            Scope::Children => query.detail == Detail::Data && query.window.is_none(),
+            Scope::Subtree => true,
+        };
         match read_through(&self.wire, client, query).await {
             Err(Trouble::TooLarge) => {}
+            answer if is_gathered && is_too_long(&answer) => {}
             answer => return answer,
         }
         // The watch is one of the hub's, as two kinds of watches on one path destroy each other.

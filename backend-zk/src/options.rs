@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use secrecy::SecretString;
 use synod_core::error::{Error, ErrorKind, Result};
 
+use crate::client::connector::MAX_ANSWER;
 use crate::tls::Tls;
 
 /// The servers, the credentials, and the access rights of the nodes that the client creates.
@@ -26,10 +28,16 @@ pub struct ZkOptions {
     /// The access rights of new nodes. Without credentials, this must be given.
     pub access: Option<Access>,
     /// The longest `tickTime` of the servers. It bounds how late their leader learns of a
-    /// heartbeat. The default is 2 s, the stock value, or half of a session's time to live if that
-    /// is less: with default settings, servers give no shorter session. Set it where the tick is
-    /// longer than 2 s, or where `minSessionTimeout` is less than two ticks.
+    /// heartbeat. The default is 3 s, which is that of the servers, or half of a session's time to
+    /// live if that is less: with default settings, servers give no shorter session. Set it where
+    /// the tick is longer than 3 s, or where `minSessionTimeout` is less than two ticks; and where
+    /// the tick is shorter, as in ZooKeeper's sample configuration with 2 s, for sessions that are
+    /// certain for longer.
     pub tick: Option<Duration>,
+    /// The length of the longest answer that is read, in bytes: 256 MiB by default. Servers have
+    /// no limit for the answer to a read of many nodes. What is longer fails as
+    /// [`TooLarge`](synod_core::error::ErrorKind::TooLarge), unless it can be read in parts.
+    pub max_answer: usize,
     /// How a session is kept alive.
     pub heartbeat: Heartbeat,
     /// Whether user and password may be sent unencrypted to servers on other machines.
@@ -72,6 +80,9 @@ pub enum Access {
     Open,
 }
 
+/// The limits of the longest answer. Lengths on the wire are numbers of 31 bits.
+const ANSWERS: RangeInclusive<usize> = 1 << 16..=(1 << 31) - 1;
+
 impl ZkOptions {
     /// Options for these servers, each `host:port` or `host`, without credentials.
     pub fn new<H: Into<String>>(hosts: impl IntoIterator<Item = H>) -> Self {
@@ -83,6 +94,7 @@ impl ZkOptions {
             tls: None,
             access: None,
             tick: None,
+            max_answer: MAX_ANSWER,
             heartbeat: Heartbeat::Sync,
             plaintext_auth: false,
         }
@@ -119,6 +131,12 @@ impl ZkOptions {
     /// Sets the longest tick of the servers.
     pub fn tick(mut self, tick: Duration) -> Self {
         self.tick = Some(tick);
+        self
+    }
+
+    /// Sets the length of the longest answer that is read, from 64 KiB to 2 GiB.
+    pub fn max_answer(mut self, bytes: usize) -> Self {
+        self.max_answer = bytes;
         self
     }
 
@@ -175,6 +193,9 @@ impl ZkOptions {
         if self.tick.is_some_and(|tick| tick.is_zero()) {
             return Err(invalid("the servers' tick is more than zero"));
         }
+        if !ANSWERS.contains(&self.max_answer) {
+            return Err(invalid("the longest answer is from 64 KiB to 2 GiB"));
+        }
         let known = self.credentials.is_some()
             || self.tls.as_ref().is_some_and(|tls| tls.identity.is_some());
         let access = match (self.access, known) {
@@ -230,6 +251,7 @@ impl fmt::Debug for ZkOptions {
             .field("tls", &self.tls)
             .field("access", &self.access)
             .field("tick", &self.tick)
+            .field("max_answer", &self.max_answer)
             .field("heartbeat", &self.heartbeat)
             .field("plaintext_auth", &self.plaintext_auth)
             .finish_non_exhaustive()
@@ -288,6 +310,16 @@ mod tests {
             assert!(!format!("{refused} {refused:?}").contains("canary"));
         }
         assert!(ZkOptions::new(["h"]).access(Access::Creator).checked().is_err());
+    }
+
+    #[test]
+    fn the_longest_answer_has_a_length_that_can_be() {
+        for (bytes, is_valid) in
+            [(0, false), (65_535, false), (65_536, true), (2_147_483_647, true), (1 << 31, false)]
+        {
+            let options = ZkOptions::new(["localhost"]).access(Access::Open).max_answer(bytes);
+            assert_eq!(options.checked().is_ok(), is_valid, "{bytes}");
+        }
     }
 
     #[test]

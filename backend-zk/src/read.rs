@@ -35,7 +35,7 @@ pub(crate) async fn read_through(
     Box::pin(caught_up(wire, client, query)).await
 }
 
-/// What does not fit into one request, while a recursive watch at `watched` reports its changes.
+/// Reads what does not fit into one request or one answer, while a recursive watch at `watched` reports its changes.
 pub(crate) async fn gather_through(
     wire: &Connection,
     client: &Client,
@@ -43,7 +43,13 @@ pub(crate) async fn gather_through(
     query: &Query,
 ) -> Result<(View, Vec<Path>), Trouble> {
     let seen = wire.seen();
-    let snapshot = through(|| Snapshot::gather(wire, client, watched, query)).await?;
+    let gather =
+        async |most| through(|| Snapshot::gather(wire, client, watched, (query, most))).await;
+    let mut snapshot = gather(usize::MAX).await;
+    if is_too_long(&snapshot) {
+        snapshot = gather(wire.few).await;
+    }
+    let snapshot = snapshot?;
     Ok(match query.scope {
         Scope::Children => snapshot.listing(query, &OnceLock::new(), seen),
         Scope::Node | Scope::Subtree => snapshot.tree(query, seen),
@@ -116,6 +122,11 @@ pub(crate) const CONNECTIONS: usize = 3;
 /// Whether the connection of the request was lost.
 pub(crate) fn is_lost<T>(answer: &Result<T, Trouble>) -> bool {
     matches!(answer, Err(Trouble::Said(ZkError::ConnectionLoss)))
+}
+
+/// `true` if the answer was longer than the limit.
+pub(crate) fn is_too_long<T>(answer: &Result<T, Trouble>) -> bool {
+    matches!(answer, Err(Trouble::Said(ZkError::TooLong)))
 }
 
 /// Sends a request, and again on the next connection if the first one was lost.

@@ -69,7 +69,8 @@ impl Store for ZkStore {
         query.validate()?;
         let client = self.wire.client("read").map_err(|error| error.at(&query.path))?;
         let view = self.hub.read(&client, &query).await;
-        let (view, _) = view.map_err(|said| said.translate("read", Sort::Read).at(&query.path))?;
+        let (view, _) =
+            view.map_err(|said| said.translate("read", Sort::Read).or_at(&query.path))?;
         Ok(view)
     }
 

@@ -156,20 +156,21 @@ impl Snapshot {
         sync: bool,
     ) -> Result<Self, Trouble> {
         let asked: Vec<Ask> = paths.iter().flat_map(|path| aim.asks(path)).collect();
-        let mut snapshot = Self::request(wire, client, &asked, sync, |_answers| {}).await?;
+        let mut snapshot =
+            Self::request(wire, client, (&asked, usize::MAX), sync, |_answers| {}).await?;
         snapshot.narrow(aim);
         Ok(snapshot)
     }
 
-    /// What the server answers to these requests. Each answer is also shown when it arrives.
+    /// The server's answers, `most` of them in one message at most. Each message is also shown when it arrives.
     async fn request(
         wire: &Connection,
         client: &Client,
-        asked: &[Ask<'_>],
+        (asked, most): (&[Ask<'_>], usize),
         sync: bool,
         arrived: impl Fn(&[MultiReadResult]),
     ) -> Result<Self, Trouble> {
-        let (answers, whole) = ask(wire, client, asked, sync, arrived).await?;
+        let (answers, whole) = ask(wire, client, (asked, most), sync, arrived).await?;
         let mut snapshot = Self { whole, ..Self::default() };
         for (ask, answer) in asked.iter().zip(answers) {
             match (ask, answer) {
@@ -181,6 +182,10 @@ impl Snapshot {
                     snapshot.nodes.insert((*path).to_owned(), Found { data, stat });
                 }
                 (_, MultiReadResult::Error { err: ZkError::NoNode }) => {}
+                (
+                    Ask::Children(path) | Ask::Data(path),
+                    MultiReadResult::Error { err: ZkError::NoAuth },
+                ) => return Err(Trouble::Unreadable((*path).to_owned())),
                 (_, MultiReadResult::Error { err }) => return Err(Trouble::Said(err)),
                 _ => return Err(unexpected()),
             }
@@ -385,20 +390,20 @@ const REQUEST: usize = 1_048_000;
 async fn ask(
     wire: &Connection,
     client: &Client,
-    asked: &[Ask<'_>],
+    (asked, most): (&[Ask<'_>], usize),
     sync: bool,
     arrived: impl Fn(&[MultiReadResult]),
 ) -> Result<(Vec<MultiReadResult>, bool), Trouble> {
     let ahead = sync.then(|| client.sync("/"));
     let mut answers = Vec::new();
     let mut reader = client.new_multi_reader();
-    let mut size = 0;
+    let (mut size, mut count) = (0, 0);
     for ask in asked {
-        if size + ask.size() > REQUEST {
+        if size + ask.size() > REQUEST || count >= most {
             answers.push(std::mem::replace(&mut reader, client.new_multi_reader()).commit());
-            size = 0;
+            (size, count) = (0, 0);
         }
-        size += ask.size();
+        (size, count) = (size + ask.size(), count + 1);
         match ask {
             Ask::Children(path) => reader.add_get_children(path),
             Ask::Data(path) => reader.add_get_data(path),

@@ -19,12 +19,8 @@ use futures_util::future::BoxFuture;
 use synod_core::path::Path;
 use synod_core::store::Sequence;
 
-/// How many directories are remembered. A directory that was forgotten costs one listing.
+/// The most directories that are remembered, and watched. A directory that was forgotten costs one listing.
 const MOST: usize = 256;
-
-/// The limit for the sum of the lengths of the watched paths. On each new connection the client
-/// sends all watched paths again in one request; `hub.rs` leaves this much room in it.
-const BYTES: usize = 16_000;
 
 /// How many tickets in a row must have been the only child before the next one is assumed to be.
 const EARNED: u32 = 2;
@@ -46,8 +42,6 @@ type Birth = i64;
 #[derive(Default)]
 pub(crate) struct SoleContender {
     dirs: BTreeMap<Path, Dir>,
-    /// The sum of the lengths of the watched paths.
-    bytes: usize,
     /// Tickets created since room was last made.
     drawn: usize,
 }
@@ -127,9 +121,6 @@ impl SoleContender {
         let known = self.dirs.get_mut(dir)?;
         known.used = true;
         let heard = known.hear();
-        if heard {
-            self.bytes -= dir.as_str().len();
-        }
         let last = known.last.take().filter(|last| {
             !heard && last.deleted && last.connection == connection && last.sequence.get() < LAST
         });
@@ -150,10 +141,8 @@ impl SoleContender {
     /// listing.
     pub(crate) fn ask(&mut self, dir: &Path, draw: &mut Draw) -> bool {
         let Some(known) = self.dirs.get_mut(dir) else { return false };
-        let bytes = self.bytes + dir.as_str().len();
-        let may = matches!(known.watch, Watch::No) && bytes <= BYTES;
+        let may = matches!(known.watch, Watch::No);
         if may {
-            self.bytes = bytes;
             known.watch = Watch::Asked;
             draw.watched = true;
         }
@@ -171,7 +160,6 @@ impl SoleContender {
             }
             (Some(known), None) => {
                 known.watch = Watch::No;
-                self.bytes -= dir.as_str().len();
                 None
             }
             (None, watch) => watch.map(|(_, coming)| coming),
@@ -182,10 +170,6 @@ impl SoleContender {
     pub(crate) fn leave(&mut self, dir: &Path) -> Option<Coming> {
         let known = self.dirs.get_mut(dir)?;
         known.last = None;
-        if matches!(known.watch, Watch::No) {
-            return None;
-        }
-        self.bytes -= dir.as_str().len();
         match std::mem::take(&mut known.watch) {
             Watch::Of(_, coming) => Some(coming),
             Watch::No | Watch::Asked => None,
@@ -196,9 +180,7 @@ impl SoleContender {
     /// unknown, a listing must follow, and its result is passed to [`Self::looked`].
     pub(crate) fn won(&mut self, dir: &Path, draw: &mut Draw, drawn: &Drawn<'_>) -> bool {
         let Some(known) = self.dirs.get_mut(dir) else { return false };
-        if known.hear() {
-            self.bytes -= dir.as_str().len();
-        }
+        let _heard = known.hear();
         let before = draw.before.filter(|before| {
             draw.bet
                 && drawn.connection == draw.connection
@@ -251,14 +233,7 @@ impl SoleContender {
             return;
         }
         self.drawn = 0;
-        let bytes = &mut self.bytes;
-        self.dirs.retain(|dir, known| {
-            let stays = std::mem::take(&mut known.used);
-            if !stays && !matches!(known.watch, Watch::No) {
-                *bytes -= dir.as_str().len();
-            }
-            stays
-        });
+        self.dirs.retain(|_, known| std::mem::take(&mut known.used));
     }
 }
 

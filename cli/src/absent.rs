@@ -4,6 +4,7 @@ use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::failure::Failure;
+use crate::usage::USAGE;
 
 /// Each command that has a feature of the same name, whether this build has it, and what it does.
 const COMMANDS: [(&str, bool, &str); 3] = [
@@ -19,9 +20,6 @@ const OTHERS: [(&str, bool); 4] = [
     ("tls", cfg!(feature = "tls")),
     ("sasl", cfg!(feature = "sasl")),
 ];
-
-/// The exit code of a wrong argument.
-const USAGE: u8 = 2;
 
 /// Adds the absent commands, so that they are listed and recognized.
 pub(crate) fn listed(command: Command) -> Command {

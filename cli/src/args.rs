@@ -234,7 +234,7 @@ pub(crate) struct Lock {
     /// Hold it together with other holders that use --shared
     #[arg(long, short, conflicts_with = "permits")]
     pub(crate) shared: bool,
-    /// Allow up to this many holders at once; all commands must give the same number
+    /// Allow up to this many holders at once; if commands give different numbers, the smallest of those before in line counts
     #[arg(long, short = 'n', value_name = "N", value_parser = permits)]
     pub(crate) permits: Option<NonZeroU32>,
     /// The label that `inspect` shows to others: host and process by default
@@ -357,13 +357,17 @@ const MIRROR_NOTES: &str = "\
 Each node becomes a file, which is replaced as a whole. A node with nodes below
 it becomes a directory; its data, unless it is empty, is in the file .value
 there. Files of nodes that are removed are removed, too, and so is whatever else
-is put into the directory. While the store does not answer, the files stay.
+is put into the directory, at the latest when the mirror is started again. No
+other user may write to the directory. On a file system that does not
+distinguish A from a, use names that differ in more than that. While the store
+does not answer, the files stay.
 
 The command finds the directory in SYNOD_DIRECTORY. It runs to its end; changes
 meanwhile become files, and run it again, afterwards. Ctrl-C ends both.
 
 Exit codes:
   0    it was ended by a signal, or with --once all files are written
+  with --once that of the command, or 128 + N if signal N ended it
   126  the command cannot be run    127  there is no such command
   1    anything else, with a line that says what";
 
@@ -373,7 +377,16 @@ The command finds its fencing token in SYNOD_TOKEN (a number that is larger for
 each later holder), and the path in SYNOD_PATH. It runs in a process group of
 its own; signals that synod gets are passed on to that group. When the lock is
 lost, or may be lost because the store does not answer, the group gets
-SIGTERM, and SIGKILL after --grace.
+SIGTERM, and SIGKILL after --grace or when another may have the lock, also
+while synod is stopped. When the command ends, what it has left running in its
+group gets SIGTERM, and SIGKILL after --grace, before the lock is released; a
+process that is to go on leaves the group (setsid). The command inherits the
+environment with SYNOD_STORE, so that it can call synod; for one that must not
+see the password in it, use: env -u SYNOD_STORE COMMAND.
+
+An outage of the store while synod waits for the lock does not end the wait;
+--timeout does. The first connection fails after 15s, or ?connect=TIME in the
+URL.
 
 Without a command the path of the ticket is printed once the lock is held, and
 the lock is released on Ctrl-C.

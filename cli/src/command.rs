@@ -76,10 +76,52 @@ fn expected(version: Option<u64>) -> Expect {
     version.map_or(Expect::Any, |version| Expect::Version(Version::new(version)))
 }
 
-/// Waits for `work`, or until Ctrl-C is pressed.
+/// Waits for `work`, or until this process is interrupted.
 pub(crate) async fn until_interrupted<T>(work: impl Future<Output = T>) -> Option<T> {
-    match select(pin!(work), pin!(tokio::signal::ctrl_c())).await {
-        Either::Left((done, _)) => Some(done),
-        Either::Right(_) => None,
+    Interrupts::listen().until(work).await
+}
+
+/// The signals that ask this process to end, from now on: it removes first what it has written.
+#[cfg(unix)]
+pub(crate) struct Interrupts(std::io::Result<crate::process::signals::Signals>);
+
+/// Ctrl-C.
+#[cfg(not(unix))]
+pub(crate) struct Interrupts;
+
+#[cfg(unix)]
+impl Interrupts {
+    /// SIGINT, SIGTERM, SIGHUP and SIGQUIT.
+    pub(crate) fn listen() -> Self {
+        Self(crate::process::signals::Signals::fatal_only())
+    }
+
+    async fn next(&mut self) {
+        match &mut self.0 {
+            Ok(signals) => drop(signals.fatal().await),
+            // The system's own handling ends this process.
+            Err(_refused) => std::future::pending().await,
+        }
+    }
+}
+
+#[cfg(not(unix))]
+impl Interrupts {
+    pub(crate) fn listen() -> Self {
+        Self
+    }
+
+    async fn next(&mut self) {
+        let _interrupted = tokio::signal::ctrl_c().await.is_ok();
+    }
+}
+
+impl Interrupts {
+    /// Waits for `work`, or until this process is interrupted.
+    pub(crate) async fn until<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        match select(pin!(work), pin!(self.next())).await {
+            Either::Left((done, _)) => Some(done),
+            Either::Right(_) => None,
+        }
     }
 }

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use synod::mem::MemBackend;
 use synod::path;
+use tokio::time::timeout;
 
 use crate::args::Common;
+use crate::command::{delete, until_interrupted};
 use crate::demo::board::Board;
 use crate::demo::program::Program;
 use crate::demo::teller::Teller;
@@ -20,6 +22,9 @@ mod teller;
 
 /// How long a session outlives its last heartbeat.
 const TTL: Duration = Duration::from_millis(1_500);
+
+/// How long to try to remove what is left when the demo ends early.
+const LEAVING: Duration = Duration::from_secs(10);
 
 const INTRODUCTION: &str = "\
 ann, bob and cat are three copies of one program, on three machines. They have to agree: which copies
@@ -78,7 +83,15 @@ async fn on_server(common: &Common, url: &str, teller: &Teller) -> Result<(), Fa
     let programs = [start("ann").await?, start("bob").await?, start("cat").await?];
     let dan = start("dan").await?;
     let path = path!("/synod-demo").join(&dan.client.chance().id())?;
-    crew::run("", programs, &dan, &path, Board::new(common.json)).await?;
-    dan.end().await?;
+    let shown = crew::run("", programs, &dan, &path, Board::new(common.json));
+    let shown = until_interrupted(shown).await;
+    let shown = shown.unwrap_or_else(|| Err(Failure::plain("interrupted")));
+    if shown.is_err() {
+        // Also where nobody reads the output any more, nothing is left behind.
+        let removing = delete::remove(&dan.client, &path);
+        let _removed = timeout(LEAVING, removing).await.is_ok_and(|removed| removed.is_ok());
+    }
+    let ended = dan.end().await;
+    shown.and(ended)?;
     teller.say(END)
 }

@@ -68,7 +68,7 @@ impl Files {
     /// Takes a directory for the nodes at `top`: a new or empty one, or one that was taken for the same path before. Nothing
     /// that is in another one is ever removed.
     pub(crate) fn open(root: &FilePath, top: &Path) -> Result<Self, Failure> {
-        fs::create_dir_all(root)?;
+        fs::create_dir_all(root).map_err(|error| at(root, &error))?;
         let (sign, shown) = (root.join(OWN), root.display());
         let says = format!("{top}\n");
         match fs::read(&sign) {
@@ -85,29 +85,32 @@ impl Files {
                     );
                     return Err(Failure::plain(why));
                 }
-                fs::write(&sign, says)?;
+                let mut written = File::create_new(&sign).map_err(|error| at(&sign, &error))?;
+                written.write_all(says.as_bytes())?;
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(at(&sign, &error)),
         }
         let mut there = BTreeMap::new();
-        walk(root, FilePath::new(""), &mut there)?;
+        walk(root, FilePath::new(""), &mut there).map_err(|error| at(root, &error))?;
+        remove_empty(root).map_err(|error| at(root, &error))?;
         there.remove(FilePath::new(OWN));
         Ok(Self { root: root.to_owned(), there })
     }
 
     /// Makes the files those that are wanted: each is replaced at once, so that a reader sees all of the old one or of the new
     /// one. Returns what had to be done.
-    pub(crate) fn update(&mut self, wanted: &Wanted) -> io::Result<Vec<FileChange>> {
+    pub(crate) fn update(&mut self, wanted: &Wanted) -> Result<Vec<FileChange>, Failure> {
         let mut done = Vec::new();
         let gone: Vec<_> =
             self.there.keys().filter(|it| !wanted.contains_key(*it)).cloned().collect();
         for file in gone {
-            self.remove(&file)?;
+            self.remove(&file).map_err(|error| at(&self.root.join(&file), &error))?;
             done.push(FileChange::Removed(file));
         }
         for (file, node) in wanted {
             if !self.has(file, node) {
-                self.write(file, &node.data)?;
+                let written = self.write(file, &node.data);
+                written.map_err(|error| at(&self.root.join(file), &error))?;
                 done.push(FileChange::Written(file.clone()));
             }
             self.there.insert(file.clone(), Some(node.clone()));
@@ -119,7 +122,12 @@ impl Files {
         match self.there.get(file) {
             Some(Some(last)) => last.data == node.data,
             // From an earlier run.
-            Some(None) => fs::read(self.root.join(file)).is_ok_and(|data| *data == *node.data),
+            Some(None) => {
+                let whole = self.root.join(file);
+                // A link is another program's, whatever it leads to.
+                let is_file = fs::symlink_metadata(&whole).is_ok_and(|found| found.is_file());
+                is_file && fs::read(whole).is_ok_and(|data| *data == *node.data)
+            }
             None => false,
         }
     }
@@ -127,21 +135,39 @@ impl Files {
     fn write(&self, file: &FilePath, data: &[u8]) -> io::Result<()> {
         let (whole, new) =
             (self.root.join(file), self.root.join(format!("{OWN}.{}", std::process::id())));
-        if let Some(directory) = whole.parent() {
-            fs::create_dir_all(directory)?;
-        }
-        let mut written = File::create(&new)?;
+        self.make_directories(file)?;
+        // No link is followed: what it leads to is not this directory's.
+        remove(&new)?;
+        let mut written = File::create_new(&new)?;
         written.write_all(data)?;
         // Otherwise a machine that loses its power may find an empty file under the new name.
         written.sync_all()?;
+        if is_directory(&whole)? {
+            remove(&whole)?;
+        }
         fs::rename(&new, whole)
+    }
+
+    /// Makes the directories above a file. Anything else in the place of one is removed, links to directories, too:
+    /// what is below them is elsewhere.
+    fn make_directories(&self, file: &FilePath) -> io::Result<()> {
+        for directory in self.above(file) {
+            if !is_directory(&directory)? {
+                remove(&directory)?;
+                fs::create_dir(&directory)?;
+            }
+        }
+        Ok(())
     }
 
     /// Removes a file, and the directories that are empty without it.
     fn remove(&mut self, file: &FilePath) -> io::Result<()> {
-        match fs::remove_file(self.root.join(file)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        let mut is_within = true;
+        for directory in self.above(file) {
+            is_within &= is_directory(&directory)?;
+        }
+        if is_within {
+            remove(&self.root.join(file))?;
         }
         self.there.remove(file);
         for above in file.ancestors().skip(1).filter(|it| !it.as_os_str().is_empty()) {
@@ -151,6 +177,56 @@ impl Files {
         }
         Ok(())
     }
+
+    /// The directories above a file, from the first one within the mirror.
+    fn above(&self, file: &FilePath) -> Vec<PathBuf> {
+        let mut above: Vec<_> = file.ancestors().skip(1).map(|it| self.root.join(it)).collect();
+        // The mirror itself may be a link.
+        above.pop();
+        above.reverse();
+        above
+    }
+}
+
+/// The failure of what was done to a file.
+fn at(file: &FilePath, error: &io::Error) -> Failure {
+    Failure::plain(format!("{}: {error}", file.display().to_string().escape_debug()))
+}
+
+/// Whether a directory is there, and no link to one.
+fn is_directory(path: &FilePath) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(found) => Ok(found.is_dir()),
+        Err(error) if is_absent(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes whatever is there. No link is followed.
+fn remove(path: &FilePath) -> io::Result<()> {
+    let removed =
+        if is_directory(path)? { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    match removed {
+        Err(error) if !is_absent(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Whether nothing is there, nor a directory in which it could be.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Removes the directories below this one that have no files.
+fn remove_empty(directory: &FilePath) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            remove_empty(&entry.path())?;
+            let _empty = fs::remove_dir(entry.path()).is_ok();
+        }
+    }
+    Ok(())
 }
 
 /// All files below a directory. A link is a file, whatever it leads to.
@@ -283,6 +359,74 @@ mod tests {
             FileChange::Written(changed("b/c")),
         ];
         assert_eq!(done, all);
+    }
+
+    #[test]
+    fn a_directory_in_the_place_of_a_file_is_removed() {
+        let scratch = Scratch::new("place");
+        let all = nodes(&[("/app/x", "1")]);
+        drop(scratch.open());
+        // Left by a process that was killed when the node was `x/y/z`.
+        fs::create_dir_all(scratch.0.join("x/y")).expect("made");
+        scratch.open().update(&all).expect("written");
+        assert_eq!(scratch.content(), ["x=1"]);
+
+        // Put there while the mirror runs.
+        let mut files = scratch.open();
+        fs::remove_file(scratch.0.join("x")).expect("it is there");
+        fs::create_dir_all(scratch.0.join("x/y")).expect("made");
+        fs::write(scratch.0.join("x/y/z"), "other").expect("written");
+        files.update(&nodes(&[("/app/x", "2")])).expect("written");
+        assert_eq!(scratch.content(), ["x=2"]);
+        fs::remove_file(scratch.0.join("x")).expect("it is there");
+        fs::create_dir_all(scratch.0.join("x/y")).expect("made");
+        files.update(&nodes(&[])).expect("removed");
+        assert!(!scratch.0.join("x").exists());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn nothing_is_written_or_removed_through_a_link() {
+        use std::os::unix::fs::symlink;
+
+        let (scratch, target) = (Scratch::new("link"), Scratch::new("target"));
+        fs::create_dir_all(&target.0).expect("made");
+        let elsewhere =
+            |name: &str, data: &str| fs::write(target.0.join(name), data).expect("written");
+        elsewhere("c", "mine");
+        elsewhere("new", "mine");
+        let link = |to: &FilePath, name: &str| symlink(to, scratch.0.join(name)).expect("made");
+        let mut files = scratch.open();
+        files.update(&nodes(&[("/app/b/c", "1")])).expect("written");
+
+        // The directory becomes a link, and links are where the files will be.
+        fs::remove_dir_all(scratch.0.join("b")).expect("it is there");
+        link(&target.0, "b");
+        link(&target.0.join("new"), "a");
+        link(&target.0.join("new"), &format!("{OWN}.{}", std::process::id()));
+        files.update(&nodes(&[("/app/a", "2"), ("/app/b/d", "3")])).expect("written");
+        assert_eq!(scratch.content(), ["a=2", "b/d=3"]);
+        // A link to the same data is no file, for a mirror that is started again.
+        fs::remove_file(scratch.0.join("a")).expect("it is there");
+        elsewhere("new", "2");
+        link(&target.0.join("new"), "a");
+        scratch.open().update(&nodes(&[("/app/a", "2")])).expect("written");
+        assert!(fs::symlink_metadata(scratch.0.join("a")).expect("it is there").is_file());
+
+        assert_eq!(fs::read_dir(&target.0).expect("it is there").count(), 2);
+        let read = |name: &str| fs::read_to_string(target.0.join(name)).expect("it is there");
+        assert_eq!([read("c"), read("new")], ["mine", "2"]);
+    }
+
+    #[test]
+    fn a_failure_names_the_file() {
+        let scratch = Scratch::new("named");
+        fs::write(&scratch.0, "a file").expect("written");
+        match Files::open(&scratch.0, &path("/app")) {
+            Err(Failure::Plain(why)) => assert!(why.contains("synod-files-named"), "{why}"),
+            other => panic!("{other:?}"),
+        }
+        fs::remove_file(&scratch.0).expect("it is there");
     }
 
     #[test]

@@ -44,6 +44,7 @@ mod progress;
 #[cfg(feature = "sim")]
 mod sim;
 mod time;
+mod usage;
 
 /// Runs the command that the arguments of this process name, to its end.
 ///
@@ -54,14 +55,18 @@ pub fn main() -> ExitCode {
 
 /// [`main`] with other arguments; the first is the name of the program.
 pub fn run_with(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
-    let matches = absent::listed(Cli::command()).get_matches_from(arguments);
+    let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+    let matches = match absent::listed(Cli::command()).try_get_matches_from(&arguments) {
+        Ok(matches) => matches,
+        // The help is an error for clap, and no failure.
+        Err(error) => return usage::report(&error, &arguments),
+    };
     if let Some(failure) = absent::called(&matches) {
         return failure.report();
     }
     let cli = match Cli::from_arg_matches(&matches) {
         Ok(cli) => cli,
-        // Clap's own exit: help is printed and is no failure, a wrong argument is.
-        Err(error) => error.exit(),
+        Err(error) => return usage::report(&error, &arguments),
     };
     #[cfg(unix)]
     if let Command::Guard { grace } = cli.command {

@@ -30,13 +30,36 @@ pub(crate) fn bytes(data: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
-/// Prints one JSON object on a line.
+/// Prints one JSON object on a line. Where its `data` is an object, an array or a string in JSON, the line has that as
+/// `json`, too: byte for byte, as a parser would round its numbers and drop repeated keys.
 ///
 /// # Errors
 ///
 /// When the reader of standard output has ended.
 pub(crate) fn object(value: &Value) -> io::Result<()> {
-    line(&value.to_string())
+    line(&rendered(value))
+}
+
+fn rendered(value: &Value) -> String {
+    let mut text = value.to_string();
+    if let Some(json) = value.get("data").and_then(Value::as_str).and_then(json_in)
+        && text.ends_with('}')
+    {
+        text.truncate(text.len() - 1);
+        text = format!("{text},\"json\":{json}}}");
+    }
+    text
+}
+
+/// The JSON that a text is, on one line. A number or a word is plain text.
+fn json_in(text: &str) -> Option<String> {
+    match serde_json::from_str(text) {
+        // A line break in JSON is between two parts of it: within a string it is written as an escape.
+        Ok(Value::Object(_) | Value::Array(_) | Value::String(_)) => {
+            Some(text.trim().replace(['\r', '\n'], " "))
+        }
+        _ => None,
+    }
 }
 
 /// Prints what does not keep a command from going on.
@@ -89,19 +112,53 @@ pub(crate) fn kind(stat: Option<&Stat>) -> &'static str {
     }
 }
 
-/// Text as text; an object, an array or a string of JSON as JSON under another key, so that no
-/// string is quoted within a string; and other data in base64 under a third key.
+/// Data as it is: text under one key, and bytes that are no text in base64 under another one.
 pub(crate) fn data(data: &[u8]) -> (&'static str, Value) {
     match std::str::from_utf8(data) {
         Err(_) => ("data_base64", STANDARD.encode(data).into()),
-        Ok(text) => match serde_json::from_str(text) {
-            Ok(json @ (Value::Object(_) | Value::Array(_) | Value::String(_))) => ("json", json),
-            _ => ("data", text.into()),
-        },
+        Ok(text) => ("data", text.into()),
     }
 }
 
-/// [`data`] of what somebody says of himself, which is not read as JSON.
+/// Prints data: as it is with `raw`, and otherwise with a line break at its end, and escaped for a terminal.
+///
+/// # Errors
+///
+/// When the reader of standard output has ended.
+pub(crate) fn content(data: &[u8], raw: bool) -> io::Result<()> {
+    if raw {
+        return bytes(data);
+    }
+    if io::stdout().is_terminal() {
+        return line(&for_terminal(data));
+    }
+    bytes(data)?;
+    bytes(b"\n")
+}
+
+/// Prints what a command has printed elsewhere: as it is, or escaped for a terminal.
+///
+/// # Errors
+///
+/// When the reader of standard output has ended.
+pub(crate) fn result(data: &[u8]) -> io::Result<()> {
+    if io::stdout().is_terminal() { bytes(for_terminal(data).as_bytes()) } else { bytes(data) }
+}
+
+/// Data as text that changes nothing on a terminal but adds lines to it.
+fn for_terminal(data: &[u8]) -> String {
+    let text = String::from_utf8_lossy(data);
+    let mut printed = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\t' | '\\' => printed.push(c),
+            _ => printed.extend(shown(c)),
+        }
+    }
+    printed
+}
+
+/// [`data`] of what a client says of itself.
 pub(crate) fn label(label: &[u8]) -> (&'static str, String) {
     match std::str::from_utf8(label) {
         Err(_) => ("label_base64", STANDARD.encode(label)),
@@ -139,12 +196,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_is_printed_as_json_and_not_as_a_string() {
-        assert_eq!(data(br#"{"a": [1]}"#), ("json", json!({ "a": [1] })));
-        assert_eq!(data(br#""blue""#), ("json", "blue".into()));
-        for text in ["10", "1e400", "true", "null", "", "{", "[1] x"] {
-            assert_eq!(data(text.as_bytes()), ("data", text.into()), "{text}");
+    fn data_is_printed_as_it_is_and_json_in_addition() {
+        let printed = |text: &str| {
+            let (key, value) = data(text.as_bytes());
+            rendered(&json!({ key: value, "kind": "persistent" }))
+        };
+        for text in [
+            r#"{"n":12345678901234567890123,"a":1,"a":2,"z":0.1e-40,"b":1}"#,
+            r#"{"a": [1]}"#,
+            r#""blue""#,
+            "[]",
+        ] {
+            let line = printed(text);
+            assert!(line.ends_with(&format!(r#","json":{text}}}"#)), "{line}");
+            let read: Value = serde_json::from_str(&line).expect("JSON");
+            assert_eq!(read["data"], text, "{line}");
         }
+        let line = printed("{\r\n \"a\": \"x\\ny\"\n}\n");
+        assert!(line.ends_with(r#","json":{   "a": "x\ny" }}"#), "{line}");
+        let deep = "[".repeat(10_000) + &"]".repeat(10_000);
+        for text in ["10", "1e400", "true", "null", "", "{", "[1] x", &deep] {
+            let line = printed(text);
+            let read: Value = serde_json::from_str(&line).expect("JSON");
+            assert_eq!((&read["data"], read.get("json")), (&text.into(), None), "{line}");
+        }
+        assert_eq!(rendered(&json!({ "put": true })), r#"{"put":true}"#);
+    }
+
+    #[test]
+    fn data_does_not_control_a_terminal() {
+        let data = b"a\tb\\\n\x1b[31m\x07 \"it's\" \xff\r".to_vec();
+        let printed = "a\tb\\\n\\u{1b}[31m\\u{7} \"it's\" \u{fffd}\\r";
+        assert_eq!(for_terminal(&data), printed);
+        assert_eq!(for_terminal("\u{202e}é".as_bytes()), "\\u{202e}é");
     }
 
     #[test]

@@ -88,6 +88,37 @@ fn a_password_is_in_no_output() {
 }
 
 #[test]
+fn a_password_in_the_wrong_place_is_in_no_output() {
+    let url = "etcd://ann:canary-7f3a@h:1";
+    let store = format!("--stor={url}");
+    for arguments in [&["get", "/a", url][..], &["get", url], &[url], &["ls", &store]] {
+        let output = synod(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(!said.contains("canary") && said.starts_with("error: "), "{said}");
+    }
+    // The option that is meant is named.
+    assert!(
+        text(&synod(&["get", "/a", url]).stderr).contains("unexpected argument 'etcd://***@h:1'")
+    );
+}
+
+#[test]
+fn control_characters_of_an_argument_are_escaped() {
+    let said = text(&synod(&["get", "--store", "mem://", "/a\n\u{1b}[31mb"]).stderr);
+    assert!(said.contains("'/a\\n\\u{1b}[31mb'"), "{said}");
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    for argument in ["--help", "--version"] {
+        let output = synod(&[argument]);
+        assert!(output.status.success() && !output.stdout.is_empty() && output.stderr.is_empty());
+    }
+    assert_eq!(synod(&[]).status.code(), Some(2));
+}
+
+#[test]
 fn a_wrong_path_is_refused_where_it_is_typed() {
     let output = synod(&["get", "--store", "mem://", "/a/../b"]);
     assert_eq!(output.status.code(), Some(2));

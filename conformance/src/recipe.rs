@@ -6,6 +6,7 @@ use crate::case::Case;
 mod atomic_value;
 mod barrier;
 mod cache;
+mod cache_edges;
 mod container;
 mod count_down;
 mod counter;
@@ -16,6 +17,7 @@ mod crew_members;
 mod crew_terms;
 mod discovery;
 mod double_barrier;
+mod double_barrier_members;
 mod doubt;
 mod election;
 mod foreign_queue;
@@ -33,7 +35,9 @@ mod mutex;
 mod naming;
 mod partition;
 mod passing_mutex;
+mod persistent_data;
 mod persistent_node;
+mod persistent_owners;
 mod persistent_ttl;
 mod promotion;
 mod queue;
@@ -49,6 +53,7 @@ mod shared_count;
 mod shared_value;
 mod ticket;
 mod transaction;
+mod transaction_levels;
 mod waiting;
 mod watched;
 
@@ -61,6 +66,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     doubt::CASES,
     ticket::CASES,
     transaction::CASES,
+    transaction_levels::CASES,
     session_loss::CASES,
     lost_answer::CASES,
     handover::CASES,
@@ -82,10 +88,14 @@ pub(crate) const ALL: &[&[Case]] = &[
     barrier::CASES,
     count_down::CASES,
     double_barrier::CASES,
+    double_barrier_members::CASES,
     ids::CASES,
     cache::CASES,
+    cache_edges::CASES,
     watched::CASES,
     persistent_node::CASES,
+    persistent_data::CASES,
+    persistent_owners::CASES,
     persistent_ttl::CASES,
     group::CASES,
     hash_ring::CASES,

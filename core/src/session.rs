@@ -316,7 +316,7 @@ impl Session {
     }
 
     /// Ends the session: when this returned without an error, its ephemeral nodes are gone. Every
-    /// pending call fails. Closing twice is no error.
+    /// pending call fails. Closing twice is no error, and asks the store again if it did not say so the first time.
     ///
     /// # Errors
     ///
@@ -330,8 +330,19 @@ impl Session {
     pub async fn close(&self) -> Result<()> {
         const DOING: &str = "closing a session";
         self.context.state.end(Loss::Closed);
-        let deadline = self.deadline();
-        match select(pin!(self.context.state.closed()), pin!(deadline.passed())).await {
+        let (deadline, state) = (self.deadline(), &self.context.state);
+        let closed = async {
+            if state.is_closed() != Some(false) {
+                return state.closed().await;
+            }
+            // It was asked before, and could not say so. The session may have ended since.
+            let is_over = sweeper::is_over(&self.context.store.close().await);
+            if is_over {
+                state.confirm();
+            }
+            is_over
+        };
+        match select(pin!(closed), pin!(deadline.passed())).await {
             Either::Left((true, _)) => Ok(()),
             Either::Left((false, _)) => Err(Error::new(ErrorKind::Unreachable, DOING)
                 .because("the store did not confirm the end of the session; it expires after its time to live")

@@ -18,6 +18,18 @@ step_scripts() {
     done
 }
 
+step_servers() {
+    local each name variable absent=0
+    for each in "${servers[@]}"; do
+        IFS=: read -r name variable _ <<<"$each"
+        if [[ ! -v $variable ]] && ! dev/newer "$name"; then
+            echo "the tests run on this machine's own $name"
+            absent=1
+        fi
+    done
+    ((!absent)) || return "$not_checked"
+}
+
 step_clippy() {
     # Of a package that did not change, and depends on none that did, cargo remembers the result.
     cargo clippy "${all[@]}" --all-targets -- -D warnings

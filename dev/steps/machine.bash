@@ -89,3 +89,20 @@ install_peers() {
             --upgrade --target target/kazoo "kazoo==$kazoo"
     fi
 }
+
+# The servers of the tests: the name of each, the variable that selects one, and its backend.
+servers=(
+    zookeeper:SYNOD_ZOOKEEPER:synod-zk
+    etcd:SYNOD_ETCD:synod-etcd
+)
+
+# Selects the newest servers that Debian has for the tests, where they can be had, and where the caller has selected none.
+select_servers() {
+    local each name variable
+    for each in "${servers[@]}"; do
+        IFS=: read -r name variable _ <<<"$each"
+        if [[ ! -v $variable ]] && dev/newer "$name" >/dev/null 2>&1; then
+            export "$variable=newer"
+        fi
+    done
+}

@@ -7,11 +7,12 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use synod_core::client::Client;
-use synod_core::error::Result;
+use synod_core::error::{Error, Result};
 use synod_core::path::Path;
-use synod_core::value::{decode, encode};
+use synod_core::value::decode;
 
 use crate::cell::Cell;
+use crate::cell::json::encode_readable;
 use crate::cell::promotion::{Enter, Promotion};
 use crate::cell::update::{Cost, Update};
 use crate::line::Line;
@@ -63,12 +64,14 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
     /// Replaces the value by a function of it.
     ///
     /// `next` may be called several times, each time with a later value. Only the result of the last call is stored. It is
-    /// called by a task of its own, so it may not wait for this call.
+    /// called by a task of its own, so it may not wait for this call. If it panics, so does this call, and nothing is changed.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Corrupt`](synod_core::error::ErrorKind::Corrupt) if what is stored is no such value,
-    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the next one cannot be written as JSON,
+    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the next one cannot be written as JSON, or could not be
+    /// read again, such as a number that is infinite,
+    /// [`ErrorKind::TooLarge`](synod_core::error::ErrorKind::TooLarge) if the store takes less data in a node,
     /// [`ErrorKind::Refused`](synod_core::error::ErrorKind::Refused) if the path is a directory, and as every verb of a
     /// [`Client`]. [`Effect::None`](synod_core::error::Effect::None) means that nothing was changed, and never will be.
     ///
@@ -83,11 +86,12 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
         let decided = self.cell.change(move |bytes| {
             let value = read(&path, bytes);
             mistake!(CorruptIsNone: let value = value.or_else(|_| Ok(None)));
-            encode(&path, &next(value?)).map(Some)
+            encode_readable(&path, &next(value?)).map(Some)
         });
-        let decided = decided.await?;
-        let after = decode(self.cell.path(), decided.after.as_deref().unwrap_or_default())?;
-        Ok(Update::new(read(self.cell.path(), decided.before.as_ref())?, after, decided.cost))
+        let (path, decided) = (self.cell.path(), decided.await?);
+        let after = decode(path, decided.after.as_deref().unwrap_or_default()).map_err(written)?;
+        let before = read(path, decided.before.as_ref()).map_err(written)?;
+        Ok(Update::new(before, after, decided.cost))
     }
 
     /// Replaces the value, and returns the one before it.
@@ -100,12 +104,12 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
     ///
     /// As [`AtomicValue::update`].
     pub async fn swap(&self, value: &T) -> Result<Option<T>> {
-        let (path, data) = (self.cell.path().clone(), encode(self.cell.path(), value)?);
+        let (path, data) = (self.cell.path().clone(), encode_readable(self.cell.path(), value)?);
         let decided = self.cell.change(move |bytes| {
             read::<T>(&path, bytes)?;
             Ok(Some(data.clone()))
         });
-        read(self.cell.path(), decided.await?.before.as_ref())
+        read(self.cell.path(), decided.await?.before.as_ref()).map_err(written)
     }
 
     /// Replaces `expected` by `value`. If the value is another one, it returns that, and changes nothing.
@@ -125,7 +129,7 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
     where
         T: PartialEq + Send,
     {
-        let (path, data) = (self.cell.path().clone(), encode(self.cell.path(), value)?);
+        let (path, data) = (self.cell.path().clone(), encode_readable(self.cell.path(), value)?);
         let decided = self.cell.change(move |bytes| {
             let value: Option<T> = read(&path, bytes)?;
             Ok((value == expected).then(|| data.clone()))
@@ -147,7 +151,7 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
     ///
     /// As [`AtomicValue::update`].
     pub async fn set(&self, value: &T) -> Result<Cost> {
-        let data = encode(self.cell.path(), value)?;
+        let data = encode_readable(self.cell.path(), value)?;
         Ok(self.cell.change(move |_before| Ok(Some(data.clone()))).await?.cost)
     }
 
@@ -161,10 +165,15 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
     ///
     /// As [`AtomicValue::update`].
     pub async fn initialize(&self, value: &T) -> Result<bool> {
-        let data = encode(self.cell.path(), value)?;
+        let data = encode_readable(self.cell.path(), value)?;
         let store = move |before: Option<&Bytes>| Ok(before.is_none().then(|| data.clone()));
         Ok(self.cell.change(store).await?.written)
     }
+}
+
+/// The error of a change that was made, and whose values could not be read.
+fn written(error: Error) -> Error {
+    error.with_unknown_effect()
 }
 
 fn read<T: DeserializeOwned>(path: &Path, bytes: Option<&Bytes>) -> Result<Option<T>> {

@@ -30,24 +30,27 @@
 //! - **One round trip.** A cell remembers the value that it wrote last, and writes again without a read. A write that
 //!   another client was faster than costs one more: the rejection shows the value, and the write is sent again.
 //! - **Changes of one process travel together.** While a write is on its way, the changes of other tasks wait. They are
-//!   decided one after the other, and written at once. Each gets the value before and after its own.
+//!   decided one after the other, and written at once. Each gets the value before and after its own. A decision that fails, is too
+//!   large for a node, or panics, is that of its caller alone, where the panic goes on.
+//! - **The task that writes may end at any time**, as the runtime of the caller that has started it does. The changes that it has not
+//!   sent go back to their callers, which start another one.
 //! - **A decision counts only on the latest value.** One that writes nothing, or that fails, is confirmed by a read or by
 //!   the write of another change.
 
 use std::fmt;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use synod_core::client::Client;
-use synod_core::clock;
-use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::clock::{self, Instant};
+use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::store::Node;
 use tokio::sync::oneshot;
 use tracing::Instrument;
 
-use crate::cell::batch::{CellState, Decided, Pending};
-use crate::cell::mark::DOING;
+use crate::cell::batch::{CellState, ChangeEnd, Decide, Decided, Pending, stopped};
 use crate::cell::promotion::{Enter, Promotion};
 use crate::cell::writer::Writer;
 
@@ -56,6 +59,8 @@ pub(crate) mod copy;
 pub(crate) mod followed;
 mod follower;
 mod gate;
+pub(crate) mod guarded;
+pub(crate) mod json;
 mod mark;
 mod page;
 pub(crate) mod patience;
@@ -74,6 +79,9 @@ mod meter;
 mod unmetered;
 #[cfg(not(feature = "metrics"))]
 use unmetered as meter;
+
+/// The number of tasks that a change starts, one after the other, if each ends before it writes.
+const RESTARTS: usize = 8;
 
 /// One value of a recipe, at a path. Clones share the mark and the writes. Costs nothing to make.
 #[derive(Clone)]
@@ -116,7 +124,6 @@ impl Cell {
         &self,
         decide: impl FnMut(&CellState) -> Result<Option<Bytes>> + Send + 'static,
     ) -> Result<Decided> {
-        let (tell, decided) = oneshot::channel();
         let recipe = self.writer.recipe();
         let span = tracing::debug_span!(
             "changing",
@@ -126,17 +133,28 @@ impl Cell {
             tries = tracing::field::Empty,
         );
         let since = clock::now();
-        self.writer.clone().enqueue(Pending::new(Box::new(decide), since, tell));
-        let decided = decided.instrument(span.clone()).await.map_err(|_stopped| {
-            Error::new(ErrorKind::Backend, DOING)
-                .at(self.path())
-                .because("the task that writes has ended")
-                .with_unknown_effect()
-        })??;
+        let decided = self.enqueued(Box::new(decide), since).instrument(span.clone()).await?;
         let (took, tries) = (decided.cost.time, decided.cost.tries);
         meter::changed(recipe, took, tries);
         span.record("took", tracing::field::debug(took)).record("tries", tries);
         Ok(decided)
+    }
+
+    /// Waits until a change has come to its end.
+    async fn enqueued(&self, mut decide: Decide, since: Instant) -> Result<Decided> {
+        for _ in 0..RESTARTS {
+            let (tell, told) = oneshot::channel();
+            self.writer.clone().enqueue(Pending::new(decide, since, tell));
+            decide = match told.await {
+                Ok(ChangeEnd::Ended(decided)) => {
+                    return decided.map_err(|error| error.or_at(self.path()));
+                }
+                Ok(ChangeEnd::Panicked(payload)) => resume_unwind(payload),
+                Ok(ChangeEnd::Unsent(decide)) => decide,
+                Err(_dropped) => return Err(stopped().at(self.path()).with_unknown_effect()),
+            };
+        }
+        Err(stopped().at(self.path()))
     }
 }
 

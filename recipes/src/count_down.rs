@@ -33,7 +33,7 @@ impl CountDown {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the name is too long, and as every verb of a [`Client`].
+    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the name is empty or too long, and as every verb of a [`Client`].
     ///
     /// # Cancel safety
     ///

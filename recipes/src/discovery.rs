@@ -59,7 +59,8 @@ impl<T> Discovery<T> {
         Self { format, ..self }
     }
 
-    /// The names of the services that have instances, sorted.
+    /// The names of the services, sorted: of all that have instances, and of those whose directory is still there. ZooKeeper keeps an
+    /// empty one for a while, and one that another library made as a node for good.
     ///
     /// # Errors
     ///

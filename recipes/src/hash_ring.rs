@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures_core::Stream;
@@ -74,7 +75,8 @@ impl HashRing {
     }
 
     /// [`HashRing::open`], where the data of each member says its weight: of two members the one with twice the weight is
-    /// responsible for about twice as many keys, and one of weight 0 for none. All clients have to weigh alike.
+    /// responsible for about twice as many keys, and one of weight 0 for none. All clients have to weigh alike. A member whose data makes
+    /// `weigh` panic has no weight.
     ///
     /// # Errors
     ///
@@ -175,7 +177,12 @@ impl RingMaker {
 fn member(node: &Node, weigh: &Weigh) -> Option<(String, u8)> {
     node.stat?.owner?;
     let name = Name::new(node.path.name()).ok().and_then(|name| name.decode());
-    Some((name.unwrap_or_else(|| node.path.name().to_owned()), weigh(&node.data)))
+    // One bad registration is no reason to follow the group no more.
+    let weight = catch_unwind(AssertUnwindSafe(|| weigh(&node.data))).unwrap_or_else(|_panic| {
+        tracing::warn!(path = %node.path, "weighing a member panicked: it has no weight");
+        0
+    });
+    Some((name.unwrap_or_else(|| node.path.name().to_owned()), weight))
 }
 
 impl fmt::Debug for HashRing {

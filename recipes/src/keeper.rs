@@ -61,6 +61,8 @@ pub(crate) struct NodeKeeper {
     client: Client,
     path: Path,
     page: Arc<KeeperPage>,
+    /// Lives as long as the node is wanted.
+    owner: Arc<()>,
     close: oneshot::Sender<()>,
     closed: oneshot::Receiver<Result<()>>,
 }
@@ -75,22 +77,24 @@ impl NodeKeeper {
         recipe: &'static str,
     ) -> Result<Self> {
         let page = Arc::new(KeeperPage::new(data));
-        let work = KeeperTask::new(client, path, occupied, page.clone());
-        Self::run(client, path, page, work, recipe).await
+        let owner = Arc::new(());
+        let work = KeeperTask::new(client, path, occupied, page.clone(), Arc::downgrade(&owner));
+        Self::run(client, path, (page, owner), work, recipe).await
     }
 
     /// Makes a node in this manner. When this returned without an error, it was there.
     pub(crate) async fn run(
         client: &Client,
         path: &Path,
-        page: Arc<KeeperPage>,
+        (page, owner): (Arc<KeeperPage>, Arc<()>),
         work: impl Keeping + 'static,
         recipe: &'static str,
     ) -> Result<Self> {
         let (close, asked) = oneshot::channel();
         let (tell, closed) = oneshot::channel();
         let (made, first) = oneshot::channel();
-        let keeper = Self { client: client.clone(), path: path.clone(), page, close, closed };
+        let keeper =
+            Self { client: client.clone(), path: path.clone(), page, owner, close, closed };
         let (client, page) = (client.clone(), keeper.page.clone());
         let span = tracing::info_span!("keeping", recipe, %path);
         let run = async move {
@@ -133,17 +137,17 @@ impl NodeKeeper {
 
     /// Replaces the data: at once for every later create, and when this returned without an error, in the store.
     pub(crate) async fn set(&self, data: Bytes) -> Result<()> {
-        let number = self.page.want(data);
-        match timeout(self.client.time_limit(), self.page.stored(number)).await {
-            Ok(Some(result)) => result,
-            Ok(None) => Err(self.over()),
+        match timeout(self.client.time_limit(), self.page.want(data)).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_ended)) => Err(self.over()),
             Err(_late) => Err(self.late()),
         }
     }
 
     /// Removes the node: when this returned without an error, it is gone, and does not come back.
     pub(crate) async fn close(self) -> Result<()> {
-        let Self { close, closed, .. } = self;
+        let Self { close, closed, owner, .. } = self;
+        drop(owner);
         let _asked = close.send(()).is_ok();
         closed.await.unwrap_or(Ok(()))
     }

@@ -76,7 +76,7 @@ impl PersistentNode {
             Some(ttl) => {
                 let page = Arc::new(KeeperPage::new(data));
                 let work = LastingTask::new(client, path, ttl, self.occupied, page.clone())?;
-                NodeKeeper::run(client, path, page, work, RECIPE).await?
+                NodeKeeper::run(client, path, (page, Arc::new(())), work, RECIPE).await?
             }
         };
         Ok(KeptNode { keeper })

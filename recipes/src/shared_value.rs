@@ -8,10 +8,11 @@ use serde::de::DeserializeOwned;
 use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::value::{decode, encode};
+use synod_core::value::decode;
 
 use crate::cell::copy::LocalCopy;
 use crate::cell::followed::Followed;
+use crate::cell::json::encode_readable;
 use crate::cell::update::Cost;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/shared_value.md"))]
@@ -35,7 +36,8 @@ where
     /// # Errors
     ///
     /// [`ErrorKind::Corrupt`](synod_core::error::ErrorKind::Corrupt) if what is stored is no such value,
-    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if `first` cannot be written as JSON,
+    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if `first` cannot be written as JSON that can be read again,
+    /// [`ErrorKind::TooLarge`](synod_core::error::ErrorKind::TooLarge) if the store takes less data in a node,
     /// [`ErrorKind::Refused`](synod_core::error::ErrorKind::Refused) if the path is a directory, and as every verb of a
     /// [`Client`].
     ///
@@ -44,7 +46,7 @@ where
     /// A dropped call may have stored the first value. It follows nothing.
     pub async fn open(client: &Client, path: impl Into<Path>, first: &T) -> Result<Self> {
         let path = path.into();
-        let first = encode(&path, first)?;
+        let first = encode_readable(&path, first)?;
         let open = Followed::open(client, path, "shared_value", decode, first);
         // On the heap, so that the future of a caller stays small.
         Ok(Self { followed: Box::pin(open).await? })
@@ -67,7 +69,8 @@ where
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the value cannot be written as JSON, and as every
+    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the value cannot be written as JSON, or could not be read
+    /// again, [`ErrorKind::TooLarge`](synod_core::error::ErrorKind::TooLarge) if the store takes less data in a node, and as every
     /// verb of a [`Client`]. [`Effect::None`](synod_core::error::Effect::None) means that nothing was changed, and never will
     /// be.
     ///
@@ -75,7 +78,7 @@ where
     ///
     /// A dropped call has changed the value or has not. A request that was sent is driven to its end.
     pub async fn set(&self, value: &T) -> Result<Cost> {
-        let data = encode(self.followed.path(), value)?;
+        let data = encode_readable(self.followed.path(), value)?;
         self.followed.set(data).await
     }
 
@@ -94,7 +97,7 @@ where
         seen: &LocalCopy<T>,
         value: &T,
     ) -> Result<Result<Cost, LocalCopy<T>>> {
-        let data = encode(self.followed.path(), value)?;
+        let data = encode_readable(self.followed.path(), value)?;
         self.followed.try_set(seen.stat, data).await
     }
 }

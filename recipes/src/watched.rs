@@ -15,6 +15,7 @@ use synod_core::value::decode;
 use tokio::sync::watch;
 
 use crate::cell::copy::CopyState;
+use crate::cell::guarded::decoded;
 use crate::mirror::Mirror;
 use crate::mirror::event::CacheState;
 use crate::mirror::extent::Extent;
@@ -163,14 +164,18 @@ impl<T> ValueReader<T> {
             (CacheState::Live(_), ..) => CopyState::Current,
             _ => CopyState::Stale,
         };
+        let mut replaced = None;
         self.sender.send_if_modified(|last| {
             let is_same = value.is_none() && is_same(&last.state, &state);
             last.state = state;
             if let Some((value, stat)) = value {
-                (last.value, last.stat) = (Some(value), Some(stat));
+                replaced = last.value.replace(value);
+                last.stat = Some(stat);
             }
             !is_same
         });
+        // A value may have a `Drop` of its own, which may look at this one: the lock is free here.
+        drop(replaced);
     }
 
     /// The value of a version that was not read yet, if it is one.
@@ -179,7 +184,7 @@ impl<T> ValueReader<T> {
         if self.seen.as_ref().is_some_and(|(seen, _)| *seen == stat) {
             return None;
         }
-        match (self.parse)(&node.path, &node.data) {
+        match decoded(&node.path, || (self.parse)(&node.path, &node.data)) {
             Ok(value) => {
                 self.seen = Some((stat, None));
                 Some((Arc::new(value), stat))

@@ -9,6 +9,7 @@ use synod_etcd::{EtcdBackend, EtcdOptions, Tls};
 
 use crate::scheme::{Scheme, invalid};
 use crate::target::{Target, Tls as Files, duration};
+use crate::tls_file::{read, read_certificates};
 
 pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
     let secure = target.scheme == (Scheme::Etcd { tls: true });
@@ -43,18 +44,9 @@ fn is_allowed(value: &str) -> Result<bool> {
 
 fn tls(files: &Files) -> Result<Tls> {
     let tls = match &files.ca {
-        Some(ca) => Tls::trusting(read(ca)?),
+        Some(ca) => Tls::trusting(read_certificates(ca)?),
         None => Tls::new(),
     };
     let (Some(certificate), Some(key)) = (&files.certificate, &files.key) else { return Ok(tls) };
-    let key = String::from_utf8(read(key)?).map_err(|_not_text| {
-        invalid("the key of the TLS certificate is not written in PEM, which is text")
-    })?;
-    Ok(tls.identity(read(certificate)?, key))
-}
-
-fn read(file: &std::path::Path) -> Result<Vec<u8>> {
-    std::fs::read(file).map_err(|error| {
-        invalid(format!("the TLS file {} cannot be read", file.display())).caused_by(error)
-    })
+    Ok(tls.identity(read_certificates(certificate)?, read(key)?))
 }

@@ -81,3 +81,23 @@ fn what_a_zookeeper_url_says_of_the_connection_is_checked() {
         }
     }
 }
+
+#[cfg(all(feature = "etcd", feature = "zookeeper"))]
+#[test]
+fn a_file_of_certificates_is_read_or_the_error_says_why_not() {
+    let name = format!("synod-tls-{}", std::process::id());
+    let (file, missing) = (std::env::temp_dir().join(&name), std::env::temp_dir().join(name + "x"));
+    std::fs::write(&file, "# no certificate\n").expect("written");
+    for scheme in ["etcds", "zks"] {
+        for (file, because) in
+            [(&file, "has no certificate"), (&missing, "cannot be read: No such file")]
+        {
+            let url = format!("{scheme}://h:1?ca={}", file.display());
+            let url = if scheme == "zks" { url + "&acl=open" } else { url };
+            let error = Config::new(&url).expect("valid").backend().expect_err("no authority");
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{url}");
+            assert!(error.to_string().contains(because), "{url}: {error}");
+        }
+    }
+    std::fs::remove_file(&file).expect("it is there");
+}

@@ -9,6 +9,7 @@ use synod_zk::{Access, Heartbeat, Login, Tls, ZkBackend, ZkOptions};
 
 use crate::scheme::{Scheme, invalid};
 use crate::target::{Target, Tls as Files, duration};
+use crate::tls_file::{read, read_certificates};
 
 pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
     target.no_more_parameters(&["acl", "auth", "heartbeat", "plaintext", "tick"])?;
@@ -49,15 +50,9 @@ fn tls(files: &Files) -> Result<Tls> {
             "zks:// has no default CA: name the file of the server's CA, as in ?ca=/etc/ssl/ca.pem",
         ));
     };
-    let mut tls = Tls::trusting(read(ca)?);
+    let mut tls = Tls::trusting(read_certificates(ca)?);
     if let (Some(certificate), Some(key)) = (&files.certificate, &files.key) {
-        tls = tls.identity(read(certificate)?, SecretString::from(read(key)?));
+        tls = tls.identity(read_certificates(certificate)?, SecretString::from(read(key)?));
     }
     Ok(tls)
-}
-
-fn read(file: &std::path::Path) -> Result<String> {
-    std::fs::read_to_string(file).map_err(|error| {
-        invalid(format!("the TLS file {} cannot be read", file.display())).caused_by(error)
-    })
 }

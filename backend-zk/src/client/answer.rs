@@ -68,7 +68,7 @@ impl<T> Future for Answer<T> {
         let reply = match &mut self.coming {
             // Without its task the session has no end that a server would know of.
             Coming::Reply(reply) => {
-                ready!(Pin::new(reply).poll(cx)).unwrap_or(Err(ZkError::ClientClosed))
+                ready!(Pin::new(reply).poll(cx)).unwrap_or(Err(ZkError::Abandoned))
             }
             Coming::Unsent(why) => Err(why.clone()),
         };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::client::answer::{Answer, Reply};
 use crate::client::event::StateWatcher;
-use crate::client::granted::Granted;
+use crate::client::granted::{Certain, Granted};
 use crate::client::jute::Decoder;
 use crate::client::multi::{MultiReader, MultiWriter};
 use crate::client::node::{AddWatchMode, CreateOptions, ZkStat};
@@ -22,11 +22,12 @@ pub(crate) struct Client {
     outbox: Outbox,
     id: i64,
     granted: Granted,
+    certain: Certain,
 }
 
 impl Client {
-    pub(super) fn new(outbox: Outbox, id: i64, granted: Granted) -> Self {
-        Self { outbox, id, granted }
+    pub(super) fn new(outbox: Outbox, id: i64, (granted, certain): (Granted, Certain)) -> Self {
+        Self { outbox, id, granted, certain }
     }
 
     pub(crate) fn session_id(&self) -> i64 {
@@ -36,6 +37,12 @@ impl Client {
     /// The time to live of the session. A later connection may grant another one, which is here before its state is reported.
     pub(crate) fn session_timeout(&self) -> Duration {
         self.granted.get()
+    }
+
+    /// Sets how to find out for how long the session is certain to live. When a connection is lost, each server is given a share of that
+    /// time to take the session over.
+    pub(crate) fn set_certain(&self, left: impl Fn() -> Option<Duration> + Send + Sync + 'static) {
+        self.certain.set(left);
     }
 
     /// Follows the session's state. The state as it is counts as seen.
@@ -121,7 +128,7 @@ impl Client {
         &self,
         path: &str,
     ) -> Answer<(Option<ZkStat>, OneshotWatcher)> {
-        let asked = Asked::new(path, WatchKind::Data);
+        let asked = Asked::or_creation(path);
         self.outbox.send(reading(op::EXISTS, path, true), Some(asked), |mut reply| {
             let watch = reply.watch.take();
             let stat = stat_if_there(reply)?;

@@ -18,11 +18,13 @@ pub(crate) enum SessionState {
     Expired,
     /// The client ended it.
     Closed,
+    /// The runtime of the session's task has ended, and no server knows: the session expires.
+    Abandoned,
 }
 
 impl SessionState {
     pub(crate) fn is_terminated(self) -> bool {
-        matches!(self, Self::AuthFailed | Self::Expired | Self::Closed)
+        matches!(self, Self::AuthFailed | Self::Expired | Self::Closed | Self::Abandoned)
     }
 
     /// What a request gets that is made in this state.
@@ -32,6 +34,7 @@ impl SessionState {
             Self::AuthFailed => ZkError::AuthFailed,
             Self::Expired => ZkError::SessionExpired,
             Self::Closed => ZkError::ClientClosed,
+            Self::Abandoned => ZkError::Abandoned,
         }
     }
 }
@@ -63,19 +66,19 @@ impl WatchedEvent {
         Self { event_type: EventType::Session, session_state, path: String::new(), zxid: -1 }
     }
 
-    /// The event in a message of the server.
-    pub(super) fn read(zxid: i64, body: &[u8]) -> Result<Self, ZkError> {
+    /// The event in a message of the server. `None` for one of an unknown kind.
+    pub(super) fn read(zxid: i64, body: &[u8]) -> Result<Option<Self>, ZkError> {
         let mut reading = Decoder::new(body);
         let event_type = match reading.int()? {
             1 => EventType::NodeCreated,
             2 => EventType::NodeDeleted,
             3 => EventType::NodeDataChanged,
             4 => EventType::NodeChildrenChanged,
-            _ => return Err(ZkError::Malformed("an unknown event")),
+            _ => return Ok(None),
         };
         let _state = reading.int()?;
         let path = reading.text()?.to_owned();
-        Ok(Self { event_type, session_state: SessionState::SyncConnected, path, zxid })
+        Ok(Some(Self { event_type, session_state: SessionState::SyncConnected, path, zxid }))
     }
 }
 
@@ -90,13 +93,17 @@ impl StateWatcher {
 
     /// The state as it is, which is seen then.
     pub(crate) fn state(&mut self) -> SessionState {
-        *self.0.borrow_and_update()
+        // The task reports its last state before it ends.
+        let has_task = self.0.has_changed().is_ok();
+        let state = *self.0.borrow_and_update();
+        if has_task || state.is_terminated() { state } else { SessionState::Abandoned }
     }
 
     /// Waits until the state is not the one that was seen last. After the last one it waits for ever.
     pub(crate) async fn changed(&mut self) -> SessionState {
         match self.0.changed().await {
             Ok(()) => self.state(),
+            Err(_no_task) if self.state() == SessionState::Abandoned => SessionState::Abandoned,
             Err(_over) => pending().await,
         }
     }
@@ -104,15 +111,34 @@ impl StateWatcher {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
     use crate::client::jute::Encoder;
+
+    #[tokio::test]
+    async fn a_session_without_its_task_is_abandoned_unless_it_was_over() {
+        for (last, seen) in [
+            (SessionState::SyncConnected, SessionState::Abandoned),
+            (SessionState::Closed, SessionState::Closed),
+        ] {
+            let (sender, states) = watch::channel(SessionState::Disconnected);
+            let mut states = StateWatcher::new(states);
+            sender.send_replace(last);
+            assert_eq!(states.changed().await, last);
+            drop(sender);
+            assert_eq!(states.state(), seen);
+            assert_eq!(states.changed().now_or_never(), Some(seen).filter(|it| *it != last));
+        }
+    }
 
     #[test]
     fn every_event_of_a_server_is_known() {
         let read = |number: i32| {
             let mut body = Encoder::default();
             body.int(number).int(3).text("/a");
-            WatchedEvent::read(-1, &body.finish()).map(|event| (event.event_type, event.path))
+            let event = WatchedEvent::read(-1, &body.finish()).expect("it is whole");
+            event.map(|event| (event.event_type, event.path))
         };
         let known = [
             EventType::NodeCreated,
@@ -121,8 +147,8 @@ mod tests {
             EventType::NodeChildrenChanged,
         ];
         for (number, event) in (1..).zip(known) {
-            assert_eq!(read(number), Ok((event, "/a".to_owned())));
+            assert_eq!(read(number), Some((event, "/a".to_owned())));
         }
-        assert!(read(0).is_err() && read(5).is_err());
+        assert_eq!([0, 5, -1].map(read), [None, None, None]);
     }
 }

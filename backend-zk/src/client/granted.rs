@@ -1,7 +1,8 @@
-//! [`Granted`]: the time to live of a session.
+//! Times of a session, shared by its client and its task: [`Granted`] and [`Certain`].
 
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// The time to live of a session, as the server of its last connection granted it.
@@ -22,5 +23,29 @@ impl Granted {
 
     pub(super) fn get(&self) -> Duration {
         Duration::from_millis(self.0.load(Ordering::Acquire))
+    }
+}
+
+/// The time for which the session is certain to live, by the computation of the client's owner.
+#[derive(Clone, Default)]
+pub(super) struct Certain(Arc<OnceLock<Box<Left>>>);
+
+type Left = dyn Fn() -> Option<Duration> + Send + Sync;
+
+impl Certain {
+    /// Sets the computation. It is set once.
+    pub(super) fn set(&self, left: impl Fn() -> Option<Duration> + Send + Sync + 'static) {
+        let _is_first = self.0.set(Box::new(left)).is_ok();
+    }
+
+    /// `None` if nothing is left, or is known.
+    pub(super) fn left(&self) -> Option<Duration> {
+        self.0.get().and_then(|left| left()).filter(|left| !left.is_zero())
+    }
+}
+
+impl fmt::Debug for Certain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Certain").field(&self.left()).finish()
     }
 }

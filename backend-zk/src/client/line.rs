@@ -16,15 +16,14 @@ use crate::client::stream::Stream;
 use crate::client::watches::Asked;
 use crate::client::zk_error::ZkError;
 
-/// The longest message that is read. Servers send no such one.
-const LONGEST: usize = 1 << 28;
-
 /// How much is read at once, if so much is there.
 const READ: usize = 16 * 1024;
 
 /// One connection.
 pub(super) struct Line {
     stream: Stream,
+    /// The length of the longest message that is read.
+    max_answer: usize,
     input: BytesMut,
     output: Vec<u8>,
     written: usize,
@@ -88,9 +87,10 @@ impl Head {
 }
 
 impl Line {
-    pub(super) fn new(stream: Stream) -> Self {
+    pub(super) fn new(stream: Stream, max_answer: usize) -> Self {
         Self {
             stream,
+            max_answer,
             input: BytesMut::new(),
             output: Vec::new(),
             written: 0,
@@ -132,7 +132,10 @@ impl Line {
             Some((next, call)) if next == xid => Ok(call),
             Some(other) => {
                 self.calls.push_front(other);
-                Err(ZkError::Malformed("it answers another request than the next one"))
+                // With zookeeper.enableEagerACLCheck a follower refuses a write before it answers earlier requests.
+                Err(ZkError::Malformed(
+                    "it answers another request than the next one, as servers with enableEagerACLCheck do",
+                ))
             }
             None => Err(ZkError::Malformed("it answers no request")),
         }
@@ -156,8 +159,10 @@ impl Line {
     pub(super) fn next_frame(&mut self) -> Result<Option<Bytes>, ZkError> {
         let Some(length) = self.input.first_chunk() else { return Ok(None) };
         let length = usize::try_from(i32::from_be_bytes(*length));
-        let length = length.ok().filter(|length| *length <= LONGEST);
-        let length = length.ok_or(ZkError::Malformed("its length cannot be"))?;
+        let length = length.map_err(|_| ZkError::Malformed("its length cannot be"))?;
+        if length > self.max_answer {
+            return Err(ZkError::TooLong);
+        }
         if self.input.len() < 4 + length {
             return Ok(None);
         }
@@ -189,11 +194,15 @@ impl Line {
         }
     }
 
-    /// Answers all requests with this error.
-    pub(super) fn fail(self, error: &ZkError) {
-        for (_, call) in self.calls {
+    /// Answers all requests, as the connection ended with this error. If the session goes on, that is no answer to a request, except to
+    /// the next one, whose answer is too long.
+    pub(super) fn fail(self, error: ZkError) {
+        let all = if error.ends_session() { error.clone() } else { ZkError::ConnectionLoss };
+        let next = if error == ZkError::TooLong { error } else { all.clone() };
+        let errors = std::iter::once(next).chain(std::iter::repeat(all));
+        for ((_, call), error) in self.calls.into_iter().zip(errors) {
             if let Call::Request(_, reply) = call {
-                let _waited_for = reply.send(Err(error.clone())).is_ok();
+                let _waited_for = reply.send(Err(error)).is_ok();
             }
         }
     }
@@ -207,9 +216,11 @@ mod tests {
 
     use super::*;
 
+    const LONGEST: usize = 1 << 20;
+
     fn line() -> (Line, DuplexStream) {
         let (ours, theirs) = duplex(1 << 20);
-        (Line::new(Box::new(ours)), theirs)
+        (Line::new(Box::new(ours), LONGEST), theirs)
     }
 
     async fn read(line: &mut Line) -> usize {
@@ -238,12 +249,38 @@ mod tests {
 
     #[tokio::test]
     async fn a_length_that_cannot_be_is_refused_before_anything_is_kept_for_it() {
-        for length in [-1, i32::MIN, i32::MAX] {
+        let longest = i32::try_from(LONGEST).expect("not so long");
+        for (length, is_refused) in
+            [(-1, true), (i32::MIN, true), (i32::MAX, true), (longest + 1, true), (longest, false)]
+        {
             let (mut line, mut theirs) = line();
             theirs.write_all(&length.to_be_bytes()).await.expect("there is room");
             read(&mut line).await;
-            assert!(line.next_frame().is_err(), "{length}");
+            assert_eq!(line.next_frame().is_err(), is_refused, "{length}");
             assert!(line.input.capacity() <= 2 * READ);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_ends_a_connection_is_no_answer_but_to_a_request_whose_answer_is_too_long() {
+        use ZkError::{ConnectionLoss, Malformed, SessionExpired, Timeout, TooLong};
+
+        for (error, answers) in [
+            (Malformed("odd"), [ConnectionLoss, ConnectionLoss]),
+            (Timeout, [ConnectionLoss, ConnectionLoss]),
+            (TooLong, [TooLong, ConnectionLoss]),
+            (SessionExpired, [SessionExpired, SessionExpired]),
+        ] {
+            let (mut line, _theirs) = line();
+            let replies = [1, 2].map(|number| {
+                let (reply, coming) = tokio::sync::oneshot::channel();
+                line.call(number, Message::new(op::SYNC), Call::Request(None, reply));
+                coming
+            });
+            line.fail(error);
+            for (coming, answer) in replies.into_iter().zip(answers) {
+                assert_eq!(coming.await.expect("it is answered").err(), Some(answer));
+            }
         }
     }
 

@@ -1,29 +1,75 @@
 //! [`Servers`]: which server is tried next, and when.
 
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
 use synod_core::chance::Chance;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
-/// The servers in a random order. Each is tried once; after [`Servers::repeat`] they are tried again and again, each round later.
+/// The servers' addresses in a random order. Each is tried once; after [`Servers::repeat`] they are tried again and again, each
+/// round later. The names are resolved for each round, and each address of a name counts as a server.
 #[derive(Debug)]
 pub(super) struct Servers {
-    hosts: Vec<String>,
-    /// How many were tried since the order was chosen.
-    tried: usize,
+    names: Vec<String>,
+    /// The addresses of each name, as they were found last.
+    found: Vec<Vec<SocketAddr>>,
+    resolver: Resolver,
+    /// The servers of this round that were not tried yet.
+    untried: VecDeque<Server>,
+    /// The number of servers of this round.
+    size: usize,
+    /// The number of rounds since the last connection.
+    rounds: usize,
+    /// The server of the last connection.
+    last: Option<SocketAddr>,
+    fell_silent: bool,
     repeats: bool,
     chance: Chance,
 }
+
+/// One address of a server's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Server {
+    /// `host:port`, which a certificate is checked against.
+    pub(super) name: String,
+    pub(super) address: SocketAddr,
+}
+
+/// Finds the addresses of a name.
+#[derive(Clone)]
+pub(super) struct Resolver(Arc<Resolve>);
+
+type Resolve = dyn Fn(&str) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> + Send + Sync;
 
 /// Between two tries of one round, and the longest pause between two rounds.
 const STEP: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(1);
 
+/// The limit of a pause that is chosen at random, in milliseconds.
+const JITTER: u64 = 50;
+
 impl Servers {
-    pub(super) fn new(hosts: Vec<String>, chance: Chance) -> Self {
-        let mut servers = Self { hosts, tried: 0, repeats: false, chance };
-        servers.connected();
-        servers
+    /// These servers, each `host:port`.
+    pub(super) fn new(names: Vec<String>, resolver: Resolver, chance: Chance) -> Self {
+        Self {
+            found: vec![Vec::new(); names.len()],
+            names,
+            resolver,
+            untried: VecDeque::new(),
+            size: 0,
+            rounds: 0,
+            last: None,
+            fell_silent: false,
+            repeats: false,
+            chance,
+        }
     }
 
     /// From now on there is no last one.
@@ -31,112 +77,135 @@ impl Servers {
         self.repeats = true;
     }
 
-    /// Chooses another order for the next search, as this one was successful.
-    pub(super) fn connected(&mut self) {
-        self.tried = 0;
-        for last in (1..self.hosts.len()).rev() {
-            let other = self.chance.below(u64::try_from(last + 1).unwrap_or(1));
-            self.hosts.swap(last, usize::try_from(other).unwrap_or(0));
+    /// The number of servers of this round that were not tried yet.
+    pub(super) fn untried(&self) -> usize {
+        self.untried.len()
+    }
+
+    /// The search was successful here: the next one begins with a round in another order, and this server is the last of it.
+    pub(super) fn connected(&mut self, server: &Server) {
+        self.last = Some(server.address);
+        self.fell_silent = false;
+        self.rounds = 0;
+        self.untried.clear();
+    }
+
+    /// The server of the last connection fell silent. If its leader did, so did all other servers at this moment, and their clients
+    /// shall not all search in the same one.
+    pub(super) fn fell_silent(&mut self) {
+        self.fell_silent = true;
+    }
+
+    /// The next server, after a pause. `None` after the last one, and if there is none at `end`. A round does not wait beyond
+    /// `limit` for names that were resolved before.
+    pub(super) async fn next(&mut self, limit: Instant, end: Instant) -> Option<Server> {
+        loop {
+            if self.untried.is_empty() {
+                if self.rounds > 0 && !self.repeats {
+                    return None;
+                }
+                self.begin_round(limit, end).await;
+            }
+            let place = self.size - self.untried.len();
+            let pause = self.pause(self.rounds - 1, place);
+            if !pause.is_zero() {
+                sleep_until((Instant::now() + pause).min(end)).await;
+            }
+            if let Some(next) = self.untried.pop_front() {
+                return Some(next);
+            }
+            if Instant::now() >= end {
+                return None;
+            }
         }
     }
 
-    /// The next server, after a pause that ends at this time at the latest. `None` after the last one.
-    pub(super) async fn next(&mut self, end: Instant) -> Option<String> {
-        if self.tried >= self.hosts.len() && !self.repeats {
-            return None;
+    async fn begin_round(&mut self, limit: Instant, end: Instant) {
+        self.resolve(limit, end).await;
+        let all = self.names.iter().zip(&self.found);
+        let mut all: Vec<Server> = all
+            .flat_map(|(name, found)| {
+                found.iter().map(|address| Server { name: name.clone(), address: *address })
+            })
+            .collect();
+        for last in (1..all.len()).rev() {
+            let other = self.chance.below(u64::try_from(last + 1).unwrap_or(1));
+            all.swap(last, usize::try_from(other).unwrap_or(0));
         }
-        let pause = pause(self.tried, self.hosts.len(), &self.chance);
-        if !pause.is_zero() {
-            sleep_until((Instant::now() + pause).min(end)).await;
+        let is_last = |server: &Server| Some(server.address) == self.last;
+        all.sort_by_key(is_last);
+        self.untried = all.into();
+        self.size = self.untried.len();
+        self.rounds += 1;
+    }
+
+    /// Resolves all names at once. A name without an answer in time keeps the addresses that it had.
+    async fn resolve(&mut self, limit: Instant, end: Instant) {
+        let lookups = self.names.iter().enumerate();
+        let mut lookups: FuturesUnordered<_> = lookups
+            .map(|(place, name)| {
+                let lookup = (self.resolver.0)(name);
+                async move { (place, lookup.await) }
+            })
+            .collect();
+        loop {
+            let is_known = self.found.iter().any(|found| !found.is_empty());
+            match timeout_at(if is_known { limit } else { end }, lookups.next()).await {
+                Ok(Some((_, Ok(found)))) if found.is_empty() => {}
+                Ok(Some((place, Ok(mut found)))) => {
+                    found.sort_unstable();
+                    found.dedup();
+                    self.found[place] = found;
+                }
+                Ok(Some((place, Err(error)))) => {
+                    tracing::debug!(name = self.names[place], %error, "no address is found");
+                }
+                Ok(None) | Err(_) => return,
+            }
         }
-        let next = self.hosts.get(self.tried % self.hosts.len()).cloned();
-        self.tried += 1;
-        next
+    }
+
+    /// The pause before a try: none in the first round, except where all clients begin at the same moment; and at the beginning of each
+    /// later round twice as long as before.
+    fn pause(&self, round: usize, place: usize) -> Duration {
+        let whole = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let pause = match (round, place) {
+            (0, 0) if self.fell_silent => Duration::ZERO,
+            (0, _) => return Duration::ZERO,
+            (_, 0) => {
+                let servers = STEP.saturating_mul(whole(self.size.max(1)));
+                servers.saturating_mul(2 << (whole(round) - 1).min(8))
+            }
+            (_, place) => STEP.saturating_mul(whole(place)),
+        };
+        pause.min(LONGEST) + Duration::from_millis(self.chance.below(JITTER))
     }
 }
 
-/// The pause before a try: none in the first round, and at the beginning of each later round twice as long as before.
-fn pause(number: usize, servers: usize, chance: &Chance) -> Duration {
-    let (round, place) = (number / servers, number % servers);
-    let whole = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    let pause = match (round, place) {
-        (0, _) => return Duration::ZERO,
-        (_, 0) => 2 * STEP.saturating_mul(whole(servers)) * (1 << (whole(round) - 1).min(8)),
-        (_, place) => STEP.saturating_mul(whole(place)),
-    };
-    let jitter = Duration::from_millis(chance.below(50));
-    pause.min(LONGEST) + jitter
+impl Resolver {
+    pub(super) fn new(
+        resolve: impl Fn(&str) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        Self(Arc::new(resolve))
+    }
+
+    /// The resolver of this machine.
+    pub(super) fn of_system() -> Self {
+        Self::new(|name| {
+            let name = name.to_owned();
+            Box::pin(async move { Ok(tokio::net::lookup_host(name).await?.collect()) })
+        })
+    }
+}
+
+impl fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resolver").finish_non_exhaustive()
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn servers(count: usize) -> Servers {
-        Servers::new((0..count).map(|it| it.to_string()).collect(), Chance::seeded(7))
-    }
-
-    #[test]
-    fn any_server_may_be_the_first_again() {
-        let mut servers = servers(2);
-        let order = std::iter::repeat_with(|| {
-            servers.connected();
-            servers.hosts[0].clone()
-        });
-        let first: Vec<String> = order.take(33).collect();
-        let again = first.windows(2).filter(|two| two[0] == two[1]).count();
-        assert!((8..=24).contains(&again), "{first:?}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn each_is_tried_once_before_any_is_tried_again() {
-        let (mut servers, end) = (servers(3), Instant::now() + Duration::from_secs(60));
-        let mut first = Vec::new();
-        while let Some(next) = servers.next(end).await {
-            first.push(next);
-        }
-        first.sort();
-        assert_eq!(first, ["0", "1", "2"]);
-
-        servers.connected();
-        servers.repeat();
-        for _round in 0..3 {
-            let mut round = Vec::new();
-            for _try in 0..3 {
-                round.push(servers.next(end).await.expect("there is always one"));
-            }
-            round.sort();
-            assert_eq!(round, ["0", "1", "2"]);
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn later_rounds_wait_and_not_beyond_the_end() {
-        let (mut servers, began) = (servers(2), Instant::now());
-        let end = began + Duration::from_millis(450);
-        servers.repeat();
-        let mut times = Vec::new();
-        for _ in 0..6 {
-            servers.next(end).await.expect("there is always one");
-            times.push(began.elapsed().as_millis());
-        }
-        assert_eq!(times[..2], [0, 0]);
-        assert!((200..250).contains(&times[2]) && (250..350).contains(&times[3]), "{times:?}");
-        assert!((450..452).contains(&times[4]) && times[5] == times[4], "{times:?}");
-    }
-
-    #[test]
-    fn the_first_round_is_without_pauses_and_no_pause_is_long() {
-        let chance = Chance::seeded(7);
-        assert!((0..3).all(|number| pause(number, 3, &chance).is_zero()));
-        let between = |number, least: u64, most: u64| {
-            let pause = pause(number, 3, &chance).as_millis();
-            assert!(pause >= least.into() && pause < most.into(), "{number}: {pause}");
-        };
-        between(3, 300, 350);
-        between(4, 50, 100);
-        between(5, 100, 150);
-        between(6, 600, 650);
-        between(3_000_000, 1_000, 1_050);
-    }
-}
+mod tests;

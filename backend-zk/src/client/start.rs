@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
+use tokio::task::unconstrained;
 use tokio::time::{Instant, timeout_at};
 
 use crate::client::event::SessionState;
@@ -10,6 +11,7 @@ use crate::client::identity::Identity;
 use crate::client::jute::Encoder;
 use crate::client::line::{Line, xid};
 use crate::client::request::{Message, op};
+use crate::client::servers::Server;
 use crate::client::session::{Session, lost};
 use crate::client::stream::connect;
 use crate::client::zk_error::ZkError;
@@ -24,20 +26,22 @@ impl Session {
         let timeout = self.granted.get();
         let end = self.heard + if self.id == 0 { timeout } else { timeout * 7 / 5 };
         loop {
-            let Some(host) = self.servers.next(end).await else { return Err(ZkError::NoHosts) };
-            match self.start_at(&host, end).await {
+            let limit = self.limit(end);
+            let Some(server) = self.servers.next(limit, end).await else {
+                return Err(if Instant::now() < end { ZkError::NoHosts } else { ZkError::Timeout });
+            };
+            match self.start_at(&server, self.limit(end)).await {
                 Ok(line) => {
-                    self.servers.connected();
-                    tracing::debug!(%host, session = self.id, "connected");
+                    self.servers.connected(&server);
+                    tracing::debug!(?server, session = self.id, "connected");
                     return Ok(line);
                 }
                 Err(error) => {
-                    tracing::debug!(%host, %error, "no session at this server");
+                    tracing::debug!(?server, %error, "no session at this server");
                     if error.ends_session() {
                         return Err(error);
                     }
                     self.turn(SessionState::Disconnected);
-                    self.watches.disconnected();
                     if Instant::now() >= end {
                         return Err(ZkError::Timeout);
                     }
@@ -46,14 +50,29 @@ impl Session {
         }
     }
 
-    async fn start_at(&mut self, host: &str, end: Instant) -> Result<Line, ZkError> {
-        let end = end.min(Instant::now() + self.silence());
-        let connecting = timeout_at(end, connect(host, self.encryption.as_ref()));
+    /// The end of an attempt: a server that accepts the connection and says nothing leaves an equal share of the time to each server
+    /// that was not tried. Where that is very little, some servers have enough and the others nothing.
+    fn limit(&self, end: Instant) -> Instant {
+        let now = Instant::now();
+        // Without an owner that is certain of the session, it is only created or closed.
+        let left = self.certain.left().unwrap_or_else(|| end.saturating_duration_since(now));
+        let servers = u32::try_from(self.servers.untried() + 1).unwrap_or(u32::MAX);
+        end.min(now + (left / servers).clamp(self.granted.get() / 20, self.silence()))
+    }
+
+    async fn start_at(&mut self, server: &Server, limit: Instant) -> Result<Line, ZkError> {
+        let connecting = timeout_at(limit, connect(server, self.encryption.as_ref()));
         let stream =
             connecting.await.map_err(|_late| ZkError::Timeout)?.map_err(|error| lost(&error))?;
-        let mut line = Line::new(stream);
+        let mut line = Line::new(stream, self.max_answer);
+        self.set_up(&mut line, limit).await?;
+        Ok(line)
+    }
+
+    /// Has a server take the session over on a new connection, or create it, by this time; then logs in and sets watches again.
+    async fn set_up(&mut self, line: &mut Line, limit: Instant) -> Result<(), ZkError> {
         (self.heard, self.said, self.asked) = (Instant::now(), Instant::now(), None);
-        self.greet(&mut line);
+        self.greet(line);
         match self.identity.clone() {
             Identity::Nobody => {}
             Identity::Digest(login) => {
@@ -63,13 +82,20 @@ impl Session {
                 line.unnumbered.logins += 1;
             }
             #[cfg(feature = "sasl")]
-            Identity::Sasl(_, _) => self.log_in_by_sasl(&mut line).await?,
+            Identity::Sasl(_, _) => self.log_in_by_sasl(line, limit).await?,
         }
-        self.watch_again(&mut line);
-        // A server that refuses sessions without a login does so when it gets a request.
+        self.watch_again(line);
+        // A server that refuses sessions without a login does so when it gets a request. One that takes the session over and then
+        // answers nothing is no server that was found.
         line.ping();
-        self.until(&mut line, |line| line.is_connected && line.is_idle()).await?;
-        Ok(line)
+        self.taken_over(line, limit).await?;
+        self.until(line, Line::is_idle).await
+    }
+
+    /// Waits for the answer to the greeting.
+    async fn taken_over(&mut self, line: &mut Line, limit: Instant) -> Result<(), ZkError> {
+        let connected = timeout_at(limit, self.until(line, |line| line.is_connected));
+        connected.await.unwrap_or(Err(ZkError::Timeout))
     }
 
     /// Serves the connection until this holds of it.
@@ -78,11 +104,11 @@ impl Session {
         line: &mut Line,
         holds: impl Fn(&Line) -> bool,
     ) -> Result<(), ZkError> {
-        poll_fn(|cx| match self.step(line, None, cx) {
+        unconstrained(poll_fn(|cx| match self.step(line, None, cx) {
             Err(error) => Poll::Ready(Err(error)),
             Ok(()) if holds(line) => Poll::Ready(Ok(())),
             Ok(()) => Poll::Pending,
-        })
+        }))
         .await
     }
 
@@ -96,11 +122,12 @@ impl Session {
     }
 
     #[cfg(feature = "sasl")]
-    async fn log_in_by_sasl(&mut self, line: &mut Line) -> Result<(), ZkError> {
+    async fn log_in_by_sasl(&mut self, line: &mut Line, limit: Instant) -> Result<(), ZkError> {
         self.login = crate::client::sasl::DigestMd5::default();
         self.push_token(line, &[]);
+        self.taken_over(line, limit).await?;
         // Whatever else is sent before would have no identity.
-        self.until(line, |line| line.is_connected && line.is_idle()).await
+        self.until(line, Line::is_idle).await
     }
 
     #[cfg(feature = "sasl")]
@@ -156,34 +183,4 @@ impl Session {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use synod_core::chance::Chance;
-
-    use super::*;
-    use crate::client::servers::Servers;
-    use crate::client::watcher::Forget;
-    use crate::client::watches::Watches;
-
-    const TTL: Duration = Duration::from_secs(10);
-
-    /// The servers may count the session's time from later on than this client does.
-    #[tokio::test(start_paused = true)]
-    async fn a_server_is_looked_for_until_the_session_is_over_everywhere() {
-        // Nothing listens there.
-        let servers = Servers::new(vec!["127.0.0.1:1".to_owned()], Chance::seeded(7));
-        let parts = (servers, Watches::new(Forget::new(|_| {})));
-        let mut session = Session::new(parts, Identity::Nobody, None, TTL);
-        let began = Instant::now();
-        assert_eq!(session.start().await.err(), Some(ZkError::NoHosts), "each is asked once");
-        assert!(began.elapsed() < TTL / 2);
-
-        (session.id, session.heard) = (7, Instant::now());
-        session.servers.repeat();
-        let began = Instant::now();
-        assert_eq!(session.start().await.err(), Some(ZkError::Timeout));
-        let searched = began.elapsed();
-        assert!((TTL * 7 / 5..TTL * 3 / 2).contains(&searched), "{searched:?}");
-    }
-}
+mod tests;

@@ -2,9 +2,12 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+
+use crate::client::servers::Server;
 
 /// Bytes in both directions.
 pub(super) type Stream = Box<dyn Duplex>;
@@ -20,14 +23,23 @@ pub(crate) struct Encryption {
     config: std::sync::Arc<rustls::ClientConfig>,
 }
 
-/// Connects to a server, `host:port`. Each request leaves at once, although an earlier one is not acknowledged.
-pub(super) async fn connect(host: &str, encryption: Option<&Encryption>) -> io::Result<Stream> {
-    let stream = TcpStream::connect(host).await?;
-    stream.set_nodelay(true)?;
+/// Connects to a server.
+pub(super) async fn connect(
+    server: &Server,
+    encryption: Option<&Encryption>,
+) -> io::Result<Stream> {
+    let stream = connect_plain(server.address).await?;
     match encryption {
         None => Ok(Box::new(stream)),
-        Some(encryption) => encryption.around(host, stream).await,
+        Some(encryption) => encryption.around(&server.name, stream).await,
     }
+}
+
+/// Each request leaves at once, although an earlier one is not acknowledged.
+async fn connect_plain(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 impl Encryption {
@@ -58,5 +70,18 @@ impl Encryption {
 impl fmt::Debug for Encryption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Encryption").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn requests_do_not_wait_for_each_other() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let stream = connect_plain(address).await.expect("it listens");
+        assert!(stream.nodelay().expect("it is open"));
     }
 }

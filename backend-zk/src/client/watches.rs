@@ -2,7 +2,11 @@
 //!
 //! A server removes watches by path and kind, and persistent ones only together with all others of their path (ZOOKEEPER-4472). So a
 //! removal is sent when the last watcher of a path and kind was dropped, and not before all requests for such watches are answered: one
-//! that was sent earlier would be answered first, and the removal would take its watch, too.
+//! that was sent earlier would be answered first, and the removal would take its watch, too. A persistent watch that stays at the server
+//! for the sake of others is removed after them.
+//!
+//! So the server has no watch without a watcher, but for those whose removal is on its way, and an event without a watcher needs no
+//! answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,6 +42,8 @@ pub(super) enum Removes {
 pub(super) struct Asked {
     path: String,
     kind: WatchKind,
+    /// Without a node, the server sets a watch for its creation.
+    or_creation: bool,
 }
 
 /// A removal to be sent.
@@ -54,6 +60,8 @@ pub(super) struct Watches {
     asked: BTreeMap<(String, WatchKind), usize>,
     /// Removals that wait for the answers to requests.
     deferred: BTreeSet<Removal>,
+    /// The paths where the server may have a persistent watch without a watcher, as a removal would take the watches of others.
+    left: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -71,7 +79,12 @@ enum Events {
 
 impl Asked {
     pub(super) fn new(path: &str, kind: WatchKind) -> Self {
-        Self { path: path.to_owned(), kind }
+        Self { path: path.to_owned(), kind, or_creation: false }
+    }
+
+    /// A watch of a node's data, or else of its creation.
+    pub(super) fn or_creation(path: &str) -> Self {
+        Self { or_creation: true, ..Self::new(path, WatchKind::Data) }
     }
 }
 
@@ -109,6 +122,7 @@ impl Watches {
             paths: BTreeMap::new(),
             asked: BTreeMap::new(),
             deferred: BTreeSet::new(),
+            left: BTreeSet::new(),
         }
     }
 
@@ -123,7 +137,7 @@ impl Watches {
         asked: Asked,
         code: i32,
     ) -> (Option<Registered>, Vec<Removal>) {
-        let Asked { path, kind } = asked;
+        let Asked { path, kind, or_creation } = asked;
         let key = (path, kind);
         if let Some(count) = self.asked.get_mut(&key) {
             *count -= 1;
@@ -134,12 +148,21 @@ impl Watches {
         let path = key.0;
         let kind = match (code, kind) {
             (0, kind) => kind,
-            (NO_NODE, WatchKind::Data) => WatchKind::Exist,
-            _ => return (None, self.due(&path)),
+            (NO_NODE, _) if or_creation => WatchKind::Exist,
+            _ => {
+                let mut due = self.due(&path);
+                due.extend(self.remove_left(&path));
+                return (None, due);
+            }
         };
         // They would remove this one as well.
         self.deferred.remove(&(path.clone(), kind.removed_by()));
-        self.deferred.remove(&(path.clone(), Removes::Any));
+        if self.deferred.remove(&(path.clone(), Removes::Any)) {
+            self.left.insert(path.clone());
+        }
+        if kind.stays() {
+            self.left.remove(&path);
+        }
         (Some(self.add(path, kind)), Vec::new())
     }
 
@@ -164,16 +187,21 @@ impl Watches {
         let path = self.paths.remove(&id)?;
         let here = self.by_path.get_mut(&path)?;
         let place = here.iter().position(|watcher| watcher.id == id)?;
-        let mut removes = here.swap_remove(place).kind.removed_by();
+        let removes = here.swap_remove(place).kind.removed_by();
         if here.is_empty() {
             self.by_path.remove(&path);
-            if !self.is_asked(&path, Removes::Any) {
-                removes = Removes::Any;
-            }
-        } else if removes == Removes::Any || here.iter().any(|it| it.kind.removed_by() == removes) {
-            return None;
+            let all = if self.is_asked(&path, Removes::Any) { removes } else { Removes::Any };
+            return self.remove(path, all);
         }
-        self.remove(path, removes)
+        let is_last = here.iter().all(|it| it.kind.removed_by() != removes);
+        match (removes, is_last) {
+            (_, false) => None,
+            (Removes::Any, true) => {
+                self.left.insert(path);
+                None
+            }
+            (_, true) => self.remove(path, removes),
+        }
     }
 
     fn remove(&mut self, path: String, removes: Removes) -> Option<Removal> {
@@ -181,7 +209,16 @@ impl Watches {
             self.deferred.insert((path, removes));
             return None;
         }
+        if removes == Removes::Any {
+            self.left.remove(&path);
+        }
         Some((path, removes))
+    }
+
+    /// The removal of a persistent watch that was left at the server, now that there is no other watcher of the path.
+    fn remove_left(&mut self, path: &str) -> Option<Removal> {
+        let is_due = self.left.contains(path) && !self.by_path.contains_key(path);
+        if is_due { self.remove(path.to_owned(), Removes::Any) } else { None }
     }
 
     /// Whether a request is not answered yet whose watch such a removal would take.
@@ -200,9 +237,8 @@ impl Watches {
         due.into_iter().filter(|removal| self.deferred.remove(removal)).collect()
     }
 
-    /// Delivers an event of the server. Returns what is to be removed if there is no watcher of it.
+    /// Delivers an event of the server. Returns what is to be removed, if it was the last one that was waited for.
     pub(super) fn event(&mut self, event: &WatchedEvent) -> Option<Removal> {
-        let mut heard = self.by_path.contains_key(&event.path);
         if let Some(here) = self.by_path.get_mut(&event.path) {
             send(here, &mut self.paths, event);
             if here.is_empty() {
@@ -213,18 +249,23 @@ impl Watches {
             for above in above(&event.path) {
                 let here = self.by_path.get(above).into_iter().flatten();
                 for watcher in here.filter(|watcher| watcher.kind == WatchKind::Recursive) {
-                    heard = true;
                     if let Events::All(events) = &watcher.events {
                         let _heard = events.send(event.clone()).is_ok();
                     }
                 }
             }
         }
-        if heard { None } else { self.remove(event.path.clone(), Removes::Any) }
+        self.remove_left(&event.path)
     }
 
-    /// Reports the state of the session, to watchers for one event its end alone.
+    /// Reports the state of the session, to watchers for one event its end alone. The requests of a connection that is lost are
+    /// forgotten.
     pub(super) fn report(&mut self, state: SessionState) {
+        if state != SessionState::SyncConnected {
+            self.asked.clear();
+            self.deferred.clear();
+            self.left.clear();
+        }
         let event = WatchedEvent::of_session(state);
         for here in self.by_path.values_mut() {
             send(here, &mut self.paths, &event);
@@ -234,12 +275,6 @@ impl Watches {
             self.by_path.clear();
             self.paths.clear();
         }
-    }
-
-    /// Forgets the requests of a connection that is lost.
-    pub(super) fn disconnected(&mut self) {
-        self.asked.clear();
-        self.deferred.clear();
     }
 
     /// The paths of the watches for one event, by kind: of data, of what is not there, and of children.
@@ -282,121 +317,4 @@ fn parent(path: &str) -> Option<&str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use futures_util::FutureExt as _;
-
-    use super::*;
-
-    fn watches() -> (Watches, mpsc::UnboundedReceiver<u64>) {
-        let (dropped, taken) = mpsc::unbounded_channel();
-        (Watches::new(Forget::new(move |id| dropped.send(id).expect("it is read"))), taken)
-    }
-
-    fn event(event_type: EventType, path: &str) -> WatchedEvent {
-        let session_state = SessionState::SyncConnected;
-        WatchedEvent { event_type, session_state, path: path.to_owned(), zxid: -1 }
-    }
-
-    fn watch(watches: &mut Watches, path: &str, kind: WatchKind) -> Registered {
-        let asked = Asked::new(path, kind);
-        watches.ask(&asked);
-        watches.answered(asked, 0).0.expect("it is there")
-    }
-
-    #[test]
-    fn a_recursive_watch_hears_of_all_below_it_and_others_of_their_path_alone() {
-        let (mut watches, _dropped) = watches();
-        let recursive = watch(&mut watches, "/a", WatchKind::Recursive);
-        let node = watch(&mut watches, "/a", WatchKind::Persistent);
-        let (Registered::Persistent(mut recursive), Registered::Persistent(mut node)) =
-            (recursive, node)
-        else {
-            panic!("they stay")
-        };
-        let mut heard = |kind, path| {
-            let removal = watches.event(&event(kind, path));
-            let count = [&mut recursive, &mut node].map(|it| it.changed().now_or_never().is_some());
-            (count, removal)
-        };
-        assert_eq!(heard(EventType::NodeCreated, "/a/b/c"), ([true, false], None));
-        assert_eq!(heard(EventType::NodeDeleted, "/a"), ([true, true], None));
-        assert_eq!(heard(EventType::NodeChildrenChanged, "/a"), ([false, true], None));
-        let unheard = |path: &str| ([false, false], Some((path.to_owned(), Removes::Any)));
-        assert_eq!(heard(EventType::NodeCreated, "/ab"), unheard("/ab"));
-        assert_eq!(heard(EventType::NodeChildrenChanged, "/a/b"), unheard("/a/b"));
-    }
-
-    #[test]
-    fn a_watch_for_one_event_has_one_and_is_set_again_until_then() {
-        let (mut watches, _dropped) = watches();
-        let asked = Asked::new("/x", WatchKind::Data);
-        watches.ask(&asked);
-        let absent = watches.answered(asked, NO_NODE).0.expect("it waits for the creation");
-        let child = watch(&mut watches, "/a", WatchKind::Child);
-        watches.report(SessionState::Disconnected);
-        assert_eq!(watches.to_set_again(), [vec![], vec!["/x"], vec!["/a"]]);
-        watches.event(&event(EventType::NodeCreated, "/x"));
-        watches.event(&event(EventType::NodeDataChanged, "/a"));
-        assert_eq!(watches.to_set_again(), [vec![], vec![], vec!["/a"]]);
-        watches.report(SessionState::Expired);
-        let last = [absent, child].map(|it| {
-            let Registered::Oneshot(one) = it else { panic!("it is for one event") };
-            one.changed().now_or_never().expect("it has come").event_type
-        });
-        assert_eq!(last, [EventType::NodeCreated, EventType::Session]);
-        assert_eq!(watches.paths.len(), 0);
-    }
-
-    #[test]
-    fn a_removal_takes_no_watch_that_is_still_wanted() {
-        let (mut watches, _dropped) = watches();
-        let _first = watch(&mut watches, "/a", WatchKind::Persistent);
-        let _second = watch(&mut watches, "/a", WatchKind::Recursive);
-        let _third = watch(&mut watches, "/a", WatchKind::Child);
-        let removal = |removes| Some(("/a".to_owned(), removes));
-        assert_eq!(watches.unwatch(0), None, "the server removes persistent ones with all others");
-        assert_eq!(watches.unwatch(2), removal(Removes::Child));
-        // Another one is asked for, and not there yet.
-        let asked = Asked::new("/a", WatchKind::Recursive);
-        watches.ask(&asked);
-        assert_eq!(watches.unwatch(1), None);
-        let (registered, due) = watches.answered(asked.clone(), 0);
-        assert!(registered.is_some() && due.is_empty() && watches.deferred.is_empty());
-        watches.ask(&asked);
-        assert_eq!(watches.unwatch(3), None);
-        let (registered, due) = watches.answered(asked, -102);
-        assert!(registered.is_none(), "it was refused");
-        assert_eq!(due, [("/a".to_owned(), Removes::Any)]);
-        assert_eq!(watches.unwatch(3), None, "it is forgotten");
-    }
-
-    #[test]
-    fn what_was_asked_for_on_a_lost_connection_defers_no_removal() {
-        let (mut watches, _dropped) = watches();
-        let _watch = watch(&mut watches, "/a", WatchKind::Data);
-        watches.ask(&Asked::new("/a", WatchKind::Recursive));
-        watches.disconnected();
-        assert_eq!(watches.unwatch(0), Some(("/a".to_owned(), Removes::Any)));
-    }
-
-    #[test]
-    fn a_dropped_watcher_is_reported_unless_its_event_has_come() {
-        let (mut watches, mut dropped) = watches();
-        drop(watch(&mut watches, "/a", WatchKind::Data));
-        assert_eq!(dropped.try_recv(), Ok(0));
-        let Registered::Oneshot(one) = watch(&mut watches, "/b", WatchKind::Data) else {
-            panic!("it is for one event")
-        };
-        watches.event(&event(EventType::NodeDeleted, "/b"));
-        assert!(one.changed().now_or_never().is_some());
-        assert!(dropped.try_recv().is_err());
-    }
-
-    #[test]
-    fn the_paths_above_end_at_the_root() {
-        let all = |path| above(path).collect::<Vec<_>>();
-        assert_eq!(all("/a/b/c"), ["/a/b", "/a", "/"]);
-        assert_eq!(all("/a"), ["/"]);
-        assert!(all("/").is_empty() && all("").is_empty());
-    }
-}
+mod tests;

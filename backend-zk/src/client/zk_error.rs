@@ -26,6 +26,8 @@ pub(crate) enum ZkError {
     Code(i32),
     /// An answer that cannot be read.
     Malformed(&'static str),
+    /// An answer that is longer than this client reads.
+    TooLong,
     /// The connection ended before the answer came.
     ConnectionLoss,
     /// No server was found in time.
@@ -34,6 +36,8 @@ pub(crate) enum ZkError {
     NoHosts,
     /// The client ended its session.
     ClientClosed,
+    /// The runtime of the session's task has ended.
+    Abandoned,
 }
 
 /// The code of a node that is not there.
@@ -67,10 +71,7 @@ impl ZkError {
 
     /// Whether it ends the session, and not the connection alone.
     pub(super) fn ends_session(&self) -> bool {
-        matches!(
-            self,
-            Self::SessionExpired | Self::SessionMoved | Self::AuthFailed | Self::ClientClosed
-        )
+        matches!(self, Self::SessionExpired | Self::AuthFailed | Self::ClientClosed)
     }
 }
 
@@ -96,6 +97,8 @@ impl fmt::Display for ZkError {
             Self::Timeout => "no server answered in time",
             Self::NoHosts => "no server let us connect",
             Self::ClientClosed => "the session was closed",
+            Self::Abandoned => "the runtime of the session has ended",
+            Self::TooLong => "the answer is too long",
             Self::BadArguments(what) => return write!(f, "bad arguments: {what}"),
             Self::Malformed(what) => return write!(f, "a malformed answer: {what}"),
             Self::Code(code) => return write!(f, "error {code} of the server"),

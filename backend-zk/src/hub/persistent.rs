@@ -47,33 +47,41 @@ async fn keep(
     asked: Answer<PersistentWatcher>,
 ) {
     let (mut resync, mut asked) = (resync, asked);
+    // That of the last connection is dropped after the next one is requested: without any, the client would ask the server to remove
+    // what a new connection does not have.
+    let mut watcher = None;
     loop {
-        let watcher = asked.await;
-        match watcher {
-            Ok(mut watcher) => {
+        match asked.await {
+            Ok(new) => {
                 let Some(held) = hub.upgrade() else { return };
                 if resync {
                     held.resync(&path);
                 }
                 drop(held);
-                if !listen(&hub, &wire, &path, &mut watcher).await {
+                if !listen(&hub, &wire, &path, watcher.insert(new)).await {
                     return;
                 }
             }
-            Err(ZkError::SessionExpired | ZkError::ClientClosed | ZkError::AuthFailed) => return,
-            Err(said) if crate::error::is_definite(&said) => {
+            Err(
+                ZkError::SessionExpired
+                | ZkError::ClientClosed
+                | ZkError::AuthFailed
+                | ZkError::Abandoned,
+            ) => return,
+            // The next request waits for a new connection.
+            Err(ZkError::ConnectionLoss) => tokio::time::sleep(Duration::from_millis(10)).await,
+            Err(said) => {
                 let error = Trouble::Said(said).translate("observe", Sort::Read).at(&path);
                 if let Some(hub) = hub.upgrade() {
                     hub.fail(&path, error);
                 }
                 return;
             }
-            // The connection was lost; the next request waits for a new one.
-            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
         resync = true;
         let Ok(client) = wire.client("observe") else { return };
         asked = client.watch(path.as_str(), mode);
+        drop(watcher.take());
     }
 }
 

@@ -15,13 +15,13 @@ use crate::error::Trouble;
 use crate::notification::Notification;
 
 impl Snapshot {
-    /// The nodes of a query about a subtree or about all children. A recursive watch at `watched`, which is the query's
-    /// path or above it, is there until this returns.
+    /// The nodes of a query about a subtree or about all children. One request is for `most` answers at most. A
+    /// recursive watch at `watched`, which is the query's path or above it, is there until this returns.
     pub(crate) async fn gather(
         wire: &Connection,
         client: &Client,
         watched: &Path,
-        query: &Query,
+        (query, most): (&Query, usize),
     ) -> Result<Self, Trouble> {
         let asked = client.watch(watched.as_str(), AddWatchMode::PersistentRecursive);
         let mut events = wire.answer(asked).await?;
@@ -35,8 +35,8 @@ impl Snapshot {
                 names.chain(batch.data.iter().map(|path| Ask::Data(path))).collect();
             let progress = GatherProgress::new(query, &gathering);
             let arrived = |answers: &[MultiReadResult]| progress.arrived(answers);
-            let answer =
-                Self::request(wire, client, &asks, std::mem::take(&mut sync), arrived).await?;
+            let sync = std::mem::take(&mut sync);
+            let answer = Self::request(wire, client, (&asks, most), sync, arrived).await?;
             drop(asks);
             let reported = drain(&mut events, gathering.reach())?;
             if let Some(snapshot) = gathering.take(batch, answer, reported) {

@@ -78,13 +78,19 @@ impl Line {
     }
 }
 
+impl SoleContender {
+    fn watched_dirs(&self) -> usize {
+        self.dirs.values().filter(|dir| !matches!(dir.watch, Watch::No)).count()
+    }
+}
+
 #[test]
 fn a_session_that_was_alone_twice_knows_it_the_third_time() {
     let mut line = Line::settled();
     for _ in 0..100 {
         assert_eq!(line.cycle(), Knew);
     }
-    assert_eq!(line.alone.bytes, "/d".len(), "it is watched once");
+    assert_eq!(line.alone.watched_dirs(), 1);
 }
 
 #[test]
@@ -207,12 +213,10 @@ fn of_very_many_directories_some_are_kept_in_mind() {
             {
                 asked += 1;
             }
-            assert!(alone.dirs.len() <= MOST && alone.bytes <= BYTES, "{round}");
+            assert!(alone.dirs.len() <= MOST, "{round}");
         }
     }
     assert!(asked > 160, "{asked}");
-    let watched = alone.dirs.values().filter(|dir| !matches!(dir.watch, Watch::No)).count();
-    assert_eq!(alone.bytes, watched * 100);
 
     // Directories that are in use are kept.
     let mut alone = SoleContender::default();
@@ -231,7 +235,7 @@ fn directories_are_forgotten_once_in_so_many_tickets_and_their_watches_with_them
         let mut draw = alone.draw(&dir(number), 0).expect("there is room");
         assert!(number >= 3 || alone.ask(&dir(number), &mut draw));
     }
-    assert_eq!(alone.bytes, 30);
+    assert_eq!(alone.watched_dirs(), 3);
     assert!(alone.draw(&dir(MOST), 0).is_none(), "all were used since the beginning");
     assert!(alone.draw(&dir(MOST), 0).is_none(), "too few tickets came since then");
     for _ in 2..MOST {
@@ -239,7 +243,7 @@ fn directories_are_forgotten_once_in_so_many_tickets_and_their_watches_with_them
     }
 
     assert!(alone.draw(&dir(MOST), 0).is_some(), "most were not used since then");
-    assert_eq!((alone.dirs.len(), alone.bytes), (2, 10));
+    assert_eq!((alone.dirs.len(), alone.watched_dirs()), (2, 1));
 }
 
 #[test]
@@ -252,16 +256,16 @@ fn a_watch_that_has_fired_takes_no_room() {
         let fired = poll_fn(|_| std::task::Poll::Ready(())).boxed();
         assert!(alone.watched(&dir(number), Some((BORN, fired))).is_none(), "it is wanted");
     }
-    assert_eq!(alone.bytes, 20);
+    assert_eq!(alone.watched_dirs(), 2);
     assert!(alone.draw(&dir(0), 0).is_some());
-    assert_eq!(alone.bytes, 10);
+    assert_eq!(alone.watched_dirs(), 1);
 
     // Nor does one that was refused.
     let mut draw = alone.draw(&dir(2), 0).expect("there is room");
     assert!(alone.ask(&dir(2), &mut draw));
-    assert_eq!(alone.bytes, 20);
+    assert_eq!(alone.watched_dirs(), 2);
     assert!(alone.watched(&dir(2), None).is_none());
-    assert_eq!(alone.bytes, 10);
+    assert_eq!(alone.watched_dirs(), 1);
 }
 
 #[test]
@@ -271,10 +275,10 @@ fn an_unwanted_watch_is_given_back() {
     assert!(line.alone.watched(&line.dir, Some((BORN, never()))).is_some(), "there is one");
     assert!(line.alone.leave(&line.dir).is_some());
     assert!(line.alone.leave(&line.dir).is_none());
-    assert_eq!(line.alone.bytes, 0);
+    assert_eq!(line.alone.watched_dirs(), 0);
     assert!(line.alone.watched(&line.dir, Some((BORN, never()))).is_some(), "none was asked for");
     assert!(line.alone.watched(&line.dir, None).is_none());
-    assert_eq!(line.alone.bytes, 0);
+    assert_eq!(line.alone.watched_dirs(), 0);
 }
 
 #[test]
@@ -283,5 +287,5 @@ fn a_watch_that_fires_while_a_ticket_is_drawn_takes_no_room_either() {
     let draw = line.begin();
     line.fire();
     let (how, _ticket) = line.end(draw, Some(BORN));
-    assert_eq!((how, line.alone.bytes), (LookedLate, 0));
+    assert_eq!((how, line.alone.watched_dirs()), (LookedLate, 0));
 }

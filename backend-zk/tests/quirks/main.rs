@@ -48,6 +48,7 @@ mod moments;
 mod sasl;
 #[cfg(feature = "tls")]
 mod secure;
+mod standby;
 mod threads;
 mod trips;
 mod wide;
@@ -84,6 +85,7 @@ use moments::{
     a_view_is_of_one_moment_while_all_of_it_is_written,
     a_view_of_more_than_one_request_is_of_one_moment_too,
 };
+use standby::a_follower_that_stands_still_or_is_cut_off_ends_no_session;
 use trips::{
     a_call_asks_for_all_it_needs_at_once, a_narrow_link_takes_its_time,
     a_release_notifies_one_client, a_round_of_a_double_barrier_takes_few_requests,
@@ -163,6 +165,7 @@ quirks![
     a_session_outlives_its_server,
     ten_thousand_nodes_and_watches_outlive_their_server,
     a_session_outlives_the_leader,
+    a_follower_that_stands_still_or_is_cut_off_ends_no_session,
 ];
 
 #[cfg(not(feature = "tls"))]

@@ -107,7 +107,8 @@ pub(super) async fn only_a_server_that_is_vouched_for_is_talked_to() {
         (host, None, "say zks://"),
         (format!("localhost:{plain}"), right(), "does not speak TLS on this port"),
     ] {
-        let refused = open(host, tls, 2).await.expect_err("it is not vouched for");
+        // A quarter of it is the time in which the server is to show the reason.
+        let refused = open(host, tls, 10).await.expect_err("it is not vouched for");
         assert_eq!(refused.kind(), ErrorKind::Unreachable, "{refused}");
         says(&refused, words);
     }

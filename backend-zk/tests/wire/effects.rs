@@ -258,5 +258,7 @@ pub(crate) async fn what_is_not_permitted_is_denied() {
     for query in [Query::children(path("/denied")), Query::subtree(path("/denied"))] {
         let said = store.read(query).await.expect_err("one may not be read");
         assert_eq!(said.kind(), ErrorKind::Denied, "{said}");
+        let unreadable = said.path().map(|path| path.as_str().to_owned());
+        assert_eq!(unreadable.as_deref(), Some("/denied/write"), "the node, and not its directory");
     }
 }

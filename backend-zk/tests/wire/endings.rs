@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use synod_core::error::Effect;
-use synod_core::store::{Backend as _, SessionId, SessionOptions, Status, Store};
+use futures_util::future::join;
+use synod_core::error::{Effect, ErrorKind};
+use synod_core::store::{Backend as _, Query, SessionId, SessionOptions, Status, Store};
 use synod_zk::{Heartbeat, ZkBackend};
 use tokio::time::timeout;
 
 use crate::peer::Peer;
 use crate::protocol::{code, op};
-use crate::scene::{LONG, PATIENCE, open, peer, recovers};
+use crate::scene::{LONG, PATIENCE, open, path, peer, recovers};
 use crate::script::{Deed, Rule};
 
 /// Longer than any scene: no request of this kind is treated in another way.
@@ -60,6 +61,38 @@ pub(crate) async fn a_session_that_ended_long_ago_is_not_closed_by_its_client() 
     assert_eq!(error.effect(), Effect::Unknown, "{error}");
 }
 
+/// A call waits when the session is given up, and learns that it is over: that is the client's own word, and no server's.
+pub(crate) async fn a_session_that_its_client_gave_up_is_not_closed_by_a_call() {
+    let peer = peer(1);
+    let store = open(&peer, SHORT).await;
+    peer.stop(0);
+
+    let (read, ()) = join(store.read(Query::node(path("/a"))), is_lost(&*store)).await;
+
+    assert_eq!(read.expect_err("it is over").kind(), ErrorKind::SessionLost);
+    let closed = timeout(PATIENCE, store.close()).await.expect("it ends");
+    let error = closed.expect_err("no server answered a close");
+    assert_eq!(error.effect(), Effect::Unknown, "{error}");
+}
+
+/// The session was opened on a runtime that is gone: nothing keeps it alive, and no server was asked to end it.
+pub(crate) async fn a_session_whose_runtime_has_ended_is_not_closed() {
+    let peer = peer(1);
+    let backend = peer.backend();
+    let store = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let opening = async { backend.open(&SessionOptions::new(LONG)).await };
+        runtime.expect("the system lets it start").block_on(opening).expect("the peer runs")
+    });
+    let store = store.join().expect("no panic");
+
+    let read = timeout(PATIENCE, store.read(Query::node(path("/a")))).await.expect("in time");
+    assert_eq!(read.expect_err("nothing is sent").kind(), ErrorKind::SessionLost);
+    assert!(store.status().borrow().is_lost());
+    let closed = timeout(PATIENCE, store.close()).await.expect("in time");
+    assert_eq!(closed.expect_err("nothing is sent").effect(), Effect::Unknown);
+}
+
 /// The session is refused while it was certain when the first call began, so its servers ended it in between: that is
 /// what both calls are for.
 pub(crate) async fn a_close_that_was_dropped_remembers_how_long_the_session_was_certain() {
@@ -76,13 +109,16 @@ pub(crate) async fn a_close_that_was_dropped_remembers_how_long_the_session_was_
 
 /// A write is refused where its client has no right, and that answer needs a quorum as any other.
 pub(crate) async fn a_session_whose_heartbeats_are_writes_needs_no_right_to_the_root() {
+    /// Long enough for any machine, and shorter than so many heartbeats, which are ten to it.
+    const TTL: Duration = Duration::from_secs(6);
+
     let peer = peer(1);
     let backend = ZkBackend::new(peer.options().heartbeat(Heartbeat::Write)).expect("valid");
-    let store = backend.open(&SessionOptions::new(SHORT)).await.expect("the peer runs");
+    let store = backend.open(&SessionOptions::new(TTL)).await.expect("the peer runs");
     let refused = Rule::new(Deed::Refuse(code::NO_AUTH)).op(op::MULTI).times(ALWAYS);
     peer.when(refused.of(id(&*store).get()));
 
-    let enough = peer.until(|world| world.script.played(id(&*store).get()) > 20);
+    let enough = peer.until(|world| world.script.played(id(&*store).get()) > 12);
     timeout(PATIENCE, enough).await.expect("each heartbeat is a write");
     recovers(&*store).await;
     assert!(!store.status().borrow().is_lost(), "each heartbeat was answered");

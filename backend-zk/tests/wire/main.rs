@@ -32,7 +32,9 @@ use crate::endings::{
     a_close_that_was_dropped_remembers_how_long_the_session_was_certain,
     a_session_that_ended_long_ago_is_not_closed_by_its_client,
     a_session_that_its_client_gave_up_ends_at_its_servers,
+    a_session_that_its_client_gave_up_is_not_closed_by_a_call,
     a_session_whose_heartbeats_are_writes_needs_no_right_to_the_root,
+    a_session_whose_runtime_has_ended_is_not_closed,
 };
 use crate::ends::{
     a_directory_without_numbers_refuses, a_lock_whose_numbers_end_is_held_by_one,
@@ -53,6 +55,17 @@ use crate::looks::{
     a_lock_whose_looks_are_refused_leaves_no_ticket, a_look_shows_no_ticket_after_the_own_one,
     a_look_that_fails_says_nothing_of_the_commit, a_look_that_fails_says_nothing_of_the_rejection,
     a_look_that_was_lost_is_asked_for_again, a_ticket_hides_nothing_in_another_directory,
+};
+use crate::moves::{
+    a_client_logs_in_on_each_connection, a_server_that_fell_silent_is_the_last_to_be_tried,
+    a_session_that_is_replaced_by_another_is_over,
+    the_rest_of_a_transaction_is_reported_on_the_next_connection,
+    two_silent_servers_of_five_end_no_session,
+    watches_that_a_server_refuses_at_first_are_set_all_the_same,
+};
+use crate::noise::{
+    an_answer_that_dribbles_ends_its_connection, an_event_of_an_unknown_kind_ends_no_connection,
+    events_without_a_watcher_cause_no_requests, what_ends_a_connection_is_no_answer_to_a_request,
 };
 use crate::older::{
     a_latest_observation_of_one_event_is_of_now,
@@ -77,7 +90,8 @@ use crate::watching::{
     a_change_around_the_read_is_reported, a_change_while_disconnected_is_reported,
     a_check_for_absence_is_not_reported, a_container_is_not_reported_and_what_takes_its_place_is,
     a_directory_is_observed_on_after_the_session_forgot_its_tickets,
-    a_server_without_lasting_watches_is_not_asked_for_ever,
+    a_lasting_watch_is_set_again_by_one_request,
+    a_server_without_lasting_watches_is_not_asked_for_ever, a_watch_that_is_refused_ends,
     an_observation_outlives_the_connection_that_it_began_on, another_node_in_its_place_is_no_write,
     changes_are_reported_in_order_while_one_is_verified, one_event_is_what_happened,
     watches_outlive_many_connections, what_took_the_place_of_a_container_meanwhile_is_reported,
@@ -86,7 +100,7 @@ use crate::watching::{
 use crate::wide::{
     a_large_tree_may_take_long_as_long_as_more_of_it_is_read,
     a_node_with_very_many_children_is_not_deleted, what_is_too_much_for_a_request_is_of_one_moment,
-    what_never_rests_is_not_read_for_ever,
+    what_is_too_much_for_an_answer_is_read_in_parts, what_never_rests_is_not_read_for_ever,
 };
 
 mod connection;
@@ -100,6 +114,8 @@ mod jute;
 mod leaderless;
 mod lives;
 mod looks;
+mod moves;
+mod noise;
 mod older;
 mod peer;
 mod places;
@@ -204,6 +220,21 @@ scenes![
     a_server_that_ends_each_connection_is_not_asked_all_the_time,
     programs_do_the_same_as_on_memory,
     a_transaction_is_before_a_write_of_others_or_after_it,
+    a_session_that_its_client_gave_up_is_not_closed_by_a_call,
+    a_server_that_fell_silent_is_the_last_to_be_tried,
+    two_silent_servers_of_five_end_no_session,
+    a_session_that_is_replaced_by_another_is_over,
+    watches_that_a_server_refuses_at_first_are_set_all_the_same,
+    a_client_logs_in_on_each_connection,
+    the_rest_of_a_transaction_is_reported_on_the_next_connection,
+    an_event_of_an_unknown_kind_ends_no_connection,
+    events_without_a_watcher_cause_no_requests,
+    an_answer_that_dribbles_ends_its_connection,
+    what_ends_a_connection_is_no_answer_to_a_request,
+    what_is_too_much_for_an_answer_is_read_in_parts,
+    a_session_whose_runtime_has_ended_is_not_closed,
+    a_watch_that_is_refused_ends,
+    a_lasting_watch_is_set_again_by_one_request,
 ];
 
 fn main() -> ExitCode {

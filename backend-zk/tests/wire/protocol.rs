@@ -271,11 +271,11 @@ pub(crate) fn answer(xid: i32, zxid: i64, said: &Result<Vec<u8>, i32>) -> Vec<u8
     }
 }
 
-/// An event as a server sends it. Servers before 3.9 do not send its transaction number.
-pub(crate) fn event(kind: i32, path: &str) -> Vec<u8> {
+/// An event as a server sends it, with the number of its transaction. Servers before 3.9 send -1 instead.
+pub(crate) fn event(kind: i32, path: &str, zxid: i64) -> Vec<u8> {
     const CONNECTED: i32 = 3;
 
-    Writer::default().int(EVENT).long(-1).int(0).int(kind).int(CONNECTED).text(path).frame()
+    Writer::default().int(EVENT).long(zxid).int(0).int(kind).int(CONNECTED).text(path).frame()
 }
 
 /// Appends a stat.

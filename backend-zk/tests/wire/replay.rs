@@ -367,7 +367,11 @@ pub(crate) async fn the_peer_and_a_server_say_the_same() {
     let quiet = ["-Dznode.container.checkIntervalMs=86400000"];
     let server = Ensemble::start_with(1, &quiet, &[]).expect("the list does not run without it");
     let peer = Peer::start_with(1, TICK).expect("there are ports");
-    peer.change(|world| world.collects = false);
+    let version = server.version().expect("it runs");
+    peer.change(|world| {
+        world.collects = false;
+        world.servers[0].follow(&version);
+    });
     for number in 0..programs {
         let seed = if number == 0 { seed } else { synod_core::chance::mix(seed ^ number) };
         let steps = program(&Chance::seeded(seed), &format!("/replay{number}"));

@@ -32,6 +32,8 @@ pub(crate) enum Deed {
     Misnumber,
     /// The body of the answer cannot be decoded.
     Garble,
+    /// The answer is sent byte by byte, with this pause between them.
+    Dribble(Duration),
     /// Half of the answer is sent, and the connection is closed.
     Halve,
     /// Other clients write this just before it is applied.

@@ -34,7 +34,8 @@ impl World {
         }
         let wanted = Duration::from_millis(connect.timeout.try_into().unwrap_or(0));
         let timeout = wanted.clamp(self.tick * 2, self.servers[server].longest);
-        let granted = if connect.session == 0 {
+        let is_new = connect.session == 0 || self.servers[server].replaces_sessions;
+        let granted = if is_new {
             Some(self.open(server, timeout))
         } else {
             let session = self.sessions.get_mut(&connect.session);
@@ -137,6 +138,10 @@ impl World {
                 let head = Writer::default().int(xid).long(zxid).int(result);
                 this.send(line, now, head.raw(&[0x7F, 0xFF, 0xFF, 0xFF, 0xFF]).frame());
             }
+            Deed::Dribble(pause) => {
+                let bytes = said_so.iter().zip(0..);
+                bytes.for_each(|(byte, number)| this.send(line, *pause * number, vec![*byte]));
+            }
             Deed::Halve => {
                 this.send(line, now, said_so[..said_so.len() / 2].to_vec());
                 this.close(line);
@@ -194,7 +199,7 @@ impl World {
                 let this = &mut self.servers[server];
                 for (kind, path) in this.watches.set(&this.tree, line, *since, lists) {
                     if let Some(conn) = this.conns.get_mut(&line) {
-                        conn.tell(event(kind, &path));
+                        conn.tell(event(kind, &path, -1));
                     }
                 }
                 Ok(Vec::new())

@@ -1,6 +1,6 @@
 //! [`Watches`]: the watches of the connections of one server, as its two `WatchManager`s keep them.
 //!
-//! A manager has one mode for each connection and path: a watch of another mode replaces the first
+//! Before 3.9 a manager has one mode for each connection and path: a watch of another mode replaces the first
 //! (ZOOKEEPER-4466).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ pub(crate) mod kind {
     pub(crate) const CHILDREN: i32 = 4;
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Mode {
     Once,
     Persistent,
@@ -25,45 +25,54 @@ pub(crate) enum Mode {
 }
 
 #[derive(Debug, Default)]
-struct Manager(BTreeMap<String, BTreeMap<Line, Mode>>);
+struct Manager(BTreeMap<String, BTreeMap<Line, BTreeSet<Mode>>>);
 
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     data: Manager,
     children: Manager,
+    /// The watches of one connection at one path may have several modes, as since 3.9.
+    pub(crate) several_modes: bool,
 }
 
 /// An event, and which connections it is for.
 pub(crate) type Event = (BTreeSet<Line>, i32, String);
 
 impl Manager {
-    fn add(&mut self, path: &str, line: Line, mode: Mode) {
-        self.0.entry(path.to_owned()).or_default().insert(line, mode);
+    fn add(&mut self, path: &str, line: Line, mode: Mode, several_modes: bool) {
+        let modes = self.0.entry(path.to_owned()).or_default().entry(line).or_default();
+        if !several_modes {
+            modes.clear();
+        }
+        modes.insert(mode);
     }
 
-    fn remove(&mut self, path: &str, line: Line) -> bool {
+    /// Removes the watches of these modes. Returns `false` if there were none.
+    fn remove(&mut self, path: &str, line: Line, is_meant: impl Fn(Mode) -> bool) -> bool {
         let Some(lines) = self.0.get_mut(path) else { return false };
-        let removed = lines.remove(&line).is_some();
-        if lines.is_empty() {
-            self.0.remove(path);
-        }
+        let Some(modes) = lines.get_mut(&line) else { return false };
+        let before = modes.len();
+        modes.retain(|mode| !is_meant(*mode));
+        let removed = modes.len() < before;
+        self.forget_empty(path);
         removed
     }
 
     fn trigger(&mut self, path: &str, kind: i32) -> BTreeSet<Line> {
         let mut heard = BTreeSet::new();
         if let Some(lines) = self.0.get_mut(path) {
-            heard.extend(lines.iter().filter(|(_, mode)| **mode != Mode::Recursive).map(first));
-            lines.retain(|_, mode| *mode != Mode::Once);
-            if lines.is_empty() {
-                self.0.remove(path);
+            let here = |modes: &BTreeSet<Mode>| modes.iter().any(|mode| *mode != Mode::Recursive);
+            heard.extend(lines.iter().filter(|(_, modes)| here(modes)).map(first));
+            for modes in lines.values_mut() {
+                modes.retain(|mode| *mode != Mode::Once);
             }
+            self.forget_empty(path);
         }
         if kind != kind::CHILDREN {
             let mut at = path;
             loop {
                 let lines = self.0.get(at).into_iter().flatten();
-                heard.extend(lines.filter(|(_, mode)| **mode == Mode::Recursive).map(first));
+                heard.extend(lines.filter(|(_, it)| it.contains(&Mode::Recursive)).map(first));
                 if at == "/" {
                     break;
                 }
@@ -73,37 +82,54 @@ impl Manager {
         heard
     }
 
+    fn forget_empty(&mut self, path: &str) {
+        if let Some(lines) = self.0.get_mut(path) {
+            lines.retain(|_, modes| !modes.is_empty());
+            if lines.is_empty() {
+                self.0.remove(path);
+            }
+        }
+    }
+
     fn count(&self) -> usize {
-        self.0.values().map(BTreeMap::len).sum()
+        self.0.values().flat_map(BTreeMap::values).map(BTreeSet::len).sum()
     }
 }
 
-fn first((line, _): (&Line, &Mode)) -> Line {
+fn first<'a, T>((line, _): (&'a Line, &'a T)) -> Line {
     *line
 }
 
 impl Watches {
     /// A watch for one event of a node, whether it exists or not.
     pub(crate) fn node(&mut self, path: &str, line: Line) {
-        self.data.add(path, line, Mode::Once);
+        self.data.add(path, line, Mode::Once, self.several_modes);
     }
 
     /// A watch for one event of a node's children.
     pub(crate) fn children(&mut self, path: &str, line: Line) {
-        self.children.add(path, line, Mode::Once);
+        self.children.add(path, line, Mode::Once, self.several_modes);
     }
 
     /// A persistent watch.
     pub(crate) fn add(&mut self, path: &str, line: Line, recursive: bool) {
-        let mode = if recursive { Mode::Recursive } else { Mode::Persistent };
-        self.data.add(path, line, mode);
-        self.children.add(path, line, mode);
+        self.add_lasting(path, line, if recursive { Mode::Recursive } else { Mode::Persistent });
     }
 
-    /// Returns `false` if there was none. Kind 1 is of children, 2 of data, 3 of both.
+    fn add_lasting(&mut self, path: &str, line: Line, mode: Mode) {
+        self.data.add(path, line, mode, self.several_modes);
+        // Since 3.9 events of children are for no recursive watch.
+        if !(self.several_modes && mode == Mode::Recursive) {
+            self.children.add(path, line, mode, self.several_modes);
+        }
+    }
+
+    /// Returns `false` if there was none. Kind 1 is of children, 2 of data, 3 of all; since 3.9 the first two are watches for
+    /// one event.
     pub(crate) fn remove(&mut self, path: &str, line: Line, kind: i32) -> bool {
-        let children = kind != 2 && self.children.remove(path, line);
-        let data = kind != 1 && self.data.remove(path, line);
+        let is_meant = |mode| kind == 3 || !self.several_modes || mode == Mode::Once;
+        let children = kind != 2 && self.children.remove(path, line, is_meant);
+        let data = kind != 1 && self.data.remove(path, line, is_meant);
         children || data
     }
 
@@ -140,8 +166,7 @@ impl Watches {
         }
         for (index, mode) in [(3, Mode::Persistent), (4, Mode::Recursive)] {
             for path in list(index) {
-                self.children.add(path, line, mode);
-                self.data.add(path, line, mode);
+                self.add_lasting(path, line, mode);
             }
         }
         missed
@@ -187,8 +212,13 @@ impl Watches {
     pub(crate) fn count(&self) -> usize {
         // Each of the two managers has a half of a persistent watch.
         let halves = self.children.0.iter().flat_map(|(path, lines)| {
-            let both = |line: &Line| self.data.0.get(path).is_some_and(|it| it.contains_key(line));
-            lines.iter().filter(move |(line, mode)| **mode != Mode::Once && both(line))
+            let of_data = |line: &Line| self.data.0.get(path).and_then(|it| it.get(line));
+            let both = move |line: &Line, mode: &Mode| {
+                *mode != Mode::Once && of_data(line).is_some_and(|modes| modes.contains(mode))
+            };
+            let modes =
+                lines.iter().flat_map(|(line, modes)| modes.iter().map(move |it| (line, it)));
+            modes.filter(move |(line, mode)| both(line, mode))
         });
         self.data.count() + self.children.count() - halves.count()
     }

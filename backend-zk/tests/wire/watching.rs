@@ -9,8 +9,8 @@ use tokio::time::{Instant, timeout};
 use crate::effects::ticket;
 use crate::protocol::{Request, op};
 use crate::scene::{
-    LONG, PATIENCE, committed, create, done, make, next, open, panics, path, peer, recovers,
-    remove, set,
+    LONG, PATIENCE, committed, count, create, done, make, next, open, panics, path, peer,
+    reconnects, recovers, remove, set,
 };
 use crate::script::{Deed, Rule};
 use crate::tree::{Entry, Write};
@@ -130,6 +130,42 @@ pub(crate) async fn a_server_without_lasting_watches_is_not_asked_for_ever() {
     let asked = peer.world().requests - before;
     assert!(asked < 200, "{asked} requests in {limit:?}");
     held.release().await.expect("the peer answers");
+}
+
+/// A watch that a server refuses for a reason that is not known here is over, and is not requested again for ever.
+pub(crate) async fn a_watch_that_is_refused_ends() {
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    done(&*store, create("/refused/a", "")).await;
+    let session = store.session().id.get();
+    let refused = Rule::new(Deed::Refuse(-5)).op(op::ADD_WATCH).of(session).times(usize::MAX);
+    peer.when(refused);
+
+    let observed = store.observe(Query::children(path("/refused"))).await;
+
+    let (_view, mut watch) = observed.expect("the view is answered");
+    let end = timeout(PATIENCE, watch.next()).await.expect("it is reported");
+    assert!(matches!(end, Some(Event::Ended(_))), "{end:?}");
+    assert_eq!(peer.world().script.played(session), 1);
+}
+
+/// On a new connection there is nothing to remove.
+pub(crate) async fn a_lasting_watch_is_set_again_by_one_request() {
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    done(&*store, create("/again/a", "")).await;
+    let observed = store.observe(Query::children(path("/again"))).await;
+    let (_view, mut watch) = observed.expect("the peer answers");
+    let added = count(&peer, &*store, &[op::ADD_WATCH, op::REMOVE_WATCHES]);
+    for connections in 1..=3 {
+        reconnects(&peer).await;
+        let is_set = peer.until(|world| world.servers[0].watches.count() == 1);
+        timeout(PATIENCE, is_set).await.expect("it is set again");
+        done(&*store, create(&format!("/again/{connections}"), "")).await;
+        let last = path(&format!("/again/{connections}"));
+        while !matches!(next(&mut watch).await, Event::Changed(change) if change.path == last) {}
+        assert_eq!(added(), connections);
+    }
 }
 
 /// Many watches are set again at each connection, whatever else happens on it.

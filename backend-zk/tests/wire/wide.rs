@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use synod_core::error::ErrorKind;
 use synod_core::path::Path;
-use synod_core::store::{Expect, Progress, Query, Store, Txn, View, Why};
+use synod_core::store::{
+    Backend as _, Expect, Progress, Query, SessionOptions, Store, Txn, View, Why,
+};
+use synod_zk::ZkBackend;
 use tokio::time::timeout;
 
 use crate::peer::Peer;
@@ -86,15 +89,42 @@ pub(crate) async fn a_node_with_very_many_children_is_not_deleted() {
 /// Each level takes a good part of the time in which nothing new may be read, and all together take more.
 pub(crate) async fn a_large_tree_may_take_long_as_long_as_more_of_it_is_read() {
     let peer = peer(1);
-    let store = open(&peer, TTL).await;
+    let store = open(&peer, LONG).await;
     fill(&peer);
     let grandchild = format!("{}/below", child(7));
     let _at = peer.change(|world| world.write(&[make(&grandchild)])).expect("it has a parent");
-    peer.when(Rule::new(Deed::Hold(TTL.mul_f32(0.3))).op(op::MULTI_READ).times(3));
+    peer.when(Rule::new(Deed::Hold(LONG.mul_f32(0.2))).op(op::MULTI_READ).times(3));
 
     let view = read(&*store, Query::subtree(path(&dir()))).await;
 
     assert_eq!(view.nodes.len(), NODES + 2);
+}
+
+/// Nodes that are too much for one answer are read a few at a time, and what is too much even so is refused.
+pub(crate) async fn what_is_too_much_for_an_answer_is_read_in_parts() {
+    const LONGEST: usize = 1 << 16;
+
+    let peer = peer(1);
+    let backend = ZkBackend::new(peer.options().max_answer(LONGEST)).expect("valid");
+    let store = backend.open(&SessionOptions::new(LONG)).await.expect("the peer runs");
+    let large = "x".repeat(LONGEST / 4);
+    let all: Vec<Request> = ["/large", "/large/a", "/large/b", "/large/c", "/large/d", "/large/e"]
+        .iter()
+        .flat_map(|at| [make(at), set(at, &large)])
+        .collect();
+    let _at = peer.change(|world| world.write(&all)).expect("nothing is against it");
+
+    let children = Query::children(path("/large"));
+    for (query, nodes) in [(Query::subtree(path("/large")), 6), (children, 5)] {
+        let view = read(&*store, query).await;
+        assert_eq!(view.nodes.len(), nodes);
+        assert!(view.nodes.iter().all(|node| node.data.len() == large.len()));
+    }
+
+    let several = Query::nodes(path("/large"), ["/large/a", "/large/b", "/large/c"].map(path));
+    let said = timeout(PATIENCE, store.read(several)).await.expect("in time");
+    assert_eq!(said.expect_err("it is too long").kind(), ErrorKind::TooLarge);
+    assert!(!store.status().borrow().is_lost());
 }
 
 /// All nodes are written before each part of the answer, so no two parts are of one moment.

@@ -58,6 +58,10 @@ pub(crate) struct Server {
     pub(crate) extended: bool,
     /// Whether it returns the stat of each create in a transaction of several: those before 3.9 do not (ZOOKEEPER-4026).
     pub(crate) shows_births: bool,
+    /// Events have the number of their transaction, as those of 3.9 do (ZOOKEEPER-4655).
+    pub(crate) numbers_events: bool,
+    /// A client that has a session gets another one, as at servers of other makers.
+    pub(crate) replaces_sessions: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -91,6 +95,16 @@ pub(crate) struct World {
     next: u64,
 }
 
+impl Server {
+    /// Answers as servers of this version do.
+    pub(crate) fn follow(&mut self, version: &str) {
+        let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
+        let is_newer = (numbers.next(), numbers.next()) >= (Some(3), Some(9));
+        self.shows_births = is_newer;
+        self.watches.several_modes = is_newer;
+    }
+}
+
 impl World {
     pub(crate) fn new(servers: usize, tick: Duration) -> Self {
         let server = |_| Server {
@@ -107,6 +121,8 @@ impl World {
             unknown: BTreeSet::new(),
             extended: true,
             shows_births: false,
+            numbers_events: false,
+            replaces_sessions: false,
         };
         Self {
             began: Instant::now(),
@@ -188,10 +204,11 @@ impl World {
                 };
                 let node = path.and_then(|path| this.tree.nodes.get(path));
                 this.shown.push(node.map(crate::tree::Node::stat));
+                let number = if this.numbers_events { entry.zxid } else { -1 };
                 for (lines, kind, path) in this.watches.hear(write) {
                     for line in lines {
                         if let Some(conn) = this.conns.get_mut(&line) {
-                            conn.tell(event(kind, &path));
+                            conn.tell(event(kind, &path, number));
                         }
                     }
                 }

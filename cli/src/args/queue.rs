@@ -96,7 +96,7 @@ pub(crate) struct Consume {
 
 const TAKE_NOTES: &str = "\
 The item is printed first and removed then: if its reader has ended, it stays in
-the queue. If the command is killed between the two, the item is delivered again.
+the queue, and the exit code is 1. If the command is killed between the two, the item is delivered again.
 
 Exit codes:
   75   there is no item
@@ -107,7 +107,8 @@ const CONSUME_NOTES: &str = "\
 An item is acknowledged when its command ends with exit code 0, and put back
 otherwise; the next command then starts after a pause, which grows with each
 failure in succession. While a command runs, no other consumer has its item; it
-is ended when the claim is lost, and when this process is killed.
+is ended when the claim is lost, and when this process is killed. What a command
+has left running in its process group is ended with it.
 
 The command finds the path of the queue in SYNOD_PATH, the name of the item in
 SYNOD_ITEM and its id in SYNOD_ID, how often it was delivered in SYNOD_DELIVERED,

@@ -4,22 +4,29 @@ use synod::client::Client;
 use synod::store::{Done, Lifetime};
 
 use crate::args::{Common, Create};
-use crate::command::{connect, given, until_interrupted};
+use crate::command::{Interrupts, connect, given};
 use crate::failure::Failure;
 use crate::output;
 
 pub(crate) async fn run(common: &Common, create: Create) -> Result<(), Failure> {
     let data = given(&create.data)?;
     let client = connect(common).await?;
+    // Before there is a node, which has to be removed.
+    let mut interrupts = create.ephemeral.then(Interrupts::listen);
     let made = make(&client, &create, data).await;
-    if let Ok(done) = &made {
-        print(common, done)?;
-        if create.ephemeral {
-            hold(&client).await?;
-        }
-    }
-    client.close().await?;
-    made.map(drop)
+    let held = match (&made, &mut interrupts) {
+        (Ok(done), None) => print(common, done),
+        (Ok(done), Some(interrupts)) => match print(common, done) {
+            Ok(()) => hold(&client, interrupts).await,
+            failed => failed,
+        },
+        (Err(_), _) => Ok(()),
+    };
+    // Also where nobody reads the output: the close removes an ephemeral node.
+    let closed = client.close().await;
+    made?;
+    held?;
+    Ok(closed?)
 }
 
 async fn make(client: &Client, create: &Create, data: Vec<u8>) -> Result<Done, Failure> {
@@ -35,12 +42,12 @@ async fn make(client: &Client, create: &Create, data: Vec<u8>) -> Result<Done, F
     })
 }
 
-/// Keeps the session, and with it the node, until the session is lost or Ctrl-C is pressed.
-async fn hold(client: &Client) -> Result<(), Failure> {
+/// Keeps the session, and with it the node, until the session is lost or this process is interrupted.
+async fn hold(client: &Client, interrupts: &mut Interrupts) -> Result<(), Failure> {
     let session = client.session().await?;
-    match until_interrupted(session.lost()).await {
-        None => Ok(()),
+    match interrupts.until(session.lost()).await {
         Some(why) => Err(Failure::plain(format!("the node is gone: {why}"))),
+        None => Ok(()),
     }
 }
 

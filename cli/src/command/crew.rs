@@ -144,7 +144,7 @@ fn finish(common: &Common, task: &CrewTask, end: TaskEnd) -> Result<(), Failure>
         return if is_done { Ok(()) } else { Err(Failure::Told) };
     }
     match end {
-        TaskEnd::Done(result) => Ok(output::bytes(&result)?),
+        TaskEnd::Done(result) => Ok(output::result(&result)?),
         TaskEnd::Failed(why) => {
             Err(Failure::plain(format!("the task {} failed: {why}", task.id())))
         }

@@ -64,7 +64,9 @@ async fn work(
         .into_iter()
         .fold(worker, |worker, (name, value)| worker.property(name, value));
     let (broken, mut breaks) = mpsc::unbounded_channel();
-    let filter = Filter { command: asked.command, grace: asked.grace };
+    // A result of this size may still be too large, together with what the crew keeps of its task.
+    let max_output = client.session().await?.info().limits.data;
+    let filter = Filter { command: asked.command, grace: asked.grace, max_output };
     let (json, chance) = (common.json, client.chance().clone());
     let desk = &Desk { json, path: path.clone(), filter, chance, broken };
     let works = crew.work(worker, |task| desk.attempt(task));

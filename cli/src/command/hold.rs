@@ -11,14 +11,16 @@ use synod::client::Client;
 use synod::error::Result as StoreResult;
 use synod::path::Path;
 use synod::recipe::{Election, Hold, Mutex, RwLock, Semaphore};
-use tokio::time::{Instant, timeout};
+use synod::retry::Retry;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::args::{Common, Elect, Lock, Running};
 use crate::command::{connect, refuse_memory};
 use crate::failure::Failure;
 use crate::output;
 use crate::process::signals::Signals;
-use crate::process::{End, Job, endangered};
+use crate::process::tenure::endangered;
+use crate::process::{End, Job};
 use crate::progress::Progress;
 
 /// The exit code when the lock was lost.
@@ -66,20 +68,22 @@ pub(crate) async fn lock(common: &Common, lock: Lock) -> Result<(), Failure> {
     let tries = time.tries;
     if let Some(permits) = lock.permits {
         let semaphore = Semaphore::new(&client, path.clone(), permits).label(label);
-        let entering = async {
+        let entering = async || {
             if tries { semaphore.try_acquire().await } else { semaphore.acquire().await.map(Some) }
         };
         return hold(common, &client, &path, entering, (running, time)).await;
     }
     if lock.shared {
         let shared = RwLock::new(&client, path.clone()).label(label);
-        let entering =
-            async { if tries { shared.try_read().await } else { shared.read().await.map(Some) } };
+        let entering = async || {
+            if tries { shared.try_read().await } else { shared.read().await.map(Some) }
+        };
         return hold(common, &client, &path, entering, (running, time)).await;
     }
     let mutex = Mutex::new(&client, path.clone()).label(label);
-    let entering =
-        async { if tries { mutex.try_lock().await } else { mutex.lock().await.map(Some) } };
+    let entering = async || {
+        if tries { mutex.try_lock().await } else { mutex.lock().await.map(Some) }
+    };
     hold(common, &client, &path, entering, (running, time)).await
 }
 
@@ -87,11 +91,11 @@ pub(crate) async fn elect(common: &Common, elect: Elect) -> Result<(), Failure> 
     let (path, value) = (elect.path, elect.label.unwrap_or_else(whoami));
     let (client, time) = connected(common, &elect.running).await?;
     let (election, tries) = (Election::new(&client, path.clone()), time.tries);
-    let entering = async {
+    let entering = async || {
         if tries {
-            election.try_campaign(value).await
+            election.try_campaign(value.clone()).await
         } else {
-            election.campaign(value).await.map(Some)
+            election.campaign(value.clone()).await.map(Some)
         }
     };
     hold(common, &client, &path, entering, (elect.running, time)).await
@@ -102,7 +106,7 @@ async fn hold<K: Send + Sync>(
     common: &Common,
     client: &Client,
     path: &Path,
-    entering: impl Future<Output = StoreResult<Option<Hold<K>>>>,
+    entering: impl AsyncFn() -> StoreResult<Option<Hold<K>>>,
     (running, time): (Running, Time),
 ) -> Result<(), Failure> {
     let done = hold_open(common, client, path, entering, (running, time)).await;
@@ -114,12 +118,13 @@ async fn hold_open<K: Send + Sync>(
     common: &Common,
     client: &Client,
     path: &Path,
-    entering: impl Future<Output = StoreResult<Option<Hold<K>>>>,
+    entering: impl AsyncFn() -> StoreResult<Option<Hold<K>>>,
     (running, time): (Running, Time),
 ) -> Result<(), Failure> {
     let grace = grace(client, running.grace).await?;
     let mut signals = Signals::listen()?;
     let entered = {
+        let entering = patiently(client, time.tries, entering);
         let entering = Progress::waiting("waiting", timeout(time.left, entering));
         let (entering, interrupted) = (pin!(entering), pin!(signals.fatal()));
         match select(entering, interrupted).await {
@@ -151,6 +156,28 @@ async fn hold_open<K: Send + Sync>(
     }
 }
 
+/// Acquires, and tries again after each outage of the store: only a time limit, or a signal, ends the wait. What is tried
+/// once is not tried again.
+async fn patiently<T>(
+    client: &Client,
+    tries: bool,
+    entering: impl AsyncFn() -> StoreResult<T>,
+) -> StoreResult<T> {
+    let mut delays = Retry::forever().delays(client.chance());
+    let mut is_first = true;
+    loop {
+        match entering().await {
+            Err(error) if !tries && client.is_transient(&error) => {
+                if std::mem::take(&mut is_first) {
+                    output::warning(&format!("{error}; the wait continues"));
+                }
+                sleep(delays.next().unwrap_or_default()).await;
+            }
+            ended => return ended,
+        }
+    }
+}
+
 /// Without a command: prints the path of the ticket, then holds the lock until a signal arrives.
 async fn linger<K: Send + Sync>(
     common: &Common,
@@ -167,7 +194,8 @@ async fn linger<K: Send + Sync>(
         output::line(ticket)?;
     }
     let lost = matches!(
-        select(pin!(endangered(&held, &session, Duration::ZERO)), pin!(signals.fatal())).await,
+        select(pin!(endangered(&held, session.status(), Duration::ZERO)), pin!(signals.fatal()))
+            .await,
         Either::Left(_)
     );
     if lost {

@@ -56,16 +56,18 @@ async fn keep(
     let mut keeper = FileKeeper { common, top: mirror.path, files, left_out: Vec::new() };
     let mut events = pin!(cache.events());
     loop {
-        let changed = keeper.update(&cache)?;
+        let (changed, mut code) = (keeper.update(&cache)?, 0);
         if let Some(job) = job.as_ref().filter(|_| changed) {
             // Those of this loop stay pending, so that one that ends the command ends this, too.
-            let code = job.clone().run(&mut Signals::listen()?).await?;
+            code = job.clone().run(&mut Signals::listen()?).await?;
             if code != 0 {
                 output::warning(&format!("the command ended with exit code {code}"));
             }
         }
-        if mirror.once {
-            return Ok(());
+        match code {
+            0 if mirror.once => return Ok(()),
+            code if mirror.once => return Err(Failure::Exit(code, None)),
+            _ => {}
         }
         // First the signals: one may have come while the command ran.
         match select(pin!(signals.fatal()), events.next()).await {

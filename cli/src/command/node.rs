@@ -16,11 +16,7 @@ pub(crate) async fn get(common: &Common, path: &Path, raw: bool) -> Result<(), F
     if common.json {
         return Ok(output::object(&output::node(&node))?);
     }
-    output::bytes(&node.data)?;
-    if !raw {
-        output::bytes(b"\n")?;
-    }
-    Ok(())
+    Ok(output::content(&node.data, raw)?)
 }
 
 pub(crate) async fn set(

@@ -1,5 +1,6 @@
 //! `queue`: puts, takes and lists the items of a queue.
 
+use std::io::ErrorKind;
 use std::pin::pin;
 use std::time::{Duration, SystemTime};
 
@@ -126,15 +127,19 @@ async fn take(
     let Some(delivery) = claimed? else {
         return Err(Failure::Exit(NO_ITEM, Some(format!("there is no item in {path}"))));
     };
-    if common.json {
-        output::object(&taken(&delivery))?;
+    let printed = if common.json {
+        output::object(&taken(&delivery))
     } else {
-        output::bytes(delivery.item())?;
-        if !take.raw {
-            output::bytes(b"\n")?;
+        output::content(delivery.item(), take.raw)
+    };
+    match printed {
+        Ok(()) => Ok(delivery.ack().await?),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+            let why = "the reader of the output has ended, and the item is put back";
+            Err(Failure::plain(why))
         }
+        Err(error) => Err(error.into()),
     }
-    Ok(delivery.ack().await?)
 }
 
 /// Claims an item, if there is one that no consumer has.

@@ -5,7 +5,7 @@ use synod::path::Path;
 use synod::store::{Change, Event, Kind, Query};
 
 use crate::args::Common;
-use crate::command::{connect, until_interrupted};
+use crate::command::{Interrupts, connect};
 use crate::failure::Failure;
 use crate::output;
 
@@ -22,6 +22,7 @@ pub(crate) async fn run(
         _ => Query::node(path),
     };
     let client = connect(common).await?;
+    let mut interrupts = Interrupts::listen();
     let (view, mut watch) = client.watch(query).await?;
     for node in view.nodes {
         let change = Change::new(node.path.clone(), Kind::Created).with_node(node);
@@ -29,7 +30,7 @@ pub(crate) async fn run(
     }
     let mut left = count.unwrap_or(usize::MAX);
     while left > 0 {
-        match until_interrupted(watch.next()).await {
+        match interrupts.until(watch.next()).await {
             Some(Some(Event::Changed(mut change))) => {
                 if change.node.is_none() && matches!(change.kind, Kind::Created | Kind::Updated) {
                     // Not every store tells of the data. What is there now may be newer than the change.

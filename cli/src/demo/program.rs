@@ -58,7 +58,9 @@ impl Program {
         teller: &Teller,
     ) -> Result<Self, Failure> {
         let mut config = Config::new(url)?;
-        config.session = config.session.or(Some(TTL));
+        if config.url.parameters().all(|(name, _)| name != "session") {
+            config.session = Some(TTL);
+        }
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let opened = runtime.spawn(async move { config.connect().await });
         let reach = Reach::Network(Mutex::new(Some(runtime)));

@@ -18,6 +18,8 @@ pub(crate) struct Filter {
     pub(crate) command: Vec<OsString>,
     /// How long it may take to end after SIGTERM.
     pub(crate) grace: Duration,
+    /// The largest output, in bytes. A run with a larger one is ended, and has failed.
+    pub(crate) max_output: usize,
 }
 
 /// Ends the processes of a run that is dropped before its end.
@@ -50,27 +52,49 @@ impl Filter {
         let child = command.spawn().map_err(|error| not_started(program, &error))?;
         let mut ending = Ending(Some(guard));
         let (done, ended) = oneshot::channel();
-        let input = input.to_vec();
+        let (input, max_output) = (input.to_vec(), self.max_output);
         // The pipes block, and what a thread waits for ends with the processes of the group.
-        std::thread::spawn(move || done.send(to_its_end(child, input)).is_ok());
-        let ended = ended.await.unwrap_or_else(|_gone| Err(std::io::ErrorKind::Other.into()));
+        std::thread::spawn(move || to_its_end(child, input, max_output, done));
+        let ended = ended.await.unwrap_or_else(|_gone| Err(std::io::ErrorKind::Other.into()))?;
+        let Some((status, output)) = ended else {
+            return Ok(Err(format!("its output is larger than {max_output} bytes")));
+        };
         // What it has left in its group stays, as in a pipeline.
         drop(ending.0.take());
-        let (status, output) = ended?;
         Ok(if status.success() { Ok(output) } else { Err(failure(status)) })
     }
 }
 
+/// The exit status and the output of a command; `None` if the output is too large.
+type Run = std::io::Result<Option<(ExitStatus, Vec<u8>)>>;
+
 /// Writes the input of a command while its output is read, and waits for its end.
-fn to_its_end(mut child: Child, input: Vec<u8>) -> std::io::Result<(ExitStatus, Vec<u8>)> {
+fn to_its_end(mut child: Child, input: Vec<u8>, max_output: usize, done: oneshot::Sender<Run>) {
     if let Some(pipe) = child.stdin.take() {
         feed(pipe, input);
     }
-    let mut output = Vec::new();
-    if let Some(mut pipe) = child.stdout.take() {
-        pipe.read_to_end(&mut output)?;
+    let output = match child.stdout.take() {
+        Some(pipe) => read_up_to(pipe, max_output),
+        None => Ok(Some(Vec::new())),
+    };
+    match output {
+        Ok(Some(output)) => {
+            let ended = child.wait().map(|status| Some((status, output)));
+            let _awaited = done.send(ended).is_ok();
+        }
+        // The reader of this ends the command.
+        other => {
+            let _awaited = done.send(other.map(|_too_large| None)).is_ok();
+            let _ended = child.wait().is_ok();
+        }
     }
-    Ok((child.wait()?, output))
+}
+
+/// Reads to the end; `None` if that is more than `max` bytes.
+fn read_up_to(from: impl std::io::Read, max: usize) -> std::io::Result<Option<Vec<u8>>> {
+    let (mut read, limit) = (Vec::new(), u64::try_from(max).unwrap_or(u64::MAX));
+    from.take(limit.saturating_add(1)).read_to_end(&mut read)?;
+    Ok((read.len() <= max).then_some(read))
 }
 
 fn failure(status: ExitStatus) -> String {
@@ -84,6 +108,18 @@ fn failure(status: ExitStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_output_is_read_up_to_its_limit() {
+        for (length, max, fits) in [(0, 0, true), (1, 0, false), (7, 7, true), (8, 7, false)] {
+            let bytes = vec![b'x'; length];
+            let read = read_up_to(&*bytes, max).expect("memory can be read");
+            assert_eq!(read, fits.then_some(bytes), "{length} of {max}");
+        }
+        assert_eq!(read_up_to(&b"x"[..], usize::MAX).expect("readable"), Some(b"x".to_vec()));
+        // An output without an end is read no further, either.
+        assert_eq!(read_up_to(std::io::repeat(b'x'), 10_000).expect("readable"), None);
+    }
 
     #[test]
     fn a_failure_says_how_the_command_ended() {

@@ -1,26 +1,40 @@
 //! [`Guard`]: a process that leads the command's group, and ends the group if this process is
-//! killed.
+//! killed, or does not renew the time for which the lock is certain.
 //!
-//! It waits for the end of its input, which the operating system closes however this process ends.
+//! It waits for the end of its input, which the operating system closes however this process ends. Its input has the
+//! latest moment at which the group must have ended: so the group ends in time also while this process is stopped.
 //! As the first process of its group it gives the group its id, which cannot be reused while the
 //! guard exists.
 
+use std::fs::File;
 use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, killpg};
 use nix::unistd::{Pid, getpgrp};
+use synod::clock;
+use tokio::time::Instant;
 
 use crate::failure::Failure;
+use crate::process::boot_time;
 
 /// The guard of one group. It ends when this is dropped, and does not signal the group then.
 #[derive(Debug)]
 pub(super) struct Guard(Child);
 
 const READY: u8 = b'!';
+
+/// The size of a moment in the input of a guard: nanoseconds of [`boot_time`].
+const MOMENT: usize = size_of::<u64>();
+
+/// How long a guard waits at most before it looks at the clock: no wait counts the time of a suspended machine.
+const LOOK: Duration = Duration::from_millis(250);
 
 impl Guard {
     /// Starts it, in a group of its own.
@@ -29,16 +43,38 @@ impl Guard {
             Failure::plain(format!("the command's guard does not start: {error}"))
         };
         let mut command = Command::new(itself().map_err(failed)?);
-        command.arg("__guard").arg(grace.as_millis().to_string()).process_group(0);
+        let grace = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+        command.arg("__guard").arg(grace.to_string()).process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         // The guard connects to no store, and needs no password.
         command.env_remove("SYNOD_STORE");
         let mut guard = Self(command.spawn().map_err(failed)?);
+        if let Some(input) = &guard.0.stdin {
+            // A guard that is stopped reads nothing: this process must not wait for it.
+            rustix::io::ioctl_fionbio(input, true).map_err(|error| failed(error.into()))?;
+        }
         let mut first = [0];
         if let Some(out) = &mut guard.0.stdout {
             out.read_exact(&mut first).map_err(failed)?;
         }
         Ok(guard)
+    }
+
+    /// Lets it kill the group at this moment, unless a later moment follows before.
+    pub(super) fn kill_at(&mut self, until: Instant) {
+        // In this order: where this process is stopped in between, the moment is too early, and never too late.
+        let now = boot_time::now();
+        let at = now.saturating_add(until.saturating_duration_since(clock::now()));
+        let nanos = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
+        if let Some(input) = &mut self.0.stdin {
+            // One write of few bytes is written whole or not at all. If it fails, the earlier moment counts.
+            let _written = input.write(&nanos.to_le_bytes()).is_ok();
+        }
+    }
+
+    /// Whether it has ended by itself: with its group.
+    pub(super) fn has_ended(&mut self) -> bool {
+        matches!(self.0.try_wait(), Ok(Some(_)))
     }
 
     /// Lets it end the group: the processes in it get SIGTERM now, and SIGKILL after the grace.
@@ -71,14 +107,56 @@ pub(crate) fn stand(grace: Duration) -> ExitCode {
     // Signals to the group are meant for the command, not for its guard.
     let deaf = SigSet::all().thread_block().is_ok();
     let ready = io::stdout().write_all(&[READY]).and_then(|()| io::stdout().flush()).is_ok();
-    let watched = io::stdin().read_to_end(&mut Vec::new()).is_ok();
     let group = getpgrp();
-    let _told =
-        killpg(group, Signal::SIGTERM).and_then(|()| killpg(group, Signal::SIGCONT)).is_ok();
-    if deaf && ready && watched {
-        sleep(grace);
+    let until = watch().ok().flatten();
+    let over = boot_time::now().saturating_add(grace);
+    let over = until.map_or(over, |until| over.min(until));
+    // When the moment has passed, another client may have the lock already.
+    if deaf && ready && left(over).is_some() {
+        let _told =
+            killpg(group, Signal::SIGTERM).and_then(|()| killpg(group, Signal::SIGCONT)).is_ok();
+        while let Some(left) = left(over) {
+            sleep(left.min(LOOK));
+        }
     }
     // This kills the guard too.
     let _killed = killpg(group, Signal::SIGKILL).is_ok();
     ExitCode::FAILURE
+}
+
+/// Waits for the end of the input, or until the last moment that was read from it has passed. Returns that moment.
+fn watch() -> io::Result<Option<Duration>> {
+    let mut input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let mut until = None;
+    // A multiple of the size of a moment, so that none is read in parts.
+    let mut read = [0; 64 * MOMENT];
+    loop {
+        // What was written before the moment passed is read first: only a missing renewal counts.
+        match poll(&mut [PollFd::new(input.as_fd(), PollFlags::POLLIN)], wait(until)) {
+            Ok(0) if until.is_some_and(|until| left(until).is_none()) => return Ok(until),
+            Ok(0) | Err(Errno::EINTR) => continue,
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let count = input.read(&mut read)?;
+        if count == 0 {
+            return Ok(until);
+        }
+        let last = read[..count].rchunks_exact(MOMENT).next();
+        if let Some(nanos) = last.and_then(|last| last.try_into().ok()) {
+            until = Some(Duration::from_nanos(u64::from_le_bytes(nanos)));
+        }
+    }
+}
+
+/// How long to wait for input: rounded up, so that the moment has passed after a wait for all that is left.
+fn wait(until: Option<Duration>) -> PollTimeout {
+    let Some(until) = until else { return PollTimeout::NONE };
+    let millis = left(until).unwrap_or_default().min(LOOK).as_nanos().div_ceil(1_000_000);
+    u16::try_from(millis).unwrap_or(u16::MAX).into()
+}
+
+/// The time that is left until this moment; `None` if it has passed.
+fn left(until: Duration) -> Option<Duration> {
+    until.checked_sub(boot_time::now()).filter(|left| !left.is_zero())
 }

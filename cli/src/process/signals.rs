@@ -63,10 +63,23 @@ impl Signals {
     ///
     /// If the operating system refuses to install a handler.
     pub(crate) fn listen() -> io::Result<Self> {
+        Self::of(&Caught::ALL)
+    }
+
+    /// The signals that ask a process to end.
+    ///
+    /// # Errors
+    ///
+    /// If the operating system refuses to install a handler.
+    pub(crate) fn fatal_only() -> io::Result<Self> {
+        Self::of(&[Caught::Terminate, Caught::Interrupt, Caught::HangUp, Caught::Quit])
+    }
+
+    fn of(all: &[Caught]) -> io::Result<Self> {
         let mut streams = Vec::new();
         // A signal that is ignored, as under nohup, must be ignored by the command too.
         let wanted = |caught: &Caught| *caught == Caught::Child || !is_ignored(caught.signal());
-        for caught in Caught::ALL.into_iter().filter(wanted) {
+        for caught in all.iter().copied().filter(wanted) {
             streams.push((caught, signal(SignalKind::from_raw(caught.signal() as i32))?));
         }
         Ok(Self(streams))

@@ -38,15 +38,19 @@ impl Terminal {
         let _restored = before.thread_set_mask().is_ok();
     }
 
-    /// Stops this process as its group was stopped, and continues the group once this process is
-    /// continued.
-    pub(super) fn stop_with(&self, group: Pid) {
+    /// Stops this process as its group was stopped. Once this process is continued, it continues the group, if it may.
+    /// Returns whether it did.
+    pub(super) fn stop_with(&self, group: Pid, may_continue: impl Fn() -> bool) -> bool {
         self.take_back();
         let _stopped = killpg(getpgrp(), Signal::SIGTSTP).is_ok();
+        if !may_continue() {
+            return false;
+        }
         // This process was continued: in the foreground, or by `bg` in the background.
         if tcgetpgrp(&self.0).is_ok_and(|foreground| foreground == getpgrp()) {
             self.give(group);
         }
         let _goes_on = killpg(group, Signal::SIGCONT).is_ok();
+        true
     }
 }

@@ -89,6 +89,18 @@ fn the_command_of_a_cancelled_task_is_ended(on: &Server) {
     assert_eq!([worker.line(), worker.line()], ["begun   a", "dropped a"]);
 }
 
+fn an_output_that_is_too_large_fails_its_task(on: &Server) {
+    let work = ["crew", "/large", "work", "--", "sh", "-c", "exec cat /dev/zero"];
+    let mut worker = Running::start(&mut on.synod(&work));
+    let failed = on.output(&["crew", "/large", "submit", "", "--id", "a", "--wait"]);
+    assert_eq!(failed.status.code(), Some(1));
+    let why = "its output is larger than 1000000 bytes";
+    assert_eq!(text(&failed.stderr), format!("error: the task a failed: {why}"));
+    assert_eq!([worker.line(), worker.line()], ["begun   a", &format!("failed  a  {why}")]);
+    worker.signal("TERM");
+    worker.ends_with(143);
+}
+
 fn the_progress_of_a_task_is_shown(on: &Server) {
     let script = "echo half >$SYNOD_PROGRESS; until [ -e $0 ]; do sleep 0.1; done
         echo most >>$SYNOD_PROGRESS; cat";
@@ -125,6 +137,7 @@ pub(crate) const SCENES: &[Scene] = &[
         "the_task_of_a_killed_worker_is_done_by_another",
         the_task_of_a_killed_worker_is_done_by_another,
     ),
+    ("an_output_that_is_too_large_fails_its_task", an_output_that_is_too_large_fails_its_task),
     ("the_progress_of_a_task_is_shown", the_progress_of_a_task_is_shown),
     ("the_command_of_a_cancelled_task_is_ended", the_command_of_a_cancelled_task_is_ended),
 ];

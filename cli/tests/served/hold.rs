@@ -5,33 +5,14 @@ use std::io::{Read as _, Write as _};
 use std::process::{Command, Output, Stdio};
 
 use synod_testkit::limit::waits_for;
-use synod_testkit::server::etcd::Cluster;
-use synod_testkit::server::zookeeper::Ensemble;
 
 use crate::{Leash, Running, Scene, Server, eventually, runs, text};
 
 const HOLD: &[&str] = &["sh", "-c", "echo in; exec cat >/dev/null"];
 
 impl Server {
-    /// Another server of the same kind.
-    fn another(&self) -> Self {
-        let another = match self {
-            Self::ZooKeeper(_) => Ensemble::start(1).map(Self::ZooKeeper),
-            Self::Etcd(_) => Cluster::start(1).map(Self::Etcd),
-        };
-        another.expect("there is one already")
-    }
-
-    fn kill(&mut self) {
-        let killed = match self {
-            Self::ZooKeeper(servers) => servers.kill(0),
-            Self::Etcd(servers) => servers.kill(0),
-        };
-        killed.expect("it runs");
-    }
-
     /// A command that holds the lock until its input ends.
-    fn holds(&self, words: &[&str]) -> Running {
+    pub(crate) fn holds(&self, words: &[&str]) -> Running {
         let mut held = Running::start(&mut self.synod(&[words, &["--"], HOLD].concat()));
         assert_eq!(held.line(), "in");
         held
@@ -55,7 +36,7 @@ impl Server {
     }
 
     /// The number of tickets at a path.
-    fn standing(&self, path: &str) -> usize {
+    pub(crate) fn standing(&self, path: &str) -> usize {
         text(&self.output(&["inspect", "--json", path]).stdout).lines().count()
     }
 }
@@ -91,6 +72,9 @@ fn the_exit_code_is_that_of_the_command(on: &Server) {
     assert_eq!(on.code(&["lock", "/code", "--", "sh", "-c", "kill -9 $$"]), Some(137));
     assert_eq!(on.code(&["lock", "/code", "--", "/no/such/command"]), Some(127));
     assert_eq!(on.code(&["lock", "/code", "--", "/dev/null"]), Some(126));
+    let line = on.output(&["lock", "/code", "echo a b"]);
+    assert_eq!(line.status.code(), Some(127));
+    assert!(text(&line.stderr).ends_with("; for a line of a shell say: sh -c LINE"));
     let refused = on.output(&["lock", "/code", "--grace", "5s", "--", "true"]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(text(&refused.stderr).contains("say less, or ?session=TIME"));
@@ -195,6 +179,10 @@ fn some_share(on: &Server) {
     one.ends_with(0);
     assert_eq!(on.code(&["lock", "--try", "-n", "2", "/some", "--", "true"]), Some(0));
     two.ends_with(0);
+    // The smallest of the limits that differ counts.
+    let only = on.holds(&["lock", "-n", "1", "/some"]);
+    assert_eq!(on.code(&["lock", "--try", "-n", "3", "/some", "--", "true"]), Some(75));
+    only.ends_with(0);
 }
 
 fn one_candidate_leads_and_the_next_one_after_it(on: &Server) {
@@ -260,6 +248,9 @@ fn a_command_runs_when_files_have_changed(on: &Server) {
     assert_eq!(once.status.code(), Some(127));
     assert_eq!(text(&once.stdout), r#"{"event":"written","file":"db/url"}"#);
     assert_eq!(on.code(&[&mirror[..], &["--once", "--", "/no/such/command"]].concat()), Some(0));
+    assert_eq!(on.code(&["set", "/config/db/url", "fourth"]), Some(0));
+    let failing = ["--once", "--", "sh", "-c", "exit 3"];
+    assert_eq!(on.code(&[&mirror[..], &failing].concat()), Some(3));
     let other = text(&on.output(&["mirror", "/other", &*directory]).stderr);
     assert!(other.contains("is a mirror of /config, not of /other"), "{other}");
     std::fs::remove_dir_all(&directory).expect("it is there");
@@ -286,7 +277,14 @@ fn a_change_is_shown_with_its_data(on: &Server) {
     assert_eq!((&told["event"], &told["json"]["a"]), (&"updated".into(), &1.into()), "{line}");
     json.ends_with(0);
     let tree = text(&on.output(&["tree", "--json", "/watched"]).stdout);
-    assert!(tree.contains(r#""json":{"a":1}"#) && !tree.contains('\\'), "{tree}");
+    assert!(tree.ends_with(r#","json":{"a":1}}"#), "{tree}");
+    // As it is: no digit is rounded, and no key is dropped.
+    let exact = r#"{"n":12345678901234567890123,"a":1,"a":2,"z":0.1e-40}"#;
+    assert_eq!(on.code(&["set", "/watched", exact]), Some(0));
+    let got = text(&on.output(&["get", "--json", "/watched"]).stdout);
+    assert!(got.ends_with(&format!(r#","json":{exact}}}"#)), "{got}");
+    let got: serde_json::Value = serde_json::from_str(&got).expect("JSON");
+    assert_eq!(got["data"], exact);
 }
 
 /// Types into a terminal of its own: a line for the command to read, then Ctrl-C. The terminal's

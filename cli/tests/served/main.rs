@@ -16,7 +16,9 @@ use synod_testkit::server::required;
 use synod_testkit::server::zookeeper::{Ensemble, TICK};
 
 mod crew;
+mod end;
 mod hold;
+mod interrupt;
 mod queue;
 
 static ZOOKEEPER: LazyLock<Result<Server, String>> =
@@ -46,6 +48,32 @@ impl Server {
             }
             Self::Etcd(servers) => format!("etcd://{}?session=2s", servers.addresses()[0]),
         }
+    }
+
+    /// Another server of the same kind.
+    pub(crate) fn another(&self) -> Self {
+        let another = match self {
+            Self::ZooKeeper(_) => Ensemble::start(1).map(Self::ZooKeeper),
+            Self::Etcd(_) => Cluster::start(1).map(Self::Etcd),
+        };
+        another.expect("there is one already")
+    }
+
+    pub(crate) fn kill(&mut self) {
+        let killed = match self {
+            Self::ZooKeeper(servers) => servers.kill(0),
+            Self::Etcd(servers) => servers.kill(0),
+        };
+        killed.expect("it runs");
+    }
+
+    /// Starts it again, after it was killed.
+    pub(crate) fn restart(&mut self) {
+        let started = match self {
+            Self::ZooKeeper(servers) => servers.restart(0),
+            Self::Etcd(servers) => servers.restart(0),
+        };
+        started.expect("it was started before");
     }
 
     pub(crate) fn synod(&self, arguments: &[&str]) -> Command {
@@ -78,7 +106,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 /// A running command, which is killed when this is dropped.
 pub(crate) struct Running {
     pub(crate) child: Child,
-    said: BufReader<std::process::ChildStdout>,
+    said: Option<BufReader<std::process::ChildStdout>>,
     _leash: Leash,
 }
 
@@ -88,15 +116,21 @@ impl Running {
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
         let leash = Leash::of(&child, command);
         let said = BufReader::new(child.stdout.take().expect("it is piped"));
-        Self { child, said, _leash: leash }
+        Self { child, said: Some(said), _leash: leash }
     }
 
     /// The next line of its output; empty at the end.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         waits_for(format_args!("a line of process {}", self.child.id()));
-        self.said.read_line(&mut line).expect("text");
+        let said = self.said.as_mut().expect("it is read");
+        said.read_line(&mut line).expect("text");
         line.trim().to_owned()
+    }
+
+    /// Closes its output: it cannot print any more.
+    pub(crate) fn stop_reading(&mut self) {
+        drop(self.said.take());
     }
 
     /// The next line of its output, as a number.
@@ -155,7 +189,7 @@ impl Drop for Leash {
     }
 }
 
-fn signal(name: &str, process: u32) {
+pub(crate) fn signal(name: &str, process: u32) {
     let sent = Command::new("kill").arg(format!("-{name}")).arg(process.to_string()).status();
     assert!(sent.expect("kill is there").success(), "no process {process}");
 }
@@ -204,7 +238,11 @@ fn trials(name: &str, compiled: bool, server: Stand) -> Vec<Trial> {
             _ => trial,
         }
     };
-    [hold::SCENES, queue::SCENES, crew::SCENES].into_iter().flatten().map(trial).collect()
+    [hold::SCENES, end::SCENES, interrupt::SCENES, queue::SCENES, crew::SCENES]
+        .into_iter()
+        .flatten()
+        .map(trial)
+        .collect()
 }
 
 fn main() -> ExitCode {

@@ -42,6 +42,10 @@ struct Shared {
     garbles: AtomicBool,
     /// Whether watches lose changes, and report that.
     forgetful: AtomicBool,
+    /// Watches lose changes, and report nothing.
+    mute: AtomicBool,
+    /// The server's status of sessions that can be lost is not forwarded.
+    frozen: watch::Sender<bool>,
     /// A node whose creation watches do not report, because it joined with the removal.
     brief: Mutex<Option<Path>>,
     /// How many subtrees were read or observed.
@@ -92,6 +96,8 @@ impl Gate {
             starved: AtomicBool::new(false),
             garbles: AtomicBool::new(false),
             forgetful: AtomicBool::new(false),
+            mute: AtomicBool::new(false),
+            frozen: watch::Sender::new(false),
             brief: Mutex::default(),
             subtrees: AtomicUsize::new(0),
             lists: AtomicUsize::new(0),
@@ -169,6 +175,11 @@ impl Gate {
         self.shared.forgetful.store(loses, Ordering::Relaxed);
     }
 
+    /// Makes watches lose every change and report nothing, as if their events were late; or ends that.
+    pub(crate) fn mute(&self, is_mute: bool) {
+        self.shared.mute.store(is_mute, Ordering::Relaxed);
+    }
+
     /// Watches report of this node, which is gone already, only that it was removed.
     pub(crate) fn join_changes_of(&self, brief: &Path) {
         let mut joined = self.shared.brief.lock().unwrap_or_else(PoisonError::into_inner);
@@ -214,6 +225,23 @@ impl Gate {
     /// [`Gate::lose`].
     pub(crate) fn may_lose(&self) {
         self.shared.losing.store(true, Ordering::Relaxed);
+    }
+
+    /// Keeps signs of life from the holders of sessions that [can be lost](Self::may_lose); or ends that.
+    pub(crate) fn freeze(&self, is_frozen: bool) {
+        self.shared.frozen.send_replace(is_frozen);
+    }
+
+    /// Reports to the holders of the sessions opened so far that the store does not answer, until [`Gate::freeze`] ends that.
+    pub(crate) fn suspend(&self) {
+        self.freeze(true);
+        for status in &*self.shared.told.lock().unwrap_or_else(PoisonError::into_inner) {
+            status.send_if_modified(|status| {
+                let Some(until) = status.until() else { return false };
+                *status = Status::Suspended { until };
+                true
+            });
+        }
     }
 
     /// Reports to the holders of the sessions opened so far that they are lost. The server keeps
@@ -296,6 +324,7 @@ impl Shared {
     fn forgets(self: &Arc<Self>, watch: Watch) -> Watch {
         let shared = self.clone();
         watch.map(move |event| match event {
+            Event::Changed(_) if shared.mute.load(Ordering::Relaxed) => None,
             Event::Changed(_) if shared.forgetful.load(Ordering::Relaxed) => Some(Event::Resync),
             Event::Changed(change) if shared.joins(&change) => None,
             event => Some(event),
@@ -350,7 +379,8 @@ impl Backend for Gate {
         let relay = self.shared.losing.load(Ordering::Relaxed).then(|| {
             let told = self.shared.told.lock();
             told.unwrap_or_else(PoisonError::into_inner).push(first.clone());
-            task::spawn(relay(store.status(), first.clone()))
+            let frozen = self.shared.frozen.subscribe();
+            task::spawn(relay(store.status(), first.clone(), frozen))
         });
         Ok(Box::new(Gated { store, shared: self.shared.clone(), first, relay }))
     }
@@ -418,8 +448,12 @@ impl Store for Gated {
 }
 
 /// Forwards the server's status of a session, until it was reported as lost.
-async fn relay(mut from: watch::Receiver<Status>, to: watch::Sender<Status>) {
-    while from.changed().await.is_ok() {
+async fn relay(
+    mut from: watch::Receiver<Status>,
+    to: watch::Sender<Status>,
+    mut frozen: watch::Receiver<bool>,
+) {
+    while from.changed().await.is_ok() && frozen.wait_for(|is_frozen| !is_frozen).await.is_ok() {
         let now = *from.borrow_and_update();
         to.send_if_modified(|told| {
             let goes_on = !told.is_lost();

@@ -3,12 +3,13 @@
 use std::num::NonZeroU32;
 
 use synod_core::client::Client;
+use synod_core::error::ErrorKind;
 use synod_core::store::Lifetime;
 use synod_recipes::CountDown;
 use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::{Cue, Site, Verb};
 
-use crate::door::answer;
+use crate::door::{answer, failure};
 use crate::recipe::{Waiting, many};
 use crate::world::{World, dropped_enough};
 
@@ -66,6 +67,15 @@ async fn a_party_counts_once_however_often_it_tries(world: World) {
     assert_eq!(answer(two.remaining().await), 0);
     answer(two.count_down("c").await);
     assert_eq!(answer(two.remaining().await), 0, "more than all is all");
+    let all = latch(&world, &ann, NonZeroU32::MAX);
+    assert_eq!(answer(all.remaining().await), u32::MAX - 3);
+    // The store takes names of 255 bytes, and that of a party has a start of six.
+    answer(all.count_down(&"p".repeat(249)).await);
+    assert_eq!(answer(all.remaining().await), u32::MAX - 4);
+    for party in ["", &"p".repeat(250)] {
+        let error = failure(all.count_down(party).await, "a name that no node can have");
+        assert_eq!((error.kind(), error.is_ambiguous()), (ErrorKind::Invalid, false));
+    }
 }
 
 async fn a_party_that_was_counted_stays_counted(world: World) {

@@ -23,6 +23,9 @@ cases![
     "L-CNT-1 L-CNT-3" breaks [CreatesWithoutMark] => a_first_addition_whose_answer_is_lost_is_made_once,
     "L-CNT-1 L-CNT-3" breaks [LostAnswerIsLostRace] => an_addition_that_was_replaced_before_its_answer_is_made_once,
     "L-CNT-3 L-OUT-3" needs [Expiry] breaks [DoubtForgotten] => an_addition_in_doubt_when_its_session_is_lost_has_an_unknown_effect,
+    "L-CNT-3 L-OUT-3" needs [Expiry] breaks [DoubtForgotten] => a_first_addition_in_doubt_when_its_session_is_lost_has_an_unknown_effect,
+    "L-CNT-3 L-OUT-3" breaks [LostAnswerIsLostRace] => an_addition_whose_mark_is_removed_before_its_answer_has_an_unknown_effect,
+    "L-CNT-3 L-X-5" breaks [DroppedCreateStays] => a_first_addition_that_is_not_answered_leaves_no_mark,
     "L-CNT-3 D-NEXT" breaks [LossEndsChange] => an_addition_that_was_not_sent_is_made_in_the_next_session,
     "L-CNT-2" breaks [MemoryTrusted] => a_refusal_is_of_the_latest_number,
     "L-CNT-4" breaks [SumWraps] => a_sum_that_does_not_fit_changes_nothing,
@@ -183,6 +186,70 @@ async fn an_addition_in_doubt_when_its_session_is_lost_has_an_unknown_effect(wor
     assert_eq!(stored(&world, &bob).await, 2, "it was made once");
     let next = answer(world.in_time("an addition in the next session", one.increment()).await);
     assert_eq!((next.before, next.after), (2, 3));
+}
+
+async fn a_first_addition_in_doubt_when_its_session_is_lost_has_an_unknown_effect(world: World) {
+    let (gate, bob) = (world.gate(), world.client().await);
+    let client = world.client_on(gate.clone(), world.options()).await;
+    let one = counter(&world, &client);
+    // The first commit finds that there is no counter below which a mark could be made.
+    gate.hold_behind(Some((Verb::Commit, gate.count(Verb::Commit) + 1)));
+    let adding = one.clone();
+    let adding = Waiting::new(async move { Ok(adding.add(7).await) });
+    gate.held(1).await;
+
+    let first = answer(client.session().await);
+    world.expire(first.info().id).await;
+    world.in_time("the loss", first.lost()).await;
+    gate.hold_behind(None);
+
+    let failed = failure(adding.gets(&world, "its answer").await, "an addition in doubt");
+    assert!(failed.is_ambiguous(), "{failed}");
+    assert_eq!(stored(&world, &bob).await, 7, "it was made once");
+    let next = answer(world.in_time("an addition in the next session", one.add(7)).await);
+    assert_eq!((next.before, next.after), (7, 14));
+}
+
+async fn an_addition_whose_mark_is_removed_before_its_answer_has_an_unknown_effect(world: World) {
+    let (gate, bob) = (world.gate(), world.client().await);
+    let (client, plan) = world.scripted_on(gate.clone(), world.options(), []).await;
+    let one = known(&world, &client, 0).await;
+    plan.cue(Cue::new(Site::ReplyLost).of(Verb::Set));
+    gate.hold_behind(Some((Verb::Commit, gate.count(Verb::Commit))));
+    let adding = one.clone();
+    let adding = Waiting::new(async move { Ok(adding.increment().await) });
+    gate.held(1).await;
+    for mark in answer(bob.children(&world.at("counter")).await) {
+        answer(answer(bob.delete(&mark.path, Expect::Any).await).required());
+    }
+
+    // Its answer is lost, and the mark is gone that would say that it was made.
+    gate.hold_behind(None);
+
+    let failed = failure(adding.gets(&world, "its answer").await, "an addition in doubt");
+    assert!(failed.is_ambiguous(), "{failed}");
+    assert_eq!((plan.pending(), stored(&world, &bob).await), (0, 1), "it was made once");
+    assert_eq!(answer(one.increment().await).after, 2);
+}
+
+async fn a_first_addition_that_is_not_answered_leaves_no_mark(world: World) {
+    let (gate, bob) = (world.gate(), world.client().await);
+    let options = world.unhurried().deadline(world.brief());
+    let client = world.client_on(gate.clone(), options).await;
+    let one = counter(&world, &client);
+    // The first commit finds that there is no counter below which a mark could be made.
+    gate.hold_behind(Some((Verb::Commit, gate.count(Verb::Commit) + 1)));
+    let failed = failure(world.in_time("its answer", one.add(7)).await, "a first addition");
+    assert!(failed.is_ambiguous(), "{failed}");
+    assert_eq!(stored(&world, &bob).await, 7, "it was made");
+
+    gate.hold_behind(None);
+
+    let marks = Query::children(world.at("counter")).names_only();
+    let alone = async || answer(bob.read(marks.clone()).await).nodes.is_empty();
+    world.eventually("no mark is left", alone).await;
+    assert!(!answer(client.session().await).is_lost(), "it did not go with the session");
+    assert_eq!(answer(one.add(7).await).after, 14);
 }
 
 async fn an_addition_that_was_not_sent_is_made_in_the_next_session(world: World) {

@@ -1,6 +1,7 @@
 //! The hash ring: every client finds the same member for a key, and few keys move.
 
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
 
 use synod_core::client::Client;
 use synod_core::store::Lifetime;
@@ -15,6 +16,7 @@ cases![
     "L-HR-1 L-WAT-7" needs [Expiry] catches [ExpiryUntoldToWatchers] => a_member_that_dies_loses_its_keys,
     "L-HR-2" breaks [RingByRemainder] => a_change_moves_only_keys_of_the_member_that_came_or_went,
     "L-HR-4" catches [WatchMissesChildUpdate] => keys_go_by_the_weight_that_a_member_has_last,
+    "L-HR-3 L-HR-4" catches [WatchFiresOnce] => a_member_whose_data_makes_the_weigher_panic_has_no_weight,
     "L-HR-3" breaks [CopyIsNeverStale] => a_ring_is_stale_while_the_store_is_out_of_reach,
     "L-WAT-14 L-X-5" needs [WatchCount] catches [DropLeavesWatch] => rings_that_were_dropped_leave_no_watch,
 ];
@@ -129,6 +131,29 @@ async fn keys_go_by_the_weight_that_a_member_has_last(world: World) {
         assert_eq!(hers > KEYS * 3 / 4, weight == 4, "{hers} of {KEYS} with {data}");
     }
     for member in [ann, bob] {
+        answer(world.in_time("leaving", member.leave()).await);
+    }
+}
+
+async fn a_member_whose_data_makes_the_weigher_panic_has_no_weight(world: World) {
+    let client = world.client().await;
+    let weigh = |data: &[u8]| {
+        let weight = str::from_utf8(data).ok().and_then(|it| it.parse().ok());
+        // As code of an application panics, and not as a case that fails.
+        weight.unwrap_or_else(|| resume_unwind(Box::new("it is no number")))
+    };
+    let (one, bad) = (joined(&world, &client, "one").await, joined(&world, &client, "bad").await);
+    answer(bad.set("no number").await);
+    let opening = HashRing::open_weighted(&client, world.at("ring"), weigh);
+    let ring = answer(world.in_time("a ring", opening).await);
+    world.has_ring(&ring, &[("one", 1), ("bad", 0)]).await;
+    answer(world.in_time("leaving", one.leave()).await);
+    let two = joined(&world, &client, "two").await;
+    world.has_ring(&ring, &[("two", 1), ("bad", 0)]).await;
+    assert_eq!(ring.owner("key").as_deref(), Some("two"));
+    answer(bad.set("3").await);
+    world.has_ring(&ring, &[("two", 1), ("bad", 3)]).await;
+    for member in [two, bad] {
         answer(world.in_time("leaving", member.leave()).await);
     }
 }

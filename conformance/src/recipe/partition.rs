@@ -27,6 +27,7 @@ cases![
     "L-SP-6 L-SP-2" needs [Expiry] catches [ExpiryUntold] => a_member_that_loses_its_session_stops_and_takes_part_again,
     "L-SP-6" breaks [CertainUntilTold] => an_item_is_not_held_once_its_session_is_not_certain,
     "L-SP-1 L-SP-7" breaks [LateClaimsTrusted] => a_late_request_takes_no_item_from_its_next_member,
+    "L-SP-1 L-SP-7" breaks [LateClaimsTrusted] => a_request_that_may_arrive_late_is_outdated_by_the_next_version_of_the_member,
     "L-SP-1 L-SP-2" catches [WatchFiresOnce] => a_claim_that_another_client_removes_is_noticed,
     "L-SP-7" breaks [BlindRepeat] => a_member_that_leaves_or_is_dropped_leaves_nothing,
     "L-SP-2 L-SP-4 L-X-7" catches [WatchFiresOnce] => many_items_settle_in_few_calls,
@@ -313,6 +314,27 @@ async fn a_late_request_takes_no_item_from_its_next_member(world: World) {
     assert_eq!(second.lost.load(Ordering::Relaxed), 0);
     second.leaves(&world).await;
     answer(world.in_time("leaving", first.leave()).await);
+}
+
+async fn a_request_that_may_arrive_late_is_outdated_by_the_next_version_of_the_member(
+    world: World,
+) {
+    let ((ann, plan), bob) = (world.scripted([]).await, world.client().await);
+    for site in [Site::ReplyLost, Site::RequestLost, Site::AppliedLate] {
+        plan.cue(Cue::new(site).of(Verb::Create).under(world.at("parts/claims")));
+        let share = joined(&world, &partition(&world, &ann, &["a"]), "ann").await;
+        answer(world.in_time("the first items", share.settled()).await);
+        assert_eq!(plan.pending(), 0, "{site:?} did not fire");
+        let first = async || {
+            let members = answer(bob.children(&world.at("parts/members")).await);
+            members[0].stat.is_some_and(|stat| stat.modified == stat.created)
+        };
+        world
+            .eventually(&format!("{site:?}: its version is another one"), async || !first().await)
+            .await;
+        assert!(share.is_held("a"));
+        answer(world.in_time("leaving", share.leave()).await);
+    }
 }
 
 async fn a_claim_that_another_client_removes_is_noticed(world: World) {

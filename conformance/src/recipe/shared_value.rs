@@ -1,8 +1,11 @@
 //! The shared value: a copy that is right in the end, and writes on the condition that it still is.
 
+use std::panic::resume_unwind;
 use std::pin::pin;
 
 use futures_util::StreamExt as _;
+use futures_util::future::join;
+use serde::{Deserialize, Deserializer, Serialize};
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Query};
@@ -24,10 +27,12 @@ cases![
     "L-SV-1 L-KV-5" catches [CreateOverwrites] => one_of_many_first_values_is_stored,
     "L-SV-2" catches [CasIgnoresVersion] breaks [MemoryTrusted] => a_conditional_write_fails_only_if_the_value_was_written_since,
     "L-SV-2" catches [CasIgnoresVersion] => one_of_many_conditional_writes_succeeds,
+    "L-SV-2" breaks [SharesOneAnswer] => of_conditional_writes_that_are_made_together_one_succeeds,
     "L-SV-2 L-CNT-3" breaks [LostAnswerIsLostRace] => a_conditional_write_whose_answer_is_lost_succeeds,
     "L-SV-2" breaks [NumberIsVersion] => a_version_of_a_removed_value_is_not_replaced,
     "L-SV-3" breaks [CopyIsNeverStale] => a_copy_is_stale_while_the_store_is_out_of_reach,
     "L-SV-3 L-CNT-5" breaks [CopyIsNeverStale] => what_is_no_value_is_reported_and_leaves_the_last_one,
+    "L-SV-1 L-SV-3" breaks [CopyIsNeverStale] => a_value_whose_decoder_panics_is_reported_and_followed_on,
     "L-X-7" breaks [ObservesTwice] => a_copy_costs_no_request,
     "L-WAT-14 L-X-5" needs [WatchCount] catches [DropLeavesWatch] => values_that_were_dropped_leave_no_watch,
     "L-X-1 L-SV-1 L-X-5" breaks [MarkStays] => a_value_opened_and_written_and_dropped_at_any_await_leaves_no_mark,
@@ -254,6 +259,23 @@ async fn one_of_many_conditional_writes_succeeds(world: World) {
     }
 }
 
+async fn of_conditional_writes_that_are_made_together_one_succeeds(world: World) {
+    let client = world.client().await;
+    let value = open(&world, &client).await;
+    for number in 1..=3 {
+        answer(value.set(&number).await);
+        world.shows_number(&value, number).await;
+        let seen = value.get();
+
+        let tries = join(value.try_set(&seen, &10), value.try_set(&seen, &20));
+        let (first, second) = world.in_time("two writes", tries).await;
+
+        assert!(answer(first).is_ok(), "it was not written since");
+        assert!(answer(second).is_err(), "the first one has written it");
+        assert_eq!(stored(&world, &client).await, 10);
+    }
+}
+
 async fn a_conditional_write_whose_answer_is_lost_succeeds(world: World) {
     for site in [Site::ReplyLost, Site::RequestLost, Site::AppliedLate] {
         let (client, plan) = world.scripted([]).await;
@@ -324,6 +346,17 @@ async fn what_is_no_value_is_reported_and_leaves_the_last_one(world: World) {
     answer(client.put(&at, "x").await);
     let value = SharedValue::<u64>::open(&client, &at, &0).await;
     assert_eq!(failure(value, "what is no number").kind(), ErrorKind::Corrupt);
+    // JSON has no such number: `null` is written, and that is none.
+    let (odd, nan) = (world.at("odd"), f64::NAN);
+    let refused = failure(SharedValue::open(&client, &odd, &nan).await, "no number");
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    let number = answer(SharedValue::open(&client, &odd, &1.5).await);
+    let refused = [
+        failure(number.set(&nan).await, "no number"),
+        failure(number.try_set(&number.get(), &nan).await, "no number"),
+    ];
+    assert_eq!(refused.map(|error| error.kind()), [ErrorKind::Invalid; 2]);
+    assert_eq!(answer(client.get(&odd).await).expect("it is there").data, "1.5");
     store(&world, &client, 1).await;
     let value = open(&world, &client).await;
     for bytes in ["", "{", "-1"] {
@@ -347,6 +380,40 @@ async fn what_is_no_value_is_reported_and_leaves_the_last_one(world: World) {
     answer(client.put(&at, "{").await);
     answer(value.set(&7).await);
     world.shows_number(&value, 7).await;
+}
+
+/// A number that not every program can read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Fragile(u64);
+
+impl<'de> Deserialize<'de> for Fragile {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match u64::deserialize(deserializer)? {
+            // Without a message, which would be taken for that of the case.
+            13 => resume_unwind(Box::new("of the decoder")),
+            number => Ok(Self(number)),
+        }
+    }
+}
+
+async fn a_value_whose_decoder_panics_is_reported_and_followed_on(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let opening = SharedValue::open(&ann, world.at("value"), &Fragile(0));
+    let value = answer(world.in_time("a shared value", opening).await);
+    for number in 1..=3 {
+        store(&world, &bob, 13).await;
+        let is_reported = async || match value.get().state {
+            CopyState::Unreadable(why) => why.kind() == ErrorKind::Corrupt,
+            _ => false,
+        };
+        world.eventually("it is reported", is_reported).await;
+        assert_eq!(value.get().value, Fragile(number - 1), "the last one stays");
+
+        store(&world, &bob, number).await;
+
+        let is_shown = async || value.get().value == Fragile(number) && value.get().is_current();
+        world.eventually("the next one is shown", is_shown).await;
+    }
 }
 
 async fn a_copy_costs_no_request(world: World) {

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use futures_util::future::join;
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
+use synod_core::retry::Retry;
 use synod_core::store::{Expect, Lifetime, Query, Txn};
 use synod_recipes::{Attempt, Isolation, Transaction};
 use synod_testkit::cancel::cancel_at_every_await;
@@ -26,8 +28,6 @@ cases![
     "L-STM-3" breaks [TransactionRunsAgain] => a_transaction_that_was_replaced_before_its_answer_is_committed_once,
     "L-STM-3 L-OUT-3" needs [Expiry] breaks [TransactionRunsAgain] => a_transaction_in_doubt_when_its_session_is_lost_has_an_unknown_effect,
     "L-STM-3 D-NEXT" breaks [LossEndsChange] => a_transaction_that_was_not_sent_is_committed_in_the_next_session,
-    "L-STM-4" catches [CheckIgnoresVersion] => a_mixture_is_committed_only_where_nothing_is_checked,
-    "L-STM-4" catches [CasIgnoresVersion] => what_is_written_blindly_is_unchanged_in_a_snapshot_only,
     "L-STM-5 L-X-7" catches [RejectionNotLooked] => a_transaction_is_a_read_and_a_write,
     "L-STM-6" catches [EphemeralMayHaveChildren] => what_the_store_never_takes_is_an_error,
     "L-STM-6" catches [SizeUnchecked] => what_is_too_large_is_refused_before_it_is_sent,
@@ -35,28 +35,28 @@ cases![
     "L-X-1 L-STM-3 L-STM-7 L-X-5" breaks [TransactionMarkStays] => a_transaction_dropped_at_any_await_leaves_nothing_but_its_result,
 ];
 
-fn transaction(world: &World, client: &Client) -> Transaction {
+pub(super) fn transaction(world: &World, client: &Client) -> Transaction {
     Transaction::new(client, world.at("marks"))
 }
 
-fn pair(world: &World) -> [Path; 2] {
+pub(super) fn pair(world: &World) -> [Path; 2] {
     ["a", "b"].map(|name| world.at(name))
 }
 
-async fn store(client: &Client, path: &Path, number: i64) {
+pub(super) async fn store(client: &Client, path: &Path, number: i64) {
     answer(client.put_value(path, &number).await);
 }
 
-async fn stored(client: &Client, path: &Path) -> i64 {
+pub(super) async fn stored(client: &Client, path: &Path) -> i64 {
     answer(client.get_value(path).await).expect("there is a number").value
 }
 
-async fn read(run: &Attempt, path: &Path) -> Result<i64> {
+pub(super) async fn read(run: &Attempt, path: &Path) -> Result<i64> {
     Ok(run.get_value(path).await?.unwrap_or_default())
 }
 
 /// Moves an amount.
-async fn transfer(run: &Attempt, [from, to]: [&Path; 2], amount: i64) -> Result<()> {
+pub(super) async fn transfer(run: &Attempt, [from, to]: [&Path; 2], amount: i64) -> Result<()> {
     let (left, right) = (read(run, from).await?, read(run, to).await?);
     run.put_value(from, &(left - amount))?;
     run.put_value(to, &(right + amount))
@@ -336,67 +336,6 @@ async fn a_transaction_that_was_not_sent_is_committed_in_the_next_session(world:
     assert_eq!(stored(&bob, &both[1]).await, 3);
 }
 
-async fn a_mixture_is_committed_only_where_nothing_is_checked(world: World) {
-    let (ann, bob) = (world.client().await, world.client().await);
-    let ([a, b], sum) = (&pair(&world), &world.at("sum"));
-    for (level, runs, result) in
-        [(Isolation::RepeatableReads, 2, 100), (Isolation::ReadCommitted, 1, 120)]
-    {
-        store(&ann, sum, 0).await;
-        store(&ann, a, 70).await;
-        store(&ann, b, 30).await;
-        let one = transaction(&world, &ann).isolation(level);
-        let bobs = transaction(&world, &bob);
-        let seen = AtomicU32::new(0);
-
-        let (ann, bobs, seen_so_far) = (&ann, &bobs, &seen);
-        let adding = one.run(|run| async move {
-            let first = read(&run, a).await?;
-            if seen_so_far.fetch_add(1, Ordering::Relaxed) == 0 {
-                bobs.run(|run| async move { transfer(&run, [a, b], 20).await }).await?;
-                // What was read stays as it was read.
-                assert_eq!(read(&run, a).await?, first, "{level:?}");
-                // A read may lag at these levels, so another one waits for what was written.
-                answer(ann.get(b).await);
-            }
-            let both = first + read(&run, b).await?;
-            run.put_value(sum, &both)
-        });
-        answer(world.in_time("a sum", adding).await);
-
-        assert_eq!(stored(ann, sum).await, result, "{level:?}");
-        assert_eq!(seen.into_inner(), runs, "{level:?}");
-    }
-}
-
-async fn what_is_written_blindly_is_unchanged_in_a_snapshot_only(world: World) {
-    let (ann, bob) = (world.client().await, world.client().await);
-    let [a, b] = &pair(&world);
-    for (level, expected) in [(Isolation::SerializableSnapshot, 2), (Isolation::Serializable, 1)] {
-        store(&ann, a, 1).await;
-        store(&ann, b, 1).await;
-        let one = transaction(&world, &ann).isolation(level).prefetch([b.clone()]);
-        let mut runs = 0;
-
-        let bob = &bob;
-        let writing = one.run(|run| {
-            runs += 1;
-            let is_first = runs == 1;
-            async move {
-                let number = read(&run, a).await?;
-                if is_first {
-                    store(bob, b, 50).await;
-                }
-                run.put_value(b, &(number + 1))
-            }
-        });
-        answer(world.in_time("a write", writing).await);
-
-        assert_eq!(runs, expected, "{level:?}");
-        assert_eq!(stored(&ann, b).await, 2, "{level:?}");
-    }
-}
-
 async fn a_transaction_is_a_read_and_a_write(world: World) {
     let (gate, bob) = (world.gate(), world.client().await);
     let client = world.client_on(gate.clone(), world.options()).await;
@@ -490,7 +429,7 @@ async fn what_the_store_never_takes_is_an_error(world: World) {
         Err::<(), _>(Error::new(ErrorKind::Invalid, "thinking again"))
     });
     assert_eq!(failure(own.await, "its own error").kind(), ErrorKind::Invalid);
-    let hasty = one.clone().retry(synod_core::retry::Retry::Never);
+    let hasty = one.clone().retry(Retry::Never);
     let disturbed = hasty.run(|run| async move {
         let number = read(&run, a).await?;
         store(client, a, 1).await;
@@ -498,6 +437,21 @@ async fn what_the_store_never_takes_is_an_error(world: World) {
     });
     assert_eq!(failure(disturbed.await, "a lost race").kind(), ErrorKind::Refused);
     assert_eq!(stored(client, a).await, 1, "nothing was written");
+    // A limit that is beyond the end of time.
+    let (patient, mut runs) = (one.clone().retry(Retry::until_elapsed(Duration::MAX)), 0);
+    let disturbed = patient.run(|run| {
+        runs += 1;
+        let is_first = runs == 1;
+        async move {
+            let number = read(&run, a).await?;
+            if is_first {
+                store(client, a, 1).await;
+            }
+            run.put_value(a, &(number + 1))
+        }
+    });
+    answer(world.in_time("a race that is lost once", disturbed).await);
+    assert_eq!((stored(client, a).await, runs), (2, 2));
 }
 
 async fn what_is_too_large_is_refused_before_it_is_sent(world: World) {
@@ -517,6 +471,8 @@ async fn what_is_too_large_is_refused_before_it_is_sent(world: World) {
     let data = &vec![0_u8; limits.data + 1];
     let large = one.run(|run| async move { run.put(&place(0), data.clone()) });
     assert_eq!(failure(large.await, "large").kind(), ErrorKind::TooLarge);
+    let made = one.run(|run| async move { run.create(&place(1), data.clone()).await });
+    assert_eq!(failure(made.await, "large").kind(), ErrorKind::TooLarge);
     let wide = one.clone().prefetch((0..=Query::MOST_NODES).map(place));
     let wide = wide.run(|run| async move { run.get(&place(0)).await.map(drop) });
     assert_eq!(failure(wide.await, "wide").kind(), ErrorKind::TooLarge);
@@ -526,7 +482,9 @@ async fn what_is_too_large_is_refused_before_it_is_sent(world: World) {
     let session = answer(client.session().await);
     assert!(!session.is_lost(), "it was not sent");
     assert!(!answer(client.exists(&place(1)).await));
-    answer(one.run(|run| async move { run.put(&place(1), "") }).await);
+    let data = &data[1..];
+    answer(one.run(|run| async move { run.put(&place(1), data.to_vec()) }).await);
+    assert_eq!(answer(client.get(&place(1)).await).map(|node| node.data.len()), Some(limits.data));
 }
 
 async fn a_node_is_created_by_one_of_many(world: World) {

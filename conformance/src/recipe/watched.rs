@@ -1,7 +1,8 @@
 //! The watched value: the last one that could be read, and what is known of it.
 
+use std::panic::resume_unwind;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 use futures_util::StreamExt as _;
 use synod_core::client::Client;
@@ -16,6 +17,8 @@ use crate::world::World;
 cases![
     "L-CA-7" catches [WatchMissesUpdate] => a_watched_value_is_the_last_one_in_the_end,
     "L-CA-7" catches [WatchMissesUpdate] => what_cannot_be_read_is_reported_and_leaves_the_last_value,
+    "L-CA-7" catches [WatchMissesUpdate] => what_panics_when_it_is_read_is_reported_and_followed_on,
+    "L-CA-7 L-SES-18" catches [WatchMissesUpdate] => a_value_may_look_at_the_next_one_as_it_is_dropped,
     "L-CA-7" catches [WatchMissesDelete] => a_value_that_is_removed_stays_until_there_is_another,
     "L-CA-7" breaks [CopyIsNeverStale] => a_watched_value_is_stale_while_the_store_is_out_of_reach,
     "L-WAT-14 L-X-5" needs [WatchCount] catches [DropLeavesWatch] => watched_values_that_were_dropped_leave_no_watch,
@@ -89,6 +92,57 @@ async fn what_cannot_be_read_is_reported_and_leaves_the_last_value(world: World)
     }
     let words = Watched::open_with(&client, &at, |bytes| String::from_utf8(bytes.to_vec())).await;
     assert_eq!(answer(words).get().value, Some(Arc::new("-1".to_owned())));
+}
+
+async fn what_panics_when_it_is_read_is_reported_and_followed_on(world: World) {
+    let (client, at) = (world.client().await, world.at("value"));
+    answer(client.put(&at, "13").await);
+    let watched = Watched::open_with(&client, &at, |bytes| match bytes {
+        // Without a message, which would be taken for that of the case.
+        b"13" => resume_unwind(Box::new("of the parser")),
+        bytes => String::from_utf8_lossy(bytes).parse::<u64>(),
+    });
+    let watched = answer(world.in_time("a watched value", watched).await);
+    let corrupt = |state: &CopyState| match state {
+        CopyState::Unreadable(why) => why.kind() == ErrorKind::Corrupt,
+        _ => false,
+    };
+    world.watches(&watched, None, corrupt).await;
+    for number in 1..=3_u64 {
+        answer(client.put_value(&at, &number).await);
+        world.watches(&watched, Some(number), current).await;
+        answer(client.put(&at, "13").await);
+        world.watches(&watched, Some(number), corrupt).await;
+    }
+}
+
+/// Looks at what has replaced it when it is dropped.
+struct Looks(u8, Weak<OnceLock<Watched<Self>>>);
+
+impl Drop for Looks {
+    fn drop(&mut self) {
+        if let Some(watched) = self.1.upgrade() {
+            let next = watched.get().and_then(|watched| watched.get().value);
+            assert!(next.is_some_and(|next| next.0 > self.0));
+        }
+    }
+}
+
+async fn a_value_may_look_at_the_next_one_as_it_is_dropped(world: World) {
+    let (client, at) = (world.client().await, world.at("value"));
+    let place = Arc::new(OnceLock::new());
+    let weak = Arc::downgrade(&place);
+    answer(client.put(&at, vec![1]).await);
+    let watched = Watched::open_with(&client, &at, move |bytes| {
+        Ok::<_, std::convert::Infallible>(Looks(bytes[0], weak.clone()))
+    });
+    let watched = answer(world.in_time("a watched value", watched).await);
+    assert!(place.set(watched.clone()).is_ok(), "it is the first");
+    for number in 2..=5 {
+        answer(client.put(&at, vec![number]).await);
+        let is_shown = async || watched.get().value.is_some_and(|value| value.0 == number);
+        world.eventually("the next one is shown", is_shown).await;
+    }
 }
 
 async fn a_value_that_is_removed_stays_until_there_is_another(world: World) {

@@ -21,6 +21,8 @@ pub(crate) struct SessionState {
     turned: Notify,
     /// Whether the store said that the session is over at the server, once nothing more is done about it.
     closed: OnceLock<bool>,
+    /// Set once the store has said so after all.
+    confirmed: OnceLock<()>,
 }
 
 /// A [`Status`] without its instants.
@@ -45,7 +47,7 @@ impl SessionState {
     pub(super) fn new(store: watch::Receiver<Status>) -> Self {
         let first = *store.borrow();
         let (told, turned) = (watch::Sender::new(first), Notify::new());
-        Self { store, told, turned, closed: OnceLock::new() }
+        Self { store, told, turned, closed: OnceLock::new(), confirmed: OnceLock::new() }
     }
 
     /// The status as of this very moment.
@@ -119,7 +121,17 @@ impl SessionState {
 
     /// Waits until nothing more is done about the session. Whether its store said that it is over.
     pub(crate) async fn closed(&self) -> bool {
-        self.until(|state| state.closed.get().copied()).await
+        self.until(Self::is_closed).await
+    }
+
+    /// The result of [`Self::closed`], if it is known.
+    pub(super) fn is_closed(&self) -> Option<bool> {
+        self.closed.get().map(|cleanly| *cleanly || self.confirmed.get().is_some())
+    }
+
+    /// Records that the store says that the session is over, after it has not said so at first.
+    pub(super) fn confirm(&self) {
+        let _first = self.confirmed.set(()).is_ok();
     }
 
     pub(super) fn set_closed(&self, cleanly: bool) {

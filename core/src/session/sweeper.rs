@@ -10,7 +10,7 @@ use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{mpsc, watch};
 
-use crate::error::ErrorKind;
+use crate::error::{ErrorKind, Result};
 use crate::mutant::mistake;
 use crate::session::session_state::SessionState;
 use crate::store::{Loss, Status, Store};
@@ -73,20 +73,27 @@ impl Sweeper {
     async fn close(&self) -> bool {
         mistake!(ClosesByForgetting: return true);
         let (session, ttl) = (self.store.session().id, self.store.session().ttl);
-        match timeout(ttl, self.store.close()).await {
-            Ok(Ok(())) => return true,
-            // There is no such session any more, which is the purpose of a close.
-            Ok(Err(error)) if error.kind() == ErrorKind::SessionLost && !error.is_ambiguous() => {
-                return true;
-            }
+        let closed = timeout(ttl, self.store.close()).await;
+        if closed.as_ref().is_ok_and(is_over) {
+            return true;
+        }
+        match closed {
             Ok(Err(error)) => {
                 tracing::warn!(%session, %error, "could not close; the time to live will");
             }
-            Err(_late) => tracing::warn!(%session, "could not close; the time to live will"),
+            _late => tracing::warn!(%session, "could not close; the time to live will"),
         }
         // That the store takes the session for lost does not prove that the server knows.
         false
     }
+}
+
+/// True if the answer to a close says that the session is over. That there is no such session is the purpose of a close.
+pub(super) fn is_over(closed: &Result<()>) -> bool {
+    closed.as_ref().map_or_else(
+        |error| error.kind() == ErrorKind::SessionLost && !error.is_ambiguous(),
+        |()| true,
+    )
 }
 
 /// Carries over what the store says until the session is over.

@@ -98,8 +98,7 @@ impl<'a> Write<'a> {
             Err(stop) => {
                 let error = stop.error(DOING, deadline);
                 let unsure = self.flight.is_unsure();
-                // The caller can look for a plain create, as the error says that it may have happened. A
-                // sequential one has a name that no caller knows.
+                self.undo.keep_known();
                 self.hand_over(self.undo.trail.is_some());
                 Err(if unsure { error.with_unknown_effect() } else { error })
             }
@@ -171,12 +170,19 @@ impl Undo {
             _ => None,
         });
         let creates: Vec<_> = creates.collect();
-        // A node that is found by its name says nothing of other nodes of the same transaction.
-        let trail = match creates[..] {
-            [(only, _)] => Trail::of(&txn.ops[only], context.store.session().id),
+        // A transaction has one sequential create, or each of them is in a directory of its own, and none is looked for.
+        let mut sequential = creates.iter().filter(|(_, made)| made.sequential);
+        let trail = match (sequential.next(), sequential.next()) {
+            (Some((only, _)), None) => Trail::of(&txn.ops[*only], context.store.session().id),
             _ => None,
         };
         Self { creates, trail }
+    }
+
+    /// Leaves plain nodes as they are: the caller can look for one, as the error says that it may have happened. A sequential one has
+    /// a name that no caller knows, and is still taken back.
+    fn keep_known(&mut self) {
+        self.creates.retain(|(_, made)| made.sequential);
     }
 
     /// Takes back what the transaction did, now that it came to its end.

@@ -1,12 +1,17 @@
 //! [`Batch`]: changes that are decided one after the other, and written together.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use bytes::Bytes;
 use synod_core::clock::{self, Instant};
-use synod_core::error::{Error, Result};
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
 use synod_core::store::Stat;
 use tokio::sync::oneshot;
 
-use crate::cell::mark::CellValue;
+use crate::cell::guarded::discard;
+use crate::cell::mark::{CellValue, DOING};
 use crate::cell::update::Cost;
 use crate::mutant::mistake;
 
@@ -22,15 +27,24 @@ pub(crate) struct CellState {
 /// A decision on a value: the bytes to write, or `None` to keep what is there.
 pub(super) type Decide = Box<dyn FnMut(&CellState) -> Result<Option<Bytes>> + Send>;
 
-/// A change that a task waits for.
+/// A change that a task waits for. However it is dropped, its caller gets an answer.
 pub(super) struct Pending {
-    decide: Decide,
+    /// `None` once it is answered.
+    change: Option<(Decide, oneshot::Sender<ChangeEnd>)>,
     since: Instant,
     tries: u32,
     /// Since when it waits for the lock or has it, and how many of the tries were made under it.
     promoted: Option<(Instant, u32)>,
     decided: Option<Result<Decided>>,
-    tell: oneshot::Sender<Result<Decided>>,
+}
+
+/// The end of a change.
+pub(super) enum ChangeEnd {
+    Ended(Result<Decided>),
+    /// Its function panicked, with this payload.
+    Panicked(Box<dyn Any + Send>),
+    /// The task that writes has ended before it sent the change, as its runtime has: another one can write it.
+    Unsent(Decide),
 }
 
 /// What a change did.
@@ -49,17 +63,20 @@ pub(crate) struct Decided {
 pub(super) struct Batch(Vec<Pending>);
 
 impl Pending {
-    pub(super) fn new(
-        decide: Decide,
-        since: Instant,
-        tell: oneshot::Sender<Result<Decided>>,
-    ) -> Self {
-        Self { decide, since, tries: 0, promoted: None, decided: None, tell }
+    pub(super) fn new(decide: Decide, since: Instant, tell: oneshot::Sender<ChangeEnd>) -> Self {
+        Self { change: Some((decide, tell)), since, tries: 0, promoted: None, decided: None }
     }
 
-    /// Decides on a value, and returns the next one.
-    fn decide(&mut self, found: CellState) -> CellState {
-        let decided = (self.decide)(&found);
+    /// Decides on a value, and returns the next one. A decision that panics or is too large for a node fails alone.
+    fn decide(&mut self, found: CellState, limit: DataLimit<'_>) -> CellState {
+        let Some((decide, _tell)) = &mut self.change else { return found };
+        let decided = match catch_unwind(AssertUnwindSafe(|| decide(&found))) {
+            Ok(decided) => decided.and_then(|next| limit.admit(next)),
+            Err(payload) => {
+                self.answer(ChangeEnd::Panicked(payload));
+                return found;
+            }
+        };
         let next = decided.as_ref().ok().cloned().flatten();
         let (before, written) = (found.data.clone(), next.is_some());
         let next = if written { CellState { data: next, stat: None } } else { found };
@@ -73,14 +90,65 @@ impl Pending {
         matches!(&self.decided, Some(Ok(decided)) if decided.written)
     }
 
-    fn tell(self, last: Option<CellValue>) {
+    /// Returns whether its caller waits for an answer.
+    fn waits(&self) -> bool {
+        self.change.as_ref().is_some_and(|(_decide, tell)| !tell.is_closed())
+    }
+
+    fn tell(mut self, last: Option<CellValue>) {
         let (promoted_time, promoted_tries) =
             self.promoted.map_or_else(Default::default, |(at, tries)| (clock::elapsed(at), tries));
         let (tries, time) = (self.tries, clock::elapsed(self.since));
         let cost = Cost { tries, time, promoted_tries, promoted_time };
-        if let Some(decided) = self.decided {
-            let decided = decided.map(|decided| Decided { last, cost, ..decided });
-            let _heard = self.tell.send(decided).is_ok();
+        if let Some(decided) = self.decided.take() {
+            self.answer(ChangeEnd::Ended(decided.map(|decided| Decided { last, cost, ..decided })));
+        }
+    }
+
+    fn answer(&mut self, answer: ChangeEnd) {
+        if let Some((decide, tell)) = self.change.take() {
+            discard(decide);
+            discard(tell.send(answer));
+        }
+    }
+}
+
+impl Drop for Pending {
+    /// Answers a change whose task has ended early.
+    fn drop(&mut self) {
+        let Some((decide, tell)) = self.change.take() else { return };
+        if self.tries == 0 {
+            return discard(tell.send(ChangeEnd::Unsent(decide)));
+        }
+        discard(decide);
+        discard(tell.send(ChangeEnd::Ended(Err(stopped().with_unknown_effect()))));
+    }
+}
+
+/// The error of a change whose task has ended.
+pub(super) fn stopped() -> Error {
+    Error::new(ErrorKind::Backend, DOING).because("the task that writes has ended")
+}
+
+/// The limit of the store for the data of the node.
+#[derive(Clone, Copy)]
+pub(super) struct DataLimit<'a> {
+    pub(super) path: &'a Path,
+    pub(super) most: usize,
+}
+
+impl DataLimit<'_> {
+    /// Returns the data that is to be written, if the node takes as much.
+    fn admit(self, next: Option<Bytes>) -> Result<Option<Bytes>> {
+        let Self { path, most } = self;
+        match next {
+            Some(data) if data.len() > most => {
+                Err(Error::new(ErrorKind::TooLarge, DOING).at(path).because(format!(
+                    "{} bytes of data, and this store takes {most} a node",
+                    data.len()
+                )))
+            }
+            next => Ok(next),
         }
     }
 }
@@ -93,7 +161,7 @@ impl Batch {
     /// Adds changes, and drops those whose callers are gone: none of them was sent.
     pub(super) fn renew(&mut self, more: Vec<Pending>) {
         self.0.extend(more);
-        self.0.retain(|change| !change.tell.is_closed());
+        self.0.retain(Pending::waits);
     }
 
     pub(super) fn len(&self) -> usize {
@@ -105,15 +173,21 @@ impl Batch {
     }
 
     /// Decides all of them, each on the result of the one before. `None` if nothing is to be written.
-    pub(super) fn decide(&mut self, value: Option<&CellValue>) -> Option<Bytes> {
+    pub(super) fn decide(
+        &mut self,
+        value: Option<&CellValue>,
+        limit: DataLimit<'_>,
+    ) -> Option<Bytes> {
         let first = value.map_or_else(CellState::default, |value| CellState {
             data: Some(value.data.clone()),
             stat: Some(value.stat),
         });
         let last = self.0.iter_mut().fold(first.clone(), |found, change| {
             mistake!(SharesOneAnswer: let found = first.clone());
-            change.decide(found)
+            change.decide(found, limit)
         });
+        // Those that panicked are answered.
+        self.0.retain(|change| change.change.is_some());
         let writes = self.0.iter().any(Pending::writes);
         last.data.filter(|_| writes)
     }
@@ -137,8 +211,8 @@ impl Batch {
 
     /// Waits until no caller waits any more.
     pub(super) async fn given_up(&mut self) {
-        for change in &mut self.0 {
-            change.tell.closed().await;
+        for (_decide, tell) in self.0.iter_mut().filter_map(|change| change.change.as_mut()) {
+            tell.closed().await;
         }
     }
 
@@ -151,8 +225,8 @@ impl Batch {
 
     /// Fails all of them.
     pub(super) fn fail(self, error: &Error) {
-        for change in self.0 {
-            let _heard = change.tell.send(Err(error.clone())).is_ok();
+        for mut change in self.0 {
+            change.answer(ChangeEnd::Ended(Err(error.clone())));
         }
     }
 }

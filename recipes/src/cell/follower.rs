@@ -62,8 +62,6 @@ impl<T: Send + Sync + 'static> ValueFollower<T> {
                 Prompt::Step => is_read = !is_read,
             }
         }
-        self.sight.page.stale();
-        self.sight.page.end();
     }
 
     /// What happens first. `None` once the client is closed.
@@ -75,6 +73,14 @@ impl<T: Send + Sync + 'static> ValueFollower<T> {
             };
         turned.ok()?;
         Some(Prompt::Connection(*self.connection.borrow_and_update()))
+    }
+}
+
+impl<T> Drop for ValueFollower<T> {
+    /// Says that the value is not followed any more: the task ends with the client, or, perhaps before it was ever polled, with its
+    /// runtime.
+    fn drop(&mut self) {
+        self.sight.page.unfollowed();
     }
 }
 

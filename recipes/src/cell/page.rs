@@ -9,6 +9,7 @@ use synod_core::store::{Node, Stat};
 use tokio::sync::Notify;
 
 use crate::cell::copy::{CopyState, Learned, LocalCopy, Record, Seen};
+use crate::cell::guarded::decoded;
 use crate::mutant::mistake;
 
 /// How a value is read from the bytes of a node.
@@ -68,15 +69,20 @@ impl<T> Page<T> {
 
     fn seen(&self, node: &Node) -> Result<Seen<Arc<T>>> {
         let stat = node.stat.ok_or_else(|| without_version(&node.path))?;
-        Ok(match (self.decode)(&node.path, &node.data) {
+        Ok(match self.decoded(&node.path, &node.data) {
             Ok(value) => Seen::Value(Arc::new(value), stat),
             Err(error) => Seen::Unreadable(error, stat),
         })
     }
 
+    /// Decodes the value in the task of a follower or of a writer, which a panic must not end.
+    fn decoded(&self, path: &Path, data: &[u8]) -> Result<T> {
+        decoded(path, || (self.decode)(path, data))
+    }
+
     /// Records what the node has after an answered write of this client.
     pub(super) fn written(&self, path: &Path, data: &[u8], stat: Stat) {
-        match (self.decode)(path, data).map(Arc::new) {
+        match self.decoded(path, data).map(Arc::new) {
             Ok(value) => {
                 let kept = value.clone();
                 if self.learn(|record| record.written(value, stat)).read_again {
@@ -113,6 +119,14 @@ impl<T> Page<T> {
         };
         drop(session);
         self.news.notify_waiters();
+    }
+
+    /// Records that nothing reads the value any more: the copy stays as it is, and may be out of date.
+    pub(super) fn unfollowed(&self) {
+        if !self.state().over {
+            self.stale();
+            self.end();
+        }
     }
 
     /// Waits until a read is asked for.

@@ -10,7 +10,7 @@ use synod_core::session::Session;
 use synod_core::store::Query;
 use synod_core::task;
 
-use crate::cell::batch::{Batch, Pending};
+use crate::cell::batch::{Batch, DataLimit, Pending};
 use crate::cell::gate::Nodes;
 use crate::cell::mark::{Basis, BasisId, CellValue, DOING, harmless};
 use crate::cell::meter;
@@ -39,10 +39,10 @@ struct State {
     place: Option<Place>,
 }
 
-/// The turn of the task that writes. If it is dropped early, after a panic in a decision, the changes that wait fail, and
-/// the next one starts another task.
-struct WriterTurn<'a> {
-    writer: &'a Writer,
+/// The turn of the task that writes. If it is dropped early, perhaps before the task was ever polled, as its runtime has ended,
+/// the changes that wait go back to their callers, and the next one starts another task.
+struct WriterTurn {
+    writer: Arc<Writer>,
     place: Option<Place>,
     over: bool,
 }
@@ -70,6 +70,10 @@ impl Writer {
     }
 
     /// Adds a change to those that are written next.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a runtime, which could run no task.
     pub(super) fn enqueue(self: Arc<Self>, change: Pending) {
         let mut state = self.state();
         state.waiting.push(change);
@@ -78,15 +82,10 @@ impl Writer {
         }
         let place = state.place.take();
         drop(state);
+        // From here on the turn ends, whatever becomes of the task.
+        let turn = WriterTurn { writer: self, place, over: false };
         // It ends by itself, when no change waits.
-        task::spawn(async move { self.write_all(place).await }).let_go();
-    }
-
-    async fn write_all(&self, place: Option<Place>) {
-        let mut turn = WriterTurn { writer: self, place, over: false };
-        while let Some(batch) = turn.next() {
-            self.write(&mut turn.place, batch).await;
-        }
+        task::spawn(turn.write_all()).let_go();
     }
 
     /// Decides and writes, until all changes of a batch are answered.
@@ -108,7 +107,9 @@ impl Writer {
         let mut doubt = None;
         loop {
             if doubt.is_none() {
-                batch.renew(std::mem::take(&mut self.state().waiting));
+                // What is dropped may have a `Drop` of its own, so the lock is free by then.
+                let more = std::mem::take(&mut self.state().waiting);
+                batch.renew(more);
                 if batch.is_empty() {
                     return Ok(None);
                 }
@@ -121,7 +122,8 @@ impl Writer {
             if doubt.is_none() && !tries.admit(place, batch).await? {
                 continue;
             }
-            let Some(data) = batch.decide(basis.value()) else {
+            let limit = DataLimit { path: &self.path, most: most_data(place.as_ref(), &basis) };
+            let Some(data) = batch.decide(basis.value(), limit) else {
                 if doubt.is_some() {
                     return Err(self.unknown());
                 }
@@ -249,7 +251,22 @@ fn unsure(error: Error, doubt: Option<BasisId>) -> Error {
     if doubt.is_some() { error.with_unknown_effect() } else { error }
 }
 
-impl WriterTurn<'_> {
+/// The limit of the store for the data of a node.
+fn most_data(place: Option<&Place>, basis: &Basis) -> usize {
+    let session = match basis {
+        Basis::Missing(session) => Some(session),
+        Basis::Present(_) => place.map(|place| place.mark.session()),
+    };
+    session.map_or(usize::MAX, |session| session.info().limits.data)
+}
+
+impl WriterTurn {
+    async fn write_all(mut self) {
+        while let Some(batch) = self.next() {
+            self.writer.write(&mut self.place, batch).await;
+        }
+    }
+
     /// The changes that wait. `None` if there are none: the turn is over.
     fn next(&mut self) -> Option<Batch> {
         let mut state = self.writer.state();
@@ -262,7 +279,7 @@ impl WriterTurn<'_> {
     }
 }
 
-impl Drop for WriterTurn<'_> {
+impl Drop for WriterTurn {
     fn drop(&mut self) {
         if self.over {
             return;

@@ -41,10 +41,12 @@ struct Picks {
     failed: BTreeMap<Path, FailedEndpoint>,
 }
 
+/// The failures of an instance in a window.
 #[derive(Debug)]
 struct FailedEndpoint {
     failures: u32,
-    until: Instant,
+    /// The end of the window: of the time in which failures count, or in which the instance is down. `None` if it never ends.
+    until: Option<Instant>,
 }
 
 impl<T: 'static> Provider<T> {
@@ -69,7 +71,8 @@ impl<T: 'static> Provider<T> {
         self
     }
 
-    /// Marks an instance down for so long, instead of 30 seconds, after so many failures in that time, instead of one.
+    /// Marks an instance down for so long, instead of 30 seconds, after so many failures in that time, instead of one. The time in
+    /// which failures are counted begins with the first of them, and the time in which the instance is down with the last.
     pub fn down_for(self, window: Duration, failures: NonZeroU32) -> Self {
         Self { window, failures, ..self }
     }
@@ -77,17 +80,7 @@ impl<T: 'static> Provider<T> {
     /// Records that an instance failed. Once it has failed so often that it is marked down, it is not chosen for a while,
     /// whatever it registers meanwhile.
     pub fn failed(&self, endpoint: &Endpoint<T>) {
-        let now = clock::now();
-        // A window that never ends ends late.
-        let until = now.checked_add(self.window).unwrap_or(now + WINDOW);
-        let mut picks = self.lock();
-        picks.forget(now);
-        let first = FailedEndpoint { failures: 0, until };
-        let failed = picks.failed.entry(endpoint.path.clone()).or_insert(first);
-        failed.failures = failed.failures.saturating_add(1);
-        if failed.failures <= self.failures.get() {
-            failed.until = until;
-        }
+        self.lock().record_failure(&endpoint.path, clock::now(), self.window, self.failures);
     }
 
     fn lock(&self) -> MutexGuard<'_, Picks> {
@@ -125,9 +118,29 @@ impl<T: DeserializeOwned + 'static> Provider<T> {
 }
 
 impl Picks {
+    /// Records a failure. Those of an instance that is down count for nothing.
+    fn record_failure(
+        &mut self,
+        path: &Path,
+        now: Instant,
+        window: Duration,
+        failures: NonZeroU32,
+    ) {
+        self.forget(now);
+        let until = now.checked_add(window);
+        let first = FailedEndpoint { failures: 0, until };
+        let failed = self.failed.entry(path.clone()).or_insert(first);
+        if failed.failures < failures.get() {
+            failed.failures += 1;
+            if failed.failures == failures.get() {
+                failed.until = until;
+            }
+        }
+    }
+
     /// Forgets failures that are over.
     fn forget(&mut self, now: Instant) {
-        self.failed.retain(|_, failed| now < failed.until);
+        self.failed.retain(|_, failed| failed.until.is_none_or(|until| now < until));
     }
 
     fn is_down(&self, path: &Path, failures: NonZeroU32) -> bool {
@@ -156,5 +169,51 @@ impl<T> fmt::Debug for Provider<T> {
             .field("service", &self.service)
             .field("strategy", &self.strategy)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use synod_core::path;
+
+    use super::*;
+
+    /// Failures and questions at these seconds: whether the instance is down after each.
+    fn downs(window: Duration, failures: u32, at: &[(u64, bool)]) -> Vec<bool> {
+        let (start, path, mut picks) = (clock::now(), path!("/web/a"), Picks::default());
+        let failures = NonZeroU32::new(failures).expect("more than none");
+        let mut down_after = |(seconds, fails): &(u64, bool)| {
+            let now = start + Duration::from_secs(*seconds);
+            if *fails {
+                picks.record_failure(&path, now, window, failures);
+            }
+            picks.forget(now);
+            picks.is_down(&path, failures)
+        };
+        at.iter().map(|one| down_after(one)).collect()
+    }
+
+    #[test]
+    fn failures_count_together_that_are_in_one_window() {
+        let window = Duration::from_secs(30);
+        let far = [(0, true), (29, true), (58, true), (59, true), (60, true)];
+        assert_eq!(downs(window, 3, &far), [false, false, false, false, true]);
+        let near = [(0, true), (10, true), (29, true), (58, false), (59, false)];
+        assert_eq!(downs(window, 3, &near), [false, false, true, true, false]);
+    }
+
+    #[test]
+    fn an_instance_that_is_down_is_down_for_no_longer_when_it_fails_again() {
+        let window = Duration::from_secs(30);
+        let again = [(0, true), (20, true), (29, true), (30, false), (31, true), (61, false)];
+        assert_eq!(downs(window, 1, &again), [true, true, true, false, true, false]);
+    }
+
+    #[test]
+    fn a_window_may_have_no_length_and_no_end() {
+        let at = [(0, true), (1, true), (1_000_000_000, false)];
+        assert_eq!(downs(Duration::ZERO, 1, &at), [false; 3]);
+        assert_eq!(downs(Duration::MAX, 2, &at), [false, true, true]);
+        assert_eq!(downs(Duration::MAX, u32::MAX, &at), [false; 3]);
     }
 }

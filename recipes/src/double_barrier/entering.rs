@@ -128,7 +128,8 @@ impl<'a> Entering<'a> {
 
     /// Does not count the members that will not enter.
     fn discount(&mut self, member: &MemberNode) {
-        self.present.discount(&member.session().local::<GivenUp>());
+        let given_up = member.session().local::<GivenUp>();
+        self.present.discount(&given_up, &self.place.path);
         self.present.discount_former(member.name(), self.own);
         if let Some(gone) = self.watch.gone() {
             self.present.discount_gone(gone);
@@ -154,14 +155,28 @@ impl<'a> Entering<'a> {
             }
         }
         self.present = self.watch.present(seen).await?;
-        self.discount(member);
-        self.last = None;
-        if self.present.is_ready() {
-            // The session has seen it, so this is not older.
-            let ready = Query::node(self.ready()?).local();
-            self.last = read_round(member.session(), ready).await?;
+        self.last = self.round_of_present(member).await?;
+        // The round may have ended between the two reads. Those that were inside have not given up then.
+        while self.place.on_loss == OnLoss::Fail && self.present.is_ready() {
+            self.present = self.watch.present(None).await?;
+            let round = self.round_of_present(member).await?;
+            let is_same = round == self.last;
+            self.last = round;
+            if is_same {
+                break;
+            }
         }
+        self.discount(member);
         Ok(())
+    }
+
+    /// Reads the round that has begun, if the members were seen with one.
+    async fn round_of_present(&self, member: &MemberNode) -> Result<Option<Round>> {
+        if !self.present.is_ready() {
+            return Ok(None);
+        }
+        // The session has seen it, so this is not older.
+        read_round(member.session(), Query::node(self.ready()?).local()).await
     }
 
     fn ready(&self) -> Result<Path> {

@@ -122,26 +122,69 @@ pub(super) fn names(dir: &Path) -> Query {
     Query::children(dir).names_only()
 }
 
-/// The members of a session that gave up, until they are known to be gone, and those that a late request may create again. A
-/// member that comes again at once does not count what it was before.
+/// The members of a session that gave up, at all of its barriers, until they are known to be gone, and those that a late request may
+/// create again. A member that comes again at once does not count what it was before.
 #[derive(Debug, Default)]
-pub(super) struct GivenUp(Mutex<BTreeMap<String, Option<Revision>>>);
+pub(super) struct GivenUp(Mutex<BTreeMap<Path, Option<Revision>>>);
 
 impl GivenUp {
     /// Adds a node. Of one that is not settled no listing shows that it is gone for good.
     fn add(&self, node: &Done, is_settled: bool) {
         let created = node.stat.map(|stat| stat.created).filter(|_| is_settled);
-        self.names().insert(node.path.name().to_owned(), created);
+        self.nodes().insert(node.path.clone(), created);
     }
 
-    /// Those that may still be there, by a listing of this revision.
-    pub(super) fn among(&self, listed: impl Fn(&str) -> bool, as_of: Revision) -> BTreeSet<String> {
-        let mut names = self.names();
-        names.retain(|name, created| listed(name) || created.is_none_or(|created| as_of < created));
-        names.keys().cloned().collect()
+    /// The names of those that may still be in a directory, by a listing of it of this revision.
+    pub(super) fn among(
+        &self,
+        dir: &Path,
+        listed: impl Fn(&str) -> bool,
+        as_of: Revision,
+    ) -> BTreeSet<String> {
+        let mut nodes = self.nodes();
+        let is_there = |path: &Path| path.parent_str() == Some(dir.as_str());
+        nodes.retain(|path, created| {
+            let may_come = created.is_none_or(|created| as_of < created);
+            !is_there(path) || listed(path.name()) || may_come
+        });
+        let there = nodes.keys().filter(|path| is_there(path));
+        there.map(|path| path.name().to_owned()).collect()
     }
 
-    fn names(&self) -> MutexGuard<'_, BTreeMap<String, Option<Revision>>> {
+    fn nodes(&self) -> MutexGuard<'_, BTreeMap<Path, Option<Revision>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use synod_core::path;
+    use synod_core::store::{Stat, Version};
+
+    use super::*;
+
+    #[test]
+    fn a_listing_settles_members_of_its_own_directory_that_are_not_newer() {
+        let given_up = GivenUp::default();
+        let node = |path: Path, created| {
+            let created = Revision::new(created);
+            Done::new(path).with_stat(Stat::new(created, created, Version::new(0), None))
+        };
+        given_up.add(&node(path!("/a/old"), 5), true);
+        given_up.add(&node(path!("/a/new"), 9), true);
+        given_up.add(&node(path!("/a/late"), 5), false);
+        given_up.add(&node(path!("/b/old"), 5), true);
+        let among = |dir: &Path, listed: &[&str]| {
+            let names = given_up.among(dir, |name| listed.contains(&name), Revision::new(7));
+            names.into_iter().collect::<Vec<_>>()
+        };
+        assert_eq!(among(&path!("/a"), &["old"]), ["late", "new", "old"]);
+        assert_eq!(
+            among(&path!("/a"), &[]),
+            ["late", "new"],
+            "a listing that is older, or not the last"
+        );
+        assert_eq!(among(&path!("/b"), &["old"]), ["old"], "another directory says nothing of it");
+        assert_eq!(among(&path!("/b"), &[]), [""; 0]);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use synod_core::path::Path;
 use synod_core::store::{Change, Kind, Node, Revision, Sequence, View};
 
 use crate::double_barrier::member::{GivenUp, is_our_name};
@@ -44,9 +45,9 @@ impl Present {
         Self { members, is_ready, as_of: view.revision, discounted: BTreeSet::new() }
     }
 
-    /// Does not count those that gave up.
-    pub(super) fn discount(&mut self, given_up: &GivenUp) {
-        self.discounted = given_up.among(|name| self.members.contains_key(name), self.as_of);
+    /// Does not count those that gave up at the barrier in this directory.
+    pub(super) fn discount(&mut self, given_up: &GivenUp, dir: &Path) {
+        self.discounted = given_up.among(dir, |name| self.members.contains_key(name), self.as_of);
     }
 
     /// Does not count what `me` was before, whose names begin with these.
@@ -90,9 +91,9 @@ impl Present {
         self.members.entry(name.to_owned()).or_default();
     }
 
-    /// Takes over that a member went. Whether it was there.
+    /// Takes over that a member went. Returns whether it was there, and counted.
     pub(super) fn went(&mut self, name: &str) -> bool {
-        self.members.remove(name).is_some()
+        self.members.remove(name).is_some() && !self.discounted.contains(name)
     }
 
     /// What is there after a change. `None` if that does not follow from the name.

@@ -1,12 +1,22 @@
 //! [`Doubts`]: the creates of a keeper that may still take effect.
 
-use futures_util::future::poll_immediate;
+use futures_util::future::{join_all, poll_immediate};
+use synod_core::client::{Client, Connection};
+use synod_core::clock::{self, Instant};
 use synod_core::session::Session;
 use synod_core::store::SessionId;
+use tokio::sync::watch;
 
 /// The creates that were not answered and whose node was not seen, by their sessions.
+///
+/// A create is refused once its session is over at the store. The store says so when the session is closed; or a later session of the
+/// client shows it, which the store has answered without a break for twice the time to live of the session before: that session was
+/// silent for all of this time, and no change of a leader has extended it.
 #[derive(Debug, Default)]
-pub(crate) struct Doubts(Vec<Doubt>);
+pub(crate) struct Doubts {
+    open: Vec<Doubt>,
+    steady: Option<Steady>,
+}
 
 #[derive(Debug)]
 struct Doubt {
@@ -14,18 +24,26 @@ struct Doubt {
     creates: u32,
 }
 
+/// The session that lives, and since when there was no outage in it.
+#[derive(Debug)]
+struct Steady {
+    session: SessionId,
+    connection: watch::Receiver<Connection>,
+    since: Instant,
+}
+
 impl Doubts {
     /// Records a create of unknown effect.
     pub(crate) fn add(&mut self, session: &Session) {
         match self.of(session.info().id) {
             Some(doubt) => doubt.creates += 1,
-            None => self.0.push(Doubt { session: session.clone(), creates: 1 }),
+            None => self.open.push(Doubt { session: session.clone(), creates: 1 }),
         }
     }
 
     /// Whether a create in this session may have made a node.
     pub(crate) fn has(&self, session: SessionId) -> bool {
-        self.0.iter().any(|doubt| doubt.session.info().id == session)
+        self.open.iter().any(|doubt| doubt.session.info().id == session)
     }
 
     /// Records that the node of one of them was seen: each makes one at most.
@@ -33,35 +51,56 @@ impl Doubts {
         if let Some(doubt) = self.of(session) {
             doubt.creates -= 1;
         }
-        self.0.retain(|doubt| doubt.creates > 0);
+        self.open.retain(|doubt| doubt.creates > 0);
     }
 
-    /// Forgets those of sessions that the store has called over: an ended session makes no node.
-    pub(crate) async fn forget_ended(&mut self) {
+    /// Records that the store may have been out of reach: its sessions may live longer than was known.
+    pub(crate) fn record_outage(&mut self) {
+        if let Some(steady) = &mut self.steady {
+            steady.connection.mark_unchanged();
+            steady.since = clock::now();
+        }
+    }
+
+    /// Forgets those of sessions that are over at the store, as seen from the session that lives.
+    pub(crate) async fn forget_ended(&mut self, client: &Client, now: &Session) {
+        let session = now.info().id;
+        if self.steady.as_ref().is_none_or(|steady| steady.session != session) {
+            let (connection, since) = (client.state(), clock::now());
+            self.steady = Some(Steady { session, connection, since });
+        }
         let mut open = Vec::new();
-        for doubt in self.0.drain(..) {
+        for doubt in std::mem::take(&mut self.open) {
             let is_lost = doubt.session.is_lost();
             let closed = async { is_lost && doubt.session.close().await.is_ok() };
-            if poll_immediate(closed).await != Some(true) {
+            if !self.is_outlived(&doubt) && poll_immediate(closed).await != Some(true) {
                 open.push(doubt);
             }
         }
-        self.0 = open;
+        self.open = open;
     }
 
     /// Waits until the store has said whether the sessions that are lost are over. Returns those in which a create may still
     /// take effect.
     pub(crate) async fn settle(self) -> Vec<Session> {
-        let mut open = Vec::new();
-        for Doubt { session, .. } in self.0 {
-            if !session.is_lost() || session.close().await.is_err() {
-                open.push(session);
-            }
-        }
-        open
+        let open = self.open.iter().filter(|doubt| !self.is_outlived(doubt));
+        let settled = open.map(|doubt| async move {
+            let is_over = doubt.session.is_lost() && doubt.session.close().await.is_ok();
+            (!is_over).then(|| doubt.session.clone())
+        });
+        join_all(settled).await.into_iter().flatten().collect()
+    }
+
+    fn is_outlived(&self, doubt: &Doubt) -> bool {
+        let of = doubt.session.info();
+        self.steady.as_ref().is_some_and(|steady| {
+            let is_later = steady.session != of.id && doubt.session.is_lost();
+            let has_no_break = steady.connection.has_changed().is_ok_and(|changed| !changed);
+            is_later && has_no_break && clock::elapsed(steady.since) >= of.ttl.saturating_mul(2)
+        })
     }
 
     fn of(&mut self, session: SessionId) -> Option<&mut Doubt> {
-        self.0.iter_mut().find(|doubt| doubt.session.info().id == session)
+        self.open.iter_mut().find(|doubt| doubt.session.info().id == session)
     }
 }

@@ -8,6 +8,11 @@ use synod_core::store::Query;
 /// What a keeper fails while doing.
 pub(crate) const DOING: &str = "keeping a node";
 
+/// The reason to refuse a path.
+pub(crate) const OTHER_CLIENT: &str = "another client has a node there";
+/// The reason to refuse a path that the client itself uses.
+pub(crate) const OTHER_OWNER: &str = "another owner of this client has a node there";
+
 /// The task has ended.
 pub(crate) fn closed(doing: &'static str, path: &Path) -> Error {
     Error::new(ErrorKind::SessionLost, doing).at(path).because("the client is closed")
@@ -40,4 +45,9 @@ pub(crate) fn in_doubt(path: &Path, rest: &str) -> Error {
             "an earlier request to make the node was not answered; what it makes {rest}"
         ))
         .with_unknown_effect()
+}
+
+/// True if the store refuses the data for good, and may take a node with other data.
+pub(crate) fn is_about_data(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::TooLarge | ErrorKind::Invalid) && !error.is_ambiguous()
 }

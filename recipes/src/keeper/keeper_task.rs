@@ -1,6 +1,6 @@
 //! [`KeeperTask`]: makes the node of a keeper, again and again, and removes it in the end.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use synod_core::client::Client;
 use synod_core::clock::sleep;
@@ -14,7 +14,9 @@ use synod_core::store::{
 
 use crate::keeper::asked::Asked;
 use crate::keeper::doubts::Doubts;
-use crate::keeper::failures::{DOING, in_doubt, nothing_is_below, refused};
+use crate::keeper::failures::{
+    DOING, OTHER_CLIENT, OTHER_OWNER, in_doubt, is_about_data, nothing_is_below, refused,
+};
 use crate::keeper::keeping::Keeping;
 use crate::keeper::kept::{Cause, Kept, Shown};
 use crate::keeper::occupant::{Mine, Occupant, Occupied};
@@ -31,6 +33,8 @@ pub(super) struct KeeperTask {
     path: Path,
     occupied: Occupied,
     page: Arc<KeeperPage>,
+    /// The owner, as long as it wants the node.
+    owner: Weak<()>,
     kept: Option<Kept>,
     doubts: Doubts,
     /// The sessions in which it has sent a create.
@@ -45,10 +49,11 @@ impl KeeperTask {
         path: &Path,
         occupied: Occupied,
         page: Arc<KeeperPage>,
+        owner: Weak<()>,
     ) -> Self {
         let (client, path) = (client.clone(), path.clone());
         let (doubts, sessions) = (Doubts::default(), Vec::new());
-        Self { client, path, occupied, page, kept: None, doubts, sessions, last: None }
+        Self { client, path, occupied, page, owner, kept: None, doubts, sessions, last: None }
     }
 
     /// Waits until something happens to the node, to its session, or to the data that is wanted.
@@ -63,6 +68,7 @@ impl KeeperTask {
             Some(Cause::Changed) => kept.is_read = false,
             Some(Cause::Outage) => {
                 kept.is_read = false;
+                self.doubts.record_outage();
                 asked.pause(&self.client).await;
             }
         }
@@ -73,7 +79,7 @@ impl KeeperTask {
     async fn make(&mut self, asked: &mut Asked) -> Result<()> {
         let Some(session) = asked.or(self.client.session()).await else { return Ok(()) };
         let session = session?;
-        self.doubts.forget_ended().await;
+        self.doubts.forget_ended(&self.client, &session).await;
         self.enters(session.info().id);
         let wanted = self.page.wanted();
         let txn = Txn::new().create(&self.path, wanted.data.clone(), Lifetime::Session);
@@ -87,7 +93,7 @@ impl KeeperTask {
                 }
                 let stat = stat_of(commit)?;
                 // The one that made it is not in doubt; another one may be.
-                own.add(stat.created);
+                own.add(stat.created, &self.owner);
                 self.page.is_stored(&wanted);
                 self.keeps(Kept::new(&session, &self.path, stat, wanted.number));
                 Ok(())
@@ -101,6 +107,10 @@ impl KeeperTask {
                     self.doubts.add(&session);
                 }
                 mistake!(CreateInDoubtForgotten: self.doubts = Doubts::default());
+                // The node can be made with the data before it.
+                if is_about_data(&error) && self.page.record_refused(wanted.number, &error) {
+                    return Ok(());
+                }
                 Err(error)
             }
         }
@@ -122,11 +132,16 @@ impl KeeperTask {
                 self.meets_own(&stat);
                 self.removes(session, Expect::Version(stat.version)).await?;
             }
-            Occupant::Foreign(version) if self.occupied == Occupied::TakeOver => {
-                self.removes(session, Expect::Version(version)).await?;
+            // Another owner of this client has just given it up, or may not have it yet.
+            Occupant::Foreign(stat) if self.may_go(session, &stat) => {
+                asked.pause(&self.client).await;
             }
-            Occupant::Foreign(_) => {
-                return Err(self.refused("another client has a node there".to_owned()));
+            Occupant::Foreign(stat) if self.occupied == Occupied::TakeOver => {
+                self.removes(session, Expect::Version(stat.version)).await?;
+            }
+            Occupant::Foreign(stat) => {
+                let whose = if stat.owner == Some(id) { OTHER_OWNER } else { OTHER_CLIENT };
+                return Err(self.refused(whose.to_owned()));
             }
             Occupant::Nothing => {
                 nothing_is_below(session, &self.path).await?;
@@ -136,10 +151,16 @@ impl KeeperTask {
         Ok(())
     }
 
+    /// True if a node is one of this session that may be about to go.
+    fn may_go(&self, session: &Session, stat: &Stat) -> bool {
+        let is_own = stat.owner == Some(session.info().id);
+        is_own && session.local::<OwnNodes>().may_go(&self.path, stat.created)
+    }
+
     /// Takes the node of an earlier request for its own.
     fn adopts(&mut self, session: &Session, node: Option<&Node>, stat: Stat) -> Result<()> {
-        if !session.local::<OwnNodes>().add(stat.created) {
-            return Err(self.refused("another keeper of this client has a node there".to_owned()));
+        if !session.local::<OwnNodes>().add(stat.created, &self.owner) {
+            return Err(self.refused(OTHER_OWNER.to_owned()));
         }
         self.doubts.was_seen(session.info().id);
         let wanted = self.page.wanted();
@@ -159,27 +180,29 @@ impl KeeperTask {
     }
 
     /// Reads the node, and goes on watching it.
-    async fn look(&mut self) -> Result<()> {
+    async fn look(&mut self, asked: &mut Asked) -> Result<()> {
         let Some(kept) = &mut self.kept else { return Ok(()) };
         let wanted = self.page.wanted();
         match kept.look(&self.path, &wanted).await? {
             Shown::Stored => self.page.is_stored(&wanted),
-            Shown::Other => {}
+            Shown::Other => asked.contend(&self.client).await,
             Shown::Gone => self.lost(),
         }
         Ok(())
     }
 
     /// Writes the data that is wanted.
-    async fn store(&mut self) -> Result<()> {
+    async fn store(&mut self, asked: &mut Asked) -> Result<()> {
         let Some(kept) = &mut self.kept else { return Ok(()) };
         let wanted = self.page.wanted();
         match kept.store(&self.path, &wanted).await {
             Ok(true) => self.page.is_stored(&wanted),
-            Ok(false) => {}
+            Ok(false) => asked.contend(&self.client).await,
             // It may be stored, or be stored later: the node is read again, and written again if need be.
             Err(error) if error.kind().is_outage() || error.is_ambiguous() => return Err(error),
-            Err(error) => self.page.is_refused(wanted.number, error),
+            Err(error) => {
+                let _other = self.page.record_refused(wanted.number, &error);
+            }
         }
         Ok(())
     }
@@ -216,9 +239,13 @@ impl KeeperTask {
     /// Removes the node in its session. Returns whether there was one.
     async fn removes_kept(&mut self) -> Result<bool> {
         let Some(kept) = self.kept.take() else { return Ok(false) };
-        kept.session.local::<OwnNodes>().give_up(kept.stat.created);
+        let (own, created) = (kept.session.local::<OwnNodes>(), kept.stat.created);
+        own.leave(created);
         match kept.remove(&self.path).await {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                own.give_up(created);
+                Ok(true)
+            }
             Err(error) if error.kind() == ErrorKind::SessionLost => Ok(false),
             Err(error) => Err(error),
         }
@@ -281,14 +308,16 @@ impl Keeping for KeeperTask {
                 Ok(())
             }
             Some(kept) if !kept.is_read => {
-                Box::pin(self.look()).await?;
+                Box::pin(self.look(asked)).await?;
                 if self.kept.is_none() {
                     // Its session may be over, and that not known yet: then all others are gone, too.
                     asked.pause(&self.client).await;
                 }
                 Ok(())
             }
-            Some(kept) if kept.stored != self.page.wanted().number => Box::pin(self.store()).await,
+            Some(kept) if kept.stored != self.page.wanted().number => {
+                Box::pin(self.store(asked)).await
+            }
             Some(_) => self.stay(asked).await,
         }
     }

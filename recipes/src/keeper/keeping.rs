@@ -32,7 +32,7 @@ pub(super) async fn run(
     made: oneshot::Sender<Result<()>>,
 ) -> Result<()> {
     let (mut made, mut delays) = (Some(made), None);
-    while !asked.is_over() && !client.is_closed() {
+    while !asked.look() && !client.is_closed() {
         let Err(error) = keeping.turn(&mut asked).await else {
             delays = None;
             if keeping.has_node()

@@ -10,7 +10,7 @@ use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::session::Session;
 use synod_core::store::{
-    Change, Done, Event, Expect, Kind, Outcome, Query, Revision, Stat, Txn, View, Watch, Why,
+    Change, Done, Event, Expect, Kind, Outcome, Query, Revision, Stat, Txn, View, Watch,
 };
 
 use crate::keeper::page::{KeeperPage, Wanted};
@@ -126,14 +126,10 @@ impl Kept {
     }
 
     /// Removes the node, and returns when it is gone.
+    ///
+    /// The node is read first: that of another client there may have the same version, and its event may be on its way.
     pub(super) async fn remove(self, path: &Path) -> Result<()> {
-        let node = Done::new(path.clone()).with_stat(self.stat);
-        let txn = Txn::new().delete(path, Expect::Version(self.stat.version));
-        match self.session.commit(txn).await {
-            Ok(Outcome::Committed(_)) => Ok(()),
-            Ok(Outcome::Rejected(no)) if no.why == Why::Missing => Ok(()),
-            _ => self.session.remove(&node).await,
-        }
+        self.session.remove(&Done::new(path.clone()).with_stat(self.stat)).await
     }
 }
 

@@ -1,6 +1,6 @@
 //! [`Occupant`]: whose node is at the path. Pure. [`Occupied`]: what is done about it.
 
-use synod_core::store::{Node, SessionId, Stat, Version};
+use synod_core::store::{Node, SessionId, Stat};
 
 /// What a keeper does about a node of another client when it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) enum Occupant {
     /// What the keeper made in an earlier session, which is over or about to be.
     Remnant(Stat),
     /// The node of another client, or of another keeper.
-    Foreign(Version),
+    Foreign(Stat),
 }
 
 /// What a keeper knows of its own creates.
@@ -41,7 +41,7 @@ impl Occupant {
         match stat.owner {
             Some(owner) if owner == mine.session && mine.in_doubt => Self::Own(stat),
             Some(owner) if mine.before.contains(&owner) => Self::Remnant(stat),
-            _ => Self::Foreign(stat.version),
+            _ => Self::Foreign(stat),
         }
     }
 }
@@ -49,7 +49,7 @@ impl Occupant {
 #[cfg(test)]
 mod tests {
     use synod_core::path::Path;
-    use synod_core::store::Revision;
+    use synod_core::store::{Revision, Version};
 
     use super::*;
 
@@ -61,12 +61,16 @@ mod tests {
             let node = Node::new(Path::root()).with_stat(stat(owner));
             Occupant::of(Some(&node), Mine { session: now, in_doubt, before: &[before] })
         };
-        let foreign = Occupant::Foreign(Version::new(9));
         assert_eq!(found(Some(now), true), Occupant::Own(stat(Some(now))));
-        assert_eq!(found(Some(now), false), foreign, "another keeper of the session made it");
+        let foreign = |owner| Occupant::Foreign(stat(owner));
+        assert_eq!(
+            found(Some(now), false),
+            foreign(Some(now)),
+            "another keeper of the session made it"
+        );
         assert_eq!(found(Some(before), true), Occupant::Remnant(stat(Some(before))));
-        assert_eq!(found(Some(other), true), foreign);
-        assert_eq!(found(None, true), foreign, "it is not ephemeral");
+        assert_eq!(found(Some(other), true), foreign(Some(other)));
+        assert_eq!(found(None, true), foreign(None), "it is not ephemeral");
         let nothing = Mine { session: now, in_doubt: true, before: &[] };
         assert_eq!(Occupant::of(None, nothing), Occupant::Nothing);
     }

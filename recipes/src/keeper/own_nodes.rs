@@ -1,7 +1,8 @@
 //! [`OwnNodes`]: which nodes of a session a recipe of it has, where another one may come late to the same path.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 
 use synod_core::path::Path;
 use synod_core::store::Revision;
@@ -12,8 +13,10 @@ pub(crate) struct OwnNodes(Mutex<Recorded>);
 
 #[derive(Debug, Default)]
 struct Recorded {
-    /// The revisions at which they were created. No two have the same one.
-    created: BTreeSet<Revision>,
+    /// The owners that want them, by the revisions at which they were created: no two have the same.
+    created: BTreeMap<Revision, Weak<()>>,
+    /// Those that are being removed.
+    leaving: BTreeSet<Revision>,
     /// How many creates are on their way, by their paths.
     under_way: BTreeMap<Path, usize>,
 }
@@ -32,26 +35,54 @@ impl OwnNodes {
         Making { nodes: self, path: path.clone() }
     }
 
-    /// Records that a recipe has the node. False if another one has.
-    pub(crate) fn add(&self, created: Revision) -> bool {
-        self.lock().created.insert(created)
+    /// Records that a recipe has the node for this owner. False if another one has.
+    pub(crate) fn add(&self, created: Revision, owner: &Weak<()>) -> bool {
+        match self.lock().created.entry(created) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(vacant) => {
+                vacant.insert(owner.clone());
+                true
+            }
+        }
     }
 
     /// Whether a recipe has the node.
     pub(crate) fn has(&self, created: Revision) -> bool {
-        self.lock().created.contains(&created)
+        self.lock().created.contains_key(&created)
     }
 
     /// Whether a recipe has the node at this path; `None` while a create is on its way that may have made it.
     pub(crate) fn knows(&self, path: &Path, created: Revision) -> Option<bool> {
         let known = self.lock();
-        let has = known.created.contains(&created);
+        let has = known.created.contains_key(&created);
         (has || !known.under_way.contains_key(path)).then_some(has)
     }
 
-    /// Records that the node is gone, or is to be removed.
+    /// True if the node at this path may be about to go, as seen by an owner whose create is on its way: it is being removed, its
+    /// owner has been dropped, or another create is on its way that may have made it.
+    pub(crate) fn may_go(&self, path: &Path, created: Revision) -> bool {
+        let known = self.lock();
+        match known.created.get(&created) {
+            Some(owner) => owner.strong_count() == 0,
+            None => {
+                let under_way = known.under_way.get(path).copied().unwrap_or_default();
+                known.leaving.contains(&created) || under_way > 1
+            }
+        }
+    }
+
+    /// Records that the node is gone, or goes with its session.
     pub(crate) fn give_up(&self, created: Revision) {
-        self.lock().created.remove(&created);
+        let mut known = self.lock();
+        known.created.remove(&created);
+        known.leaving.remove(&created);
+    }
+
+    /// Records that the node is being removed.
+    pub(crate) fn leave(&self, created: Revision) {
+        let mut known = self.lock();
+        known.created.remove(&created);
+        known.leaving.insert(created);
     }
 
     fn lock(&self) -> MutexGuard<'_, Recorded> {

@@ -1,6 +1,6 @@
 //! [`Board`]: what is known of an extent. One task writes it, and every caller reads it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::mem::take;
 use std::pin::pin;
@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::select;
 use synod_core::clock::{self, Instant};
-use synod_core::error::Error;
+use synod_core::error::{Error, ErrorKind};
 use synod_core::path::Path;
 use synod_core::session::Session;
-use synod_core::store::{Change, Loaded, Node, Progress, Query, View};
+use synod_core::store::{Change, Loaded, Node, Progress, Query, Revision, View};
 use tokio::sync::{Notify, watch};
 
 use crate::mirror::content::{Content, Unread};
@@ -21,6 +21,9 @@ use crate::mirror::extent::Extent;
 use crate::mirror::nodes_by_path::NodesByPath;
 use crate::mirror::snapshot::Snapshot;
 use crate::mutant::mistake;
+
+/// The most deletions that are taken over at once, under the lock.
+const AT_ONCE: usize = 1_000;
 
 /// The content of a mirror, its state, and its last events. No code of the application runs under its lock.
 #[derive(Debug)]
@@ -44,6 +47,8 @@ struct BoardState {
     log: EventLog,
     /// The session in which it is kept equal.
     session: Option<Session>,
+    /// Since when that session is not certain, if that was noticed.
+    uncertain: Option<Instant>,
     /// Whether it will not change any more.
     over: bool,
 }
@@ -60,8 +65,8 @@ enum Standing {
 impl Board {
     pub(super) fn new(extent: Extent) -> Self {
         let (content, log) = (Content::default(), EventLog::default());
-        let state =
-            BoardState { content, standing: Standing::Syncing, log, session: None, over: false };
+        let (standing, session, uncertain) = (Standing::Syncing, None, None);
+        let state = BoardState { content, standing, log, session, uncertain, over: false };
         Self {
             extent,
             progress: Progress::default(),
@@ -103,9 +108,11 @@ impl Board {
         }
     }
 
-    /// Records in which session the content is kept equal from now on.
-    pub(super) fn begin(&self, session: Session) {
-        let _last = self.lock().session.replace(session);
+    /// Records in which session the content is kept equal from now on. Returns whether it is another one than before.
+    pub(super) fn begin(&self, session: Session) -> bool {
+        let id = session.info().id;
+        let last = self.lock().session.replace(session);
+        last.is_none_or(|last| last.info().id != id)
     }
 
     /// Takes over changes that the store reported. Returns the nodes that have to be read.
@@ -123,22 +130,43 @@ impl Board {
         unread
     }
 
-    /// Takes over what a read of these nodes found.
-    pub(super) fn read(&self, asked: &[Path], view: View) {
+    /// Takes over what a read of these nodes found. Those that are gone are added to `gone`, with the revision of the read: all of them
+    /// go after the last read, children before their parents.
+    pub(super) fn read(
+        &self,
+        asked: &[Path],
+        view: View,
+        gone: &mut BTreeMap<Path, Revision>,
+        is_last: bool,
+    ) {
         let mut found: NodesByPath = view.nodes.into_iter().collect();
-        self.change(|content, events| {
-            for path in asked {
-                let node = found.take(path.as_str()).and_then(|node| self.extent.kept(node));
-                events.extend(content.found(path, node, view.revision));
+        let mut there = Vec::new();
+        for path in asked {
+            match found.take(path.as_str()).and_then(|node| self.extent.narrowed(node)) {
+                Some(node) => there.push(node),
+                None => drop(gone.insert(path.clone(), view.revision)),
             }
+        }
+        while is_last && !gone.is_empty() {
+            self.change(|content, events| {
+                let some = std::iter::from_fn(|| gone.pop_last()).take(AT_ONCE);
+                events.extend(some.filter_map(|(path, at)| content.found(&path, None, at)));
+            });
+        }
+        self.change(|content, events| {
+            let written = there.into_iter().filter_map(|node| {
+                let path = node.path.clone();
+                content.found(&path, Some(node), view.revision)
+            });
+            events.extend(written);
         });
     }
 
-    /// Takes over a view of the whole extent.
-    pub(super) fn replace(&self, view: View) {
+    /// Takes over a view of the whole extent: the first in another session, or one in the same session.
+    pub(super) fn replace(&self, view: View, is_other_session: bool) {
         let old = self.lock().content.nodes.clone();
         // Only the task that calls this changes the content.
-        let difference = Content::difference(&old, &self.extent, view);
+        let difference = Content::difference(&old, &self.extent, view, is_other_session);
         drop(old);
         let last = {
             let mut state = self.lock();
@@ -182,7 +210,10 @@ impl Board {
     pub(super) fn stale(&self) {
         mistake!(CopyIsNeverStale: return);
         self.turn(|state| match state.standing {
-            Standing::Live => Some((Standing::Stale(clock::now()), Some(CacheEvent::Stale))),
+            Standing::Live => {
+                let since = state.uncertain.unwrap_or_else(clock::now);
+                Some((Standing::Stale(since), Some(CacheEvent::Stale)))
+            }
             Standing::Refused(_) => Some((Standing::Stale(clock::now()), None)),
             Standing::Syncing | Standing::Stale(_) => None,
         });
@@ -199,6 +230,17 @@ impl Board {
     /// Records that nothing will change any more. Frees the session.
     pub(super) fn end(&self) {
         self.stale();
+        self.stop();
+    }
+
+    /// Records that nothing will change any more, because code of the application panicked.
+    pub(super) fn fail(&self) {
+        let why = Error::new(ErrorKind::Invalid, "following what is cached").at(self.extent.path());
+        self.refused(&why.because("the filter panicked"));
+        self.stop();
+    }
+
+    fn stop(&self) {
         let session = {
             let mut state = self.lock();
             state.over = true;
@@ -248,16 +290,25 @@ impl Board {
             (read(&state), standing, newest, state.session.clone())
         };
         // As soon as that is so, before any task is notified of it.
-        let certain = session.is_some_and(|session| session.is_certain());
+        let certain = session.as_ref().is_some_and(Session::is_certain);
         mistake!(CopyIsNeverStale: let certain = true);
         let state = match standing {
-            Standing::Live if certain => CacheState::Live(newest),
-            Standing::Live => CacheState::Stale(clock::now()),
+            Standing::Live if certain => {
+                self.lock().uncertain = None;
+                CacheState::Live(newest)
+            }
+            Standing::Live => CacheState::Stale(self.uncertain(session.as_ref())),
             Standing::Syncing => CacheState::Syncing,
             Standing::Stale(since) => CacheState::Stale(since),
             Standing::Refused(why) => CacheState::Refused(why),
         };
         (read, state)
+    }
+
+    /// Since when the session is not certain: the end of the time in which it was, or when that was noticed if the session is lost.
+    fn uncertain(&self, session: Option<&Session>) -> Instant {
+        let until = session.and_then(|session| session.status().borrow().until());
+        *self.lock().uncertain.get_or_insert_with(|| until.unwrap_or_else(clock::now))
     }
 
     /// Waits until this holds. `None` if it never will.
@@ -344,4 +395,40 @@ async fn certain_or(session: &Session, news: impl Future<Output = ()>) {
         }
     };
     let _first = select(pin!(news), pin!(renewed)).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use synod_core::path;
+    use synod_core::store::{Stat, Version};
+
+    use super::*;
+
+    fn node(path: &Path, modified: u64) -> Node {
+        let stat = Stat::new(Revision::new(2), Revision::new(modified), Version::new(0), None);
+        Node::new(path.clone()).with_stat(stat)
+    }
+
+    #[tokio::test]
+    async fn nodes_that_several_reads_do_not_find_go_from_the_leaves_to_the_root() {
+        let board = Board::new(Extent::subtree(path!("/a")));
+        let paths = [path!("/a"), path!("/a/b"), path!("/a/b/c"), path!("/a/d")];
+        let view = View::new(Revision::new(9), paths.iter().map(|path| node(path, 4)).collect());
+        board.replace(view, true);
+        let (_, next) = board.join();
+        let mut gone = BTreeMap::new();
+        board.read(&paths[..2], View::new(Revision::new(10), Vec::new()), &mut gone, false);
+        let found = vec![node(&paths[3], 11)];
+        board.read(&paths[2..], View::new(Revision::new(11), found), &mut gone, true);
+        let mut shown = Vec::new();
+        for number in next..next + 4 {
+            shown.push(match board.event(number).await {
+                Ok(Some(CacheEvent::Deleted(node))) => format!("-{}", node.path),
+                Ok(Some(CacheEvent::Updated { node, .. })) => format!("~{}", node.path),
+                other => format!("{other:?}"),
+            });
+        }
+        assert_eq!(shown, ["-/a/b/c", "-/a/b", "-/a", "~/a/d"]);
+        assert!(gone.is_empty() && board.snapshot().len() == 1);
+    }
 }

@@ -34,12 +34,14 @@ pub(super) struct Unread;
 pub(super) struct Replacement {
     nodes: NodesByPath,
     revision: Revision,
-    /// `None` if they are more than any reader would get.
+    /// `None` if they are more than any reader would get, and if the store went back.
     events: Option<Vec<CacheEvent>>,
+    /// True if the view shows that the store went back.
+    goes_back: bool,
 }
 
 impl Content {
-    /// Takes over a change that the store reported, as far as that is possible without a read.
+    /// Takes over a change that the store reported of a path that belongs to the extent, as far as that is possible without a read.
     pub(super) fn hear(
         &mut self,
         extent: &Extent,
@@ -52,7 +54,7 @@ impl Content {
                 Ok(self.remove(&path))
             }
             (Kind::Created | Kind::Updated, _, Some(node)) if node.stat.is_some() => {
-                let Some(node) = extent.kept(node) else { return Ok(None) };
+                let Some(node) = extent.narrowed(node) else { return Ok(None) };
                 if !self.nodes.has(path.as_str()) && modified(&node) <= self.floor {
                     return Err(Unread);
                 }
@@ -93,18 +95,34 @@ impl Content {
         &mut self,
         by: Replacement,
     ) -> (Arc<NodesByPath>, Option<Vec<CacheEvent>>) {
-        self.newest = self.newest.max(by.revision);
+        self.newest = if by.goes_back { by.revision } else { self.newest.max(by.revision) };
         self.floor = self.newest;
         (std::mem::replace(&mut self.nodes, Arc::new(by.nodes)), by.events)
     }
 
     /// What a view of the whole extent makes of these nodes. It takes as long as there are nodes, and needs no lock.
-    pub(super) fn difference(old: &NodesByPath, extent: &Extent, view: View) -> Replacement {
+    ///
+    /// A view in another session is not older than what was known before. If it shows an older version of a node, or other data in the
+    /// same one, the store was restored from a backup, and all of the view counts.
+    pub(super) fn difference(
+        old: &NodesByPath,
+        extent: &Extent,
+        view: View,
+        is_other_session: bool,
+    ) -> Replacement {
         let mut revision = view.revision;
-        let mut nodes = Vec::with_capacity(view.nodes.len());
+        let view: Vec<_> = view.nodes.into_iter().filter_map(|node| extent.kept(node)).collect();
+        let goes_back =
+            |node: &Node| old.get(node.path.as_str()).is_some_and(|it| is_undone(it, node));
+        if is_other_session && view.iter().any(goes_back) {
+            revision = view.iter().map(modified).fold(revision, Revision::max);
+            let nodes = view.into_iter().collect();
+            return Replacement { nodes, revision, events: None, goes_back: true };
+        }
+        let mut nodes = Vec::with_capacity(view.len());
         let (mut events, mut gone) = (Vec::new(), Vec::new());
         let mut before = old.iter().peekable();
-        for node in view.nodes.into_iter().filter_map(|node| extent.kept(node)) {
+        for node in view {
             revision = revision.max(modified(&node));
             while let Some(last) = before.next_if(|last| last.path < node.path) {
                 gone.push(last.clone());
@@ -124,10 +142,12 @@ impl Content {
         }
         gone.extend(before.cloned());
         mistake!(ResyncOnlyAdds: nodes.append(&mut gone));
-        let mut all: Vec<_> = take(&mut gone).into_iter().map(CacheEvent::Deleted).collect();
+        // Children go before their parents, as they come after them.
+        let mut all: Vec<_> = take(&mut gone).into_iter().rev().map(CacheEvent::Deleted).collect();
         all.append(&mut events);
         let nodes = nodes.into_iter().collect();
-        Replacement { nodes, revision, events: Some(all).filter(|all| all.len() <= EVENTS) }
+        let events = Some(all).filter(|all| all.len() <= EVENTS);
+        Replacement { nodes, revision, events, goes_back: false }
     }
 
     fn gain(&mut self, node: Node) -> Option<CacheEvent> {
@@ -157,6 +177,12 @@ fn is_newer(node: &Node, known: &Node) -> bool {
         version(node) > version(known)
     });
     is_newer
+}
+
+/// True if the store has undone what is known of a node, now that it shows this one.
+fn is_undone(known: &Node, now: &Node) -> bool {
+    let is_same = modified(now) == modified(known);
+    known.stat.is_some() && (modified(now) < modified(known) || is_same && now != known)
 }
 
 /// What changes by a node that is newer than the one that is known.
@@ -197,7 +223,7 @@ mod tests {
     fn content(at: u64, nodes: &[Node]) -> Content {
         let mut content = Content::default();
         let view = View::new(Revision::new(at), nodes.to_vec());
-        content.replace(Content::difference(&NodesByPath::default(), &all(), view));
+        content.replace(Content::difference(&NodesByPath::default(), &all(), view, true));
         content
     }
 
@@ -289,7 +315,7 @@ mod tests {
             [node("/a", 2, 4), node("/a/b", 2, 12), node("/a/c", 11, 13), node("/a/e", 14, 14)];
         let places = [Node::new(path!("/a/f"))];
         let view = View::new(Revision::new(14), [&found[..], &places].concat());
-        let difference = Content::difference(&old.nodes, &all(), view);
+        let difference = Content::difference(&old.nodes, &all(), view, true);
         let mut new = old.clone();
         let (last, events) = new.replace(difference);
         assert!(last.iter().eq(old.nodes.iter()), "{last:?}");
@@ -307,12 +333,47 @@ mod tests {
     }
 
     #[test]
+    fn deletions_are_of_children_before_their_parents() {
+        let paths = ["/a", "/a/b", "/a/b-c", "/a/b/c"];
+        let old = content(10, &paths.map(|path| node(path, 2, 4)));
+        let view = View::new(Revision::new(12), vec![node("/a/d", 12, 12)]);
+        let events = Content::difference(&old.nodes, &all(), view, false).events;
+        let shown: Vec<_> = events.expect("they are few").iter().map(said).collect();
+        assert_eq!(shown, ["-/a/b/c", "-/a/b-c", "-/a/b", "-/a", "+/a/d 12"]);
+    }
+
+    #[test]
+    fn a_view_of_another_session_that_shows_less_than_is_known_is_of_a_store_that_was_restored() {
+        let known = content(20, &[node("/a/b", 5, 18), node("/a/c", 19, 19), node("/a/d", 2, 4)]);
+        let mut other = node("/a/b", 5, 18);
+        other.data = Bytes::from_static(b"other");
+        for first in [node("/a/b", 5, 8), other] {
+            let nodes = vec![first.clone(), node("/a/d", 2, 4)];
+            let view = || View::new(Revision::new(10), nodes.clone());
+            let mut same = known.clone();
+            same.replace(Content::difference(&known.nodes, &all(), view(), false));
+            assert_eq!(same.nodes.get("/a/b"), known.nodes.get("/a/b"), "no session goes back");
+            let mut restored = known.clone();
+            let (_, events) =
+                restored.replace(Content::difference(&known.nodes, &all(), view(), true));
+            assert!(events.is_none(), "readers begin anew");
+            assert!(restored.nodes.iter().eq(&nodes));
+            assert_eq!(restored.newest, modified(&first).max(Revision::new(10)));
+            let next = restored.newest.get() + 1;
+            is_news(
+                &restored.hear(&all(), change(&node("/a/e", next, next))),
+                &format!("+/a/e {next}"),
+            );
+        }
+    }
+
+    #[test]
     fn more_events_than_any_reader_gets_are_not_made() {
         let nodes =
             |count: usize| (0..count).map(|it| node(&format!("/a/{it:05}"), 2, 4)).collect();
         let view = |count| View::new(Revision::new(9), nodes(count));
         let made = |old: &NodesByPath, count| {
-            let difference = Content::difference(old, &all(), view(count));
+            let difference = Content::difference(old, &all(), view(count), true);
             (difference.nodes.len(), difference.events.map(|events| events.len()))
         };
         let none = NodesByPath::default();

@@ -70,7 +70,8 @@ impl Extent {
         self
     }
 
-    /// Only nodes whose path passes. The filter is asked again for each change, and always answers the same.
+    /// Only nodes whose path passes. The filter is asked again for each change, and always answers the same. It may ask the cache,
+    /// which shows what was there before the change. One that panics ends the cache, whose state then says so.
     pub fn filtered(mut self, keep: impl Fn(&Path) -> bool + Send + Sync + 'static) -> Self {
         self.filter = Some(match self.filter.take() {
             Some(first) => Arc::new(move |path| first(path) && keep(path)),
@@ -135,11 +136,17 @@ impl Extent {
         path.segments().count().saturating_sub(self.query.path.segments().count())
     }
 
-    /// A node as it is kept. `None` if it does not belong here, and for a container.
-    pub(super) fn kept(&self, mut node: Node) -> Option<Node> {
+    /// A node as it is kept. `None` if it does not belong here, and for a container. It asks the filter.
+    pub(super) fn kept(&self, node: Node) -> Option<Node> {
         if node.stat.is_none() || !self.has(&node.path) {
             return None;
         }
+        self.narrowed(node)
+    }
+
+    /// A node that belongs here, as it is kept. `None` for a container. It runs no code of the application.
+    pub(super) fn narrowed(&self, mut node: Node) -> Option<Node> {
+        node.stat?;
         if node.data.len() > self.data {
             node.data = Bytes::new();
         }

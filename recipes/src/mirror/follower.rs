@@ -1,9 +1,10 @@
 //! [`MirrorFollower`]: the task that keeps a mirror equal.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
+use std::thread;
 
 use futures_util::future::{Either, select};
 use synod_core::client::{Client, Connection};
@@ -12,7 +13,7 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::retry::{Delays, Retry};
 use synod_core::session::Session;
-use synod_core::store::{End, Query, View, Watch};
+use synod_core::store::{End, Query, Revision, View, Watch};
 use tokio::sync::watch;
 
 use crate::mirror::board::Board;
@@ -37,6 +38,8 @@ struct Pursuit {
     hearing: Hearing,
     /// The nodes that have to be read.
     unread: BTreeSet<Path>,
+    /// Those that were read and are gone, until all are read.
+    gone: BTreeMap<Path, Revision>,
     /// How many of them are read at once.
     batch: usize,
     /// Whether the store does not answer, or the session is over.
@@ -75,6 +78,7 @@ impl MirrorFollower {
             observation: None,
             hearing: Hearing::default(),
             unread: BTreeSet::new(),
+            gone: BTreeMap::new(),
             batch: BATCH,
             cut: !answers(*connection.borrow()),
             delays: None,
@@ -105,6 +109,9 @@ impl MirrorFollower {
 /// However the task ends: a filter of the application may panic.
 impl Drop for MirrorFollower {
     fn drop(&mut self) {
+        if thread::panicking() {
+            return self.pursuit.board.fail();
+        }
         self.pursuit.board.end();
     }
 }
@@ -144,14 +151,14 @@ impl Pursuit {
     async fn observe(&mut self) -> Result<()> {
         let session = self.client.session().await?;
         let (view, watch) = session.observe(self.board.query()).await?;
-        self.board.begin(session.clone());
+        let is_other = self.board.begin(session.clone());
         self.hearing = Hearing::default();
         self.observation = Some(Observation { session, watch });
         mistake!(OutageUnread: if !self.board.snapshot().is_empty() {
             self.board.complete();
             return Ok(());
         });
-        self.take_over(view);
+        self.take_over(view, is_other);
         Ok(())
     }
 
@@ -162,16 +169,17 @@ impl Pursuit {
         match observation.read(&self.board, &mut meanwhile).await? {
             Some(view) => {
                 self.hearing = meanwhile;
-                self.take_over(view);
+                self.take_over(view, false);
                 Ok(())
             }
             None => self.over(meanwhile.ended),
         }
     }
 
-    fn take_over(&mut self, view: View) {
+    fn take_over(&mut self, view: View, is_other_session: bool) {
         self.unread.clear();
-        self.board.replace(view);
+        self.gone.clear();
+        self.board.replace(view, is_other_session);
         if !self.hearing.missed {
             self.board.complete();
         }
@@ -190,7 +198,7 @@ impl Pursuit {
                 for path in &some {
                     self.unread.remove(path);
                 }
-                self.board.read(&some, view);
+                self.board.read(&some, view, &mut self.gone, self.unread.is_empty());
                 Ok(())
             }
             Err(error) if error.kind() == ErrorKind::TooLarge && self.batch > 1 => {

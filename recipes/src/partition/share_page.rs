@@ -239,3 +239,24 @@ impl ShareState {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_that_names_an_earlier_node_or_is_of_another_member_is_to_be_given_away() {
+        let page = SharePage::new();
+        let claim = |item: &str, is_named| (item.to_owned(), OwnClaim { created: None, is_named });
+        let own = BTreeMap::from([claim("a", true), claim("b", false), claim("c", true)]);
+        let target = [("a", "me"), ("b", "me"), ("c", "other")];
+        let target = target.map(|(item, member)| (item.to_owned(), member.to_owned())).into();
+        page.learn(&own, "me", &target, true);
+        let state = page.watch();
+        let asked = |item: &str| state.borrow().held[item].is_asked;
+        assert_eq!(["a", "b", "c"].map(asked), [false, true, true]);
+        assert!(!state.borrow().is_settled, "no other member knows whose it is");
+        page.give(&BTreeSet::from(["a".to_owned(), "b".to_owned()]));
+        assert_eq!(page.leaving(), ["b"], "what was not asked for stays");
+    }
+}

@@ -20,7 +20,9 @@ use synod_core::store::{Done, Expect, Lifetime, Outcome, Query, Revision, Stat, 
 
 use crate::keeper::asked::Asked;
 use crate::keeper::doubts::Doubts;
-use crate::keeper::failures::{DOING, closed, in_doubt, nothing_is_below, refused};
+use crate::keeper::failures::{
+    DOING, OTHER_CLIENT, closed, in_doubt, is_about_data, nothing_is_below, refused,
+};
 use crate::keeper::keeping::Keeping;
 use crate::keeper::kept::Cause;
 use crate::keeper::occupant::Occupied;
@@ -69,7 +71,7 @@ impl LastingTask {
     async fn make(&mut self, asked: &mut Asked) -> Result<()> {
         let Some(session) = asked.or(self.client.session()).await else { return Ok(()) };
         let session = session?;
-        self.doubts.forget_ended().await;
+        self.doubts.forget_ended(&self.client, &session).await;
         let (wanted, sent) = (self.page.wanted(), clock::now());
         let create = LastingCreate { client: &self.client, path: &self.path, marks: &self.marks };
         let made = create.send(&session, wanted.data.clone(), Lifetime::Ttl(self.ttl)).await;
@@ -91,6 +93,10 @@ impl LastingTask {
                 if error.is_ambiguous() {
                     self.doubts.add(&session);
                 }
+                // The node can be made with the data before it.
+                if is_about_data(&error) && self.page.record_refused(wanted.number, &error) {
+                    return Ok(());
+                }
                 Err(error)
             }
         }
@@ -110,7 +116,7 @@ impl LastingTask {
             return Ok(());
         }
         if self.occupied == Occupied::Refuse {
-            return Err(refused(&self.path, "another client has a node there"));
+            return Err(refused(&self.path, OTHER_CLIENT));
         }
         let txn = Txn::new().delete(&self.path, Expect::Version(stat.version));
         match session.commit(txn).await? {
@@ -133,19 +139,21 @@ impl LastingTask {
     }
 
     /// Reads the node, and goes on watching it.
-    async fn look(&mut self) -> Result<()> {
+    async fn look(&mut self, asked: &mut Asked) -> Result<()> {
         let Some(node) = &mut self.node else { return Ok(()) };
         let wanted = self.page.wanted();
         if !node.look(&wanted).await? {
             self.lost();
         } else if node.stored == wanted.number {
             self.page.is_stored(&wanted);
+        } else {
+            asked.contend(&self.client).await;
         }
         Ok(())
     }
 
     /// Writes the data that is wanted, which begins the time of the node anew.
-    async fn write(&mut self) -> Result<()> {
+    async fn write(&mut self, asked: &mut Asked) -> Result<()> {
         let Some(node) = &mut self.node else { return Ok(()) };
         let wanted = self.page.wanted();
         let is_stored = node.stored == wanted.number;
@@ -154,12 +162,14 @@ impl LastingTask {
                 self.page.is_stored(&wanted);
                 self.page.lasts(node.lasts());
             }
-            Ok(false) => {}
+            Ok(false) => asked.contend(&self.client).await,
             // It may be written, or be written later: the node is read again, and written again if need be.
             Err(error) if error.kind().is_outage() || error.is_ambiguous() || is_stored => {
                 return Err(error);
             }
-            Err(error) => self.page.is_refused(wanted.number, error),
+            Err(error) => {
+                let _other = self.page.record_refused(wanted.number, &error);
+            }
         }
         Ok(())
     }
@@ -219,14 +229,14 @@ impl Keeping for LastingTask {
         let Some(node) = &self.node else { return Box::pin(self.make(asked)).await };
         let is_right = !node.is_due() && node.stored == self.page.wanted().number;
         if !node.is_known() {
-            Box::pin(self.look()).await?;
+            Box::pin(self.look(asked)).await?;
             if self.node.is_none() {
                 asked.pause(&self.client).await;
             }
         } else if is_right {
             self.stay(asked).await;
         } else {
-            Box::pin(self.write()).await?;
+            Box::pin(self.write(asked)).await?;
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use synod_core::value::{decode, encode};
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 
-use crate::transaction::footprint::{DOING, Footprint};
+use crate::transaction::footprint::{BufferedWrite, DOING, Footprint};
 
 /// One run of the function of a [`Transaction`](crate::Transaction): reads, and collects writes.
 ///
@@ -51,8 +51,8 @@ impl Attempt {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::TooLarge`] if the run reads more than [`Query::MOST_NODES`] nodes, [`ErrorKind::Invalid`] if it is over,
-    /// and as every verb of a [`Client`](synod_core::client::Client).
+    /// [`ErrorKind::TooLarge`] if the run reads more than [`Query::MOST_NODES`] nodes, and its
+    /// [level](crate::Isolation) checks what was read; [`ErrorKind::Invalid`] if it is over; and as every verb of a [`Client`](synod_core::client::Client).
     ///
     /// # Cancel safety
     ///
@@ -62,6 +62,7 @@ impl Attempt {
             let query = {
                 let mut state = self.run.state();
                 let footprint = running(&mut state)?;
+                footprint.admit(path)?;
                 if let Ok(data) = footprint.read(path) {
                     return Ok(data);
                 }
@@ -101,7 +102,7 @@ impl Attempt {
     ///
     /// # Errors
     ///
-    /// As [`Attempt::get`].
+    /// As [`Attempt::get`] and [`Attempt::put`].
     ///
     /// # Cancel safety
     ///
@@ -110,7 +111,8 @@ impl Attempt {
         if self.exists(path).await? {
             return Ok(false);
         }
-        self.write(|footprint| footprint.create(path, data.into()))?;
+        let data = self.sized(path, data.into())?;
+        self.write(|footprint| footprint.create(path, data))?;
         Ok(true)
     }
 
@@ -120,13 +122,7 @@ impl Attempt {
     ///
     /// [`ErrorKind::TooLarge`] if the store takes less data in a node, [`ErrorKind::Invalid`] if the run is over.
     pub fn put(&self, path: &Path, data: impl Into<Bytes>) -> Result<()> {
-        let (data, most) = (data.into(), self.run.session.info().limits.data);
-        if data.len() > most {
-            return Err(Error::new(ErrorKind::TooLarge, DOING).at(path).because(format!(
-                "{} bytes of data, and this store takes {most} a node",
-                data.len()
-            )));
-        }
+        let data = self.sized(path, data.into())?;
         self.write(|footprint| footprint.put(path, data))
     }
 
@@ -134,7 +130,8 @@ impl Attempt {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] if the value cannot be written as JSON, and as [`Attempt::put`].
+    /// [`ErrorKind::Invalid`] if the value cannot be written as JSON, and as [`Attempt::put`]. What serde writes and does not read
+    /// again, such as a number that is infinite, is written.
     pub fn put_value<T: Serialize + ?Sized>(&self, path: &Path, value: &T) -> Result<()> {
         let data = encode(path, value)?;
         self.put(path, data)
@@ -149,8 +146,25 @@ impl Attempt {
         self.write(|footprint| footprint.delete(path))
     }
 
-    fn write(&self, write: impl FnOnce(&mut Footprint)) -> Result<()> {
-        running(&mut self.run.state()).map(write)
+    /// The data, if the store takes as much in a node.
+    fn sized(&self, path: &Path, data: Bytes) -> Result<Bytes> {
+        let most = self.run.session.info().limits.data;
+        if data.len() <= most {
+            return Ok(data);
+        }
+        Err(Error::new(ErrorKind::TooLarge, DOING)
+            .at(path)
+            .because(format!("{} bytes of data, and this store takes {most} a node", data.len())))
+    }
+
+    fn write(&self, write: impl FnOnce(&mut Footprint) -> Option<BufferedWrite>) -> Result<()> {
+        let replaced = {
+            let mut state = self.run.state();
+            write(running(&mut state)?)
+        };
+        // Data may have a `Drop` of its own: the lock is free here.
+        drop(replaced);
+        Ok(())
     }
 }
 
@@ -219,7 +233,10 @@ impl Run {
             Err(error) if error.kind() == ErrorKind::SessionLost => None,
             Err(error) => return Err(error),
         };
-        *state = RunState::GivenUp(next);
+        let given_up = std::mem::replace(&mut *state, RunState::GivenUp(next));
+        drop(state);
+        // With the data that was to be written, which may have a `Drop` of its own.
+        drop(given_up);
         Ok(false)
     }
 

@@ -1,11 +1,8 @@
 //! [`Committer`]: commits what a run has read and written, until it is known whether it was applied.
 
-use std::collections::BTreeSet;
-
 use synod_core::client::Client;
 use synod_core::clock::sleep;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::path::Path;
 use synod_core::retry::Retry;
 use synod_core::session::Session;
 use synod_core::store::{Op, Query, Rejected, Txn, View};
@@ -36,8 +33,8 @@ pub(super) struct Committer<'a> {
 
 impl Committer<'_> {
     pub(super) async fn commit(&self, mut footprint: Footprint) -> Result<Fate> {
-        let unknown = footprint.unknown();
-        if !unknown.is_empty() && !self.find(&mut footprint, &unknown).await? {
+        let is_same = !footprint.lacks() || self.find(&mut footprint).await?;
+        if !is_same || footprint.is_later() {
             return Ok(Fate::Lost(Some(footprint.next())));
         }
         let (mut unexplained, mut delays) = (0, Retry::contended().delays(self.session.chance()));
@@ -63,26 +60,23 @@ impl Committer<'_> {
         }
     }
 
-    /// Reads what is written without having been read. Returns whether it is unchanged since the first read, and so is what
-    /// was read.
-    async fn find(&self, footprint: &mut Footprint, unknown: &BTreeSet<Path>) -> Result<bool> {
-        let Some(query) = footprint.query(unknown) else { return Ok(true) };
+    /// Reads what is written without having been read. Returns whether what was read is unchanged.
+    async fn find(&self, footprint: &mut Footprint) -> Result<bool> {
+        let Some(query) = footprint.whole() else { return Ok(true) };
         let view = self.session.read(query.clone().local()).await?;
-        Ok(footprint.learn(&query, view)? == Some(true) && !footprint.is_later(unknown))
+        footprint.learn_whole(&query, view)
     }
 
     /// Commits a run that has only read. What is of one moment is committed already.
     async fn confirm(&self, mut footprint: Footprint) -> Result<Fate> {
-        let checked = footprint.ops().len();
-        if self.one_moment || checked < 2 {
+        // A single read may lag, too.
+        if self.one_moment || footprint.ops().is_empty() {
             return Ok(Fate::Committed);
         }
         let Some(query) = footprint.whole() else { return Ok(Fate::Committed) };
         let view = self.session.read(query.clone()).await?;
-        Ok(match footprint.learn(&query, view)? {
-            Some(true) => Fate::Committed,
-            _ => Fate::Lost(Some(footprint.next())),
-        })
+        let is_same = footprint.learn_whole(&query, view)?;
+        Ok(if is_same { Fate::Committed } else { Fate::Lost(Some(footprint.next())) })
     }
 
     async fn judge(&self, footprint: &mut Footprint, no: &Rejected) -> Result<AfterRejection> {

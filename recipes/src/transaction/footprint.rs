@@ -42,7 +42,7 @@ struct Known {
 
 /// A write of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum BufferedWrite {
+pub(super) enum BufferedWrite {
     Put(Bytes),
     /// Of a node that the run found missing.
     Create(Bytes),
@@ -74,6 +74,18 @@ impl Footprint {
         Self { known, base: Some(moment), moment, ..Self::new(isolation) }
     }
 
+    /// Refuses to read another node than those that one query is about: a commit has to ask for all of them again.
+    pub(super) fn admit(&self, path: &Path) -> Result<()> {
+        const MOST: usize = Query::MOST_NODES;
+        let is_full = self.isolation.checks_reads() && self.read.len() >= MOST;
+        if !is_full || self.read.contains(path) || self.writes.contains_key(path) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::TooLarge, DOING)
+            .at(path)
+            .because(format!("a run reads {MOST} nodes at most")))
+    }
+
     /// What a read returns without asking the store: the run's own write, or what is known.
     pub(super) fn read(&mut self, path: &Path) -> Result<Option<Bytes>, NotKnown> {
         match self.writes.get(path) {
@@ -88,25 +100,34 @@ impl Footprint {
         Ok(known.as_ref().map(|known| known.data.clone()))
     }
 
-    /// The question whose answer adds `more` to what is known, all as of one moment.
+    /// The question whose answer adds `more` to what the run has read, all as of one moment.
     pub(super) fn query(&self, more: &BTreeSet<Path>) -> Option<Query> {
-        let mut all = self.known.keys().chain(more).cloned();
+        self.about(&self.relied().chain(more).collect())
+    }
+
+    /// The question for all that the run relies on and writes.
+    pub(super) fn whole(&self) -> Option<Query> {
+        self.about(&self.relied().chain(self.writes.keys()).collect())
+    }
+
+    /// The question for these nodes, and for what else is known, as far as there is room: perhaps only an earlier run has read it.
+    fn about(&self, needed: &BTreeSet<&Path>) -> Option<Query> {
+        let room = Query::MOST_NODES.saturating_sub(needed.len());
+        let others = self.known.keys().filter(|path| !needed.contains(path)).take(room);
+        let mut all = needed.iter().copied().chain(others).cloned();
         Some(Query::nodes(all.next()?, all))
     }
 
-    /// The question for the next run: all that this one relies on, and what else is known, as far as there is room.
-    pub(super) fn whole(&self) -> Option<Query> {
-        let relied: BTreeSet<&Path> = self.read.iter().chain(self.writes.keys()).collect();
-        let others = self.known.keys().filter(|path| !relied.contains(path));
-        let mut all = relied.iter().copied().chain(others).take(Query::MOST_NODES).cloned();
-        Some(Query::nodes(all.next()?, all))
+    /// The paths that were read, if they must be unchanged.
+    fn relied(&self) -> impl Iterator<Item = &Path> {
+        self.read.iter().filter(|_path| self.isolation.checks_reads())
     }
 
     /// Replaces what is known by the answer to a query, which is of one moment. Returns whether what the run has read is
     /// unchanged; `None` if not all of that was asked for.
     pub(super) fn learn(&mut self, query: &Query, view: View) -> Result<Option<bool>> {
         let asked: BTreeSet<&Path> = query.nodes_asked().collect();
-        if !self.read.iter().all(|path| asked.contains(path)) {
+        if !self.relied().all(|path| asked.contains(path)) {
             return Ok(None);
         }
         let mut known: BTreeMap<Path, Option<Known>> =
@@ -114,11 +135,18 @@ impl Footprint {
         for node in view.nodes {
             known.insert(node.path.clone(), Some(Known::of(node)?));
         }
-        let same = self.read.iter().all(|path| is_same(self.known.get(path), known.get(path)));
+        let same = self.relied().all(|path| is_same(self.known.get(path), known.get(path)));
         mistake!(TransactionMixesMoments: let same = true);
         self.base.get_or_insert(view.revision);
         (self.known, self.moment) = (known, view.revision);
         Ok(Some(same))
+    }
+
+    /// [`Footprint::learn`] by the answer to [`Footprint::whole`], which asks for all that the run has read.
+    pub(super) fn learn_whole(&mut self, query: &Query, view: View) -> Result<bool> {
+        self.learn(query, view)?.ok_or_else(|| {
+            Error::new(ErrorKind::Backend, DOING).because("not all that was read was asked for")
+        })
     }
 
     /// Adds one node, which may be of another moment.
@@ -128,27 +156,27 @@ impl Footprint {
         Ok(())
     }
 
-    /// Writes data, whether or not there is a node.
-    pub(super) fn put(&mut self, path: &Path, data: Bytes) {
+    /// Writes data, whether or not there is a node. Returns the write that this one replaces, as that of each write.
+    pub(super) fn put(&mut self, path: &Path, data: Bytes) -> Option<BufferedWrite> {
         let write = match self.writes.get(path) {
             Some(BufferedWrite::Create(_)) => BufferedWrite::Create(data),
             _ => BufferedWrite::Put(data),
         };
-        self.writes.insert(path.clone(), write);
+        self.writes.insert(path.clone(), write)
     }
 
     /// Creates a node that was read as missing.
-    pub(super) fn create(&mut self, path: &Path, data: Bytes) {
+    pub(super) fn create(&mut self, path: &Path, data: Bytes) -> Option<BufferedWrite> {
         // A node that this run deletes is replaced.
         let write = match self.known.get(path) {
             Some(Some(_)) => BufferedWrite::Put(data),
             _ => BufferedWrite::Create(data),
         };
-        self.writes.insert(path.clone(), write);
+        self.writes.insert(path.clone(), write)
     }
 
-    pub(super) fn delete(&mut self, path: &Path) {
-        self.writes.insert(path.clone(), BufferedWrite::Delete);
+    pub(super) fn delete(&mut self, path: &Path) -> Option<BufferedWrite> {
+        self.writes.insert(path.clone(), BufferedWrite::Delete)
     }
 
     pub(super) fn has_read(&self) -> bool {
@@ -160,21 +188,22 @@ impl Footprint {
         self.base.is_some()
     }
 
-    /// The paths that are written and not known, if a commit has to know them: they must not have changed since the first
-    /// read.
-    pub(super) fn unknown(&self) -> BTreeSet<Path> {
-        if self.isolation != Isolation::SerializableSnapshot || self.base.is_none() {
-            return BTreeSet::new();
-        }
-        let unknown = self.writes.keys().filter(|path| !self.known.contains_key(*path));
-        unknown.cloned().collect()
+    /// Returns whether a path is written and not known that a commit has to know: it must not have changed since the first read.
+    pub(super) fn lacks(&self) -> bool {
+        self.blind().any(|path| !self.known.contains_key(path))
     }
 
-    /// Whether one of these paths was written after the first read, or may have been.
-    pub(super) fn is_later(&self, paths: &BTreeSet<Path>) -> bool {
+    /// Returns whether a node that is written without having been read was written after the first read, or may have been.
+    pub(super) fn is_later(&self) -> bool {
         let base = self.base.unwrap_or_default();
-        let known = paths.iter().filter_map(|path| self.known.get(path)?.as_ref());
-        known.into_iter().any(|known| known.stat.modified > base)
+        let mut known = self.blind().filter_map(|path| self.known.get(path)?.as_ref());
+        known.any(|known| known.stat.modified > base)
+    }
+
+    /// The paths that are written without having been read, and must not have changed since the first read.
+    fn blind(&self) -> impl Iterator<Item = &Path> {
+        let bound = self.isolation == Isolation::SerializableSnapshot && self.base.is_some();
+        self.writes.keys().filter(move |path| bound && !self.read.contains(*path))
     }
 
     /// The operations that commit the run, in an order in which the store takes them: children go before their parents, and
@@ -235,7 +264,7 @@ impl Footprint {
         view: View,
     ) -> Result<AfterRejection> {
         let (ops, before) = (self.ops(), self.known.clone());
-        let same = self.learn(query, view)? == Some(true);
+        let same = self.learn_whole(query, view)?;
         let bound = self.writes.keys().filter(|path| self.is_bound(path));
         let mut bound = bound.filter(|path| before.contains_key(*path));
         let kept = bound.all(|path| is_same(before.get(path), self.known.get(path)));
@@ -290,143 +319,4 @@ fn is_same_node(before: &Stat, now: &Stat) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use synod_core::store::Version;
-
-    use super::*;
-
-    fn path(text: &str) -> Path {
-        Path::new(text).expect("valid")
-    }
-
-    fn node(text: &str, created: u64, version: u64) -> Node {
-        let (created, modified) = (Revision::new(created), Revision::new(created + version));
-        let stat = Stat::new(created, modified, Version::new(version), None);
-        Node::new(path(text)).with(Bytes::from("data"), stat)
-    }
-
-    /// A footprint that has read these paths, and found these nodes.
-    fn read(isolation: Isolation, paths: &[&str], nodes: &[Node]) -> (Footprint, Query) {
-        let mut footprint = Footprint::new(isolation);
-        let more = paths.iter().map(|text| path(text)).collect();
-        let query = footprint.query(&more).expect("there are some");
-        let view = View::new(Revision::new(9), nodes.to_vec());
-        assert_eq!(footprint.learn(&query, view).expect("stats"), Some(true));
-        for text in paths {
-            assert!(footprint.read(&path(text)).is_ok());
-        }
-        (footprint, query)
-    }
-
-    fn expected(footprint: &Footprint) -> Vec<(String, Option<Expect>)> {
-        let expect = |op: &Op| match op {
-            Op::Check { expect, .. } | Op::Set { expect, .. } | Op::Delete { expect, .. } => {
-                Some(*expect)
-            }
-            Op::Create { .. } => None,
-        };
-        footprint.ops().iter().map(|op| (op.path().to_string(), expect(op))).collect()
-    }
-
-    const ONE: Option<Expect> = Some(Expect::Version(Version::new(1)));
-
-    #[test]
-    fn what_was_read_is_expected_unchanged() {
-        let (nodes, levels) = (
-            [node("/a", 3, 1), node("/b", 4, 1)],
-            [Isolation::SerializableSnapshot, Isolation::Serializable, Isolation::RepeatableReads],
-        );
-        for level in levels {
-            let (mut footprint, _) = read(level, &["/a", "/b", "/c", "/d"], &nodes);
-            footprint.put(&path("/b"), Bytes::new());
-            footprint.put(&path("/d"), Bytes::new());
-            let absent = Some(Expect::Absent);
-            let ops = [("/a", ONE), ("/c", absent), ("/b", ONE), ("/d", None)];
-            assert_eq!(expected(&footprint), ops.map(|(text, expect)| (text.to_owned(), expect)));
-        }
-        let (mut footprint, _) = read(Isolation::ReadCommitted, &["/a", "/b", "/c"], &nodes);
-        footprint.put(&path("/b"), Bytes::new());
-        assert_eq!(expected(&footprint), [("/b".to_owned(), Some(Expect::Any))]);
-    }
-
-    #[test]
-    fn what_is_written_blindly_is_bound_in_a_snapshot_only() {
-        for (level, expect) in
-            [(Isolation::SerializableSnapshot, ONE), (Isolation::Serializable, Some(Expect::Any))]
-        {
-            let (mut footprint, _) = read(level, &["/a"], &[node("/a", 3, 1)]);
-            footprint.put(&path("/b"), Bytes::new());
-            let unknown = footprint.unknown();
-            let query = footprint.query(&unknown).expect("there are some");
-            let view = View::new(Revision::new(9), vec![node("/a", 3, 1), node("/b", 4, 1)]);
-            assert_eq!(footprint.learn(&query, view).expect("stats"), Some(true));
-            let ops = [("/a".to_owned(), ONE), ("/b".to_owned(), expect)];
-            assert_eq!(
-                (expected(&footprint), unknown.len()),
-                (ops.to_vec(), usize::from(expect == ONE))
-            );
-        }
-    }
-
-    #[test]
-    fn parents_come_first_and_go_last() {
-        let (mut footprint, _) = read(
-            Isolation::Serializable,
-            &["/a", "/a/b", "/c", "/c/d"],
-            &[node("/a", 1, 1), node("/a/b", 2, 1)],
-        );
-        footprint.delete(&path("/a"));
-        footprint.delete(&path("/a/b"));
-        footprint.create(&path("/c/d"), Bytes::new());
-        footprint.put(&path("/c"), Bytes::new());
-        let order: Vec<_> = footprint.ops().iter().map(|op| op.path().to_string()).collect();
-        assert_eq!(order, ["/a/b", "/a", "/c", "/c/d"]);
-    }
-
-    #[test]
-    fn another_incarnation_is_another_node() {
-        let (mut footprint, query) = read(Isolation::Serializable, &["/a"], &[node("/a", 3, 1)]);
-        let later = View::new(Revision::new(12), vec![node("/a", 7, 1)]);
-        assert_eq!(footprint.learn(&query, later).expect("stats"), Some(false));
-    }
-
-    #[test]
-    fn a_rejection_is_a_lost_race_or_a_refusal() {
-        let no = |why| Rejected::new(0, path("/a"), why);
-        let view = |nodes: &[Node]| View::new(Revision::new(12), nodes.to_vec());
-        let blind = || {
-            let (mut footprint, _) = read(Isolation::Serializable, &["/a"], &[node("/a", 3, 1)]);
-            footprint.put(&path("/b"), Bytes::new());
-            let query = footprint.whole().expect("two");
-            (footprint, query)
-        };
-
-        let (mut footprint, query) = blind();
-        let verdict = footprint.judge(&no(Why::OtherVersion), &query, view(&[node("/a", 3, 2)]));
-        assert_eq!(verdict.expect("stats"), AfterRejection::RunAgain);
-        let (mut footprint, query) = blind();
-        let verdict = footprint.judge(&no(Why::Missing), &query, view(&[node("/a", 3, 1)]));
-        assert_eq!(verdict.expect("stats"), AfterRejection::SendAgain, "/b is to be created");
-        let verdict = footprint.judge(&no(Why::Exists), &query, view(&[node("/a", 3, 1)]));
-        assert_eq!(
-            verdict.expect("stats"),
-            AfterRejection::Unexplained,
-            "/b is a directory, or was there"
-        );
-        let (mut footprint, query) = blind();
-        let verdict = footprint.judge(&no(Why::BelowEphemeral), &query, view(&[node("/a", 3, 1)]));
-        assert_eq!(verdict.expect("stats"), AfterRejection::Refused);
-    }
-
-    #[test]
-    fn a_run_reads_what_it_has_written() {
-        let (mut footprint, _) = read(Isolation::Serializable, &["/a", "/b"], &[node("/a", 3, 1)]);
-        assert_eq!(footprint.read(&path("/a")), Ok(Some(Bytes::from("data"))));
-        footprint.put(&path("/a"), Bytes::from("mine"));
-        assert_eq!(footprint.read(&path("/a")), Ok(Some(Bytes::from("mine"))));
-        footprint.delete(&path("/a"));
-        assert_eq!(footprint.read(&path("/a")), Ok(None));
-        assert_eq!(footprint.read(&path("/b")), Ok(None));
-        assert_eq!(footprint.read(&path("/c")), Err(NotKnown), "it has to be asked for");
-    }
-}
+mod tests;

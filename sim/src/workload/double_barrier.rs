@@ -1,4 +1,4 @@
-//! A double barrier for two, at which three processes enter and leave.
+//! A double barrier for two, at which three processes enter and leave; each has another one for itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::select;
 use synod_core::clock;
-use synod_core::error;
+use synod_core::error::{self, ErrorKind};
 use synod_core::path::Path;
 use synod_core::store::Kind;
-use synod_mem::cluster::Site;
+use synod_mem::cluster::{By, Site};
 use synod_recipes::{DoubleBarrier, Inside, OnLoss};
 
 use crate::findings::Truth;
@@ -19,7 +19,8 @@ use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
 use crate::workload::Workload;
 
-/// Three processes enter a double barrier for two, again and again, and leave. One of them is always too many.
+/// Three processes enter a double barrier for two, again and again, and leave. One of them is always too many. In between each enters
+/// one of its own in the same session.
 pub(super) struct DoubleBarriers;
 
 const PARTIES: u32 = 2;
@@ -39,9 +40,17 @@ struct Returned {
     by: usize,
 }
 
+/// A call that failed because another member gave up, and its process.
+#[derive(Clone, Debug)]
+struct Failed {
+    process: u64,
+    called: usize,
+    by: usize,
+}
+
 /// What all calls returned. Clones share it.
 #[derive(Clone, Debug, Default)]
-struct Book(Arc<Mutex<Vec<Returned>>>);
+struct Book(Arc<Mutex<Vec<Returned>>>, Arc<Mutex<Vec<Failed>>>);
 
 impl Workload for DoubleBarriers {
     fn name(&self) -> &'static str {
@@ -66,7 +75,7 @@ impl Workload for DoubleBarriers {
 
     fn prepare(&self, sim: Sim) -> Sim {
         let book = Book::default();
-        let (written, left) = (book.clone(), book.clone());
+        let (written, left, failed) = (book.clone(), book.clone(), book.clone());
         // Strangers would remove members.
         sim.without_strangers()
             .processes(3, move |me| work(me, written.clone()))
@@ -74,6 +83,7 @@ impl Workload for DoubleBarriers {
             .check("L-DB-3", |truth| Past::of(truth).check_rounds())
             .check("L-DB-1", move |truth| book.check(false, &Past::of(truth), Past::entered))
             .check("L-DB-2", move |truth| left.check(true, &Past::of(truth), Past::left))
+            .check("L-DB-4", move |truth| failed.check_failures(&Past::of(truth)))
     }
 }
 
@@ -81,9 +91,15 @@ async fn work(me: Process, book: Book) {
     let Ok(client) = me.client().await else { return };
     let parties = NonZeroU32::new(PARTIES).expect("not zero");
     let barrier = DoubleBarrier::new(&client, dir(), parties);
-    let member = Member { me, barrier, book };
+    let alone = format!("/alone-{}", me.name());
+    let alone = Path::new(&alone).expect("it is one");
+    let alone = DoubleBarrier::new(&client, alone, NonZeroU32::MIN);
+    let member = Member { me, barrier, alone, book };
     for _ in 0..member.me.rounds(ROUNDS) {
-        member.round().await;
+        if member.me.pick(3) == 0 {
+            member.is_elsewhere().await;
+        }
+        member.round(true).await;
         member.me.rest(member.me.ttl() / 4).await;
     }
     // L-DB-4: this begins under faults, and ends although others come, go and die. A second member keeps it company,
@@ -95,7 +111,7 @@ async fn work(me: Process, book: Book) {
     };
     let company = async {
         loop {
-            member.round().await;
+            member.round(false).await;
             clock::sleep(member.me.ttl() / 4).await;
         }
     };
@@ -105,11 +121,23 @@ async fn work(me: Process, book: Book) {
 struct Member {
     me: Process,
     barrier: DoubleBarrier,
+    /// A barrier of this process alone.
+    alone: DoubleBarrier,
     book: Book,
 }
 
 impl Member {
-    async fn round(&self) {
+    /// Enters and leaves another barrier: what is there says nothing of this one.
+    async fn is_elsewhere(&self) {
+        let me = &self.me;
+        let entered = me.perhaps(clock::timeout(me.ttl(), self.alone.enter())).await;
+        if let Some(Ok(Ok(inside))) = entered {
+            drop(me.perhaps(inside.leave()).await);
+        }
+    }
+
+    /// Enters, and leaves. If it is the only member of its process, its failure is judged.
+    async fn round(&self, is_only: bool) {
         let me = &self.me;
         let strict = me.pick(4) == 0;
         let on_loss = if strict { OnLoss::Fail } else { OnLoss::Wait };
@@ -118,6 +146,13 @@ impl Member {
         let entered = me.perhaps(clock::timeout(me.ttl() * 2, barrier.enter())).await;
         me.sometimes(ALONE, matches!(entered, Some(Err(_))));
         me.sometimes(BROKEN, strict && matches!(entered, Some(Ok(Err(_)))));
+        if let Some(Ok(Err(error))) = &entered
+            && error.kind() == ErrorKind::Refused
+            && is_only
+        {
+            let (process, by) = (me.number(), me.committed());
+            self.book.add_failure(Failed { process, called, by });
+        }
         let Some(Ok(Ok(inside))) = entered else { return };
         self.note(&inside, called);
         me.rest(me.ttl() / 2).await;
@@ -153,6 +188,16 @@ impl Book {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(returned);
     }
 
+    fn add_failure(&self, failed: Failed) {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner).push(failed);
+    }
+
+    /// Checks all that failed because another member gave up.
+    fn check_failures(&self, past: &Past) -> Result<(), String> {
+        let failures = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.iter().try_for_each(|failed| past.failed(failed))
+    }
+
     /// Checks all that entered, or all that left.
     fn check(
         &self,
@@ -173,21 +218,35 @@ struct Past {
     there: BTreeMap<String, Vec<Range<usize>>>,
     /// When each round began, and its members.
     rounds: Vec<(usize, BTreeSet<String>)>,
+    /// The commits by which members went that gave up or died, and their authors.
+    given_up: Vec<(usize, By)>,
 }
 
 impl Past {
     fn of(truth: &Truth) -> Self {
         let mut past = Self::default();
+        let dir = dir();
         for (at, entry) in truth.log.iter().enumerate() {
-            for change in &entry.changes {
+            let changes = entry.changes.iter();
+            for change in changes.filter(|change| change.path.parent_str() == Some(dir.as_str())) {
+                let name = change.path.name();
+                if change.kind == Kind::Deleted && past.has_given_up(name) {
+                    past.given_up.push((at + 1, entry.by));
+                }
                 // It is so after the commit.
-                past.take(at + 1, change.path.name(), change.kind, || {
+                past.take(at + 1, name, change.kind, || {
                     let node = change.node.as_ref()?;
                     std::str::from_utf8(&node.data).ok()
                 });
             }
         }
         past
+    }
+
+    /// True if a member that goes had not entered, or is a node that was made again, which not all know.
+    fn has_given_up(&self, name: &str) -> bool {
+        let is_again = self.there.get(name).is_some_and(|lives| lives.len() > 1);
+        is_again || !self.rounds.iter().any(|(_, members)| members.contains(name))
     }
 
     fn take<'a>(
@@ -240,6 +299,14 @@ impl Past {
             return Ok(());
         }
         Err(format!("{member} entered from commit {called} to {by}, and was not joined"))
+    }
+
+    /// L-DB-4: during the call another member went that had not entered, and that its own process did not remove.
+    fn failed(&self, call: &Failed) -> Result<(), String> {
+        let during = |at: usize| call.called < at && at <= call.by;
+        let mut others = self.given_up.iter().filter(|(_, by)| *by != By::Process(call.process));
+        let has_cause = others.any(|(at, _)| during(*at));
+        has_cause.then_some(()).ok_or_else(|| format!("{call:?}, and nobody gave up"))
     }
 
     /// L-DB-2: all that were inside with it have left, or died.

@@ -56,10 +56,11 @@ impl Workload for Numbers {
 async fn work(me: Process, drawn: Drawn) {
     let Ok(client) = me.impatient_client().await else { return };
     let two = NonZeroU64::new(2).expect("not zero");
-    let ids = Ids::new(&client, Path::new("/ids").expect("it is one"), two);
-    // The largest number so far of this client.
-    let highest = Mutex::new(None);
-    let rounds = || async {
+    let ids = || Ids::new(&client, Path::new("/ids").expect("it is one"), two);
+    // Two tasks share a recipe value, and with it the largest number so far, or each has its own in the same session.
+    let first = (ids(), Arc::new(Mutex::new(None)));
+    let second = if me.pick(2) == 0 { first.clone() } else { (ids(), Arc::default()) };
+    let rounds = async |(ids, highest): (Ids, Arc<Mutex<Option<u64>>>)| {
         for _ in 0..me.rounds(ROUNDS) {
             let before = *highest.lock().unwrap_or_else(PoisonError::into_inner);
             match me.perhaps(ids.next()).await {
@@ -74,10 +75,10 @@ async fn work(me: Process, drawn: Drawn) {
             me.rest(Duration::from_millis(100)).await;
         }
     };
-    Box::pin(join(rounds(), rounds())).await;
+    Box::pin(join(rounds(first), rounds(second))).await;
 }
 
-/// L-ID-1: a number is handed out once, and is larger than what the same client had before the call.
+/// L-ID-1: a number is handed out once, and is larger than what the same recipe value had before the call.
 fn judge(me: &Process, drawn: &Drawn, before: Option<u64>, number: u64) {
     let mut drawn = drawn.lock().unwrap_or_else(PoisonError::into_inner);
     if !drawn.insert(number) {

@@ -132,18 +132,23 @@ impl Workload for Values {
 
 async fn work(me: Process, recipe: Recipe, calls: Calls, unharmed: Unharmed) {
     let Ok(client) = me.impatient_client().await else { return };
-    let handle = match recipe {
+    let after = u32::try_from(me.pick(3)).unwrap_or_default();
+    let handle = || match recipe {
         Recipe::Counter => Handle::Counter(Counter::new(&client, path())),
         Recipe::AtomicValue => Handle::Value(AtomicValue::new(&client, path())),
         Recipe::Promoted => {
-            let after = u32::try_from(me.pick(3)).unwrap_or_default();
             let counter = Counter::new(&client, path());
             Handle::Promoted(counter.promote(Promotion::after(after)), after)
         }
     };
-    let worker = Worker { me, handle, calls, unharmed };
-    // Changes of two tasks are written together.
-    Box::pin(join(worker.rounds(), worker.rounds())).await;
+    // Changes of two tasks are written together, or each has a recipe value of its own in the same session.
+    let first = handle();
+    let second = if me.pick(2) == 0 { first.clone() } else { handle() };
+    let [one, two] = [first, second].map(|handle| {
+        let (me, calls, unharmed) = (me.clone(), calls.clone(), unharmed.clone());
+        Worker { me, handle, calls, unharmed }
+    });
+    Box::pin(join(one.rounds(), two.rounds())).await;
 }
 
 struct Worker {
@@ -215,7 +220,7 @@ impl Worker {
 }
 
 /// A recipe, as the specification sees it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Handle {
     Counter(Counter),
     Value(AtomicValue<i64>),

@@ -40,6 +40,13 @@ pub(super) const KIND: Kind = Kind {
             "L-CA-8",
             "while a cache reads the whole, it shows how many nodes were read, and of how many",
         ),
+        ("L-CA-9", "the events of a path are in the order in which it was written"),
+        ("L-CA-10", "a cache reports nothing after its end, and all that wait for it are notified"),
+        ("L-CA-11", "a cache has one watch, and no watch or task after its end"),
+        (
+            "L-CA-12",
+            "a filter or a reader of a cache that is slow, panics, or asks the cache makes no other wait or fail",
+        ),
         (
             "L-HR-1",
             "after any fault every client finds the member of a key as the members that there are say",
