@@ -70,7 +70,6 @@ const OPEN: &[(&str, &str)] = &[
     ("queue", "its path leaves no room for the name of a claim"),
     ("queue_ack", "its path leaves no room for the name of a claim"),
     ("texts Queue::id", "a claim gives the item a longer name"),
-    ("data AtomicValue::update", "a change that is too large fails those that are written with it"),
     ("data Crew::prefers", "an assignment adds its date to the terms"),
     ("numbers Queue::consume", "as many claims at a time as are asked for, each with its own room"),
     ("numbers Queue::capacity", "a list of all places of a full queue in memory"),
@@ -79,15 +78,6 @@ const OPEN: &[(&str, &str)] = &[
     ("times Queue::after", "sums that overflow"),
     ("times Queue::put_back_after", "sums that overflow"),
     ("times ForeignQueue::after", "sums that overflow"),
-    ("values AtomicValue::swap", "a value is stored that cannot be read again"),
-    ("values AtomicValue::compare_and_set", "a value is stored that cannot be read again"),
-    ("values AtomicValue::set", "a value is stored that cannot be read again"),
-    ("values AtomicValue::initialize", "a value is stored that cannot be read again"),
-    ("values AtomicValue::update", "a value is stored that cannot be read again"),
-    ("values SharedValue::open", "a value is stored that cannot be read again"),
-    ("values SharedValue::set", "a value is stored that cannot be read again"),
-    ("values Transaction::put_value", "a value is stored that cannot be read again"),
-    ("functions AtomicValue::update", "a change that panics fails those that wait with it"),
 ];
 
 /// Whether a use, or a function with a kind of argument, does not keep this yet.

@@ -76,7 +76,7 @@ pub(in crate::recipe) const ATOMIC_VALUE: Takes = Takes {
                 is_there(&value, &text(&data), &path).await
             })
         }),
-        first("update", |client, path, data| {
+        later("update", |client, path, data| {
             Box::pin(async move {
                 let (value, large) = (AtomicValue::new(&client, &path), text(&data));
                 let grown = move |_before| large.clone();
