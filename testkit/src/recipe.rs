@@ -7,8 +7,7 @@
 
 mod barrier;
 mod crew;
-mod edge;
-mod edges;
+pub(crate) mod edge;
 mod keeper;
 mod lead;
 mod lock;

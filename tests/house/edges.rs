@@ -9,7 +9,7 @@ use synod_testkit::recipe::{Row, Takes, rows};
 use crate::tree::{File, files};
 
 /// Where the edges are.
-const PLACE: &str = "testkit/src/recipe/edges/";
+const PLACE: &str = "testkit/src/edges/";
 
 /// Functions that look something up in memory, by their modules.
 const LOOKS_UP: [(&str, &[&str]); 3] = [

@@ -7,8 +7,8 @@ use synod_core::path::Path;
 use synod_core::store::Expect;
 use synod_recipes::{Barrier, CountDown, DoubleBarrier};
 
+use crate::edges;
 use crate::recipe::edge::Takes;
-use crate::recipe::edges;
 use crate::recipe::row::{Kind, Leaves, Part, Row, made};
 use crate::recipe::usage::{Act, Call, Use, done};
 

@@ -9,7 +9,7 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_recipes::{Crew, CrewWorker, TaskEnd};
 
-use crate::recipe::edges;
+use crate::edges;
 use crate::recipe::row::{Kind, Leaves, Part, Row, made};
 use crate::recipe::usage::{Act, Use};
 

@@ -71,7 +71,7 @@ impl Trap {
     }
 
     /// Panics if it is armed, and disarms it. Nothing is printed.
-    pub(super) fn spring(&self) {
+    pub(crate) fn spring(&self) {
         if self.0.swap(false, Ordering::Relaxed) {
             resume_unwind(Box::new("a panic of the caller's code"));
         }
@@ -79,32 +79,32 @@ impl Trap {
 }
 
 /// A function that writes nothing before its argument is passed.
-pub(super) const fn first<T>(of: &'static str, pass: Pass<T>) -> Edge<T> {
+pub(crate) const fn first<T>(of: &'static str, pass: Pass<T>) -> Edge<T> {
     Edge { of, first: true, pass }
 }
 
 /// A function whose use writes something before, if only the mark by which its write is recognized.
-pub(super) const fn later<T>(of: &'static str, pass: Pass<T>) -> Edge<T> {
+pub(crate) const fn later<T>(of: &'static str, pass: Pass<T>) -> Edge<T> {
     Edge { of, first: false, pass }
 }
 
 /// The number as an argument. Numbers that are none of its type are refused, as the compiler would.
-pub(super) fn to<N: TryFrom<i128>>(number: i128) -> Result<N> {
+pub(crate) fn to<N: TryFrom<i128>>(number: i128) -> Result<N> {
     N::try_from(number).map_err(|_wide| Error::new(ErrorKind::Invalid, "passing a number"))
 }
 
 /// [`to`] for an argument that is never zero.
-pub(super) fn positive(number: i128) -> Result<NonZeroU32> {
+pub(crate) fn positive(number: i128) -> Result<NonZeroU32> {
     NonZeroU32::new(to(number)?).ok_or_else(|| Error::new(ErrorKind::Invalid, "passing a zero"))
 }
 
 /// A text of as many bytes.
-pub(super) fn text(data: &Bytes) -> String {
+pub(crate) fn text(data: &Bytes) -> String {
     "x".repeat(data.len())
 }
 
 /// What follows once an argument was accepted. A refusal comes too late here.
-pub(super) async fn lives<T>(following: impl Future<Output = Result<T>>) -> Result<T> {
+pub(crate) async fn lives<T>(following: impl Future<Output = Result<T>>) -> Result<T> {
     following.await.map_err(|error| match error.kind() {
         ErrorKind::Invalid | ErrorKind::TooLarge => {
             Error::new(ErrorKind::Backend, "using what was accepted").caused_by(error)
@@ -114,24 +114,24 @@ pub(super) async fn lives<T>(following: impl Future<Output = Result<T>>) -> Resu
 }
 
 /// The guard is granted, and released.
-pub(super) async fn holds<G: Held>(taking: impl Future<Output = Result<G>>) -> Result<()> {
+pub(crate) async fn holds<G: Held>(taking: impl Future<Output = Result<G>>) -> Result<()> {
     let guard = taking.await?;
     lives(guard.release()).await
 }
 
 /// The result of what may wait for ever. It is given up after a while.
-pub(super) async fn begins<T>(waiting: impl Future<Output = Result<T>>) -> Result<Option<T>> {
+pub(crate) async fn begins<T>(waiting: impl Future<Output = Result<T>>) -> Result<Option<T>> {
     const WHILE: Duration = Duration::from_millis(50);
     within(WHILE, waiting).await
 }
 
 /// Waits for a call whose function may panic. Its result is the caller's affair.
-pub(super) async fn sprung<T>(calling: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn sprung<T>(calling: impl Future<Output = T>) -> Option<T> {
     AssertUnwindSafe(calling).catch_unwind().await.ok()
 }
 
 /// An error if something that was accepted is not so afterwards.
-pub(super) fn check(holds: bool, what: &'static str, path: &Path) -> Result<()> {
+pub(crate) fn check(holds: bool, what: &'static str, path: &Path) -> Result<()> {
     match holds {
         true => Ok(()),
         false => Err(Error::new(ErrorKind::Backend, what).at(path)),

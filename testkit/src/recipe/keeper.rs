@@ -7,7 +7,7 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_recipes::{Discovery, Group, Instance, PersistentNode};
 
-use crate::recipe::edges;
+use crate::edges;
 use crate::recipe::row::{Kind, Leaves, Part, Row, made};
 use crate::recipe::usage::{Act, Use, done};
 

@@ -14,8 +14,8 @@ use synod_core::path::Path;
 use synod_recipes::{Candidacy, Election, LeaderLatch, LeaderSelector, Leadership, Term};
 use tokio::sync::oneshot;
 
+use crate::edges;
 use crate::recipe::edge::Takes;
-use crate::recipe::edges;
 use crate::recipe::proof::{Proof, held};
 use crate::recipe::row::{Kind, Leaves, Part, Row, made};
 use crate::recipe::usage::{Act, Call, LABEL, Use};

@@ -15,8 +15,8 @@ use synod_recipes::{
     Semaphore, UnfairLock,
 };
 
+use crate::edges;
 use crate::recipe::edge::Takes;
-use crate::recipe::edges;
 use crate::recipe::proof::{Proof, held};
 use crate::recipe::row::{Kind, Leaves, Part, Row, made};
 use crate::recipe::usage::{Act, Call, LABEL, Use};

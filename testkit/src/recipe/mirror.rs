@@ -7,7 +7,7 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_recipes::{Cache, HashRing, Watched};
 
-use crate::recipe::edges;
+use crate::edges;
 use crate::recipe::row::{Kind, Leaves, Part, Row};
 use crate::recipe::usage::{Act, Use};
 

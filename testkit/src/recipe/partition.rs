@@ -5,7 +5,7 @@ use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_recipes::Partition;
 
-use crate::recipe::edges;
+use crate::edges;
 use crate::recipe::row::{Kind, Leaves, Part, Row, made};
 use crate::recipe::usage::{Act, Use};
 

@@ -7,7 +7,7 @@ use synod_core::error::{ErrorKind, Result};
 use synod_core::path::Path;
 use synod_recipes::{Delivery, ForeignQueue, PutOptions, Queue, QueueLayout};
 
-use crate::recipe::edges;
+use crate::edges;
 use crate::recipe::proof::held;
 use crate::recipe::row::{Kind, Leaves, Part, Row, opened};
 use crate::recipe::usage::{Act, Use, done};

@@ -8,8 +8,8 @@ use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_recipes::{AtomicValue, Counter, Ids, Promotion, SharedCount, SharedValue};
 
+use crate::edges;
 use crate::recipe::edge::Takes;
-use crate::recipe::edges;
 use crate::recipe::row::{Kind, Leaves, Part, Row, made, opened};
 use crate::recipe::usage::{Act, Call, Use, done};
 

@@ -4,7 +4,7 @@ use synod_recipes::{CountDown, DoubleBarrier};
 
 use crate::recipe::edge::{Takes, begins, check, first, lives, positive};
 
-pub(in crate::recipe) const COUNT_DOWN: Takes = Takes {
+pub(crate) const COUNT_DOWN: Takes = Takes {
     texts: &[first("count_down", |client, path, party| {
         Box::pin(async move {
             let latch = CountDown::new(&client, path, positive(1)?);
@@ -26,7 +26,7 @@ pub(in crate::recipe) const COUNT_DOWN: Takes = Takes {
     ..Takes::NONE
 };
 
-pub(in crate::recipe) const DOUBLE_BARRIER: Takes = Takes {
+pub(crate) const DOUBLE_BARRIER: Takes = Takes {
     numbers: &[first("new", |client, path, parties| {
         Box::pin(async move {
             let barrier = DoubleBarrier::new(&client, path, positive(parties)?);

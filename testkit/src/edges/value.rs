@@ -9,7 +9,7 @@ use synod_recipes::{AtomicValue, Counter, Ids, Promotion, SharedCount, SharedVal
 
 use crate::recipe::edge::{Takes, check, first, later, lives, sprung, text, to};
 
-pub(in crate::recipe) const COUNTER: Takes = Takes {
+pub(crate) const COUNTER: Takes = Takes {
     numbers: &[
         first("add", |client, path, number| {
             Box::pin(async move {
@@ -67,7 +67,7 @@ pub(in crate::recipe) const COUNTER: Takes = Takes {
     ..Takes::NONE
 };
 
-pub(in crate::recipe) const ATOMIC_VALUE: Takes = Takes {
+pub(crate) const ATOMIC_VALUE: Takes = Takes {
     data: &[
         first("set", |client, path, data| {
             Box::pin(async move {
@@ -159,7 +159,7 @@ where
     check(there.as_ref() == Some(it), "reading a value", path)
 }
 
-pub(in crate::recipe) const IDS: Takes = Takes {
+pub(crate) const IDS: Takes = Takes {
     numbers: &[first("new", |client, path, block| {
         Box::pin(async move {
             let block = NonZeroU64::new(to(block)?)
@@ -175,7 +175,7 @@ pub(in crate::recipe) const IDS: Takes = Takes {
     ..Takes::NONE
 };
 
-pub(in crate::recipe) const SHARED_VALUE: Takes = Takes {
+pub(crate) const SHARED_VALUE: Takes = Takes {
     data: &[later("set", |client, path, data| {
         Box::pin(async move {
             let value = SharedValue::open(&client, path, &String::new()).await?;
@@ -209,7 +209,7 @@ pub(in crate::recipe) const SHARED_VALUE: Takes = Takes {
     ..Takes::NONE
 };
 
-pub(in crate::recipe) const SHARED_COUNT: Takes = Takes {
+pub(crate) const SHARED_COUNT: Takes = Takes {
     numbers: &[
         first("open", |client, path, number| {
             Box::pin(async move {

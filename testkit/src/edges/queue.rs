@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use crate::recipe::edge::{Takes, begins, check, first, later, lives, positive, sprung, text, to};
 
-pub(in crate::recipe) const QUEUE: Takes = Takes {
+pub(crate) const QUEUE: Takes = Takes {
     texts: &[first("id", |client, path, id| {
         Box::pin(async move {
             let queue = Queue::new(&client, &path)?;
@@ -227,7 +227,7 @@ async fn takes_another(queue: &Queue<f64>) -> Result<()> {
     }
 }
 
-pub(in crate::recipe) const FOREIGN_QUEUE: Takes = Takes {
+pub(crate) const FOREIGN_QUEUE: Takes = Takes {
     data: &[
         later("put", |client, path, data| {
             Box::pin(async move {

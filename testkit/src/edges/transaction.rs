@@ -7,7 +7,7 @@ use synod_recipes::{Attempt, Transaction};
 
 use crate::recipe::edge::{Takes, check, first, later, lives, sprung};
 
-pub(in crate::recipe) const TRANSACTION: Takes = Takes {
+pub(crate) const TRANSACTION: Takes = Takes {
     data: &[
         first("put", |client, path, data| {
             Box::pin(async move {

@@ -7,7 +7,7 @@ use synod_recipes::{
 
 use crate::recipe::edge::{Takes, begins, first, holds, later, lives, positive, to};
 
-pub(in crate::recipe) const MUTEX: Takes = Takes {
+pub(crate) const MUTEX: Takes = Takes {
     data: &[first("label", |client, path, label| {
         Box::pin(async move { holds(Mutex::new(&client, path).label(label).lock()).await })
     })],
@@ -25,7 +25,7 @@ pub(in crate::recipe) const MUTEX: Takes = Takes {
     ..Takes::NONE
 };
 
-pub(in crate::recipe) const RW_LOCK: Takes = Takes {
+pub(crate) const RW_LOCK: Takes = Takes {
     data: &[first("label", |client, path, label| {
         Box::pin(async move {
             let lock = RwLock::new(&client, path).label(label);
@@ -37,7 +37,7 @@ pub(in crate::recipe) const RW_LOCK: Takes = Takes {
     ..Takes::NONE
 };
 
-pub(in crate::recipe) const SEMAPHORE: Takes = Takes {
+pub(crate) const SEMAPHORE: Takes = Takes {
     data: &[first("label", |client, path, label| {
         Box::pin(async move {
             let permits = positive(1)?;
@@ -79,14 +79,14 @@ pub(in crate::recipe) const SEMAPHORE: Takes = Takes {
     ..Takes::NONE
 };
 
-pub(in crate::recipe) const UNFAIR_LOCK: Takes = Takes {
+pub(crate) const UNFAIR_LOCK: Takes = Takes {
     data: &[first("label", |client, path, label| {
         Box::pin(async move { holds(UnfairLock::new(&client, path).label(label).lock()).await })
     })],
     ..Takes::NONE
 };
 
-pub(in crate::recipe) const PASSING_MUTEX: Takes = Takes {
+pub(crate) const PASSING_MUTEX: Takes = Takes {
     data: &[first("label", |client, path, label| {
         Box::pin(async move {
             holds(PassingMutex::new(&client, path, positive(1)?).label(label).lock()).await
@@ -105,7 +105,7 @@ pub(in crate::recipe) const PASSING_MUTEX: Takes = Takes {
     ..Takes::NONE
 };
 
-pub(in crate::recipe) const REENTRANT_MUTEX: Takes = Takes {
+pub(crate) const REENTRANT_MUTEX: Takes = Takes {
     data: &[first("label", |client, path, label| {
         Box::pin(async move {
             let (mutex, owner) = (ReentrantMutex::new(&client, path).label(label), Owner::new());
@@ -117,7 +117,7 @@ pub(in crate::recipe) const REENTRANT_MUTEX: Takes = Takes {
     ..Takes::NONE
 };
 
-pub(in crate::recipe) const MULTI_LOCK: Takes = Takes {
+pub(crate) const MULTI_LOCK: Takes = Takes {
     data: &[later("label", |client, path, label| {
         Box::pin(async move {
             let both = [path.join("a")?, path.join("b")?];

@@ -6,7 +6,7 @@ use synod_recipes::{Election, LeaderLatch, LeaderSelector, Term};
 
 use crate::recipe::edge::{Takes, check, first, later, lives, sprung};
 
-pub(in crate::recipe) const LEADER_LATCH: Takes = Takes {
+pub(crate) const LEADER_LATCH: Takes = Takes {
     data: &[first("label", |client, path, label| {
         Box::pin(async move {
             let candidacy = LeaderLatch::new(&client, path).label(label).join().await?;
@@ -18,7 +18,7 @@ pub(in crate::recipe) const LEADER_LATCH: Takes = Takes {
     ..Takes::NONE
 };
 
-pub(in crate::recipe) const LEADER_SELECTOR: Takes = Takes {
+pub(crate) const LEADER_SELECTOR: Takes = Takes {
     data: &[first("label", |client, path, label| {
         Box::pin(async move {
             let selector = LeaderSelector::new(&client, &path).label(label);
@@ -52,7 +52,7 @@ pub(in crate::recipe) const LEADER_SELECTOR: Takes = Takes {
     ..Takes::NONE
 };
 
-pub(in crate::recipe) const ELECTION: Takes = Takes {
+pub(crate) const ELECTION: Takes = Takes {
     data: &[
         first("campaign", |client, path, value| {
             Box::pin(async move {

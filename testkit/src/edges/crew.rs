@@ -13,7 +13,7 @@ use synod_recipes::{Assignment, Crew, CrewPolicy, CrewWorker, NewTask, TaskEnd};
 
 use crate::recipe::edge::{Takes, first, later, lives, positive, sprung, text, to};
 
-pub(in crate::recipe) const CREW: Takes = Takes {
+pub(crate) const CREW: Takes = Takes {
     texts: &[
         first("submit", |client, path, name| {
             Box::pin(async move {

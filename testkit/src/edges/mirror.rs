@@ -6,7 +6,7 @@ use synod_recipes::{Cache, Extent, Group, HashRing, Watched};
 
 use crate::recipe::edge::{Takes, Trap, check, first, later, lives, sprung, to};
 
-pub(in crate::recipe) const CACHE: Takes = Takes {
+pub(crate) const CACHE: Takes = Takes {
     numbers: &[first("depth", |client, path, levels| {
         Box::pin(async move {
             let below = path.join("a")?.join("b")?;
@@ -41,7 +41,7 @@ async fn opened(client: &Client, extent: Extent) -> Result<()> {
     }
 }
 
-pub(in crate::recipe) const WATCHED: Takes = Takes {
+pub(crate) const WATCHED: Takes = Takes {
     functions: &[later("open_with", |client, path, trap| {
         Box::pin(async move {
             client.put(&path, "1").await?;
@@ -56,7 +56,7 @@ pub(in crate::recipe) const WATCHED: Takes = Takes {
     ..Takes::NONE
 };
 
-pub(in crate::recipe) const HASH_RING: Takes = Takes {
+pub(crate) const HASH_RING: Takes = Takes {
     numbers: &[later("owners", |client, path, count| {
         Box::pin(async move {
             let (count, member) = (to(count)?, Group::new(&client, &path).join("").await?);

@@ -9,7 +9,7 @@ use synod_recipes::{Discovery, Instance, Provider, Registration, Service, Strate
 
 use crate::recipe::edge::{Takes, check, first, later, lives, positive, sprung, text, to};
 
-pub(in crate::recipe) const DISCOVERY: Takes = Takes {
+pub(crate) const DISCOVERY: Takes = Takes {
     texts: &[
         first("new", |client, path, service| {
             Box::pin(async move { registered(&client, &path, Instance::new(service, "a")).await })

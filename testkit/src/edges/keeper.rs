@@ -5,7 +5,7 @@ use synod_recipes::{Group, Partition, PersistentNode};
 
 use crate::recipe::edge::{Takes, check, first, later, lives, to};
 
-pub(in crate::recipe) const PERSISTENT_NODE: Takes = Takes {
+pub(crate) const PERSISTENT_NODE: Takes = Takes {
     data: &[
         first("keep", |client, path, data| {
             Box::pin(async move {
@@ -39,7 +39,7 @@ pub(in crate::recipe) const PERSISTENT_NODE: Takes = Takes {
     ..Takes::NONE
 };
 
-pub(in crate::recipe) const GROUP: Takes = Takes {
+pub(crate) const GROUP: Takes = Takes {
     texts: &[first("join_as", |client, path, name| {
         Box::pin(async move {
             let group = Group::new(&client, &path);
@@ -76,7 +76,7 @@ pub(in crate::recipe) const GROUP: Takes = Takes {
     ..Takes::NONE
 };
 
-pub(in crate::recipe) const PARTITION: Takes = Takes {
+pub(crate) const PARTITION: Takes = Takes {
     texts: &[
         first("new", |client, path, item| {
             Box::pin(async move {
