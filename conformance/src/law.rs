@@ -147,6 +147,14 @@ const LAWS: &[Law] = &[
     law("L-X-8", "an outage is not met with a storm of repetitions"),
     law("L-X-9", "a path is not a prefix: nothing of /ab shows in /a"),
     law("L-X-10", "what a store cannot do it refuses"),
+    law(
+        "L-X-11",
+        "whatever a caller passes is taken, or refused before anything is sent, and is in no other's way",
+    ),
+    law(
+        "L-X-12",
+        "a call that is not polled, and a runtime that ends, hold up no other call, nor a second instance",
+    ),
     law("B-PATH", "what no store could hold is refused before anything is sent"),
     law("B-SIZE", "what is too large is refused before anything is sent, and the session lives on"),
     law("C-TREE-1", "a node has a path, data and a stat, and may have children"),

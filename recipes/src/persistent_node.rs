@@ -43,6 +43,7 @@ impl PersistentNode {
 
     /// Makes the node one with a time to live, in place of an ephemeral one: it outlives the sessions of its owner, which
     /// writes it three times in this time, and goes when its owner is silent for so long. Needs a store with such nodes.
+    /// [`keep`](Self::keep) refuses less than a tenth of a second as [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid).
     pub fn ttl(self, ttl: Duration) -> Self {
         Self { ttl: Some(ttl), ..self }
     }

@@ -75,13 +75,14 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock).
+    /// As [`Mutex::lock`](crate::Mutex::lock), and [`ErrorKind::TooLarge`] if the store could not take the label after a
+    /// [downgrade](Hold::downgrade), which adds a few bytes to it.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn write(&self) -> Result<WriteGuard> {
-        let label = self.writing.label().clone();
+        let label = self.lasting_label().await?;
         Ok(self.writing.enter().await?.hold(Writing::new(label)))
     }
 
@@ -108,8 +109,22 @@ impl RwLock {
     ///
     /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn try_write(&self) -> Result<Option<WriteGuard>> {
-        let label = self.writing.label().clone();
+        let label = self.lasting_label().await?;
         Ok(self.writing.try_enter().await?.map(|ticket| ticket.hold(Writing::new(label))))
+    }
+}
+
+impl RwLock {
+    /// The label of a writer's ticket. A downgrade writes it with a prefix, so there must be room for both.
+    async fn lasting_label(&self) -> Result<Bytes> {
+        let (line, label) = (&self.writing, self.writing.label());
+        let limit = line.client().session().await?.info().limits.data;
+        if SHARES.len() + label.len() > limit {
+            let why =
+                format!("a label of {} bytes, and this store takes {limit} a node", label.len());
+            return Err(Error::new(ErrorKind::TooLarge, "locking").at(line.dir()).because(why));
+        }
+        Ok(label.clone())
     }
 }
 

@@ -31,6 +31,8 @@ pub mod limit;
 pub mod link;
 // It has no tests here, and takes as long to build as all the rest.
 #[cfg(all(feature = "recipes", not(test)))]
+mod edges;
+#[cfg(all(feature = "recipes", not(test)))]
 pub mod recipe;
 #[cfg(feature = "servers")]
 pub mod server;

@@ -7,6 +7,7 @@
 
 mod barrier;
 mod crew;
+pub(crate) mod edge;
 mod keeper;
 mod lead;
 mod lock;
@@ -19,6 +20,7 @@ mod transaction;
 mod usage;
 mod value;
 
+pub use crate::recipe::edge::{Edge, Pass, Takes, Trap};
 pub use crate::recipe::proof::Proof;
 use crate::recipe::row::Kind;
 pub use crate::recipe::row::{Leaves, Part, Row};

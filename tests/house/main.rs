@@ -6,6 +6,7 @@
 mod arrows;
 mod circles;
 mod crates;
+mod edges;
 mod limits;
 mod links;
 mod manners;

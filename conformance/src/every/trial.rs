@@ -1,5 +1,7 @@
 //! [`Trial`]: a way to use a recipe, in a case that is the same for all.
 
+use std::any::Any;
+use std::fmt::Display;
 use std::panic::AssertUnwindSafe;
 
 use futures_util::stream::FuturesUnordered;
@@ -65,11 +67,24 @@ pub(super) async fn each<F: Future<Output = ()>>(
     trials: impl Iterator<Item = Trial>,
     check: impl Fn(Trial) -> F,
 ) {
-    let checks = trials.map(|trial| {
-        let (name, checked) = (trial.it.name, AssertUnwindSafe(check(trial)).catch_unwind());
-        async move { checked.await.err().map(|_said| name) }
+    all_hold(trials.map(|trial| (trial.it.name, check(trial)))).await;
+}
+
+/// Makes all checks at the same time. A failure names all that failed.
+pub(super) async fn all_hold<N: Display, F: Future<Output = ()>>(
+    checks: impl Iterator<Item = (N, F)>,
+) {
+    let checks = checks.map(|(name, check)| {
+        let checked = AssertUnwindSafe(check).catch_unwind();
+        async move { checked.await.err().map(|said| format!("{name} ({})", text_of(&*said))) }
     });
     let checks: FuturesUnordered<_> = checks.collect();
     let failed: Vec<_> = checks.filter_map(std::future::ready).collect().await;
     assert!(failed.is_empty(), "it is not so for {}", failed.join(", "));
+}
+
+/// The message of a panic.
+fn text_of(said: &(dyn Any + Send)) -> &str {
+    let text = said.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| said.downcast_ref::<&str>().copied()).unwrap_or("it is no text")
 }

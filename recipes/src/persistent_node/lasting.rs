@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use synod_core::client::Client;
 use synod_core::clock::{self, sleep};
-use synod_core::error::Result;
+use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::retry::Retry;
 use synod_core::session::Session;
@@ -46,6 +46,9 @@ pub(super) struct LastingTask {
     last: Option<Revision>,
 }
 
+/// The shortest time to live. The task writes its node three times in it, and waits for the answers.
+const SHORTEST: Duration = Duration::from_millis(100);
+
 impl LastingTask {
     pub(super) fn new(
         client: &Client,
@@ -54,6 +57,11 @@ impl LastingTask {
         occupied: Occupied,
         page: Arc<KeeperPage>,
     ) -> Result<Self> {
+        if ttl < SHORTEST {
+            return Err(Error::new(ErrorKind::Invalid, DOING)
+                .at(path)
+                .because(format!("a time to live that is kept is at least {SHORTEST:?}")));
+        }
         let marks = Path::new(&format!("{path}.synod"))?;
         let (client, path, doubts) = (client.clone(), path.clone(), Doubts::default());
         Ok(Self { client, path, marks, ttl, occupied, page, node: None, doubts, last: None })

@@ -7,6 +7,8 @@ use synod_core::path::Path;
 use synod_core::store::Expect;
 use synod_recipes::{Barrier, CountDown, DoubleBarrier};
 
+use crate::edges;
+use crate::recipe::edge::Takes;
 use crate::recipe::row::{Kind, Leaves, Part, Row, made};
 use crate::recipe::usage::{Act, Call, Use, done};
 
@@ -53,6 +55,7 @@ const BARRIER: Row = Row {
     leaves: Leaves::Nothing,
     // What has nodes below is a directory, and no barrier.
     dirs: &[],
+    takes: Takes::NONE,
     uses: &[
         Use {
             name: "barrier",
@@ -80,6 +83,7 @@ const COUNT_DOWN: Row = Row {
     shown: "path: /shown, parties: 1",
     leaves: Leaves::Nodes,
     dirs: &[""],
+    takes: edges::barrier::COUNT_DOWN,
     uses: &[
         Use {
             name: "count_down",
@@ -108,6 +112,7 @@ const DOUBLE_BARRIER: Row = Row {
     shown: "path: /shown, parties: 1",
     leaves: Leaves::Nodes,
     dirs: &[""],
+    takes: edges::barrier::DOUBLE_BARRIER,
     uses: &[Use {
         name: "double_barrier",
         act: Act::Pass {

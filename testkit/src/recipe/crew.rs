@@ -9,6 +9,7 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_recipes::{Crew, CrewWorker, TaskEnd};
 
+use crate::edges;
 use crate::recipe::row::{Kind, Leaves, Part, Row, made};
 use crate::recipe::usage::{Act, Use};
 
@@ -77,6 +78,7 @@ const CREW: Row = Row {
     shown: "Crew { path: /shown, .. }",
     leaves: Leaves::Nodes,
     dirs: &["master", "workers", "todo", "assigned", "attempts", "done"],
+    takes: edges::crew::CREW,
     uses: &[Use {
         name: "crew",
         act: Act::Change {

@@ -7,6 +7,7 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_recipes::{Discovery, Group, Instance, PersistentNode};
 
+use crate::edges;
 use crate::recipe::row::{Kind, Leaves, Part, Row, made};
 use crate::recipe::usage::{Act, Use, done};
 
@@ -57,6 +58,7 @@ const PERSISTENT_NODE: Row = Row {
     leaves: Leaves::Nothing,
     // It is one node, and nothing can be below it.
     dirs: &[],
+    takes: edges::keeper::PERSISTENT_NODE,
     uses: &[
         Use {
             name: "persistent_node",
@@ -97,6 +99,7 @@ const GROUP: Row = Row {
     cases: "group",
     make: |client, path| made(Group::new(&client, path)),
     dirs: &[""],
+    takes: edges::keeper::GROUP,
     uses: &[Use {
         name: "group",
         act: Act::Change {
@@ -125,6 +128,7 @@ const DISCOVERY: Row = Row {
     make: |client, path| made(Discovery::<u64>::new(&client, path)),
     shown: "base: /shown",
     dirs: &["web"],
+    takes: edges::discovery::DISCOVERY,
     uses: &[
         Use {
             name: "discovery",

@@ -14,6 +14,8 @@ use synod_core::path::Path;
 use synod_recipes::{Candidacy, Election, LeaderLatch, LeaderSelector, Leadership, Term};
 use tokio::sync::oneshot;
 
+use crate::edges;
+use crate::recipe::edge::Takes;
 use crate::recipe::proof::{Proof, held};
 use crate::recipe::row::{Kind, Leaves, Part, Row, made};
 use crate::recipe::usage::{Act, Call, LABEL, Use};
@@ -68,6 +70,7 @@ const LINE: Row = Row {
     shown: "",
     leaves: Leaves::Nothing,
     dirs: &[""],
+    takes: Takes::NONE,
     uses: &[],
     workloads: Part::Has(&[]),
     faults: Part::None("its tickets are those of `LeaderLatch`"),
@@ -86,6 +89,7 @@ const ELECTION: Row = Row {
     cases: "election",
     make: |client, path| made(Election::new(&client, path)),
     shown: "Election { line: /shown }",
+    takes: edges::lead::ELECTION,
     uses: &[exclusive(
         "election",
         |client, path| held(async move { Election::new(&client, path).campaign(LABEL).await }),
@@ -107,6 +111,7 @@ const LEADER_LATCH: Row = Row {
     cases: "leader_latch",
     make: |client, path| made(latch(&client, &path)),
     shown: "LeaderLatch { line: /shown }",
+    takes: edges::lead::LEADER_LATCH,
     uses: &[exclusive(
         "leader_latch",
         |client, path| {
@@ -156,6 +161,7 @@ const LEADER_SELECTOR: Row = Row {
     cases: "leader_selector",
     make: |client, path| made(selector(&client, &path)),
     shown: "LeaderSelector { line: /shown, interrupts: 0 }",
+    takes: edges::lead::LEADER_SELECTOR,
     uses: &[exclusive("leader_selector", |client, path| lead(client, path).boxed(), false)],
     workloads: Part::Has(&["selector"]),
     interop: Part::Has(&["a_selector_is_shared"]),

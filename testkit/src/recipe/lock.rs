@@ -15,6 +15,8 @@ use synod_recipes::{
     Semaphore, UnfairLock,
 };
 
+use crate::edges;
+use crate::recipe::edge::Takes;
 use crate::recipe::proof::{Proof, held};
 use crate::recipe::row::{Kind, Leaves, Part, Row, made};
 use crate::recipe::usage::{Act, Call, LABEL, Use};
@@ -92,6 +94,7 @@ const LINE: Row = Row {
     shown: "",
     leaves: Leaves::Nothing,
     dirs: &[""],
+    takes: Takes::NONE,
     uses: &[],
     workloads: Part::Has(&[]),
     faults: Part::None("its tickets are those of `Mutex`"),
@@ -110,6 +113,7 @@ const MUTEX: Row = Row {
     cases: "mutex",
     make: |client, path| made(mutex(&client, &path)),
     shown: "Mutex { line: /shown }",
+    takes: edges::lock::MUTEX,
     uses: &[
         exclusive("mutex", |client, path| held(async move { mutex(&client, &path).lock().await })),
         Use {
@@ -145,6 +149,7 @@ const RW_LOCK: Row = Row {
     cases: "rwlock",
     make: |client, path| made(rwlock(&client, &path)),
     shown: "RwLock { reading: /shown, writing: /shown }",
+    takes: edges::lock::RW_LOCK,
     uses: &[
         Use {
             name: "rwlock_read",
@@ -194,6 +199,7 @@ const SEMAPHORE: Row = Row {
     cases: "semaphore",
     make: |client, path| made(semaphore(&client, &path)),
     shown: "Semaphore { line: /shown }",
+    takes: edges::lock::SEMAPHORE,
     uses: &[exclusive("semaphore", |client, path| {
         held(async move { semaphore(&client, &path).acquire_many(TWO.get()).await })
     })],
@@ -219,6 +225,7 @@ const UNFAIR_LOCK: Row = Row {
     module: "unfair_lock",
     make: |client, path| made(unfair(&client, &path)),
     shown: "UnfairLock { line: /shown }",
+    takes: edges::lock::UNFAIR_LOCK,
     uses: &[exclusive("unfair_lock", |client, path| {
         held(async move { unfair(&client, &path).lock().await })
     })],
@@ -237,6 +244,7 @@ const PASSING_MUTEX: Row = Row {
     cases: "passing_mutex",
     make: |client, path| made(passing(&client, &path)),
     shown: "PassingMutex { line: /shown, most: 1, here: Handover { .. } }",
+    takes: edges::lock::PASSING_MUTEX,
     uses: &[exclusive("passing_mutex", |client, path| {
         held(async move { passing(&client, &path).lock().await })
     })],
@@ -255,6 +263,7 @@ const REENTRANT_MUTEX: Row = Row {
     cases: "reentrant_mutex",
     make: |client, path| made(reentrant(&client, &path)),
     shown: "ReentrantMutex { line: /shown, owners: Owners { .. } }",
+    takes: edges::lock::REENTRANT_MUTEX,
     uses: &[exclusive("reentrant_mutex", |client, path| {
         async move {
             let (mutex, owner) = (reentrant(&client, &path), Owner::new());
@@ -311,6 +320,7 @@ const MULTI_LOCK: Row = Row {
     make: |client, path| made(multi(&client, &path).expect("two paths")),
     shown: "MultiLock { lines: [/shown/a, /shown/b] }",
     dirs: &["a", "b"],
+    takes: edges::lock::MULTI_LOCK,
     uses: &[exclusive("multi_lock", |client, path| {
         async move {
             let guard = multi(&client, &path)?.lock().await?;
@@ -323,8 +333,7 @@ const MULTI_LOCK: Row = Row {
 };
 
 fn multi(client: &Client, path: &Path) -> Result<MultiLock> {
-    let both = ["b", "a"].map(|name| path.join(name).expect("the names are valid"));
-    Ok(MultiLock::new(client, both)?.label(LABEL))
+    Ok(MultiLock::new(client, [path.join("b")?, path.join("a")?])?.label(LABEL))
 }
 
 /// What is held of several locks.

@@ -7,6 +7,7 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_recipes::{Cache, HashRing, Watched};
 
+use crate::edges;
 use crate::recipe::row::{Kind, Leaves, Part, Row};
 use crate::recipe::usage::{Act, Use};
 
@@ -71,6 +72,7 @@ const CACHE: Row = Row {
     shown: "Cache { mirror: /shown, .. }",
     leaves: Leaves::Nothing,
     dirs: &[""],
+    takes: edges::mirror::CACHE,
     uses: &[Use {
         name: "cache",
         act: Act::Change {
@@ -107,6 +109,7 @@ const WATCHED: Row = Row {
         })
     },
     shown: "Watched { mirror: /shown, .. }",
+    takes: edges::mirror::WATCHED,
     uses: &[Use {
         name: "watched",
         act: Act::Change {
@@ -132,6 +135,7 @@ const HASH_RING: Row = Row {
         })
     },
     shown: "HashRing { mirror: /shown, .. }",
+    takes: edges::mirror::HASH_RING,
     uses: &[Use {
         name: "hash_ring",
         act: Act::Change {

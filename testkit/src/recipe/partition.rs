@@ -5,6 +5,7 @@ use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_recipes::Partition;
 
+use crate::edges;
 use crate::recipe::row::{Kind, Leaves, Part, Row, made};
 use crate::recipe::usage::{Act, Use};
 
@@ -41,6 +42,7 @@ const PARTITION: Row = Row {
     leaves: Leaves::Nothing,
     // Its containers may stay for a while.
     dirs: &["members", "claims"],
+    takes: edges::keeper::PARTITION,
     uses: &[Use {
         name: "partition",
         act: Act::Change {

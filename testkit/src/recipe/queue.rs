@@ -7,6 +7,7 @@ use synod_core::error::{ErrorKind, Result};
 use synod_core::path::Path;
 use synod_recipes::{Delivery, ForeignQueue, PutOptions, Queue, QueueLayout};
 
+use crate::edges;
 use crate::recipe::proof::held;
 use crate::recipe::row::{Kind, Leaves, Part, Row, opened};
 use crate::recipe::usage::{Act, Use, done};
@@ -61,6 +62,7 @@ const QUEUE: Row = Row {
     shown: "Queue { path: /shown, .. }",
     leaves: Leaves::Nodes,
     dirs: &["items", "claimed", "claims", "consumers", "ids", "slots", "dead", "marks"],
+    takes: edges::queue::QUEUE,
     uses: &[
         Use {
             name: "queue",
@@ -104,6 +106,7 @@ const FOREIGN_QUEUE: Row = Row {
     shown: "ForeignQueue { path: /shown, layout: KazooLocking, .. }",
     leaves: Leaves::Nodes,
     dirs: &["entries", "taken"],
+    takes: edges::queue::FOREIGN_QUEUE,
     uses: &[Use {
         name: "foreign_queue",
         act: Act::Change {

@@ -7,6 +7,7 @@ use futures_util::future::{BoxFuture, ready};
 use synod_core::error::Result;
 use synod_core::path::Path;
 
+use crate::recipe::edge::Takes;
 use crate::recipe::usage::{Call, Use};
 
 /// Recipes of one kind: what each is, and what they promise.
@@ -41,6 +42,8 @@ pub struct Row {
     /// The directories that it uses, from its path: the empty one is the path itself, and what begins with `-` is added to
     /// its name. Other nodes may be in them.
     pub dirs: &'static [&'static str],
+    /// What it takes from its caller.
+    pub takes: Takes,
     /// The ways to use it.
     pub uses: &'static [Use],
     /// Its workloads in the simulator.

@@ -5,6 +5,7 @@ use synod_core::error::{Error, Result};
 use synod_core::path::Path;
 use synod_recipes::Transaction;
 
+use crate::edges;
 use crate::recipe::row::{Kind, Leaves, Part, Row, made};
 use crate::recipe::usage::{Act, Use};
 
@@ -31,6 +32,7 @@ const TRANSACTION: Row = Row {
     shown: "Transaction { marks: /shown, isolation: SerializableSnapshot, .. }",
     leaves: Leaves::Nodes,
     dirs: &["marks"],
+    takes: edges::transaction::TRANSACTION,
     uses: &[Use {
         name: "transaction",
         act: Act::Change {

@@ -8,6 +8,8 @@ use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_recipes::{AtomicValue, Counter, Ids, Promotion, SharedCount, SharedValue};
 
+use crate::edges;
+use crate::recipe::edge::Takes;
 use crate::recipe::row::{Kind, Leaves, Part, Row, made, opened};
 use crate::recipe::usage::{Act, Call, Use, done};
 
@@ -63,6 +65,7 @@ const CELL: Row = Row {
     shown: "",
     leaves: Leaves::Value,
     dirs: &[""],
+    takes: Takes::NONE,
     uses: &[],
     workloads: Part::Has(&[]),
     faults: Part::None("its processes hold nothing; the simulator has the same faults"),
@@ -87,6 +90,7 @@ const COUNTER: Row = Row {
     make: |client, path| made(Counter::new(&client, path)),
     shown: "Counter { cell: /shown, .. }",
     dirs: &["", "-promotion"],
+    takes: edges::value::COUNTER,
     uses: &[
         change("counter", |client, path| {
             let counter = Counter::new(&client, path);
@@ -94,7 +98,7 @@ const COUNTER: Row = Row {
         }),
         promoted("counter/promoted", |client, path| {
             let counter = Counter::new(&client, path);
-            count(counter.clone(), counter.promote(Promotion::after(0)))
+            count(counter.clone().promote(Promotion::after(0)), counter)
         }),
     ],
     workloads: Part::Has(&["counter", "promotion"]),
@@ -117,6 +121,7 @@ const ATOMIC_VALUE: Row = Row {
     make: |client, path| made(value(&client, &path)),
     shown: "AtomicValue { cell: /shown, .. }",
     dirs: &["", "-promotion"],
+    takes: edges::value::ATOMIC_VALUE,
     uses: &[
         change("atomic_value", |client, path| {
             let value = value(&client, &path);
@@ -124,7 +129,7 @@ const ATOMIC_VALUE: Row = Row {
         }),
         promoted("atomic_value/promoted", |client, path| {
             let value = value(&client, &path);
-            replace(value.clone(), value.promote(Promotion::after(0)))
+            replace(value.clone().promote(Promotion::after(0)), value)
         }),
     ],
     workloads: Part::Has(&["atomic_value"]),
@@ -152,6 +157,7 @@ const IDS: Row = Row {
     cases: "ids",
     make: |client, path| made(Ids::new(&client, path, NonZeroU64::MIN)),
     shown: "Ids { cell: /shown, block: 1, .. }",
+    takes: edges::value::IDS,
     uses: &[change("ids", |client, path| {
         done(async move {
             let ids = Ids::new(&client, path, NonZeroU64::MIN);
@@ -170,6 +176,7 @@ const SHARED_VALUE: Row = Row {
     cases: "shared_value",
     make: |client, path| opened(async move { SharedValue::open(&client, path, &1).await }),
     shown: "SharedValue { cell: /shown, .. }",
+    takes: edges::value::SHARED_VALUE,
     uses: &[change("shared_value", |client, path| {
         done(async move { SharedValue::open(&client, path, &1).await?.set(&2).await })
     })],
@@ -186,6 +193,7 @@ const SHARED_COUNT: Row = Row {
     cases: "shared_count",
     make: |client, path| opened(async move { SharedCount::open(&client, path, 1).await }),
     shown: "SharedCount { cell: /shown, .. }",
+    takes: edges::value::SHARED_COUNT,
     uses: &[change("shared_count", |client, path| {
         done(async move { SharedCount::open(&client, path, 1).await?.set(2).await })
     })],

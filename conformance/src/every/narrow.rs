@@ -1,0 +1,87 @@
+//! [`Narrow`]: a case puts it between a client and its store, so that a node is full of little data, and to see what was
+//! written.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use synod_core::error::Result;
+use synod_core::path::Path;
+use synod_core::store::{
+    Backend, Op, Outcome, Query, SessionInfo, SessionOptions, Status, Store, Txn, View, Watch,
+};
+use tokio::sync::watch;
+
+/// A store that takes [`Narrow::DATA`] bytes a node. Clones are of one store.
+#[derive(Clone, Debug)]
+pub(super) struct Narrow {
+    backend: Arc<dyn Backend>,
+    written: Arc<Mutex<Vec<Path>>>,
+}
+
+#[derive(Debug)]
+struct Narrowed {
+    store: Box<dyn Store>,
+    info: SessionInfo,
+    written: Arc<Mutex<Vec<Path>>>,
+}
+
+impl Narrow {
+    /// Bytes of data in one node.
+    pub(super) const DATA: usize = 20_000;
+
+    pub(super) fn new(backend: Arc<dyn Backend>) -> Self {
+        Self { backend, written: Arc::default() }
+    }
+
+    /// Whether a node was written at a path that begins so.
+    pub(super) fn has_written(&self, start: &Path) -> bool {
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        written.iter().any(|path| path.as_str().starts_with(start.as_str()))
+    }
+}
+
+#[async_trait]
+impl Backend for Narrow {
+    async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
+        let store = self.backend.open(options).await?;
+        let mut info = store.session().clone();
+        // A transaction takes as much more than a node as everywhere.
+        info.limits.request -= info.limits.data - Self::DATA;
+        info.limits.data = Self::DATA;
+        Ok(Box::new(Narrowed { store, info, written: self.written.clone() }))
+    }
+}
+
+#[async_trait]
+impl Store for Narrowed {
+    fn session(&self) -> &SessionInfo {
+        &self.info
+    }
+
+    fn status(&self) -> watch::Receiver<Status> {
+        self.store.status()
+    }
+
+    async fn read(&self, query: Query) -> Result<View> {
+        self.store.read(query).await
+    }
+
+    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+        self.store.observe(query).await
+    }
+
+    async fn commit(&self, txn: Txn) -> Result<Outcome> {
+        txn.validate(&self.info.limits)?;
+        let writes = txn.ops.iter().filter(|op| op.is_write());
+        let written: Vec<_> = writes.map(Op::path).cloned().collect();
+        let outcome = self.store.commit(txn).await?;
+        if matches!(outcome, Outcome::Committed(_)) {
+            self.written.lock().unwrap_or_else(PoisonError::into_inner).extend(written);
+        }
+        Ok(outcome)
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.store.close().await
+    }
+}

@@ -1,0 +1,160 @@
+//! [`Passing`]: an argument of a recipe, in a case that passes the ends of its range.
+
+use synod_core::client::Client;
+use synod_core::error::{Error, ErrorKind};
+use synod_core::path::Path;
+use synod_testkit::recipe::{Edge, Row, Takes, rows};
+
+use crate::actor::text_of;
+use crate::every::narrow::Narrow;
+use crate::every::trial::all_hold;
+use crate::world::World;
+
+/// The clients of a case that passes arguments.
+#[derive(Debug)]
+pub(super) struct Passers {
+    narrow: Narrow,
+    /// The one that passes them.
+    pub(super) ann: Client,
+    /// Another one, which uses the same recipe in the usual way afterwards.
+    pub(super) bob: Client,
+}
+
+/// A function of a recipe that takes an argument, and a directory for its uses.
+#[derive(Debug)]
+pub(super) struct Passing<'a, T: 'static> {
+    world: &'a World,
+    passers: &'a Passers,
+    name: String,
+    edge: &'static Edge<T>,
+    /// An argument that is taken everywhere.
+    usual: T,
+    dir: Path,
+}
+
+impl Passers {
+    pub(super) async fn new(world: &World) -> Self {
+        let narrow = Narrow::new(world.harness.backend());
+        let ann = world.client_on(narrow.clone(), world.unhurried()).await;
+        let bob = world.client_on(narrow.clone(), world.unhurried()).await;
+        Self { narrow, ann, bob }
+    }
+
+    /// The answer to a use of a recipe: whether its argument was taken.
+    ///
+    /// # Panics
+    ///
+    /// If it was refused after something was written, or failed.
+    pub(super) fn is_taken(&self, result: Result<(), Error>, what: &str, unwritten: &Path) -> bool {
+        match result {
+            Ok(()) => true,
+            Err(error) if is_refusal(&error) => {
+                let written = self.narrow.has_written(unwritten);
+                assert!(!written, "{what}: it was refused late: {:.300}", text_of(&error));
+                false
+            }
+            Err(error) => panic!("{what}: {:.300}", text_of(&error)),
+        }
+    }
+}
+
+/// Whether an argument, or a path, is not to be had.
+fn is_refusal(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Invalid | ErrorKind::TooLarge)
+}
+
+/// Uses, and functions with their kind of argument, that do not keep this yet, each with the reason.
+const OPEN: &[(&str, &str)] = &[
+    ("crew", "its path leaves no room for the longest name below it"),
+    ("foreign_queue", "its path leaves no room for the names of items"),
+    ("queue", "its path leaves no room for the name of a claim"),
+    ("queue_ack", "its path leaves no room for the name of a claim"),
+    ("texts Queue::id", "a claim gives the item a longer name"),
+    ("data Crew::prefers", "an assignment adds its date to the terms"),
+    ("numbers Queue::consume", "as many claims at a time as are asked for, each with its own room"),
+    ("numbers Queue::capacity", "a list of all places of a full queue in memory"),
+    ("numbers Queue::take_many", "sums that overflow"),
+    ("times Crew::retention", "sums that overflow"),
+    ("times Queue::after", "sums that overflow"),
+    ("times Queue::put_back_after", "sums that overflow"),
+    ("times ForeignQueue::after", "sums that overflow"),
+];
+
+/// Whether a use, or a function with a kind of argument, does not keep this yet.
+pub(super) fn is_open(name: &str) -> bool {
+    OPEN.iter().any(|(open, _)| *open == name)
+}
+
+impl<'a, T: Clone + 'static> Passing<'a, T> {
+    /// All functions that take such an argument.
+    pub(super) fn all(
+        world: &'a World,
+        passers: &'a Passers,
+        kind: &str,
+        of: fn(&Takes) -> &'static [Edge<T>],
+        usual: T,
+    ) -> Vec<Self> {
+        let edges = rows().flat_map(|row| of(&row.takes).iter().map(move |edge| (row, edge)));
+        let passing = |(row, edge): (&Row, &'static Edge<T>)| Self {
+            world,
+            passers,
+            name: format!("{}::{}", row.name, edge.of),
+            edge,
+            usual: usual.clone(),
+            dir: world.at(&format!("{}-{}", row.module, edge.of)),
+        };
+        edges.map(passing).filter(|it| !is_open(&format!("{kind} {}", it.name))).collect()
+    }
+
+    /// Makes a check of each, all at the same time.
+    pub(super) async fn each<F: Future<Output = ()>>(all: Vec<Self>, check: impl Fn(Self) -> F) {
+        all_hold(all.into_iter().map(|it| (it.name.clone(), check(it)))).await;
+    }
+
+    /// Passes an argument, and then the usual one by another client at the same path. Returns whether the first was taken.
+    pub(super) async fn takes(&self, what: &str, argument: T) -> bool {
+        let Self { world, passers, edge, .. } = self;
+        let (said, path) = (format!("{} with {what}", self.name), self.at(what));
+        let passing = (edge.pass)(passers.ann.clone(), path.clone(), argument);
+        let passed = world.in_time(&said, passing).await;
+        // What is written before is nothing that was refused.
+        let unwritten = if edge.first { path.clone() } else { path.join("none").expect("valid") };
+        let is_taken = passers.is_taken(passed, &said, &unwritten);
+
+        let usual = (edge.pass)(passers.bob.clone(), path, self.usual.clone());
+        let usual = world.in_time(&format!("{said}, and then as usual"), usual).await;
+        if let Err(error) = usual {
+            panic!("{said}: then another one cannot use it: {}", text_of(&error));
+        }
+        is_taken
+    }
+
+    /// Tries arguments of sizes from one that must be taken to one that may be refused, up to the largest that is taken and
+    /// the one after it. Returns whether the last one was taken.
+    pub(super) async fn up_to_the_limit(
+        &self,
+        sizes: (usize, usize),
+        make: impl Fn(usize) -> T,
+    ) -> bool {
+        let (mut least, mut most) = sizes;
+        let taken = self.takes(&format!("{least} bytes"), make(least)).await;
+        assert!(taken, "{}: {least} bytes are refused", self.name);
+        if self.takes(&format!("{most} bytes"), make(most)).await {
+            return true;
+        }
+        while least + 1 < most {
+            let size = least.midpoint(most);
+            match self.takes(&format!("{size} bytes"), make(size)).await {
+                true => least = size,
+                false => most = size,
+            }
+        }
+        false
+    }
+
+    /// A path of its own for each argument.
+    fn at(&self, what: &str) -> Path {
+        let name: String = what.chars().filter(|it| it.is_ascii_alphanumeric()).collect();
+        self.dir.join(&format!("{name}-")).expect("it is valid")
+    }
+}

@@ -1,0 +1,83 @@
+//! The arguments of what is kept equal in memory.
+
+use synod_core::client::Client;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_recipes::{Cache, Extent, Group, HashRing, Watched};
+
+use crate::recipe::edge::{Takes, Trap, check, first, later, lives, sprung, to};
+
+pub(crate) const CACHE: Takes = Takes {
+    numbers: &[first("depth", |client, path, levels| {
+        Box::pin(async move {
+            let below = path.join("a")?.join("b")?;
+            let cache = Cache::open(&client, Extent::subtree(&path).depth(to(levels)?)).await?;
+            client.put(&below, "").await?;
+            let cache = (cache, lives(Cache::open(&client, &path)).await?).1;
+            check(cache.get(&below).is_some(), "reading a cache", &path)
+        })
+    })],
+    functions: &[later("filtered", |client, path, trap| {
+        Box::pin(async move {
+            client.put(&path.join("a")?, "").await?;
+            let filtered = |trap: Trap| {
+                Extent::subtree(&path).filtered(move |_path| {
+                    trap.spring();
+                    true
+                })
+            };
+            sprung(opened(&client, filtered(trap))).await;
+            opened(&client, filtered(Trap::disarmed())).await
+        })
+    })],
+    ..Takes::NONE
+};
+
+/// Opens a cache that cannot be without its node.
+async fn opened(client: &Client, extent: Extent) -> Result<()> {
+    let cache = Cache::open(client, extent).await?;
+    match cache.snapshot().is_empty() {
+        true => Err(Error::new(ErrorKind::Backend, "reading a cache")),
+        false => Ok(()),
+    }
+}
+
+pub(crate) const WATCHED: Takes = Takes {
+    functions: &[later("open_with", |client, path, trap| {
+        Box::pin(async move {
+            client.put(&path, "1").await?;
+            let parse = move |_data: &[u8]| {
+                trap.spring();
+                Ok::<_, Error>(1)
+            };
+            sprung(Watched::open_with(&client, &path, parse.clone())).await;
+            Watched::open_with(&client, &path, parse).await.map(drop)
+        })
+    })],
+    ..Takes::NONE
+};
+
+pub(crate) const HASH_RING: Takes = Takes {
+    numbers: &[later("owners", |client, path, count| {
+        Box::pin(async move {
+            let (count, member) = (to(count)?, Group::new(&client, &path).join("").await?);
+            let ring = HashRing::open(&client, &path).await?;
+            let owners = ring.owners("key", count);
+            check(owners.len() == count.min(1), "finding the members of a key", &path)?;
+            lives(member.leave()).await
+        })
+    })],
+    functions: &[later("open_weighted", |client, path, trap| {
+        Box::pin(async move {
+            let member = Group::new(&client, &path).join("").await?;
+            let weigh = move |_data: &[u8]| {
+                trap.spring();
+                1
+            };
+            sprung(HashRing::open_weighted(&client, &path, weigh.clone())).await;
+            let ring = HashRing::open_weighted(&client, &path, weigh).await?;
+            check(ring.owner("key").is_some(), "finding the member of a key", &path)?;
+            lives(member.leave()).await
+        })
+    })],
+    ..Takes::NONE
+};

@@ -1,0 +1,284 @@
+//! The arguments of queues.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use synod_core::client::Client;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
+use synod_recipes::{ForeignQueue, ItemPlace, PutOptions, Queue, QueueLayout};
+use tokio::sync::Notify;
+
+use crate::recipe::edge::{Takes, begins, check, first, later, lives, positive, sprung, text, to};
+
+pub(crate) const QUEUE: Takes = Takes {
+    texts: &[first("id", |client, path, id| {
+        Box::pin(async move {
+            let queue = Queue::new(&client, &path)?;
+            let options = || PutOptions::default().id(&id);
+            queue.put_with(&1, options()).await?;
+            lives(goes_round(&queue, Some(&id), &path)).await?;
+            // Its id is free again.
+            let is_new = lives(queue.put_with(&2, options())).await?;
+            check(is_new, "using an id again", &path)?;
+            check(lives(queue.take()).await? == 2, "taking an item", &path)
+        })
+    })],
+    data: &[
+        later("put", |client, path, data| {
+            Box::pin(async move {
+                let queue = Queue::new(&client, &path)?;
+                queue.put(&text(&data)).await?;
+                lives(queue.claim()).await?.put_back().await?;
+                let taken = lives(queue.take()).await?;
+                check(taken == text(&data), "taking an item", &path)
+            })
+        }),
+        later("put_many", |client, path, data| {
+            Box::pin(async move {
+                let queue = Queue::of_bytes(&client, &path)?;
+                queue.put_many(&["".into(), data.clone()]).await?;
+                lives(queue.take()).await?;
+                let taken = lives(queue.take()).await?;
+                check(taken == data, "taking an item", &path)
+            })
+        }),
+        later("change", |client, path, data| {
+            Box::pin(async move {
+                let queue = Queue::new(&client, &path)?;
+                queue.put(&String::new()).await?;
+                let item = queue.items().await?.remove(0);
+                let changed = queue.change(&item, &text(&data)).await;
+                lives(queue.take()).await?;
+                changed.map(drop)
+            })
+        }),
+    ],
+    numbers: &[
+        first("priority", |client, path, priority| {
+            Box::pin(async move {
+                let queue = Queue::new(&client, &path)?;
+                queue.put_with(&1, PutOptions::default().priority(to(priority)?)).await?;
+                lives(goes_round(&queue, None, &path)).await
+            })
+        }),
+        first("deliver_at_most", |client, path, times| {
+            Box::pin(async move {
+                let queue = Queue::new(&client, &path)?.deliver_at_most(positive(times)?);
+                queue.put(&1).await?;
+                check(lives(queue.take()).await? == 1, "taking an item", &path)
+            })
+        }),
+        first("capacity", |client, path, items| {
+            Box::pin(async move {
+                let queue = Queue::new(&client, &path)?.capacity(some(items)?);
+                queue.put(&1).await?;
+                lives(goes_round(&queue, None, &path)).await
+            })
+        }),
+        later("take_many", |client, path, most| {
+            Box::pin(async move {
+                let (queue, most) = (Queue::new(&client, &path)?, some(most)?);
+                queue.put_many(&[1, 2, 3]).await?;
+                let mut taken = queue.take_many(most).await?;
+                while taken.len() < 3 {
+                    taken.extend(lives(queue.take_many(most)).await?);
+                }
+                check(taken == [1, 2, 3], "taking items", &path)
+            })
+        }),
+        later("consume", |client, path, most| {
+            Box::pin(async move {
+                let (queue, most) = (Queue::new(&client, &path)?, some(most)?);
+                queue.put(&1).await?;
+                let done = Notify::new();
+                let work = async |_item| {
+                    done.notify_one();
+                    Ok::<_, Error>(())
+                };
+                queue.consume(most, done.notified(), work).await?;
+                check(lives(queue.len()).await? == 0, "consuming an item", &path)
+            })
+        }),
+    ],
+    times: &[
+        first("after", |client, path, after| {
+            Box::pin(async move {
+                let queue = Queue::new(&client, &path)?;
+                queue.put_with(&1, PutOptions::default().after(after)).await?;
+                rests(&queue, after, &path).await
+            })
+        }),
+        later("put_back_after", |client, path, after| {
+            Box::pin(async move {
+                let queue = Queue::new(&client, &path)?;
+                queue.put(&1).await?;
+                let put_back = queue.claim().await?.put_back_after(after).await;
+                match put_back {
+                    Ok(()) => rests(&queue, after, &path).await,
+                    // Its claim was dropped.
+                    Err(error) => lives(queue.take()).await.and(Err(error)),
+                }
+            })
+        }),
+    ],
+    values: &[
+        first("put", |client, path, value| {
+            Box::pin(async move {
+                let queue = Queue::new(&client, path)?;
+                queue.put(&value).await?;
+                takes_another(&queue).await
+            })
+        }),
+        first("put_with", |client, path, value| {
+            Box::pin(async move {
+                let queue = Queue::new(&client, path)?;
+                queue.put_with(&value, PutOptions::default().id("one")).await?;
+                takes_another(&queue).await
+            })
+        }),
+        first("try_put", |client, path, value| {
+            Box::pin(async move {
+                let queue = Queue::new(&client, path)?;
+                queue.try_put(&value, PutOptions::default()).await?;
+                takes_another(&queue).await
+            })
+        }),
+        first("put_many", |client, path, value| {
+            Box::pin(async move {
+                let queue = Queue::new(&client, path)?;
+                queue.put_many(&[value, value]).await?;
+                takes_another(&queue).await
+            })
+        }),
+        later("change", |client, path, value| {
+            Box::pin(async move {
+                let queue = Queue::new(&client, path)?;
+                queue.put(&0.5).await?;
+                let item = queue.items().await?.remove(0);
+                queue.change(&item, &value).await?;
+                takes_another(&queue).await
+            })
+        }),
+    ],
+    functions: &[later("consume", |client, path, trap| {
+        Box::pin(async move {
+            let queue = Queue::new(&client, &path)?;
+            queue.put(&1).await?;
+            let done = Notify::new();
+            let consumes = || {
+                let work = async |_item| {
+                    trap.spring();
+                    done.notify_one();
+                    Ok::<_, Error>(())
+                };
+                queue.consume(NonZeroUsize::MIN, done.notified(), work)
+            };
+            sprung(consumes()).await;
+            // If the panic has ended it, the item is delivered again.
+            if queue.len().await? > 0 {
+                consumes().await?;
+            }
+            check(queue.len().await? == 0, "consuming an item", &path)
+        })
+    })],
+};
+
+fn some(number: i128) -> Result<NonZeroUsize> {
+    let zero = || Error::new(ErrorKind::Invalid, "passing a zero");
+    NonZeroUsize::new(to(number)?).ok_or_else(zero)
+}
+
+/// The only item is claimed, put back, put back for later, and taken.
+async fn goes_round(queue: &Queue<u64>, id: Option<&str>, path: &Path) -> Result<()> {
+    let delivery = queue.claim().await?;
+    check(delivery.id().as_deref() == id, "reading the id of an item", path)?;
+    delivery.put_back().await?;
+    queue.claim().await?.put_back_after(Duration::from_millis(1)).await?;
+    check(queue.take().await? == 1, "taking an item", path)
+}
+
+/// The only item is delivered after this time: at once, or not while this waits.
+async fn rests(queue: &Queue<u64>, after: Duration, path: &Path) -> Result<()> {
+    if after < LONG {
+        return check(lives(queue.take()).await? == 1, "taking an item", path);
+    }
+    let early = lives(begins(queue.take())).await?;
+    check(early.is_none(), "delivering an item in its time", path)?;
+    // Others go on.
+    for item in lives(queue.items()).await? {
+        lives(queue.remove(&item)).await?;
+    }
+    Ok(())
+}
+
+/// A time that no test lasts.
+const LONG: Duration = Duration::from_secs(60);
+
+/// An item that is there is taken, or buried because it cannot be read; the next one is taken.
+async fn takes_another(queue: &Queue<f64>) -> Result<()> {
+    lives(queue.put(&1.5)).await?;
+    loop {
+        match lives(queue.take()).await {
+            Ok(taken) if taken == 1.5 => return Ok(()),
+            Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
+            _ => {}
+        }
+    }
+}
+
+pub(crate) const FOREIGN_QUEUE: Takes = Takes {
+    data: &[
+        later("put", |client, path, data| {
+            Box::pin(async move {
+                let queue = ForeignQueue::new(&client, &path, QueueLayout::KazooLocking)?;
+                queue.put(data.clone()).await?;
+                check(lives(queue.take()).await? == [data], "taking an item", &path)
+            })
+        }),
+        later("put_at", |client, path, data| {
+            Box::pin(async move {
+                let queue = ForeignQueue::new(&client, &path, QueueLayout::CuratorItems)?;
+                queue.put_at(&["".into(), data.clone()], ItemPlace::default()).await?;
+                check(lives(queue.take()).await? == ["".into(), data], "taking items", &path)
+            })
+        }),
+    ],
+    numbers: &[
+        later("priority", |client, path, priority| {
+            Box::pin(async move {
+                let place = ItemPlace::default().priority(to(priority)?);
+                placed(&client, &path.join("curator")?, QueueLayout::CuratorPriority, place).await
+            })
+        }),
+        later("priority", |client, path, priority| {
+            Box::pin(async move {
+                let place = ItemPlace::default().priority(to(priority)?);
+                placed(&client, &path.join("kazoo")?, QueueLayout::KazooLocking, place).await
+            })
+        }),
+    ],
+    times: &[first("after", |client, path, after| {
+        Box::pin(async move {
+            let queue = ForeignQueue::new(&client, &path, QueueLayout::CuratorDelay)?;
+            queue.put_at(&["x".into()], ItemPlace::default().after(after)).await?;
+            if after < LONG {
+                return check(lives(queue.take()).await? == ["x"], "taking an item", &path);
+            }
+            let early = lives(begins(queue.take())).await?;
+            check(early.is_none(), "delivering an item in its time", &path)?;
+            // A later item that is due does not wait for it.
+            queue.put("y").await?;
+            let taken = lives(queue.take()).await?;
+            check(!taken.is_empty(), "taking an item", &path)
+        })
+    })],
+    ..Takes::NONE
+};
+
+/// Puts an item into a place, and takes it.
+async fn placed(client: &Client, path: &Path, layout: QueueLayout, place: ItemPlace) -> Result<()> {
+    let queue = ForeignQueue::new(client, path, layout)?;
+    queue.put_at(&["x".into()], place).await?;
+    check(lives(queue.take()).await? == ["x"], "taking an item", path)
+}
