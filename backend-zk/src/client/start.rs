@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::task::Poll;
+use std::time::Duration;
 
 use tokio::task::unconstrained;
 use tokio::time::{Instant, timeout_at};
@@ -18,6 +19,9 @@ use crate::client::zk_error::ZkError;
 
 /// How many bytes of paths are sent in one message. Servers take a million.
 const PATHS: usize = 128 * 1024;
+
+/// The shortest share of an attempt: a server that works, and has much to do, may need as much.
+const SHARE: Duration = Duration::from_millis(250);
 
 impl Session {
     /// Connects to a server that has the session, or creates it there if there is none yet.
@@ -57,7 +61,8 @@ impl Session {
         // Without an owner that is certain of the session, it is only created or closed.
         let left = self.certain.left().unwrap_or_else(|| end.saturating_duration_since(now));
         let servers = u32::try_from(self.servers.untried() + 1).unwrap_or(u32::MAX);
-        end.min(now + (left / servers).clamp(self.granted.get() / 20, self.silence()))
+        let (silence, least) = (self.silence(), SHARE.max(self.granted.get() / 20));
+        end.min(now + (left / servers).clamp(least.min(silence), silence))
     }
 
     async fn start_at(&mut self, server: &Server, limit: Instant) -> Result<Line, ZkError> {

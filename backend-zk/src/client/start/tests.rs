@@ -1,6 +1,5 @@
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use synod_core::chance::Chance;
@@ -143,18 +142,21 @@ async fn each_server_has_a_share_of_the_time_for_which_the_session_is_certain() 
 
 #[tokio::test(start_paused = true)]
 async fn a_share_is_neither_too_short_to_be_of_use_nor_longer_than_a_silence() {
-    let share = |left: Option<u64>, end: u64| {
-        let session = session(vec![], TTL);
+    let share_of = |ttl, left: Option<u64>, end: u64| {
+        let session = session(vec![], ttl);
         session.certain.set(move || left.map(Duration::from_millis));
         let now = Instant::now();
         (session.limit(now + Duration::from_millis(end)) - now).as_millis()
     };
+    let share = |left, end| share_of(TTL, left, end);
     assert_eq!(share(Some(2_800), 9_000), 2_800);
     assert_eq!(share(Some(9_000), 9_000), 4_000);
     assert_eq!(share(Some(100), 9_000), 500);
     assert_eq!(share(Some(100), 300), 300);
     assert_eq!(share(None, 3_000), 3_000);
     assert_eq!(share(Some(0), 3_000), 3_000);
+    assert_eq!(share_of(TTL / 5, Some(100), 9_000), 250);
+    assert_eq!(share_of(TTL / 20, Some(100), 9_000), 200);
 }
 
 /// A session on a connection whose other end does what the test says.
