@@ -211,7 +211,7 @@ pub(crate) fn proxy() -> etcd_client::Error {
 }
 
 /// Whether etcd refused a read of a key for which the caller has no permission. etcd checks that
-/// after the leader has confirmed a linearizable read (`Range`, v3_server.go).
+/// after the leader has confirmed a linearizable read (`Range` in `v3_server.go`).
 pub(crate) fn is_forbidden(error: &etcd_client::Error) -> bool {
     matches!(error, etcd_client::Error::GRpcStatus(status) if status.source().is_none()
         && ["etcdserver: permission denied", "etcdserver: user name is empty"]
@@ -249,7 +249,7 @@ fn is_connect(error: &(dyn StdError + 'static)) -> bool {
     // Not any error of the kind `ConnectionRefused`: an established connection may end with it, too,
     // for example because of a firewall that begins to reject its packets.
     std::iter::successors(Some(error), |error| (**error).source())
-        .any(|cause| cause.is::<ConnectError>())
+        .any(<dyn StdError>::is::<ConnectError>)
 }
 
 /// Translates an error of the client, without a text. `write` is whether its effect matters.

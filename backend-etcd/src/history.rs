@@ -80,8 +80,8 @@ pub(crate) fn ended(sign: &'static str) -> Error {
 mod tests {
     use super::*;
 
-    fn header(cluster_id: u64, revision: i64) -> Option<PbResponseHeader> {
-        Some(PbResponseHeader { cluster_id, revision, ..PbResponseHeader::default() })
+    fn header(cluster_id: u64, revision: i64) -> PbResponseHeader {
+        PbResponseHeader { cluster_id, revision, ..PbResponseHeader::default() }
     }
 
     #[test]
@@ -91,21 +91,21 @@ mod tests {
         assert!(history.same_cluster(7).is_ok());
         assert!(history.same_cluster(0).is_ok(), "not every answer has the id");
         assert!(history.same_cluster(7).is_ok());
-        let error = history.answered(header(8, 100).as_ref(), 0).expect_err("another cluster");
+        let error = history.answered(Some(&header(8, 100)), 0).expect_err("another cluster");
         assert_eq!(error.kind(), ErrorKind::SessionLost);
     }
 
     #[test]
     fn a_revision_may_stay_and_not_fall() {
         let history = History::default();
-        assert_eq!(history.answered(header(7, 20).as_ref(), 0).expect("the first"), 20);
+        assert_eq!(history.answered(Some(&header(7, 20)), 0).expect("the first"), 20);
         assert_eq!(history.seen(), 20);
-        assert_eq!(history.answered(header(7, 20).as_ref(), 20).expect("the same"), 20);
+        assert_eq!(history.answered(Some(&header(7, 20)), 20).expect("the same"), 20);
         // It was sent before the session saw the other.
-        assert_eq!(history.answered(header(7, 19).as_ref(), 19).expect("concurrent"), 19);
+        assert_eq!(history.answered(Some(&header(7, 19)), 19).expect("concurrent"), 19);
         assert_eq!(history.seen(), 20);
-        assert!(history.answered(header(7, 19).as_ref(), 20).is_err());
+        assert!(history.answered(Some(&header(7, 19)), 20).is_err());
         assert_eq!(history.answered(None, 20).expect("nothing is said"), 0);
-        assert_eq!(history.answered(header(7, 0).as_ref(), 20).expect("nothing is said"), 0);
+        assert_eq!(history.answered(Some(&header(7, 0)), 20).expect("nothing is said"), 0);
     }
 }

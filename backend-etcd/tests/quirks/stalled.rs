@@ -65,8 +65,8 @@ pub(crate) async fn no_session_is_certain_of_what_the_next_leader_has_ended() {
     client.maintenance_client().hash().await.expect("answered");
     let _stalled = stall(&world, leader).await.expect("it runs");
     // The leader stalls when it has something to write.
-    let writing = ann.commit(Txn::new().set(path("/n"), "y", Expect::Any));
-    let _none = timeout(TTL / 10, writing).await;
+    let stalling = ann.commit(Txn::new().set(path("/n"), "y", Expect::Any));
+    let _none = timeout(TTL / 10, stalling).await;
     waits_for("the end of the session at the next leader");
     let began = Instant::now();
     next(&mut watch).await;
