@@ -45,8 +45,11 @@ mod persistent_ttl;
 mod promotion;
 mod queue;
 mod queue_crowd;
+mod queue_doubt;
+mod queue_edges;
 mod queue_items;
 mod queue_room;
+mod queue_several;
 mod queue_work;
 mod reentrant_mutex;
 mod rwlock;
@@ -106,8 +109,11 @@ pub(crate) const ALL: &[&[Case]] = &[
     queue::CASES,
     foreign_queue::CASES,
     queue_crowd::CASES,
+    queue_doubt::CASES,
+    queue_edges::CASES,
     queue_items::CASES,
     queue_room::CASES,
+    queue_several::CASES,
     queue_work::CASES,
     crew::CASES,
     crew_crowd::CASES,

@@ -31,6 +31,7 @@ pub(crate) mod call_context;
 pub(crate) mod deadline;
 mod flight;
 mod local;
+mod node_guard;
 mod removal;
 mod requests;
 mod sequential;
@@ -45,6 +46,7 @@ mod service_tests;
 #[cfg(test)]
 mod tests;
 
+pub use node_guard::NodeGuard;
 pub use requests::Requests;
 
 /// One session on a store, as a [`Client`](crate::client::Client) has one after the other.

@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | in the directory of the items | an item, or several | a producer | a consumer |
 //! | in the directory of the locks | that a consumer of the other library has an item | that consumer | that consumer, or with its session |
-//! | `NAME.synod/queue-` for the queue `NAME` | a mark of a transaction, see [`stamped`](crate::stamped) | a client | with its session |
+//! | `NAME.synod/queue-` for the queue `NAME` | a mark of a transaction, see [`stamped`](crate::stamped) | a client | that client, or a consumer a day later |
 //!
 //! - **An item is taken by the transaction that deletes its node**, and expects no lock.
 //! - **The marks are not below the path of the queue**: the other library takes all nodes there.
@@ -19,7 +19,7 @@ use synod_core::client::Client;
 use synod_core::clock::sleep;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::store::{Expect, Gap, Lifetime, Outcome, Query, Txn, Why};
+use synod_core::store::{Expect, Gap, Lifetime, Outcome, Query, Rejected, Txn, Why};
 
 use crate::cell::patience::Patience;
 use crate::foreign_queue::foreign_consumer::{ForeignConsumer, ForeignItem};
@@ -102,7 +102,7 @@ impl ForeignQueue {
         let Some(parent) = dir.parent() else {
             return Err(Error::new(ErrorKind::Invalid, DOING).because("the root is no queue"));
         };
-        let marks = Marks::new(parent.join(&format!("{}.synod", dir.name()))?, "queue-", DOING);
+        let marks = Marks::lasting(parent.join(&format!("{}.synod", dir.name()))?, "queue-", DOING);
         let (client, items) = (client.clone(), layout.items(&dir)?);
         let writes = StampedWrites::new(&client, marks);
         let has_dir = AtomicBool::new(false);
@@ -145,13 +145,13 @@ impl ForeignQueue {
     ///
     /// # Errors
     ///
-    /// With an unknown effect a node may have been taken that no caller has: the session was lost before the answer, or the store
-    /// did not answer within the deadline of a call. Otherwise as every verb of a [`Client`], except that an outage only lengthens
-    /// the wait.
+    /// With an unknown effect a node may have been taken that no caller has: the client was closed before the answer. Otherwise as
+    /// every verb of a [`Client`], except that an outage, also one in which the session is lost, only lengthens the wait.
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has taken nothing, or puts back what it has taken, in its place.
+    /// A dropped call has taken nothing, or puts back what it has taken, in its place: in the background, and as soon as the store
+    /// answers.
     pub async fn take(&self) -> Result<Vec<Bytes>> {
         let waiting = async |wait: &mut ItemWait| {
             let mut patience = Patience::new(&self.place.client);
@@ -171,13 +171,21 @@ impl ForeignQueue {
     /// Tries to take the next item. `None` if another consumer was faster.
     async fn try_next(&self) -> Result<Option<Handed<Vec<Bytes>>>> {
         let ForeignPlace { client, layout, items, locks, .. } = &*self.place;
-        let start = || ForeignConsumer::start(client, *layout, items, locks.as_ref());
+        let old_marks = || self.place.writes.old_marks();
+        let start = || ForeignConsumer::start(client, *layout, items, locks.as_ref(), old_marks());
         let item = self.consumer.get_or_init(start).next().await?;
         let (place, own) = (self.place.clone(), self.place.clone());
         let take = async move { own.take(&item).await };
         let undo = async move |TakenNode { path, data }| {
-            let txn = Txn::new().create(path.clone(), data, Lifetime::Persistent);
-            place.writes.put_back(&path, txn, |_no| None).await;
+            let mut at = path.clone();
+            let create = |at: &Path| Txn::new().create(at, data.clone(), Lifetime::Persistent);
+            // Where the numbers of names have begun again, another item may have its name. The next one is after that in its order.
+            let instead = |no: &Rejected| {
+                let next = at.parent()?.join(&format!("{}0", at.name())).ok();
+                at = next.filter(|_at| no.why == Why::Exists)?;
+                Some(create(&at))
+            };
+            place.writes.put_back(&path, create(&path), instead).await;
         };
         hand_over(DOING, take, undo).await
     }
@@ -248,7 +256,7 @@ impl ForeignPlace {
         };
         let txn = self.unlocked(&item.name)?;
         let txn = txn.delete(path.clone(), Expect::Version(stat.version));
-        match self.writes.send(&session, txn, Some(&path)).await {
+        match self.writes.send_patiently(&session, txn, Some(&path)).await {
             Ok(Sent::Applied(_)) => {
                 item.is_gone();
                 Ok(Some((items, TakenNode { path, data })))

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -15,11 +16,12 @@ use synod_core::store::{Outcome, Txn};
 
 use crate::cell::patience::Patience;
 use crate::line::item_wait::ItemWait;
+use crate::queue::back_off::BackOff;
 use crate::queue::bunch::take;
 use crate::queue::codec::Codec;
 use crate::queue::consumer::{Consumer, Reserved};
 use crate::queue::delivery::Delivery;
-use crate::queue::item_name::ItemName;
+use crate::queue::item_name::{ItemName, MAX_ID};
 use crate::queue::place::{DOING, QueuePlace};
 use crate::queue::put_options::PutOptions;
 use crate::queue::room::{PutOutcome, QueueEntry, Room};
@@ -27,6 +29,7 @@ use crate::queue::taking::claim;
 use crate::stamped::date::date;
 
 mod arrivals;
+mod back_off;
 mod bunch;
 mod claimed_item;
 mod codec;
@@ -42,10 +45,17 @@ pub(crate) mod put_options;
 mod returning;
 mod room;
 mod shuffled;
+mod slots;
 mod stock;
 mod stock_item;
 mod taking;
 mod width;
+
+/// The usual number of deliveries of an item.
+const DELIVERIES: u32 = 25;
+
+/// The maximum number of items that are taken at once, whatever the caller says: no store takes so many operations in one transaction.
+const MAX_BUNCH: usize = 1_000;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/queue.md"))]
 pub struct Queue<T> {
@@ -56,6 +66,7 @@ pub struct Queue<T> {
     room: Room,
     /// How often an item is delivered at most.
     most: u32,
+    back_off: BackOff,
 }
 
 impl<T: Serialize + DeserializeOwned> Queue<T> {
@@ -83,13 +94,24 @@ impl Queue<Bytes> {
 impl<T> Queue<T> {
     fn of(client: &Client, path: Path, codec: Codec<T>) -> Result<Self> {
         let place = Arc::new(QueuePlace::new(client, path)?);
-        Ok(Self { place, consumer: Arc::default(), codec, room: Room::default(), most: u32::MAX })
+        let (consumer, room, back_off) = (Arc::default(), Room::default(), BackOff::default());
+        Ok(Self { place, consumer, codec, room, most: DELIVERIES, back_off })
     }
 
-    /// Sets how often an item is [claimed](Queue::claim) through this at most. If its consumers then put it back, or died, it is
-    /// moved to the dead letters. There is no limit, if nothing else is said.
+    /// Sets how often an item is delivered by [claims](Queue::claim) through this at most: 25 times, if nothing else is said. If
+    /// its consumers then put it back, or died, it is moved to the dead letters, and that is logged. [`NonZeroU32::MAX`] is no limit.
+    ///
+    /// A claim counts when its caller has it, or its process has ended: one that was dropped before does not.
     pub fn deliver_at_most(mut self, times: NonZeroU32) -> Self {
         self.most = times.get();
+        self
+    }
+
+    /// Sets how long [`Queue::consume`] puts off an item whose work failed: so long after the first delivery, and twice as long
+    /// after each further one, up to the longest time. From one second to 15 minutes, if nothing else is said; each time is up to a
+    /// quarter shorter, at random.
+    pub fn back_off(mut self, first: Duration, longest: Duration) -> Self {
+        self.back_off = BackOff { first, longest };
         self
     }
 
@@ -198,11 +220,15 @@ impl<T> Queue<T> {
         }
         let unique = self.place.unique_id();
         let name = match &options.id {
-            Some(id) => ItemName::with_id(options.priority, &unique, id)?,
+            Some(id) => ItemName::with_id(options.priority, &unique, id)?.ok_or_else(|| {
+                Error::new(ErrorKind::Invalid, DOING)
+                    .at(&self.place.dir)
+                    .because(format!("an id has at most {MAX_ID} bytes as a part of a name"))
+            })?,
             None => ItemName::unique(options.priority, unique),
         };
         Ok(match options.after {
-            Some(after) => name.not_before(date() + after),
+            Some(after) => name.not_before(date().saturating_add(after)),
             None => name,
         })
     }
@@ -214,13 +240,14 @@ impl<T: Send + 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`] if the item cannot be read; it is moved to the dead letters. With an unknown effect one item may have
-    /// been taken that no caller has: the session was lost before the answer, or the store did not answer within the deadline of a
-    /// call. Otherwise as every verb of a [`Client`], except that an outage only lengthens the wait.
+    /// [`ErrorKind::Corrupt`] if the item cannot be read; it is moved to the dead letters. With an unknown effect an item may have
+    /// been taken that no caller has: the client was closed before the answer. Otherwise as every verb of a [`Client`], except that
+    /// an outage, also one in which the session is lost, only lengthens the wait.
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has taken nothing, or puts back what it has taken, in its place.
+    /// A dropped call has taken nothing, or puts back what it has taken, in its place: in the background, and as soon as the store
+    /// answers.
     pub async fn take(&self) -> Result<T> {
         loop {
             if let Some(item) = self.take_many(NonZeroUsize::MIN).await?.pop() {
@@ -242,7 +269,7 @@ impl<T: Send + 'static> Queue<T> {
     pub async fn take_many(&self, most: NonZeroUsize) -> Result<Vec<T>> {
         let waiting = async |wait: &mut ItemWait| {
             let mut patience = Patience::new(&self.place.client);
-            let mut most = most.get();
+            let mut most = most.get().min(MAX_BUNCH);
             loop {
                 wait.tries += 1;
                 let reserved = self.next(most, &mut patience).await?;
@@ -288,9 +315,13 @@ impl<T: Send + 'static> Queue<T> {
                     // A claim counts only while its session is certain.
                     Ok(Some(delivery)) if delivery.is_certain() => {
                         self.consumer().learn(false, clock::elapsed(since));
-                        return Ok(delivery);
+                        return Ok(delivery.received());
                     }
-                    Ok(Some(_uncertain)) => {}
+                    Ok(Some(uncertain)) => {
+                        drop(uncertain);
+                        let error = Error::new(ErrorKind::Unreachable, DOING).at(&self.place.dir);
+                        patience.rest(error.because("its session is uncertain")).await?;
+                    }
                     Ok(None) => self.consumer().learn(true, clock::elapsed(since)),
                     Err(error) => patience.rest(error).await?,
                 }
@@ -317,9 +348,9 @@ impl<T: Send + 'static> Queue<T> {
 /// Clones share what they know of the queue.
 impl<T> Clone for Queue<T> {
     fn clone(&self) -> Self {
-        let Self { place, consumer, room, codec, most } = self;
+        let Self { place, consumer, room, codec, most, back_off } = self;
         let (place, consumer, room) = (place.clone(), consumer.clone(), room.clone());
-        Self { place, consumer, room, codec: *codec, most: *most }
+        Self { place, consumer, room, codec: *codec, most: *most, back_off: *back_off }
     }
 }
 

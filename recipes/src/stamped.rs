@@ -1,11 +1,13 @@
 //! [`Stamped`]: transactions that are applied once, and whose effect is found out when an answer is lost.
 //!
-//! Every transaction sets a *mark*, an ephemeral node of its sender, to its number, and expects the version that the mark has.
+//! Every transaction sets a *mark*, a node of its sender, to its number, and expects the version that the mark has.
 //! So it is applied once however often it is sent, and the mark says afterwards whether it was. What holds for all recipes:
 //!
 //! - A transaction in doubt is settled by its mark alone, in whatever session: the mark has its number, or is made void, so that
 //!   a late request is rejected.
-//! - If the mark has gone with its session, [`Evidence`] may prove that nothing was applied. Without it the effect is unknown.
+//! - A mark is ephemeral, or [lasting](Marks::lasting): persistent, so that the next session settles what the last one left in
+//!   doubt. If an ephemeral mark has gone with its session, [`Evidence`] may prove that nothing was applied. Without it the effect
+//!   is unknown.
 //! - Each transaction that is on its way has a mark of its own: two that expected the version of one would exclude each other.
 
 use synod_core::client::Client;
@@ -16,13 +18,15 @@ use synod_core::session::Session;
 use synod_core::store::{Commit, Outcome, Rejected, Stat, Txn};
 
 use crate::mutant::mistake;
-use crate::stamped::mark::Marks;
+use crate::stamped::mark::{CommitMark, Marks};
 use crate::stamped::sent::{Evidence, Sent};
 use crate::stamped::settling::Settling;
 
 pub(crate) mod date;
+pub(crate) mod due;
 pub(crate) mod handing;
 pub(crate) mod mark;
+pub(crate) mod old_marks;
 pub(crate) mod sent;
 mod settling;
 pub(crate) mod writes;
@@ -40,23 +44,32 @@ pub(crate) struct Stamped<'a> {
 impl Stamped<'_> {
     /// Sends a transaction until it is answered, or until the limit.
     pub(crate) async fn send(&self, txn: Txn) -> Result<Sent> {
+        let (doing, session) = (self.marks.doing(), self.session);
+        let mark = self.marks.take(session).await.map_err(|error| harmless(error, doing))?;
+        if let Some(sent) = self.send_with(mark, txn.clone()).await? {
+            return Ok(sent);
+        }
+        // Another client took the mark for that of a process that is gone.
+        let mark = self.marks.create(session).await.map_err(|error| harmless(error, doing))?;
+        Ok(self.send_with(mark, txn).await?.unwrap_or(Sent::Lost))
+    }
+
+    /// Sends a transaction with this mark. `None` if it was not applied, as the mark is gone.
+    async fn send_with(&self, mut mark: CommitMark, txn: Txn) -> Result<Option<Sent>> {
         let Self { client, marks, session, evidence, ref limit } = *self;
-        let doing = marks.doing();
-        let mut mark = marks.take(session).await.map_err(|error| harmless(error, doing))?;
         let (txn, number) = mark.stamp(txn);
         let (mut delays, mut doubt) = (limit.delays(session.chance()), false);
         let cause = loop {
             let error = match Answer::of(session.commit(txn.clone()).await, doubt) {
                 Answer::Applied(stat, commit) => {
                     mark.learn(stat).into_iter().for_each(|mark| marks.give_back(mark));
-                    return Ok(Sent::Applied(Some(commit)));
+                    return Ok(Some(Sent::Applied(Some(commit))));
                 }
                 Answer::Unapplied(end) => {
                     marks.give_back(mark);
-                    return end;
+                    return end.map(Some);
                 }
-                Answer::MarkGone => return Ok(Sent::Lost),
-                Answer::Failed(error) => return Err(error),
+                Answer::MarkGone => return Ok(None),
                 Answer::Doubtful(cause) => break cause,
                 Answer::Unanswered(error) => error,
             };
@@ -64,8 +77,9 @@ impl Stamped<'_> {
             doubt = true;
             sleep(delay).await;
         };
-        let mark = &mark;
-        Settling { client, mark, number: &number, evidence, doing, limit }.settle(cause).await
+        let (mark, doing) = (&mark, marks.doing());
+        let settling = Settling { client, mark, number: &number, evidence, doing, limit };
+        settling.settle(cause).await.map(Some)
     }
 }
 
@@ -77,7 +91,6 @@ enum Answer {
     Unapplied(Result<Sent>),
     /// It was not applied, and the mark is of no more use.
     MarkGone,
-    Failed(Error),
     /// It has to be sent again.
     Unanswered(Error),
     /// An earlier request was applied, or may still be.
@@ -104,9 +117,8 @@ impl Answer {
         });
         match error.kind() {
             ErrorKind::Unreachable if doubt => Self::Unanswered(error),
-            ErrorKind::SessionLost if doubt => Self::Doubtful(Some(error)),
-            ErrorKind::SessionLost => Self::MarkGone,
-            _ if doubt => Self::Failed(error.with_unknown_effect()),
+            ErrorKind::SessionLost if !doubt => Self::Unapplied(Ok(Sent::Lost)),
+            _ if doubt => Self::Doubtful(Some(error)),
             _ => Self::Unapplied(Err(error)),
         }
     }

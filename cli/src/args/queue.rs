@@ -82,7 +82,7 @@ pub(crate) struct Consume {
     /// Run up to this many commands at once
     #[arg(long, short = 'n', value_name = "N", default_value = "1")]
     pub(crate) at_once: NonZeroUsize,
-    /// Move an item to the dead letters that was delivered this often; without this there is no limit
+    /// Move an item to the dead letters that was delivered this often, in place of 25 times
     #[arg(long, value_name = "N")]
     pub(crate) deliver_at_most: Option<NonZeroU32>,
     /// How long a command may take to end after SIGTERM: 2s, or a quarter of the session's time
@@ -104,11 +104,12 @@ Exit codes:
 
 #[cfg(unix)]
 const CONSUME_NOTES: &str = "\
-An item is acknowledged when its command ends with exit code 0, and put back
-otherwise; the next command then starts after a pause, which grows with each
-failure in succession. While a command runs, no other consumer has its item; it
-is ended when the claim is lost, and when this process is killed. What a command
-has left running in its process group is ended with it.
+An item is acknowledged when its command ends with exit code 0. Otherwise it is
+put back for a time, from one second to 15 minutes, which is doubled with each of
+its deliveries; after the last one it is a dead letter. Others are worked on
+meanwhile. While a command runs, no other consumer has its item; it is ended when
+the claim is lost, and when this process is killed. What a command has left
+running in its process group is ended with it.
 
 The command finds the path of the queue in SYNOD_PATH, the name of the item in
 SYNOD_ITEM and its id in SYNOD_ID, how often it was delivered in SYNOD_DELIVERED,

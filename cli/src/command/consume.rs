@@ -103,7 +103,12 @@ impl Runs<'_> {
         }
         let why = match ended {
             End::Exited(0) => return Ok(Ok(())),
-            End::Exited(code) => format!("its command ended with {code}; it is put back"),
+            End::Exited(code) if delivery.is_last() => {
+                format!("its command ended with {code}; it is moved to the dead letters")
+            }
+            End::Exited(code) => {
+                format!("its command ended with {code}; it is put back for a time")
+            }
             End::Lost => "its claim was lost before its command ended".to_owned(),
         };
         output::warning(&format!("{}: {why}", item.escape_debug()));

@@ -68,7 +68,7 @@ async fn run_open(
             for item in &chosen(all, &names)? {
                 if !queue.remove(item).await? {
                     output::warning(&format!(
-                        "{} is not there any more, or was delivered meanwhile",
+                        "{} is not there any more, or is a dead letter by now",
                         shown(item.name())
                     ));
                 }

@@ -24,7 +24,6 @@ cases![
     "L-Q-3" breaks [TransactionRunsAgain] => a_put_whose_answer_is_lost_makes_one_item,
     "L-Q-3" catches [CreateOverwrites] => an_item_of_the_same_id_is_put_once,
     "L-Q-1 L-Q-5" breaks [TransactionRunsAgain] => a_take_whose_answer_is_lost_has_its_item,
-    "L-Q-1 L-Q-5" needs [Expiry] breaks [TransactionRunsAgain] => a_take_in_doubt_when_its_session_is_lost_has_an_unknown_effect,
     "L-Q-1 L-X-1 L-X-5" breaks [DroppedTakeLost] => a_take_dropped_at_any_await_loses_no_item,
     "L-Q-6" breaks [ClaimIgnored] => an_item_that_is_claimed_is_had_by_no_other,
     "L-Q-6 L-Q-4" breaks [ClaimIgnored] => an_item_is_held_after_a_claim_of_it_that_never_arrived,
@@ -154,30 +153,6 @@ async fn a_take_whose_answer_is_lost_has_its_item(world: World) {
         assert_eq!(plan.pending(), 0, "{site:?} did not fire");
     }
     assert_eq!(stored(&world, &client, "items").await, [""; 0]);
-}
-
-async fn a_take_in_doubt_when_its_session_is_lost_has_an_unknown_effect(world: World) {
-    let (gate, bob) = (world.gate(), world.client().await);
-    let client = world.client_on(gate.clone(), world.options()).await;
-    let consumer = queue(&world, &client);
-    put(&consumer, &["first"]).await;
-    assert_eq!(took(&world, &consumer).await, "first");
-    put(&queue(&world, &bob), &["second"]).await;
-    let sent = gate.count(Verb::Commit);
-    gate.hold_behind(Some((Verb::Commit, sent)));
-    let taking = consumer.clone();
-    let taking = Waiting::new(async move { Ok(taking.take().await) });
-    gate.held(1).await;
-
-    let first = answer(client.session().await);
-    world.expire(first.info().id).await;
-    world.in_time("the loss", first.lost()).await;
-    gate.hold_behind(None);
-
-    let failed = failure(taking.gets(&world, "its answer").await, "a take in doubt");
-    assert!(failed.is_ambiguous(), "{failed}");
-    put(&queue(&world, &bob), &["third"]).await;
-    assert_eq!(took(&world, &consumer).await, "third", "the second was taken once");
 }
 
 async fn a_take_dropped_at_any_await_loses_no_item(world: World) {

@@ -5,17 +5,20 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use futures_util::future::{join_all, pending};
+use futures_util::future::{join, join_all, pending};
 use synod_core::error::ErrorKind;
-use synod_recipes::Delivery;
-use synod_testkit::fault::Verb;
+use synod_core::store::Txn;
+use synod_recipes::{Delivery, Held as _};
+use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::door::{answer, failure};
 use crate::recipe::Waiting;
 use crate::recipe::queue::{put, queue, stored, took};
+use crate::recipe::queue_edges::panics;
 use crate::world::World;
 
 cases![
@@ -24,6 +27,9 @@ cases![
     "L-Q-1 L-Q-5" catches [DeleteOfMissingSucceeds] => consumers_that_take_bunches_have_each_item_once,
     "L-Q-1 L-Q-4" breaks [FailedWorkAcknowledged] => work_is_done_by_so_many_at_once_until_it_succeeds,
     "L-Q-4" breaks [ClaimsNeverEnd] => work_that_is_dropped_puts_its_items_back,
+    "L-Q-9" breaks [DelayIgnored] => an_item_whose_work_fails_keeps_no_other_waiting,
+    "L-Q-4 L-Q-13" breaks [QueueIgnoresOrder] => work_that_ends_its_delivery_itself_costs_no_more,
+    "L-Q-1 L-OUT-1" breaks [QueueIgnoresOrder] => one_hand_that_is_refused_ends_the_others_when_their_work_is_done,
 ];
 
 fn count(number: usize) -> NonZeroUsize {
@@ -118,7 +124,8 @@ async fn work_is_done_by_so_many_at_once_until_it_succeeds(world: World) {
     const ITEMS: usize = 12;
     const HANDS: usize = 3;
     let client = world.client().await;
-    let (queue, stop) = (queue(&world, &client), Notify::new());
+    let queue = queue(&world, &client).back_off(Duration::ZERO, Duration::ZERO);
+    let stop = Notify::new();
     let items: Vec<String> = (0..ITEMS).map(|number| number.to_string()).collect();
     answer(queue.put_many(&items).await);
     let (now, most) = (Cell::new(0), Cell::new(0));
@@ -190,4 +197,109 @@ async fn work_that_is_dropped_puts_its_items_back(world: World) {
     assert_eq!(again, [("three".to_owned(), 2), ("two".to_owned(), 2)]);
     answer(last.ack().await);
     assert_eq!(answer(bobs.len().await), 0);
+}
+
+async fn an_item_whose_work_fails_keeps_no_other_waiting(world: World) {
+    const GOOD: usize = 20;
+    const HOUR: Duration = Duration::from_secs(60 * 60);
+    let (ann, bob) = (world.client().await, world.client().await);
+    let anns = queue(&world, &ann).back_off(HOUR, HOUR);
+    put(&anns, &["bad", "panics"]).await;
+    put(&anns, &["good"; GOOD]).await;
+    let (stop, good, bad) = (Notify::new(), Cell::new(0), Cell::new(0));
+    let work = async |delivery: Arc<Delivery<String>>| {
+        world.think().await;
+        if delivery.item() == "good" {
+            good.set(good.get() + 1);
+            if good.get() == GOOD {
+                stop.notify_one();
+            }
+            return Ok(());
+        }
+        bad.set(bad.get() + 1);
+        if delivery.item() == "panics" {
+            panics();
+        }
+        Err("it is bad")
+    };
+
+    let consuming = anns.consume(count(2), stop.notified(), work);
+
+    answer(world.in_time("all good ones", consuming).await);
+    assert_eq!((good.get(), bad.get()), (GOOD, 2), "each bad one was tried once");
+    let left = answer(queue(&world, &bob).items().await);
+    let left: Vec<_> =
+        left.iter().filter_map(|it| Some((it.item()?.as_str(), it.delivered()))).collect();
+    assert_eq!(left, [("bad", 1), ("panics", 1)], "they have their places");
+    let items = answer(anns.items().await);
+    let soon = synod_core::clock::date() + HOUR / 2;
+    assert!(items.iter().all(|item| item.not_before() > Some(soon)), "they come later");
+}
+
+async fn work_that_ends_its_delivery_itself_costs_no_more(world: World) {
+    const ITEMS: usize = 12;
+    let gate = world.gate();
+    let client = world.client_on(gate.clone(), world.unhurried()).await;
+    let queue = queue(&world, &client);
+    put(&queue, &["first"]).await;
+    answer(answer(world.in_time("a delivery", queue.claim()).await).ack().await);
+    let items: Vec<String> = (0..ITEMS).map(|number| number.to_string()).collect();
+    put(&queue, &items.iter().map(|item| &**item).collect::<Vec<_>>()).await;
+    let (stop, done, had) = (Notify::new(), Cell::new(0), RefCell::new(Vec::new()));
+    let work = async |delivery: Arc<Delivery<String>>| {
+        done.set(done.get() + 1);
+        had.borrow_mut().push(delivery.item().clone());
+        if done.get() == ITEMS {
+            stop.notify_one();
+        }
+        let ended = match done.get() % 3 {
+            0 => delivery.ack_with(Txn::new()).await.map(drop),
+            1 => delivery.reject().await,
+            _ => delivery.put_back_after(Duration::from_secs(60 * 60)).await,
+        };
+        assert!(ended.is_ok() && !delivery.is_held());
+        if done.get() % 2 == 0 { Err("what it says now is too late") } else { Ok(()) }
+    };
+    let before = gate.count(Verb::Commit);
+
+    let consuming = queue.consume(count(1), stop.notified(), work);
+    answer(world.in_time("the end", consuming).await);
+
+    assert_eq!(had.take(), items, "each was delivered once");
+    assert_eq!(gate.count(Verb::Commit) - before, 2 * ITEMS, "a claim and its end");
+    let (dead, left) = (answer(queue.dead().await).len(), answer(queue.len().await));
+    assert_eq!((dead, left), (ITEMS / 3, ITEMS / 3));
+}
+
+async fn one_hand_that_is_refused_ends_the_others_when_their_work_is_done(world: World) {
+    let bob = world.client().await;
+    let (ann, plan) = world.scripted([]).await;
+    let [anns, bobs] = [&ann, &bob].map(|client| queue(&world, client));
+    let items = ["1", "2", "3", "4", "5", "6"];
+    put(&bobs, &items).await;
+    let (begun, refused) = (Notify::new(), Notify::new());
+    let done = Cell::new(0);
+    let work = async |_delivery: Arc<Delivery<String>>| {
+        begun.notify_one();
+        refused.notified().await;
+        done.set(done.get() + 1);
+        Ok::<(), String>(())
+    };
+    for item in &items[..5] {
+        assert_eq!(took(&world, &anns).await, *item);
+    }
+    let consuming = anns.consume(count(2), pending(), work);
+    let others = async {
+        begun.notified().await;
+        plan.cue(Cue::new(Site::Denied).of(Verb::Delete));
+        put(&bobs, &["7", "8"]).await;
+        world.eventually("a claim is refused", async || plan.pending() == 0).await;
+        refused.notify_one();
+    };
+
+    let (ended, ()) = world.in_time("its end", join(consuming, others)).await;
+
+    assert_eq!(failure(ended, "a refusal").kind(), ErrorKind::Denied);
+    assert_eq!(done.get(), 1, "the work in hand was done, and no other begun");
+    assert_eq!(answer(bobs.len().await), 2, "the others wait");
 }

@@ -68,6 +68,44 @@ async fn a_rewrite_goes_on_until_it_is_done_or_the_node_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_guarded_node_goes_with_its_guard_or_when_its_session_is_closed() {
+    let (script, session) = opened().await;
+    let make = async |name: &str| {
+        let made = session.create_sequential(&path(name), "", Lifetime::Persistent).await;
+        let made = made.expect("reachable").required().expect("it is new");
+        (session.guard(&made).expect("it has a sequence"), made)
+    };
+    let ((dropped, _), (left, leaves)) = (make("/q/dropped-").await, make("/q/left-").await);
+    let (kept, _) = make("/q/kept-").await;
+    script.commits([Fault::RequestLost, Fault::ReplyLost]);
+    drop(dropped);
+    left.leave();
+    sleep(LONG).await;
+    assert_eq!(script.nodes().len(), 2, "the guard of one was dropped");
+
+    session.close().await.expect("reachable");
+
+    assert_eq!(script.nodes(), [leaves.path.to_string()]);
+    drop(kept);
+    idle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guarded_node_of_a_session_that_expired_stays() {
+    let (script, session) = opened().await;
+    let made = session.create_sequential(&path("/q/it-"), "", Lifetime::Persistent).await;
+    let made = made.expect("reachable").required().expect("it is new");
+    let guard = session.guard(&made).expect("it has a sequence");
+    script.lose(session.info().id.get());
+    session.lost().await;
+    drop(guard);
+    sleep(LONG).await;
+    assert_eq!(script.nodes().len(), 1);
+    drop(session);
+    idle().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_value_is_kept_for_one_session() {
     #[derive(Default)]
     struct Counter(AtomicU64);

@@ -20,13 +20,14 @@ use crate::mirror::extent::Extent;
 use crate::mirror::news::until_news;
 use crate::mirror::reader::EventReader;
 use crate::stamped::date::date;
+use crate::stamped::old_marks::{OldMarks, remove_old_marks};
 
 /// The items of a queue and their locks, followed for as long as this value exists.
 pub(super) struct ForeignConsumer {
     known: Arc<ForeignShelf>,
     items: Mirror,
     locks: Option<Mirror>,
-    _task: Task,
+    _tasks: [Task; 2],
 }
 
 /// What the tasks of a consumer share.
@@ -48,6 +49,7 @@ impl ForeignConsumer {
         layout: QueueLayout,
         items: &Path,
         locks: Option<&Path>,
+        old_marks: OldMarks,
     ) -> Self {
         let follow =
             |dir: &Path| Mirror::start(client, Extent::children(dir).names_only(), "foreign_queue");
@@ -55,8 +57,9 @@ impl ForeignConsumer {
         let stock = Mutex::new(ForeignStock::new(layout));
         let known = Arc::new(ForeignShelf { stock, news: Notify::new() });
         let reader = locks.as_ref().map(Mirror::reader);
-        let task = task::spawn(keep_up(known.clone(), items.reader(), reader));
-        Self { known, items, locks, _task: task }
+        let following = keep_up(known.clone(), items.reader(), reader);
+        let tasks = [task::spawn(following), task::spawn(remove_old_marks(old_marks))];
+        Self { known, items, locks, _tasks: tasks }
     }
 
     /// Waits for the first item that may be tried.
@@ -115,10 +118,10 @@ impl ForeignShelf {
         let mut stock = self.stock();
         match event {
             CacheEvent::Created(node) | CacheEvent::Updated { node, .. } => {
-                stock.lock(node.path.name());
+                stock.lock(node.path.name(), clock::now());
             }
-            CacheEvent::Deleted(node) => stock.unlock(node.path.name()),
-            CacheEvent::Reset => stock.clear_locks(),
+            CacheEvent::Deleted(node) => stock.unlock(node.path.name(), clock::now()),
+            CacheEvent::Reset => stock.clear_locks(clock::now()),
             CacheEvent::Complete(_) | CacheEvent::Stale => {}
         }
     }
@@ -136,7 +139,7 @@ impl ForeignItem {
 
     /// Records that its data cannot be read.
     pub(super) fn is_unreadable(&self) {
-        self.known.stock().is_unreadable(&self.name);
+        self.known.stock().is_unreadable(&self.name, clock::now());
     }
 
     /// Records that it is not in the queue any more.
@@ -147,7 +150,7 @@ impl ForeignItem {
 
 impl Drop for ForeignItem {
     fn drop(&mut self) {
-        self.known.stock().give_back(&self.name);
+        self.known.stock().give_back(&self.name, clock::now());
         self.known.news.notify_waiters();
     }
 }

@@ -8,27 +8,43 @@ use synod_core::store::Node;
 
 use crate::foreign_queue::layout::{ForeignRank, QueueLayout};
 use crate::mutant::mistake;
+use crate::stamped::due::Due;
 
 /// How long an item rests that another consumer has locked or taken, before it is tried again: what is known of it is late.
 const REST: Duration = Duration::from_millis(20);
-
-/// The longest time after which an item is looked at again, whatever time its name has.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The items that are known, by the names of their nodes.
 #[derive(Debug)]
 pub(super) struct ForeignStock {
     layout: QueueLayout,
-    order: BTreeMap<ForeignRank, String>,
-    ranks: BTreeMap<String, ForeignRank>,
+    items: BTreeMap<String, KnownItem>,
     /// The names of the items that consumers have locked.
     locked: BTreeSet<String>,
     /// The names of the items that a task of this process tries to take.
     reserved: BTreeSet<String>,
+    /// Those that may be tried, in their order.
+    free: BTreeMap<ForeignRank, String>,
     /// Those that may be tried later: their time has not come, or they were not to be had.
-    resting: BTreeMap<String, Instant>,
-    /// Those whose data cannot be read.
-    unreadable: BTreeSet<String>,
+    later: BTreeSet<(Instant, String)>,
+}
+
+#[derive(Debug)]
+struct KnownItem {
+    rank: ForeignRank,
+    /// The time before which it is not to be delivered.
+    due: Option<Due>,
+    /// The end of its rest, after a consumer of the other library had it.
+    rests: Option<Instant>,
+    /// Its data cannot be read.
+    is_unreadable: bool,
+}
+
+impl KnownItem {
+    /// The next time at which it may be tried, if that is not now.
+    fn until(&self, now: Instant) -> Option<Instant> {
+        let due = self.due.map(Due::at);
+        [due, self.rests].into_iter().flatten().filter(|until| *until > now).max()
+    }
 }
 
 /// What a look for an item finds.
@@ -42,15 +58,9 @@ pub(super) enum ForeignPick {
 
 impl ForeignStock {
     pub(super) fn new(layout: QueueLayout) -> Self {
-        Self {
-            layout,
-            order: BTreeMap::new(),
-            ranks: BTreeMap::new(),
-            locked: BTreeSet::new(),
-            reserved: BTreeSet::new(),
-            resting: BTreeMap::new(),
-            unreadable: BTreeSet::new(),
-        }
+        let (locked, reserved) = (BTreeSet::new(), BTreeSet::new());
+        let (items, free, later) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Self { layout, items, locked, reserved, free, later }
     }
 
     /// Adds an item. What is no item of the layout is ignored. `date` is that of now.
@@ -61,19 +71,15 @@ impl ForeignStock {
         self.remove(name);
         let delay = Duration::from_millis(rank.due).saturating_sub(date);
         mistake!(DelayIgnored: let delay = Duration::ZERO);
-        if !delay.is_zero() {
-            self.resting.insert(name.to_owned(), now + delay.min(LONGEST));
-        }
-        self.ranks.insert(name.to_owned(), rank.clone());
-        self.order.insert(rank, name.to_owned());
+        let due = Due::after(delay, now).left(now);
+        let item = KnownItem { rank, due, rests: None, is_unreadable: false };
+        self.items.insert(name.to_owned(), item);
+        self.place(name, now);
     }
 
     pub(super) fn remove(&mut self, name: &str) {
-        if let Some(rank) = self.ranks.remove(name) {
-            self.order.remove(&rank);
-        }
-        self.resting.remove(name);
-        self.unreadable.remove(name);
+        self.unplace(name);
+        self.items.remove(name);
     }
 
     pub(super) fn clear(&mut self) {
@@ -84,51 +90,80 @@ impl ForeignStock {
         };
     }
 
-    pub(super) fn lock(&mut self, name: &str) {
+    pub(super) fn lock(&mut self, name: &str, now: Instant) {
         self.locked.insert(name.to_owned());
+        self.place(name, now);
     }
 
-    pub(super) fn unlock(&mut self, name: &str) {
+    /// Records that a lock is gone. The item need not rest any more.
+    pub(super) fn unlock(&mut self, name: &str, now: Instant) {
         self.locked.remove(name);
-        self.resting.remove(name);
+        self.change(name, now, |item| item.rests = None);
     }
 
-    pub(super) fn clear_locks(&mut self) {
-        self.locked.clear();
+    pub(super) fn clear_locks(&mut self, now: Instant) {
+        for name in std::mem::take(&mut self.locked) {
+            self.place(&name, now);
+        }
     }
 
     /// Ends a reservation.
-    pub(super) fn give_back(&mut self, name: &str) {
+    pub(super) fn give_back(&mut self, name: &str, now: Instant) {
         self.reserved.remove(name);
+        self.place(name, now);
     }
 
     /// Records that an item was not to be had, though it is known.
     pub(super) fn rests(&mut self, name: &str, now: Instant) {
-        self.resting.insert(name.to_owned(), now + REST);
+        self.change(name, now, |item| item.rests = Some(now + REST));
     }
 
     /// Records that the data of an item cannot be read. It is in no other's way as long as it is there.
-    pub(super) fn is_unreadable(&mut self, name: &str) {
-        self.unreadable.insert(name.to_owned());
+    pub(super) fn is_unreadable(&mut self, name: &str, now: Instant) {
+        self.change(name, now, |item| item.is_unreadable = true);
     }
 
     /// The first item that may be tried.
     pub(super) fn pick(&mut self, now: Instant) -> ForeignPick {
-        let mut until: Option<Instant> = None;
-        let found = self.order.values().find(|name| {
-            let rest = self.resting.get(*name).copied().filter(|rest| *rest > now);
-            if let Some(rest) = rest {
-                until = Some(until.map_or(rest, |until| until.min(rest)));
-            }
-            rest.is_none() && !self.is_taken(name)
-        });
-        let Some(name) = found.cloned() else { return ForeignPick::None(until) };
+        while let Some((_until, name)) = self.later.first().filter(|(until, _)| *until <= now) {
+            let name = name.clone();
+            self.change(&name, now, |item| item.due = item.due.and_then(|due| due.left(now)));
+        }
+        let Some(name) = self.free.first_key_value().map(|(_rank, name)| name.clone()) else {
+            return ForeignPick::None(self.later.first().map(|(until, _name)| *until));
+        };
         self.reserved.insert(name.clone());
+        self.unplace(&name);
         ForeignPick::Item(name)
     }
 
-    fn is_taken(&self, name: &str) -> bool {
-        self.reserved.contains(name) || self.unreadable.contains(name) || self.locked.contains(name)
+    fn change(&mut self, name: &str, now: Instant, change: impl FnOnce(&mut KnownItem)) {
+        self.unplace(name);
+        if let Some(item) = self.items.get_mut(name) {
+            change(item);
+        }
+        self.place(name, now);
+    }
+
+    /// Puts an item where it belongs.
+    fn place(&mut self, name: &str, now: Instant) {
+        self.unplace(name);
+        let Some(item) = self.items.get(name) else { return };
+        if item.is_unreadable || self.reserved.contains(name) || self.locked.contains(name) {
+            return;
+        }
+        match item.until(now) {
+            Some(until) => drop(self.later.insert((until, name.to_owned()))),
+            None => drop(self.free.insert(item.rank.clone(), name.to_owned())),
+        }
+    }
+
+    fn unplace(&mut self, name: &str) {
+        let Some(item) = self.items.get(name) else { return };
+        self.free.remove(&item.rank);
+        for until in [item.due.map(Due::at), item.rests].into_iter().flatten() {
+            self.later.remove(&(until, name.to_owned()));
+        }
     }
 }
 
@@ -161,18 +196,18 @@ mod tests {
     fn an_item_that_another_has_or_that_cannot_be_read_is_not_tried() {
         let now = clock::now();
         let mut stock = stock(QueueLayout::KazooLocking, &["entry-1", "entry-2", "entry-3", "x"]);
-        stock.lock("entry-1");
+        stock.lock("entry-1", now);
         let pick = |stock: &mut ForeignStock| stock.pick(now);
         assert_eq!(pick(&mut stock), item("entry-2"));
         assert_eq!(pick(&mut stock), item("entry-3"), "the other is reserved");
         assert_eq!(pick(&mut stock), ForeignPick::None(None));
 
-        stock.give_back("entry-2");
-        stock.is_unreadable("entry-2");
+        stock.give_back("entry-2", now);
+        stock.is_unreadable("entry-2", now);
         assert_eq!(pick(&mut stock), ForeignPick::None(None));
-        stock.unlock("entry-1");
+        stock.unlock("entry-1", now);
         assert_eq!(pick(&mut stock), item("entry-1"));
-        stock.give_back("entry-3");
+        stock.give_back("entry-3", now);
         stock.remove("entry-3");
         assert_eq!(pick(&mut stock), ForeignPick::None(None), "it is gone");
         stock.add(&node("entry-2"), now, DATE);
@@ -190,6 +225,17 @@ mod tests {
         let due = now + DATE;
         assert_eq!(delayed.pick(now), ForeignPick::None(Some(due)));
         assert_eq!(delayed.pick(due), item("queue-|20|1"));
+
+        // The time of an item is not that of a lock.
+        delayed.add(&node("queue-|40|3"), now, DATE);
+        delayed.lock("queue-|40|3", now);
+        delayed.unlock("queue-|40|3", now);
+        assert_eq!(delayed.pick(now + 2 * DATE), item("queue-|30|0"));
+        assert_eq!(delayed.pick(now + 2 * DATE), ForeignPick::None(Some(now + 3 * DATE)));
+        let year = Duration::from_secs(365 * 24 * 60 * 60);
+        delayed.add(&node("queue-|FFFFFFFFFFFFFFFF|4"), now, DATE);
+        assert_eq!(delayed.pick(now + 3 * DATE), item("queue-|40|3"));
+        assert_eq!(delayed.pick(now + year), ForeignPick::None(Some(now + year * 2)));
 
         let mut resting = stock(QueueLayout::CuratorSimple, &["qn-1"]);
         resting.rests("qn-1", now);

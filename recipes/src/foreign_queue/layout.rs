@@ -103,7 +103,7 @@ impl QueueLayout {
                 format!("{sign}{:08X}", priority.cast_unsigned())
             }
             (Self::CuratorDelay, _) => {
-                format!("|{:08X}|", (date + after.unwrap_or_default()).as_millis())
+                format!("|{:08X}|", latest(date.saturating_add(after.unwrap_or_default())))
             }
             (Self::KazooLocking, priority) => match priority.unwrap_or(USUAL) {
                 priority @ 0..=999 => format!("{priority:03}-"),
@@ -158,6 +158,12 @@ impl QueueLayout {
     }
 }
 
+/// A time as it is in a name: Curator reads it as a signed number of 64 bits.
+fn latest(date: Duration) -> u64 {
+    let most = u64::MAX / 2;
+    u64::try_from(date.as_millis()).unwrap_or(most).min(most)
+}
+
 /// The time in the name of an item with a delay.
 fn delay(rest: &str) -> Option<u64> {
     let (time, _number) = rest.strip_prefix('|')?.split_once('|')?;
@@ -182,6 +188,7 @@ mod tests {
         let (usual, first) = (ItemPlace::default(), ItemPlace::default().priority(-1));
         let second = ItemPlace::default().priority(5);
         let later = ItemPlace::default().after(Duration::from_secs(1));
+        let never = ItemPlace::default().after(Duration::MAX);
         for (layout, place, name) in [
             (QueueLayout::CuratorSimple, usual, "qn-0000000007"),
             (QueueLayout::CuratorItems, usual, "queue-0000000007"),
@@ -190,6 +197,7 @@ mod tests {
             (QueueLayout::CuratorPriority, first, "queue-0FFFFFFFF0000000007"),
             (QueueLayout::CuratorDelay, usual, "queue-|18BCFE5687B|0000000007"),
             (QueueLayout::CuratorDelay, later, "queue-|18BCFE56C63|0000000007"),
+            (QueueLayout::CuratorDelay, never, "queue-|7FFFFFFFFFFFFFFF|0000000007"),
             (QueueLayout::KazooLocking, usual, "entry-100-0000000007"),
             (QueueLayout::KazooLocking, second, "entry-005-0000000007"),
             (QueueLayout::EtcdRecipe, usual, "1700000000123000000"),

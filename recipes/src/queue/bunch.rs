@@ -5,8 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use synod_core::error::Result;
+use synod_core::retry::Retry;
 use synod_core::session::Session;
-use synod_core::store::{Rejected, Txn};
+use synod_core::store::{Rejected, Txn, Why};
 
 use crate::queue::codec::Codec;
 use crate::queue::consumer::Reserved;
@@ -52,6 +53,11 @@ async fn take_once<T>(
     codec: Codec<T>,
 ) -> TryOutcome<Bunch<T>> {
     let session = place.client.session().await?;
+    // One operation is that of the mark.
+    let most = session.info().limits.operations.saturating_sub(1).max(1);
+    let mut reserved = reserved;
+    let others = reserved.split_off(most.min(reserved.len()));
+    others.into_iter().for_each(Reserved::was_not_tried);
     let data = try_join_all(reserved.iter().map(|it| data_of(place, &session, it))).await?;
     let mut found = reserved.into_iter().zip(data).filter_map(|(it, data)| Some((it, data?)));
     let mut bunch = Bunch::new();
@@ -59,7 +65,7 @@ async fn take_once<T>(
         let left_out = match codec.decode(&place.item(&reserved.item.name)?, &data) {
             Ok(item) => bunch.add(place, &session, (reserved, item, data))?,
             Err(error) if bunch.items.is_empty() => {
-                let is_buried = bury(place, &session, &reserved, data).await?;
+                let is_buried = bury(place, &session, &reserved, data, &error.to_string()).await?;
                 return if is_buried { Err(error) } else { Ok(None) };
             }
             // It is the first one of the next take.
@@ -88,21 +94,22 @@ impl<T> Bunch<T> {
     ) -> Result<Option<Reserved>> {
         let name = &reserved.item.name;
         let longer = place.without_item(self.txn.clone(), name)?;
-        // One operation is that of the mark.
+        // One operation is that of the mark, and sets it.
         if longer.ops.len() >= session.info().limits.operations && !self.items.is_empty() {
             return Ok(Some(reserved));
         }
         self.txn = longer;
         self.items.push(item);
-        self.putting_back.push((name.next(reserved.item.created), data));
+        self.putting_back.push((name.changed(reserved.item.created), data));
         self.reserved.push(reserved);
         Ok(None)
     }
 
-    async fn take(self, place: &QueuePlace, session: &Session) -> TryOutcome<Self> {
+    /// Takes the items, however long it takes to find out whether they are taken: no other process can.
+    async fn take(mut self, place: &QueuePlace, session: &Session) -> TryOutcome<Self> {
         let Some(first) = self.reserved.first() else { return Ok(None) };
-        let first = place.item(&first.item.name)?;
-        match place.writes.send(session, self.txn.clone(), Some(&first)).await {
+        let (first, more) = (place.item(&first.item.name)?, Txn::new());
+        match place.send_removal(Retry::forever(), session, &mut self.txn, &more, &first).await {
             Ok(Sent::Applied(_)) => {
                 self.reserved.iter().for_each(Reserved::is_gone);
                 Ok(Some(self))
@@ -115,11 +122,27 @@ impl<T> Bunch<T> {
     }
 }
 
-/// Puts an item back whose caller is gone, in its place. In a bounded queue another item may have its slot; then it has none.
+/// Puts an item back whose caller is gone, in its place. Since it was taken, another item may have got its id, or its slot in a
+/// bounded queue; then it has none.
 async fn put_back(place: &QueuePlace, name: ItemName, data: Bytes) {
-    let put = |name: &ItemName| place.with_item(Txn::new(), name, data.clone()).ok();
-    let Some(txn) = put(&name) else { return };
-    let without_slot = name.in_slot(None);
-    let instead = |no: &Rejected| place.is_filled_slot(no).then(|| put(&without_slot)).flatten();
+    let mut name = name;
+    let put = |name: &ItemName| place.with_item(Txn::new(), name, data.clone());
+    let txn = put(&name).or_else(|_too_long| {
+        // Another program has chosen its name.
+        name = name.without_id(|| place.unique_id());
+        put(&name)
+    });
+    let txn = match txn {
+        Ok(txn) => txn,
+        Err(error) => return tracing::warn!(%name, %error, "an item could not be put back"),
+    };
+    let instead = |no: &Rejected| {
+        name = match no.why {
+            Why::Exists if place.is_used_id(no) => name.without_id(|| place.unique_id()),
+            Why::Exists if place.is_filled_slot(no) => name.clone().in_slot(None),
+            _ => return None,
+        };
+        put(&name).ok()
+    };
     place.writes.put_back(&place.dir, txn, instead).await;
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use synod_core::clock::timeout;
 use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::retry::Retry;
 use synod_core::store::{Expect, Outcome, Rejected, Txn};
 use tokio::sync::oneshot;
 
@@ -25,6 +26,10 @@ pub(super) struct ClaimedItem {
     pub(super) name: ItemName,
     pub(super) data: Bytes,
     pub(super) hold: Arc<Hold>,
+    /// Set if it is not to be delivered once more.
+    pub(super) is_last: bool,
+    /// Set if the caller of the claim has it.
+    pub(super) is_received: bool,
 }
 
 impl ClaimedItem {
@@ -40,13 +45,16 @@ impl ClaimedItem {
 
     /// Moves the item to the dead letters.
     pub(super) async fn is_rejected(&self) -> Result<()> {
-        let own = self.place.with_dead(self.removal()?, &self.name, self.data.clone())?;
-        self.ends(own).await
+        let dead = self.place.with_dead(Txn::new(), &self.name, self.data.clone())?;
+        match self.end_with(self.removal()?, dead).await? {
+            Outcome::Committed(()) => Ok(()),
+            Outcome::Rejected(no) => Err(self.place.writes.refused(&no)),
+        }
     }
 
     /// Puts the item back, not to be delivered before so much time has passed.
     pub(super) async fn is_put_off(&self, after: Duration) -> Result<()> {
-        let later = self.name.clone().not_before(date() + after).to_string();
+        let later = self.name.clone().not_before(date().saturating_add(after)).to_string();
         let own = self.place.back(&self.place.claimed(&self.name)?, &later, self.data.clone())?;
         self.ends(own.delete(self.hold.seen_path(), Expect::Any)).await
     }
@@ -76,8 +84,10 @@ impl ClaimedItem {
         self.hold.node.spend();
         let (done, answer) = oneshot::channel();
         let (hold, name, data) = (self.hold.clone(), self.name.clone(), self.data.clone());
+        // What no caller got is no delivery.
+        let next = if self.is_received { name.clone() } else { name.undelivered() };
         if let Some(consumer) = self.consumer.get() {
-            consumer.take_back(ItemReturn { hold, name, data, done });
+            consumer.take_back(ItemReturn { hold, name, next, data, done });
         }
         answer
     }
@@ -98,9 +108,12 @@ impl ClaimedItem {
 
     /// Ends the claim with this transaction, and other operations in it.
     async fn end_with(&self, own: Txn, more: Txn) -> Result<Outcome<()>> {
-        let (count, node) = (own.ops.len(), self.place.claimed(&self.name)?);
-        let txn = more.ops.into_iter().fold(own, Txn::op);
-        match self.place.writes.send(self.hold.node.session(), txn, Some(&node)).await? {
+        let (mut own, node) = (own, self.place.claimed(&self.name)?);
+        let session = self.hold.node.session();
+        let limit = Retry::until_elapsed(session.time_limit());
+        let sent = self.place.send_removal(limit, session, &mut own, &more, &node).await?;
+        let count = own.ops.len();
+        match sent {
             Sent::Applied(_) => {
                 self.hold.node.spend();
                 Ok(Outcome::Committed(()))

@@ -1,11 +1,15 @@
 //! [`Codec`]: how the items of a queue are written as data.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use synod_core::error::Result;
+use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::value;
+
+use crate::queue::place::DOING;
 
 /// Writes items as data, and reads them.
 pub(super) struct Codec<T> {
@@ -32,8 +36,11 @@ impl<T> Codec<T> {
         (self.encode)(path, item)
     }
 
+    /// Reads an item. One whose type panics cannot be read: in a task of ours the panic would be met again by each consumer.
     pub(super) fn decode(self, path: &Path, data: &Bytes) -> Result<T> {
-        (self.decode)(path, data)
+        catch_unwind(AssertUnwindSafe(|| (self.decode)(path, data))).unwrap_or_else(|_panic| {
+            Err(Error::new(ErrorKind::Corrupt, DOING).at(path).because("its type panics"))
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::num::NonZeroUsize;
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -12,13 +13,15 @@ use futures_util::stream::unfold;
 use synod_core::clock::sleep;
 use synod_core::error::{ErrorKind, Result};
 use synod_core::held::Held as _;
-use synod_core::path::Path;
 use synod_core::retry::Retry;
 use tokio::sync::Notify;
 
 use crate::mutant::mistake;
 use crate::queue::Queue;
 use crate::queue::delivery::Delivery;
+
+/// The maximum number of items that are worked on at once, whatever the caller says.
+const MAX_HANDS: usize = 1_024;
 
 /// # Consuming
 impl<T: Send + Sync + 'static> Queue<T> {
@@ -34,10 +37,12 @@ impl<T: Send + Sync + 'static> Queue<T> {
         })
     }
 
-    /// Does `work` for each item, up to `most` at once, until `stop` completes. An item whose work returned `Ok` is acknowledged, unless
-    /// the work has [done so itself](Delivery::ack_with); otherwise it is put back, and the next item is claimed after a pause, which
-    /// grows with each failure in succession. Work whose claim is lost is dropped. After `stop` nothing more is claimed, and this returns
-    /// when the work in hand is done.
+    /// Does `work` for each item, up to `most` at once (and 1,024), until `stop` completes. An item whose work returned `Ok` is
+    /// acknowledged. One whose work failed or panicked is put back, not to be delivered before a time that
+    /// [grows](Queue::back_off) with its deliveries; the others are worked on meanwhile. After
+    /// [as many deliveries](Queue::deliver_at_most) as it may have it is a dead letter. What the work has done with the delivery itself
+    /// counts: [acknowledged](Delivery::ack_with), [put off](Delivery::put_back_after) or [rejected](Delivery::reject). Work whose
+    /// claim is lost is dropped. After `stop` nothing more is claimed, and this returns when the work in hand is done.
     ///
     /// All of it runs in the task of the caller: spawn the parts of `work` that keep a processor busy. Failures of the work are logged.
     ///
@@ -64,7 +69,7 @@ impl<T: Send + Sync + 'static> Queue<T> {
             let _either = select(pin!(stop), pin!(failed.notified())).await;
         };
         let (stop, work, failed) = (stop.shared(), &work, &failed);
-        let hands = (0..most.get()).map(|_| {
+        let hands = (0..most.get().min(MAX_HANDS)).map(|_| {
             let stop = stop.clone();
             async move {
                 let done = self.work_until(stop, work).await;
@@ -92,56 +97,63 @@ impl<T: Send + Sync + 'static> Queue<T> {
                 Either::Left(_) => return Ok(()),
                 Either::Right((claimed, _)) => claimed,
             };
-            let is_done = match claimed {
-                Ok(delivery) => is_done(&self.place.dir, Arc::new(delivery), work).await,
-                Err(error) if error.kind() == ErrorKind::Corrupt => {
-                    tracing::warn!(%error, "an item is moved to the dead letters");
-                    true
-                }
+            let has_ended = match claimed {
+                Ok(delivery) => self.work_on(Arc::new(delivery), work).await,
+                // It is a dead letter.
+                Err(error) if error.kind() == ErrorKind::Corrupt => true,
                 Err(error) => return Err(error),
             };
-            if is_done {
+            if has_ended {
                 pauses = None;
                 continue;
             }
+            // The store is in trouble, not the item.
             let chance = self.place.client.chance();
             let pauses = pauses.get_or_insert_with(|| Retry::forever().delays(chance));
             let pause = sleep(pauses.next().unwrap_or_default());
             let _either = select(stop.clone(), pin!(pause)).await;
         }
     }
-}
 
-/// Does the work for one item. Returns whether it is done, and will not be delivered again.
-async fn is_done<T: Send + Sync, F, E>(
-    path: &Path,
-    delivery: Arc<Delivery<T>>,
-    work: &impl Fn(Arc<Delivery<T>>) -> F,
-) -> bool
-where
-    F: Future<Output = std::result::Result<(), E>>,
-    E: Display,
-{
-    let working = work(delivery.clone());
-    let done = match select(pin!(working), pin!(delivery.lost())).await {
-        Either::Left((done, _)) => done,
-        Either::Right(_) => {
-            tracing::warn!(%path, item = %delivery.path(), "the claim of an item was lost during the work");
-            return false;
+    /// Does the work for one item. Returns whether the delivery has ended as the work says.
+    async fn work_on<F, E>(
+        &self,
+        delivery: Arc<Delivery<T>>,
+        work: &impl Fn(Arc<Delivery<T>>) -> F,
+    ) -> bool
+    where
+        F: Future<Output = std::result::Result<(), E>>,
+        E: Display,
+    {
+        let (path, item) = (&self.place.dir, delivery.path());
+        // A panic is the item's: the work on others goes on.
+        let working = AssertUnwindSafe(async { work(delivery.clone()).await }).catch_unwind();
+        let done = match select(pin!(working), pin!(delivery.lost())).await {
+            Either::Left((Ok(done), _)) => done.map_err(|why| why.to_string()),
+            Either::Left((Err(_panic), _)) => Err("it panicked".to_owned()),
+            Either::Right(_) => {
+                tracing::warn!(%path, %item, "the claim of an item was lost during the work");
+                return false;
+            }
+        };
+        mistake!(FailedWorkAcknowledged: let done = done.or(Ok::<(), String>(())));
+        let delivered = delivery.delivered();
+        let ended = match done {
+            _ if delivery.is_over() => Ok(()),
+            Ok(()) => delivery.is_done().await,
+            Err(why) if delivery.is_last() => {
+                tracing::warn!(%path, %item, %why, delivered, "an item is moved to the dead letters");
+                delivery.reject().await
+            }
+            Err(why) => {
+                tracing::warn!(%path, %item, %why, delivered, "the work for an item failed");
+                let after = self.back_off.after(delivered, self.place.client.chance());
+                delivery.put_back_after(after).await
+            }
+        };
+        if let Err(error) = &ended {
+            tracing::warn!(%path, %item, %error, "an item may be delivered again");
         }
-    };
-    let is_done = done.is_ok();
-    mistake!(FailedWorkAcknowledged: let is_done = true);
-    if let Err(why) = &done {
-        tracing::warn!(%path, item = %delivery.path(), %why, "the work for an item failed");
+        ended.is_ok()
     }
-    let ended = match is_done {
-        _ if delivery.is_over() => Ok(()),
-        true => delivery.is_done().await,
-        false => delivery.gives_up().await,
-    };
-    if let Err(error) = &ended {
-        tracing::warn!(%path, item = %delivery.path(), %error, "an item may be delivered again");
-    }
-    is_done && ended.is_ok()
 }

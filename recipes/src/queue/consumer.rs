@@ -27,6 +27,7 @@ use crate::queue::stock::{Pick, Stock};
 use crate::queue::stock_item::StockItem;
 use crate::queue::width::Width;
 use crate::stamped::date::date;
+use crate::stamped::old_marks::remove_old_marks;
 
 /// The most bytes of data of an item that a consumer keeps. Those of larger ones are read when they are wanted.
 const KEPT: usize = 1_024;
@@ -54,7 +55,7 @@ pub(super) struct Consumer {
     width: Width,
     /// How many microseconds the last request for items took.
     last_took: AtomicU64,
-    _tasks: [Task; 3],
+    _tasks: [Task; 4],
 }
 
 /// What the tasks of a consumer share.
@@ -84,7 +85,13 @@ impl Consumer {
         let following = follow(shelf.clone(), items.reader());
         let noticing = notice(lost.clone(), consumers.reader());
         let looking = look_for_lost_items(place.clone(), lost.clone());
-        let tasks = [task::spawn(following), task::spawn(noticing), task::spawn(looking)];
+        let tidying = remove_old_marks(place.writes.old_marks());
+        let tasks = [
+            task::spawn(following),
+            task::spawn(noticing),
+            task::spawn(looking),
+            task::spawn(tidying),
+        ];
         let node = Arc::new(ConsumerNode::new(place.consumers.clone()));
         let returns = returning::start(place, node.clone(), lost.clone());
         let (width, last_took) = (Width::default(), AtomicU64::new(0));
@@ -152,7 +159,7 @@ impl Consumer {
         let (mut stock, now) = (self.shelf.lock(), clock::now());
         let own = if width > 1 && most == 1 { stock.pick_own(width, now) } else { None };
         own.map_or_else(
-            || stock.pick(choice(width, chance) * most, most, now),
+            || stock.pick(choice(width, chance).saturating_mul(most), most, now),
             |own| Pick::Items(vec![own]),
         )
     }
@@ -227,6 +234,12 @@ impl Reserved {
     /// Ends the reservation of an item for which no request was sent.
     pub(super) fn was_not_tried(mut self) {
         self.was_tried = false;
+    }
+
+    /// Records that this process cannot move the item: it tries it no more.
+    pub(super) fn is_set_aside(&self) {
+        let name = self.item.name.to_string();
+        self.shelf.lock().set_aside(&name);
     }
 
     /// Records that the item is not in the queue any more under this name: a name is never used again.

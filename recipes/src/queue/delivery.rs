@@ -46,6 +46,12 @@ impl<T> Delivery<T> {
         self.claimed.name.delivered
     }
 
+    /// Returns true if the item is moved to the dead letters when it is put back now, as it was delivered
+    /// [so often](crate::Queue::deliver_at_most).
+    pub fn is_last(&self) -> bool {
+        self.claimed.is_last
+    }
+
     /// Removes the item from the queue, as it is done. It is one transaction, which a stale consumer's never is.
     ///
     /// # Errors
@@ -99,8 +105,8 @@ impl<T> Delivery<T> {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has put it back so, or puts it back at once.
-    pub async fn put_back_after(self, after: Duration) -> Result<()> {
+    /// A dropped call has put it back so, or has not.
+    pub async fn put_back_after(&self, after: Duration) -> Result<()> {
         self.claimed.is_put_off(after).await
     }
 
@@ -112,14 +118,20 @@ impl<T> Delivery<T> {
     ///
     /// # Cancel safety
     ///
-    /// As [`Delivery::ack`].
-    pub async fn reject(self) -> Result<()> {
+    /// A dropped call has moved it, or has not.
+    pub async fn reject(&self) -> Result<()> {
         self.claimed.is_rejected().await
     }
 
     /// [`Delivery::ack`] of a delivery that is shared. A part of the work may have acknowledged it already.
     pub(super) async fn is_done(&self) -> Result<()> {
         self.claimed.is_done().await
+    }
+
+    /// Takes note that the caller of the claim has it: from here on it is delivered.
+    pub(super) fn received(mut self) -> Self {
+        self.claimed.is_received = true;
+        self
     }
 
     /// Whether it counts: its session may be uncertain by the time of the answer.
@@ -130,11 +142,6 @@ impl<T> Delivery<T> {
     /// Whether it was acknowledged, put back or lost.
     pub(super) fn is_over(&self) -> bool {
         self.claimed.is_over()
-    }
-
-    /// [`Delivery::put_back`] of a delivery that is shared.
-    pub(super) async fn gives_up(&self) -> Result<()> {
-        self.claimed.is_put_back().await
     }
 }
 

@@ -26,18 +26,29 @@ const NAMED: &str = "-id-";
 /// The priority of an item that has none of its own: that of kazoo.
 const USUAL: u16 = 100;
 
+/// The length of a [unique id](super::place::QueuePlace::unique_id).
+const UNIQUE: usize = 36;
+
+/// The most bytes of an id, percent-encoded as it is in names. With all tokens at their longest a name then has 255 bytes at most: 10
+/// for the priority, 2 around the tokens, 11, 11, 21, 15 and 21 for the tokens, 40 before the id.
+pub(super) const MAX_ID: usize = 120;
+
+/// The latest date that a name has, which is in the year 5138: all dates in names have 14 digits at most.
+const LATEST: u64 = 99_999_999_999_999;
+
 /// What is known of an item by its name: `entry-PPP-KEY`, and `entry-PPP-+dDcCrRtTsS-KEY` with the number of its deliveries and
-/// of the changes of its data, its place, its time and its slot, as far as it has them.
+/// of its changes, its place, its time and its slot, as far as it has them.
 ///
 /// A name means one item, and one delivery of it with one data: it is never used again. So a delete by path means that delivery.
+/// With each step of an item the number of its changes grows, or it stays and that of its deliveries grows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ItemName {
     /// A lower one is delivered earlier.
     pub(super) priority: u16,
     /// How often it was delivered.
     pub(super) delivered: u32,
-    /// How often its data was changed.
-    changes: Option<u64>,
+    /// The number of changes of its data, and of returns that did not count its last delivery.
+    changes: Option<u32>,
     /// The revision of its first node: its place among those of its priority.
     place: Option<Revision>,
     /// Before this time, in milliseconds since the beginning of 1970, it is not to be delivered.
@@ -55,7 +66,7 @@ pub(super) struct Rank {
     place: Revision,
     key: String,
     delivered: u32,
-    changes: Option<u64>,
+    changes: Option<u32>,
     not_before: Option<u64>,
 }
 
@@ -76,9 +87,11 @@ impl ItemName {
         Self { priority, delivered: 0, changes, place, not_before, slot, key }
     }
 
-    /// The name of an item whose id the application chose.
-    pub(super) fn with_id(priority: Option<u16>, unique: &str, id: &str) -> Result<Self> {
-        Ok(Self::unique(priority, format!("{unique}{NAMED}{}", Name::encode(id)?)))
+    /// The name of an item whose id the application chose. `None` if the id is too long.
+    pub(super) fn with_id(priority: Option<u16>, unique: &str, id: &str) -> Result<Option<Self>> {
+        let id = Name::encode(id)?;
+        let is_short = id.as_str().len() <= MAX_ID;
+        Ok(is_short.then(|| Self::unique(priority, format!("{unique}{NAMED}{id}"))))
     }
 
     /// What a name says. `None` if it is not that of an item.
@@ -91,6 +104,7 @@ impl ItemName {
         let (tokens, key) = changing.split_once('-')?;
         let (delivered, rest) = token(tokens, 'd')?;
         let (changes, rest) = token(rest, 'c')?;
+        let changes = changes.map(u32::try_from).transpose().ok()?;
         let (place, rest) = token(rest, 'r')?;
         let (not_before, rest) = token(rest, 't')?;
         let (slot, rest) = token(rest, 's')?;
@@ -111,22 +125,39 @@ impl ItemName {
         Self { delivered, place, not_before: None, ..self.clone() }
     }
 
-    /// The same item with other data. This name belongs to a node that was `created` then.
+    /// The same item with other data, or taken and put back, which is no delivery. This name belongs to a node that was `created`
+    /// then.
     pub(super) fn changed(&self, created: Revision) -> Self {
         let place = Some(self.place.unwrap_or(created));
+        Self { place, ..self.changed_once_more() }
+    }
+
+    /// The same item, whose last claim was no delivery.
+    pub(super) fn undelivered(&self) -> Self {
+        let delivered = self.delivered.saturating_sub(1);
+        Self { delivered, ..self.changed_once_more() }
+    }
+
+    fn changed_once_more(&self) -> Self {
         let changes = Some(self.changes.unwrap_or(0).saturating_add(1));
-        Self { changes, place, ..self.clone() }
+        Self { changes, ..self.clone() }
     }
 
     /// The same item, not to be delivered before this date.
     pub(super) fn not_before(self, date: Duration) -> Self {
-        let millis = u64::try_from(date.as_millis()).unwrap_or(u64::MAX);
+        let millis = u64::try_from(date.as_millis()).unwrap_or(LATEST).min(LATEST);
         Self { not_before: Some(millis), ..self }
     }
 
     /// The same item, as if it had not been delivered before, at the end of those of its priority.
     pub(super) fn anew(&self) -> Self {
-        Self { delivered: 0, place: None, slot: None, ..self.clone() }
+        Self { delivered: 0, place: None, not_before: None, ..self.changed_once_more() }
+    }
+
+    /// The same item without its id, or, if it has none, with another key.
+    pub(super) fn without_id(&self, unique: impl FnOnce() -> String) -> Self {
+        let own = named(&self.key).map(|_id| self.key[..UNIQUE].to_owned());
+        Self { key: own.unwrap_or_else(unique), ..self.clone() }
     }
 
     /// The same item in this slot, or in none.
@@ -151,14 +182,15 @@ impl ItemName {
         since_of_id(&self.key)
     }
 
-    /// What stays the same for as long as the item is in the queue.
-    pub(super) fn key(&self) -> &str {
-        &self.key
+    /// The parts of the name that stay the same for as long as the item is in the queue. Other programs may choose one key for several
+    /// priorities.
+    pub(super) fn identity(&self) -> (u16, String) {
+        (self.priority, self.key.clone())
     }
 
     /// The id that the application chose.
     pub(super) fn id(&self) -> Option<String> {
-        Name::new(self.key.split_once(NAMED)?.1).ok()?.decode()
+        Name::new(named(&self.key)?).ok()?.decode()
     }
 
     /// The node of its slot, if it fills one.
@@ -168,13 +200,14 @@ impl ItemName {
 
     /// The node by which the id of the item is recognized, if it has one.
     pub(super) fn id_node(&self, ids: &Path) -> Option<Path> {
-        ids.join(self.key.split_once(NAMED)?.1).ok()
+        ids.join(named(&self.key)?).ok()
     }
 }
 
 impl fmt::Display for ItemName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let others = [self.changes, self.place.map(Revision::get), self.not_before, self.slot];
+        let changes = self.changes.map(u64::from);
+        let others = [changes, self.place.map(Revision::get), self.not_before, self.slot];
         write!(f, "{ENTRY}{:03}-", self.priority)?;
         if self.delivered > 0 || others != [None; 4] {
             write!(f, "{TOKENS}d{}", self.delivered)?;
@@ -186,6 +219,16 @@ impl fmt::Display for ItemName {
         }
         f.write_str(&self.key)
     }
+}
+
+/// The id in a key. Only a key that begins as those of this library has one: other programs choose their keys as they like.
+fn named(key: &str) -> Option<&str> {
+    let (unique, rest) = key.split_at_checked(UNIQUE)?;
+    let is_unique = unique.bytes().enumerate().all(|(at, byte)| match at {
+        8 | 13 | 18 | 23 => byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    });
+    rest.strip_prefix(NAMED).filter(|_id| is_unique)
 }
 
 /// The number after this letter, if the text begins with it, and the rest.

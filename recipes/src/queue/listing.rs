@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use synod_core::error::Result;
+use synod_core::path::Path;
+use synod_core::retry::Retry;
 use synod_core::store::{Expect, Lifetime, Node, Outcome, Query, SessionId, Txn, Why};
 
 use crate::queue::Queue;
@@ -13,7 +15,7 @@ use crate::queue::codec::Codec;
 use crate::queue::item_name::ItemName;
 use crate::queue::place::QueuePlace;
 use crate::queue::room::QueueEntry;
-use crate::stamped::date::date;
+use crate::stamped::sent::{Sent, is_only_lost};
 
 /// An item of a [`Queue`], or a dead letter, as it was when it was listed.
 #[derive(Clone, PartialEq, Eq)]
@@ -95,6 +97,9 @@ impl<T> fmt::Debug for QueuedItem<T> {
 impl<T> Queue<T> {
     /// How many items there are, with those that are claimed.
     ///
+    /// The count is not of one moment: an item that is taken meanwhile, and the one that gets its slot, may both be counted, and an item that is
+    /// put back and claimed again meanwhile may not be.
+    ///
     /// # Errors
     ///
     /// As every verb of a [`Client`](synod_core::client::Client).
@@ -106,7 +111,7 @@ impl<T> Queue<T> {
         Ok(self.nodes(Query::names_only).await?.len())
     }
 
-    /// The items that there are, in their order, with those that are claimed.
+    /// The items that there are, in their order, with those that are claimed. As [`Queue::len`] it is not of one moment.
     ///
     /// # Errors
     ///
@@ -130,14 +135,14 @@ impl<T> Queue<T> {
 
     /// The nodes of the items, by what stays the same of their names. An item that a consumer claims or puts back meanwhile is in one
     /// of the lists.
-    async fn nodes(&self, query: impl Fn(Query) -> Query) -> Result<BTreeMap<String, Node>> {
+    async fn nodes(&self, query: impl Fn(Query) -> Query) -> Result<BTreeMap<(u16, String), Node>> {
         let QueuePlace { client, items, claimed, .. } = &*self.place;
         let mut all = BTreeMap::new();
         for dir in [items, claimed, items] {
             let nodes = client.read(query(Query::children(dir))).await?.nodes;
-            let keyed = nodes.into_iter().filter_map(|node| {
-                Some((ItemName::parse(node.path.name())?.key().to_owned(), node))
-            });
+            let keyed = nodes
+                .into_iter()
+                .filter_map(|node| Some((ItemName::parse(node.path.name())?.identity(), node)));
             all.extend(keyed);
         }
         Ok(all)
@@ -168,8 +173,7 @@ impl<T> Queue<T> {
     ///
     /// A dropped call has moved it, or has not.
     pub async fn revive(&self, dead: &QueuedItem<T>) -> Result<bool> {
-        // With the date its name is a new one, which it never had as an item.
-        let name = dead.name.anew().not_before(date());
+        let name = dead.name.anew();
         let Some(stat) = dead.node.stat else { return Ok(false) };
         let node = self.place.dead.join(dead.node.path.name())?;
         let txn = Txn::new().delete(node, Expect::Version(stat.version));
@@ -219,8 +223,9 @@ impl<T> Queue<T> {
         item.node.path.parent().is_some_and(|dir| dir == self.place.dead)
     }
 
-    /// Removes an item or a dead letter, whatever its claim. Returns whether it was there. A consumer that has claimed it cannot
-    /// acknowledge it any more.
+    /// Removes an item or a dead letter, whatever its claim, and however often it was delivered or changed since it was listed. Returns
+    /// whether it was there. A consumer that has claimed it cannot acknowledge it any more. An item that became a dead letter since is
+    /// not removed.
     ///
     /// # Errors
     ///
@@ -234,14 +239,34 @@ impl<T> Queue<T> {
             let txn = Txn::new().delete(&item.node.path, Expect::Any);
             return self.is_done(&self.place.writes.insist(&txn).await?);
         }
-        // It may have been put back since.
-        for node in [self.place.claimed(&item.name)?, self.place.item(&item.name)?] {
-            let txn = self.place.without(Txn::new(), node, &item.name);
-            if self.is_done(&self.place.writes.insist(&txn).await?)? {
+        let (mut node, mut name) = (item.node.path.clone(), item.name.clone());
+        loop {
+            if self.remove_node(node, &name).await? {
                 return Ok(true);
             }
+            // It may have another name since.
+            let mut nodes = self.nodes(Query::names_only).await?;
+            let Some(found) = nodes.remove(&name.identity()) else { return Ok(false) };
+            let Some(now) = ItemName::parse(found.path.name()) else { return Ok(false) };
+            (node, name) = (found.path, now);
         }
-        Ok(false)
+    }
+
+    /// Removes the node of an item, and those of its id and its slot if they are there. Returns whether the item was there.
+    async fn remove_node(&self, node: Path, name: &ItemName) -> Result<bool> {
+        let (mut own, more) = (self.place.without(Txn::new(), node.clone(), name), Txn::new());
+        loop {
+            let session = self.place.client.session().await?;
+            let limit = Retry::until_elapsed(session.time_limit());
+            match self.place.send_removal(limit, &session, &mut own, &more, &node).await {
+                Ok(Sent::Applied(_)) => return Ok(true),
+                Ok(Sent::Rejected(no)) if no.why == Why::Missing => return Ok(false),
+                Ok(Sent::Rejected(no)) => return Err(self.place.writes.refused(&no)),
+                Ok(Sent::Lost) => {}
+                Err(error) if is_only_lost(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 }
 

@@ -5,13 +5,19 @@ use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::store::{Expect, Lifetime, Rejected, Txn};
+use synod_core::retry::Retry;
+use synod_core::session::Session;
+use synod_core::store::{Expect, Lifetime, Rejected, Txn, Why};
 
 use crate::line::ticket_name::dated;
 use crate::mutant::mistake;
 use crate::queue::item_name::ItemName;
 use crate::stamped::mark::Marks;
+use crate::stamped::sent::Sent;
 use crate::stamped::writes::StampedWrites;
+
+/// The most bytes that a name has.
+const MAX_NAME: usize = 255;
 
 /// What a queue fails while doing.
 pub(super) const DOING: &str = "using a queue";
@@ -39,7 +45,11 @@ pub(super) struct QueuePlace {
 
 impl QueuePlace {
     pub(super) fn new(client: &Client, dir: Path) -> Result<Self> {
-        let below = |name: &str| dir.join(name);
+        let below = |name: &str| {
+            let below = dir.join(name)?;
+            // Whatever names its nodes get.
+            below.join(&"x".repeat(MAX_NAME)).map(|_longest| below)
+        };
         Ok(Self {
             client: client.clone(),
             items: below("items")?,
@@ -49,7 +59,7 @@ impl QueuePlace {
             ids: below("ids")?,
             slots: below("slots")?,
             dead: below("dead")?,
-            writes: StampedWrites::new(client, Marks::new(below("marks")?, "queue-", DOING)),
+            writes: StampedWrites::new(client, Marks::lasting(below("marks")?, "queue-", DOING)),
             dir,
         })
     }
@@ -103,6 +113,36 @@ impl QueuePlace {
         Ok(txn.create(self.items.join(name)?, data, Lifetime::Persistent))
     }
 
+    /// Sends a transaction that removes an item, with more operations. The delete of the node of an id or a slot is left out
+    /// if that is missing: another program may have removed it, or have put an item that only seems to have one.
+    pub(super) async fn send_removal(
+        &self,
+        limit: Retry,
+        session: &Session,
+        own: &mut Txn,
+        more: &Txn,
+        needed: &Path,
+    ) -> Result<Sent> {
+        loop {
+            let txn = more.ops.iter().cloned().fold(own.clone(), Txn::op);
+            match self.writes.send_within(limit.clone(), session, txn, Some(needed)).await? {
+                Sent::Rejected(no)
+                    if no.index < own.ops.len() && self.is_missing_companion(&no) =>
+                {
+                    tracing::warn!(path = %no.path, "the node of the id or the slot of an item is missing");
+                    own.ops.remove(no.index);
+                }
+                sent => return Ok(sent),
+            }
+        }
+    }
+
+    /// Returns true if a rejection is that of the node of an id or a slot which is not there.
+    fn is_missing_companion(&self, no: &Rejected) -> bool {
+        let dir = no.path.parent();
+        no.why == Why::Missing && dir.is_some_and(|dir| dir == self.ids || dir == self.slots)
+    }
+
     /// Adds the create of a dead letter.
     pub(super) fn with_dead(&self, txn: Txn, name: &ItemName, data: Bytes) -> Result<Txn> {
         Ok(txn.create(self.dead.join(&name.to_string())?, data, Lifetime::Persistent))
@@ -111,6 +151,11 @@ impl QueuePlace {
     /// Whether a rejection is that of an id which is in the queue already.
     pub(super) fn is_known_id(&self, no: &Rejected, name: &ItemName) -> bool {
         name.id_node(&self.ids).is_some_and(|id| id == no.path)
+    }
+
+    /// Returns true if a rejection is that of some id which is in the queue already.
+    pub(super) fn is_used_id(&self, no: &Rejected) -> bool {
+        no.path.parent().is_some_and(|dir| dir == self.ids)
     }
 
     /// Whether a rejection is that of a slot which another item fills.

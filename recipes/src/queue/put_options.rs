@@ -12,7 +12,8 @@ pub struct PutOptions {
 }
 
 impl PutOptions {
-    /// The id of the item. While an item of this id is in the queue, another one is not put there.
+    /// The id of the item. While an item of this id is in the queue, another one is not put there. An id has at most 120 bytes, and
+    /// three for each byte of a character that a name of a node cannot have, such as `/`.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self

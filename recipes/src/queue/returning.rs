@@ -22,6 +22,8 @@ pub(super) struct ItemReturn {
     /// Its claim, which is spent.
     pub(super) hold: Arc<Hold>,
     pub(super) name: ItemName,
+    /// Its name among the items that wait.
+    pub(super) next: ItemName,
     pub(super) data: Bytes,
     /// Gets the answer.
     pub(super) done: oneshot::Sender<Result<()>>,
@@ -64,7 +66,7 @@ impl ItemReturn {
 
     async fn try_to(&self, place: &QueuePlace) -> Result<()> {
         let (node, claim) = (place.claimed(&self.name)?, self.hold.seen_path());
-        let txn = place.back(&node, &self.name.to_string(), self.data.clone())?;
+        let txn = place.back(&node, &self.next.to_string(), self.data.clone())?;
         let txn = txn.delete(claim, Expect::Any);
         match place.writes.send_patiently(self.hold.node.session(), txn, Some(&node)).await? {
             Sent::Applied(_) => Ok(()),

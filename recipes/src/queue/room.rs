@@ -1,6 +1,5 @@
 //! [`Room`]: the limit of a bounded queue. Each of its items fills a slot, which is a node, so the store counts.
 
-use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,7 +11,7 @@ use synod_core::store::{Commit, Node, Outcome, Query, Rejected, Txn, View};
 use crate::cell::until::until;
 use crate::queue::item_name::ItemName;
 use crate::queue::place::{DOING, QueuePlace};
-use crate::queue::shuffled::shuffled;
+use crate::queue::slots::FilledSlots;
 
 /// The slots that a producer may fill. Clones share what it knows of them. Without a capacity items fill none.
 #[derive(Clone, Default)]
@@ -21,6 +20,9 @@ pub(super) struct Room {
     /// Slots that were free when they were listed last, in a random order: so producers seldom try the same one.
     free: Arc<Mutex<Vec<u64>>>,
 }
+
+/// The maximum number of free slots that are remembered.
+const REMEMBERED: u64 = 256;
 
 /// What became of items that were to come into a queue.
 pub(super) type PutOutcome = Outcome<Option<Commit>>;
@@ -44,7 +46,8 @@ impl Room {
                 return Ok(entered);
             }
             let place = entry.place;
-            let has_room = |view: &View| self.free_in(view).len() >= entry.items.len();
+            let count = u64::try_from(entry.items.len()).unwrap_or(u64::MAX);
+            let has_room = |view: &View| self.filled_in(view).count_free() >= count;
             until(&place.client, Query::children(&place.slots).names_only(), has_room).await?;
         }
     }
@@ -79,15 +82,17 @@ impl Room {
         }
         let place = entry.place;
         let view = place.client.read(Query::children(&place.slots).names_only()).await?;
-        self.remember(shuffled(self.free_in(&view), place.client.chance()));
+        let wanted = u64::try_from(count).unwrap_or(u64::MAX).max(REMEMBERED);
+        self.remember(self.filled_in(&view).choose_free(wanted, place.client.chance()));
         Ok(self.known(count))
     }
 
-    /// The slots that are free in a view, in a random order.
-    fn free_in(&self, view: &View) -> Vec<u64> {
+    /// The slots that are filled in a view.
+    fn filled_in(&self, view: &View) -> FilledSlots {
+        let capacity = self.capacity.unwrap_or(0);
         let names = view.nodes.iter().filter_map(|node| node.path.name().parse().ok());
-        let filled: BTreeSet<u64> = names.collect();
-        (0..self.capacity.unwrap_or(0)).filter(|slot| !filled.contains(slot)).collect()
+        // Another producer may have a larger capacity.
+        FilledSlots { capacity, slots: names.filter(|slot| *slot < capacity).collect() }
     }
 
     fn known(&self, count: usize) -> Option<Vec<u64>> {

@@ -9,6 +9,7 @@ use synod_core::store::Node;
 use crate::queue::arrivals::Arrivals;
 use crate::queue::item_name::{ItemName, Rank};
 use crate::queue::stock_item::StockItem;
+use crate::stamped::due::Due;
 
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,8 @@ pub(super) struct Stock {
     reserved: BTreeSet<String>,
     /// The last names that are known to be gone. What is reported of them is late.
     gone: VecDeque<String>,
+    /// The names of those that this process cannot have.
+    aside: BTreeSet<String>,
     /// The names of the items that may be tried, in their order.
     free: BTreeMap<Rank, String>,
     /// Those that may be tried later.
@@ -104,10 +107,16 @@ impl Stock {
     /// Removes the item of this name.
     pub(super) fn remove(&mut self, name: &str) {
         self.arrivals.remove(name);
+        self.aside.remove(name);
         if let Some(item) = self.items.remove(name) {
             let rank = item.rank();
             self.unplace(rank, item.due);
         }
+    }
+
+    /// Records that this process cannot have an item.
+    pub(super) fn set_aside(&mut self, name: &str) {
+        self.aside.insert(name.to_owned());
     }
 
     /// Ends a reservation. An item that was tried is tried again later, if it is still there.
@@ -145,7 +154,7 @@ impl Stock {
         while let Some((name, item)) = self.arrivals.take_first_put() {
             self.keep(&name, item, now);
         }
-        let count = place + most;
+        let count = place.saturating_add(most);
         if self.arrivals.may_be_among(&self.first_ranks(count), count) {
             return Pick::Unread(self.arrivals.ask(BATCH));
         }
@@ -175,7 +184,7 @@ impl Stock {
         // An item that rests keeps its place.
         let first = self.resting.first_key_value().map(|(rank, (until, _))| (rank, *until));
         let count = match first {
-            Some((rank, _)) => self.free.range(..rank).take(place + 1).count(),
+            Some((rank, _)) => self.free.range(..rank).take(place.saturating_add(1)).count(),
             None => self.free.len(),
         };
         if count == 0 {
@@ -207,7 +216,12 @@ impl Stock {
         }
         while let Some(entry) = self.delayed.first_entry().filter(|it| it.key().0 <= now) {
             let ((_, rank), name) = entry.remove_entry();
-            self.free.insert(rank, name);
+            let Some(item) = self.items.get_mut(&name) else { continue };
+            item.due = item.due.and_then(|due| due.left(now));
+            match item.due {
+                Some(due) => drop(self.delayed.insert((due.at(), rank), name)),
+                None => drop(self.free.insert(rank, name)),
+            }
         }
     }
 
@@ -216,21 +230,21 @@ impl Stock {
         let Some(item) = self.items.get(name) else { return };
         let (rank, due) = (item.rank(), item.due);
         self.unplace(rank.clone(), due);
-        if self.reserved.contains(name) {
+        if self.reserved.contains(name) || self.aside.contains(name) {
             return;
         }
-        match due.filter(|due| *due > now) {
-            Some(due) => drop(self.delayed.insert((due, rank), name.to_owned())),
+        match due.filter(|due| due.at() > now) {
+            Some(due) => drop(self.delayed.insert((due.at(), rank), name.to_owned())),
             None if rest.is_zero() => drop(self.free.insert(rank, name.to_owned())),
             None => drop(self.resting.insert(rank, (now + rest, name.to_owned()))),
         }
     }
 
-    fn unplace(&mut self, rank: Rank, due: Option<Instant>) {
+    fn unplace(&mut self, rank: Rank, due: Option<Due>) {
         self.free.remove(&rank);
         self.resting.remove(&rank);
         if let Some(due) = due {
-            self.delayed.remove(&(due, rank));
+            self.delayed.remove(&(due.at(), rank));
         }
     }
 }

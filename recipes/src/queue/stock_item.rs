@@ -8,9 +8,7 @@ use synod_core::store::{Node, Revision};
 
 use crate::mutant::mistake;
 use crate::queue::item_name::{ItemName, Rank};
-
-/// The longest time after which an item is looked at again, whatever date its name has.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+use crate::stamped::due::Due;
 
 /// An item of the queue, as the store reported it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +19,7 @@ pub(super) struct StockItem {
     /// `None` if it is too much to be kept, or its name shows its place.
     pub(super) data: Option<Bytes>,
     /// It is not to be delivered before.
-    pub(super) due: Option<Instant>,
+    pub(super) due: Option<Due>,
     /// This process has put it.
     pub(super) is_own: bool,
 }
@@ -34,7 +32,7 @@ fn some(data: &Bytes) -> Option<Bytes> {
 impl StockItem {
     pub(super) fn new(name: ItemName, node: &Node, now: Instant, date: Duration) -> Self {
         let created = node.stat.map(|stat| stat.created).unwrap_or_default();
-        let due = name.date().map(|due| now + due.saturating_sub(date).min(LONGEST));
+        let due = name.date().map(|due| Due::after(due.saturating_sub(date), now));
         mistake!(DelayIgnored: let due = None);
         Self { name, created, data: some(&node.data), due, is_own: false }
     }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use synod_core::error::{ErrorKind, Result};
 use synod_core::held::Token;
 use synod_core::path::Path;
+use synod_core::retry::Retry;
 use synod_core::session::Session;
 use synod_core::store::{Commit, Done, Expect, Lifetime, Query, Rejected, Sequence, Txn, Why};
 use synod_core::task;
@@ -58,16 +59,19 @@ async fn claim_once<T>(
         consumer.ensure_node(&session).await?;
     }
     let Some(data) = data_of(&place, &session, reserved).await? else { return Ok(None) };
-    let node = place.item(before)?;
+    let (node, name) = (place.item(before)?, before.next(reserved.item.created));
     let item = match codec.decode(&node, &data) {
-        Ok(item) if before.delivered < most => item,
-        unwanted => {
-            let is_buried = bury(&place, &session, reserved, data).await?;
-            return if is_buried { unwanted.map(|_item| None) } else { Ok(None) };
+        Ok(item) => item,
+        Err(error) => {
+            let is_buried = bury(&place, &session, reserved, data, &error.to_string()).await?;
+            return if is_buried { Err(error) } else { Ok(None) };
         }
     };
-    let name = before.next(reserved.item.created);
-    let claim = place.claim(&name)?;
+    let is_spent = before.delivered >= most;
+    let Some(claim) = place.claim(&name).ok().filter(|_claim| !is_spent) else {
+        let why = if is_spent { "it was delivered too often" } else { "its name is too long" };
+        return bury(&place, &session, reserved, data, why).await.map(|_is_buried| None);
+    };
     let txn = Txn::new()
         .delete(node.clone(), Expect::Any)
         .create(place.claimed(&name)?, data.clone(), Lifetime::Persistent)
@@ -78,11 +82,21 @@ async fn claim_once<T>(
         Ok(Sent::Rejected(no)) => return lost_race(&place, from_ref(reserved), &no).map(|()| None),
         // The claim is gone with its session, if it was there.
         Err(error) if error.kind() == ErrorKind::SessionLost => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::TooLarge => {
+            let why = error.to_string();
+            return bury(&place, &session, reserved, data, &why).await.map(|_is_buried| None);
+        }
         Err(error) => return Err(error),
     };
     reserved.is_gone();
-    let hold = hold(&place, &session, claim, commit).await?.map(Arc::new);
-    Ok(hold.map(|hold| Delivery::new(item, ClaimedItem { place, consumer, name, data, hold })))
+    let Some(hold) = hold(&place, &session, claim, commit).await?.map(Arc::new) else {
+        // The item is left without its claim.
+        consumer.get().into_iter().for_each(Consumer::look_for_lost_items);
+        return Ok(None);
+    };
+    let is_last = name.delivered >= most;
+    let claimed = ClaimedItem { place, consumer, name, data, hold, is_last, is_received: false };
+    Ok(Some(Delivery::new(item, claimed)))
 }
 
 /// The guard of a claim that was made. `None` if it has gone already.
@@ -133,20 +147,28 @@ pub(super) async fn data_of(
 }
 
 /// Moves an item that is not to be delivered to the dead letters: it would be in the way of all others. Returns whether it did, and no
-/// other consumer has it.
+/// other consumer has it. What is too large even for that stays where it is, and this process tries it no more.
 pub(super) async fn bury(
     place: &QueuePlace,
     session: &Session,
     reserved: &Reserved,
     data: Bytes,
+    why: &str,
 ) -> Result<bool> {
     let name = &reserved.item.name;
-    let without = place.without_item(Txn::new(), name)?;
-    let (node, txn) = (place.item(name)?, place.with_dead(without, name, data)?);
-    match place.writes.send(session, txn, Some(&node)).await {
+    let mut without = place.without_item(Txn::new(), name)?;
+    let (node, dead) = (place.item(name)?, place.with_dead(Txn::new(), name, data)?);
+    let limit = Retry::until_elapsed(session.time_limit());
+    match place.send_removal(limit, session, &mut without, &dead, &node).await {
         Ok(Sent::Applied(_)) => {
+            tracing::warn!(path = %node, %why, "an item is moved to the dead letters");
             reserved.is_gone();
             Ok(true)
+        }
+        Err(error) if error.kind() == ErrorKind::TooLarge => {
+            tracing::warn!(path = %node, %why, %error, "an item cannot be moved to the dead letters, and stays");
+            reserved.is_set_aside();
+            Ok(false)
         }
         Ok(Sent::Rejected(no)) => lost_race(place, from_ref(reserved), &no).map(|()| false),
         Ok(Sent::Lost) => Ok(false),

@@ -22,7 +22,7 @@ impl<T> Handed<T> {
 }
 
 /// Does `work` in a task of its own, which is not dropped with the caller. If the caller is gone when it has something, that is
-/// undone: by `undo`, with the second part of what `work` has returned.
+/// undone: by `undo`, with the second part of what `work` has returned. An effect that stays unknown is logged then.
 pub(crate) async fn hand_over<T: Send + 'static, U: Send + 'static, F>(
     doing: &'static str,
     work: impl Future<Output = Result<Option<(T, U)>>> + Send + 'static,
@@ -36,7 +36,11 @@ where
         let (item, undone) = match work.await {
             Ok(Some(got)) => got,
             none => {
-                let _heard = tell.send(none.map(|_none| None)).is_ok();
+                if let Err(Err(error)) = tell.send(none.map(|_none| None))
+                    && error.is_ambiguous()
+                {
+                    tracing::warn!(%error, "a call that was dropped may have taken something");
+                }
                 return;
             }
         };

@@ -1,23 +1,29 @@
-//! [`CommitMark`]: the ephemeral node by which a transaction is recognized when its answer was lost; [`Marks`]: those of one
-//! recipe value.
+//! [`CommitMark`]: the node by which a transaction is recognized when its answer was lost; [`Marks`]: those of one recipe value.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::session::Session;
+use synod_core::session::{NodeGuard, Session};
 use synod_core::store::{Done, Expect, Lifetime, Stat, Txn, Version};
 
 use crate::mutant::mistake;
+use crate::stamped::date::date;
 
 /// How many marks are kept while no transaction uses them.
 const IDLE: usize = 8;
 
-/// An ephemeral node. Its data is the number of the last transaction that was committed with it. Removed when dropped.
+/// The start of the data of a mark with which no transaction is applied any more.
+const VOID: &str = "void";
+
+/// A node. Its data is the number of the last transaction that was committed with it, and the date of that. Removed when dropped.
 pub(super) struct CommitMark {
     session: Session,
     node: Done,
+    /// Removes a persistent node. An ephemeral one has none.
+    guard: Option<NodeGuard>,
     /// `None` if the store did not return it.
     version: Option<Version>,
     /// The number of the last transaction that was sent with it.
@@ -31,13 +37,20 @@ pub(crate) struct Marks {
     name: &'static str,
     /// What its transactions fail while doing.
     doing: &'static str,
+    lifetime: Lifetime,
     idle: Mutex<Vec<CommitMark>>,
 }
 
 impl Marks {
-    /// Marks in the directory at `dir`, with names that start so, for transactions that are described so in errors.
+    /// Ephemeral marks in the directory at `dir`, with names that start so, for transactions that are described so in errors.
     pub(crate) fn new(dir: Path, name: &'static str, doing: &'static str) -> Self {
-        Self { dir, name, doing, idle: Mutex::default() }
+        Self { dir, name, doing, lifetime: Lifetime::Session, idle: Mutex::default() }
+    }
+
+    /// Marks that outlive their session, so that a transaction in doubt is settled in the next one. Those of a process that was
+    /// killed stay, for [`remove_old_marks`](super::old_marks::remove_old_marks).
+    pub(crate) fn lasting(dir: Path, name: &'static str, doing: &'static str) -> Self {
+        Self { lifetime: Lifetime::Persistent, ..Self::new(dir, name, doing) }
     }
 
     pub(super) fn doing(&self) -> &'static str {
@@ -48,22 +61,36 @@ impl Marks {
         &self.dir
     }
 
-    /// A mark of this session that no other transaction uses.
-    pub(super) async fn take(&self, session: &Session) -> Result<CommitMark> {
-        if let Some(mark) = self.idle_of(session) {
-            return Ok(mark);
-        }
-        let name = session.unique(&self.dir.join(self.name)?)?;
-        let node = session.create_sequential(&name, "0", Lifetime::Session).await?.required()?;
-        let version = node.stat.map(|stat| stat.version);
-        Ok(CommitMark { session: session.clone(), node, version, number: 0 })
+    pub(super) fn name(&self) -> &'static str {
+        self.name
     }
 
-    fn idle_of(&self, session: &Session) -> Option<CommitMark> {
+    /// A mark for this session that no other transaction uses.
+    pub(super) async fn take(&self, session: &Session) -> Result<CommitMark> {
+        match self.idle_for(session) {
+            Some(mark) => mark.moved_to(session),
+            None => self.create(session).await,
+        }
+    }
+
+    /// A new mark for this session.
+    pub(super) async fn create(&self, session: &Session) -> Result<CommitMark> {
+        let name = session.unique(&self.dir.join(self.name)?)?;
+        let made = session.create_sequential(&name, dated("0"), self.lifetime).await?;
+        let node = made.required()?;
+        let version = node.stat.map(|stat| stat.version);
+        let guard = match self.lifetime {
+            Lifetime::Session => None,
+            _ => Some(session.guard(&node)?),
+        };
+        Ok(CommitMark { session: session.clone(), node, guard, version, number: 0 })
+    }
+
+    fn idle_for(&self, session: &Session) -> Option<CommitMark> {
         let (mark, _old) = {
             let mut idle = self.idle();
             let (mut own, other): (Vec<CommitMark>, Vec<CommitMark>) =
-                idle.drain(..).partition(|mark| mark.session.info().id == session.info().id);
+                idle.drain(..).partition(|mark| mark.serves(session));
             let mark = own.pop();
             *idle = own;
             // Those of a lost session are dropped when the lock is free.
@@ -93,11 +120,30 @@ impl CommitMark {
         &self.node.path
     }
 
+    fn is_of(&self, session: &Session) -> bool {
+        self.session.info().id == session.info().id
+    }
+
+    /// Returns true if it is there for as long as this session lives.
+    fn serves(&self, session: &Session) -> bool {
+        self.guard.is_some() || self.is_of(session)
+    }
+
+    /// The same mark, which is removed when this session is closed.
+    fn moved_to(mut self, session: &Session) -> Result<Self> {
+        if !self.is_of(session) {
+            let guard = session.guard(&self.node)?;
+            self.guard.replace(guard).into_iter().for_each(NodeGuard::leave);
+            self.session = session.clone();
+        }
+        Ok(self)
+    }
+
     /// The transaction that is applied once however often it is sent: it changes the version of the mark that it expects. And
-    /// its number, which the mark has then.
+    /// the data that the mark has then.
     pub(super) fn stamp(&mut self, txn: Txn) -> (Txn, Bytes) {
         self.number += 1;
-        let number = Bytes::from(self.number.to_string());
+        let number = dated(&self.number.to_string());
         let expect = self.version.map_or(Expect::Any, Expect::Version);
         let Txn { ops, .. } = Txn::new().set(self.path(), number.clone(), expect);
         let mut stamped = txn;
@@ -114,7 +160,48 @@ impl CommitMark {
 
 impl Drop for CommitMark {
     fn drop(&mut self) {
-        mistake!(TransactionMarkStays: return);
-        self.session.abandon(&self.node);
+        let guard = self.guard.take();
+        mistake!(TransactionMarkStays: return guard.into_iter().for_each(NodeGuard::leave));
+        if guard.is_none() {
+            self.session.abandon(&self.node);
+        }
+    }
+}
+
+/// The data of a mark with which no transaction is applied any more.
+pub(super) fn void() -> Bytes {
+    dated(VOID)
+}
+
+/// Returns true if a mark has such data.
+pub(super) fn is_void(data: &[u8]) -> bool {
+    data.starts_with(VOID.as_bytes())
+}
+
+/// The date at which a mark was written last, by the clock of its process.
+pub(super) fn date_of(data: &[u8]) -> Option<Duration> {
+    let (_state, millis) = str::from_utf8(data).ok()?.split_once(' ')?;
+    millis.parse().ok().map(Duration::from_millis)
+}
+
+/// A state of a mark with the date of now.
+fn dated(state: &str) -> Bytes {
+    format!("{state} {}", date().as_millis()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_data_of_a_mark_says_when_it_was_written() {
+        for data in [dated("0"), dated("17"), void()] {
+            let written = date_of(&data).expect("it has a date");
+            assert!(written <= date() && date() - written < Duration::from_secs(60), "{data:?}");
+            assert_eq!(is_void(&data), data == void());
+        }
+        for other in ["", "17", "void", "17 ", "17 yesterday"] {
+            assert_eq!(date_of(other.as_bytes()), None, "{other}");
+        }
     }
 }

@@ -7,11 +7,8 @@ use synod_core::retry::{Delays, Retry};
 use synod_core::store::{Expect, Node, Query, Txn, View};
 
 use crate::mutant::mistake;
-use crate::stamped::mark::CommitMark;
+use crate::stamped::mark::{CommitMark, is_void, void};
 use crate::stamped::sent::{Evidence, Sent};
-
-/// The data of a mark with which no transaction is applied any more.
-const VOID: &str = "void";
 
 /// A transaction that may have been applied.
 pub(super) struct Settling<'a> {
@@ -41,7 +38,7 @@ impl Settling<'_> {
             };
             let Some(mark) = view.nodes.iter().find(|node| node.path == *self.mark.path()) else {
                 return if self.evidence.is_untouched(&view) {
-                    Ok(Sent::Lost)
+                    self.unapplied(cause)
                 } else {
                     Err(unknown(cause, self.doing))
                 };
@@ -50,12 +47,24 @@ impl Settling<'_> {
                 mark.stat.into_iter().for_each(|stat| self.evidence.was_applied(stat.modified));
                 return Ok(Sent::Applied(None));
             }
-            if mark.data == VOID {
-                return Ok(Sent::Lost);
+            if is_void(&mark.data) {
+                return self.unapplied(cause);
             }
             if let Err(error) = self.void(mark).await {
                 tries.rest(error).await?;
             }
+        }
+    }
+
+    /// The result of a transaction that was not applied, and never will be. An answer that says more than that the session or the
+    /// server was lost is what a caller wants to know.
+    fn unapplied(&self, cause: Option<Error>) -> Result<Sent> {
+        match cause {
+            Some(cause) if !cause.kind().is_outage() => {
+                let why = "it was not applied";
+                Err(Error::new(cause.kind(), self.doing).because(why).caused_by(cause))
+            }
+            _ => Ok(Sent::Lost),
         }
     }
 
@@ -71,7 +80,7 @@ impl Settling<'_> {
     async fn void(&self, mark: &Node) -> Result<()> {
         let Some(stat) = mark.stat else { return Ok(()) };
         let session = self.client.session().await?;
-        let txn = Txn::new().set(self.mark.path(), VOID, Expect::Version(stat.version));
+        let txn = Txn::new().set(self.mark.path(), void(), Expect::Version(stat.version));
         session.commit(txn).await.map(drop)
     }
 }

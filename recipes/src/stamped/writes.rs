@@ -1,5 +1,7 @@
 //! [`StampedWrites`]: the transactions of a recipe that decide by single nodes.
 
+use std::time::Duration;
+
 use synod_core::client::Client;
 use synod_core::clock::sleep;
 use synod_core::error::{Error, ErrorKind, Result};
@@ -10,6 +12,7 @@ use synod_core::store::{Commit, Outcome, Query, Rejected, Txn, View};
 
 use crate::stamped::Stamped;
 use crate::stamped::mark::Marks;
+use crate::stamped::old_marks::OldMarks;
 use crate::stamped::sent::{Evidence, Sent, is_only_lost};
 
 /// Sends the transactions of one recipe value. Each is applied once, and its effect is found out.
@@ -18,7 +21,8 @@ pub(crate) struct StampedWrites {
     marks: Marks,
 }
 
-/// A transaction that needs a node of this path deletes it. While the node is there, the transaction was not applied.
+/// A transaction that needs a node of this path deletes it. While the node is there, the transaction was not applied. It is asked
+/// where another client removed the mark.
 struct StillThere<'a>(Option<&'a Path>);
 
 impl Evidence for StillThere<'_> {
@@ -36,6 +40,11 @@ impl StampedWrites {
         Self { client: client.clone(), marks }
     }
 
+    /// The marks of processes that are gone.
+    pub(crate) fn old_marks(&self) -> OldMarks {
+        OldMarks::of(&self.client, &self.marks)
+    }
+
     /// Sends a transaction in this session until it is known whether it was applied, or a call would have failed. `needed` is a
     /// node that it deletes.
     pub(crate) async fn send(
@@ -48,7 +57,7 @@ impl StampedWrites {
         self.send_within(limit, session, txn, needed).await
     }
 
-    /// [`StampedWrites::send`], however long it takes: with an unknown effect only if the session is lost.
+    /// [`StampedWrites::send`], however long it takes, through outages and later sessions.
     pub(crate) async fn send_patiently(
         &self,
         session: &Session,
@@ -58,7 +67,8 @@ impl StampedWrites {
         self.send_within(Retry::forever(), session, txn, needed).await
     }
 
-    async fn send_within(
+    /// [`StampedWrites::send`] with another limit.
+    pub(crate) async fn send_within(
         &self,
         limit: Retry,
         session: &Session,
@@ -69,13 +79,21 @@ impl StampedWrites {
         Stamped { client, marks, session, evidence: &StillThere(needed), limit }.send(txn).await
     }
 
-    /// Sends a transaction in one session after the other, until it is applied or rejected. With what it did, unless its answer was
-    /// lost.
+    /// Sends a transaction in one session after the other, until it is applied or rejected, or a call would have failed. With what
+    /// it did, unless its answer was lost.
     pub(crate) async fn insist(&self, txn: &Txn) -> Result<Outcome<Option<Commit>>> {
+        self.insist_within(Retry::until_elapsed, txn).await
+    }
+
+    async fn insist_within(
+        &self,
+        limit: impl Fn(Duration) -> Retry,
+        txn: &Txn,
+    ) -> Result<Outcome<Option<Commit>>> {
         let mut delays = None;
         loop {
             let session = self.client.session().await?;
-            match self.send(&session, txn.clone(), None).await {
+            match self.send_within(limit(session.time_limit()), &session, txn.clone(), None).await {
                 Ok(Sent::Applied(commit)) => return Ok(Outcome::Committed(commit)),
                 Ok(Sent::Rejected(no)) => return Ok(Outcome::Rejected(no)),
                 Ok(Sent::Lost) => {}
@@ -83,7 +101,7 @@ impl StampedWrites {
                 Err(error) => return Err(error),
             }
             let delays = delays.get_or_insert_with(|| {
-                Retry::until_elapsed(self.client.time_limit()).delays(self.client.chance())
+                limit(self.client.time_limit()).delays(self.client.chance())
             });
             let Some(delay) = delays.next() else {
                 return Err(Error::new(ErrorKind::Unreachable, self.marks.doing())
@@ -94,8 +112,8 @@ impl StampedWrites {
         }
     }
 
-    /// Puts something back whose taker is gone, with a transaction that is sent again after every outage. `instead` is the
-    /// transaction that follows a rejection, if there is one.
+    /// Puts something back whose taker is gone, with a transaction that is sent again after every outage and in every later
+    /// session, until the client is closed. `instead` is the transaction that follows a rejection, if there is one.
     pub(crate) async fn put_back(
         &self,
         path: &Path,
@@ -105,7 +123,7 @@ impl StampedWrites {
         let mut txn = txn;
         let mut delays = Retry::forever().delays(self.client.chance());
         loop {
-            let error = match self.insist(&txn).await {
+            let error = match self.insist_within(|_limit| Retry::forever(), &txn).await {
                 Ok(Outcome::Committed(_)) => return,
                 Ok(Outcome::Rejected(no)) => match instead(&no) {
                     Some(other) => {

@@ -75,7 +75,7 @@ impl Workload for Queues {
             .processes(3, move |me| work(me, working.clone(), claims.clone()))
             .must_end("L-Q-12")
             .eventually("L-Q-4", move |me| drain(me, book.clone()))
-            .check("L-Q-1", move |truth| left.none_is_lost(&left_in(truth, is_item, text)))
+            .check("L-Q-1", move |truth| left.none_is_lost(&left_in(truth, is_left, text)))
             .check("L-Q-3", move |truth| each_is_made_once(&puts, truth))
             .check("L-Q-10", no_slot_is_filled_twice)
     }
@@ -111,17 +111,24 @@ impl Worker {
         self.items.lock().put.insert(item.clone(), Put::Unknown);
         let lost = me.suffered(&[Site::ReplyLost]);
         let putting = async {
+            let mut options = PutOptions::default();
+            if me.pick(3) == 0 {
+                // It may be in use, also by an item that is on its way back.
+                options = options.id(me.pick(2).to_string());
+            }
+            if me.pick(4) == 0 {
+                options = options.priority(99).after(Duration::from_millis(50));
+            }
             if me.pick(3) > 0 {
-                return self.queue.put(&item).await.map(|()| true);
+                return self.queue.put_with(&item, options).await;
             }
             let bounded = self.queue.clone().capacity(CAPACITY);
-            Ok(bounded.try_put(&item, PutOptions::default()).await?.is_some())
+            let put = bounded.try_put(&item, options).await?;
+            me.sometimes(FULL, put.is_none());
+            Ok(put == Some(true))
         };
         let put = match me.perhaps(putting).await {
-            Some(Ok(false)) => {
-                me.sometimes(FULL, true);
-                Put::Failed
-            }
+            Some(Ok(false)) => Put::Failed,
             Some(Ok(true)) => {
                 me.sometimes(RESOLVED, me.suffered(&[Site::ReplyLost]) > lost);
                 Put::Done
@@ -171,9 +178,10 @@ impl Worker {
         let beliefs = self.claims.of(&item);
         beliefs.entered(me, &delivery, Among::Nobody);
         Holding { me, client, judge: &beliefs, among: Among::Nobody }.linger(&delivery).await;
-        match me.pick(4) {
+        match me.pick(6) {
             0 => drop(delivery),
             1 => drop(me.perhaps(delivery.put_back()).await),
+            2 => drop(me.perhaps(delivery.reject()).await),
             _ => Box::pin(self.acknowledges(delivery, &item)).await,
         }
     }
@@ -209,7 +217,8 @@ fn each_is_made_once(items: &Items, truth: &Truth) -> Result<(), String> {
     let mut made = BTreeSet::new();
     let all = truth.log.iter().flat_map(|entry| &entry.changes);
     for change in all.filter(|change| is_item(&change.path) && change.kind == Kind::Created) {
-        let first = changing(&change.path).is_none_or(|tokens| tokens.starts_with("d0"));
+        let first = changing(&change.path)
+            .is_none_or(|tokens| tokens.starts_with("d0") && !tokens.contains('c'));
         let item = change.node.as_ref().map(|node| text(&node.data)).unwrap_or_default();
         if first && !made.insert(item.clone()) {
             return Err(format!("{item} was put twice"));
@@ -248,8 +257,16 @@ fn slot(path: &Path) -> Option<usize> {
 }
 
 async fn drain(me: Process, items: Items) -> Result<(), String> {
-    let take = async |queue: &Queue<String>| queue.take().await.map(|item| vec![item]);
-    items.drain(me, &dirs_of_items(), |client| Queue::<String>::new(client, dir()), take).await
+    let take = async |queue: &Queue<String>| {
+        for letter in queue.dead().await? {
+            queue.revive(&letter).await?;
+        }
+        // An id that is in use is free when its item was taken.
+        if queue.len().await? == 0 { Ok(vec![]) } else { queue.take().await.map(|item| vec![item]) }
+    };
+    let [items_dir, claimed] = dirs_of_items();
+    let dirs = [items_dir, claimed, dead()];
+    items.drain(me, &dirs, |client| Queue::<String>::new(client, dir()), take).await
 }
 
 fn text(data: &[u8]) -> String {
@@ -258,6 +275,15 @@ fn text(data: &[u8]) -> String {
 
 fn is_item(path: &Path) -> bool {
     path.parent().is_some_and(|parent| dirs_of_items().contains(&parent))
+}
+
+/// Returns true for the node of an item that was not had, also of a dead letter.
+fn is_left(path: &Path) -> bool {
+    is_item(path) || path.parent().is_some_and(|parent| parent == dead())
+}
+
+fn dead() -> Path {
+    Path::new("/queue/dead").expect("it is one")
 }
 
 fn dir() -> Path {

@@ -2,34 +2,76 @@
 
 use super::*;
 
+/// The key of an item of this library.
+const KEY: &str = "01234567-89ab-8def-a123-000000000abc";
+
 #[test]
 fn a_name_is_read_as_it_was_written_and_does_not_grow() {
-    let mut name = ItemName::with_id(Some(7), "x", "a/b").expect("short");
-    assert_eq!(name.to_string(), "entry-007-x-id-a%2Fb");
+    let named = ItemName::with_id(Some(7), KEY, "a/b").expect("it is one");
+    let mut name = named.expect("it is short");
+    assert_eq!(name.to_string(), format!("entry-007-{KEY}-id-a%2Fb"));
     for delivery in 1..1_000_u32 {
         name = name.next(Revision::new(40 + u64::from(delivery)));
         let text = name.to_string();
-        assert_eq!(text, format!("entry-007-+d{delivery}r41-x-id-a%2Fb"));
+        assert_eq!(text, format!("entry-007-+d{delivery}r41-{KEY}-id-a%2Fb"));
         assert_eq!(ItemName::parse(&text).as_ref(), Some(&name));
     }
     assert_eq!(name.id().as_deref(), Some("a/b"));
-    let later = name.not_before(Duration::from_millis(7));
-    assert_eq!(later.to_string(), "entry-007-+d999r41t7-x-id-a%2Fb");
+    let later = name.clone().not_before(Duration::from_millis(7));
+    assert_eq!(later.to_string(), format!("entry-007-+d999r41t7-{KEY}-id-a%2Fb"));
     assert_eq!(ItemName::parse(&later.to_string()), Some(later.clone()));
-    assert_eq!(later.anew().to_string(), "entry-007-+d0t7-x-id-a%2Fb");
-    assert_eq!(ItemName::parse("entry-007-+d0t7-x-id-a%2Fb"), Some(later.anew()));
+    assert_eq!(later.anew().to_string(), format!("entry-007-+d0c1-{KEY}-id-a%2Fb"));
+    assert_eq!(ItemName::parse(&later.anew().to_string()), Some(later.anew()));
+    let without_id = name.without_id(|| "other".to_owned());
+    assert_eq!(without_id.to_string(), format!("entry-007-+d999r41-{KEY}"));
+    assert_eq!(
+        without_id.without_id(|| "other".to_owned()).to_string(),
+        "entry-007-+d999r41-other"
+    );
+    let undelivered = name.undelivered();
+    assert_eq!(undelivered.to_string(), format!("entry-007-+d998c1r41-{KEY}-id-a%2Fb"));
+    assert_eq!(ItemName::parse(&undelivered.to_string()), Some(undelivered));
     let bounded = ItemName::unique(None, "x".to_owned()).in_slot(Some(5));
     assert_eq!(bounded.to_string(), "entry-100-+d0s5-x");
     let bounded = bounded.next(Revision::new(41));
     assert_eq!(bounded.to_string(), "entry-100-+d1r41s5-x");
     assert_eq!(ItemName::parse(&bounded.to_string()), Some(bounded.clone()));
-    assert_eq!(bounded.anew().to_string(), "entry-100-x");
+    assert_eq!(bounded.anew().to_string(), "entry-100-+d0c1s5-x");
     let changed = bounded.changed(Revision::new(50)).changed(Revision::new(60));
     assert_eq!(changed.to_string(), "entry-100-+d1c2r41s5-x");
     assert_eq!(ItemName::parse(&changed.to_string()), Some(changed));
-    let key = "01234567-89ab-8def-a123-000000000abc-0001";
-    let since = ItemName::unique(None, key.to_owned()).since();
+    let since = ItemName::unique(None, format!("{KEY}-0001")).since();
     assert_eq!(since, Some(SystemTime::UNIX_EPOCH + Duration::from_millis(0xabc)));
+}
+
+#[test]
+fn whatever_an_item_goes_through_its_name_is_short_enough() {
+    let longest = "x".repeat(MAX_ID);
+    let named = ItemName::with_id(Some(999), KEY, &longest).expect("it is one");
+    let mut name = named.expect("it is short").in_slot(Some(u64::MAX));
+    name = name.changed(Revision::new(u64::MAX)).not_before(Duration::MAX);
+    (name.delivered, name.changes) = (u32::MAX, Some(u32::MAX));
+    let text = name.to_string();
+    assert!(text.len() <= 255, "{} bytes", text.len());
+    assert_eq!(ItemName::parse(&text), Some(name.clone()));
+    assert_eq!(name.next(Revision::new(1)).delivered, u32::MAX, "it has no next number");
+    for long in [longest.clone() + "x", "/".repeat(MAX_ID / 3 + 1), "x".repeat(200)] {
+        assert_eq!(ItemName::with_id(None, KEY, &long).expect("it is one"), None, "{long}");
+    }
+}
+
+#[test]
+fn the_names_of_other_programs_have_no_id_unless_they_begin_as_those_of_this_library() {
+    for key in ["order-id-17", "-id-17", "01234567-89ab-8def-a123-000000000ab-id-1"] {
+        let name = ItemName::unique(None, key.to_owned());
+        assert_eq!((name.id(), name.id_node(&Path::root())), (None, None), "{key}");
+    }
+    for strange in
+        [format!("{KEY}x-id-1"), KEY.replace('-', "x") + "-id-1", "ä".repeat(18) + "-id-1"]
+    {
+        assert_eq!(ItemName::unique(None, strange.clone()).id(), None, "{strange}");
+    }
+    assert_eq!(ItemName::unique(None, format!("{KEY}-id-1")).id().as_deref(), Some("1"));
 }
 
 #[test]
@@ -37,7 +79,13 @@ fn names_of_others_are_none_of_items() {
     for name in ["other", "entry-", "entry-1-a", "entry-abc-a", "entry-+12-a", "entry-100"] {
         assert_eq!(ItemName::parse(name), None, "{name}");
     }
-    for name in ["entry-100-+d-a", "entry-100-+d1r-a", "entry-100-+r1-a", "entry-100-+d1x-a"] {
+    for name in [
+        "entry-100-+d-a",
+        "entry-100-+d1r-a",
+        "entry-100-+r1-a",
+        "entry-100-+d1x-a",
+        "entry-100-+d0c4294967296-a",
+    ] {
         assert_eq!(ItemName::parse(name), None, "{name}");
     }
     let kazoo = ItemName::parse("entry-100-0000000012").expect("an entry");

@@ -116,6 +116,42 @@ fn an_item_before_its_time_is_in_no_others_way() {
     stock.remove("entry-001-+d0t1002000-a");
     assert_eq!(picked(&mut stock, 0, later), "none false");
 }
+
+#[test]
+fn an_item_that_this_process_cannot_have_is_in_no_others_way() {
+    let (mut stock, now) = (Stock::default(), clock::now());
+    for (name, created) in [("entry-100-a", 5), ("entry-100-b", 6)] {
+        stock.add(&node(name, created), now, DATE);
+    }
+    assert_eq!(picked(&mut stock, 0, now), "entry-100-a");
+    stock.set_aside("entry-100-a");
+    stock.give_back("entry-100-a", true, now);
+    assert_eq!(picked(&mut stock, 0, now + REST), "entry-100-b");
+    stock.clear();
+    stock.add(&node("entry-100-a", 5), now, DATE);
+    assert_eq!(picked(&mut stock, 0, now), "none false", "it is still the same");
+}
+
+#[test]
+fn a_delay_of_years_is_not_cut_short() {
+    let (mut stock, now) = (Stock::default(), clock::now());
+    let year = Duration::from_secs(365 * 24 * 60 * 60);
+    let name = format!("entry-100-+d0t{}-a", (DATE + year * 2).as_millis());
+    stock.add(&node(&name, 5), now, DATE);
+    assert_eq!(picked(&mut stock, 0, now + year), "none true");
+    assert_eq!(stock.pick(0, 1, now + year), Pick::None(Some(now + year * 2)));
+    assert_eq!(picked(&mut stock, 0, now + year * 2), name);
+}
+
+#[test]
+fn any_number_of_items_may_be_asked_for() {
+    let (mut stock, now) = (Stock::default(), clock::now());
+    stock.add(&node("entry-100-a", 5), now, DATE);
+    assert_eq!(stock.pick(usize::MAX, usize::MAX, now), Pick::Few);
+    let Pick::Items(all) = stock.pick(0, usize::MAX, now) else { panic!("there is one") };
+    assert_eq!(names(all), ["entry-100-a"]);
+}
+
 #[test]
 fn an_item_whose_place_is_not_known_is_read_when_it_may_be_the_next() {
     let (mut stock, now) = (Stock::default(), clock::now());

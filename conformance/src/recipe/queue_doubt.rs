@@ -1,0 +1,252 @@
+//! Requests of a queue that are in doubt when their session ends: no item is lost, and none is doubled.
+
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::pin::pin;
+use std::time::{Duration, SystemTime};
+
+use futures_util::future::{Either, select};
+use synod_core::client::Client;
+use synod_core::clock;
+use synod_core::store::{Expect, Lifetime, Query};
+use synod_recipes::PutOptions;
+use synod_testkit::fault::{Cue, Site, Verb};
+
+use crate::door::answer;
+use crate::door::gate::Gate;
+use crate::recipe::Waiting;
+use crate::recipe::queue::{claimed, put, queue, stored, took};
+use crate::world::World;
+
+cases![
+    "L-Q-1 L-Q-5" needs [Expiry] breaks [TransactionRunsAgain] => a_take_in_doubt_when_its_session_is_lost_has_its_item,
+    "L-Q-1 L-X-1" needs [Expiry] breaks [DroppedTakeLost] => a_take_given_up_in_doubt_when_its_session_is_lost_puts_its_item_back,
+    "L-Q-1 L-Q-3 L-Q-10" breaks [DroppedTakeLost] => an_item_on_its_way_back_gives_way_to_a_new_one_of_its_id_and_slot,
+    "L-Q-3" needs [Expiry] breaks [TransactionRunsAgain] => a_put_in_doubt_when_its_session_is_lost_makes_one_item,
+    "L-Q-4 L-Q-6" needs [Expiry] breaks [TransactionRunsAgain] => an_acknowledgement_in_doubt_when_its_session_is_lost_is_found_out,
+    "L-Q-11 L-X-1" breaks [ClaimsNeverEnd] => a_claim_without_its_caller_is_no_delivery,
+    "L-Q-1 L-Q-6" breaks [ClaimsNeverEnd] => marks_that_others_remove_cost_a_request_and_no_item,
+    "L-X-5" breaks [TransactionMarkStays] => no_mark_is_left_by_a_client_that_is_closed_nor_for_long_by_one_that_was_killed,
+];
+
+/// Lets a call be made whose commit is applied and not answered, and gives the call up. So many answers are held back then.
+async fn given_up<T>(gate: &Gate, held: usize, call: impl Future<Output = T>) {
+    gate.hold_behind([(Verb::Commit, gate.count(Verb::Commit))]);
+    let (call, held) = (pin!(call), pin!(gate.held(held)));
+    let either = select(call, held).await;
+    assert!(matches!(either, Either::Right(_)), "its answer was held back");
+}
+
+/// Ends the session of a client at the server. What is held back is answered when the client knows that.
+async fn loses_its_session(world: &World, gate: &Gate, client: &Client) {
+    let session = answer(client.session().await);
+    world.expire(session.info().id).await;
+    world.in_time("the loss", session.lost()).await;
+    gate.hold_behind(None);
+}
+
+async fn a_take_in_doubt_when_its_session_is_lost_has_its_item(world: World) {
+    let (gate, bob) = (world.gate(), world.client().await);
+    let client = world.client_on(gate.clone(), world.options()).await;
+    let consumer = queue(&world, &client);
+    put(&consumer, &["first"]).await;
+    assert_eq!(took(&world, &consumer).await, "first");
+    put(&queue(&world, &bob), &["second", "third"]).await;
+    gate.hold_behind([(Verb::Commit, gate.count(Verb::Commit))]);
+    let taking = consumer.clone();
+    let taking = Waiting::new(async move { taking.take().await });
+    gate.held(1).await;
+
+    loses_its_session(&world, &gate, &client).await;
+
+    assert_eq!(taking.gets(&world, "its item").await, "second");
+    assert_eq!(took(&world, &consumer).await, "third", "the second was taken once");
+    assert_eq!(stored(&world, &bob, "items").await, [""; 0]);
+}
+
+async fn a_take_given_up_in_doubt_when_its_session_is_lost_puts_its_item_back(world: World) {
+    let (gate, bob) = (world.gate(), world.client().await);
+    let client = world.client_on(gate.clone(), world.options()).await;
+    let [anns, bobs] = [&client, &bob].map(|client| queue(&world, client));
+    put(&bobs, &["warm"]).await;
+    assert_eq!(took(&world, &anns).await, "warm");
+    for round in 1..=3 {
+        let item = format!("{round}");
+        put(&bobs, &[&item]).await;
+        given_up(&gate, round, anns.take()).await;
+        assert_eq!(stored(&world, &bob, "items").await, [""; 0], "it is taken");
+
+        loses_its_session(&world, &gate, &client).await;
+
+        // The consumer that gave up may have it, as any other.
+        assert_eq!(took(&world, if round == 1 { &anns } else { &bobs }).await, item);
+    }
+}
+
+async fn an_item_on_its_way_back_gives_way_to_a_new_one_of_its_id_and_slot(world: World) {
+    let (gate, bob) = (world.gate(), world.client().await);
+    let client = world.client_on(gate.clone(), world.options()).await;
+    let [anns, bobs] = [&client, &bob].map(|client| queue(&world, client));
+    let one = bobs.clone().capacity(NonZeroUsize::MIN);
+    let enter = async |item: &str, id: &str| {
+        let options = PutOptions::default().id(id);
+        answer(one.try_put(&item.to_owned(), options).await)
+    };
+    put(&bobs, &["warm"]).await;
+    assert_eq!(took(&world, &anns).await, "warm");
+    for (round, id) in ["7", "8"].into_iter().enumerate() {
+        assert_eq!(enter("old", "7").await, Some(true));
+        given_up(&gate, round + 1, anns.take()).await;
+        assert_eq!(enter("new", id).await, Some(true), "it is taken");
+
+        gate.hold_behind(None);
+
+        let both = async || stored(&world, &bob, "items").await.len() == 2;
+        world.eventually("both are there", both).await;
+        assert_eq!(took(&world, &bobs).await, "old", "it has its place");
+        assert_eq!(enter("more", "9").await, None, "it has no slot");
+        assert_eq!(took(&world, &bobs).await, "new");
+        for dir in ["items", "ids", "slots", "dead"] {
+            assert_eq!(stored(&world, &bob, dir).await, [""; 0], "{dir}");
+        }
+    }
+}
+
+async fn a_put_in_doubt_when_its_session_is_lost_makes_one_item(world: World) {
+    let (gate, bob) = (world.gate(), world.client().await);
+    let client = world.client_on(gate.clone(), world.options()).await;
+    let anns = queue(&world, &client);
+    put(&anns, &["first"]).await;
+    gate.hold_behind([(Verb::Commit, gate.count(Verb::Commit))]);
+    let putting = anns.clone();
+    let putting = Waiting::new(async move { putting.put(&"second".to_owned()).await });
+    gate.held(1).await;
+    let bobs = queue(&world, &bob);
+    assert_eq!([took(&world, &bobs).await, took(&world, &bobs).await], ["first", "second"]);
+
+    loses_its_session(&world, &gate, &client).await;
+
+    putting.gets(&world, "an answer").await;
+    put(&anns, &["third"]).await;
+    assert_eq!(took(&world, &bobs).await, "third", "the second was put once");
+}
+
+async fn an_acknowledgement_in_doubt_when_its_session_is_lost_is_found_out(world: World) {
+    let (gate, bob) = (world.gate(), world.client().await);
+    let client = world.client_on(gate.clone(), world.options()).await;
+    let [anns, bobs] = [&client, &bob].map(|client| queue(&world, client));
+    put(&bobs, &["first", "second"]).await;
+    let delivery = claimed(&world, &anns).await;
+    gate.hold_behind([(Verb::Commit, gate.count(Verb::Commit))]);
+    let acks = Waiting::new(async move { delivery.ack().await });
+    gate.held(1).await;
+
+    loses_its_session(&world, &gate, &client).await;
+
+    acks.gets(&world, "an acknowledgement that was applied").await;
+    assert_eq!(took(&world, &bobs).await, "second");
+    assert_eq!(answer(bobs.len().await), 0);
+}
+
+async fn a_claim_without_its_caller_is_no_delivery(world: World) {
+    let (gate, bob) = (world.gate(), world.client().await);
+    let client = world.client_on(gate.clone(), world.unhurried()).await;
+    let [anns, bobs] = [&client, &bob].map(|client| queue(&world, client));
+    // The first claim of a client makes another node.
+    put(&bobs, &["warm"]).await;
+    answer(claimed(&world, &anns).await.ack().await);
+    let options = PutOptions::default().id("7");
+    assert!(answer(bobs.put_with(&"it".to_owned(), options).await));
+    put(&bobs, &["next"]).await;
+    let once = anns.clone().deliver_at_most(NonZeroU32::MIN);
+    for round in 1..=2 {
+        given_up(&gate, round, once.claim()).await;
+        assert_eq!(stored(&world, &bob, "claimed").await, ["\"it\""], "it is claimed");
+        gate.hold_behind(None);
+        let both = async || stored(&world, &bob, "items").await.len() == 2;
+        world.eventually("it is put back", both).await;
+    }
+
+    let delivery = claimed(&world, &once).await;
+
+    assert_eq!((delivery.item().as_str(), delivery.delivered()), ("it", 1));
+    assert_eq!(delivery.id().as_deref(), Some("7"));
+    answer(delivery.put_back().await);
+    assert_eq!(claimed(&world, &once).await.item(), "next", "the other was delivered once");
+    assert_eq!(stored(&world, &bob, "dead").await, ["\"it\""]);
+}
+
+async fn marks_that_others_remove_cost_a_request_and_no_item(world: World) {
+    let (gate, bob) = (world.gate(), world.client().await);
+    let (ann, plan) = world.scripted_on(gate.clone(), world.options(), []).await;
+    let queue = queue(&world, &ann);
+    let marks = world.at("queue/marks");
+    let removes = async || {
+        let nodes = answer(bob.children(&marks).await);
+        for node in &nodes {
+            answer(answer(bob.delete(&node.path, Expect::Any).await).required());
+        }
+        assert!(!nodes.is_empty(), "there was one");
+    };
+    put(&queue, &["one", "two"]).await;
+    removes().await;
+    put(&queue, &["three"]).await;
+    removes().await;
+    let delivery = claimed(&world, &queue).await;
+    removes().await;
+    answer(delivery.ack().await);
+    let delivery = claimed(&world, &queue).await;
+    removes().await;
+    answer(delivery.put_back().await);
+    removes().await;
+    assert_eq!(took(&world, &queue).await, "two");
+
+    // Without its mark a take in doubt is judged by its item.
+    plan.cue(Cue::new(Site::RequestLost).of(Verb::Delete));
+    removes().await;
+    assert_eq!(took(&world, &queue).await, "three");
+    assert_eq!(answer(queue.len().await), 0);
+}
+
+async fn no_mark_is_left_by_a_client_that_is_closed_nor_for_long_by_one_that_was_killed(
+    world: World,
+) {
+    let (ann, bob, eve) = (world.client().await, world.client().await, world.client().await);
+    let [anns, bobs] = [&ann, &bob].map(|client| queue(&world, client));
+    let marks = async || {
+        let view = answer(eve.read(Query::children(world.at("queue/marks"))).await);
+        view.nodes.into_iter().map(|node| node.path.name().to_owned()).collect::<Vec<_>>()
+    };
+    put(&queue(&world, &ann), &["zero"]).await;
+    let left_alone = async || marks().await.is_empty();
+    world.eventually("the mark of a value that was dropped is removed", left_alone).await;
+    assert_eq!(took(&world, &anns).await, "zero");
+    assert!(!marks().await.is_empty());
+    answer(ann.close().await);
+    assert_eq!(marks().await, [""; 0], "its values are still there");
+    drop(anns);
+
+    let ago = |state: &str, hours: u64| {
+        let date = clock::date() - Duration::from_secs(hours * 60 * 60);
+        let since_1970 = date.duration_since(SystemTime::UNIX_EPOCH).expect("it is later");
+        format!("{state} {}", since_1970.as_millis())
+    };
+    for (name, data) in [
+        ("queue-old", ago("3", 25)),
+        ("queue-void", ago("void", 25)),
+        ("queue-recent", ago("3", 23)),
+        ("queue-other", "no date".to_owned()),
+    ] {
+        let mark = world.at(&format!("queue/marks/{name}"));
+        answer(answer(eve.create(&mark, data, Lifetime::Persistent).await).required());
+    }
+    put(&bobs, &["two"]).await;
+    let own = marks().await.len() - 4;
+    assert_eq!(took(&world, &bobs).await, "two");
+
+    let left = async || marks().await.len() == own + 2;
+    world.eventually("the old ones are removed", left).await;
+    let left = marks().await;
+    for name in ["queue-recent", "queue-other"] {
+        assert!(left.iter().any(|mark| mark == name), "{name}: {left:?}");
+    }
+}
