@@ -16,7 +16,7 @@ use synod_core::store::{Outcome, Txn};
 
 use crate::cell::patience::Patience;
 use crate::line::item_wait::ItemWait;
-use crate::queue::back_off::BackOff;
+use crate::queue::backoff::Backoff;
 use crate::queue::bunch::take;
 use crate::queue::codec::Codec;
 use crate::queue::consumer::{Consumer, Reserved};
@@ -29,7 +29,7 @@ use crate::queue::taking::claim;
 use crate::stamped::date::date;
 
 mod arrivals;
-mod back_off;
+mod backoff;
 mod bunch;
 mod claimed_item;
 mod codec;
@@ -66,7 +66,7 @@ pub struct Queue<T> {
     room: Room,
     /// How often an item is delivered at most.
     most: u32,
-    back_off: BackOff,
+    backoff: Backoff,
 }
 
 impl<T: Serialize + DeserializeOwned> Queue<T> {
@@ -94,8 +94,8 @@ impl Queue<Bytes> {
 impl<T> Queue<T> {
     fn of(client: &Client, path: Path, codec: Codec<T>) -> Result<Self> {
         let place = Arc::new(QueuePlace::new(client, path)?);
-        let (consumer, room, back_off) = (Arc::default(), Room::default(), BackOff::default());
-        Ok(Self { place, consumer, codec, room, most: DELIVERIES, back_off })
+        let (consumer, room, backoff) = (Arc::default(), Room::default(), Backoff::default());
+        Ok(Self { place, consumer, codec, room, most: DELIVERIES, backoff })
     }
 
     /// Sets how often an item is delivered by [claims](Queue::claim) through this at most: 25 times, if nothing else is said. If
@@ -110,8 +110,8 @@ impl<T> Queue<T> {
     /// Sets how long [`Queue::consume`] puts off an item whose work failed: so long after the first delivery, and twice as long
     /// after each further one, up to the longest time. From one second to 15 minutes, if nothing else is said; each time is up to a
     /// quarter shorter, at random.
-    pub fn back_off(mut self, first: Duration, longest: Duration) -> Self {
-        self.back_off = BackOff { first, longest };
+    pub fn backoff(mut self, first: Duration, longest: Duration) -> Self {
+        self.backoff = Backoff { first, longest };
         self
     }
 
@@ -348,9 +348,9 @@ impl<T: Send + 'static> Queue<T> {
 /// Clones share what they know of the queue.
 impl<T> Clone for Queue<T> {
     fn clone(&self) -> Self {
-        let Self { place, consumer, room, codec, most, back_off } = self;
+        let Self { place, consumer, room, codec, most, backoff } = self;
         let (place, consumer, room) = (place.clone(), consumer.clone(), room.clone());
-        Self { place, consumer, room, codec: *codec, most: *most, back_off: *back_off }
+        Self { place, consumer, room, codec: *codec, most: *most, backoff: *backoff }
     }
 }
 

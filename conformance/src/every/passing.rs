@@ -64,21 +64,7 @@ fn is_refusal(error: &Error) -> bool {
 }
 
 /// Uses, and functions with their kind of argument, that do not keep this yet, each with the reason.
-const OPEN: &[(&str, &str)] = &[
-    ("crew", "its path leaves no room for the longest name below it"),
-    ("foreign_queue", "its path leaves no room for the names of items"),
-    ("queue", "its path leaves no room for the name of a claim"),
-    ("queue_ack", "its path leaves no room for the name of a claim"),
-    ("texts Queue::id", "a claim gives the item a longer name"),
-    ("data Crew::prefers", "an assignment adds its date to the terms"),
-    ("numbers Queue::consume", "as many claims at a time as are asked for, each with its own room"),
-    ("numbers Queue::capacity", "a list of all places of a full queue in memory"),
-    ("numbers Queue::take_many", "sums that overflow"),
-    ("times Crew::retention", "sums that overflow"),
-    ("times Queue::after", "sums that overflow"),
-    ("times Queue::put_back_after", "sums that overflow"),
-    ("times ForeignQueue::after", "sums that overflow"),
-];
+const OPEN: &[(&str, &str)] = &[];
 
 /// Whether a use, or a function with a kind of argument, does not keep this yet.
 pub(super) fn is_open(name: &str) -> bool {

@@ -124,7 +124,7 @@ async fn work_is_done_by_so_many_at_once_until_it_succeeds(world: World) {
     const ITEMS: usize = 12;
     const HANDS: usize = 3;
     let client = world.client().await;
-    let queue = queue(&world, &client).back_off(Duration::ZERO, Duration::ZERO);
+    let queue = queue(&world, &client).backoff(Duration::ZERO, Duration::ZERO);
     let stop = Notify::new();
     let items: Vec<String> = (0..ITEMS).map(|number| number.to_string()).collect();
     answer(queue.put_many(&items).await);
@@ -203,7 +203,7 @@ async fn an_item_whose_work_fails_keeps_no_other_waiting(world: World) {
     const GOOD: usize = 20;
     const HOUR: Duration = Duration::from_secs(60 * 60);
     let (ann, bob) = (world.client().await, world.client().await);
-    let anns = queue(&world, &ann).back_off(HOUR, HOUR);
+    let anns = queue(&world, &ann).backoff(HOUR, HOUR);
     put(&anns, &["bad", "panics"]).await;
     put(&anns, &["good"; GOOD]).await;
     let (stop, good, bad) = (Notify::new(), Cell::new(0), Cell::new(0));

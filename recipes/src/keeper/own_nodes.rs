@@ -62,13 +62,11 @@ impl OwnNodes {
     /// owner has been dropped, or another create is on its way that may have made it.
     pub(crate) fn may_go(&self, path: &Path, created: Revision) -> bool {
         let known = self.lock();
-        match known.created.get(&created) {
-            Some(owner) => owner.strong_count() == 0,
-            None => {
-                let under_way = known.under_way.get(path).copied().unwrap_or_default();
-                known.leaving.contains(&created) || under_way > 1
-            }
+        if let Some(owner) = known.created.get(&created) {
+            return owner.strong_count() == 0;
         }
+        let under_way = known.under_way.get(path).copied().unwrap_or_default();
+        known.leaving.contains(&created) || under_way > 1
     }
 
     /// Records that the node is gone, or goes with its session.

@@ -39,7 +39,7 @@ impl<T: Send + Sync + 'static> Queue<T> {
 
     /// Does `work` for each item, up to `most` at once (and 1,024), until `stop` completes. An item whose work returned `Ok` is
     /// acknowledged. One whose work failed or panicked is put back, not to be delivered before a time that
-    /// [grows](Queue::back_off) with its deliveries; the others are worked on meanwhile. After
+    /// [grows](Queue::backoff) with its deliveries; the others are worked on meanwhile. After
     /// [as many deliveries](Queue::deliver_at_most) as it may have it is a dead letter. What the work has done with the delivery itself
     /// counts: [acknowledged](Delivery::ack_with), [put off](Delivery::put_back_after) or [rejected](Delivery::reject). Work whose
     /// claim is lost is dropped. After `stop` nothing more is claimed, and this returns when the work in hand is done.
@@ -147,7 +147,7 @@ impl<T: Send + Sync + 'static> Queue<T> {
             }
             Err(why) => {
                 tracing::warn!(%path, %item, %why, delivered, "the work for an item failed");
-                let after = self.back_off.after(delivered, self.place.client.chance());
+                let after = self.backoff.after(delivered, self.place.client.chance());
                 delivery.put_back_after(after).await
             }
         };

@@ -141,6 +141,12 @@ pub(crate) const CREW: Takes = Takes {
                 }
             })
         }),
+        first("backoff", |client, path, pause| {
+            Box::pin(async move {
+                let task = NewTask::new("x").retries(1).backoff(pause, pause);
+                done(does(&Crew::new(&client, path), &id(&client), task, worker()).await?, "x")
+            })
+        }),
     ],
     functions: &[
         later("work", |client, path, trap| {

@@ -121,6 +121,21 @@ pub(crate) const QUEUE: Takes = Takes {
                 }
             })
         }),
+        later("backoff", |client, path, pause| {
+            Box::pin(async move {
+                let queue = Queue::new(&client, &path)?.backoff(pause, pause);
+                queue.put(&1).await?;
+                let failed = Notify::new();
+                let work = async |_item| {
+                    failed.notify_one();
+                    Err::<(), _>("on purpose")
+                };
+                lives(queue.consume(NonZeroUsize::MIN, failed.notified(), work)).await?;
+                let items = queue.items().await?;
+                check(items.len() == 1, "putting an item off", &path)?;
+                check(lives(queue.remove(&items[0])).await?, "removing an item", &path)
+            })
+        }),
     ],
     values: &[
         first("put", |client, path, value| {
