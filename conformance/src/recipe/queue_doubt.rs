@@ -128,6 +128,7 @@ async fn a_put_in_doubt_when_its_session_is_lost_makes_one_item(world: World) {
     putting.gets(&world, "an answer").await;
     put(&anns, &["third"]).await;
     assert_eq!(took(&world, &bobs).await, "third", "the second was put once");
+    assert_eq!(stored(&world, &bob, "items").await, [""; 0]);
 }
 
 async fn an_acknowledgement_in_doubt_when_its_session_is_lost_is_found_out(world: World) {

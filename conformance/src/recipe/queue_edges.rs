@@ -83,7 +83,9 @@ async fn ids_and_slots_that_are_missing_or_never_were_keep_no_item(world: World)
     let seventeen = PutOptions::default().id("17");
     for claims in [false, true] {
         for name in theirs {
-            answer(ann.put(&world.at(&format!("queue/items/{name}")), "\"theirs\"").await);
+            // A name is used once.
+            let name = format!("queue/items/{name}-{claims}");
+            answer(ann.put(&world.at(&name), "\"theirs\"").await);
         }
         assert!(answer(anns.put_with(&"own".to_owned(), seventeen.clone()).await));
         for had in 0..4 {
