@@ -28,7 +28,7 @@ use crate::foreign_queue::layout::{DOING, NewName, QueueLayout};
 use crate::line::item_wait::ItemWait;
 use crate::stamped::date::date;
 use crate::stamped::handing::{Handed, hand_over};
-use crate::stamped::mark::Marks;
+use crate::stamped::mark::{Marks, roomy};
 use crate::stamped::sent::{Sent, is_only_lost};
 use crate::stamped::writes::StampedWrites;
 
@@ -102,8 +102,10 @@ impl ForeignQueue {
         let Some(parent) = dir.parent() else {
             return Err(Error::new(ErrorKind::Invalid, DOING).because("the root is no queue"));
         };
-        let marks = Marks::lasting(parent.join(&format!("{}.synod", dir.name()))?, "queue-", DOING);
-        let (client, items) = (client.clone(), layout.items(&dir)?);
+        let marks = roomy(parent.join(&format!("{}.synod", dir.name()))?)?;
+        let marks = Marks::lasting(marks, "queue-", DOING);
+        let (items, locks) = (roomy(layout.items(&dir)?)?, locks.map(roomy).transpose()?);
+        let client = client.clone();
         let writes = StampedWrites::new(&client, marks);
         let has_dir = AtomicBool::new(false);
         let place = ForeignPlace { client, dir, layout, items, locks, writes, has_dir };

@@ -120,8 +120,7 @@ impl Trial {
     /// Whether others can use it at the path of a use whose runtime has ended, also while the session of that use lives.
     fn outlasts_its_runtime(&self) -> bool {
         /// A claim, a member of a partition and a node that is kept are of the session, and no task is left to give them back.
-        const OF_THE_SESSION: [&str; 4] =
-            ["queue", "partition", "persistent_node", "persistent_node/ttl"];
+        const OF_THE_SESSION: [&str; 3] = ["queue", "partition", "persistent_node/ttl"];
         !OF_THE_SESSION.contains(&self.it.name)
     }
 }

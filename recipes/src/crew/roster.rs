@@ -12,7 +12,7 @@ use crate::crew::crew_policy::{CrewPolicy, CrewTurns, PolicyPanicked};
 use crate::crew::crew_switch::CrewSwitch;
 use crate::crew::crew_task::id_of;
 use crate::crew::free_worker::FreeWorker;
-use crate::crew::step::{ASIDE, MasterStep, Queued, StepBasis, StepOutcome};
+use crate::crew::step::{AFTER_PANIC, ASIDE, MasterStep, Queued, StepBasis, StepOutcome};
 use crate::crew::task_terms::TaskTerms;
 use crate::crew::todo_queue::TodoQueue;
 use crate::crew::waiting_task::WaitingTask;
@@ -275,7 +275,7 @@ impl CrewRoster {
                 Choice::Panicked { task } => {
                     tracing::error!(task, "the policy of a crew panicked; the task is set aside");
                     let queued = self.todo.leaves(&task)?;
-                    self.todo.rests(&task, queued, now + ASIDE);
+                    self.todo.rests(&task, queued, now + AFTER_PANIC);
                 }
             }
         };

@@ -10,6 +10,9 @@ use crate::crew::task_terms::TaskTerms;
 /// How long a task is set aside that the store does not take.
 pub(super) const ASIDE: Duration = Duration::from_secs(60);
 
+/// How long a task is set aside for which the policy panicked.
+pub(super) const AFTER_PANIC: Duration = Duration::from_secs(5);
+
 /// A step of a master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum MasterStep {

@@ -27,6 +27,9 @@ use crate::mutant::mistake;
 /// How many of its last sessions a keeper knows.
 const SESSIONS: usize = 16;
 
+/// How often a keeper waits for the removal of a node by an owner of its session that has given it up.
+const WAITS: u32 = 16;
+
 /// Makes and watches the node of a keeper.
 pub(super) struct KeeperTask {
     client: Client,
@@ -41,6 +44,8 @@ pub(super) struct KeeperTask {
     sessions: Vec<SessionId>,
     /// The last node that it had.
     last: Option<Revision>,
+    /// How often it waits for the removal of a node by the owner that has given it up.
+    waits_left: u32,
 }
 
 impl KeeperTask {
@@ -52,8 +57,9 @@ impl KeeperTask {
         owner: Weak<()>,
     ) -> Self {
         let (client, path) = (client.clone(), path.clone());
-        let (doubts, sessions) = (Doubts::default(), Vec::new());
-        Self { client, path, occupied, page, owner, kept: None, doubts, sessions, last: None }
+        let (doubts, sessions, waits_left) = (Doubts::default(), Vec::new(), WAITS);
+        let (kept, last) = (None, None);
+        Self { client, path, occupied, page, owner, kept, doubts, sessions, last, waits_left }
     }
 
     /// Waits until something happens to the node, to its session, or to the data that is wanted.
@@ -133,8 +139,13 @@ impl KeeperTask {
                 self.removes(session, Expect::Version(stat.version)).await?;
             }
             // Another owner of this client has just given it up, or may not have it yet.
-            Occupant::Foreign(stat) if self.may_go(session, &stat) => {
+            Occupant::Foreign(stat) if self.waits_left > 0 && self.may_go(session, &stat) => {
+                self.waits_left -= 1;
                 asked.pause(&self.client).await;
+            }
+            // Nobody removes it: the runtime of its owner has ended.
+            Occupant::Foreign(stat) if self.is_given_up(session, &stat) => {
+                self.removes(session, Expect::Version(stat.version)).await?;
             }
             Occupant::Foreign(stat) if self.occupied == Occupied::TakeOver => {
                 self.removes(session, Expect::Version(stat.version)).await?;
@@ -157,6 +168,12 @@ impl KeeperTask {
         is_own && session.local::<OwnNodes>().may_go(&self.path, stat.created)
     }
 
+    /// True if a node is one of this session that its owner does not want any more.
+    fn is_given_up(&self, session: &Session, stat: &Stat) -> bool {
+        let is_own = stat.owner == Some(session.info().id);
+        is_own && session.local::<OwnNodes>().is_given_up(stat.created)
+    }
+
     /// Takes the node of an earlier request for its own.
     fn adopts(&mut self, session: &Session, node: Option<&Node>, stat: Stat) -> Result<()> {
         if !session.local::<OwnNodes>().add(stat.created, &self.owner) {
@@ -174,6 +191,7 @@ impl KeeperTask {
     }
 
     fn keeps(&mut self, kept: Kept) {
+        self.waits_left = WAITS;
         self.last = Some(kept.stat.created);
         self.page.is_made(kept.stat.created, Lasts::Session(kept.session.clone()));
         self.kept = Some(kept);
@@ -210,7 +228,7 @@ impl KeeperTask {
     /// Records that the node is gone, or goes with its session.
     fn lost(&mut self) {
         if let Some(kept) = self.kept.take() {
-            kept.session.local::<OwnNodes>().give_up(kept.stat.created);
+            kept.session.local::<OwnNodes>().leave(kept.stat.created);
         }
         self.page.is_gone();
     }
@@ -239,13 +257,9 @@ impl KeeperTask {
     /// Removes the node in its session. Returns whether there was one.
     async fn removes_kept(&mut self) -> Result<bool> {
         let Some(kept) = self.kept.take() else { return Ok(false) };
-        let (own, created) = (kept.session.local::<OwnNodes>(), kept.stat.created);
-        own.leave(created);
+        kept.session.local::<OwnNodes>().leave(kept.stat.created);
         match kept.remove(&self.path).await {
-            Ok(()) => {
-                own.give_up(created);
-                Ok(true)
-            }
+            Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::SessionLost => Ok(false),
             Err(error) => Err(error),
         }

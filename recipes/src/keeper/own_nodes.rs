@@ -7,6 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use synod_core::path::Path;
 use synod_core::store::Revision;
 
+/// The number of nodes that are remembered after they were given up.
+const MAX_LEAVING: usize = 1_024;
+
 /// The nodes that the recipes of one session have. Any other node of the session at their paths came late, by a request that was given up.
 #[derive(Debug, Default)]
 pub(crate) struct OwnNodes(Mutex<Recorded>);
@@ -15,7 +18,7 @@ pub(crate) struct OwnNodes(Mutex<Recorded>);
 struct Recorded {
     /// The owners that want them, by the revisions at which they were created: no two have the same.
     created: BTreeMap<Revision, Weak<()>>,
-    /// Those that are being removed.
+    /// The last nodes that were given up: they are being removed, or gone.
     leaving: BTreeSet<Revision>,
     /// How many creates are on their way, by their paths.
     under_way: BTreeMap<Path, usize>,
@@ -61,26 +64,26 @@ impl OwnNodes {
     /// True if the node at this path may be about to go, as seen by an owner whose create is on its way: it is being removed, its
     /// owner has been dropped, or another create is on its way that may have made it.
     pub(crate) fn may_go(&self, path: &Path, created: Revision) -> bool {
+        let under_way = self.lock().under_way.get(path).copied().unwrap_or_default();
+        self.is_given_up(created) || under_way > 1 && !self.has(created)
+    }
+
+    /// True if the owner of the node does not want it any more.
+    pub(crate) fn is_given_up(&self, created: Revision) -> bool {
         let known = self.lock();
-        if let Some(owner) = known.created.get(&created) {
-            return owner.strong_count() == 0;
-        }
-        let under_way = known.under_way.get(path).copied().unwrap_or_default();
-        known.leaving.contains(&created) || under_way > 1
+        let is_dropped = |owner: &Weak<()>| owner.strong_count() == 0;
+        known.created.get(&created).map_or(known.leaving.contains(&created), is_dropped)
     }
 
-    /// Records that the node is gone, or goes with its session.
-    pub(crate) fn give_up(&self, created: Revision) {
-        let mut known = self.lock();
-        known.created.remove(&created);
-        known.leaving.remove(&created);
-    }
-
-    /// Records that the node is being removed.
+    /// Records that the node is being removed, is gone, or goes with its session.
     pub(crate) fn leave(&self, created: Revision) {
         let mut known = self.lock();
         known.created.remove(&created);
+        // A view of the node may be older than its removal.
         known.leaving.insert(created);
+        if known.leaving.len() > MAX_LEAVING {
+            known.leaving.pop_first();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Recorded> {

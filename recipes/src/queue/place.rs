@@ -12,12 +12,9 @@ use synod_core::store::{Expect, Lifetime, Rejected, Txn, Why};
 use crate::line::ticket_name::dated;
 use crate::mutant::mistake;
 use crate::queue::item_name::ItemName;
-use crate::stamped::mark::Marks;
+use crate::stamped::mark::{Marks, roomy};
 use crate::stamped::sent::Sent;
 use crate::stamped::writes::StampedWrites;
-
-/// The most bytes that a name has.
-const MAX_NAME: usize = 255;
 
 /// What a queue fails while doing.
 pub(super) const DOING: &str = "using a queue";
@@ -45,11 +42,7 @@ pub(super) struct QueuePlace {
 
 impl QueuePlace {
     pub(super) fn new(client: &Client, dir: Path) -> Result<Self> {
-        let below = |name: &str| {
-            let below = dir.join(name)?;
-            // Whatever names its nodes get.
-            below.join(&"x".repeat(MAX_NAME)).map(|_longest| below)
-        };
+        let below = |name: &str| roomy(dir.join(name)?);
         Ok(Self {
             client: client.clone(),
             items: below("items")?,

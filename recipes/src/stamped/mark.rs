@@ -41,6 +41,15 @@ pub(crate) struct Marks {
     idle: Mutex<Vec<CommitMark>>,
 }
 
+/// The most bytes that a name has.
+const MAX_NAME: usize = 255;
+
+/// Returns the path of a directory, if every name fits below it.
+pub(crate) fn roomy(dir: Path) -> Result<Path> {
+    let _longest = dir.join(&"x".repeat(MAX_NAME))?;
+    Ok(dir)
+}
+
 impl Marks {
     /// Ephemeral marks in the directory at `dir`, with names that start so, for transactions that are described so in errors.
     pub(crate) fn new(dir: Path, name: &'static str, doing: &'static str) -> Self {
