@@ -119,7 +119,8 @@ fn lacking(tree: &[File], row: &Row) -> Vec<String> {
     let looks_up: Vec<_> = looks_up.flat_map(|(_, names)| *names).collect();
     let arguments: BTreeSet<_> = files.flat_map(|file| arguments(&file.text)).collect();
     let lacks = arguments.into_iter().filter(|(name, kind)| {
-        !looks_up.contains(&&**name) && !kind.edges(&row.takes).contains(&&**name)
+        !looks_up.iter().any(|it| **it == name.as_str())
+            && !kind.edges(&row.takes).iter().any(|it| **it == name.as_str())
     });
     let line = |(name, kind): (String, Kind)| {
         format!("{} lacks an edge of `{name}` in `{kind}`: see {PLACE}", row.name)

@@ -55,7 +55,7 @@ impl<'a> Tenure<'a> {
         let endangered = endangered(self.held, self.status.clone(), self.grace);
         let renewed = async {
             if self.status.changed().await.is_err() {
-                pending().await
+                pending::<()>().await;
             }
         };
         match select(Box::pin(endangered), Box::pin(renewed)).await {

@@ -130,17 +130,15 @@ impl<'a, T: Clone + 'static> Passing<'a, T> {
         }
         while least + 1 < most {
             let size = least.midpoint(most);
-            match self.takes(&format!("{size} bytes"), make(size)).await {
-                true => least = size,
-                false => most = size,
-            }
+            let is_taken = self.takes(&format!("{size} bytes"), make(size)).await;
+            *(if is_taken { &mut least } else { &mut most }) = size;
         }
         false
     }
 
     /// A path of its own for each argument.
     fn at(&self, what: &str) -> Path {
-        let name: String = what.chars().filter(|it| it.is_ascii_alphanumeric()).collect();
+        let name: String = what.chars().filter(char::is_ascii_alphanumeric).collect();
         self.dir.join(&format!("{name}-")).expect("it is valid")
     }
 }

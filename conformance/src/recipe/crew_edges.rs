@@ -34,7 +34,7 @@ const TOO_MUCH: usize = 1_100_000;
 
 /// A member that leads, and one that works. What they do with a task is what it is called: `long`, `huge`, `panic`, or `fail`. Others are
 /// done.
-async fn members(world: &World, client: &Client) -> [Waiting<Infallible>; 2] {
+fn members(world: &World, client: &Client) -> [Waiting<Infallible>; 2] {
     let does = |task: Assignment| async move {
         match task.id.split('-').next() {
             Some("long") => Err("x".repeat(TOO_MUCH)),
@@ -56,7 +56,7 @@ async fn others_are_done(world: &World, client: &Client) {
 
 async fn a_failure_of_any_length_ends_its_task_and_no_worker(world: World) {
     let ann = world.client().await;
-    let _members = members(&world, &ann).await;
+    let _members = members(&world, &ann);
 
     let task = world.submits(&ann, "long", at_once(NewTask::new("data").retries(2))).await;
 
@@ -85,7 +85,7 @@ async fn largest(
 
 async fn the_largest_task_may_fail_as_often_as_it_says(world: World) {
     let ann = world.client().await;
-    let _members = members(&world, &ann).await;
+    let _members = members(&world, &ann);
 
     // The number of its failures is stored with its data.
     let data = Bytes::from(vec![b'x'; 1_000_000]);
@@ -99,7 +99,7 @@ async fn the_largest_task_may_fail_as_often_as_it_says(world: World) {
 
 async fn the_largest_terms_are_assigned_by_a_master_that_goes_on(world: World) {
     let ann = world.client().await;
-    let _members = members(&world, &ann).await;
+    let _members = members(&world, &ann);
 
     // An assignment has the terms and a date.
     let value = "x".repeat(1_000_000);
@@ -116,7 +116,7 @@ async fn the_largest_terms_are_assigned_by_a_master_that_goes_on(world: World) {
 
 async fn a_result_that_is_too_large_fails_its_task_alone(world: World) {
     let ann = world.client().await;
-    let _members = members(&world, &ann).await;
+    let _members = members(&world, &ann);
 
     let task = world.submits(&ann, "huge", NewTask::new("data").retries(5)).await;
 
@@ -126,7 +126,7 @@ async fn a_result_that_is_too_large_fails_its_task_alone(world: World) {
 
 async fn work_that_panics_fails_its_task_alone(world: World) {
     let ann = world.client().await;
-    let _members = members(&world, &ann).await;
+    let _members = members(&world, &ann);
 
     let task = world.submits(&ann, "panic", at_once(NewTask::new("data").retries(1))).await;
 
@@ -173,7 +173,7 @@ fn long_path(world: &World, bytes: usize) -> Path {
 
 async fn a_name_that_leaves_no_room_is_refused_before_anything_is_sent(world: World) {
     let ann = world.client().await;
-    let _members = members(&world, &ann).await;
+    let _members = members(&world, &ann);
     let longest = "x".repeat(255);
     let task = world.submits(&ann, &longest, "data").await;
     world.ends(&task, by("done")).await;
@@ -181,7 +181,7 @@ async fn a_name_that_leaves_no_room_is_refused_before_anything_is_sent(world: Wo
     assert_eq!(failure(refused, "a longer name").kind(), ErrorKind::Invalid);
 
     // The node of an assignment has the longest path: here its name is one byte.
-    let far = Crew::new(&ann, &long_path(&world, MAX_CREW_PATH));
+    let far = Crew::new(&ann, long_path(&world, MAX_CREW_PATH));
     let refused = far.submit("ab", "data").await;
     assert_eq!(failure(refused, "a path that is too long").kind(), ErrorKind::Invalid);
     let (leading, working) = (far.clone(), far.clone());
@@ -235,7 +235,7 @@ async fn a_node_that_is_none_of_a_crew_ends_no_member_of_it(world: World) {
     done(ann.create(&at("todo/none"), "{}", open).await);
     done(ann.create(&at("assigned/lost/gone"), "{}", open).await);
 
-    let _members = members(&world, &ann).await;
+    let _members = members(&world, &ann);
 
     let broken = answer(crew(&world, &ann).task("broken"));
     let ends = async || matches!(broken.wait().await, Ok(Some(TaskEnd::Failed(_))));

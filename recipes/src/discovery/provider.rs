@@ -182,7 +182,7 @@ mod tests {
     fn downs(window: Duration, failures: u32, at: &[(u64, bool)]) -> Vec<bool> {
         let (start, path, mut picks) = (clock::now(), path!("/web/a"), Picks::default());
         let failures = NonZeroU32::new(failures).expect("more than none");
-        let mut down_after = |(seconds, fails): &(u64, bool)| {
+        let down_after = |(seconds, fails): &(u64, bool)| {
             let now = start + Duration::from_secs(*seconds);
             if *fails {
                 picks.record_failure(&path, now, window, failures);
@@ -190,7 +190,7 @@ mod tests {
             picks.forget(now);
             picks.is_down(&path, failures)
         };
-        at.iter().map(|one| down_after(one)).collect()
+        at.iter().map(down_after).collect()
     }
 
     #[test]

@@ -144,7 +144,7 @@ impl KeeperTask {
                 asked.pause(&self.client).await;
             }
             // Nobody removes it: the runtime of its owner has ended.
-            Occupant::Foreign(stat) if self.is_given_up(session, &stat) => {
+            Occupant::Foreign(stat) if is_given_up(session, &stat) => {
                 self.removes(session, Expect::Version(stat.version)).await?;
             }
             Occupant::Foreign(stat) if self.occupied == Occupied::TakeOver => {
@@ -166,12 +166,6 @@ impl KeeperTask {
     fn may_go(&self, session: &Session, stat: &Stat) -> bool {
         let is_own = stat.owner == Some(session.info().id);
         is_own && session.local::<OwnNodes>().may_go(&self.path, stat.created)
-    }
-
-    /// True if a node is one of this session that its owner does not want any more.
-    fn is_given_up(&self, session: &Session, stat: &Stat) -> bool {
-        let is_own = stat.owner == Some(session.info().id);
-        is_own && session.local::<OwnNodes>().is_given_up(stat.created)
     }
 
     /// Takes the node of an earlier request for its own.
@@ -374,4 +368,10 @@ fn stat_of(commit: Commit) -> Result<Stat> {
     done.and_then(|done| done.stat).ok_or_else(|| {
         Error::new(ErrorKind::Backend, DOING).because("the store did not report what it created")
     })
+}
+
+/// True if a node is one of this session that its owner does not want any more.
+fn is_given_up(session: &Session, stat: &Stat) -> bool {
+    let is_own = stat.owner == Some(session.info().id);
+    is_own && session.local::<OwnNodes>().is_given_up(stat.created)
 }

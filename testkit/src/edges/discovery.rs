@@ -144,7 +144,9 @@ fn chosen(provider: &Provider<f64>, path: &Path) -> Result<()> {
     let endpoint = provider.choose();
     check(endpoint.is_some(), "choosing an instance", path)?;
     for _ in 0..2 {
-        endpoint.iter().for_each(|it| provider.failed(it));
+        if let Some(endpoint) = &endpoint {
+            provider.failed(endpoint);
+        }
     }
     Ok(())
 }

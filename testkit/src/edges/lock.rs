@@ -15,7 +15,7 @@ pub(crate) const MUTEX: Takes = Takes {
         Box::pin(async move {
             let mutex = Mutex::new(&client, path);
             let held = mutex.lock_within(limit).await?;
-            begins(mutex.lock_within(limit)).await?;
+            Box::pin(begins(mutex.lock_within(limit))).await?;
             match held {
                 Some(guard) => lives(guard.release()).await,
                 None => Ok(()),

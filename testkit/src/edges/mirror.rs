@@ -35,10 +35,10 @@ pub(crate) const CACHE: Takes = Takes {
 /// Opens a cache that cannot be without its node.
 async fn opened(client: &Client, extent: Extent) -> Result<()> {
     let cache = Cache::open(client, extent).await?;
-    match cache.snapshot().is_empty() {
-        true => Err(Error::new(ErrorKind::Backend, "reading a cache")),
-        false => Ok(()),
+    if cache.snapshot().is_empty() {
+        return Err(Error::new(ErrorKind::Backend, "reading a cache"));
     }
+    Ok(())
 }
 
 pub(crate) const WATCHED: Takes = Takes {

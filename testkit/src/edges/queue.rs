@@ -235,7 +235,7 @@ async fn takes_another(queue: &Queue<f64>) -> Result<()> {
     lives(queue.put(&1.5)).await?;
     loop {
         match lives(queue.take()).await {
-            Ok(taken) if taken == 1.5 => return Ok(()),
+            Ok(1.5) => return Ok(()),
             Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
             _ => {}
         }

@@ -132,8 +132,5 @@ pub(crate) async fn sprung<T>(calling: impl Future<Output = T>) -> Option<T> {
 
 /// An error if something that was accepted is not so afterwards.
 pub(crate) fn check(holds: bool, what: &'static str, path: &Path) -> Result<()> {
-    match holds {
-        true => Ok(()),
-        false => Err(Error::new(ErrorKind::Backend, what).at(path)),
-    }
+    if holds { Ok(()) } else { Err(Error::new(ErrorKind::Backend, what).at(path)) }
 }
