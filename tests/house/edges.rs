@@ -120,7 +120,7 @@ fn lacking(tree: &[File], row: &Row) -> Vec<String> {
     let arguments: BTreeSet<_> = files.flat_map(|file| arguments(&file.text)).collect();
     let lacks = arguments.into_iter().filter(|(name, kind)| {
         !looks_up.iter().any(|it| **it == name.as_str())
-            && !kind.edges(&row.takes).iter().any(|it| **it == name.as_str())
+            && !kind.edges(&row.takes).contains(&name.as_str())
     });
     let line = |(name, kind): (String, Kind)| {
         format!("{} lacks an edge of `{name}` in `{kind}`: see {PLACE}", row.name)
