@@ -16,7 +16,7 @@ use synod_core::store::{Outcome, Txn};
 
 use crate::cell::patience::Patience;
 use crate::line::item_wait::ItemWait;
-use crate::queue::backoff::Backoff;
+use crate::queue::backoff::ItemBackoff;
 use crate::queue::bunch::take;
 use crate::queue::codec::Codec;
 use crate::queue::consumer::{Consumer, Reserved};
@@ -66,7 +66,7 @@ pub struct Queue<T> {
     room: Room,
     /// How often an item is delivered at most.
     most: u32,
-    backoff: Backoff,
+    backoff: ItemBackoff,
 }
 
 impl<T: Serialize + DeserializeOwned> Queue<T> {
@@ -94,7 +94,7 @@ impl Queue<Bytes> {
 impl<T> Queue<T> {
     fn of(client: &Client, path: Path, codec: Codec<T>) -> Result<Self> {
         let place = Arc::new(QueuePlace::new(client, path)?);
-        let (consumer, room, backoff) = (Arc::default(), Room::default(), Backoff::default());
+        let (consumer, room, backoff) = (Arc::default(), Room::default(), ItemBackoff::default());
         Ok(Self { place, consumer, codec, room, most: DELIVERIES, backoff })
     }
 
@@ -111,7 +111,7 @@ impl<T> Queue<T> {
     /// after each further one, up to the longest time. From one second to 15 minutes, if nothing else is said; each time is up to a
     /// quarter shorter, at random.
     pub fn backoff(mut self, first: Duration, longest: Duration) -> Self {
-        self.backoff = Backoff { first, longest };
+        self.backoff = ItemBackoff { first, longest };
         self
     }
 

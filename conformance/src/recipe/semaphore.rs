@@ -21,7 +21,7 @@ cases![
     "L-SEM-6 L-MX-7" breaks [CallUntold] => any_permit_given_back_lets_the_next_one_in,
     "L-MX-8 L-SEM-1" breaks [PermitsMiscounted] => holders_and_waiters_of_permits_are_listed,
     "L-SEM-6 L-MX-7" breaks [TryUntold] => permits_got_by_trying_let_the_next_one_in,
-    "L-SEM-1 L-SEM-6" => clients_that_name_different_limits_keep_to_the_smallest,
+    "L-SEM-1 L-SEM-6" catches [EventDropped] => clients_that_name_different_limits_keep_to_the_smallest,
     "L-SEM-7" breaks [ImpossibleAwaited] => more_than_there_are_is_refused,
     "L-SEM-2" breaks [LimitRemembered] => more_permits_let_more_in,
     "L-SEM-2 L-SEM-1" breaks [LimitChangeIgnored] => fewer_permits_let_fewer_in,

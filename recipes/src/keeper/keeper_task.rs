@@ -143,7 +143,7 @@ impl KeeperTask {
                 self.waits_left -= 1;
                 asked.pause(&self.client).await;
             }
-            // Nobody removes it: the runtime of its owner has ended.
+            // Its owner cannot remove it: the runtime has ended.
             Occupant::Foreign(stat) if is_given_up(session, &stat) => {
                 self.removes(session, Expect::Version(stat.version)).await?;
             }

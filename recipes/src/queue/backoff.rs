@@ -1,4 +1,4 @@
-//! [`Backoff`]: how long an item whose work failed is put off. Pure.
+//! [`ItemBackoff`]: how long an item whose work failed is put off. Pure.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use synod_core::chance::Chance;
 
 /// The time after which an item is delivered again whose work failed. It is doubled with each delivery.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Backoff {
+pub(super) struct ItemBackoff {
     pub(super) first: Duration,
     pub(super) longest: Duration,
 }
 
-impl Default for Backoff {
+impl Default for ItemBackoff {
     /// With the usual limit of deliveries an item is tried for about four hours.
     fn default() -> Self {
         Self { first: Duration::from_secs(1), longest: Duration::from_secs(15 * 60) }
     }
 }
 
-impl Backoff {
+impl ItemBackoff {
     /// The time for an item that was delivered so often. Up to a quarter less, so that items which failed together do not come
     /// back together.
     pub(super) fn after(self, delivered: u32, chance: &Chance) -> Duration {
@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     fn it_grows_with_the_deliveries_of_an_item_up_to_a_limit() {
-        let (usual, chance) = (Backoff::default(), Chance::seeded(7));
+        let (usual, chance) = (ItemBackoff::default(), Chance::seeded(7));
         for (delivered, seconds) in [(0, 1), (1, 1), (2, 2), (5, 16), (10, 512), (11, 900)] {
             let (after, whole) = (usual.after(delivered, &chance), Duration::from_secs(seconds));
             assert!(after <= whole && after >= whole * 3 / 4, "{delivered}: {after:?}");
@@ -43,9 +43,9 @@ mod tests {
         for delivered in [25, 32, 33, 34, u32::MAX] {
             assert!(usual.after(delivered, &chance) >= usual.longest * 3 / 4, "{delivered}");
         }
-        let endless = Backoff { first: Duration::MAX, longest: Duration::MAX };
+        let endless = ItemBackoff { first: Duration::MAX, longest: Duration::MAX };
         assert!(endless.after(3, &chance) > Duration::from_secs(u64::MAX / 2));
-        let none = Backoff { first: Duration::ZERO, longest: Duration::ZERO };
+        let none = ItemBackoff { first: Duration::ZERO, longest: Duration::ZERO };
         assert_eq!(none.after(3, &chance), Duration::ZERO);
     }
 }

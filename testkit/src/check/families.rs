@@ -1,5 +1,5 @@
 //! Checks counters, transactions, partitions and double barriers: no addition is lost or doubled, nothing is moved in part, no two
-//! hold an item, and nobody is inside before all are there. L-CNT-1, L-STM-1, L-STM-3, L-SP-1 and L-DB-1.
+//! hold an item, and a party is inside only when all are there. L-CNT-1, L-STM-1, L-STM-3, L-SP-1 and L-DB-1.
 
 use std::collections::BTreeMap;
 
@@ -116,8 +116,8 @@ fn check_shares(record: &Record) -> Vec<Breach> {
     found
 }
 
-/// Whoever is inside was there together with as many as a round has, at some moment while it entered. A process that ended while it
-/// was there counts as there for ever: so no more is proved than can be.
+/// A process is inside only if, at some moment while it entered, as many processes as a round has were entering or inside. A process
+/// that was killed there counts for ever, so only certain breaches are found.
 fn check_rounds(record: &Record, path: &str) -> Vec<Breach> {
     let parties = record.parties.get(path).copied().unwrap_or_default();
     let (mut there, mut entries) = (Vec::new(), Vec::new());
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_inside_before_all_are_there() {
+    fn a_party_is_inside_when_all_are_there() {
         let mut deeds = vec![
             (1, 1, Deed::Enters),
             (2, 2, Deed::Enters),

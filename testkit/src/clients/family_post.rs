@@ -60,7 +60,7 @@ async fn move_one(attempt: Attempt, from: &Path, to: &Path) -> Result<()> {
     attempt.put_value(to, &(moved + 1))
 }
 
-/// Joins a group and registers an instance, and reports who is there by its copies of both.
+/// Joins a group and registers an instance, and reports the members that its copies of both show.
 pub(crate) async fn reside(post: &Post) -> Result<()> {
     let (members, services) = (post.path.join("members")?, post.path.join("services")?);
     let (group, discovery) =
