@@ -115,7 +115,7 @@ impl Side {
         match step {
             Step::Ask(who, request) => {
                 let (events, answer) = self.clients[*who].ask(request).await;
-                let mut heard: Vec<_> = events.iter().map(|message| event(message)).collect();
+                let mut heard: Vec<_> = events.iter().map(|message| self.event(message)).collect();
                 // The server sends the events of one transaction in no particular order.
                 heard.sort();
                 told.extend(heard);
@@ -131,7 +131,7 @@ impl Side {
             let probe = Request::Exists { path: "/".to_owned(), watch: false };
             let (events, _) = self.clients[who].ask(&probe).await;
             let mut heard: Vec<_> =
-                events.iter().map(|message| format!("{who} {}", event(message))).collect();
+                events.iter().map(|message| format!("{who} {}", self.event(message))).collect();
             heard.sort();
             told.extend(heard);
         }
@@ -142,6 +142,13 @@ impl Side {
     fn since(&mut self, zxid: i64) -> i64 {
         let base = *self.base.get_or_insert(zxid);
         if zxid == 0 || zxid == -1 { zxid } else { zxid - base }
+    }
+
+    fn event(&mut self, message: &[u8]) -> String {
+        let mut reader = Reader(message);
+        let (xid, zxid, error) = (reader.int(), reader.long(), reader.int());
+        let head = (xid, zxid.map(|zxid| self.since(zxid)), error);
+        format!("event {head:?} {:?} {:?} {:?}", reader.int(), reader.int(), reader.text())
     }
 
     fn answer(&mut self, request: &Request, message: &[u8]) -> String {
@@ -229,12 +236,6 @@ impl Side {
             mtime > ctime
         );
     }
-}
-
-fn event(message: &[u8]) -> String {
-    let mut reader = Reader(message);
-    let head = (reader.int(), reader.long(), reader.int());
-    format!("event {head:?} {:?} {:?} {:?}", reader.int(), reader.int(), reader.text())
 }
 
 /// One step of one client.

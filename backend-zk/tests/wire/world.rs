@@ -101,6 +101,7 @@ impl Server {
         let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
         let is_newer = (numbers.next(), numbers.next()) >= (Some(3), Some(9));
         self.shows_births = is_newer;
+        self.numbers_events = is_newer;
         self.watches.several_modes = is_newer;
     }
 }
