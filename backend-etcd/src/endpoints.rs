@@ -26,7 +26,7 @@ pub(crate) struct Endpoints {
     options: EtcdOptions,
     all: Vec<Endpoint>,
     current: AtomicUsize,
-    /// Whether the warning about an old member was given.
+    /// True if the warning about an old member was given.
     warned: AtomicBool,
 }
 

@@ -44,7 +44,7 @@ impl Verdict {
         self
     }
 
-    /// Whether every repetition would be refused.
+    /// True if every repetition would be refused.
     pub(crate) const fn is_final(self) -> bool {
         self.refused && !self.elsewhere && !self.reconnect
     }
@@ -210,7 +210,7 @@ pub(crate) fn proxy() -> etcd_client::Error {
     etcd_client::Error::GRpcStatus(Status::unimplemented(PROXY))
 }
 
-/// Whether etcd refused a read of a key for which the caller has no permission. etcd checks that
+/// True if etcd refused a read of a key for which the caller has no permission. etcd checks that
 /// after the leader has confirmed a linearizable read (`Range` in `v3_server.go`).
 pub(crate) fn is_forbidden(error: &etcd_client::Error) -> bool {
     matches!(error, etcd_client::Error::GRpcStatus(status) if status.source().is_none()

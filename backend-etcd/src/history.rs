@@ -55,7 +55,7 @@ impl History {
         Ok(header.revision)
     }
 
-    /// Whether the history was confirmed on this connection. A restored server has new ones.
+    /// True if the history was confirmed on this connection. A restored server has new ones.
     pub(crate) fn is_confirmed_on(&self, connection: u64) -> bool {
         self.connection.load(Ordering::Relaxed) == connection
     }
@@ -65,7 +65,7 @@ impl History {
     }
 }
 
-/// Whether the revision of an answer is lower than one that was seen. Zero stands for none.
+/// True if the revision of an answer is lower than one that was seen. Zero stands for none.
 pub(crate) fn is_before(revision: i64, seen: i64) -> bool {
     revision != 0 && revision < seen
 }

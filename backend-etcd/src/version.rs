@@ -14,7 +14,7 @@ impl Version {
         Some(Self(number()?, number()?, number()?))
     }
 
-    /// Whether its leader answers a keep-alive only after a quorum has confirmed that it still
+    /// True if its leader answers a keep-alive only after a quorum has confirmed that it still
     /// leads. Older leaders answer from memory: one whose process was paused, whose disk stalls, or
     /// that was cut off, extends leases that the next leader lets expire
     /// (<https://github.com/etcd-io/etcd/issues/15247>).

@@ -204,7 +204,7 @@ impl WatchedRange {
         (self.next - 1).max(0)
     }
 
-    /// Whether it has events from after this revision, of a member that registered it.
+    /// True if it has events from after this revision, of a member that registered it.
     pub(crate) fn is_ahead_of(&self, revision: i64) -> bool {
         is_before(revision, self.reported())
     }

@@ -32,7 +32,7 @@ const REST: Duration = Duration::from_secs(1);
 /// The pauses between attempts to open the stream: the first and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// How many streams in succession may be refused. Each has a new token.
+/// The number of streams in succession that may be refused. Each has a new token.
 const REFUSALS: u32 = 4;
 
 /// The watches of a session.
@@ -146,7 +146,7 @@ struct Watcher {
     /// How often something must be received on the stream.
     beat: Duration,
     chance: Chance,
-    /// How many streams in succession were refused.
+    /// The number of streams in succession that were refused.
     refusals: u32,
 }
 

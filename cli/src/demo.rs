@@ -23,7 +23,7 @@ mod teller;
 /// How long a session outlives its last heartbeat.
 const TTL: Duration = Duration::from_millis(1_500);
 
-/// How long to try to remove what is left when the demo ends early.
+/// The time limit for the removal of what is left when the demo ends early.
 const LEAVING: Duration = Duration::from_secs(10);
 
 const INTRODUCTION: &str = "\

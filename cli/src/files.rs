@@ -193,7 +193,7 @@ fn at(file: &FilePath, error: &io::Error) -> Failure {
     Failure::plain(format!("{}: {error}", file.display().to_string().escape_debug()))
 }
 
-/// Whether a directory is there, and no link to one.
+/// True if a directory is there, and no link to one.
 fn is_directory(path: &FilePath) -> io::Result<bool> {
     match fs::symlink_metadata(path) {
         Ok(found) => Ok(found.is_dir()),
@@ -212,7 +212,7 @@ fn remove(path: &FilePath) -> io::Result<()> {
     }
 }
 
-/// Whether nothing is there, nor a directory in which it could be.
+/// True if nothing is there, nor a directory in which it could be.
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }

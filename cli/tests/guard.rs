@@ -46,7 +46,7 @@ impl Group {
         drop(self.guard.stdin.take());
     }
 
-    /// What the command has printed, once the group has been killed.
+    /// The output of the command, once the group has been killed.
     fn printed(mut self) -> String {
         let mut printed = String::new();
         self.command.stdout.take().expect("piped").read_to_string(&mut printed).expect("text");

@@ -6,11 +6,11 @@ use synod_testkit::clients::deed::{Deed, Part};
 use crate::scene::Scene;
 use crate::team::{Post, Team, posts};
 
-/// How many processes take each part.
+/// The number of processes in each part.
 const EACH: usize = 3;
-/// How many items the partition has, and how often each adder adds.
+/// The number of items of the partition.
 const ITEMS: u64 = 5;
-/// How often each adder adds, and how many things happen meanwhile.
+/// The number of additions of each adder, and of the faults meanwhile.
 const PIECE: (u64, usize) = (60, 12);
 /// The same in one round of a long run.
 const ROUND: (u64, usize) = (300, 50);

@@ -8,7 +8,7 @@ use synod_testkit::recipe::{Row, Takes, rows};
 
 use crate::tree::{File, files};
 
-/// Where the edges are.
+/// The place of the edges.
 const PLACE: &str = "testkit/src/edges/";
 
 /// Functions that look something up in memory, by their modules.

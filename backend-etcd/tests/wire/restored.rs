@@ -15,7 +15,7 @@ use crate::world::{
     TTL, create, done, eventually, exists, hears_of, is_live, next, path, session, set,
 };
 
-/// How a backup is restored.
+/// The way in which a backup is restored.
 #[derive(Clone, Copy, Debug)]
 enum Restored {
     /// With the id of the cluster, and the revision of the backup.

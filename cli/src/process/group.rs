@@ -16,10 +16,10 @@ use crate::process::signals::{self, Caught, Signals};
 use crate::process::tenure::{Change, Tenure};
 use crate::process::terminal::Terminal;
 
-/// How often to look whether the processes of a group have ended.
+/// The pause between two looks at the processes of a group.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// How long to wait for the end of processes that were killed. One that waits for a device ends later.
+/// The time limit for the end of processes that were killed. One that waits for a device ends later.
 const AFTER_KILL: Duration = Duration::from_secs(1);
 
 /// The command while it runs, with all processes that it starts.
@@ -31,7 +31,7 @@ pub(super) struct Group {
     terminal: Option<Terminal>,
 }
 
-/// How the command ended, and why.
+/// The end of the command, and the reason.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ended {
     pub(super) code: u8,
@@ -159,7 +159,7 @@ impl Group {
         }
     }
 
-    /// Whether the guard has ended, which it does only together with its group.
+    /// True if the guard has ended, which it does only together with its group.
     fn is_ended_by_guard(&mut self) -> bool {
         self.guard.as_mut().is_some_and(Guard::has_ended)
     }

@@ -33,7 +33,7 @@ const READY: u8 = b'!';
 /// The size of a moment in the input of a guard: nanoseconds of [`boot_time`].
 const MOMENT: usize = size_of::<u64>();
 
-/// How long a guard waits at most before it looks at the clock: no wait counts the time of a suspended machine.
+/// The longest wait of a guard before it looks at the clock: no wait counts the time of a suspended machine.
 const LOOK: Duration = Duration::from_millis(250);
 
 impl Guard {
@@ -72,7 +72,7 @@ impl Guard {
         }
     }
 
-    /// Whether it has ended by itself: with its group.
+    /// True if it has ended by itself: with its group.
     pub(super) fn has_ended(&mut self) -> bool {
         matches!(self.0.try_wait(), Ok(Some(_)))
     }
@@ -149,7 +149,7 @@ fn watch() -> io::Result<Option<Duration>> {
     }
 }
 
-/// How long to wait for input: rounded up, so that the moment has passed after a wait for all that is left.
+/// The wait for input: rounded up, so that the moment has passed after a wait for all that is left.
 fn wait(until: Option<Duration>) -> PollTimeout {
     let Some(until) = until else { return PollTimeout::NONE };
     let millis = left(until).unwrap_or_default().min(LOOK).as_nanos().div_ceil(1_000_000);

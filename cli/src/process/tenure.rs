@@ -37,7 +37,7 @@ impl<'a> Tenure<'a> {
         held.is_held().then_some(Self { held, status, grace, until })
     }
 
-    /// Whether the lock is certainly held at this moment.
+    /// True if the lock is certainly held at this moment.
     pub(super) fn is_held(&self) -> bool {
         self.held.is_held()
     }

@@ -32,7 +32,7 @@ impl Stubborn {
         Self { synod, process, notes, _home: home }
     }
 
-    /// It is killed, and was not asked to end before: its lock was over by then.
+    /// Checks that it is killed, and was not asked to end before: its lock was over by then.
     fn is_killed_at_once(&self) {
         eventually("the command is killed", || !runs(self.process));
         assert!(!self.notes.exists(), "it got SIGTERM, and time to end");

@@ -33,7 +33,7 @@ impl Narrow {
         Self { backend, written: Arc::default() }
     }
 
-    /// Whether a node was written at a path that begins so.
+    /// True if a node was written at a path that begins so.
     pub(super) fn has_written(&self, start: &Path) -> bool {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written.iter().any(|path| path.as_str().starts_with(start.as_str()))

@@ -58,7 +58,7 @@ impl Passers {
     }
 }
 
-/// Whether an argument, or a path, is not to be had.
+/// True if an argument, or a path, is not to be had.
 fn is_refusal(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Invalid | ErrorKind::TooLarge)
 }
@@ -66,7 +66,7 @@ fn is_refusal(error: &Error) -> bool {
 /// Uses, and functions with their kind of argument, that do not keep this yet, each with the reason.
 const OPEN: &[(&str, &str)] = &[];
 
-/// Whether a use, or a function with a kind of argument, does not keep this yet.
+/// True if a use, or a function with a kind of argument, does not keep this yet.
 pub(super) fn is_open(name: &str) -> bool {
     OPEN.iter().any(|(open, _)| *open == name)
 }

@@ -44,7 +44,7 @@ async fn a_use_that_is_not_polled_is_in_no_others_way(world: World) {
 }
 
 impl Trial {
-    /// Whether a use goes on at the path of another one that does not: unless that one holds what this one needs.
+    /// True if a use goes on at the path of another one that does not: unless that one holds what this one needs.
     fn shares(&self) -> bool {
         /// The master of a crew has the lead, a member of a partition its name and its items, and an owner its node.
         const HOLDERS: [&str; 4] = ["crew", "partition", "persistent_node", "persistent_node/ttl"];
@@ -117,7 +117,7 @@ async fn a_runtime_that_ends_is_in_no_others_way(world: World) {
 }
 
 impl Trial {
-    /// Whether others can use it at the path of a use whose runtime has ended, also while the session of that use lives.
+    /// True if others can use it at the path of a use whose runtime has ended, also while the session of that use lives.
     fn outlasts_its_runtime(&self) -> bool {
         /// A claim, a member of a partition and a node that is kept are of the session, and no task is left to give them back.
         const OF_THE_SESSION: [&str; 3] = ["queue", "partition", "persistent_node/ttl"];

@@ -67,7 +67,7 @@ impl Finished {
         }
     }
 
-    /// How long a finished task is kept.
+    /// The time for which a finished task is kept.
     pub(super) fn retention(&self) -> Duration {
         self.retention
     }

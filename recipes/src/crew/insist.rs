@@ -36,7 +36,7 @@ pub(super) async fn commit_once(session: &Session, txn: &Txn) -> Result<Option<O
     insist(session, commit).await
 }
 
-/// Whether an error concerns what was to be stored or read alone: a later try fails, too, and the other tasks of a crew may not.
+/// True if an error concerns what was to be stored or read alone: a later try fails, too, and the other tasks of a crew may not.
 pub(super) fn concerns_a_task(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::TooLarge | ErrorKind::Invalid | ErrorKind::Corrupt)
 }

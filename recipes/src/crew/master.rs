@@ -28,7 +28,7 @@ use crate::mutant::mistake;
 /// How many steps may be on their way at the same time.
 const AT_ONCE: usize = 64;
 
-/// How long a finished task is kept at least that a worker still has, or whose removal had no answer.
+/// The shortest time for which a finished task is kept that a worker still has, or whose removal had no answer.
 const LEAST: Duration = Duration::from_millis(100);
 
 /// How many changes are taken note of before the next steps.
@@ -42,7 +42,7 @@ pub(super) struct MasterTerm<'a> {
     deadlines: Deadlines,
     /// The tasks that are about to expire: until it is known whether they have, they are not removed.
     expiring: BTreeSet<String>,
-    /// Whether all that was there was reported: then what is reported has just happened.
+    /// True if all that was there was reported: then what is reported has just happened.
     is_complete: bool,
 }
 

@@ -27,7 +27,7 @@ use crate::mutant::mistake;
 /// How long a report of progress waits after the one before.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How many bytes are kept of the text of the last failure.
+/// The number of bytes that are kept of the text of the last failure.
 const MAX_FAILURE: usize = 65_536;
 
 /// The reports of one attempt.

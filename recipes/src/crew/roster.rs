@@ -39,7 +39,7 @@ pub(super) struct CrewRoster {
     aside: BTreeSet<(Instant, String, String)>,
 }
 
-/// What comes of a look at the tasks that wait.
+/// The result of a look at the tasks that wait.
 enum Choice {
     /// The task goes to the worker.
     Worker { task: String, worker: String },
@@ -56,7 +56,7 @@ struct Assigned {
     is_seen: bool,
 }
 
-/// How long an assignment that was made may take to be reported.
+/// The time within which an assignment that was made is reported.
 const UNSEEN: Duration = Duration::from_secs(5);
 
 /// Longer than any master leads.

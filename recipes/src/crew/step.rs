@@ -7,10 +7,10 @@ use synod_core::store::{Revision, Version};
 
 use crate::crew::task_terms::TaskTerms;
 
-/// How long a task is set aside that the store does not take.
+/// The time for which a task is set aside that the store does not take.
 pub(super) const ASIDE: Duration = Duration::from_secs(60);
 
-/// How long a task is set aside for which the policy panicked.
+/// The time for which a task is set aside for which the policy panicked.
 pub(super) const AFTER_PANIC: Duration = Duration::from_secs(5);
 
 /// A step of a master.
@@ -71,7 +71,7 @@ pub(super) enum StepOutcome {
     NotNow,
     /// The task is elsewhere, or is over.
     Elsewhere,
-    /// It was made or was not: its answer is lost, and it is not repeated.
+    /// A step that was made or was not: its answer is lost, and it is not repeated.
     Unknown,
     /// The store cannot take it, because of this task alone.
     SetAside,

@@ -6,13 +6,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// How a task is assigned. It goes with the task from place to place.
+/// The terms by which a task is assigned. They go with the task from place to place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct TaskTerms {
     /// Tasks of a higher one are assigned first.
     pub(super) priority: i32,
-    /// How many attempts may fail before the last one.
+    /// The number of attempts that may fail before the last one.
     pub(super) retries: u32,
     /// The properties that a worker must have.
     pub(super) needs: BTreeMap<String, String>,
@@ -77,7 +77,7 @@ impl TaskTerms {
         self.assigned.map(Duration::from_millis)
     }
 
-    /// What is left at this date of the pause after its last attempt. A clock that differs from that of the worker never makes it
+    /// The rest at this date of the pause after its last attempt. A clock that differs from that of the worker never makes it
     /// longer than the pause.
     pub(super) fn pause_left(&self, date: Duration) -> Duration {
         let pause = Duration::from_millis(self.pause.unwrap_or_default());

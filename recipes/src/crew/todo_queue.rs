@@ -23,7 +23,7 @@ type Needs = BTreeMap<String, String>;
 
 type TaskPlace = (Reverse<i32>, Revision, String);
 
-/// Where a task waits.
+/// The place in which a task waits.
 #[derive(Debug)]
 enum WaitPlace {
     Ready(Needs, TaskPlace),
@@ -90,7 +90,7 @@ impl TodoQueue {
         self.tasks.contains_key(task)
     }
 
-    /// Whether no task waits that could be assigned now.
+    /// True if no task waits that could be assigned now.
     pub(super) fn is_empty(&self) -> bool {
         self.ready.is_empty()
     }

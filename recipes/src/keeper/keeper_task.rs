@@ -27,7 +27,7 @@ use crate::mutant::mistake;
 /// How many of its last sessions a keeper knows.
 const SESSIONS: usize = 16;
 
-/// How often a keeper waits for the removal of a node by an owner of its session that has given it up.
+/// The number of times that a keeper waits for the removal of a node by an owner of its session that has given it up.
 const WAITS: u32 = 16;
 
 /// Makes and watches the node of a keeper.
@@ -44,7 +44,7 @@ pub(super) struct KeeperTask {
     sessions: Vec<SessionId>,
     /// The last node that it had.
     last: Option<Revision>,
-    /// How often it waits for the removal of a node by the owner that has given it up.
+    /// The number of times that it still waits for the removal of a node by the owner that has given it up.
     waits_left: u32,
 }
 

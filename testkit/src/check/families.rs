@@ -26,7 +26,7 @@ pub fn check(record: &Record) -> Vec<Breach> {
     found
 }
 
-/// How often something was done, and how often that is unknown.
+/// The number of times that something was begun, was done, and was certainly not done.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     begun: u64,

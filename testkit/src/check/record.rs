@@ -258,7 +258,7 @@ impl Record {
         ticket?.owner
     }
 
-    /// Whether it is a node of a recipe: a ticket in a line with contenders, or a node of a queue, a
+    /// True if it is a node of a recipe: a ticket in a line with contenders, or a node of a queue, a
     /// crew or another recipe. Recipes create and delete them as locks are held and work is done.
     pub(crate) fn is_of_a_recipe(&self, path: &str) -> bool {
         let lines = self.stands.iter().map(|(_, line, _)| line);

@@ -21,23 +21,23 @@ pub enum Part {
     Remover,
     /// It submits tasks to a crew, and waits for their results.
     Submitter,
-    /// It adds to a counter, and moves units between two nodes by transactions.
+    /// Adds to a counter, and moves units between two nodes by transactions.
     Adder,
-    /// It is a member of a group and an instance of a service, and has a copy of both.
+    /// A member of a group and instance of a service, with a copy of both.
     Resident,
-    /// It shares the items of a partition.
+    /// A member of a partition.
     Sharer,
-    /// It enters and leaves a double barrier, round after round.
+    /// Enters and leaves a double barrier, round after round.
     Party,
 }
 
 impl Part {
-    /// Whether it is one of a crew.
+    /// True if it is one of a crew.
     pub fn is_of_a_crew(self) -> bool {
         matches!(self, Self::Member | Self::Remover | Self::Submitter)
     }
 
-    /// Whether it is one of a queue.
+    /// True if it is one of a queue.
     pub fn is_of_a_queue(self) -> bool {
         matches!(self, Self::Producer | Self::Consumer | Self::Taker)
     }
@@ -148,14 +148,14 @@ pub enum Deed {
         /// The result, or `None` if there was no task or no result.
         run: Option<Value>,
     },
-    /// It begins to add one to a counter.
+    /// The begin of an addition of one to a counter.
     Adds,
     /// The addition has ended.
     Added {
         /// How.
         effect: Effect,
     },
-    /// It begins to move one unit by a transaction.
+    /// The begin of a transaction that moves one unit.
     Moves,
     /// The transaction has ended.
     Moved {
@@ -167,7 +167,7 @@ pub enum Deed {
         /// Their numbers, in order.
         who: Vec<Value>,
     },
-    /// It believes to hold an item of a partition. Reported again and again.
+    /// The belief to hold an item of a partition. Reported again and again.
     Shares {
         /// The item.
         item: Value,
@@ -176,11 +176,11 @@ pub enum Deed {
         /// When it checked, for the last time that the answer was yes.
         certain: u64,
     },
-    /// It begins to enter a double barrier.
+    /// The begin of an entry into a double barrier.
     Enters,
-    /// It is inside.
+    /// The end of the entry: the process is inside.
     Entered,
-    /// It begins to leave.
+    /// The begin of leaving.
     Leaves,
     /// It has done all that it was asked to do.
     Rests,

@@ -39,7 +39,7 @@ pub struct Takes {
 pub struct Edge<T> {
     /// The name of the function.
     pub of: &'static str,
-    /// Whether nothing is written before the argument is passed, so that a refusal leaves the store as it was.
+    /// True if nothing is written before the argument is passed, so that a refusal leaves the store as it was.
     pub first: bool,
     /// Passes an argument and uses what comes of it to its end. `Invalid` and `TooLarge` mean that the argument was
     /// refused; after the argument was accepted each error is of another kind.
@@ -49,7 +49,7 @@ pub struct Edge<T> {
 /// A use of a recipe with an argument.
 pub type Pass<T> = fn(Client, Path, T) -> BoxFuture<'static, Result<()>>;
 
-/// What a function of a caller has in it: a panic, once.
+/// A panic, once, in a function of a caller.
 #[derive(Clone, Debug)]
 pub struct Trap(Arc<AtomicBool>);
 
@@ -103,7 +103,7 @@ pub(crate) fn text(data: &Bytes) -> String {
     "x".repeat(data.len())
 }
 
-/// What follows once an argument was accepted. A refusal comes too late here.
+/// A step that follows once an argument was accepted. A refusal comes too late here.
 pub(crate) async fn lives<T>(following: impl Future<Output = Result<T>>) -> Result<T> {
     following.await.map_err(|error| match error.kind() {
         ErrorKind::Invalid | ErrorKind::TooLarge => {

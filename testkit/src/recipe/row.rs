@@ -42,7 +42,7 @@ pub struct Row {
     /// The directories that it uses, from its path: the empty one is the path itself, and what begins with `-` is added to
     /// its name. Other nodes may be in them.
     pub dirs: &'static [&'static str],
-    /// What it takes from its caller.
+    /// The arguments that it takes from its caller.
     pub takes: Takes,
     /// The ways to use it.
     pub uses: &'static [Use],

@@ -54,21 +54,21 @@ pub(crate) struct Member {
     pub(crate) version: Option<&'static str>,
     /// It is not a member, but etcd's gRPC proxy in front of one.
     pub(crate) proxy: bool,
-    /// What becomes of a new connection.
+    /// The fate of a new connection.
     pub(crate) door: Door,
 }
 
 /// The fate of a new connection, as of a host that is dead or a load balancer without servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Door {
-    /// It reaches the member.
+    /// A connection that reaches the member.
     #[default]
     Open,
-    /// It is never established.
+    /// No connection: the attempt gets no answer.
     Drops,
-    /// It is accepted and closed.
+    /// A connection that is accepted and closed.
     Closes,
-    /// It is accepted, and nothing comes back on it.
+    /// A connection that is accepted, and on which nothing comes back.
     Silent,
 }
 

@@ -14,7 +14,7 @@ pub(crate) struct Users {
     /// Tokens with a lower number are not valid.
     valid_from: u64,
     given: u64,
-    /// Whether requests about leases need a login too, as since 3.5.30.
+    /// True if requests about leases need a login too, as since 3.5.30.
     pub(crate) guards_leases: bool,
 }
 

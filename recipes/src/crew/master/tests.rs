@@ -1,4 +1,4 @@
-//! What a master knows after its directories were reported, and reported anew.
+//! The knowledge of a master after its directories were reported, and reported anew.
 
 use bytes::Bytes;
 use synod_core::store::{Revision, SessionId, Stat, Version};

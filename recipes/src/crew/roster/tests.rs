@@ -1,4 +1,4 @@
-//! What a master does next, by what it knows.
+//! The next step of a master, by what it knows.
 
 use std::num::NonZeroU32;
 
