@@ -82,6 +82,8 @@ pub enum Ability {
     /// The harness itself starts no tasks for sessions: the tasks that remain in a case's runtime
     /// are those of the store, or of the client on top of it.
     TaskCount,
+    /// Calls are answered at once, however many there are: a case uses all recipes in hundreds of ways at the same time.
+    ManyUses,
 }
 
 impl Ability {
@@ -96,6 +98,7 @@ impl Ability {
         Self::Truth,
         Self::SequenceEnd,
         Self::TaskCount,
+        Self::ManyUses,
     ];
 
     /// The description of its absence.
@@ -110,6 +113,7 @@ impl Ability {
             Self::Truth => "what was really committed is not known",
             Self::SequenceEnd => "a directory cannot be brought near its last sequence",
             Self::TaskCount => "the harness has tasks of its own",
+            Self::ManyUses => "hundreds of uses of recipes at once take longer than a case waits",
         }
     }
 }

@@ -33,6 +33,7 @@ impl Harness for OverPeer {
             .crowd(3_000)
             .offers(Ability::ALL)
             .lacks(Ability::Openings, "a link exists only once its session does")
+            .lacks(Ability::ManyUses, "the scripted servers run on the processors of the case")
             .lacks(Ability::SequenceEnd, "the counter of the scripted server is not brought to the last sequence that the backend gives")
     }
 

@@ -12,13 +12,13 @@ use crate::every::trial::{Trial, each};
 use crate::world::World;
 
 cases![
-    "L-X-11" catches [NoImplicitParents] => a_path_of_any_length_is_used_or_refused,
-    "L-X-11" catches [NoImplicitParents] => a_text_of_any_length_is_taken_or_refused,
-    "L-X-11" catches [EmptyIsAbsent TextOnly] => data_of_any_size_is_taken_or_refused,
-    "L-X-11" breaks [SumWraps] => a_number_of_any_size_is_taken_or_refused,
-    "L-X-11" catches [NoImplicitParents] => a_time_of_any_length_is_taken_or_refused,
-    "L-X-11" catches [NoImplicitParents] => a_value_that_cannot_be_read_again_is_in_no_others_way,
-    "L-X-11 L-SES-18" breaks [DroppedTicketStays] => a_function_that_panics_is_in_no_others_way,
+    "L-X-11" needs [ManyUses] catches [NoImplicitParents] => a_path_of_any_length_is_used_or_refused,
+    "L-X-11" needs [ManyUses] catches [NoImplicitParents] => a_text_of_any_length_is_taken_or_refused,
+    "L-X-11" needs [ManyUses] catches [EmptyIsAbsent TextOnly] => data_of_any_size_is_taken_or_refused,
+    "L-X-11" needs [ManyUses] breaks [SumWraps] => a_number_of_any_size_is_taken_or_refused,
+    "L-X-11" needs [ManyUses] catches [NoImplicitParents] => a_time_of_any_length_is_taken_or_refused,
+    "L-X-11" needs [ManyUses] catches [NoImplicitParents] => a_value_that_cannot_be_read_again_is_in_no_others_way,
+    "L-X-11 L-SES-18" needs [ManyUses] breaks [DroppedTicketStays] => a_function_that_panics_is_in_no_others_way,
 ];
 
 /// Room for what a recipe adds to a name, to a path or to data.

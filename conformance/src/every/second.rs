@@ -15,9 +15,9 @@ use crate::recipe::Waiting;
 use crate::world::World;
 
 cases![
-    "L-X-12" catches [OneCallAtATime DroppedCallJams] => a_use_that_is_not_polled_is_in_no_others_way,
-    "L-X-12" catches [OneCallAtATime] => a_second_instance_works_while_the_first_is_in_use,
-    "L-X-12" catches [OneCallAtATime DroppedCallJams] => a_runtime_that_ends_is_in_no_others_way,
+    "L-X-12" needs [ManyUses] catches [OneCallAtATime DroppedCallJams] => a_use_that_is_not_polled_is_in_no_others_way,
+    "L-X-12" needs [ManyUses] catches [OneCallAtATime] => a_second_instance_works_while_the_first_is_in_use,
+    "L-X-12" needs [ManyUses] catches [OneCallAtATime DroppedCallJams] => a_runtime_that_ends_is_in_no_others_way,
 ];
 
 async fn a_use_that_is_not_polled_is_in_no_others_way(world: World) {

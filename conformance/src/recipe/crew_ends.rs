@@ -169,7 +169,7 @@ async fn two_crews_of_one_session_do_not_notice_each_other(world: World) {
         .map(|name| synod_recipes::Crew::new(&ann, world.at(&format!("crew/{name}"))));
     let mut members = Vec::new();
     for (number, crew) in crews.iter().enumerate() {
-        let (leading, working) = (crew.clone().retention(world.brief() * 10), crew.clone());
+        let (leading, working) = (crew.clone(), crew.clone());
         members.push(Waiting::new(async move { leading.lead().await }));
         let does = move |_task| async move { Ok::<_, Infallible>(number.to_string()) };
         members.push(Waiting::new(async move { working.work(CrewWorker::new(), does).await }));

@@ -11,7 +11,7 @@ use crate::crew::task_terms::TaskTerms;
 pub(super) const ASIDE: Duration = Duration::from_secs(60);
 
 /// The time for which a task is set aside for which the policy panicked.
-pub(super) const AFTER_PANIC: Duration = Duration::from_secs(5);
+pub(super) const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// A step of a master.
 #[derive(Clone, Debug, PartialEq, Eq)]

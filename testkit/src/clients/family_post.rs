@@ -104,8 +104,11 @@ async fn until_ok<T, F: Future<Output = Result<T>>>(mut call: impl FnMut() -> F)
 /// Joins a partition, and reports the items that it holds.
 pub(crate) async fn share(post: &Post) -> Result<()> {
     let items: Vec<String> = post.all().map(|item| item.to_string()).collect();
-    let partition =
-        Partition::new(&post.client, post.path.clone(), items.iter().map(String::as_str));
+    let partition = Partition::new(
+        &post.client,
+        post.path.join("partition")?,
+        items.iter().map(String::as_str),
+    );
     let name = post.p.to_string();
     let share = until_ok(|| partition.join(&name)).await;
     let believing = believe(post, &share);
@@ -147,7 +150,7 @@ async fn believe(post: &Post, share: &Share) {
 pub(crate) async fn meet(post: &Post) -> Result<()> {
     let parties =
         u32::try_from(post.count).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
-    let barrier = DoubleBarrier::new(&post.client, post.path.clone(), parties);
+    let barrier = DoubleBarrier::new(&post.client, post.path.join("barrier")?, parties);
     loop {
         post.report(Deed::Enters);
         let Ok(inside) = barrier.enter().await else {
