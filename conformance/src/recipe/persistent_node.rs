@@ -177,7 +177,7 @@ async fn a_create_whose_answer_is_lost_makes_one_node(world: World) {
 
 async fn a_node_that_was_closed_does_not_come_back(world: World) {
     let ((ann, plan), bob) = (world.scripted([]).await, world.client().await);
-    let late = world.profile.ttl / 4;
+    let late = world.profile.ttl / 2;
     // The first request arrives after the end.
     plan.cue(Cue::new(Site::AppliedLate).of(Verb::Create).lasting(late));
     let kept = kept(&world, &ann, "data").await;
@@ -239,8 +239,8 @@ async fn an_outage_that_the_session_outlives_changes_nothing(world: World) {
         tokio::time::sleep(world.brief()).await;
         let lost = session.is_lost();
         if !lost {
-            assert_eq!(stored(&world, &bob).await, Some(before), "it is the same one");
             world.is_kept(&kept).await;
+            assert_eq!(stored(&world, &bob).await, Some(before), "it is the same one");
         }
         drop(kept);
         let gone = async || stored(&world, &bob).await.is_none();

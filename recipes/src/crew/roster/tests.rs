@@ -234,6 +234,6 @@ fn a_task_for_which_the_policy_panics_is_set_aside() {
     }
     let before = clock::now();
     assert_eq!(assigns(&mut roster), pairs(&[("b", "ann")]));
-    assert!(roster.next_due().is_some_and(|at| at >= before + ASIDE));
+    assert!(roster.next_due().is_some_and(|at| at >= before + AFTER_PANIC));
     assert!(roster.knows("a"));
 }
