@@ -238,7 +238,6 @@ mistakes! {
         GivenUpMemberStays = "leaves a node in a double barrier when a member gives up",
         LeavesAlone = "leaves a double barrier without waiting for the others",
 
-        LateCreateStays = "leaves what a create of unknown effect makes after its path was given up",
         ExistsIsMade = "takes a node of another session for the one that it was to make",
         SetWhileAwayForgotten = "forgets the data that is set while its node is not there",
         KeptRemovalUnnoticed = "does not notice that another client removed its node",

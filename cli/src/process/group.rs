@@ -79,7 +79,7 @@ impl Group {
         signals: &mut Signals,
         grace: Duration,
     ) -> Ended {
-        let (mut lost, mut deadline) = (false, None);
+        let (mut lost, mut deadline, mut killed) = (false, None, false);
         loop {
             let until = tenure.as_mut().map(|tenure| tenure.until());
             if let (Some(guard), Some(until)) = (&mut self.guard, until.filter(|_| !lost)) {
@@ -88,7 +88,8 @@ impl Group {
             let may_continue = || tenure.as_ref().is_none_or(|tenure| tenure.is_held());
             let next = match self.state(may_continue) {
                 State::Ended(code) => {
-                    let lost = lost || (code == KILLED && self.is_ended_by_guard());
+                    // SIGKILL to the group ends the guard, too.
+                    let lost = lost || (code == KILLED && !killed && self.is_ended_by_guard());
                     return Ended { code, lost, deadline };
                 }
                 State::Lapsed => Next::Lost,
@@ -113,7 +114,7 @@ impl Group {
                 }
                 Next::GraceOver => {
                     self.signal(Signal::SIGKILL);
-                    deadline = None;
+                    (deadline, killed) = (None, true);
                 }
             }
         }

@@ -17,7 +17,7 @@ cases![
     "L-PE-3" breaks [SetWhileAwayForgotten] => data_that_is_set_while_there_is_no_session_is_not_lost,
     "L-PE-1 L-OUT-7" breaks [ForeignDataKept] => what_another_client_writes_to_a_node_is_replaced,
     "L-PE-2 L-OUT-4" breaks [CreateInDoubtForgotten] => a_create_whose_answer_is_lost_makes_one_node,
-    "L-PE-4 L-OUT-3" breaks [LateCreateStays CloseForgetsCreate] => a_node_that_was_closed_does_not_come_back,
+    "L-PE-4 L-OUT-3" breaks [CloseForgetsCreate] => a_node_that_was_closed_does_not_come_back,
     "L-PE-2 L-PE-5" catches [CreateOverwrites] => a_second_owner_is_refused_or_takes_over,
     "L-PE-6" needs [Links] breaks [ReconnectResets] => an_outage_that_the_session_outlives_changes_nothing,
 ];
@@ -177,7 +177,7 @@ async fn a_create_whose_answer_is_lost_makes_one_node(world: World) {
 
 async fn a_node_that_was_closed_does_not_come_back(world: World) {
     let ((ann, plan), bob) = (world.scripted([]).await, world.client().await);
-    let late = world.profile.ttl / 2;
+    let late = world.profile.ttl / 4;
     // The first request arrives after the end.
     plan.cue(Cue::new(Site::AppliedLate).of(Verb::Create).lasting(late));
     let kept = kept(&world, &ann, "data").await;

@@ -10,8 +10,8 @@ use futures_util::future::{Either, select};
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_recipes::{
-    Attempt, Cache, Counter, Discovery, DoubleBarrier, Extent, Group, Instance, Partition, Share,
-    ShareChange, Transaction,
+    AtomicValue, Attempt, Cache, Discovery, DoubleBarrier, Extent, Group, Instance, Partition,
+    Share, ShareChange, Transaction,
 };
 use tokio::time::sleep;
 
@@ -34,12 +34,13 @@ const SERVICE: &str = "web";
 
 /// Adds to a counter and moves units, in turn.
 pub(crate) async fn add(post: &Post) -> Result<()> {
-    let counter = Counter::<i64>::new(&post.client, post.path.join("count")?);
+    let count = AtomicValue::<Value>::new(&post.client, post.path.join("count")?);
     let transfers = Transaction::new(&post.client, post.path.join("marks")?);
     let [from, to] = [post.path.join("from")?, post.path.join("to")?];
     for _ in post.all() {
         post.report(Deed::Adds);
-        let added = effect(&counter.increment().await);
+        let added =
+            effect(&count.update(|number: Option<Value>| number.unwrap_or_default() + 1).await);
         post.report(Deed::Added { effect: added });
         post.report(Deed::Moves);
         let moved = transfers.run(|attempt| move_one(attempt, &from, &to)).await;
