@@ -19,12 +19,13 @@ use crate::line::item_wait::ItemWait;
 use crate::queue::backoff::ItemBackoff;
 use crate::queue::bunch::take;
 use crate::queue::codec::Codec;
-use crate::queue::consumer::{Consumer, Reserved};
+use crate::queue::consumer::Consumer;
 use crate::queue::delivery::Delivery;
 use crate::queue::item_name::{ItemName, MAX_ID};
 use crate::queue::place::{DOING, QueuePlace};
 use crate::queue::put_options::PutOptions;
 use crate::queue::room::{PutOutcome, QueueEntry, Room};
+use crate::queue::stock_shared::Reserved;
 use crate::queue::taking::claim;
 use crate::stamped::date::date;
 
@@ -48,6 +49,7 @@ mod shuffled;
 mod slots;
 mod stock;
 mod stock_item;
+mod stock_shared;
 mod taking;
 mod width;
 

@@ -17,7 +17,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::door::{answer, failure};
 use crate::recipe::Waiting;
-use crate::recipe::queue::{put, queue, stored, took};
+use crate::recipe::queue::{claimed, put, queue, stored, took};
 use crate::recipe::queue_edges::panics;
 use crate::world::World;
 
@@ -28,6 +28,7 @@ cases![
     "L-Q-1 L-Q-4" breaks [FailedWorkAcknowledged] => work_is_done_by_so_many_at_once_until_it_succeeds,
     "L-Q-4" breaks [ClaimsNeverEnd] => work_that_is_dropped_puts_its_items_back,
     "L-Q-9" breaks [DelayIgnored] => an_item_whose_work_fails_keeps_no_other_waiting,
+    "L-Q-4 L-Q-7" breaks [QueueIgnoresOrder] => an_item_that_is_put_back_is_the_next_one_before_the_store_reports_it,
     "L-Q-4 L-Q-13" breaks [QueueIgnoresOrder] => work_that_ends_its_delivery_itself_costs_no_more,
     "L-Q-1 L-OUT-1" breaks [QueueIgnoresOrder] => one_hand_that_is_refused_ends_the_others_when_their_work_is_done,
 ];
@@ -234,6 +235,27 @@ async fn an_item_whose_work_fails_keeps_no_other_waiting(world: World) {
     let items = answer(anns.items().await);
     let soon = synod_core::clock::date() + HOUR / 2;
     assert!(items.iter().all(|item| item.not_before() > Some(soon)), "they come later");
+}
+
+async fn an_item_that_is_put_back_is_the_next_one_before_the_store_reports_it(world: World) {
+    let (gate, bob) = (world.gate(), world.client().await);
+    let ann = world.client_on(gate.clone(), world.options()).await;
+    let [anns, bobs] = [&ann, &bob].map(|client| queue(&world, client));
+    put(&bobs, &["first", "second"]).await;
+    let [first, second] = [claimed(&world, &anns).await, claimed(&world, &anns).await];
+    gate.mute(true);
+
+    for delivery in [second, first] {
+        answer(delivery.put_back().await);
+    }
+
+    let again = [claimed(&world, &anns).await, claimed(&world, &anns).await];
+    assert_eq!(again.each_ref().map(|delivery| delivery.item().as_str()), ["first", "second"]);
+    gate.mute(false);
+    for delivery in again {
+        answer(delivery.ack().await);
+    }
+    assert_eq!(answer(bobs.len().await), 0);
 }
 
 async fn work_that_ends_its_delivery_itself_costs_no_more(world: World) {

@@ -10,9 +10,9 @@ use synod_core::session::Session;
 use synod_core::store::{Rejected, Txn, Why};
 
 use crate::queue::codec::Codec;
-use crate::queue::consumer::Reserved;
 use crate::queue::item_name::ItemName;
 use crate::queue::place::{DOING, QueuePlace};
+use crate::queue::stock_shared::Reserved;
 use crate::queue::taking::{TryOutcome, bury, data_of, lost_race};
 use crate::stamped::handing::{Handed, hand_over};
 use crate::stamped::sent::{Sent, is_only_lost};
@@ -111,7 +111,7 @@ impl<T> Bunch<T> {
         let (first, more) = (place.item(&first.item.name)?, Txn::new());
         match place.send_removal(Retry::forever(), session, &mut self.txn, &more, &first).await {
             Ok(Sent::Applied(_)) => {
-                self.reserved.iter().for_each(Reserved::is_gone);
+                self.reserved.iter().for_each(Reserved::record_gone);
                 Ok(Some(self))
             }
             Ok(Sent::Lost) => Ok(None),

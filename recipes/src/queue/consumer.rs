@@ -1,7 +1,7 @@
 //! [`Consumer`]: what one process knows of a queue, and how its tasks choose the item that they try to get.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -23,8 +23,8 @@ use crate::queue::consumer_node::ConsumerNode;
 use crate::queue::lost_items::look_for_lost_items;
 use crate::queue::place::QueuePlace;
 use crate::queue::returning::{self, ItemReturn};
-use crate::queue::stock::{Pick, Stock};
-use crate::queue::stock_item::StockItem;
+use crate::queue::stock::Pick;
+use crate::queue::stock_shared::{Reserved, StockShared};
 use crate::queue::width::Width;
 use crate::stamped::date::date;
 use crate::stamped::old_marks::remove_old_marks;
@@ -43,7 +43,7 @@ const STEP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_mil
 /// last request took, and chooses among half as many from then on. So consumers of other processes seldom try the same item, and a single
 /// one gets them in their order.
 pub(super) struct Consumer {
-    shelf: Arc<Shelf>,
+    stock: Arc<StockShared>,
     items: Mirror,
     /// The processes with claims.
     consumers: Mirror,
@@ -58,20 +58,6 @@ pub(super) struct Consumer {
     _tasks: [Task; 4],
 }
 
-/// What the tasks of a consumer share.
-#[derive(Default)]
-struct Shelf {
-    stock: Mutex<Stock>,
-    news: Notify,
-}
-
-/// An item that a task of this process tries to get. No other task tries it meanwhile.
-pub(super) struct Reserved {
-    shelf: Arc<Shelf>,
-    pub(super) item: StockItem,
-    was_tried: bool,
-}
-
 impl Consumer {
     /// Begins to follow. Nothing has been sent when this returns.
     pub(super) fn start(place: &Arc<QueuePlace>) -> Self {
@@ -81,8 +67,8 @@ impl Consumer {
         let consumers = Extent::children(place.consumers.clone()).names_only();
         let consumers = consumers.deletions_as_reported().known_by_name(|_name| true);
         let consumers = Mirror::start(&place.client, consumers, "queue");
-        let (shelf, lost) = (Arc::<Shelf>::default(), Arc::<Notify>::default());
-        let following = follow(shelf.clone(), items.reader());
+        let (stock, lost) = (Arc::<StockShared>::default(), Arc::<Notify>::default());
+        let following = follow(stock.clone(), items.reader());
         let noticing = notice(lost.clone(), consumers.reader());
         let looking = look_for_lost_items(place.clone(), lost.clone());
         let tidying = remove_old_marks(place.writes.old_marks());
@@ -93,9 +79,9 @@ impl Consumer {
             task::spawn(tidying),
         ];
         let node = Arc::new(ConsumerNode::new(place.consumers.clone()));
-        let returns = returning::start(place, node.clone(), lost.clone());
+        let returns = returning::start(place, node.clone(), stock.clone(), lost.clone());
         let (width, last_took) = (Width::default(), AtomicU64::new(0));
-        Self { shelf, items, consumers, node, returns, lost, width, last_took, _tasks: tasks }
+        Self { stock, items, consumers, node, returns, lost, width, last_took, _tasks: tasks }
     }
 
     /// Creates the node of this process for a session, if it is not there.
@@ -117,11 +103,11 @@ impl Consumer {
     /// Waits for items that may be tried: one, and up to so many that follow it.
     pub(super) async fn next(&self, most: usize, chance: &Chance) -> Result<Vec<Reserved>> {
         loop {
-            let news = self.shelf.news.notified();
+            let news = self.stock.news.notified();
             let width = self.width.get();
             match self.pick(width, most, chance) {
                 Pick::Items(items) => {
-                    let reserved = items.into_iter().map(|item| Reserved::new(&self.shelf, item));
+                    let reserved = items.into_iter().map(|item| Reserved::new(&self.stock, item));
                     return Ok(reserved.collect());
                 }
                 Pick::Unread(names) => {
@@ -147,16 +133,16 @@ impl Consumer {
     /// Takes note of items that this process has put.
     pub(super) fn has_put(&self, nodes: impl Iterator<Item = Node>) {
         {
-            let (mut stock, now) = (self.shelf.lock(), clock::now());
+            let (mut stock, now) = (self.stock.lock(), clock::now());
             for node in nodes.filter(|node| node.data.len() <= KEPT) {
                 stock.has_put(&node, now, date());
             }
         }
-        self.shelf.news.notify_waiters();
+        self.stock.news.notify_waiters();
     }
 
     fn pick(&self, width: usize, most: usize, chance: &Chance) -> Pick {
-        let (mut stock, now) = (self.shelf.lock(), clock::now());
+        let (mut stock, now) = (self.stock.lock(), clock::now());
         let own = if width > 1 && most == 1 { stock.pick_own(width, now) } else { None };
         own.map_or_else(
             || stock.pick(choice(width, chance).saturating_mul(most), most, now),
@@ -182,13 +168,13 @@ fn choice(width: usize, chance: &Chance) -> usize {
 }
 
 /// Takes over what is reported of the items, until the client is closed.
-async fn follow(shelf: Arc<Shelf>, mut items: EventReader) {
+async fn follow(stock: Arc<StockShared>, mut items: EventReader) {
     while let Some(first) = items.next().await {
         // A part of them would show items in another order.
         let mut all = vec![first];
         all.extend(at_hand(&mut items));
-        shelf.take_over(all);
-        shelf.news.notify_waiters();
+        stock.take_over(all);
+        stock.news.notify_waiters();
     }
 }
 
@@ -204,55 +190,4 @@ async fn notice(lost: Arc<Notify>, mut consumers: EventReader) {
 /// The events that are there already.
 fn at_hand(reader: &mut EventReader) -> impl Iterator<Item = CacheEvent> {
     std::iter::from_fn(|| reader.next().now_or_never().flatten())
-}
-
-impl Shelf {
-    fn take_over(&self, events: Vec<CacheEvent>) {
-        let (mut stock, now) = (self.lock(), clock::now());
-        for event in events {
-            match event {
-                CacheEvent::Created(node) | CacheEvent::Updated { node, .. } => {
-                    stock.add(&node, now, date());
-                }
-                CacheEvent::Deleted(node) => stock.remove(node.path.name()),
-                CacheEvent::Reset => stock.clear(),
-                CacheEvent::Complete(_) | CacheEvent::Stale => {}
-            }
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Stock> {
-        self.stock.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Reserved {
-    fn new(shelf: &Arc<Shelf>, item: StockItem) -> Self {
-        Self { shelf: shelf.clone(), item, was_tried: true }
-    }
-
-    /// Ends the reservation of an item for which no request was sent.
-    pub(super) fn was_not_tried(mut self) {
-        self.was_tried = false;
-    }
-
-    /// Records that this process cannot move the item: it tries it no more.
-    pub(super) fn is_set_aside(&self) {
-        let name = self.item.name.to_string();
-        self.shelf.lock().set_aside(&name);
-    }
-
-    /// Records that the item is not in the queue any more under this name: a name is never used again.
-    pub(super) fn is_gone(&self) {
-        let name = self.item.name.to_string();
-        self.shelf.lock().is_gone(&name);
-    }
-}
-
-impl Drop for Reserved {
-    fn drop(&mut self) {
-        let name = self.item.name.to_string();
-        self.shelf.lock().give_back(&name, self.was_tried, clock::now());
-        self.shelf.news.notify_waiters();
-    }
 }

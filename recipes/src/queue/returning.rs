@@ -6,6 +6,7 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::unfold;
 use synod_core::error::Result;
+use synod_core::path::Path;
 use synod_core::store::Expect;
 use synod_core::task;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -15,6 +16,7 @@ use crate::mutant::mistake;
 use crate::queue::consumer_node::ConsumerNode;
 use crate::queue::item_name::ItemName;
 use crate::queue::place::QueuePlace;
+use crate::queue::stock_shared::StockShared;
 use crate::stamped::sent::Sent;
 
 /// An item that its consumer does not want any more.
@@ -34,6 +36,7 @@ pub(super) struct ItemReturn {
 pub(super) fn start(
     place: &Arc<QueuePlace>,
     node: Arc<ConsumerNode>,
+    stock: Arc<StockShared>,
     lost: Arc<Notify>,
 ) -> mpsc::UnboundedSender<ItemReturn> {
     let (sender, returns) = mpsc::unbounded_channel::<ItemReturn>();
@@ -43,9 +46,9 @@ pub(super) fn start(
             let next = returns.recv().await?;
             Some((next, returns))
         };
-        let (place, lost) = (&*place, &*lost);
+        let (place, stock, lost) = (&*place, &*stock, &*lost);
         let all = unfold(returns, next);
-        all.for_each_concurrent(None, |item| item.put_back(place, lost)).await;
+        all.for_each_concurrent(None, |item| item.put_back(place, stock, lost)).await;
         drop(node);
     };
     task::spawn(work).let_go();
@@ -53,9 +56,9 @@ pub(super) fn start(
 }
 
 impl ItemReturn {
-    async fn put_back(self, place: &QueuePlace, lost: &Notify) {
+    async fn put_back(self, place: &QueuePlace, stock: &StockShared, lost: &Notify) {
         mistake!(ClaimsNeverEnd: return);
-        let answer = self.try_to(place).await;
+        let answer = self.try_to(place).await.map(|returned| stock.add_returned(returned));
         if answer.is_err() {
             // If it is still there, it is lost.
             self.hold.node.abandon();
@@ -64,12 +67,13 @@ impl ItemReturn {
         let _heard = self.done.send(answer).is_ok();
     }
 
-    async fn try_to(&self, place: &QueuePlace) -> Result<()> {
+    /// Puts the item back. Returns its node.
+    async fn try_to(&self, place: &QueuePlace) -> Result<Path> {
         let (node, claim) = (place.claimed(&self.name)?, self.hold.seen_path());
         let txn = place.back(&node, &self.next.to_string(), self.data.clone())?;
         let txn = txn.delete(claim, Expect::Any);
         match place.writes.send_patiently(self.hold.node.session(), txn, Some(&node)).await? {
-            Sent::Applied(_) => Ok(()),
+            Sent::Applied(_) => place.item(&self.next),
             Sent::Lost | Sent::Rejected(_) => Err(self.hold.node.was_lost()),
         }
     }

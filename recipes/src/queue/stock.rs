@@ -91,7 +91,7 @@ impl Stock {
     }
 
     /// Records that there is no item of this name any more, whatever is reported later: a name is never used again.
-    pub(super) fn is_gone(&mut self, name: &str) {
+    pub(super) fn record_gone(&mut self, name: &str) {
         self.remove(name);
         self.gone.push_back(name.to_owned());
         if self.gone.len() > REMEMBERED {

@@ -19,9 +19,10 @@ use crate::line::hold::Hold;
 use crate::line::ticket_node::TicketNode;
 use crate::queue::claimed_item::ClaimedItem;
 use crate::queue::codec::Codec;
-use crate::queue::consumer::{Consumer, Reserved};
+use crate::queue::consumer::Consumer;
 use crate::queue::delivery::Delivery;
 use crate::queue::place::{DOING, QueuePlace};
+use crate::queue::stock_shared::Reserved;
 use crate::stamped::date::date;
 use crate::stamped::handing::stopped;
 use crate::stamped::sent::{Sent, is_only_lost};
@@ -88,7 +89,7 @@ async fn claim_once<T>(
         }
         Err(error) => return Err(error),
     };
-    reserved.is_gone();
+    reserved.record_gone();
     let Some(hold) = hold(&place, &session, claim, commit).await?.map(Arc::new) else {
         // The item is left without its claim.
         consumer.get().into_iter().for_each(Consumer::look_for_lost_items);
@@ -141,7 +142,7 @@ pub(super) async fn data_of(
     };
     let node = view.into_node();
     if node.is_none() {
-        reserved.is_gone();
+        reserved.record_gone();
     }
     Ok(node.map(|node| node.data))
 }
@@ -162,12 +163,12 @@ pub(super) async fn bury(
     match place.send_removal(limit, session, &mut without, &dead, &node).await {
         Ok(Sent::Applied(_)) => {
             tracing::warn!(path = %node, %why, "an item is moved to the dead letters");
-            reserved.is_gone();
+            reserved.record_gone();
             Ok(true)
         }
         Err(error) if error.kind() == ErrorKind::TooLarge => {
             tracing::warn!(path = %node, %why, %error, "an item cannot be moved to the dead letters, and stays");
-            reserved.is_set_aside();
+            reserved.set_aside();
             Ok(false)
         }
         Ok(Sent::Rejected(no)) => lost_race(place, from_ref(reserved), &no).map(|()| false),
@@ -181,7 +182,7 @@ pub(super) async fn bury(
 pub(super) fn lost_race(place: &QueuePlace, tried: &[Reserved], no: &Rejected) -> Result<()> {
     let missing = tried.iter().find(|it| place.item(&it.item.name).is_ok_and(|at| at == no.path));
     match (&no.why, missing) {
-        (Why::Missing, Some(missing)) => missing.is_gone(),
+        (Why::Missing, Some(missing)) => missing.record_gone(),
         _ => return Err(place.writes.refused(no)),
     }
     Ok(())

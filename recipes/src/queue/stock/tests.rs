@@ -82,7 +82,7 @@ fn what_this_process_knows_to_be_gone_is_not_undone_by_a_late_report() {
     let name = "entry-100-+d1r5-a";
     stock.add(&node(name, 6), now, DATE);
     assert_eq!(picked(&mut stock, 0, now), name);
-    stock.is_gone(name);
+    stock.record_gone(name);
     stock.give_back(name, true, now);
     stock.add(&node(name, 6), now, DATE);
     assert_eq!(picked(&mut stock, 0, now + REST), "none false");
@@ -174,7 +174,7 @@ fn an_item_whose_place_is_not_known_is_read_when_it_may_be_the_next() {
     stock.add(&reported("entry-050-+d1r8-f"), now, DATE);
     stock.add(&reported("entry-050-g"), now, DATE);
     assert_eq!(picked(&mut stock, 0, now + REST), "unread entry-050-g");
-    stock.is_gone("entry-050-g");
+    stock.record_gone("entry-050-g");
     stock.add(&reported("entry-050-g"), now, DATE);
     assert_eq!(picked(&mut stock, 0, now + REST), "entry-050-+d1r8-f");
     stock.clear();
@@ -208,7 +208,7 @@ fn an_item_that_this_process_has_put_is_not_read_but_is_after_those_that_came_ea
 
     // What is gone by then is not kept.
     stock.remove("entry-100-e");
-    stock.is_gone("entry-100-f");
+    stock.record_gone("entry-100-f");
     stock.has_put(&node("entry-100-f", 9), now, DATE);
     stock.add(&reported("entry-100-f"), now, DATE);
     assert_eq!(picked(&mut stock, 0, now), "none false");
@@ -243,7 +243,7 @@ fn what_this_process_has_put_is_picked_from_among_so_many_of_the_first() {
     stock.remove("entry-100-c");
     stock.has_put(&node("entry-100-i", 4), now, DATE);
     assert_eq!(names(stock.pick_own(2, now)).as_deref(), Some("entry-100-i"), "it comes last");
-    stock.is_gone("entry-100-i");
+    stock.record_gone("entry-100-i");
     stock.add(&reported("entry-100-i"), now, DATE);
 
     stock.has_put(&node("entry-100-e", 5), now, DATE);
