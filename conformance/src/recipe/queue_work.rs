@@ -28,7 +28,7 @@ cases![
     "L-Q-1 L-Q-4" breaks [FailedWorkAcknowledged] => work_is_done_by_so_many_at_once_until_it_succeeds,
     "L-Q-4" breaks [ClaimsNeverEnd] => work_that_is_dropped_puts_its_items_back,
     "L-Q-9" breaks [DelayIgnored] => an_item_whose_work_fails_keeps_no_other_waiting,
-    "L-Q-4 L-Q-7" breaks [QueueIgnoresOrder] => an_item_that_is_put_back_is_the_next_one_before_the_store_reports_it,
+    "L-Q-4 L-Q-7" breaks [ClaimsNeverEnd] => an_item_that_is_put_back_is_the_next_one_before_the_store_reports_it,
     "L-Q-4 L-Q-13" breaks [QueueIgnoresOrder] => work_that_ends_its_delivery_itself_costs_no_more,
     "L-Q-1 L-OUT-1" breaks [QueueIgnoresOrder] => one_hand_that_is_refused_ends_the_others_when_their_work_is_done,
 ];
