@@ -196,14 +196,14 @@ async fn storm<K: Kind>(
         written?;
         restarted?;
         until("all are back", || members.iter().all(|member| member.is_back(&data))).await;
+        // Where the sessions live, no node has gone, and no client has created one again.
+        if sessions(&members).await? != were {
+            let elapsed = began.elapsed();
+            return Err(format!("a session ended in {elapsed:?}: too busy for a verdict").into());
+        }
         only_updates(&mut readers)?;
     }
     let outage = began.elapsed();
-
-    // The sessions live, so no node has gone, and no client has made one again.
-    if sessions(&members).await? != were {
-        return Err(format!("a session ended in {outage:?}: too busy for a verdict").into());
-    }
     for (number, (member, before)) in members.iter().zip(sent).enumerate() {
         let calls = member.calls.load(Ordering::Relaxed) - before;
         let seconds = usize::try_from(outage.as_secs())? + 1;
