@@ -15,8 +15,8 @@ const LAYER: &[&str] = &["layer"];
 const DOOR: &[&str] = &["client", "held", "session", "retry", "value"];
 /// What the recipes may name of what is below the floor.
 const OFFERED: &[&str] = &["chance", "mutant", "clock", "task"];
-/// What the recipes are made of: modules of their crate. All other modules there are recipes.
-pub(crate) const STAIRS: &[&str] = &["line", "cell", "mirror", "keeper", "stamped"];
+/// The modules that recipes are made of. They may import each other. All other modules of the crate are recipes.
+pub(crate) const SUPPORT: &[&str] = &["support", "line", "cell", "mirror", "keeper", "stamped"];
 
 /// The recipes that are made of others, each with the recipes that it may import.
 const MADE_OF: &[(&str, &[&str])] = &[("crew", &["leader_selector"])];
@@ -89,9 +89,10 @@ fn imports_name_the_defining_module() {
 }
 
 #[test]
-fn stairs_never_name_each_other() {
-    catches(import_upward, "recipes/src/line.rs", "use crate::cell::Cell;");
-    catches(import_upward, "recipes/src/mirror/tree.rs", "use crate::keeper::Keeper;");
+fn support_modules_never_name_a_recipe() {
+    catches(import_upward, "recipes/src/line.rs", "use crate::mutex::Mutex;");
+    catches(import_upward, "recipes/src/support/wait.rs", "use crate::queue::Queue;");
+    spares(import_upward, "recipes/src/mirror/tree.rs", "use crate::keeper::Keeper;");
     spares(import_upward, "recipes/src/line.rs", "use crate::line::ticket::Ticket;");
 
     holds(import_upward);
@@ -147,7 +148,7 @@ fn import_upward(file: &File) -> Vec<String> {
             &[OFFERED, FLOOR, DOOR],
             "synod_core",
         ));
-        if STAIRS.contains(&home[0]) { &[GROUND][..] } else { &[GROUND, STAIRS] }
+        &[GROUND, SUPPORT]
     };
     let made_of = MADE_OF.iter().find(|(recipe, _)| !of_core && *recipe == home[0]);
     let parts = made_of.map_or(&[][..], |(_, parts)| *parts);
