@@ -20,7 +20,7 @@ use synod::error::ErrorKind;
 use synod::recipe::Hold;
 use synod::recipe::LeaderLatch;
 use synod::recipe::Mutex;
-use synod::{Client, Config, Connection, Lifetime, Result, Txn, ValueWatch, path};
+use synod::{Client, Config, ConnectionState, Lifetime, Result, Txn, ValueWatch, path};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -60,8 +60,8 @@ async fn serve(client: Client, name: &str, stop: impl Future<Output = ()>) -> Re
     let usual = Schedule { every: Duration::from_secs(1) };
     // The first process makes what is missing. Losing that race is no error.
     let life = Lifetime::Persistent;
-    let _first = client.create_value(&path!("/schedule"), &usual, life).await?.committed();
-    let _first = client.create_value(&path!("/last"), &Last::default(), life).await?.committed();
+    let _first = client.create_value(&path!("/schedule"), &usual, life).await?.ok();
+    let _first = client.create_value(&path!("/last"), &Last::default(), life).await?.ok();
     let followed = client.follow_value::<Schedule>(&path!("/schedule")).await?;
     let now = followed.current().map_or(usual, |schedule| schedule.value.clone());
     let (publish, schedule) = watch::channel(now);
@@ -86,7 +86,7 @@ async fn serve(client: Client, name: &str, stop: impl Future<Output = ()>) -> Re
 }
 
 /// Logs how the connection is.
-async fn report(mut state: watch::Receiver<Connection>) {
+async fn report(mut state: watch::Receiver<ConnectionState>) {
     while state.changed().await.is_ok() {
         let state = *state.borrow_and_update();
         tracing::info!(?state, "the connection changed");
@@ -171,7 +171,7 @@ async fn backup(client: &Client, name: &str, lead: &Hold) -> Result<Option<u64>>
     let Some(last) = client.get_value::<Last>(&at).await? else { return Ok(None) };
     let next = Last { runs: last.value.runs + 1, by: name.to_owned() };
     let done = Txn::new().under(lead).under(&guard).set_value(&at, &next, last.unchanged())?;
-    let written = client.transaction(done).await?.committed().is_some();
+    let written = client.commit(done).await?.ok().is_some();
     guard.release().await?;
     Ok(written.then_some(next.runs))
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use synod::sim::{Fault, Hunt, Process, Rates, Sim};
 use synod::store::Revision;
-use synod::{Client, Connection, Expect, Lifetime, Outcome, Path, Session, Txn};
+use synod::{Client, ConnectionState, Expect, Lifetime, Outcome, Path, Session, Txn};
 
 /// A log shared by all processes, which only a simulation can have.
 #[derive(Clone, Default)]
@@ -46,7 +46,7 @@ async fn campaign(client: &Client, office: &Path, name: &str) -> Option<(Session
     let claim = Txn::new().create(office, name.to_owned(), Lifetime::Session);
     match session.commit(claim).await {
         Ok(Outcome::Committed(commit)) => {
-            let created = commit.done.first()?.stat?.created;
+            let created = commit.results.first()?.stat?.created;
             Some((session, created))
         }
         _ => None,
@@ -65,7 +65,7 @@ async fn naive(me: Process, book: Book) {
                     book.acts(&me, term);
                 }
                 me.rest(Duration::from_millis(300)).await;
-                leads &= *client.state().borrow() == Connection::Connected;
+                leads &= *client.state().borrow() == ConnectionState::Connected;
             }
             let _either_way = client.delete(&office, Expect::Any).await.is_ok();
         }

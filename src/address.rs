@@ -217,13 +217,13 @@ mod tests {
 
     #[test]
     fn every_part_of_a_url_is_found() {
-        let address = parse("zks://ann:p%40ss@a:2181,b:2182/app/x?session=10s&deadline=2s");
+        let address = parse("zks://ann:p%40ss@a:2181,b:2182/app/x?session=10s&timeout=2s");
         assert_eq!(address.scheme(), Scheme::ZooKeeper { tls: true });
         assert_eq!(address.hosts(), ["a:2181", "b:2182"]);
         assert_eq!(address.credentials(), Some(&Credentials::new("ann", "p@ss".to_owned())));
         assert_eq!(address.path().as_str(), "/app/x");
         let parameters: Vec<_> = address.parameters().collect();
-        assert_eq!(parameters, [("session", "10s"), ("deadline", "2s")]);
+        assert_eq!(parameters, [("session", "10s"), ("timeout", "2s")]);
     }
 
     #[test]

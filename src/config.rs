@@ -11,7 +11,7 @@ use crate::target::{Credentials, Tls};
 
 /// The settings of a connection, read from a configuration file by serde or built by hand.
 ///
-/// The URL may contain some of the same settings: `session`, `deadline`, `connect`, the path, user
+/// The URL may contain some of the same settings: `session`, `timeout`, `connect`, the path, user
 /// and password, and the TLS files `ca`, `certificate` and `key`. A setting in both places is an
 /// error. Unknown fields and unknown URL parameters are errors. No output shows the password.
 ///
@@ -42,7 +42,7 @@ pub struct Config {
     pub session: Option<Duration>,
     /// How long a call may take, including retries.
     #[serde(default, with = "humantime_serde")]
-    pub deadline: Option<Duration>,
+    pub timeout: Option<Duration>,
     /// How long the first connection may take.
     #[serde(default, with = "humantime_serde")]
     pub connect: Option<Duration>,
@@ -68,7 +68,7 @@ impl Config {
             url: url.parse()?,
             namespace: None,
             session: None,
-            deadline: None,
+            timeout: None,
             connect: None,
             retry: None,
             credentials: None,

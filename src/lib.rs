@@ -16,19 +16,19 @@ pub use address::Address;
 pub use config::Config;
 pub use registry::{Opening, register};
 pub use scheme::Scheme;
-pub use synod_core::client::{Client, ClientOptions, ClientWatch, Connection, ValueWatch};
+pub use synod_core::client::{Client, ClientOptions, ClientWatch, ConnectionState, ValueWatch};
 pub use synod_core::error::{Effect, Error, ErrorKind, Result};
 pub use synod_core::name::Name;
 pub use synod_core::path::{InvalidPath, Path};
 pub use synod_core::retry::Retry;
 pub use synod_core::session::Session;
 pub use synod_core::store::{
-    Commit, Done, End, Event, Expect, Lifetime, Loss, Node, Outcome, Query, Rejected, Revision,
-    Stat, Status, Txn, Version, Why,
+    Commit, End, Event, Expect, Lifetime, Node, OpResult, Outcome, Query, RejectReason, Rejected,
+    Revision, SessionEnd, Stat, Status, Txn, Version,
 };
 pub use synod_core::value::Value;
 pub use synod_core::{
-    chance, client, clock, error, layer, name, path, retry, session, store, value,
+    client, clock, error, layer, name, path, random, retry, session, store, value,
 };
 #[cfg(feature = "mem")]
 pub use synod_mem as mem;

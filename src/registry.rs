@@ -150,7 +150,7 @@ impl Opening {
         &self.target.tls
     }
 
-    /// The parameter of the URL with this name, decoded. `session`, `deadline`, `connect` and the
+    /// The parameter of the URL with this name, decoded. `session`, `timeout`, `connect` and the
     /// TLS files are synod's own and never among them.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         self.asked().parameters.push(name.to_owned());

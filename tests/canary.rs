@@ -31,7 +31,7 @@ async fn work(config: &Config, other: &Path) -> String {
     let mut said = format!("{config:?} {client:?} {:?}", client.session().await);
     let node = path("/n");
     let ephemeral = Txn::new().create(&node, "x", Lifetime::Session);
-    client.transaction(ephemeral).await.expect("answered").required().expect("it is free");
+    client.commit(ephemeral).await.expect("answered").required().expect("it is free");
     let (view, watch) = client.watch(Query::node(&node)).await.expect("answered");
     write!(said, "{view:?} {watch:?}").expect("a string has room");
     let held = Lock::new(&client, path("/lock")).lock().await.expect("free");

@@ -14,8 +14,8 @@ use async_trait::async_trait;
 use etcd_client::Client;
 use libtest_mimic::{Arguments, Failed, Trial};
 use synod::Config;
-use synod::chance::Chance;
 use synod::mem::MemBackend;
+use synod::random::Random;
 use synod::store::{Backend, SessionId};
 use synod_conformance::differential::Comparison;
 use synod_conformance::harness::{Ability, Harness, Profile};
@@ -143,7 +143,7 @@ fn compare(start: Start) -> Result<(), Failed> {
         }
         // The default run is always the same; a run with more programs has a new seed each time.
         let more = std::env::var_os("SYNOD_PROGRAMS").is_some();
-        let seed = if more { Chance::from_system().number() } else { ORDINARY };
+        let seed = if more { Random::from_system().number() } else { ORDINARY };
         let comparison = Comparison::new(&stores, seed).programs(USUAL);
         comparison.from_environment().run().await.map_err(|found| found.to_string())
     });

@@ -7,9 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use etcd_client::LeaseGrantOptions;
 use futures_util::future::try_join3;
-use synod_core::chance::Chance;
 use synod_core::clock;
 use synod_core::error::Result;
+use synod_core::random::Random;
 use synod_core::store::{Backend, Life, SessionOptions, Store, clamp_ttl};
 
 use crate::endpoints::{Call, Endpoints};
@@ -28,7 +28,7 @@ const TTLS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(
 #[derive(Clone)]
 pub struct EtcdBackend {
     endpoints: Arc<Endpoints>,
-    chance: Chance,
+    random: Random,
 }
 
 impl EtcdBackend {
@@ -39,13 +39,13 @@ impl EtcdBackend {
     /// [`Invalid`](synod_core::error::ErrorKind::Invalid) if there is no member, or one that is
     /// not written as `host` or `host:port`.
     pub fn new(options: EtcdOptions) -> Result<Self> {
-        Self::over(options, Chance::from_system())
+        Self::over(options, Random::from_system())
     }
 
-    /// Like [`Self::new`], with every id and every choice from `chance`.
-    pub(crate) fn over(options: EtcdOptions, chance: Chance) -> Result<Self> {
-        let endpoints = Arc::new(Endpoints::new(options, &chance)?);
-        Ok(Self { endpoints, chance })
+    /// Like [`Self::new`], with every id and every choice from `random`.
+    pub(crate) fn over(options: EtcdOptions, random: Random) -> Result<Self> {
+        let endpoints = Arc::new(Endpoints::new(options, &random)?);
+        Ok(Self { endpoints, random })
     }
 }
 
@@ -57,7 +57,7 @@ impl Backend for EtcdBackend {
         // one.
         let call = Call::read("opening a session", self.endpoints.timeout());
         let granting = |link: Arc<Link>| {
-            let id = LeaseGrantOptions::new().with_id(lease::of_session(&self.chance));
+            let id = LeaseGrantOptions::new().with_id(lease::of_session(&self.random));
             async move {
                 let sent = clock::now();
                 let mut lease = link.lease.clone();
@@ -74,8 +74,8 @@ impl Backend for EtcdBackend {
         history.confirmed_on(connection);
         let ttl = Duration::from_secs(number(granted.ttl()));
         let life = (granted.id(), Life::new(ttl, sent, Duration::ZERO));
-        let (endpoints, chance) = (self.endpoints.clone(), self.chance.clone());
-        Ok(Box::new(EtcdStore::start(endpoints, chance, life, history)))
+        let (endpoints, random) = (self.endpoints.clone(), self.random.clone());
+        Ok(Box::new(EtcdStore::start(endpoints, random, life, history)))
     }
 }
 

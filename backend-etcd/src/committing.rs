@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use etcd_client::proto::{PbKeyValue, PbTxnResponse};
 use futures_util::future::{join_all, try_join_all};
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::store::{Commit, Done, Lifetime, Op, Outcome, Sequence, Stat, Txn, View};
+use synod_core::store::{Commit, Lifetime, Op, OpResult, Outcome, Sequence, Stat, Txn, View};
 use tokio::time::Instant;
 
 use crate::endpoints::{Call, Endpoints};
@@ -118,8 +118,8 @@ impl Committing<'_> {
         Ok(Commit::new(Some(fetch::revision(at)), done, None))
     }
 
-    fn done(&self, op: &Op, at: i64, index: usize, kv: Option<&PbKeyValue>) -> Done {
-        let done = Done::new(op.path().clone());
+    fn done(&self, op: &Op, at: i64, index: usize, kv: Option<&PbKeyValue>) -> OpResult {
+        let done = OpResult::new(op.path().clone());
         match op {
             Op::Create { lifetime, sequential, .. } if *lifetime != Lifetime::Container => {
                 let owner = self.own.leases[index].and_then(lease::owner);

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use synod_core::chance::Chance;
 use synod_core::error::{Error, Result};
+use synod_core::random::Random;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::{judge, translate, unanswered};
@@ -89,7 +89,7 @@ struct Sent {
 }
 
 impl Endpoints {
-    pub(crate) fn new(options: EtcdOptions, chance: &Chance) -> Result<Self> {
+    pub(crate) fn new(options: EtcdOptions, random: &Random) -> Result<Self> {
         let endpoint = |url| Endpoint {
             url,
             link: Mutex::default(),
@@ -102,7 +102,7 @@ impl Endpoints {
         let mut all = Vec::with_capacity(urls.len());
         while !urls.is_empty() {
             let count = u64::try_from(urls.len()).unwrap_or(u64::MAX);
-            let next = usize::try_from(chance.below(count)).unwrap_or_default();
+            let next = usize::try_from(random.below(count)).unwrap_or_default();
             all.push(endpoint(urls.swap_remove(next)));
         }
         Ok(Self { options, all, current: AtomicUsize::new(0), warned: AtomicBool::new(false) })

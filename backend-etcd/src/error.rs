@@ -269,7 +269,7 @@ pub(crate) fn unanswered(doing: &'static str) -> Error {
 
 /// The error of watches that stay refused although their stream was opened with new tokens.
 pub(crate) fn refused_again(reason: &str) -> Error {
-    Error::new(ErrorKind::Denied, "observe").because(said(reason).into_owned())
+    Error::new(ErrorKind::Denied, "watch").because(said(reason).into_owned())
 }
 
 /// Whether etcd refuses a watch because of the token with which its stream was opened.
@@ -288,7 +288,7 @@ pub(crate) fn of_watch(reason: &str) -> Error {
         ErrorKind::Backend
     };
     let reason = if reason.is_empty() { "etcd ended the watch" } else { reason };
-    Error::new(kind, "observe").because(said(reason).into_owned())
+    Error::new(kind, "watch").because(said(reason).into_owned())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use futures_util::future::{Either, select, try_join};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use synod_core::clock::{self, Instant, Vigil};
 use synod_core::error::{ErrorKind, Result};
-use synod_core::store::{Life, Loss};
+use synod_core::store::{Life, SessionEnd};
 use tokio::time::timeout;
 
 use crate::endpoints::{Call, Endpoints};
@@ -39,7 +39,7 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, reader: Arc<Reader>) 
     let mut asked = FuturesUnordered::new();
     let mut vigil = Vigil::new();
     let mut unanswered_since = None;
-    let mut loss = Loss::Expired;
+    let mut loss = SessionEnd::Expired;
     while let Some(until) = life.until() {
         let begun = clock::now();
         if vigil.resumed() {
@@ -67,21 +67,21 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, reader: Arc<Reader>) 
             }
             Either::Right((Some(Ok(sent)), _)) => {
                 asked.clear();
-                (unanswered_since, loss) = (None, Loss::Expired);
+                (unanswered_since, loss) = (None, SessionEnd::Expired);
                 life.renew(sent);
                 // A late answer leaves less time for the next.
                 sent + interval
             }
             Either::Right((Some(Err(error)), _)) if error.kind() == ErrorKind::SessionLost => {
                 tracing::debug!(%error, "the session is over");
-                life.lose(Loss::Expired);
+                life.lose(SessionEnd::Expired);
                 return;
             }
             Either::Right((Some(Err(error)), _)) if error.kind() == ErrorKind::Denied => {
-                if loss == Loss::Expired {
+                if loss == SessionEnd::Expired {
                     tracing::warn!(%error, "the session is not permitted to be kept alive just now");
                 }
-                loss = Loss::Denied;
+                loss = SessionEnd::Denied;
                 endpoints.move_on();
                 life.suspend();
                 clock::now() + SOON
@@ -89,7 +89,7 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, reader: Arc<Reader>) 
             Either::Right((failed, _)) => {
                 let error = failed.and_then(Result::err);
                 tracing::debug!(?error, "the session was not kept alive just now");
-                loss = Loss::Expired;
+                loss = SessionEnd::Expired;
                 life.suspend();
                 clock::now() + SOON
             }

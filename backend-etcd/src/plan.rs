@@ -6,7 +6,7 @@ use etcd_client::proto::PbKeyValue;
 use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, Txn as Request, TxnOp};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::store::{Expect, Facts, Found, Lifetime, Op, Rejected, Why, judge};
+use synod_core::store::{Expect, Facts, Found, Lifetime, Op, RejectReason, Rejected, judge};
 
 use crate::fetch::version;
 use crate::key::{self, Range};
@@ -268,7 +268,8 @@ impl<'a> Plan<'a> {
         // A sequential create is judged without its name: the name is taken.
         let taken = |op: &&Op| op.is_sequential() && known.node(op.path()).is_some();
         let taken = ops.iter().enumerate().find(|(_, op)| taken(op));
-        let taken = taken.map(|(index, op)| Rejected::new(index, op.path().clone(), Why::Exists));
+        let taken =
+            taken.map(|(index, op)| Rejected::new(index, op.path().clone(), RejectReason::Exists));
         taken.map(Some).ok_or_else(|| {
             Error::new(ErrorKind::Backend, "commit").because("etcd refused it for no known reason")
         })
@@ -397,7 +398,7 @@ mod tests {
         let answers =
             [vec![child.clone()], vec![], vec![answer("/a", 3)], vec![child.clone(), other]];
         let no = plan.rejected(&txn.ops, &answers).expect("known").expect("reported");
-        assert_eq!((no.index, no.why), (1, Why::HasChildren));
+        assert_eq!((no.index, no.reason), (1, RejectReason::HasChildren));
     }
 
     #[test]
@@ -407,10 +408,10 @@ mod tests {
             let plan = Plan::new(&txn.ops, &leases, Asking::Little).expect("small");
             assert_eq!(plan.asked.len(), answers.len(), "{:?}", plan.asked);
             let no = plan.rejected(&txn.ops, answers).expect("not all was asked");
-            no.map(|no| (no.index, no.why))
+            no.map(|no| (no.index, no.reason))
         };
         let there = || vec![PbKeyValue { mod_revision: 7, ..PbKeyValue::default() }];
-        assert_eq!(little(&create("/a/b"), &[there()]), Some((0, Why::Exists)));
+        assert_eq!(little(&create("/a/b"), &[there()]), Some((0, RejectReason::Exists)));
         assert_eq!(little(&create("/a/b"), &[vec![]]), None, "below it, or above it");
 
         let ticket = Txn::new().create_sequential(path("/q/t-"), "", Lifetime::Persistent);
@@ -418,13 +419,13 @@ mod tests {
 
         let version = Expect::Version(Version::new(3));
         let delete = Txn::new().delete(path("/a"), version);
-        assert_eq!(little(&delete, &[there()]), Some((0, Why::OtherVersion)));
+        assert_eq!(little(&delete, &[there()]), Some((0, RejectReason::OtherVersion)));
         assert_eq!(little(&delete, &[vec![]]), None, "missing, or a container with children");
 
         let set = delete.set(path("/b"), "", Expect::Any);
         assert_eq!(little(&set, &[vec![], vec![]]), None, "the first of two is not known");
         let guarded = Txn::new().check(path("/t"), Expect::Any).set(path("/b"), "", version);
-        assert_eq!(little(&guarded, &[there(), there()]), Some((1, Why::OtherVersion)));
+        assert_eq!(little(&guarded, &[there(), there()]), Some((1, RejectReason::OtherVersion)));
     }
 
     #[test]
@@ -447,7 +448,7 @@ mod tests {
         assert_eq!(plan.parts.conditions.len(), 2);
         let taken = vec![PbKeyValue { key: key::of(path("/q/t-")), ..PbKeyValue::default() }];
         let no = plan.rejected(&txn.ops, &[taken, vec![]]).expect("known").expect("reported");
-        assert_eq!((no.index, no.why), (0, Why::Exists));
+        assert_eq!((no.index, no.reason), (0, RejectReason::Exists));
         assert!(plan.rejected(&txn.ops, &[vec![], vec![]]).is_err());
     }
 

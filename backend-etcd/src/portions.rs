@@ -37,7 +37,7 @@ pub(crate) struct Portions {
     /// The keys that are left in the whole, by etcd's count.
     left: i64,
     /// The portions without keys, one after the other.
-    gaps: usize,
+    missing_features: usize,
 }
 
 /// How far one key is from another, as numbers: so many units of the byte at a place.
@@ -51,7 +51,8 @@ impl Portions {
     /// What remains of a range after the first answer, if the next one has up to `page` keys.
     pub(crate) fn new(whole: &Range, first: &PbRangeResponse, page: i64) -> Self {
         let (end, next) = (whole.end.clone(), whole.clone());
-        let mut portions = Self { end, next, reach: None, read: 0, left: first.count, gaps: 0 };
+        let mut portions =
+            Self { end, next, reach: None, read: 0, left: first.count, missing_features: 0 };
         portions.answered(first, page);
         portions
     }
@@ -81,9 +82,9 @@ impl Portions {
             }
             _ => {
                 self.next.key = std::mem::replace(&mut self.next.end, self.end.clone());
-                self.gaps = if self.read == 0 { self.gaps + 1 } else { 0 };
+                self.missing_features = if self.read == 0 { self.missing_features + 1 } else { 0 };
                 if let Some(reach) = self.reach.filter(|_| self.left > page * FEW) {
-                    let places = self.gaps.saturating_sub(GAPS).max(1);
+                    let places = self.missing_features.saturating_sub(GAPS).max(1);
                     self.divide(match self.read {
                         0 => reach.beyond(places),
                         read => reach.times((page * AIM).clamp(1, read * GROWTH), read),

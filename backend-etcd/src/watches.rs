@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use etcd_client::{ResponseHeader, WatchRequestSender, WatchResponse, WatchResponseStream};
 use futures_util::future::{Either, select, try_join_all};
-use synod_core::chance::Chance;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::store::{Feed, Life, Loss, Query, Watch};
+use synod_core::random::Random;
+use synod_core::store::{Feed, Life, Query, SessionEnd, Watch};
 use synod_core::task::{Task, spawn};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -65,7 +65,7 @@ struct Unwatch {
 }
 
 impl Watches {
-    pub(crate) fn start(reader: Arc<Reader>, life: Arc<Life<i64>>, chance: Chance) -> Self {
+    pub(crate) fn start(reader: Arc<Reader>, life: Arc<Life<i64>>, random: Random) -> Self {
         let (orders, taken) = mpsc::unbounded_channel();
         let beat = (life.ttl() / 3).clamp(Duration::from_millis(300), Duration::from_secs(10));
         let task = Watcher {
@@ -74,7 +74,7 @@ impl Watches {
             orders: taken,
             registry: Registry::default(),
             beat,
-            chance,
+            random,
             refusals: 0,
         };
         let (task, lost) = (task.run(), life.clone());
@@ -111,10 +111,10 @@ impl Watches {
         let opening = async move {
             let each = created.into_iter().map(|answer| async move {
                 // The task ends, and drops the sender, only with the session.
-                answer.await.unwrap_or_else(|_gone| Err(unanswered("observe")))
+                answer.await.unwrap_or_else(|_gone| Err(unanswered("watch")))
             });
             let all = timeout(limit, try_join_all(each)).await;
-            let all = all.unwrap_or_else(|_elapsed| Err(unanswered("observe")))?;
+            let all = all.unwrap_or_else(|_elapsed| Err(unanswered("watch")))?;
             Ok(Opened { revision: all.into_iter().max().unwrap_or_default(), ids })
         };
         (opening, watch.with_guard(guard))
@@ -145,7 +145,7 @@ struct Watcher {
     registry: Registry,
     /// How often something must be received on the stream.
     beat: Duration,
-    chance: Chance,
+    random: Random,
     /// The number of streams in succession that were refused.
     refusals: u32,
 }
@@ -228,7 +228,7 @@ impl Watcher {
                 pause = PAUSES.0;
             }
             // When a member fails, its clients connect to the next one at different times.
-            sleep(jittered(pause, &self.chance)).await;
+            sleep(jittered(pause, &self.random)).await;
             pause = (pause * 2).min(PAUSES.1);
         }
     }
@@ -259,7 +259,7 @@ impl Watcher {
     async fn dial(&mut self) -> Result<Line, Broken> {
         self.registry.hang_up();
         let Some(Request::Create(key, options)) = self.registry.request() else {
-            return Err(Broken::Line(unanswered("observe"), 0));
+            return Err(Broken::Line(unanswered("watch"), 0));
         };
         self.registry.sent();
         let endpoints = self.reader.endpoints.clone();
@@ -296,11 +296,11 @@ impl Watcher {
                 })
             }
             Ok(Err((told, error))) => {
-                let error = translate("observe", false, error).because(told);
+                let error = translate("watch", false, error).because(told);
                 let denied = error.kind() == ErrorKind::Denied;
                 Err(if denied { Broken::Refused(error, at) } else { Broken::Line(error, at) })
             }
-            Err(_elapsed) => Err(Broken::Line(unanswered("observe"), at)),
+            Err(_elapsed) => Err(Broken::Line(unanswered("watch"), at)),
         }
     }
 
@@ -311,7 +311,7 @@ impl Watcher {
             // Answers arrive in order: one that is missing while others arrive is lost.
             let oldest = self.registry.unanswered_since();
             if oldest.is_some_and(|sent| sent.elapsed() > self.beat * 2) {
-                return Broken::Line(unanswered("observe"), line.place);
+                return Broken::Line(unanswered("watch"), line.place);
             }
             let broken = match self.next(&mut line).await {
                 Next::Order(None) => return Broken::Idle,
@@ -331,7 +331,7 @@ impl Watcher {
                 Next::Silence
                     if line.asked.is_some_and(|asked| !line.may_wait(asked, self.beat)) =>
                 {
-                    unanswered("observe")
+                    unanswered("watch")
                 }
                 Next::Silence => {
                     line.asked.get_or_insert(Instant::now());
@@ -339,8 +339,8 @@ impl Watcher {
                     let asking = timeout(self.beat, line.ask_for_progress()).await;
                     match asking {
                         Ok(Ok(())) => continue,
-                        Ok(Err(error)) => translate("observe", false, error),
-                        Err(_elapsed) => unanswered("observe"),
+                        Ok(Err(error)) => translate("watch", false, error),
+                        Err(_elapsed) => unanswered("watch"),
                     }
                 }
                 Next::Heard(heard) => match *heard {
@@ -349,7 +349,7 @@ impl Watcher {
                         line.next = Instant::now() + self.beat;
                         let cluster = response.header().map_or(0, ResponseHeader::cluster_id);
                         if self.reader.history.same_cluster(cluster).is_err() {
-                            self.life.lose(Loss::Expired);
+                            self.life.lose(SessionEnd::Expired);
                         }
                         match self.registry.hear(response) {
                             Heard::Fine => {
@@ -374,7 +374,7 @@ impl Watcher {
                             Heard::Proxied => {
                                 let said =
                                     self.reader.endpoints.error_text(line.place, None, &proxy());
-                                let error = translate("observe", false, proxy()).because(said);
+                                let error = translate("watch", false, proxy()).because(said);
                                 self.registry.refuse(&error);
                                 error
                             }
@@ -385,9 +385,9 @@ impl Watcher {
                             }
                         }
                     }
-                    Ok(None) => unanswered("observe"),
+                    Ok(None) => unanswered("watch"),
                     Err(error) => {
-                        let error = translate("observe", false, error);
+                        let error = translate("watch", false, error);
                         if error.kind() == ErrorKind::TooLarge {
                             // Without this it would be sent again.
                             self.registry.miss();
@@ -395,7 +395,7 @@ impl Watcher {
                         error
                     }
                 },
-                Next::Sent(Err(error)) => translate("observe", false, error),
+                Next::Sent(Err(error)) => translate("watch", false, error),
             };
             return Broken::Line(broken, line.place);
         }
@@ -405,10 +405,10 @@ impl Watcher {
     async fn confirm_history(&self, line: &mut Line) -> Result<()> {
         let reported = self.registry.reported();
         if line.confirmed < reported {
-            let call = Call::read("observe", self.beat);
+            let call = Call::read("watch", self.beat);
             let confirmed = self.reader.confirm_history(call, reported).await;
             if confirmed.as_ref().is_err_and(|error| error.kind() == ErrorKind::SessionLost) {
-                self.life.lose(Loss::Expired);
+                self.life.lose(SessionEnd::Expired);
             }
             confirmed?;
             line.confirmed = reported;
@@ -440,9 +440,9 @@ impl Watcher {
 }
 
 /// Between half the pause and one and a half times the pause.
-fn jittered(pause: Duration, chance: &Chance) -> Duration {
+fn jittered(pause: Duration, random: &Random) -> Duration {
     let micros = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
-    pause / 2 + Duration::from_micros(chance.below(micros))
+    pause / 2 + Duration::from_micros(random.below(micros))
 }
 
 impl fmt::Debug for Watches {

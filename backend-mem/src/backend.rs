@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use synod_core::clock;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::store::{Backend, Change, Gap, SessionId, SessionOptions, Store, clamp_ttl};
+use synod_core::store::{Backend, Change, Feature, SessionId, SessionOptions, Store, clamp_ttl};
 
 use crate::link::{Link, Way, Weather};
 use crate::post::Post;
@@ -65,16 +65,16 @@ impl MemBackend {
     /// link that lets nothing through buffers one message; more are replaced by a
     /// [`Resync`](synod_core::store::Event::Resync). It keeps no nodes with a time to live.
     pub fn minimal() -> Self {
-        Self::with(Buffers::SMALL, &[Gap::TtlNodes])
+        Self::with(Buffers::SMALL, &[Feature::TtlNodes])
     }
 
     /// Whether it is [`minimal`](MemBackend::minimal).
     pub fn is_minimal(&self) -> bool {
-        !self.0.gaps.is_empty()
+        !self.0.missing_features.is_empty()
     }
 
-    fn with(buffers: Buffers, gaps: &'static [Gap]) -> Self {
-        Self(Arc::new(Shared::new(buffers, gaps)))
+    fn with(buffers: Buffers, missing_features: &'static [Feature]) -> Self {
+        Self(Arc::new(Shared::new(buffers, missing_features)))
     }
 
     /// The store of this process with that name: the same for every caller, as long as any handle

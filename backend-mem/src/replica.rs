@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use synod_core::chance::mix;
+use synod_core::random::mix;
 use synod_core::store::Revision;
 
 use crate::apply::Effect;

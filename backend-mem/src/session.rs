@@ -10,8 +10,8 @@ use futures_util::future::{Either, select};
 use synod_core::clock::{self, Instant};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{
-    End, Feed, Life, Limits, Loss, Outcome, Query, SessionId, SessionInfo, Status, Store, Txn,
-    View, Watch,
+    End, Feed, Life, Limits, Outcome, Query, SessionEnd, SessionId, SessionInfo, Status, Store,
+    Txn, View, Watch,
 };
 use synod_core::task::{Task, spawn};
 use tokio::sync::watch;
@@ -54,7 +54,7 @@ impl MemStore {
             let _first = select(pin!(to_store), pin!(to_session.carry())).await;
         });
         let mut limits = Limits::default();
-        limits.gaps = shared.gaps.to_vec();
+        limits.missing_features = shared.missing_features.to_vec();
         let info = SessionInfo::new(id, ttl, limits);
         Self { info, shared, link, life, _heart: heart }
     }
@@ -78,8 +78,8 @@ impl MemStore {
             return Err(self.unanswered(doing).with_unknown_effect());
         }
         answer.map_err(|SessionOver| {
-            self.life.lose(Loss::Expired);
-            Loss::Expired.error(doing)
+            self.life.lose(SessionEnd::Expired);
+            SessionEnd::Expired.error(doing)
         })
     }
 
@@ -123,21 +123,21 @@ impl Store for MemStore {
         read.map_err(|error| error.or_at(&path))
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         query.validate_observed()?;
         let path = query.path.clone();
         let (feed, watch) =
             if query.once { Feed::once() } else { Feed::new(self.shared.buffers.events) };
         let (id, life) = (self.info.id, self.life.clone());
         let observe = move |shared: &Shared, now| {
-            let (view, watch) = shared.world().observe(id, &query, feed.clone(), now)?;
+            let (view, watch) = shared.world().watch(id, &query, feed.clone(), now)?;
             if query.once && view.node().is_none() {
-                feed.end(End::Told);
+                feed.end(End::Delivered);
             }
             life.keep(watch, feed);
             Ok((view, watch))
         };
-        let observed = self.ask("observe", observe).await;
+        let observed = self.ask("watch", observe).await;
         let (view, id) = observed.map_err(|error| error.or_at(&path))?;
         let (shared, life) = (self.shared.clone(), self.life.clone());
         Ok((view, watch.with_guard(Unwatch { shared, life, watch: id })))
@@ -177,7 +177,7 @@ impl Store for MemStore {
             Ok(())
         };
         let closed = self.ask("close", end).await;
-        self.life.lose(Loss::Closed);
+        self.life.lose(SessionEnd::Closed);
         // That this side lost the session meanwhile does not prove that the store ended it.
         closed.map_err(|error| {
             if self.shared.world().lives(id) { error.with_unknown_effect() } else { error }
@@ -188,7 +188,7 @@ impl Store for MemStore {
 impl Drop for MemStore {
     /// The store is left to expire the session; observers are notified now.
     fn drop(&mut self) {
-        self.life.lose(Loss::Closed);
+        self.life.lose(SessionEnd::Closed);
     }
 }
 
@@ -222,7 +222,7 @@ async fn beat(shared: Arc<Shared>, link: Arc<Link>, life: Arc<Life<WatchId>>, id
         });
         match select(answer, pin!(keep_time(&shared, &life, sent + third))).await {
             Either::Left((Ok(()), _)) => life.renew(sent),
-            Either::Left((Err(SessionOver), _)) => life.lose(Loss::Expired),
+            Either::Left((Err(SessionOver), _)) => life.lose(SessionEnd::Expired),
             Either::Right(_) => life.suspend(),
         }
         keep_time(&shared, &life, sent + third).await;
@@ -240,6 +240,6 @@ async fn keep_time(shared: &Shared, life: &Life<WatchId>, until: Instant) {
         shared.world().tick(clock::now());
     }
     if life.until().is_none_or(|certain| certain <= clock::now()) {
-        life.lose(Loss::Expired);
+        life.lose(SessionEnd::Expired);
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
-use synod_core::chance::mix;
 use synod_core::path::Path;
+use synod_core::random::mix;
 use synod_core::store::{
     Facts, Found, Lifetime, Node, Revision, Sequence, SessionId, Stat, Version,
 };

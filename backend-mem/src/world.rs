@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use synod_core::chance::mix;
 use synod_core::clock::Instant;
 use synod_core::path::Path;
+use synod_core::random::mix;
 use synod_core::store::{
     Change, Commit, Feed, Freshness, Op, Outcome, Query, Rejected, Revision, Sequence, SessionId,
     Txn, View, judge,
@@ -238,7 +238,7 @@ impl World {
 
     /// Reads and watches as one step. Changes that a lagging view does not include yet are reported
     /// at once.
-    pub(crate) fn observe(
+    pub(crate) fn watch(
         &mut self,
         id: SessionId,
         query: &Query,

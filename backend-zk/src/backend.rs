@@ -9,7 +9,7 @@ use futures_util::future::{Either, FutureExt as _, select};
 use synod_core::clock::{self, sleep_until, timeout};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{
-    Backend, Gap, Heartbeats, Life, Limits, SessionId, SessionInfo, SessionOptions, Store,
+    Backend, Feature, Heartbeats, Life, Limits, SessionId, SessionInfo, SessionOptions, Store,
     clamp_ttl,
 };
 
@@ -45,7 +45,7 @@ struct Opened {
     states: StateWatcher,
     life: Life,
     beats: Heartbeats,
-    gaps: Vec<Gap>,
+    missing_features: Vec<Feature>,
 }
 
 impl ZkBackend {
@@ -112,7 +112,7 @@ impl ZkBackend {
         match self.options.login {
             Login::Digest => Identity::Digest(login),
             #[cfg(feature = "sasl")]
-            Login::Sasl => Identity::Sasl(login, synod_core::chance::Chance::from_system()),
+            Login::Sasl => Identity::Sasl(login, synod_core::random::Random::from_system()),
             // `checked` has refused this.
             #[cfg(not(feature = "sasl"))]
             Login::Sasl => Identity::Nobody,
@@ -125,10 +125,10 @@ impl Backend for ZkBackend {
     async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
         let wanted = clamp_ttl(options.ttl, TTLS.0, TTLS.1)?;
         let limit = wanted.clamp(Duration::from_secs(1), PATIENCE);
-        let Opened { client, states, life, beats, gaps } =
+        let Opened { client, states, life, beats, missing_features } =
             self.within(limit, self.session(wanted).boxed()).await?;
         let mut limits = Limits::default();
-        limits.gaps = gaps;
+        limits.missing_features = missing_features;
         let id = SessionId::new(client.session_id().cast_unsigned());
         let info = SessionInfo::new(id, life.ttl(), limits);
         let wire = Arc::new(Connection::new(client, life, self.access, &self.options));
@@ -148,10 +148,10 @@ impl ZkBackend {
         let _first = states.state();
         let sent = clock::now();
         let alive = heartbeat::send(&client, self.options.heartbeat);
-        let (gaps, age) = (gaps(&client), is_too_old(&client));
+        let (missing_features, age) = (missing_features(&client), is_too_old(&client));
         alive.await?;
         let _counted = beats.answered(sent, clock::now());
-        let gaps = gaps.await?;
+        let missing_features = missing_features.await?;
         age.await?;
         // The leader counts from the moment at which it created the session. The client does not
         // report which of its attempts that was.
@@ -171,7 +171,7 @@ impl ZkBackend {
                 life.renew(counted);
             }
         }
-        Ok(Opened { client, states, life, beats, gaps })
+        Ok(Opened { client, states, life, beats, missing_features })
     }
 }
 
@@ -218,13 +218,15 @@ fn judge_age(answer: Result<(), ZkError>) -> Result<(), Refusal> {
 const NOWHERE: &str = "/synod-nowhere-5f0e9c/x";
 
 /// The features that the servers lack, found by requests that cannot succeed.
-fn gaps(client: &Client) -> impl Future<Output = Result<Vec<Gap>, ZkError>> + use<'_> {
+fn missing_features(
+    client: &Client,
+) -> impl Future<Output = Result<Vec<Feature>, ZkError>> + use<'_> {
     let options = CreateMode::Persistent.with_acls(AclSet::ANYONE);
     let options = options.with_ttl(Duration::from_secs(1));
     let refused = client.create(NOWHERE, b"", &options);
     async move {
         match refused.await {
-            Err(ZkError::Unimplemented) => Ok(vec![Gap::TtlNodes]),
+            Err(ZkError::Unimplemented) => Ok(vec![Feature::TtlNodes]),
             Ok(_) | Err(ZkError::NoNode | ZkError::NoAuth | ZkError::NodeExists) => Ok(vec![]),
             Err(said) => Err(said),
         }

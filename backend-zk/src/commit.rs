@@ -7,7 +7,8 @@ use futures_util::future::{OptionFuture, join_all, join3};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{
-    Commit, Done, Lifetime, Op, Outcome, Rejected, Revision, SessionId, Stat, Txn, Version, View,
+    Commit, Lifetime, Op, OpResult, Outcome, Rejected, Revision, SessionId, Stat, Txn, Version,
+    View,
 };
 use tokio::time::Instant;
 
@@ -316,8 +317,8 @@ impl<'a> Writing<'a> {
 
     /// Converts the results into those of the `Store` trait. The revision may be known otherwise.
     fn done(&self, steps: &[Step], got: Vec<Got>, witnessed: Option<Revision>) -> Result<Commit> {
-        let mut done: Vec<Done> =
-            self.txn.ops.iter().map(|op| Done::new(op.path().clone())).collect();
+        let mut done: Vec<OpResult> =
+            self.txn.ops.iter().map(|op| OpResult::new(op.path().clone())).collect();
         let mut revision = None;
         for (step, got) in steps.iter().zip(got) {
             let (op, done) = (&self.txn.ops[step.index], &mut done[step.index]);

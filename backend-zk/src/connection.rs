@@ -11,7 +11,7 @@ use futures_util::future::{Either, select};
 use synod_core::clock;
 use synod_core::error::{Error, Result};
 use synod_core::path::Path;
-use synod_core::store::{Life, Loss, Revision};
+use synod_core::store::{Life, Revision, SessionEnd};
 
 use crate::client::{Client, StateWatcher, ZkError, ZkStat};
 use crate::error::Trouble;
@@ -97,7 +97,7 @@ impl Connection {
 
     /// The error for a missing answer: the session is over.
     pub(crate) fn lost(&self, doing: &'static str) -> Error {
-        self.life.loss().unwrap_or(Loss::Closed).error(doing)
+        self.life.loss().unwrap_or(SessionEnd::Closed).error(doing)
     }
 
     /// Removes the client. It ends the session when the last reference is dropped.
@@ -133,8 +133,8 @@ impl Connection {
         };
         match &answered {
             Err(ZkError::SessionExpired | ZkError::ClientClosed) => self.expired(),
-            Err(ZkError::AuthFailed) => self.life.lose(Loss::Denied),
-            Err(ZkError::Abandoned) => self.life.lose(Loss::Expired),
+            Err(ZkError::AuthFailed) => self.life.lose(SessionEnd::Denied),
+            Err(ZkError::Abandoned) => self.life.lose(SessionEnd::Expired),
             _ => {}
         }
         match self.life.loss() {
@@ -152,7 +152,7 @@ impl Connection {
         if self.life.until().is_some_and(|until| clock::now() < until) {
             self.ended.store(true, Ordering::Relaxed);
         }
-        self.life.lose(Loss::Expired);
+        self.life.lose(SessionEnd::Expired);
     }
 
     /// Whether a server reported the end of the session, and so of its ephemeral nodes.

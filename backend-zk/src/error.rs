@@ -2,7 +2,7 @@
 
 use synod_core::error::{Error, ErrorKind};
 use synod_core::path::Path;
-use synod_core::store::Loss;
+use synod_core::store::SessionEnd;
 
 use crate::client::ZkError;
 
@@ -10,7 +10,7 @@ use crate::client::ZkError;
 #[derive(Debug)]
 pub(crate) enum Trouble {
     /// The session is over.
-    Lost(Loss),
+    Lost(SessionEnd),
     /// Nodes that were to be read as of one moment kept changing.
     Restless,
     /// Nodes that were to be read as of one moment do not fit into one request.

@@ -33,7 +33,7 @@ use futures_util::future::{BoxFuture, Either, FutureExt as _, select};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use synod_core::clock::{self, Instant, Vigil};
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::store::{Heartbeats, Loss};
+use synod_core::store::{Heartbeats, SessionEnd};
 
 use crate::client::{Client, SessionState, StateWatcher, ZkError};
 use crate::connection::Connection;
@@ -142,7 +142,7 @@ pub(crate) async fn beat(
         }
         let now = clock::now();
         if now >= until {
-            wire.life.lose(Loss::Expired);
+            wire.life.lose(SessionEnd::Expired);
             break;
         }
         if now >= next {
@@ -186,8 +186,8 @@ pub(crate) async fn beat(
                 relieve_guards(&wire);
             }
             Wake::Answer(_, Err(ZkError::SessionExpired | ZkError::ClientClosed)) => wire.expired(),
-            Wake::Answer(_, Err(ZkError::AuthFailed)) => wire.life.lose(Loss::Denied),
-            Wake::Answer(_, Err(ZkError::Abandoned)) => wire.life.lose(Loss::Expired),
+            Wake::Answer(_, Err(ZkError::AuthFailed)) => wire.life.lose(SessionEnd::Denied),
+            Wake::Answer(_, Err(ZkError::Abandoned)) => wire.life.lose(SessionEnd::Expired),
             Wake::Answer(_, Err(_)) => wire.life.suspend(),
             Wake::State(state) => {
                 turn(&wire, &mut beats, state);
@@ -200,7 +200,7 @@ pub(crate) async fn beat(
     }
     // The requests hold the client.
     drop(asked);
-    hub.end(wire.life.loss().unwrap_or(Loss::Expired));
+    hub.end(wire.life.loss().unwrap_or(SessionEnd::Expired));
     // The client ends the session when it finds a server, unless the session was ended already.
     drop(wire.take());
     if let Some(client) = wire.abandoned() {
@@ -214,9 +214,9 @@ pub(crate) async fn beat(
 fn turn(wire: &Connection, beats: &mut Heartbeats, state: SessionState) {
     match state {
         SessionState::Expired | SessionState::Closed => wire.expired(),
-        SessionState::AuthFailed => wire.life.lose(Loss::Denied),
+        SessionState::AuthFailed => wire.life.lose(SessionEnd::Denied),
         // No server knows of that.
-        SessionState::Abandoned => wire.life.lose(Loss::Expired),
+        SessionState::Abandoned => wire.life.lose(SessionEnd::Expired),
         SessionState::SyncConnected => {
             if let Ok(client) = wire.client("heartbeat") {
                 wire.life.renegotiated(client.session_timeout());

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use synod_core::error::{Error, Result};
 use synod_core::path::Path;
-use synod_core::store::{Change, Detail, End, Feed, Kind, Loss, Query, Scope, View, Watch};
+use synod_core::store::{Change, Detail, End, Feed, Kind, Query, Scope, SessionEnd, View, Watch};
 use synod_core::task::Task;
 
 use crate::client::{Client, StateWatcher};
@@ -110,8 +110,8 @@ impl Hub {
     }
 
     /// Watches and reads as one step: the watch is sent before the read.
-    pub(crate) async fn observe(self: &Arc<Self>, query: Query) -> Result<(View, Watch)> {
-        let client = self.wire.client("observe")?;
+    pub(crate) async fn watch(self: &Arc<Self>, query: Query) -> Result<(View, Watch)> {
+        let client = self.wire.client("watch")?;
         if query.once
             && let Some(observed) = self.observe_once(&client, &query).await
         {
@@ -122,10 +122,10 @@ impl Hub {
         let watch = watch.with_guard(unwatch);
         let view = self.read(&client, &query).await;
         let (view, containers) =
-            view.map_err(|trouble| trouble.translate("observe", Sort::Read).or_at(&query.path))?;
+            view.map_err(|trouble| trouble.translate("watch", Sort::Read).or_at(&query.path))?;
         self.learn(&query.path, containers, created);
         if query.is_until_gone() && view.node().is_none() {
-            feed.end(End::Told);
+            feed.end(End::Delivered);
         }
         if let Some(why) = self.wire.life.loss() {
             self.end(why);
@@ -198,7 +198,7 @@ impl Hub {
     }
 
     /// Ends every watch, because the session is over.
-    pub(crate) fn end(&self, why: Loss) {
+    pub(crate) fn end(&self, why: SessionEnd) {
         let mut state = self.state();
         let (places, watches) = (take(&mut state.places), take(&mut state.watches));
         let (once, alone) = (take(&mut state.once), take(&mut state.draws.alone));

@@ -86,7 +86,7 @@ impl<'a> Look<'a> {
     }
 
     fn known(&mut self, commit: &Commit) -> Option<View> {
-        let done = commit.done.first()?;
+        let done = commit.results.first()?;
         let own = done.sequence?;
         let _first = self.own.set(own).is_ok();
         let known = self.hub.won(&self.query.path, self.draw.as_mut()?, done);
@@ -122,7 +122,7 @@ impl<'a> Look<'a> {
         let mut view = self.view(answer).await?;
         // A read after the commit reflects it.
         view.revision = view.revision.max(commit.revision.unwrap_or_default());
-        if let (Some(draw), [done]) = (&self.draw, &commit.done[..]) {
+        if let (Some(draw), [done]) = (&self.draw, &commit.results[..]) {
             let only = self.only.get().filter(|(only, _)| only == done.path.name());
             self.hub.looked(&self.query.path, draw, done, only.map(|(_, birth)| *birth));
         }

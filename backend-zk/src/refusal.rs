@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use synod_core::error::{Error, Result};
 use synod_core::path::Path;
-use synod_core::store::{Expect, Lifetime, Op, Txn, View, Why};
+use synod_core::store::{Expect, Lifetime, Op, RejectReason, Txn, View};
 
 use crate::client::{Client, ZkError};
 use crate::connection::Connection;
@@ -69,7 +69,11 @@ impl<'a> Writing<'a> {
     }
 
     /// Decides whether a refusal is final. If not, the facts for the next plan have been updated.
-    pub(crate) async fn mend(&mut self, step: &Step, said: ZkError) -> Result<Option<Why>> {
+    pub(crate) async fn mend(
+        &mut self,
+        step: &Step,
+        said: ZkError,
+    ) -> Result<Option<RejectReason>> {
         let index = step.index;
         match (&step.role, said) {
             (Role::Own, said) => return self.mend_own(index, said).await,
@@ -78,7 +82,7 @@ impl<'a> Writing<'a> {
             }
             (Role::Ancestor(_), ZkError::NoNode) => self.find_missing().await?,
             (Role::Ancestor(_), ZkError::NoChildrenForEphemerals) => {
-                return Ok(Some(Why::BelowEphemeral));
+                return Ok(Some(RejectReason::BelowEphemeral));
             }
             (Role::Absence(path), said) => return self.mend_absence(index, path, said).await,
             // The container in the way is gone, or is something else by now.
@@ -100,7 +104,7 @@ impl<'a> Writing<'a> {
         index: usize,
         path: &Path,
         said: ZkError,
-    ) -> Result<Option<Why>> {
+    ) -> Result<Option<RejectReason>> {
         let op = &self.txn.ops[index];
         let parent = path.parent().unwrap_or_else(Path::root);
         match said {
@@ -120,7 +124,7 @@ impl<'a> Writing<'a> {
                 }
             }
             ZkError::NoChildrenForEphemerals if is_container_create(op) => {
-                return Ok(Some(Why::BelowEphemeral));
+                return Ok(Some(RejectReason::BelowEphemeral));
             }
             ZkError::NoChildrenForEphemerals => self.lean_on(index, parent).await?,
             said => return Err(unsent(Trouble::Said(said))),
@@ -148,43 +152,45 @@ impl<'a> Writing<'a> {
         Ok(())
     }
 
-    async fn mend_own(&mut self, index: usize, said: ZkError) -> Result<Option<Why>> {
+    async fn mend_own(&mut self, index: usize, said: ZkError) -> Result<Option<RejectReason>> {
         let op = &self.txn.ops[index];
         Ok(match (op, said) {
             (Op::Create { .. }, ZkError::NoNode) => {
                 self.find_missing().await?;
                 None
             }
-            (Op::Create { .. }, ZkError::NoChildrenForEphemerals) => Some(Why::BelowEphemeral),
+            (Op::Create { .. }, ZkError::NoChildrenForEphemerals) => {
+                Some(RejectReason::BelowEphemeral)
+            }
             (Op::Create { sequential: true, .. }, ZkError::NodeExists) => {
-                Some(Why::SequenceExhausted)
+                Some(RejectReason::SequenceExhausted)
             }
             (Op::Create { .. }, ZkError::NodeExists) => self.give_way(index).await?,
-            (_, ZkError::NoNode) => Some(Why::Missing),
+            (_, ZkError::NoNode) => Some(RejectReason::Missing),
             (Op::Delete { .. }, ZkError::NotEmpty) => self.clear_below(index).await?,
-            (Op::Set { .. }, ZkError::BadVersion) => Some(Why::OtherVersion),
+            (Op::Set { .. }, ZkError::BadVersion) => Some(RejectReason::OtherVersion),
             (_, ZkError::BadVersion) => Some(self.other_version(index).await?),
             (Op::Set { path, .. }, ZkError::NoAuth) if self.is_no_node(path).await? => {
-                Some(Why::Missing)
+                Some(RejectReason::Missing)
             }
             (_, said) => return Err(unsent(Trouble::Said(said))),
         })
     }
 
     /// A path that must be free is taken: an empty container is removed.
-    async fn give_way(&mut self, index: usize) -> Result<Option<Why>> {
+    async fn give_way(&mut self, index: usize) -> Result<Option<RejectReason>> {
         let path = self.txn.ops[index].path();
         if self.makes_below(index, path) {
-            return Ok(Some(Why::Exists));
+            return Ok(Some(RejectReason::Exists));
         }
         if self.is_seen(path) {
-            return Ok(Some(Why::Exists));
+            return Ok(Some(RejectReason::Exists));
         }
         self.seen = None;
         let found = standing(self.wire, self.client, path, &self.gone(index)).await;
         Ok(match found.map_err(unsent)? {
             Standing::Nothing => None,
-            Standing::Something => Some(Why::Exists),
+            Standing::Something => Some(RejectReason::Exists),
             Standing::Hollow(hollow) => {
                 self.facts.hollow.insert(index, hollow);
                 None
@@ -193,7 +199,7 @@ impl<'a> Writing<'a> {
     }
 
     /// A node to be deleted has children: empty containers are deleted with it.
-    async fn clear_below(&mut self, index: usize) -> Result<Option<Why>> {
+    async fn clear_below(&mut self, index: usize) -> Result<Option<RejectReason>> {
         let path = self.txn.ops[index].path();
         self.seen = None;
         let hollow = if self.makes_below(index, path) {
@@ -204,8 +210,8 @@ impl<'a> Writing<'a> {
         };
         Ok(match hollow {
             Standing::Nothing => None,
-            Standing::Something => Some(Why::HasChildren),
-            Standing::Hollow(_) if self.is_no_node(path).await? => Some(Why::Missing),
+            Standing::Something => Some(RejectReason::HasChildren),
+            Standing::Hollow(_) if self.is_no_node(path).await? => Some(RejectReason::Missing),
             Standing::Hollow(hollow) => {
                 self.facts.hollow.insert(index, hollow);
                 None
@@ -214,19 +220,19 @@ impl<'a> Writing<'a> {
     }
 
     /// The version differs; or it was the version of a container, which is no node.
-    async fn other_version(&mut self, index: usize) -> Result<Why> {
+    async fn other_version(&mut self, index: usize) -> Result<RejectReason> {
         let txn = self.txn;
         let op = &txn.ops[index];
         if !self.is_no_node(op.path()).await? {
-            return Ok(Why::OtherVersion);
+            return Ok(RejectReason::OtherVersion);
         }
         if matches!(op, Op::Delete { .. }) && self.makes_below(index, op.path()) {
-            return Ok(Why::HasChildren);
+            return Ok(RejectReason::HasChildren);
         }
         let below = standing_below(self.wire, self.client, op.path(), &self.gone(index)).await;
         Ok(match (op, below.map_err(unsent)?) {
-            (Op::Delete { .. }, Standing::Something) => Why::HasChildren,
-            _ => Why::Missing,
+            (Op::Delete { .. }, Standing::Something) => RejectReason::HasChildren,
+            _ => RejectReason::Missing,
         })
     }
 

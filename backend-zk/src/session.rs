@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use synod_core::clock::{self, Instant};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{
-    Heartbeats, Loss, Outcome, Query, SessionInfo, Status, Store, Txn, View, Watch,
+    Heartbeats, Outcome, Query, SessionEnd, SessionInfo, Status, Store, Txn, View, Watch,
 };
 use synod_core::task::{Task, spawn};
 use tokio::sync::{Mutex, watch};
@@ -74,10 +74,10 @@ impl Store for ZkStore {
         Ok(view)
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         query.validate_observed()?;
         let path = query.path.clone();
-        self.hub.observe(query).await.map_err(|error| error.or_at(&path))
+        self.hub.watch(query).await.map_err(|error| error.or_at(&path))
     }
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
@@ -98,8 +98,8 @@ impl Store for ZkStore {
         if let Some(until) = self.wire.life.until() {
             *certain = Some(until);
         }
-        self.wire.life.lose(Loss::Closed);
-        self.hub.end(Loss::Closed);
+        self.wire.life.lose(SessionEnd::Closed);
+        self.hub.end(SessionEnd::Closed);
         // The session is ended when its client is dropped everywhere. Without a connection the client
         // continues to look for a server for seven fifths of the session's time, even if the
         // session was given up by our own clock.
@@ -124,8 +124,8 @@ impl Drop for ZkStore {
     fn drop(&mut self) {
         if self.wire.life.loss().is_none() {
             self.wire.abandon();
-            self.wire.life.lose(Loss::Closed);
-            self.hub.end(Loss::Closed);
+            self.wire.life.lose(SessionEnd::Closed);
+            self.hub.end(SessionEnd::Closed);
         }
         // The task ends when the session's time does.
         if let Some(heart) = self.heart.take() {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::future::join;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::store::{Commit, Done, Lifetime, Op, Revision, Txn, View};
+use synod_core::store::{Commit, Lifetime, Op, OpResult, Revision, Txn, View};
 
 use crate::client::{Client, ZkError, ZkStat};
 use crate::connection::Connection;
@@ -123,7 +123,7 @@ pub(crate) fn definite(answer: Result<Got, ZkError>) -> Result<Result<Got, ZkErr
 }
 
 fn done(hub: &Hub, op: &Op, got: Got) -> Result<Commit> {
-    let mut done = Done::new(op.path().clone());
+    let mut done = OpResult::new(op.path().clone());
     let revision = take_result(&hub.wire, op, got, &mut done)?;
     remember(hub, op, &done);
     Ok(Commit::new(revision, vec![done], None))
@@ -138,7 +138,7 @@ pub(crate) fn take_result(
     wire: &Connection,
     op: &Op,
     got: Got,
-    done: &mut Done,
+    done: &mut OpResult,
 ) -> Result<Option<Revision>> {
     let stat = match got {
         Got::Nothing => return Ok(None),
@@ -162,7 +162,7 @@ pub(crate) fn take_result(
 }
 
 /// Remembers which tickets exist.
-pub(crate) fn remember(hub: &Hub, op: &Op, done: &Done) {
+pub(crate) fn remember(hub: &Hub, op: &Op, done: &OpResult) {
     match op {
         Op::Create { sequential: true, .. } => hub.wire.know(&done.path),
         Op::Delete { path, .. } => {

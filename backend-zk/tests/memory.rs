@@ -39,7 +39,7 @@ async fn round(client: &Client, number: usize) {
     let _created = client.create(&node, "data", Lifetime::Session).await.expect("answers");
     let ticket = dir.join(&format!("ticket-{number}-")).expect("valid");
     let ticket = client.create_sequential(&ticket, "", Lifetime::Session).await.expect("answers");
-    let ticket = ticket.committed().expect("nothing stands against it").path;
+    let ticket = ticket.ok().expect("nothing stands against it").path;
     let (view, _gone) = client.watch(Query::children(&dir)).await.expect("answers");
     assert!(view.nodes.len() >= 2, "both are there");
     // Each is a watch for one event. The first is dropped before it has come.

@@ -58,7 +58,7 @@ impl Stage {
     }
 
     fn watchers(&self, count: usize) -> Vec<Watch> {
-        let observe = || self.runtime.block_on(self.store.observe(Query::node(&self.node)));
+        let observe = || self.runtime.block_on(self.store.watch(Query::node(&self.node)));
         (0..count).map(|_| observe().expect("answered").1).collect()
     }
 }

@@ -78,7 +78,7 @@ impl Crowd {
         let txns = txns.collect::<Result<Vec<Txn>, Failure>>()?;
         for some in txns.chunks(AT_ONCE) {
             // What is rejected is there from an earlier run.
-            let _all = try_join_all(some.iter().map(|txn| client.transaction(txn.clone()))).await?;
+            let _all = try_join_all(some.iter().map(|txn| client.commit(txn.clone()))).await?;
         }
         Ok(())
     }

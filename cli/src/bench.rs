@@ -2,7 +2,7 @@
 
 use std::io::{self, Write as _};
 
-use synod::chance::Chance;
+use synod::random::Random;
 use synod::{Config, Error, Scheme};
 use synod_bench::ours::Ours;
 use synod_bench::plan::{Extent, cases};
@@ -21,18 +21,18 @@ use crate::progress::Progress;
 
 /// Measures below a node of its own, which is removed again, also on an interrupt.
 pub(crate) async fn run(common: &Common, bench: &Bench) -> Result<(), Failure> {
-    let chance = Chance::from_system();
+    let random = Random::from_system();
     let url = store(common)?;
     let scheme = Config::new(url)?.url.scheme();
     // Each connection to `mem://` opens a store of its own, so the shared one needs a name.
-    let url = if url == "mem://" { format!("mem://bench-{}", chance.id()) } else { url.to_owned() };
+    let url = if url == "mem://" { format!("mem://bench-{}", random.id()) } else { url.to_owned() };
     let cases = chosen(scheme, bench)?;
     if cfg!(debug_assertions) {
         let hint =
             "built without --release: what the client needs is several times what it would be";
         let _told = writeln!(io::stderr(), "note: {hint}").is_ok();
     }
-    let dir = format!("/synod-bench-{}", chance.id());
+    let dir = format!("/synod-bench-{}", random.id());
     let ours = Progress::waiting("connecting", Ours::open(&url, &dir)).await.map_err(failure)?;
     let mut racers: [Named; 1] = [(OURS.to_owned(), Box::new(ours))];
     let measured = until_interrupted(measure(common, bench, &cases, &mut racers)).await;

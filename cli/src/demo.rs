@@ -82,7 +82,7 @@ async fn on_server(common: &Common, url: &str, teller: &Teller) -> Result<(), Fa
     let start = |name| Program::connect(name, url, teller);
     let programs = [start("ann").await?, start("bob").await?, start("cat").await?];
     let dan = start("dan").await?;
-    let path = path!("/synod-demo").join(&dan.client.chance().id())?;
+    let path = path!("/synod-demo").join(&dan.client.random().id())?;
     let shown = crew::run("", programs, &dan, &path, Board::new(common.json));
     let shown = until_interrupted(shown).await;
     let shown = shown.unwrap_or_else(|| Err(Failure::plain("interrupted")));

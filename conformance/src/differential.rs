@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use synod_core::chance::mix;
+use synod_core::random::mix;
 use tokio::time::Instant;
 
 use crate::harness::Harness;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use libtest_mimic::{Arguments, Failed, Trial};
-use synod_core::chance::{Chance, mix};
+use synod_core::random::{Random, mix};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 
@@ -214,7 +214,7 @@ impl Suite {
     /// A case that waits for ever ends with a description of what it waits for. A panic, the case's
     /// own or one in a task of the store, is caught and becomes the reason; nothing is printed.
     pub fn run(&self, case: &Case) -> Verdict {
-        let seed = self.seed.unwrap_or_else(|| Chance::from_system().number());
+        let seed = self.seed.unwrap_or_else(|| Random::from_system().number());
         let (ended, said) = match self.workers {
             None => panics::capture(|| self.run_here(case, seed)),
             Some(workers) => {
@@ -262,8 +262,8 @@ impl Suite {
         }
         // Every wait of a case is bounded, so only a case that loops takes this long.
         let limit = (profile.patience + profile.ttl) * 50;
-        let chance = Chance::seeded(seed ^ hash(case.name()));
-        let world = World::new(harness, chance.fork(1), self.paused);
+        let random = Random::seeded(seed ^ hash(case.name()));
+        let world = World::new(harness, random.fork(1), self.paused);
         let act = watchdog::guard(self.hang, (case.act)(world));
         match select(pin!(act), pin!(sleep(limit))).await {
             Either::Left((Ok(()), _)) => Verdict::Passed,

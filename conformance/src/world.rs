@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use synod_core::chance::Chance;
 use synod_core::path::Path;
+use synod_core::random::Random;
 use synod_core::store::{Backend, SessionId, SessionOptions};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -22,7 +22,7 @@ use synod_testkit::limit::waits_for;
 pub(crate) struct World {
     pub(crate) harness: Arc<dyn Harness>,
     pub(crate) profile: Profile,
-    pub(crate) chance: Chance,
+    pub(crate) random: Random,
     /// A directory of this case alone. Nothing is in it yet.
     pub(crate) dir: Path,
     /// How much longer than it should a wait may last.
@@ -32,11 +32,11 @@ pub(crate) struct World {
 impl World {
     /// In paused time a wait lasts as long as it should, except for its rounding; in real time that
     /// depends on the machine.
-    pub(crate) fn new(harness: Arc<dyn Harness>, chance: Chance, is_paused: bool) -> Self {
+    pub(crate) fn new(harness: Arc<dyn Harness>, random: Random, is_paused: bool) -> Self {
         let profile = harness.profile();
         let slack = if is_paused { profile.ttl / 100 } else { profile.patience };
-        let dir = Path::new(&format!("/synod-conformance/{}", chance.id())).expect("valid");
-        Self { harness, profile, chance, dir, slack }
+        let dir = Path::new(&format!("/synod-conformance/{}", random.id())).expect("valid");
+        Self { harness, profile, random, dir, slack }
     }
 
     /// A bound of how often something is done: `paused` where time is paused, and `busy` on a server, where it depends on when
@@ -166,7 +166,7 @@ impl World {
 
     /// Waits for some random times, without borrowing the world.
     pub(crate) fn think_for(&self, times: usize) -> impl Future<Output = ()> + Send + 'static {
-        let micros: Vec<_> = (0..times).map(|_| self.chance.below(2_000)).collect();
+        let micros: Vec<_> = (0..times).map(|_| self.random.below(2_000)).collect();
         async move {
             for micros in micros {
                 pause(micros).await;
@@ -176,7 +176,7 @@ impl World {
 
     /// Waits for a random time, so that calls of several actors overlap in many ways.
     pub(crate) async fn think(&self) {
-        pause(self.chance.below(2_000)).await;
+        pause(self.random.below(2_000)).await;
     }
 }
 

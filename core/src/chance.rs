@@ -1,4 +1,4 @@
-//! [`Chance`]: every id and every random choice, from one seed.
+//! [`Random`]: every id and every random choice, from one seed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A source of ids and choices. With the same seed it gives the same ones, so that a run can be
 /// repeated; clones draw from the same source.
 #[derive(Clone)]
-pub struct Chance(Arc<Source>);
+pub struct Random(Arc<Source>);
 
 struct Source {
     seed: u64,
     drawn: AtomicU64,
 }
 
-impl Chance {
+impl Random {
     /// A source that no other process has.
     ///
     /// # Panics
@@ -56,7 +56,7 @@ impl Chance {
     }
 }
 
-impl fmt::Debug for Chance {
+impl fmt::Debug for Random {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Chance({:#x})", self.0.seed)
     }
@@ -76,12 +76,12 @@ mod tests {
 
     #[test]
     fn a_seed_repeats_and_forks_do_not_shift_each_other() {
-        let draw = |chance: &Chance| (0..8).map(|_| chance.number()).collect::<Vec<_>>();
-        let (a, b) = (Chance::seeded(7), Chance::seeded(7));
+        let draw = |random: &Random| (0..8).map(|_| random.number()).collect::<Vec<_>>();
+        let (a, b) = (Random::seeded(7), Random::seeded(7));
         let forked = draw(&a.fork(1));
         assert_eq!(draw(&a), draw(&b));
         assert_eq!(draw(&b.fork(1)), forked);
         assert_ne!(draw(&b.fork(2)), forked);
-        assert_ne!(Chance::from_system().id(), Chance::from_system().id());
+        assert_ne!(Random::from_system().id(), Random::from_system().id());
     }
 }

@@ -8,12 +8,12 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use tokio::sync::{mpsc, watch};
 
-use crate::chance::Chance;
 use crate::client::generations::Generations;
 use crate::client::reconnect::{Close, Keeper, Opener};
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::mutant::mistake;
 use crate::path::Path;
+use crate::random::Random;
 use crate::session::Session;
 use crate::session::call_context::Tuning;
 use crate::session::deadline::Deadline;
@@ -32,7 +32,7 @@ mod watching;
 mod tests;
 
 pub use following::ValueWatch;
-pub use generations::Connection;
+pub use generations::ConnectionState;
 pub use options::ClientOptions;
 pub use watching::ClientWatch;
 
@@ -93,7 +93,7 @@ impl Client {
     /// A receiver that looks rarely may find `Reconnected` and have missed the `Lost` before it. Whether a
     /// session is still the same is for [`Session::is_lost`] to say.
     ///
-    /// [`Connection::Closed`] is the last state: after it `changed` fails, also in receivers that were made
+    /// [`ConnectionState::Closed`] is the last state: after it `changed` fails, also in receivers that were made
     /// later, so that a loop over the changes ends with the client. `borrow` goes on to answer `Closed`.
     ///
     /// # Examples
@@ -107,7 +107,7 @@ impl Client {
     /// }
     /// # }
     /// ```
-    pub fn state(&self) -> watch::Receiver<Connection> {
+    pub fn state(&self) -> watch::Receiver<ConnectionState> {
         self.generations.state()
     }
 
@@ -184,7 +184,7 @@ impl Client {
     /// # use synod_core::path::Path;
     /// # use synod_core::retry::Retry;
     /// # async fn example(client: Client, path: Path) -> Result<()> {
-    /// let mut delays = Retry::forever().delays(client.chance());
+    /// let mut delays = Retry::forever().delays(client.random());
     /// while let Err(error) = client.get(&path).await {
     ///     if !client.is_transient(&error) {
     ///         return Err(error);
@@ -198,7 +198,7 @@ impl Client {
         error.kind().is_outage() && !self.is_closed()
     }
 
-    /// Where the ids and random choices of this client come from: see [`Session::chance`].
+    /// Where the ids and random choices of this client come from: see [`Session::random`].
     ///
     /// # Examples
     ///
@@ -208,21 +208,21 @@ impl Client {
     /// # use synod_core::client::Client;
     /// # use synod_core::retry::Retry;
     /// # fn example(client: &Client) {
-    /// let mut delays = Retry::forever().delays(client.chance());
+    /// let mut delays = Retry::forever().delays(client.random());
     /// # }
     /// ```
-    pub fn chance(&self) -> &Chance {
-        &self.tuning.chance
+    pub fn random(&self) -> &Random {
+        &self.tuning.random
     }
 
-    /// How long a call may take, with its repetitions: [`ClientOptions::deadline`]. A recipe that repeats what it asked
+    /// How long a call may take, with its repetitions: [`ClientOptions::timeout`]. A recipe that repeats what it asked
     /// for begins no repetition later.
-    pub fn time_limit(&self) -> Duration {
-        self.tuning.deadline
+    pub fn timeout(&self) -> Duration {
+        self.tuning.timeout
     }
 
     fn deadline(&self) -> Deadline {
-        Deadline::within(self.time_limit())
+        Deadline::within(self.timeout())
     }
 
     async fn session_by(&self, deadline: Deadline) -> Result<Session> {

@@ -135,7 +135,7 @@ impl Error {
     }
 
     /// Whether the write may have happened all the same: `effect() == Effect::Unknown`.
-    pub fn is_ambiguous(&self) -> bool {
+    pub fn has_unknown_effect(&self) -> bool {
         self.effect() == Effect::Unknown
     }
 
@@ -160,7 +160,7 @@ impl fmt::Display for Error {
         if let Some(detail) = &self.0.detail {
             write!(f, ": {detail}")?;
         }
-        if self.is_ambiguous() {
+        if self.has_unknown_effect() {
             f.write_str(" (it may have happened)")?;
         }
         Ok(())

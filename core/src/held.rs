@@ -28,7 +28,7 @@ pub use token::Token;
 /// /// Writes the token of a lock under the lock, and releases the lock.
 /// async fn note(client: &Client, log: &Path, guard: impl Held) -> Result<()> {
 ///     let write = guard.txn().set(log.clone(), guard.token().to_string(), Expect::Any);
-///     client.transaction(write).await?.required()?;
+///     client.commit(write).await?.required()?;
 ///     guard.release().await
 /// }
 /// ```

@@ -3,7 +3,6 @@
 //! From the ground up it has [`path`](mod@path) and [`error`]; then the floor, [`store`];
 //! then the door, [`session`] and [`client`]. The recipes are in `synod-recipes`, on what is public here.
 
-pub mod chance;
 pub mod client;
 pub mod clock;
 pub mod error;
@@ -13,6 +12,7 @@ pub mod layer;
 pub mod mutant;
 pub mod name;
 pub mod path;
+pub mod random;
 pub mod retry;
 pub mod runtime;
 pub mod session;

@@ -7,9 +7,9 @@ use crate::clock::{self, Instant};
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::chance::Chance;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::mistake;
+use crate::random::Random;
 
 /// The shortest first delay: what bounds the traffic of a client whose store is gone.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -89,7 +89,7 @@ pub struct Delays {
     grow: Option<ExponentialBackoff>,
     jitter: f32,
     end: Option<Instant>,
-    chance: Chance,
+    random: Random,
 }
 
 impl Retry {
@@ -145,7 +145,7 @@ impl Retry {
     }
 
     /// The delays between the tries of a call whose first try is made now.
-    pub fn delays(&self, chance: &Chance) -> Delays {
+    pub fn delays(&self, random: &Random) -> Delays {
         let (backoff, times, end) = match self {
             Self::Never => (None, None, None),
             Self::Times { times, backoff } => (Some(backoff), Some(times.get()), None),
@@ -159,7 +159,7 @@ impl Retry {
             grow: backoff.map(|backoff| backoff.grow(times)),
             jitter: backoff.map_or(0.0, |backoff| backoff.jitter),
             end,
-            chance: chance.clone(),
+            random: random.clone(),
         }
     }
 }
@@ -248,7 +248,7 @@ impl Iterator for Delays {
     fn next(&mut self) -> Option<Duration> {
         const PARTS: u32 = 1 << 20;
         let whole = self.grow.as_mut()?.next()?;
-        let part = u32::try_from(self.chance.below(PARTS.into())).unwrap_or(0);
+        let part = u32::try_from(self.random.below(PARTS.into())).unwrap_or(0);
         let share = f64::from(part) / f64::from(PARTS) * f64::from(self.jitter);
         // A share that is no number, or out of its bounds, takes nothing off.
         let off = if (0.0..=1.0).contains(&share) { whole.mul_f64(share) } else { Duration::ZERO };
@@ -306,7 +306,7 @@ mod tests {
     }
 
     fn millis(backoff: Backoff, seed: u64, count: usize) -> Vec<u128> {
-        let delays = Retry::Forever { backoff }.delays(&Chance::seeded(seed));
+        let delays = Retry::Forever { backoff }.delays(&Random::seeded(seed));
         delays.take(count).map(|delay| delay.as_millis()).collect()
     }
 
@@ -328,20 +328,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_write_that_lost_a_race_waits_a_tenth_of_a_second_at_most() {
-        let longest = Retry::optimistic().delays(&Chance::seeded(1)).take(1_000).max();
+        let longest = Retry::optimistic().delays(&Random::seeded(1)).take(1_000).max();
         let tenth = Duration::from_millis(100);
         assert!(longest.is_some_and(|it| it <= tenth && it > tenth / 2), "{longest:?}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn policies_end_when_they_say() {
-        let chance = Chance::seeded(1);
-        assert_eq!(Retry::Never.delays(&chance).count(), 0);
+        let random = Random::seeded(1);
+        assert_eq!(Retry::Never.delays(&random).count(), 0);
         let three = NonZeroU32::new(3).expect("not zero");
-        assert_eq!(Retry::times(three).delays(&chance).count(), 3);
+        assert_eq!(Retry::times(three).delays(&random).count(), 3);
 
         let started = clock::now();
-        for delay in Retry::until_elapsed(Duration::from_secs(60)).delays(&chance) {
+        for delay in Retry::until_elapsed(Duration::from_secs(60)).delays(&random) {
             clock::sleep(delay).await;
         }
         let took = clock::elapsed(started);
@@ -357,7 +357,7 @@ mod tests {
                     Backoff::default().first(first).cap(cap).factor(factor).jitter(jitter);
                 assert!(Retry::Forever { backoff }.validate().is_err());
                 let retry = Retry::UntilElapsed { limit: Duration::MAX, backoff };
-                let mut delays = retry.delays(&Chance::seeded(1)).take(100);
+                let mut delays = retry.delays(&Random::seeded(1)).take(100);
                 assert!(delays.all(|delay| (SHORTEST..=LONGEST).contains(&delay)));
             }
         }

@@ -10,11 +10,11 @@ use bytes::Bytes;
 use futures_util::future::{Either, select};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::chance::Chance;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layer::namespace::Namespaced;
 use crate::mutant::mistake;
 use crate::path::Path;
+use crate::random::Random;
 use crate::session::call_context::{CallContext, Tuning};
 use crate::session::deadline::Deadline;
 use crate::session::local::Locals;
@@ -23,7 +23,8 @@ use crate::session::session_state::{SessionState, over};
 use crate::session::sweeper::{Job, Sweeper};
 use crate::session::write::Write;
 use crate::store::{
-    Done, Lifetime, Loss, Outcome, Query, Revision, SessionInfo, Status, Store, Txn, View, Watch,
+    Lifetime, OpResult, Outcome, Query, Revision, SessionEnd, SessionInfo, Status, Store, Txn,
+    View, Watch,
 };
 use crate::task;
 
@@ -88,7 +89,7 @@ impl Session {
         let store: Arc<dyn Store> = Arc::from(store);
         let state = Arc::new(SessionState::new(store.status()));
         let (jobs, queue) = mpsc::unbounded_channel();
-        let grace = store.session().ttl.min(tuning.deadline / 2);
+        let grace = store.session().ttl.min(tuning.timeout / 2);
         let sweeper = Sweeper { store: store.clone(), state: state.clone(), jobs: queue, grace };
         // It ends by itself: when the session is over, or when its last clone is dropped.
         task::spawn(sweeper.run()).let_go();
@@ -134,7 +135,7 @@ impl Session {
     /// # Cancel safety
     ///
     /// Cancel safe: it only waits.
-    pub async fn lost(&self) -> Loss {
+    pub async fn lost(&self) -> SessionEnd {
         self.context.state.lost().await
     }
 
@@ -161,7 +162,7 @@ impl Session {
     /// # Cancel safety
     ///
     /// Cancel safe: a dropped call observes nothing.
-    pub async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+    pub async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         self.observe_by(query, self.deadline()).await
     }
 
@@ -210,7 +211,7 @@ impl Session {
         prefix: &Path,
         data: impl Into<Bytes>,
         lifetime: Lifetime,
-    ) -> Result<Outcome<Done>> {
+    ) -> Result<Outcome<OpResult>> {
         let txn = Txn::new().create_sequential(self.unique(prefix)?, data, lifetime);
         only(self.commit(txn).await?)
     }
@@ -221,7 +222,7 @@ impl Session {
     ///
     /// [`ErrorKind::Invalid`] if it gets too long.
     pub fn unique(&self, prefix: &Path) -> Result<Path> {
-        Ok(Path::new(&format!("{}{}-", prefix.as_str(), self.chance().id()))?)
+        Ok(Path::new(&format!("{}{}-", prefix.as_str(), self.random().id()))?)
     }
 
     /// Removes the node that a create on this session made, if it is still there: exactly that incarnation,
@@ -240,7 +241,7 @@ impl Session {
     /// # Cancel safety
     ///
     /// A dropped call goes on in the background: the node is removed.
-    pub async fn remove(&self, node: &Done) -> Result<()> {
+    pub async fn remove(&self, node: &OpResult) -> Result<()> {
         self.remove_tracked(node).await.map(drop)
     }
 
@@ -256,19 +257,19 @@ impl Session {
     /// # Cancel safety
     ///
     /// As [`Session::remove`].
-    pub async fn remove_tracked(&self, node: &Done) -> Result<Requests> {
+    pub async fn remove_tracked(&self, node: &OpResult) -> Result<Requests> {
         const DOING: &str = "removing a node";
         let (own, context, deadline) = (Own::of(node)?, self.context.clone(), self.deadline());
         let (tell, mut told) = oneshot::channel();
         let removal = Box::pin(async move { own.tell_until_gone(&context, tell).await });
         mistake!(RemovalNeedsItsCaller: {
             removal.await;
-            return told.await.unwrap_or_else(|_unheard| Err(over(Loss::Closed, DOING)));
+            return told.await.unwrap_or_else(|_unheard| Err(over(SessionEnd::Closed, DOING)));
         });
         self.send(removal);
         let result = match select(&mut told, pin!(self.context.stopped(deadline))).await {
             Either::Left((Ok(result), _)) => self.context.judge(result, DOING),
-            Either::Left((Err(_unheard), _)) => Err(over(Loss::Closed, DOING)),
+            Either::Left((Err(_unheard), _)) => Err(over(SessionEnd::Closed, DOING)),
             Either::Right((stop, _)) => Err(stop.error(DOING, deadline).with_unknown_effect()),
         };
         result.map_err(|error| error.at(&node.path))
@@ -276,7 +277,7 @@ impl Session {
 
     /// [`Session::remove`] in the background. Costs the caller nothing, so it may be called in a
     /// `Drop`.
-    pub fn abandon(&self, node: &Done) {
+    pub fn remove_in_background(&self, node: &OpResult) {
         let context = self.context.clone();
         match Own::of(node) {
             Ok(own) => self.send(Box::pin(async move { own.remove(&context).await })),
@@ -287,7 +288,7 @@ impl Session {
     /// Removes a node that was made on this session, in the background: only the incarnation that
     /// was `created` then. Repeated until it is gone or the session is over. Costs the caller
     /// nothing, so it may be called in a `Drop`.
-    pub fn discard(&self, path: Path, created: Revision) {
+    pub fn remove_incarnation_in_background(&self, path: Path, created: Revision) {
         let (own, context) = (Own::incarnation(path, created, false), self.context.clone());
         self.send(Box::pin(async move { own.remove(&context).await }));
     }
@@ -308,7 +309,7 @@ impl Session {
     ///
     /// The path may be used again: a node is left alone if `is_kept` returns true for the revision of its create. It returns
     /// `None` if that is not known yet, and is then asked again.
-    pub fn retract(
+    pub fn remove_created_in_background(
         &self,
         path: Path,
         is_kept: impl Fn(Revision) -> Option<bool> + Send + Sync + 'static,
@@ -331,7 +332,7 @@ impl Session {
     /// A dropped call goes on in the background: the session is closed.
     pub async fn close(&self) -> Result<()> {
         const DOING: &str = "closing a session";
-        self.context.state.end(Loss::Closed);
+        self.context.state.end(SessionEnd::Closed);
         let (deadline, state) = (self.deadline(), &self.context.state);
         let closed = async {
             if state.is_closed() != Some(false) {
@@ -377,21 +378,21 @@ impl Session {
     }
 
     /// Where the ids and random choices of this session come from: the [source of its client's
-    /// options](crate::client::ClientOptions::chance). A recipe that takes all of its own from here is repeated
+    /// options](crate::client::ClientOptions::random). A recipe that takes all of its own from here is repeated
     /// exactly by a simulator that repeats the seed.
-    pub fn chance(&self) -> &Chance {
-        &self.context.tuning.chance
+    pub fn random(&self) -> &Random {
+        &self.context.tuning.random
     }
 
-    /// How long a call may take, with its repetitions: [`ClientOptions::deadline`](crate::client::ClientOptions::deadline).
+    /// How long a call may take, with its repetitions: [`ClientOptions::timeout`](crate::client::ClientOptions::timeout).
     /// A recipe that repeats what it asked for begins no repetition later.
-    pub fn time_limit(&self) -> Duration {
-        self.context.tuning.deadline
+    pub fn timeout(&self) -> Duration {
+        self.context.tuning.timeout
     }
 
     /// The deadline of a call that starts now.
     pub(crate) fn deadline(&self) -> Deadline {
-        Deadline::within(self.time_limit())
+        Deadline::within(self.timeout())
     }
 
     pub(crate) fn state(&self) -> &Arc<SessionState> {
@@ -410,9 +411,8 @@ impl Session {
         query: Query,
         deadline: Deadline,
     ) -> Result<(View, Watch)> {
-        let (store, call) = (&self.context.store, ("observe", &query.path));
-        let (view, watch) =
-            self.context.ask(call, deadline, || store.observe(query.clone())).await?;
+        let (store, call) = (&self.context.store, ("watch", &query.path));
+        let (view, watch) = self.context.ask(call, deadline, || store.watch(query.clone())).await?;
         query.report(view.nodes.len(), 0);
         Ok((view, watch))
     }
@@ -469,10 +469,10 @@ impl fmt::Debug for Session {
 }
 
 /// What the only operation of a transaction did.
-pub(crate) fn only(outcome: Outcome) -> Result<Outcome<Done>> {
+pub(crate) fn only(outcome: Outcome) -> Result<Outcome<OpResult>> {
     match outcome {
         Outcome::Committed(commit) => {
-            let done = commit.done.into_iter().next();
+            let done = commit.results.into_iter().next();
             mistake!(AnswerTrusted: assert!(done.is_some(), "a store reports every operation"));
             done.map(Outcome::Committed).ok_or_else(|| {
                 Error::new(ErrorKind::Backend, "commit")

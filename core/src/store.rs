@@ -10,13 +10,13 @@
 //! - **Ancestors are never missing.** A create makes them as *containers*: places that exist
 //!   exactly while something is below them. A container holds no data and reads as absent. Listings
 //!   name it, with no stat. Nothing can be set there, and creating a node where a container has
-//!   children is refused as [`Why::Exists`]. An empty container gives way to a create; it may go
+//!   children is refused as [`RejectReason::Exists`]. An empty container gives way to a create; it may go
 //!   at once or after a while, and until then a listing of its parent may name it and a delete of
 //!   it may succeed.
-//! - A node with children is not deleted: [`Why::HasChildren`].
-//! - Nothing is created below an ephemeral node, at any depth: [`Why::BelowEphemeral`].
+//! - A node with children is not deleted: [`RejectReason::HasChildren`].
+//! - Nothing is created below an ephemeral node, at any depth: [`RejectReason::BelowEphemeral`].
 //! - A node with [`Lifetime::Ttl`] is gone when it was not written for its time, or later. Give it
-//!   no children: a store may refuse them as [`Why::BelowEphemeral`], and may not.
+//!   no children: a store may refuse them as [`RejectReason::BelowEphemeral`], and may not.
 //! - Data of zero bytes is data: a node without any is not absent.
 //!
 //! # Reading
@@ -37,7 +37,7 @@
 //!   revision; its operations see the effects of those before them. One of checks alone changes
 //!   nothing: if its [`Commit`] has a revision, the checks hold there, and every later change has a higher one.
 //! - [`Outcome::Rejected`] names the *first* operation that could not be done, and why; nothing
-//!   was changed. A sequential create whose final name is taken is rejected as [`Why::Exists`].
+//!   was changed. A sequential create whose final name is taken is rejected as [`RejectReason::Exists`].
 //! - **A look** is answered as of the commit, or of the rejection: its view reflects at least the state that
 //!   the commit left, or the state that rejected it. One of several nodes is of one moment, as a read of them is.
 //! - An error with [`Effect::None`](crate::error::Effect::None) means that the write never happens,
@@ -49,7 +49,7 @@
 //!   store may add to the name, and gives the node a [`Sequence`]. Once any client saw a sequence, no lower one
 //!   appears in that directory while the directory lives; there may be gaps. After a directory was empty its
 //!   sequences may start again. When a store runs out of sequences it rejects the create as
-//!   [`Why::SequenceExhausted`], and later ones too.
+//!   [`RejectReason::SequenceExhausted`], and later ones too.
 //! - **Repeating a sequential create** whose effect is unknown makes no second node, if a
 //!   [`Freshness::Latest`] read in the same session did not show the first. Where the store adds nothing
 //!   to the name, one that comes late may make the node again when that was deleted: there a path never has
@@ -59,7 +59,7 @@
 //!
 //! # Observing
 //!
-//! - [`Store::observe`] reads and watches as one step: every change after the view is reported, or
+//! - [`Store::watch`] reads and watches as one step: every change after the view is reported, or
 //!   [`Event::Resync`] is: also where the view and the changes come from two requests and the store forgot
 //!   changes between them. A prefix may narrow what is observed, a window does not. A watch that asks for names
 //!   only is notified of nodes that come and go; whether of writes to them, the store decides.
@@ -71,10 +71,10 @@
 //!   the last event of a path a [`Freshness::Local`] read in the same session shows what became of it.
 //! - Between two events of one path revisions do not fall, and no change is reported twice without
 //!   a `Resync` in between.
-//! - A watch ends with exactly one [`Event::Ended`], then nothing. It keeps at most [`Feed::MOST`] events for a
+//! - A watch ends with exactly one [`Event::Ended`], then nothing. It keeps at most [`Feed::MAX_EVENTS`] events for a
 //!   reader that does not take them.
 //! - A watch [for one event](Query::once) reports the first like any other. After it, it may end with
-//!   [`End::Told`], or go on; if the view shows no node, it may end so at once. Otherwise it
+//!   [`End::Delivered`], or go on; if the view shows no node, it may end so at once. Otherwise it
 //!   does not end so before its first event.
 //! - A watch [until a node goes](Query::until_gone) reports nothing else, and ends at once if the view shows no
 //!   node.
@@ -130,9 +130,12 @@ pub use node::{Node, Revision, Sequence, SessionId, Stat, Version};
 pub use progress::{Loaded, Progress};
 pub use query::{Detail, Freshness, Query, Scope, View, Window};
 pub use session::{
-    Gap, Limits, Loss, SessionInfo, SessionOptions, Status, certain_until, clamp_ttl,
+    Feature, Limits, SessionEnd, SessionInfo, SessionOptions, Status, certain_until, clamp_ttl,
 };
-pub use txn::{Commit, Done, Expect, Lifetime, Op, Outcome, Rejected, SEQUENCE_ROOM, Txn, Why};
+pub use txn::{
+    Commit, Expect, Lifetime, Op, OpResult, Outcome, RejectReason, Rejected, SEQUENCE_SUFFIX_LEN,
+    Txn,
+};
 pub use watching::{Change, End, Event, Feed, Kind, Watch};
 
 /// Opens sessions on one store.
@@ -158,7 +161,7 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Answers a query, and reports every change of what it covers from then on.
     ///
     /// The freshness of the query is that of the view. A window does not narrow what is observed.
-    async fn observe(&self, query: Query) -> Result<(View, Watch)>;
+    async fn watch(&self, query: Query) -> Result<(View, Watch)>;
 
     /// Applies a transaction, whole or not at all.
     async fn commit(&self, txn: Txn) -> Result<Outcome>;

@@ -179,7 +179,7 @@ async fn ask(client: &Client, id: &str, data: &[u8]) -> Result<Asked> {
 
 /// Asks until the store answers.
 async fn insist<T>(client: &Client, ask: impl AsyncFn() -> Result<T>) -> Result<T> {
-    let mut delays = Retry::forever().delays(client.chance());
+    let mut delays = Retry::forever().delays(client.random());
     loop {
         match ask().await {
             Err(error) if client.is_transient(&error) => {

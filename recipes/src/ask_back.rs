@@ -4,7 +4,7 @@ use synod_core::client::Client;
 use synod_core::clock::sleep;
 use synod_core::error::{ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::store::{Expect, Node, Outcome, Query, Why};
+use synod_core::store::{Expect, Node, Outcome, Query, RejectReason};
 
 use crate::line::hold::Hold;
 use crate::mutant::mistake;
@@ -52,7 +52,7 @@ const ASKED: &[u8] = b"__REVOKE__";
 pub async fn ask_back(client: &Client, path: impl Into<Path>) -> Result<bool> {
     match client.set(&path.into(), ASKED, Expect::Any).await? {
         Outcome::Committed(_) => Ok(true),
-        Outcome::Rejected(no) if no.why == Why::Missing => Ok(false),
+        Outcome::Rejected(no) if no.reason == RejectReason::Missing => Ok(false),
         outcome @ Outcome::Rejected(_) => outcome.required().map(|_| true),
     }
 }
@@ -72,7 +72,7 @@ impl<K> Hold<K> {
         let mut delays = self.node.delays();
         loop {
             let query = Query::node(self.path().clone());
-            let (view, mut watch) = match self.node.session().observe(query).await {
+            let (view, mut watch) = match self.node.session().watch(query).await {
                 // The session may still be alive.
                 Err(error) if error.kind() == ErrorKind::Unreachable => {
                     sleep(delays.next().unwrap_or_default()).await;

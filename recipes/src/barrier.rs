@@ -3,7 +3,7 @@
 use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::store::{Expect, Outcome, Query, Why};
+use synod_core::store::{Expect, Outcome, Query, RejectReason};
 
 use crate::cell::repeat::repeat;
 use crate::cell::until::until;
@@ -49,7 +49,7 @@ impl Barrier {
     /// A dropped call has lifted the barrier or has not.
     pub async fn lift(&self) -> Result<()> {
         match repeat(&self.client, || self.client.delete(&self.path, Expect::Any)).await? {
-            Outcome::Rejected(no) if no.why == Why::Missing => Ok(()),
+            Outcome::Rejected(no) if no.reason == RejectReason::Missing => Ok(()),
             lifted => lifted.required(),
         }
     }

@@ -40,7 +40,7 @@ impl CountDown {
     /// A dropped call has counted the party or has not.
     pub async fn count_down(&self, party: &str) -> Result<()> {
         let name = Name::encode(party)?;
-        mistake!(CountsEachTry: let name = Name::encode(&self.client.chance().id())?);
+        mistake!(CountsEachTry: let name = Name::encode(&self.client.random().id())?);
         let node = self.path.join(&format!("{PARTY}{name}"))?;
         repeat(&self.client, || self.client.put(&node, "")).await.map(drop)
     }

@@ -98,7 +98,7 @@ impl<T: Serialize> Discovery<T> {
     /// A dropped call unregisters it in the background.
     pub async fn register(&self, instance: Instance<T>) -> Result<Registration> {
         let Self { client, occupied, format, .. } = self;
-        let instance = instance.complete(client.chance());
+        let instance = instance.complete(client.random());
         let path = self.service_path(&instance.name)?.child(&Name::encode(&instance.id)?)?;
         let data = format.write(&path, &instance)?;
         let keeper = NodeKeeper::start(client, &path, *occupied, data, "discovery").await?;

@@ -19,7 +19,7 @@ use synod_core::client::Client;
 use synod_core::clock::sleep;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::store::{Expect, Gap, Lifetime, Outcome, Query, Rejected, Txn, Why};
+use synod_core::store::{Expect, Feature, Lifetime, Outcome, Query, RejectReason, Rejected, Txn};
 
 use crate::cell::patience::Patience;
 use crate::foreign_queue::foreign_consumer::{ForeignConsumer, ForeignItem};
@@ -162,7 +162,7 @@ impl ForeignQueue {
                 match self.try_next().await {
                     Ok(Some(taken)) => return Ok(taken.received()),
                     Ok(None) => {}
-                    Err(error) if error.is_ambiguous() => return Err(error),
+                    Err(error) if error.has_unknown_effect() => return Err(error),
                     Err(error) => patience.rest(error).await?,
                 }
             }
@@ -184,7 +184,7 @@ impl ForeignQueue {
             // Where the numbers of names have begun again, another item may have its name. The next one is after that in its order.
             let instead = |no: &Rejected| {
                 let next = at.parent()?.join(&format!("{}0", at.name())).ok();
-                at = next.filter(|_at| no.why == Why::Exists)?;
+                at = next.filter(|_at| no.reason == RejectReason::Exists)?;
                 Some(create(&at))
             };
             place.writes.put_back(&path, create(&path), instead).await;
@@ -198,7 +198,7 @@ impl ForeignPlace {
         let data = self.layout.encode(items)?;
         self.make_dir().await?;
         let session = self.client.session().await?;
-        let numbers = !session.info().limits.gaps.contains(&Gap::NumberedNames);
+        let numbers = !session.info().limits.missing_features.contains(&Feature::NumberedNames);
         loop {
             let name = self.layout.new_name(place, date(), numbers)?;
             let txn = match &name {
@@ -213,7 +213,7 @@ impl ForeignPlace {
             match (self.writes.insist(&txn).await?, name) {
                 (Outcome::Committed(_), _) => return Ok(()),
                 // Another program put something at the same time of its clock.
-                (Outcome::Rejected(no), NewName::Time(_)) if no.why == Why::Exists => {
+                (Outcome::Rejected(no), NewName::Time(_)) if no.reason == RejectReason::Exists => {
                     sleep(TICK).await;
                 }
                 (Outcome::Rejected(no), _) => return Err(self.writes.refused(&no)),
@@ -263,11 +263,13 @@ impl ForeignPlace {
                 item.is_gone();
                 Ok(Some((items, TakenNode { path, data })))
             }
-            Ok(Sent::Rejected(no)) if matches!(no.why, Why::Missing) => {
+            Ok(Sent::Rejected(no)) if matches!(no.reason, RejectReason::Missing) => {
                 item.is_gone();
                 Ok(None)
             }
-            Ok(Sent::Rejected(no)) if matches!(no.why, Why::Exists | Why::OtherVersion) => {
+            Ok(Sent::Rejected(no))
+                if matches!(no.reason, RejectReason::Exists | RejectReason::OtherVersion) =>
+            {
                 item.rests();
                 Ok(None)
             }

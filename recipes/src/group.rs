@@ -58,7 +58,7 @@ impl Group {
     ///
     /// A dropped call leaves the group in the background.
     pub async fn join(&self, data: impl Into<Bytes>) -> Result<Membership> {
-        let name = format!("{}{UNNAMED}", self.client.chance().id());
+        let name = format!("{}{UNNAMED}", self.client.random().id());
         self.joins(&self.path.join(&name)?, data.into()).await
     }
 

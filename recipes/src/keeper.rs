@@ -103,7 +103,7 @@ impl NodeKeeper {
         };
         // It ends by itself: when the keeper is closed or dropped, and with the client.
         task::spawn(run.instrument(span)).let_go();
-        match timeout(keeper.client.time_limit(), first).await {
+        match timeout(keeper.client.timeout(), first).await {
             Ok(Ok(made)) => made.map(|()| keeper),
             Ok(Err(_ended)) => Err(keeper.over()),
             Err(_late) => Err(keeper.late()),
@@ -137,7 +137,7 @@ impl NodeKeeper {
 
     /// Replaces the data: at once for every later create, and when this returned without an error, in the store.
     pub(crate) async fn set(&self, data: Bytes) -> Result<()> {
-        match timeout(self.client.time_limit(), self.page.want(data)).await {
+        match timeout(self.client.timeout(), self.page.want(data)).await {
             Ok(Ok(result)) => result,
             Ok(Err(_ended)) => Err(self.over()),
             Err(_late) => Err(self.late()),

@@ -140,7 +140,7 @@ impl Line {
                 continue;
             }
             let mut commit = outcome.required()?;
-            let done = commit.done.pop().ok_or_else(ticket_node::missing_create_result)?;
+            let done = commit.results.pop().ok_or_else(ticket_node::missing_create_result)?;
             let node = TicketNode::new(session, done)?;
             let as_given = *node.path() == path;
             let node = self.counted(node, as_given, requests);

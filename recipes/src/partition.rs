@@ -103,7 +103,7 @@ impl Partition {
         task::spawn(run.instrument(span)).let_go();
         let (client, path) = (self.client.clone(), self.path.clone());
         let share = Share { client, terms, path, page, left: Some(left) };
-        match timeout(self.client.time_limit(), first).await {
+        match timeout(self.client.timeout(), first).await {
             Ok(Ok(joined)) => joined.map(|()| share),
             Ok(Err(_ended)) => Err(share.over()),
             Err(_late) => Err(share.late()),
@@ -179,7 +179,7 @@ impl Share {
     /// A dropped call continues in the background: the items are given away.
     pub async fn release(&self, items: &BTreeSet<String>) -> Result<()> {
         self.page.give(items);
-        let gone = timeout(self.client.time_limit(), self.page.gone(items)).await;
+        let gone = timeout(self.client.timeout(), self.page.gone(items)).await;
         gone.map_err(|_late| self.late())
     }
 
@@ -210,7 +210,7 @@ impl Share {
     pub async fn leave(mut self) -> Result<()> {
         self.page.stop();
         let Some(left) = self.left.take() else { return Ok(()) };
-        match timeout(self.client.time_limit(), left).await {
+        match timeout(self.client.timeout(), left).await {
             Ok(left) => left.unwrap_or(Ok(())),
             Err(_late) => Err(self.late()),
         }

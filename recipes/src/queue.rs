@@ -286,7 +286,7 @@ impl<T: Send + 'static> Queue<T> {
                         // One item that another consumer has fails the whole bunch.
                         most = most.div_ceil(2);
                     }
-                    Err(error) if error.is_ambiguous() => return Err(error),
+                    Err(error) if error.has_unknown_effect() => return Err(error),
                     Err(error) => patience.rest(error).await?,
                 }
             }
@@ -339,7 +339,7 @@ impl<T: Send + 'static> Queue<T> {
     /// The next item that may be tried, and up to so many that follow it.
     async fn next(&self, most: usize, patience: &mut Patience) -> Result<Vec<Reserved>> {
         loop {
-            match self.consumer().next(most, self.place.client.chance()).await {
+            match self.consumer().next(most, self.place.client.random()).await {
                 Ok(reserved) => return Ok(reserved),
                 Err(error) => patience.rest(error).await?,
             }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::store::{Expect, Lifetime, Outcome, Query, Txn, Why};
+use synod_core::store::{Expect, Lifetime, Outcome, Query, RejectReason, Txn};
 
 use crate::line::Line;
 use crate::line::form::Form;
@@ -198,9 +198,9 @@ async fn set_limit(client: &Client, dir: &Path, permits: u32) -> Result<()> {
             // The limit is in a name, so one listing shows it and the tickets as of the same moment.
             txn = txn.create(posted.clone(), "", Lifetime::Persistent);
         }
-        match client.transaction(txn).await? {
+        match client.commit(txn).await? {
             // Another client set the limit meanwhile.
-            Outcome::Rejected(no) if no.why != Why::BelowEphemeral => {}
+            Outcome::Rejected(no) if no.reason != RejectReason::BelowEphemeral => {}
             outcome => return outcome.required().map(drop),
         }
     }

@@ -58,7 +58,7 @@ impl Stamped<'_> {
     async fn send_with(&self, mut mark: CommitMark, txn: Txn) -> Result<Option<Sent>> {
         let Self { client, marks, session, evidence, ref limit } = *self;
         let (txn, number) = mark.stamp(txn);
-        let (mut delays, mut doubt) = (limit.delays(session.chance()), false);
+        let (mut delays, mut doubt) = (limit.delays(session.random()), false);
         let cause = loop {
             let error = match Answer::of(session.commit(txn.clone()).await, doubt) {
                 Answer::Applied(stat, commit) => {
@@ -102,7 +102,7 @@ impl Answer {
     fn of(answer: Result<Outcome>, doubt: bool) -> Self {
         let error = match answer {
             Ok(Outcome::Committed(mut commit)) => {
-                let mark = commit.done.drain(..commit.done.len().min(1)).next();
+                let mark = commit.results.drain(..commit.results.len().min(1)).next();
                 return Self::Applied(mark.and_then(|done| done.stat), commit);
             }
             Ok(Outcome::Rejected(_)) if doubt => return Self::Doubtful(None),
@@ -111,7 +111,7 @@ impl Answer {
             Ok(Outcome::Rejected(no)) => return Self::Unapplied(Ok(rejected(no))),
             Err(error) => error,
         };
-        let doubt = doubt || error.is_ambiguous();
+        let doubt = doubt || error.has_unknown_effect();
         mistake!(TransactionRunsAgain: if doubt {
             return Self::MarkGone;
         });
@@ -126,13 +126,13 @@ impl Answer {
 
 /// A rejection of the other operations: without the mark.
 fn rejected(no: Rejected) -> Sent {
-    let Rejected { index, path, why, look, .. } = no;
-    Sent::Rejected(Rejected::new(index - 1, path, why).with_look(look))
+    let Rejected { index, path, reason, look, .. } = no;
+    Sent::Rejected(Rejected::new(index - 1, path, reason).with_look(look))
 }
 
 /// The error of a preparation, which has no effect on what the transaction writes.
 fn harmless(error: Error, doing: &'static str) -> Error {
-    if !error.is_ambiguous() {
+    if !error.has_unknown_effect() {
         return error;
     }
     Error::new(error.kind(), doing)

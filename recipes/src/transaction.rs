@@ -187,7 +187,7 @@ impl Transaction {
     /// what may be out of date. If it is lost, its rejection shows what there is, and the next run is at once: no other one
     /// has a chance while other clients write.
     async fn pause(&self, tries: u32, delays: &mut Option<Delays>) -> Result<()> {
-        let delays = delays.get_or_insert_with(|| self.retry.delays(self.client.chance()));
+        let delays = delays.get_or_insert_with(|| self.retry.delays(self.client.random()));
         let delay = delays.next().ok_or_else(exhausted)?;
         if tries.is_multiple_of(2) {
             sleep(delay).await;

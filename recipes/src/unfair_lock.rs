@@ -67,7 +67,7 @@ impl UnfairLock {
             };
             let was_there = self.until_gone(&ahead).await?;
             let session = self.line.client().session().await?;
-            let delays = delays.get_or_insert_with(|| Retry::contended().delays(session.chance()));
+            let delays = delays.get_or_insert_with(|| Retry::contended().delays(session.random()));
             sleep(delays.next().unwrap_or_default()).await;
             // A look before the try does not disturb a client that was quicker.
             seen = self.line.first().await?;

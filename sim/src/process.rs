@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use synod_core::chance::Chance;
 use synod_core::client::{Client, ClientOptions};
 use synod_core::clock;
 use synod_core::error::Result;
 use synod_core::path::Path;
+use synod_core::random::Random;
 use synod_core::runtime;
 use synod_core::store::{Backend, Revision, SessionId, SessionOptions};
 use synod_mem::cluster::{By, Cluster, Site, What};
@@ -120,8 +120,8 @@ impl Process {
     ///
     /// As [`Client::open`].
     pub async fn impatient_client(&self) -> Result<Client> {
-        let deadline = if self.pick(3) == 0 { self.ttl() / 5 } else { self.options().deadline };
-        Client::open(self.backend(), self.options().deadline(deadline)).await
+        let deadline = if self.pick(3) == 0 { self.ttl() / 5 } else { self.options().timeout };
+        Client::open(self.backend(), self.options().timeout(deadline)).await
     }
 
     /// The default options of [`Process::client`], to be changed by the caller.
@@ -131,9 +131,9 @@ impl Process {
         let lives = u64::from(if again { self.life - self.since } else { self.life }) << 32;
         ClientOptions::default()
             .session(SessionOptions::new(self.ttl))
-            .deadline(self.ttl * 3)
-            .connect_deadline(self.ttl * 5)
-            .chance(Chance::seeded(self.seed).fork(self.actor ^ lives))
+            .timeout(self.ttl * 3)
+            .connect_timeout(self.ttl * 5)
+            .random(Random::seeded(self.seed).fork(self.actor ^ lives))
     }
 
     /// The simulated store, over the connection of this process.

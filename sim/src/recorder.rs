@@ -124,9 +124,9 @@ impl Store for WatchedStore {
         Ok(view)
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         let floor = self.watcher.observations.floor(&query, *self.known());
-        let (view, watch) = self.inner.observe(query.clone()).await?;
+        let (view, watch) = self.inner.watch(query.clone()).await?;
         self.watcher.judge(floor.check(view.revision));
         self.shown(query, &view);
         let (known, watcher) = (self.known.clone(), self.watcher.clone());

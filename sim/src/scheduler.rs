@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, SystemTime};
 
-use synod_core::chance::mix;
 use synod_core::clock::{self, Instant};
+use synod_core::random::mix;
 use synod_core::runtime::{Runtime, RuntimeTask, Work};
 use synod_core::task::Task;
 use synod_mem::cluster::{Cluster, Site, What};

@@ -15,8 +15,8 @@ use synod_core::client::Client;
 use synod_core::clock::{self, Instant};
 use synod_core::error::{Effect, Error, ErrorKind, Result};
 use synod_core::store::{
-    Backend, Event, Op, Outcome, Query, Rejected, SessionInfo, SessionOptions, Status, Store, Txn,
-    View, Watch, Why, certain_until,
+    Backend, Event, Op, Outcome, Query, RejectReason, Rejected, SessionInfo, SessionOptions,
+    Status, Store, Txn, View, Watch, certain_until,
 };
 use synod_mem::cluster::Cluster;
 use tokio::sync::watch;
@@ -121,8 +121,8 @@ impl Store for MistakenStore {
         self.inner.read(query).await
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
-        let (view, watch) = self.inner.observe(query).await?;
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
+        let (view, watch) = self.inner.watch(query).await?;
         if self.user_mistake == UserMistake::ResyncUntold {
             let news = |event: Event| Some(event).filter(|it| !matches!(it, Event::Resync));
             return Ok((view, watch.map(news)));
@@ -141,7 +141,11 @@ impl Store for MistakenStore {
         if let (UserMistake::RefusedMeansOutrun, true, Some(op)) =
             (self.user_mistake, refused, copy.ops.first())
         {
-            return Ok(Outcome::Rejected(Rejected::new(0, op.path().clone(), Why::OtherVersion)));
+            return Ok(Outcome::Rejected(Rejected::new(
+                0,
+                op.path().clone(),
+                RejectReason::OtherVersion,
+            )));
         }
         let took = clock::now().saturating_duration_since(sent);
         let unsent = match (self.user_mistake, error.effect()) {

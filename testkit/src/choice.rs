@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use synod_core::chance::mix;
+use synod_core::random::mix;
 
 mod tape;
 #[cfg(test)]

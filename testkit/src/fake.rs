@@ -8,7 +8,7 @@ use synod_core::clock;
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::store::{
-    Backend, Commit, Done, Feed, Limits, Loss, Outcome, Query, SessionId, SessionInfo,
+    Backend, Commit, Feed, Limits, OpResult, Outcome, Query, SessionEnd, SessionId, SessionInfo,
     SessionOptions, Status, Store, Txn, View, Watch,
 };
 use tokio::sync::watch;
@@ -50,8 +50,8 @@ impl Fake {
         self.feed.lock().unwrap().clone().expect("something was observed")
     }
 
-    pub(super) fn lose(&self, why: Loss) {
-        self.status.send_replace(Status::Lost { why });
+    pub(super) fn lose(&self, reason: SessionEnd) {
+        self.status.send_replace(Status::Lost { reason });
     }
 }
 
@@ -70,21 +70,21 @@ impl Store for Fake {
         Ok(View::default())
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         let (feed, watch) = Feed::new(16);
         *self.feed.lock().unwrap() = Some(feed);
         Ok((self.read(query).await?, watch))
     }
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
-        let done = txn.ops.iter().map(|op| Done::new(op.path().clone())).collect();
+        let done = txn.ops.iter().map(|op| OpResult::new(op.path().clone())).collect();
         let look = txn.look_of_commit().map(|_| View::default());
         self.heard.lock().unwrap().txns.push(txn);
         Ok(Outcome::Committed(Commit::new(None, done, look)))
     }
 
     async fn close(&self) -> Result<()> {
-        self.lose(Loss::Closed);
+        self.lose(SessionEnd::Closed);
         Ok(())
     }
 }

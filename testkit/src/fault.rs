@@ -41,7 +41,7 @@
 //! let faulty = Faulty::new(store, plan.clone(), Actor::new(1));
 //!
 //! let txn = Txn::new().create("/a".parse::<synod_core::path::Path>()?, "", Lifetime::Session);
-//! assert!(faulty.commit(txn).await.is_err_and(|error| error.is_ambiguous()));
+//! assert!(faulty.commit(txn).await.is_err_and(|error| error.has_unknown_effect()));
 //! assert_eq!(plan.pending(), 0);
 //! # Ok(())
 //! # }
@@ -205,13 +205,13 @@ impl Store for Faulty {
         self.bounded(course, &request, call).await
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         query.validate_observed()?;
-        let course = self.course(&Asked::query(Verb::Observe, &query));
-        let request = self.request("observe", Some(&query.path));
+        let course = self.course(&Asked::query(Verb::Watch, &query));
+        let request = self.request("watch", Some(&query.path));
         let call = course.carry(&request, async {
             self.late.before(query.freshness).await;
-            self.store.observe(query).await
+            self.store.watch(query).await
         });
         self.bounded(course, &request, call).await
     }

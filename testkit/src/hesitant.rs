@@ -103,8 +103,8 @@ impl Store for Hesitant {
         self.pause.around(self.store.read(query)).await
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
-        self.pause.around(self.store.observe(query)).await
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
+        self.pause.around(self.store.watch(query)).await
     }
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
@@ -150,7 +150,7 @@ mod tests {
 
         let store = backend.open(&SessionOptions::default()).await.expect("opened");
         store.read(Query::node(path("/a"))).await.expect("answered");
-        let (_view, _watch) = store.observe(Query::node(path("/a"))).await.expect("answered");
+        let (_view, _watch) = store.watch(Query::node(path("/a"))).await.expect("answered");
         let _done = store.commit(txn()).await.expect("answered");
         store.close().await.expect("closed");
 

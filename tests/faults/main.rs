@@ -16,7 +16,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use libtest_mimic::{Arguments, Failed, Trial};
 use synod::Config;
-use synod::chance::Chance;
+use synod::random::Random;
 use synod::store::Backend;
 use synod_conformance::wrong::Mistake::{
     self, CasIgnoresVersion, CloseKeepsEphemerals, EventDropped, ExpiredSessionAnswers,
@@ -542,7 +542,7 @@ fn shows(name: &str, stage: Stage, scenario: &Scenario, fault: Fault) -> Result<
         if shown.is_some() {
             break;
         }
-        seed = Chance::seeded(seed).number();
+        seed = Random::seeded(seed).number();
     }
     let Some(shown) = shown else {
         return Err(format!("not noticed in {PLAYS} plays: every client {}", fault.what()));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
-use synod::chance::Chance;
+use synod::random::Random;
 use synod_testkit::clients::client::End;
 use synod_testkit::clients::entry::Op;
 use tokio::time::sleep;
@@ -40,13 +40,13 @@ pub(crate) async fn prepare(clients: &[Arc<Actor>], dir: &str) {
 
 /// Makes some calls of all kinds on a client, whatever their results, with pauses of up to `pause`
 /// milliseconds.
-pub(crate) async fn work(chance: &Chance, ann: &Actor, dir: &str, calls: usize, pause: u64) {
+pub(crate) async fn work(random: &Random, ann: &Actor, dir: &str, calls: usize, pause: u64) {
     own(ann, dir).await;
     for _ in 0..calls {
-        let register = format!("{dir}/r/{}", chance.below(REGISTERS));
-        let node = format!("{dir}/d/{}", chance.below(6));
-        let lasting = format!("{dir}/d/lasting{}", chance.below(4));
-        let end = match chance.below(14) {
+        let register = format!("{dir}/r/{}", random.below(REGISTERS));
+        let node = format!("{dir}/d/{}", random.below(6));
+        let lasting = format!("{dir}/d/lasting{}", random.below(4));
+        let end = match random.below(14) {
             0 | 1 => ann.read(&register, false).await,
             2..5 => {
                 let read = ann.read(&register, false).await;
@@ -56,7 +56,7 @@ pub(crate) async fn work(chance: &Chance, ann: &Actor, dir: &str, calls: usize, 
                 }
             }
             5 => ann.call(ann.set(&register)).await,
-            6 => ann.call(ann.ticket(&format!("{dir}/q"), chance.below(2) == 0)).await,
+            6 => ann.call(ann.ticket(&format!("{dir}/q"), random.below(2) == 0)).await,
             7 => ann.call(ann.create(&format!("{dir}/d/n{}", ann.value()))).await,
             8 => ann.call(ann.ephemeral(&node)).await,
             9 => ann.call(Op::Delete { path: at(&node) }).await,
@@ -73,7 +73,7 @@ pub(crate) async fn work(chance: &Chance, ann: &Actor, dir: &str, calls: usize, 
                     sleep(Duration::from_millis(200)).await;
                 }
             }
-            _ => sleep(Duration::from_millis(chance.below(pause))).await,
+            _ => sleep(Duration::from_millis(random.below(pause))).await,
         }
     }
 }
@@ -88,8 +88,8 @@ async fn own(ann: &Actor, dir: &str) {
 async fn while_they_work(scene: &mut Scene, happens: impl AsyncFnOnce(&mut Scene)) {
     let clients = clients(scene).await;
     prepare(&clients, "w").await;
-    let chance = scene.chance.clone();
-    let working = clients.iter().map(|ann| work(&chance, ann, "w", CALLS, 30));
+    let random = scene.random.clone();
+    let working = clients.iter().map(|ann| work(&random, ann, "w", CALLS, 30));
     join(join_all(working), happens(scene)).await;
     scene.heal().await;
     for ann in &clients {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use synod::chance::Chance;
+use synod::random::Random;
 use synod_conformance::harness::Link;
 use synod_testkit::check::defect::Defect;
 use synod_testkit::check::record::{Breach, Record};
@@ -34,7 +34,7 @@ pub(crate) const TTL: Duration = Duration::from_secs(3);
 /// Where everything takes place.
 pub(crate) struct Scene {
     pub(crate) stand: Stand,
-    pub(crate) chance: Chance,
+    pub(crate) random: Random,
     pub(crate) book: Book,
     clients: Vec<Arc<Actor>>,
     values: Arc<AtomicU64>,
@@ -72,12 +72,12 @@ impl Scene {
         let file = format!("{}-{seed:016x}.jsonl", name.replace("::", "-"));
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults").join(file);
         let book = Book::open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let chance = Chance::seeded(seed);
+        let random = Random::seeded(seed);
         // All of one length, so that none is part of another.
-        let values = Arc::new(AtomicU64::new((chance.below(1 << 40) + (1 << 40)) << 20));
+        let values = Arc::new(AtomicU64::new((random.below(1 << 40) + (1 << 40)) << 20));
         Ok(Self {
             stand,
-            chance,
+            random,
             book,
             clients: Vec::new(),
             values,
@@ -211,8 +211,8 @@ impl Scene {
 
     /// Something random is done to a server, for so long.
     pub(crate) async fn suffers(&mut self, lasts: Duration) {
-        let server = usize::try_from(self.chance.below(SIZE as u64)).unwrap_or_default();
-        match self.chance.below(3) {
+        let server = usize::try_from(self.random.below(SIZE as u64)).unwrap_or_default();
+        match self.random.below(3) {
             0 => {
                 self.kill(server);
                 sleep(lasts).await;

@@ -68,15 +68,15 @@ impl Team {
 
     /// One thing after another is done to random processes, and to servers too if `servers` says so.
     pub(crate) async fn suffers(&mut self, scene: &mut Scene, servers: bool) {
-        let chance = scene.chance.clone();
-        let member = index(chance.below(self.members.len() as u64));
+        let random = scene.random.clone();
+        let member = index(random.below(self.members.len() as u64));
         let ann = self.members[member].1.clone();
-        let lasts = Duration::from_millis(match chance.below(4) {
-            0 => chance.below(200),
-            1 | 2 => chance.below(1_500),
-            _ => 4_500 + chance.below(1_500),
+        let lasts = Duration::from_millis(match random.below(4) {
+            0 => random.below(200),
+            1 | 2 => random.below(1_500),
+            _ => 4_500 + random.below(1_500),
         });
-        match chance.below(if servers { 10 } else { 7 }) {
+        match random.below(if servers { 10 } else { 7 }) {
             0 | 1 => self.kills(scene, member).await,
             2 | 3 => {
                 ann.client.stop().expect("it runs");
@@ -84,7 +84,7 @@ impl Team {
                 ann.client.go_on().expect("it stands still");
             }
             4 | 5 => {
-                let link = [Link::Cut, Link::Deaf][index(chance.below(2))];
+                let link = [Link::Cut, Link::Deaf][index(random.below(2))];
                 ann.pipe.set(link);
                 note(scene, &ann, &format!("{link:?}"));
                 sleep(lasts).await;
@@ -92,7 +92,7 @@ impl Team {
                 note(scene, &ann, "open");
             }
             6 => {
-                let lost = [Lost::Reply, Lost::Request][index(chance.below(2))];
+                let lost = [Lost::Reply, Lost::Request][index(random.below(2))];
                 ann.pipe.lose(lost, "");
                 note(scene, &ann, &format!("lose a {lost:?}"));
                 sleep(lasts / 8).await;

@@ -8,11 +8,19 @@ const CLAUSES: [&str; 8] = ["What", "Whether", "How", "That", "Why", "It", "Who"
 #[test]
 fn no_doc_comment_begins_with_a_clause_or_a_pronoun() {
     for word in CLAUSES {
-        catches(begins_with_a_clause, "core/src/a.rs", &format!("/// {word} is read.\nfn f() {{}}"));
+        catches(
+            begins_with_a_clause,
+            "core/src/a.rs",
+            &format!("/// {word} is read.\nfn f() {{}}"),
+        );
         catches(begins_with_a_clause, "core/src/a.rs", &format!("//! {word} is read."));
         catches(begins_with_a_clause, "docs/a.md", &format!("# A page\n\n{word} is read."));
     }
-    catches(begins_with_a_clause, "core/src/a.rs", "fn f() {\n    /// What is read.\n    let a;\n}");
+    catches(
+        begins_with_a_clause,
+        "core/src/a.rs",
+        "fn f() {\n    /// What is read.\n    let a;\n}",
+    );
     spares(begins_with_a_clause, "core/src/a.rs", "/// Reads a node.\n///\n/// It is read once.");
     spares(begins_with_a_clause, "core/src/a.rs", "// What is read twice is equal.");
     spares(begins_with_a_clause, "docs/a.md", "# What it is not\n\nA database.\n\nIt is small.");

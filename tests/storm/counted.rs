@@ -55,9 +55,9 @@ impl Store for CountedStore {
         self.store.read(query).await
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         self.count();
-        self.store.observe(query).await
+        self.store.watch(query).await
     }
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {

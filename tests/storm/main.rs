@@ -71,8 +71,8 @@ impl Member {
         let calls = Calls::default();
         let options = ClientOptions::default()
             .session(SessionOptions::new(TTL))
-            .connect_deadline(LIMIT)
-            .deadline(LIMIT);
+            .connect_timeout(LIMIT)
+            .timeout(LIMIT);
         let counted = Counted { backend, calls: calls.clone() };
         let client = Client::open(counted, options).await?;
         let names = (0..NODES).map(|node| format!("{number:02}-{node:03}"));

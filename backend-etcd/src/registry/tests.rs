@@ -111,7 +111,7 @@ fn a_refusal_of_the_stream_is_one_of_each_watch() {
     let (mut watch, _opened) = add(&mut registry, 2);
     assert_eq!(send_all(&mut registry), 2);
     registry.hear(created(2));
-    registry.refuse(&Error::new(ErrorKind::Denied, "observe"));
+    registry.refuse(&Error::new(ErrorKind::Denied, "watch"));
 
     let error = first.try_recv().expect("answered").expect_err("refused");
     assert_eq!(error.kind(), ErrorKind::Denied);

@@ -139,6 +139,6 @@ pub(crate) async fn a_path_too_deep_for_etcd_is_refused() {
     let error = ann.commit(txn).await.expect_err("it has 199 ancestors");
 
     assert_eq!(error.kind(), ErrorKind::TooLarge);
-    assert!(!error.is_ambiguous());
+    assert!(!error.has_unknown_effect());
     assert!(exists(&*ann, &deep(100)).await);
 }

@@ -57,7 +57,7 @@ pub(crate) async fn no_session_is_certain_of_what_the_next_leader_has_ended() {
     let (ann, bob) = (session(vec![first.clone()]).await, session(others).await);
     create(&*ann, "/n", Lifetime::Persistent).await;
     create(&*ann, "/e", Lifetime::Session).await;
-    let waiting = bob.observe(Query::until_gone(path("/e"))).await;
+    let waiting = bob.watch(Query::until_gone(path("/e"))).await;
     let (_view, mut watch) = waiting.expect("answered");
 
     // Nothing is left to be written to the database, which would keep reads waiting as well.

@@ -156,7 +156,7 @@ async fn a_write_at_the_start_of_an_observation_repeats_one_page() {
     let alone = peer.met(Kind::Range);
     peer.shared.script().add(Rule::on(Kind::Create, Act::Late(Duration::from_secs(1))));
 
-    let observing = ann.observe(Query::subtree(path("/many")));
+    let observing = ann.watch(Query::subtree(path("/many")));
     let written = async { done(&*bob, create("/many/d00000/new")).await };
     let (observed, ()) = join(observing, written).await;
 

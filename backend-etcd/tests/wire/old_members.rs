@@ -1,7 +1,7 @@
 //! Members that answer a keep-alive without their leader's quorum: before 3.4.31, and 3.5.0 to
 //! 3.5.12.
 
-use synod_core::store::{Loss, Status, Store};
+use synod_core::store::{SessionEnd, Status, Store};
 use tokio::time::{Instant, sleep};
 use tonic::Code;
 
@@ -48,7 +48,7 @@ async fn a_keep_alive_of_an_old_member_counts_only_with_a_read_in_the_same_term(
             let until = ann.status().borrow().until().expect("it is not lost yet");
             assert!(until <= opened + TTL, "{version}, {act:?}: a keep-alive alone was counted");
             sleep(TTL * 2).await;
-            let lost = Status::Lost { why: Loss::Expired };
+            let lost = Status::Lost { reason: SessionEnd::Expired };
             assert_eq!(*ann.status().borrow(), lost, "{version}, {act:?}");
             assert!(peer.met(Kind::KeepAlive) > 3, "it was kept alive all the time");
         }

@@ -27,7 +27,7 @@ async fn heard_after_a_break(version: Option<&'static str>) -> Event {
     let (ann, bob) = (session(&peer).await, session(&peer).await);
     done(&*ann, create("/n")).await;
     done(&*ann, create("/other")).await;
-    let (_view, mut watch) = bob.observe(Query::node(path("/n"))).await.expect("it is answered");
+    let (_view, mut watch) = bob.watch(Query::node(path("/n"))).await.expect("it is answered");
     for _ in 0..10 {
         done(&*ann, set("/other", "y")).await;
     }
@@ -65,7 +65,7 @@ async fn a_member_that_says_too_early_how_far_it_is_is_not_believed() {
 async fn streams(version: Option<&'static str>, silent: Duration) -> usize {
     let peer = member(version);
     let bob = session(&peer).await;
-    let (_view, _watch) = bob.observe(Query::node(path("/n"))).await.expect("it is answered");
+    let (_view, _watch) = bob.watch(Query::node(path("/n"))).await.expect("it is answered");
     peer.script(Rule::on(Kind::Progress, Act::Ignore).always());
     sleep(silent).await;
     assert!(is_live(&*bob));
@@ -121,7 +121,7 @@ async fn many_watches_come_back_although_their_answers_take_longer_than_one_may(
     let (ann, bob) = (session(&peer).await, session(&peer).await);
     let mut watches = Vec::new();
     for number in 0..MANY {
-        let observed = bob.observe(Query::node(path(&format!("/n{number}")))).await;
+        let observed = bob.watch(Query::node(path(&format!("/n{number}")))).await;
         watches.push(observed.expect("it is answered").1);
     }
     // All of them together take eight seconds; a stream is silent for less than seven.

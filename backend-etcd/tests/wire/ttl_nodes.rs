@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(7);
 
 async fn session(peer: &Peer) -> Box<dyn Store> {
     let options = peer.options().timeout(LIMIT);
-    let backend = peer.network().backend(options, synod_core::chance::Chance::seeded(7));
+    let backend = peer.network().backend(options, synod_core::random::Random::seeded(7));
     let opened = backend.expect("the members are named well");
     opened.open(&SessionOptions::new(TTL * 6)).await.expect("it is opened")
 }

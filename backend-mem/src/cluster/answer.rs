@@ -89,7 +89,7 @@ impl fmt::Display for Answer {
             Self::View(view, at) => write!(f, "{}", seen(view, *at)),
             Self::Observing(view, ..) => write!(f, "{}; watches", seen(view, view.revision)),
             Self::Outcome(Outcome::Committed(_), at) => write!(f, "done, #{at}"),
-            Self::Outcome(Outcome::Rejected(no), _) => write!(f, "rejected: {}", no.why),
+            Self::Outcome(Outcome::Rejected(no), _) => write!(f, "rejected: {}", no.reason),
             Self::Done => f.write_str("done"),
             Self::Over => f.write_str("the session is over"),
             Self::Refused(kind, effect) => write!(f, "refused: {kind}, effect {effect:?}"),

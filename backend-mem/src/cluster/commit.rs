@@ -301,7 +301,7 @@ impl State {
         }
         for request in std::mem::take(&mut self.held) {
             match request.ask {
-                Ask::Read(_) | Ask::Observe(..) => self.serve_latest(request, now),
+                Ask::Read(_) | Ask::Watch(..) => self.serve_latest(request, now),
                 _ => {
                     if self.flaw == Some(Flaw::ElectedRepeats) {
                         self.do_once_more(&request, now);

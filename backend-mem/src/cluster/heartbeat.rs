@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use synod_core::clock::{self, Instant};
 use synod_core::path::Path;
-use synod_core::store::{Heartbeats, Life, Loss, Query};
+use synod_core::store::{Heartbeats, Life, Query, SessionEnd};
 use tokio::sync::oneshot;
 
 use crate::cluster::answer::Answer;
@@ -81,7 +81,7 @@ pub(super) async fn beat(way: Arc<ClientEnd>, life: Arc<Life>, opened: Instant) 
             },
             Some(Answer::Over) => {
                 way.over.store(true, Ordering::Relaxed);
-                life.lose(Loss::Expired);
+                life.lose(SessionEnd::Expired);
             }
             _ => {
                 life.suspend();
@@ -130,6 +130,6 @@ async fn rest_a_little(life: &Life) {
 
 fn lose_in_time(life: &Life) {
     if life.until().is_none_or(|certain| certain <= clock::now()) {
-        life.lose(Loss::Expired);
+        life.lose(SessionEnd::Expired);
     }
 }

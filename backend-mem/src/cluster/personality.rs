@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use synod_core::store::Gap;
+use synod_core::store::Feature;
 
 use crate::apply::Naming;
 use crate::cluster::site::{Fault, Rates, Site};
@@ -46,9 +46,9 @@ impl Personality {
     }
 
     /// What the store does not have.
-    pub(super) fn gaps(self) -> Vec<Gap> {
+    pub(super) fn missing_features(self) -> Vec<Feature> {
         match self {
-            Self::Etcd | Self::Etcd34 => vec![Gap::NumberedNames],
+            Self::Etcd | Self::Etcd34 => vec![Feature::NumberedNames],
             Self::Ideal | Self::Zk => Vec::new(),
         }
     }

@@ -88,7 +88,7 @@ impl State {
             for mut request in waiting {
                 request.late |= matches!(request.ask, Ask::Commit(_));
                 match request.ask {
-                    Ask::Read(_) | Ask::Observe(..) => self.serve_latest(request, now),
+                    Ask::Read(_) | Ask::Watch(..) => self.serve_latest(request, now),
                     _ => self.forward(request, now),
                 }
             }

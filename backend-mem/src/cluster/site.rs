@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use synod_core::chance::mix;
+use synod_core::random::mix;
 use synod_testkit::choice::Place;
 
 /// A place where a fault can happen, or another decision is made. Each fault belongs to a

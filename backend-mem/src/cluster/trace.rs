@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use synod_core::chance::mix;
+use synod_core::random::mix;
 
 /// The events. A hash of them always; the lines only on request.
 #[derive(Debug)]

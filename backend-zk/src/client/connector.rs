@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use synod_core::chance::Chance;
+use synod_core::random::Random;
 use synod_core::task::spawn;
 use tokio::sync::mpsc;
 
@@ -42,7 +42,7 @@ impl Connector {
     /// A dropped call leaves a session that a server may have created, which expires.
     pub(crate) async fn connect(self) -> Result<Client, ZkError> {
         let (sender, orders) = mpsc::unbounded_channel();
-        let servers = Servers::new(self.hosts, Resolver::of_system(), Chance::from_system());
+        let servers = Servers::new(self.hosts, Resolver::of_system(), Random::from_system());
         let weak = sender.downgrade();
         let forget = Forget::new(move |watcher| {
             if let Some(orders) = weak.upgrade() {

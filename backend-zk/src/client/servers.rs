@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use synod_core::chance::Chance;
+use synod_core::random::Random;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 /// The servers' addresses in a random order. Each is tried once; after [`Servers::repeat`] they are tried again and again, each
@@ -31,7 +31,7 @@ pub(super) struct Servers {
     last: Option<SocketAddr>,
     fell_silent: bool,
     repeats: bool,
-    chance: Chance,
+    random: Random,
 }
 
 /// One address of a server's name.
@@ -57,7 +57,7 @@ const JITTER: u64 = 50;
 
 impl Servers {
     /// These servers, each `host:port`.
-    pub(super) fn new(names: Vec<String>, resolver: Resolver, chance: Chance) -> Self {
+    pub(super) fn new(names: Vec<String>, resolver: Resolver, random: Random) -> Self {
         Self {
             found: vec![Vec::new(); names.len()],
             names,
@@ -68,7 +68,7 @@ impl Servers {
             last: None,
             fell_silent: false,
             repeats: false,
-            chance,
+            random,
         }
     }
 
@@ -129,7 +129,7 @@ impl Servers {
             })
             .collect();
         for last in (1..all.len()).rev() {
-            let other = self.chance.below(u64::try_from(last + 1).unwrap_or(1));
+            let other = self.random.below(u64::try_from(last + 1).unwrap_or(1));
             all.swap(last, usize::try_from(other).unwrap_or(0));
         }
         let is_last = |server: &Server| Some(server.address) == self.last;
@@ -178,7 +178,7 @@ impl Servers {
             }
             (_, place) => STEP.saturating_mul(whole(place)),
         };
-        pause.min(LONGEST) + Duration::from_millis(self.chance.below(JITTER))
+        pause.min(LONGEST) + Duration::from_millis(self.random.below(JITTER))
     }
 }
 

@@ -148,8 +148,8 @@ impl Session {
         use crate::client::jute::Decoder;
         use crate::client::sasl::Step;
 
-        let Identity::Sasl(login, chance) = &self.identity else { return Ok(()) };
-        let step = self.login.step(login.parts(), Decoder::new(body).buffer()?, &chance.id())?;
+        let Identity::Sasl(login, random) = &self.identity else { return Ok(()) };
+        let step = self.login.step(login.parts(), Decoder::new(body).buffer()?, &random.id())?;
         match step {
             Step::Respond(token) => self.push_token(line, &token),
             Step::Done => {}

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use futures_util::FutureExt as _;
 use synod_core::path::Path;
-use synod_core::store::Done;
+use synod_core::store::OpResult;
 use synod_core::task::spawn;
 
 use crate::client::{Client, OneshotWatcher, ZkStat};
@@ -42,7 +42,7 @@ impl Hub {
     }
 
     /// A ticket was created without a listing. Returns whether it is known to be the only child.
-    pub(crate) fn won(&self, dir: &Path, draw: &mut Draw, done: &Done) -> bool {
+    pub(crate) fn won(&self, dir: &Path, draw: &mut Draw, done: &OpResult) -> bool {
         let mut state = self.state();
         let connection = state.draws.connection();
         let Some(sequence) = done.sequence else { return false };
@@ -52,7 +52,7 @@ impl Hub {
 
     /// A ticket was created and a listing followed: whether the ticket was the only child of a
     /// directory with this birth.
-    pub(crate) fn looked(&self, dir: &Path, draw: &Draw, done: &Done, alone: Option<i64>) {
+    pub(crate) fn looked(&self, dir: &Path, draw: &Draw, done: &OpResult, alone: Option<i64>) {
         let mut state = self.state();
         let connection = state.draws.connection();
         let Some(sequence) = done.sequence else { return };

@@ -57,7 +57,7 @@ impl Hub {
     ) -> Option<Result<(View, Watch)>> {
         let (feed, watch) = Feed::once();
         let (watch, view) = self.add_once(client, query, feed, watch)?;
-        let view = view.await.unwrap_or_else(|_gone| Some(Err(self.wire.lost("observe"))))?;
+        let view = view.await.unwrap_or_else(|_gone| Some(Err(self.wire.lost("watch"))))?;
         if let Some(why) = self.wire.life.loss() {
             self.end(why);
         }
@@ -96,7 +96,7 @@ impl Hub {
     /// Requests it again on the next connection. `None` if a persistent watch is needed by now, or
     /// the session is over.
     fn ask_again(&self, query: &Query) -> Option<(Revision, Asked)> {
-        let client = self.wire.client("observe").ok()?;
+        let client = self.wire.client("watch").ok()?;
         let state = self.state();
         if state.watches.0.contains_key(&query.path) {
             return None;
@@ -122,14 +122,14 @@ impl Once {
         let answer = self.answer(&wire, asked).await;
         drop(wire);
         let Some(answer) = answer else {
-            self.feed.end(End::Told);
+            self.feed.end(End::Delivered);
             let _heard = tell.send(None).is_ok();
             return;
         };
         let (view, watcher) = match answer {
             Ok((view, watcher)) => (Ok(view), watcher),
             Err(trouble) => {
-                let error = trouble.translate("observe", Sort::Read).at(&self.query.path);
+                let error = trouble.translate("watch", Sort::Read).at(&self.query.path);
                 (Err(error), None)
             }
         };
@@ -147,7 +147,7 @@ impl Once {
             if let Some(coming) = coming {
                 retire(&self.hub, &self.query.path, coming);
             }
-            self.feed.end(End::Told);
+            self.feed.end(End::Delivered);
             let _heard = tell.send(fits.then_some(view)).is_ok();
         }
     }

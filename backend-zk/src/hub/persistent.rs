@@ -71,7 +71,7 @@ async fn keep(
             // The next request waits for a new connection.
             Err(ZkError::ConnectionLoss) => tokio::time::sleep(Duration::from_millis(10)).await,
             Err(said) => {
-                let error = Trouble::Said(said).translate("observe", Sort::Read).at(&path);
+                let error = Trouble::Said(said).translate("watch", Sort::Read).at(&path);
                 if let Some(hub) = hub.upgrade() {
                     hub.fail(&path, error);
                 }
@@ -79,7 +79,7 @@ async fn keep(
             }
         }
         resync = true;
-        let Ok(client) = wire.client("observe") else { return };
+        let Ok(client) = wire.client("watch") else { return };
         asked = client.watch(path.as_str(), mode);
         drop(watcher.take());
     }

@@ -62,7 +62,7 @@ pub(super) async fn prove(wire: &Connection, doubtful: &BTreeSet<Path>) -> BTree
     if doubtful.is_empty() {
         return BTreeMap::new();
     }
-    let Ok(client) = wire.client("observe") else { return BTreeMap::new() };
+    let Ok(client) = wire.client("watch") else { return BTreeMap::new() };
     let all: Vec<&Path> = doubtful.iter().collect();
     let reads = all.chunks(AT_ONCE).map(|some| read(&client, some)).collect::<Vec<_>>();
     let proofs = join_all(reads).await.into_iter().flatten();

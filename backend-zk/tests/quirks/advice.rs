@@ -109,7 +109,7 @@ pub(super) async fn a_missing_majority_is_reported() {
     let mut three = Ensemble::start(3).expect("the other one started, too");
     let known = || ZkBackend::new(options(three.addresses()).access(Access::Open)).expect("valid");
     let limits = ClientOptions::default().session(SessionOptions::new(Duration::from_secs(2)));
-    let limits = limits.deadline(LIMIT).connect_deadline(LIMIT);
+    let limits = limits.timeout(LIMIT).connect_timeout(LIMIT);
     let client = Client::open(Arc::new(known()), limits.clone()).await.expect("three run");
     let backend = Arc::new(known());
     let at = path("/advice/majority");

@@ -80,8 +80,8 @@ fn shown(commit: &Commit) -> (Path, Vec<String>) {
     );
     let names = view.nodes.iter().map(|node| node.path.name().to_owned()).collect();
     let numbers = view.nodes.iter().map(|node| node.sequence);
-    assert!(numbers.max() >= Some(commit.done[0].sequence), "its own is seen");
-    (commit.done[0].path.clone(), names)
+    assert!(numbers.max() >= Some(commit.results[0].sequence), "its own is seen");
+    (commit.results[0].path.clone(), names)
 }
 
 /// One request for a lock, one for its end.
@@ -99,7 +99,7 @@ pub(super) async fn a_session_that_is_alone_locks_with_one_request() {
     let links = Links::start(&server().addresses()).expect("there are ports");
     let (ann, anns) = counted(&links).await;
     let made = ann.create(&path("/alone/lock"), "", Lifetime::Persistent).await.expect("answers");
-    assert!(made.committed().is_some());
+    assert!(made.ok().is_some());
     let _before = links.take_requests(anns);
     let lock = Mutex::new(&ann, path("/alone/lock"));
     let armed = [Verb::ExistsWatch, Verb::Create, Verb::List];
@@ -224,9 +224,9 @@ pub(super) async fn a_directory_that_was_made_again_is_looked_at() {
             )
             .await;
             if number == last {
-                stands = Some(commit.done[0].path.clone());
+                stands = Some(commit.results[0].path.clone());
             } else {
-                delete(&*bob, &commit.done[0].path).await;
+                delete(&*bob, &commit.results[0].path).await;
             }
         }
 
@@ -251,7 +251,7 @@ pub(super) async fn a_watch_for_good_and_one_for_the_lock_live_on_one_path() {
             ann.settle().await;
         }
         let query = if of_node { Query::node(&ann.dir) } else { Query::children(&ann.dir) };
-        let (_view, mut watch) = ann.store.observe(query).await.expect("answers");
+        let (_view, mut watch) = ann.store.watch(query).await.expect("answers");
         let _before = ann.links.take_requests(ann.id);
         // No further watch is set.
         for _ in 0..4 {
@@ -306,7 +306,7 @@ pub(super) async fn locks_exclude_while_their_directories_are_made_again() {
             let seen = client.read(Query::node(&inside)).await.expect("answers").into_node();
             let version = seen.expect("it stays").stat.expect("it has the number").version;
             let write = client.set(&inside, who.to_string(), Expect::Version(version)).await;
-            assert!(write.expect("answers").committed().is_some(), "another holder exists");
+            assert!(write.expect("answers").ok().is_some(), "another holder exists");
             held.release().await.expect("answers");
             turns.fetch_add(1, Ordering::Relaxed);
         }
@@ -346,17 +346,17 @@ pub(super) async fn locks_exclude_while_their_directories_are_made_again() {
 async fn make_again(store: &dyn Store, lock: &str) -> bool {
     let probe = || Txn::new().create_sequential(path(&format!("{lock}/p-")), "", Lifetime::Session);
     let Ok(outcome) = store.commit(probe()).await else { return false };
-    let Some(commit) = outcome.committed() else { return false };
-    let had = commit.done[0].sequence.expect("it has one").get();
-    delete(store, &commit.done[0].path).await;
+    let Some(commit) = outcome.ok() else { return false };
+    let had = commit.results[0].sequence.expect("it has one").get();
+    delete(store, &commit.results[0].path).await;
     let gone = store.commit(Txn::new().delete(path(lock), Expect::Any)).await.expect("answers");
-    if gone.committed().is_none() {
+    if gone.ok().is_none() {
         return false;
     }
-    let made = store.commit(create(lock, "")).await.expect("answers").committed().is_some();
+    let made = store.commit(create(lock, "")).await.expect("answers").ok().is_some();
     for _ in 1..had {
         let commit = done(store, probe()).await;
-        delete(store, &commit.done[0].path).await;
+        delete(store, &commit.results[0].path).await;
     }
     made
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use synod_conformance::harness::Link;
 use synod_core::path::Path;
-use synod_core::store::{Event, Expect, Kind, Lifetime, Query, Txn, Why};
+use synod_core::store::{Event, Expect, Kind, Lifetime, Query, RejectReason, Txn};
 use synod_testkit::server::zookeeper::Ensemble;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -20,7 +20,7 @@ pub(super) async fn empty_containers_do_not_keep_a_node_from_being_deleted() {
         done(&*store, create(&top, "")).await;
         done(&*store, create(&format!("{top}/a/b/c"), "")).await;
         let delete = |at: &str| Txn::new().delete(path(at), Expect::Any);
-        assert_eq!(refused(&*store, delete(&top)).await, Why::HasChildren);
+        assert_eq!(refused(&*store, delete(&top)).await, RejectReason::HasChildren);
         done(&*store, delete(&format!("{top}/a/b/c"))).await;
 
         done(&*store, delete(&top)).await;
@@ -73,7 +73,7 @@ pub(super) async fn an_empty_container_gives_way_to_all_of_a_transaction() {
             let made = txn.ops.last().expect("there is one").clone();
             let outcome = store.commit(txn).await;
             let outcome = outcome.unwrap_or_else(|error| panic!("{what}: {error}"));
-            assert!(outcome.committed().is_some(), "{what}");
+            assert!(outcome.ok().is_some(), "{what}");
             if made.is_write() {
                 assert!(there(&*store, made.path().as_str()).await, "{what}");
             } else {
@@ -101,11 +101,11 @@ pub(super) async fn of_many_creates_over_an_empty_container_one_wins() {
 
         let won: Vec<_> = outcomes
             .into_iter()
-            .filter_map(|outcome| outcome.expect("the server answers").committed())
+            .filter_map(|outcome| outcome.expect("the server answers").ok())
             .collect();
         assert_eq!(won.len(), 1, "round {round}");
         let view = stores[0].read(Query::node(path(&place))).await.expect("answers");
-        assert_eq!(view.node().expect("it was made").stat, won[0].done[0].stat);
+        assert_eq!(view.node().expect("it was made").stat, won[0].results[0].stat);
     }
 }
 
@@ -136,7 +136,7 @@ pub(super) async fn a_late_removal_of_a_container_removes_no_node() {
         let made = |outcome: Result<synod_core::store::Outcome, _>| {
             outcome
                 .unwrap_or_else(|error: synod_core::error::Error| panic!("{error}"))
-                .committed()
+                .ok()
                 .is_some()
         };
         let (late, overtaken) = (made(late), made(overtaken));
@@ -185,7 +185,7 @@ pub(super) async fn the_name_of_a_sequential_child_counts_every_creation() {
 
 pub(super) async fn containers_are_created_and_removed_without_events() {
     let store = session().await;
-    let (_view, mut watch) = store.observe(Query::subtree(path("/untold"))).await.expect("answers");
+    let (_view, mut watch) = store.watch(Query::subtree(path("/untold"))).await.expect("answers");
 
     done(&*store, create("/untold/a/b/c", "")).await;
     done(&*store, Txn::new().delete(path("/untold/a/b/c"), Expect::Any)).await;
@@ -221,7 +221,7 @@ pub(super) async fn a_node_that_replaces_a_container_is_reported_as_created_once
     let store = session_with(&patient).await;
     done(&*store, create("/born/x", "")).await;
     let node = Query::node(path("/born"));
-    let (_view, mut watch) = store.observe(node).await.expect("answers");
+    let (_view, mut watch) = store.watch(node).await.expect("answers");
     done(&*store, Txn::new().delete(path("/born/x"), Expect::Any)).await;
 
     done(&*store, create("/born", "once")).await;
@@ -238,7 +238,7 @@ pub(super) async fn a_node_that_replaces_a_container_is_reported_as_created_once
 /// transaction.
 pub(super) async fn a_check_for_absence_causes_no_event() {
     let store = session().await;
-    let (_view, mut watch) = store.observe(Query::subtree(path("/unborn"))).await.expect("answers");
+    let (_view, mut watch) = store.watch(Query::subtree(path("/unborn"))).await.expect("answers");
     let absent = |at: &str| Txn::new().check(path(at), Expect::Absent);
     for (unborn, born) in [("/unborn/a/b", "/unborn/a"), ("/unborn/c", "/unborn/c")] {
         let txn = absent(unborn).create(path(born), "", Lifetime::Persistent);
@@ -268,7 +268,7 @@ pub(super) async fn a_node_without_data_that_others_made_is_a_node() {
     let store = session().await;
 
     assert!(there(&*store, "/foreign").await);
-    assert_eq!(refused(&*store, create("/foreign", "")).await, Why::Exists);
+    assert_eq!(refused(&*store, create("/foreign", "")).await, RejectReason::Exists);
     done(&*store, Txn::new().set(path("/foreign"), "x", Expect::Any)).await;
 }
 

@@ -38,7 +38,7 @@ async fn reports_its_progress(store: &dyn Store, dir: &Path) {
     let reading = async {
         loop {
             let query = Query::subtree(dir).progress(&progress);
-            drop(store.observe(query).await.expect("a moment is found"));
+            drop(store.watch(query).await.expect("a moment is found"));
         }
     };
     let on_the_way = loaded.wait_for(|it| 1 < it.read && it.read < it.found);
@@ -67,7 +67,7 @@ pub(super) async fn a_tree_that_fits_into_no_request_is_of_one_moment() {
         round
     };
     let reading = async {
-        let observed = bob.observe(Query::subtree(&dir)).await;
+        let observed = bob.watch(Query::subtree(&dir)).await;
         let (view, watch) = observed.expect("a moment is found");
         let mut shown = vec![rounds(&view)];
         for query in [Query::subtree(&dir), Query::children(&dir)] {

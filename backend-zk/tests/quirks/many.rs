@@ -61,7 +61,7 @@ pub(super) async fn ten_thousand_nodes_and_watches_outlive_their_server() {
     // The first create makes the directory.
     done(&*store, Txn::new().create(path("/many-nodes/x"), "", Lifetime::Session)).await;
     all(&*store, |txn, number| txn.create(node(number), "", Lifetime::Session)).await;
-    let observed = (0..MANY).map(|number| store.observe(Query::node(node(number)).local()));
+    let observed = (0..MANY).map(|number| store.watch(Query::node(node(number)).local()));
     let mut watches: Vec<Watch> = join_all(observed)
         .await
         .into_iter()

@@ -79,7 +79,7 @@ async fn outlive(sessions: &[Box<dyn Store>]) -> usize {
         let seen = async {
             loop {
                 match &*status.borrow_and_update() {
-                    Status::Lost { why } => panic!("lost ({why}), with two healthy servers"),
+                    Status::Lost { reason } => panic!("lost ({reason}), with two healthy servers"),
                     Status::Suspended { .. } => was_suspended = true,
                     Status::Live { .. } => {}
                 }

@@ -53,7 +53,7 @@ pub(super) async fn a_call_asks_for_all_it_needs_at_once() {
     done(store, create("/trips/node", "")).await;
     let draw = || Txn::new().create_sequential(path("/trips/x-"), "", Lifetime::Session);
     let look = || Query::children(path("/trips")).names_only();
-    let observe = async |query: Query| store.observe(query).await.expect("answers");
+    let observe = async |query: Query| store.watch(query).await.expect("answers");
     let counted = |counted: (Vec<Verb>, Vec<Verb>), at_once: &[Verb], then: &[Verb]| {
         assert_eq!((&counted.0[..], &counted.1[..]), (at_once, then));
     };
@@ -118,7 +118,7 @@ pub(super) async fn one_event_takes_one_request() {
     let other = path("/once/other");
     let once = || async {
         let query = Query::node(&other).once().local();
-        store.observe(query).await.expect("answers").1
+        store.watch(query).await.expect("answers").1
     };
     for told in [true, false] {
         done(store, create("/once/other", "")).await;
@@ -179,7 +179,7 @@ pub(super) async fn recipes_ask_for_no_more_than_they_need() {
     // The directories exist.
     for node in ["/counted/lock/x", "/counted/latch/x", "/counted/pool/x"] {
         let made = bob.create(&path(node), "", Lifetime::Persistent).await.expect("answers");
-        assert!(made.committed().is_some());
+        assert!(made.ok().is_some());
     }
     let _before = (links.take_requests(anns), links.take_requests(bobs));
 
@@ -251,7 +251,7 @@ pub(super) async fn a_waiting_candidate_sends_few_requests() {
     let election = |client: &Client| Election::new(client, path("/counted/lead"));
     // The directory exists.
     let stays = bob.create(&path("/counted/lead/x"), "", Lifetime::Persistent).await;
-    assert!(stays.expect("answers").committed().is_some());
+    assert!(stays.expect("answers").ok().is_some());
     let _before = (links.take_requests(anns), links.take_requests(bobs));
 
     let leader = election(&ann).campaign("ann").await.expect("answers");
@@ -302,7 +302,7 @@ pub(super) async fn an_idle_session_gives_signs_of_life_only() {
     let backend = ZkBackend::new(options(links.addresses().to_vec()).access(Access::Open));
     let ttl = SessionOptions::new(Duration::from_secs(3));
     let store = backend.expect("valid").open(&ttl).await.expect("a server runs");
-    let (_view, _watch) = store.observe(Query::subtree(path("/idle"))).await.expect("answers");
+    let (_view, _watch) = store.watch(Query::subtree(path("/idle"))).await.expect("answers");
     let _before = links.take_requests(store.session().id);
 
     let began = Instant::now();
@@ -386,7 +386,7 @@ pub(super) async fn the_first_local_read_of_a_connection_catches_up() {
     let read = || store.read(Query::node(path("/caught-up")).local());
     let reads = async |first: usize| asks(&links, id, first, read()).await.0;
     let tree = Query::subtree(path("/caught-up/below"));
-    let (_view, mut watch) = store.observe(tree).await.expect("answers");
+    let (_view, mut watch) = store.watch(tree).await.expect("answers");
     for _ in 0..2 {
         assert_eq!(reads(1).await, [Verb::Get]);
         links.lose_reply(id, Verb::Set);

@@ -17,7 +17,7 @@ async fn draws(listings: &impl Fn() -> usize, store: &dyn Store, dir: &str) -> u
     let before = listings();
     let drawn = committed(store, ticket(dir)).await;
     assert_eq!(drawn.look.expect("it was asked for").nodes.len(), 1);
-    done(store, Txn::new().delete(&drawn.done[0].path, Expect::Any)).await;
+    done(store, Txn::new().delete(&drawn.results[0].path, Expect::Any)).await;
     listings() - before
 }
 
@@ -54,7 +54,7 @@ pub(crate) async fn one_event_needs_no_lasting_watch() {
     let asked = count(&peer, &*store, &[op::ADD_WATCH]);
     done(&*store, Txn::new().create(path("/one/a"), "", Lifetime::Session)).await;
     for query in [Query::until_gone(path("/one/a")), Query::node(path("/one/a")).once()] {
-        let (view, _watch) = store.observe(query).await.expect("the peer answers");
+        let (view, _watch) = store.watch(query).await.expect("the peer answers");
         assert!(view.node().is_some());
     }
     assert_eq!(asked(), 0);
@@ -93,7 +93,7 @@ pub(crate) async fn a_check_reads_only_where_a_container_would_pass() {
     done(&*store, create("/check/a", "")).await;
     done(&*store, Txn::new().set(path("/check/a"), "", Expect::Any)).await;
     let drawn = committed(&*store, ticket("/check")).await;
-    let own = drawn.done[0].path.as_str();
+    let own = drawn.results[0].path.as_str();
     let _newer = store.commit(ticket("/check")).await.expect("it answers");
     let reads = count(&peer, &*store, &[op::GET_DATA]);
     let version = |number| Expect::Version(Version::new(number));
@@ -146,8 +146,8 @@ async fn are_set_again(dir: &str, messages: usize) {
     for number in 0..40 {
         let at = path(&format!("{dir}/{number}"));
         done(&*store, Txn::new().create(&at, "", Lifetime::Session)).await;
-        watches.push(store.observe(Query::until_gone(&at)).await.expect("the peer answers"));
-        watches.push(store.observe(Query::node(at).once()).await.expect("the peer answers"));
+        watches.push(store.watch(Query::until_gone(&at)).await.expect("the peer answers"));
+        watches.push(store.watch(Query::node(at).once()).await.expect("the peer answers"));
     }
     let asked = count(&peer, &*store, &[op::SET_WATCHES]);
     reconnects(&peer).await;

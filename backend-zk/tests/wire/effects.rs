@@ -160,7 +160,7 @@ async fn has_its_stat(shows_births: bool) {
     for txn in [beside_a_write, creates("/alone"), owned_first] {
         let commit = store.commit(txn).await.expect("the peer answers").required().expect("so");
         assert!(commit.revision.is_some());
-        for done in commit.done.iter().filter(|done| done.path != path("/stat/old")) {
+        for done in commit.results.iter().filter(|done| done.path != path("/stat/old")) {
             let owner = done.path.as_str().ends_with("owned").then(|| store.session().id);
             let view = store.read(Query::node(done.path.clone())).await.expect("the peer answers");
             assert_eq!(done.stat, view.node().expect("it is there").stat, "{}", done.path);
@@ -203,7 +203,7 @@ pub(crate) async fn a_malformed_answer_is_an_error() {
         for number in [op::GET_DATA, op::GET_CHILDREN, op::GET_CHILDREN_2, op::MULTI_READ] {
             peer.when(Rule::new(Deed::Garble).op(number).at("/malformed"));
             let read = timeout(PATIENCE, store.read(query.clone())).await.expect("it ends");
-            let seen = timeout(PATIENCE, store.observe(query.clone())).await.expect("it ends");
+            let seen = timeout(PATIENCE, store.watch(query.clone())).await.expect("it ends");
             if let (Ok(_), Ok(_)) = (read, seen) {
                 // No request of that kind was sent.
                 peer.change(|world| world.script.calm());

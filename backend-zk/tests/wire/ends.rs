@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use synod_core::store::{Lifetime, Query, Sequence, Txn, Why};
+use synod_core::store::{Lifetime, Query, RejectReason, Sequence, Txn};
 use synod_recipes::Mutex;
 use tokio::time::timeout;
 
@@ -57,7 +57,7 @@ pub(crate) async fn a_number_from_the_reserve_is_of_use_in_a_transaction_of_seve
     let several = draw.create(path("/beside"), "", Lifetime::Persistent);
     let drawn = committed(&*store, several).await;
 
-    assert_eq!(drawn.done[0].sequence, Some(Sequence::new(u64::from(LAST.unsigned_abs()) + 1)));
+    assert_eq!(drawn.results[0].sequence, Some(Sequence::new(u64::from(LAST.unsigned_abs()) + 1)));
 }
 
 /// After the last number of a directory a create is refused and has no effect, also in a transaction of several operations.
@@ -73,12 +73,12 @@ pub(crate) async fn a_directory_without_numbers_refuses() {
         };
 
         let first = store.commit(draw("/first")).await.expect("the peer answers");
-        let number = first.required().expect("it has a number").done[0].sequence;
+        let number = first.required().expect("it has a number").results[0].sequence;
         assert_eq!(number, Some(Sequence::new(u64::from(LAST.unsigned_abs()))));
         for _ in 0..2 {
             let next = store.commit(draw("/next")).await.expect("the peer answers");
-            let refused = next.rejected().map(|no| (no.index, no.why));
-            assert_eq!(refused, Some((0, Why::SequenceExhausted)), "several: {several}");
+            let refused = next.rejected().map(|no| (no.index, no.reason));
+            assert_eq!(refused, Some((0, RejectReason::SequenceExhausted)), "several: {several}");
         }
         done(&*store, create("/end/named", "")).await;
 

@@ -1,6 +1,6 @@
 //! A failed look says nothing about the commit before it: L-OUT-1, L-OUT-4.
 
-use synod_core::store::{Expect, Lifetime, Query, Txn, Version, Why};
+use synod_core::store::{Expect, Lifetime, Query, RejectReason, Txn, Version};
 use synod_recipes::Mutex;
 use tokio::time::timeout;
 
@@ -41,7 +41,7 @@ pub(crate) async fn a_look_that_fails_says_nothing_of_the_rejection() {
         let said = timeout(PATIENCE, looking).await.expect("it ends").expect("it is answered");
 
         let no = said.rejected().expect("it has another version");
-        assert_eq!((no.why, no.look.as_ref()), (Why::OtherVersion, None), "{error}");
+        assert_eq!((no.reason, no.look.as_ref()), (RejectReason::OtherVersion, None), "{error}");
     }
 }
 
@@ -104,7 +104,7 @@ pub(crate) async fn a_look_shows_no_ticket_after_the_own_one() {
         let drawn = store.commit(draw).await.expect("the peer answers");
         let commit = drawn.required().expect("nothing is against it");
         let look = commit.look.expect("it was asked for");
-        assert_eq!(look.nodes.last().map(|node| &node.path), Some(&commit.done[0].path));
+        assert_eq!(look.nodes.last().map(|node| &node.path), Some(&commit.results[0].path));
         assert_eq!(look.nodes.len(), number + 2, "{look:?}");
     }
 }
@@ -121,7 +121,7 @@ pub(crate) async fn a_look_that_was_lost_is_asked_for_again() {
         let drawn = timeout(PATIENCE, store.commit(ticket("/lost"))).await.expect("it ends");
         let commit = drawn.expect("the peer answers").required().expect("nothing is against it");
         let look = commit.look.expect("it is asked for again");
-        assert!(look.nodes.iter().any(|node| node.path == commit.done[0].path), "{look:?}");
+        assert!(look.nodes.iter().any(|node| node.path == commit.results[0].path), "{look:?}");
         peer.change(|world| world.script.calm());
     }
 }

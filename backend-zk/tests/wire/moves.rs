@@ -74,7 +74,7 @@ pub(crate) async fn watches_that_a_server_refuses_at_first_are_set_all_the_same(
     let peer = peer(1);
     let store = open(&peer, LONG).await;
     done(&*store, owned("/refused")).await;
-    let waits = store.observe(Query::until_gone(path("/refused"))).await;
+    let waits = store.watch(Query::until_gone(path("/refused"))).await;
     let (_view, mut watch) = waits.expect("the peer answers");
     let session = store.session().id.get();
     peer.when(Rule::new(Deed::Refuse(code::THROTTLED)).op(op::SET_WATCHES).of(session));
@@ -111,7 +111,7 @@ pub(crate) async fn the_rest_of_a_transaction_is_reported_on_the_next_connection
     let mut watches = Vec::new();
     for at in ["/both/a", "/both/b"] {
         done(&*store, create(at, "")).await;
-        let observed = store.observe(Query::node(path(at)).once()).await;
+        let observed = store.watch(Query::node(path(at)).once()).await;
         watches.push(observed.expect("the peer answers").1);
     }
 

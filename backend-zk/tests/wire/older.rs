@@ -19,7 +19,7 @@ pub(crate) async fn what_is_read_is_no_older_than_an_event() {
     let query = || Query::node(path("/event/a"));
     let _seen = store.read(query().local()).await.expect("the peer answers");
     // On either server: the other one lags from now on.
-    let (_view, mut watch) = store.observe(query()).await.expect("the peer answers");
+    let (_view, mut watch) = store.watch(query()).await.expect("the peer answers");
     let own = peer.world().sessions[&store.session().id.get().cast_signed()].server;
     let other = 3 - own;
     let written = peer.change(|world| {
@@ -87,7 +87,7 @@ pub(crate) async fn a_view_is_no_older_than_what_the_session_has_seen() {
         assert!(view.revision >= newest, "{query:?}: {view:?}");
     }
     for query in [Query::until_gone(&gone), Query::node(&gone).once(), Query::node(&gone)] {
-        let (view, _watch) = store.observe(query.clone()).await.expect("the peer answers");
+        let (view, _watch) = store.watch(query.clone()).await.expect("the peer answers");
         assert!(view.revision >= newest, "{query:?}: {view:?}");
     }
 }
@@ -127,7 +127,7 @@ pub(crate) async fn a_latest_observation_of_one_event_is_of_now() {
             world.write(&[remove("/now/a")])
         });
         written.expect("it is there");
-        let (view, _watch) = store.observe(query).await.expect("the peer answers");
+        let (view, _watch) = store.watch(query).await.expect("the peer answers");
         assert!(view.node().is_none(), "{view:?}");
         peer.change(|world| world.servers[1].lags = false);
     }

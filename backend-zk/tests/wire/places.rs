@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use synod_core::store::{Expect, Lifetime, Query, Store, Txn, Why};
+use synod_core::store::{Expect, Lifetime, Query, RejectReason, Store, Txn};
 use tokio::time::timeout;
 
 use crate::peer::Peer;
@@ -150,7 +150,7 @@ pub(crate) async fn what_is_protected_can_be_deleted() {
 pub(crate) async fn what_took_the_place_of_one_container_is_not_removed_with_the_others() {
     const ALL: [&str; 3] = ["/box", "/box/in", "/box/in/deep"];
 
-    for (at, why) in [("/top/box", Why::Exists), ("/top", Why::HasChildren)] {
+    for (at, why) in [("/top/box", RejectReason::Exists), ("/top", RejectReason::HasChildren)] {
         for replaced in ALL {
             let peer = peer(1);
             peer.change(|world| world.collects = false);
@@ -164,8 +164,8 @@ pub(crate) async fn what_took_the_place_of_one_container_is_not_removed_with_the
             let session = store.session().id.get();
             peer.when(Rule::new(Deed::Meanwhile(meanwhile)).op(op::MULTI).of(session));
 
-            let txn = if why == Why::Exists { create(at, "") } else { delete(at) };
-            let no = ends(&*store, txn).await.rejected().map(|no| no.why);
+            let txn = if why == RejectReason::Exists { create(at, "") } else { delete(at) };
+            let no = ends(&*store, txn).await.rejected().map(|no| no.reason);
 
             assert_eq!(no, Some(why), "{replaced}");
             let there = peer.world().servers[0].tree.nodes.get(&format!("/top{replaced}")).cloned();
@@ -183,7 +183,7 @@ pub(crate) async fn what_is_below_a_sessions_node_is_absent() {
     };
     let anew = vec![remove("/owned/a"), make("/owned/a"), make("/owned/a/b")];
     let gone = vec![remove("/owned/a")];
-    for (meanwhile, why) in [(vec![], None), (gone, None), (anew, Some(Why::Exists))] {
+    for (meanwhile, why) in [(vec![], None), (gone, None), (anew, Some(RejectReason::Exists))] {
         let peer = peer(1);
         let store = open(&peer, LONG).await;
         done(&*store, create("/owned/kept", "")).await;
@@ -193,15 +193,15 @@ pub(crate) async fn what_is_below_a_sessions_node_is_absent() {
         }
         let container = Txn::new().create(path("/owned/a/b"), "", Lifetime::Container);
         assert_eq!(
-            ends(&*store, container).await.rejected().map(|no| no.why),
-            Some(Why::BelowEphemeral)
+            ends(&*store, container).await.rejected().map(|no| no.reason),
+            Some(RejectReason::BelowEphemeral)
         );
 
         let session = store.session().id.get();
         // The first request finds what is above it.
         peer.when(Rule::new(Deed::Proceed).op(op::MULTI).of(session));
         peer.when(Rule::new(Deed::Meanwhile(meanwhile)).op(op::MULTI).of(session));
-        assert_eq!(ends(&*store, absent()).await.rejected().map(|no| no.why), why);
+        assert_eq!(ends(&*store, absent()).await.rejected().map(|no| no.reason), why);
         assert_eq!(peer.world().script.played(session), 1);
     }
 }
@@ -228,8 +228,8 @@ pub(crate) async fn what_is_below_a_sessions_node_is_proved_again_with_the_rest(
     }
     let both = Txn::new().check(path("/owned/a/b"), Expect::Absent);
     let both = both.create(path("/boxes/box"), "", Lifetime::Persistent);
-    let no = ends(&*store, both).await.rejected().map(|no| (no.index, no.why));
-    assert_eq!(no, Some((0, Why::Exists)));
+    let no = ends(&*store, both).await.rejected().map(|no| (no.index, no.reason));
+    assert_eq!(no, Some((0, RejectReason::Exists)));
     assert_eq!(peer.world().script.played(session), 2);
 }
 
@@ -240,8 +240,8 @@ pub(crate) async fn what_is_below_a_node_that_is_just_created_is_absent() {
     for again in [false, true] {
         let anew = owned("/fresh/a").check(path("/fresh/a/b"), Expect::Absent);
         let anew = anew.check(path("/fresh/c"), Expect::Absent);
-        let no = ends(&*store, anew).await.rejected().map(|no| no.why);
-        assert_eq!(no, again.then_some(Why::Exists));
+        let no = ends(&*store, anew).await.rejected().map(|no| no.reason);
+        assert_eq!(no, again.then_some(RejectReason::Exists));
     }
 }
 
@@ -249,7 +249,7 @@ pub(crate) async fn what_is_below_a_node_that_is_just_created_is_absent() {
 pub(crate) async fn what_is_below_a_directory_that_is_created_meanwhile_is_looked_for() {
     let dirs = || vec![make("/meanwhile"), make("/meanwhile/a")];
     let node = || [dirs(), vec![make("/meanwhile/a/b")]].concat();
-    for (meanwhile, why) in [(dirs(), None), (node(), Some(Why::Exists))] {
+    for (meanwhile, why) in [(dirs(), None), (node(), Some(RejectReason::Exists))] {
         let peer = peer(1);
         let store = open(&peer, LONG).await;
         done(&*store, create("/other", "")).await;
@@ -258,7 +258,7 @@ pub(crate) async fn what_is_below_a_directory_that_is_created_meanwhile_is_looke
         peer.when(Rule::new(Deed::Meanwhile(meanwhile)).op(op::MULTI).of(session));
         let absent = Txn::new().check(path("/meanwhile/a/b"), Expect::Absent);
         let absent = absent.set(path("/other"), "", Expect::Any);
-        assert_eq!(ends(&*store, absent).await.rejected().map(|no| no.why), why);
+        assert_eq!(ends(&*store, absent).await.rejected().map(|no| no.reason), why);
         assert_eq!(peer.world().script.played(session), 1);
     }
 }
@@ -269,11 +269,14 @@ pub(crate) async fn a_container_in_the_place_of_a_ticket_is_no_node() {
     let store = open(&peer, LONG).await;
     let draw = Txn::new().create_sequential(path("/ticket/t-"), "", Lifetime::Session);
     let drawn = committed(&*store, draw).await;
-    let ticket = &drawn.done[0].path;
+    let ticket = &drawn.results[0].path;
     let check = || Txn::new().check(ticket, Expect::Any).check(ticket, Expect::Any);
     done(&*store, check()).await;
     done(&*store, Txn::new().delete(ticket, Expect::Any)).await;
     done(&*store, create(&format!("{ticket}/below"), "")).await;
 
-    assert_eq!(ends(&*store, check()).await.rejected().map(|no| no.why), Some(Why::Missing));
+    assert_eq!(
+        ends(&*store, check()).await.rejected().map(|no| no.reason),
+        Some(RejectReason::Missing)
+    );
 }

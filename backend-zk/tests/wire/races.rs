@@ -4,10 +4,11 @@
 
 use std::collections::BTreeSet;
 
-use synod_core::chance::Chance;
 use synod_core::path::Path;
+use synod_core::random::Random;
 use synod_core::store::{
-    Backend as _, Expect, Lifetime, Outcome, Query, SessionOptions, Store, Txn, Version, Why,
+    Backend as _, Expect, Lifetime, Outcome, Query, RejectReason, SessionOptions, Store, Txn,
+    Version,
 };
 use synod_mem::MemBackend;
 use tokio::time::timeout;
@@ -49,7 +50,7 @@ type Act = (&'static str, Verb);
 /// What can be compared of the end of a transaction.
 #[derive(Debug, PartialEq, Eq)]
 struct End {
-    refused: Option<(usize, Why)>,
+    refused: Option<(usize, RejectReason)>,
     /// The nodes, their data, and whether a session owns them.
     tree: BTreeSet<(String, Vec<u8>, bool)>,
 }
@@ -63,34 +64,34 @@ struct Round {
 }
 
 impl Round {
-    fn new(number: u64, chance: &Chance) -> Self {
+    fn new(number: u64, random: &Random) -> Self {
         let dir = format!("/round{number}");
-        let below = |n: usize| usize::try_from(chance.below(n as u64)).unwrap_or(0);
+        let below = |n: usize| usize::try_from(random.below(n as u64)).unwrap_or(0);
         let place = || PLACES[below(PLACES.len())];
         let whole = |place: &str| format!("{dir}/{place}");
 
         let mut before = vec![create(&dir, Lifetime::Persistent)];
-        for place in PLACES.into_iter().filter(|_| chance.below(5) == 0) {
+        for place in PLACES.into_iter().filter(|_| random.below(5) == 0) {
             let lifetime =
-                if chance.below(5) == 0 { Lifetime::Session } else { Lifetime::Persistent };
+                if random.below(5) == 0 { Lifetime::Session } else { Lifetime::Persistent };
             before.push(create(&whole(place), lifetime));
         }
         // Only containers are left of these, unless there was a node before.
-        for place in PLACES.into_iter().filter(|_| chance.below(5) == 0) {
-            let inside = if chance.below(3) == 0 { "deep/gone" } else { "gone" };
+        for place in PLACES.into_iter().filter(|_| random.below(5) == 0) {
+            let inside = if random.below(3) == 0 { "deep/gone" } else { "gone" };
             let inside = whole(&format!("{place}/{inside}"));
             before.push(create(&inside, Lifetime::Persistent));
             before.push(Txn::new().delete(path(&inside), Expect::Any));
         }
         // In the place of a container, perhaps.
-        for place in PLACES.into_iter().filter(|_| chance.below(12) == 0) {
+        for place in PLACES.into_iter().filter(|_| random.below(12) == 0) {
             before.push(create(&whole(place), Lifetime::Persistent));
         }
 
         let mut acts: Vec<Act> = Vec::new();
-        for _ in 0..=chance.below(4) {
+        for _ in 0..=random.below(4) {
             let (place, wish) = (place(), [Wish::Any, Wish::Known, Wish::Absent][below(3)]);
-            let verb = match chance.below(12) {
+            let verb = match random.below(12) {
                 0..3 => Verb::Create(Lifetime::Persistent),
                 3 | 4 => Verb::Create(Lifetime::Session),
                 5 => Verb::Create(Lifetime::Container),
@@ -104,13 +105,13 @@ impl Round {
             }
         }
 
-        let other = match (whole(place()), chance.below(8)) {
+        let other = match (whole(place()), random.below(8)) {
             (at, 0..3) => vec![make(&at)],
             (at, 3) => vec![make(&at), make(&format!("{at}/more"))],
             (at, 4..7) => vec![remove(&at)],
             (at, _) => vec![set(&at, "other")],
         };
-        Self { dir, before, acts, other, at: chance.below(REQUESTS) }
+        Self { dir, before, acts, other, at: random.below(REQUESTS) }
     }
 
     /// The transaction, with the versions that this store gives.
@@ -149,7 +150,7 @@ impl Round {
             let name = node.path.as_str().trim_end_matches(|digit: char| digit.is_ascii_digit());
             Some((name.to_owned(), node.data.to_vec(), stat.owner.is_some()))
         });
-        End { refused: outcome.rejected().map(|no| (no.index, no.why)), tree: there.collect() }
+        End { refused: outcome.rejected().map(|no| (no.index, no.reason)), tree: there.collect() }
     }
 
     /// On the scripted servers, and what the other client wrote meanwhile.
@@ -182,7 +183,7 @@ impl Round {
 
     /// Whether it was refused as nothing is there to delete: an empty container may be deleted all the same.
     fn may_delete(&self, end: &End) -> bool {
-        let Some((index, Why::Missing)) = end.refused else { return false };
+        let Some((index, RejectReason::Missing)) = end.refused else { return false };
         matches!(self.acts[index].1, Verb::Delete(Wish::Any | Wish::Absent))
     }
 
@@ -236,7 +237,7 @@ pub(crate) async fn a_transaction_is_before_a_write_of_others_or_after_it() {
     done(&*store, create("/warm", Lifetime::Persistent)).await;
     let (mut met, mut excused) = (0_u64, 0_u64);
     for number in 0..ROUNDS {
-        let round = Round::new(number, &Chance::seeded(number));
+        let round = Round::new(number, &Random::seeded(number));
         let (end, writes) = round.on(&peer, &*store).await;
         let (after, before) =
             (round.expected(&writes, true).await, round.expected(&writes, false).await);

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::future::join;
-use synod_core::chance::Chance;
+use synod_core::random::Random;
 use synod_testkit::server::zookeeper::{Ensemble, TICK};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -254,11 +254,11 @@ impl Step {
 }
 
 /// A program from a seed: few paths, so that many requests concern each of them.
-fn program(chance: &Chance, dir: &str) -> Vec<Step> {
+fn program(random: &Random, dir: &str) -> Vec<Step> {
     let mut steps = vec![Step::Ask(0, create(op::CREATE_2, dir.to_owned(), 0))];
     steps.extend((0..STEPS).map(|_| {
-        let who = usize::try_from(chance.below(CLIENTS as u64)).unwrap_or(0);
-        if chance.below(25) == 0 { Step::Reconnect(who) } else { Step::Ask(who, any(chance, dir)) }
+        let who = usize::try_from(random.below(CLIENTS as u64)).unwrap_or(0);
+        if random.below(25) == 0 { Step::Reconnect(who) } else { Step::Ask(who, any(random, dir)) }
     }));
     steps
 }
@@ -268,22 +268,22 @@ fn create(op: i32, path: String, flags: i32) -> Request {
     Request::Create { op, path, data: b"made".to_vec(), acl: open_acl(), flags, ttl }
 }
 
-fn place(chance: &Chance, dir: &str) -> String {
+fn place(random: &Random, dir: &str) -> String {
     const PLACES: [&str; 6] = ["", "/a", "/b", "/a/x", "/a/y", "/a/x/z"];
 
-    let index = usize::try_from(chance.below(PLACES.len() as u64)).unwrap_or(0);
+    let index = usize::try_from(random.below(PLACES.len() as u64)).unwrap_or(0);
     format!("{dir}{}", PLACES[index])
 }
 
-fn write(chance: &Chance, dir: &str) -> Request {
+fn write(random: &Random, dir: &str) -> Request {
     let (path, version) =
-        (place(chance, dir), [-1, -1, 0, 1][usize::try_from(chance.below(4)).unwrap_or(0)]);
-    match chance.below(9) {
+        (place(random, dir), [-1, -1, 0, 1][usize::try_from(random.below(4)).unwrap_or(0)]);
+    match random.below(9) {
         0 | 1 => create(op::CREATE_2, path, 0),
         2 => create(op::CREATE_2, path, 1),
-        3 => create(op::CREATE_2, format!("{path}/t-"), if chance.below(2) == 0 { 2 } else { 3 }),
+        3 => create(op::CREATE_2, format!("{path}/t-"), if random.below(2) == 0 { 2 } else { 3 }),
         4 => create(op::CREATE_CONTAINER, path, 4),
-        5 => match chance.below(4) {
+        5 => match random.below(4) {
             0 => create(op::CREATE_TTL, path, 5),
             1 => with_acl(create(op::CREATE_2, path, 0), vec![(31 - 2, "world", "anyone")]),
             2 => with_acl(create(op::CREATE_2, path, 0), vec![]),
@@ -305,9 +305,9 @@ fn with_acl(request: Request, list: Vec<(i32, &str, &str)>) -> Request {
     }
 }
 
-fn read(chance: &Chance, dir: &str, watch: bool) -> Request {
-    let path = place(chance, dir);
-    match chance.below(4) {
+fn read(random: &Random, dir: &str, watch: bool) -> Request {
+    let path = place(random, dir);
+    match random.below(4) {
         0 => Request::Exists { path, watch },
         1 => Request::GetData { path, watch },
         2 => Request::GetChildren { op: op::GET_CHILDREN, path, watch },
@@ -315,23 +315,23 @@ fn read(chance: &Chance, dir: &str, watch: bool) -> Request {
     }
 }
 
-fn any(chance: &Chance, dir: &str) -> Request {
-    match chance.below(20) {
-        0..=6 => write(chance, dir),
+fn any(random: &Random, dir: &str) -> Request {
+    match random.below(20) {
+        0..=6 => write(random, dir),
         7..=9 => {
-            let all = (0..=chance.below(4)).map(|_| match chance.below(4) {
-                0 => Request::Check { path: place(chance, dir), version: -1 },
-                _ => write(chance, dir),
+            let all = (0..=random.below(4)).map(|_| match random.below(4) {
+                0 => Request::Check { path: place(random, dir), version: -1 },
+                _ => write(random, dir),
             });
             Request::Multi(all.collect())
         }
-        10..=13 => read(chance, dir, chance.below(2) == 0),
+        10..=13 => read(random, dir, random.below(2) == 0),
         14 => {
-            let all = (0..2).map(|_| match chance.below(2) {
-                0 => Request::GetData { path: place(chance, dir), watch: false },
+            let all = (0..2).map(|_| match random.below(2) {
+                0 => Request::GetData { path: place(random, dir), watch: false },
                 _ => Request::GetChildren {
                     op: op::GET_CHILDREN,
-                    path: place(chance, dir),
+                    path: place(random, dir),
                     watch: false,
                 },
             });
@@ -339,19 +339,19 @@ fn any(chance: &Chance, dir: &str) -> Request {
         }
         15 => Request::Sync { path: "/".to_owned() },
         16 | 17 => {
-            let mode = i32::try_from(chance.below(2)).unwrap_or(0);
-            Request::AddWatch { path: place(chance, dir), mode }
+            let mode = i32::try_from(random.below(2)).unwrap_or(0);
+            Request::AddWatch { path: place(random, dir), mode }
         }
         18 => {
-            let kind = 1 + i32::try_from(chance.below(3)).unwrap_or(0);
-            Request::RemoveWatches { path: place(chance, dir), kind }
+            let kind = 1 + i32::try_from(random.below(3)).unwrap_or(0);
+            Request::RemoveWatches { path: place(random, dir), kind }
         }
         _ => {
-            let list = || (0..chance.below(3)).map(|_| place(chance, dir)).collect();
+            let list = || (0..random.below(3)).map(|_| place(random, dir)).collect();
             // The client has missed either all changes or none.
-            let since = if chance.below(2) == 0 { 0 } else { i64::MAX };
+            let since = if random.below(2) == 0 { 0 } else { i64::MAX };
             let (op, lists) =
-                if chance.below(2) == 0 { (op::SET_WATCHES, 3) } else { (op::SET_WATCHES_2, 5) };
+                if random.below(2) == 0 { (op::SET_WATCHES, 3) } else { (op::SET_WATCHES_2, 5) };
             Request::SetWatches { op, since, lists: (0..lists).map(|_| list()).collect() }
         }
     }
@@ -374,8 +374,8 @@ pub(crate) async fn the_peer_and_a_server_say_the_same() {
         world.servers[0].follow(&version);
     });
     for number in 0..programs {
-        let seed = if number == 0 { seed } else { synod_core::chance::mix(seed ^ number) };
-        let steps = program(&Chance::seeded(seed), &format!("/replay{number}"));
+        let seed = if number == 0 { seed } else { synod_core::random::mix(seed ^ number) };
+        let steps = program(&Random::seeded(seed), &format!("/replay{number}"));
         let mut real = Side::new("server", server.addresses()[0]).await;
         let mut ours = Side::new("peer", peer.addresses()[0]).await;
         let mut before: BTreeMap<usize, &Step> = BTreeMap::new();

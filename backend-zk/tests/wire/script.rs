@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use synod_core::chance::Chance;
+use synod_core::random::Random;
 
 use crate::protocol::{Request, code, op};
 
@@ -55,7 +55,7 @@ pub(crate) struct Rule {
 /// Random disturbance.
 #[derive(Debug)]
 struct Chaos {
-    chance: Chance,
+    random: Random,
     per_mille: u64,
 }
 
@@ -110,8 +110,8 @@ impl Script {
     }
 
     /// From now on disturbs this many of a thousand requests at random.
-    pub(crate) fn disturb(&mut self, chance: Chance, per_mille: u64) {
-        self.chaos = Some(Chaos { chance, per_mille });
+    pub(crate) fn disturb(&mut self, random: Random, per_mille: u64) {
+        self.chaos = Some(Chaos { random, per_mille });
     }
 
     /// Ends all disturbance.
@@ -149,11 +149,11 @@ impl Script {
 
 impl Chaos {
     fn draw(&self, request: &Request) -> Option<Deed> {
-        if self.chance.below(1_000) >= self.per_mille || request.op() == op::AUTH {
+        if self.random.below(1_000) >= self.per_mille || request.op() == op::AUTH {
             return None;
         }
-        let few = || Duration::from_millis(1 + self.chance.below(120));
-        Some(match self.chance.below(14) {
+        let few = || Duration::from_millis(1 + self.random.below(120));
+        Some(match self.random.below(14) {
             0 | 1 => Deed::CloseBefore,
             2..=4 => Deed::CloseAfter,
             5 => Deed::Hold(few()),

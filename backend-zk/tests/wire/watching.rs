@@ -64,7 +64,7 @@ pub(crate) async fn a_change_around_the_read_is_reported() {
                     peer.when(Rule::new(deed).op(site).of(store.session().id.get()));
                     let query = query(&dir);
 
-                    let observed = timeout(PATIENCE, store.observe(query.clone())).await;
+                    let observed = timeout(PATIENCE, store.watch(query.clone())).await;
                     let (view, mut watch) = observed.expect("it ends").expect("the peer answers");
                     peer.change(|world| world.script.calm());
                     let now = store.read(query.clone()).await.expect("the peer answers");
@@ -92,7 +92,7 @@ pub(crate) async fn a_change_while_disconnected_is_reported() {
         let peer = peer(1);
         let (dir, store) = ("/gone".to_owned(), open(&peer, LONG).await);
         done(&*store, create(&format!("{dir}/a"), "old")).await;
-        let observed = store.observe(query(&dir)).await;
+        let observed = store.watch(query(&dir)).await;
         let (_view, mut watch) = observed.expect("the peer answers");
         peer.stop(0);
         let a = format!("{dir}/a");
@@ -116,7 +116,7 @@ pub(crate) async fn a_server_without_lasting_watches_is_not_asked_for_ever() {
     peer.change(|world| world.servers[0].unknown.insert(op::ADD_WATCH));
     let store = open(&peer, LONG).await;
     done(&*store, create("/old/a", "")).await;
-    let observed = timeout(PATIENCE, store.observe(Query::children(path("/old")))).await;
+    let observed = timeout(PATIENCE, store.watch(Query::children(path("/old")))).await;
     if let Ok((_view, mut watch)) = observed.expect("it ends") {
         let end = timeout(PATIENCE, watch.next()).await.expect("it is reported");
         assert!(matches!(end, Some(Event::Ended(_)) | None), "{end:?}");
@@ -141,7 +141,7 @@ pub(crate) async fn a_watch_that_is_refused_ends() {
     let refused = Rule::new(Deed::Refuse(-5)).op(op::ADD_WATCH).of(session).times(usize::MAX);
     peer.when(refused);
 
-    let observed = store.observe(Query::children(path("/refused"))).await;
+    let observed = store.watch(Query::children(path("/refused"))).await;
 
     let (_view, mut watch) = observed.expect("the view is answered");
     let end = timeout(PATIENCE, watch.next()).await.expect("it is reported");
@@ -154,7 +154,7 @@ pub(crate) async fn a_lasting_watch_is_set_again_by_one_request() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
     done(&*store, create("/again/a", "")).await;
-    let observed = store.observe(Query::children(path("/again"))).await;
+    let observed = store.watch(Query::children(path("/again"))).await;
     let (_view, mut watch) = observed.expect("the peer answers");
     let added = count(&peer, &*store, &[op::ADD_WATCH, op::REMOVE_WATCHES]);
     for connections in 1..=3 {
@@ -174,7 +174,7 @@ pub(crate) async fn watches_outlive_many_connections() {
     let store = open(&peer, LONG).await;
     done(&*store, create("/many/a", "0")).await;
     let (_view, mut watch) =
-        store.observe(Query::children(path("/many"))).await.expect("the peer answers");
+        store.watch(Query::children(path("/many"))).await.expect("the peer answers");
     for lap in 0..20 {
         peer.change(|world| world.servers[0].close_all());
         let began = Instant::now();
@@ -220,7 +220,7 @@ pub(crate) async fn changes_are_reported_in_order_while_one_is_verified() {
             let (peer, shown) = (peer(1), format!("{query:?} {writes:?}"));
             let store = open(&peer, LONG).await;
             done(&*store, create("/order/kept", "")).await;
-            let (_view, mut watch) = store.observe(query.clone()).await.expect("it answers");
+            let (_view, mut watch) = store.watch(query.clone()).await.expect("it answers");
             let (begun, undisturbed) = (peer.world().log.len(), writes.is_empty());
             let session = store.session().id.get();
             peer.when(Rule::new(Deed::Meanwhile(writes)).op(op::MULTI_READ).of(session));
@@ -280,7 +280,7 @@ pub(crate) async fn a_container_is_not_reported_and_what_takes_its_place_is() {
         done(&*store, create(&format!("/boxes/{name}/a"), "")).await;
     }
     done(&*store, Txn::new().delete(path("/boxes/gone/a"), Expect::Any)).await;
-    let observed = store.observe(Query::children(path("/boxes"))).await;
+    let observed = store.watch(Query::children(path("/boxes"))).await;
     let (_view, mut watch) = observed.expect("the peer answers");
 
     // One is new, the servers remove another, and a node takes the place of the third, by two writes.
@@ -303,7 +303,7 @@ pub(crate) async fn what_took_the_place_of_a_container_meanwhile_is_reported() {
     done(&*store, create("/boxes/box/a", "")).await;
     done(&*store, Txn::new().delete(path("/boxes/box/a"), Expect::Any)).await;
     let query = Query::children(path("/boxes"));
-    let (_view, mut watch) = store.observe(query).await.expect("the peer answers");
+    let (_view, mut watch) = store.watch(query).await.expect("the peer answers");
     peer.stop(0);
     let meanwhile = [remove("/boxes/box"), make("/boxes/box")];
     peer.change(|world| world.write(&meanwhile)).expect("nothing is against it");
@@ -327,7 +327,7 @@ pub(crate) async fn an_observation_outlives_the_connection_that_it_began_on() {
             done(&*store, create("/begun/a", "old")).await;
             done(&*store, create("/begun/kept", "")).await;
             peer.when(Rule::new(Deed::CloseBefore).op(site).at(dir));
-            let observed = timeout(PATIENCE, store.observe(query(dir))).await.expect("it ends");
+            let observed = timeout(PATIENCE, store.watch(query(dir))).await.expect("it ends");
             let (_view, mut watch) = observed.unwrap_or_else(|error| panic!("{what}: {error}"));
             recovers(&*store).await;
             peer.change(|world| world.write(&[remove("/begun/a")])).expect("it is there");
@@ -349,14 +349,14 @@ pub(crate) async fn one_event_is_what_happened() {
     let store = open(&peer, LONG).await;
     for query in [Query::until_gone(path("/one/a")), Query::node(path("/one/a")).once()] {
         done(&*store, Txn::new().create(path("/one/a"), "", Lifetime::Session)).await;
-        let (_view, mut watch) = store.observe(query).await.expect("the peer answers");
+        let (_view, mut watch) = store.watch(query).await.expect("the peer answers");
         peer.change(|world| world.write(&[remove("/one/a")])).expect("it is there");
         let Event::Changed(change) = next(&mut watch).await else { panic!("it is deleted") };
         assert_eq!(change.kind, Kind::Deleted);
     }
     done(&*store, create("/one/a", "")).await;
     let query = Query::node(path("/one/a")).once();
-    let (_view, mut watch) = store.observe(query).await.expect("the peer answers");
+    let (_view, mut watch) = store.watch(query).await.expect("the peer answers");
     peer.change(|world| world.write(&[set("/one/a", "new")])).expect("it is there");
     let Event::Changed(change) = next(&mut watch).await else { panic!("it is written") };
     assert_eq!(change.kind, Kind::Updated);
@@ -369,7 +369,7 @@ pub(crate) async fn another_node_in_its_place_is_no_write() {
     done(&*store, create("/place/kept", "")).await;
     done(&*store, create("/place/a", "")).await;
     let query = Query::node(path("/place/a")).once();
-    let (_view, mut watch) = store.observe(query).await.expect("the peer answers");
+    let (_view, mut watch) = store.watch(query).await.expect("the peer answers");
     peer.stop(0);
     let anew = [remove("/place/a"), make("/place/a")];
     peer.change(|world| world.write(&anew)).expect("nothing is against it");
@@ -384,7 +384,7 @@ pub(crate) async fn a_check_for_absence_is_not_reported() {
     let store = open(&peer, LONG).await;
     done(&*store, create("/absent/kept", "")).await;
     let query = Query::children(path("/absent"));
-    let (_view, mut watch) = store.observe(query).await.expect("the peer answers");
+    let (_view, mut watch) = store.watch(query).await.expect("the peer answers");
     done(&*store, Txn::new().check(path("/absent/a"), Expect::Absent)).await;
     done(&*store, create("/absent/last", "")).await;
     match next(&mut watch).await {
@@ -403,8 +403,8 @@ pub(crate) async fn what_was_only_a_hint_is_no_container_any_more() {
     done(&*store, create("/hints/box/a", "")).await;
     done(&*store, Txn::new().delete(path("/hints/box/a"), Expect::Any)).await;
     let query = || Query::children(path("/hints"));
-    let first = store.observe(query()).await.expect("the peer answers");
-    let (_view, mut hints) = store.observe(query().hints()).await.expect("the peer answers");
+    let first = store.watch(query()).await.expect("the peer answers");
+    let (_view, mut hints) = store.watch(query().hints()).await.expect("the peer answers");
     drop(first);
 
     let meanwhile = [remove("/hints/box"), make("/hints/box")];
@@ -415,7 +415,7 @@ pub(crate) async fn what_was_only_a_hint_is_no_container_any_more() {
             _ => {}
         }
     }
-    let (view, mut watch) = store.observe(query()).await.expect("the peer answers");
+    let (view, mut watch) = store.watch(query()).await.expect("the peer answers");
     assert_eq!(view.nodes.len(), 2, "{view:?}");
     peer.change(|world| world.write(&[remove("/hints/box")])).expect("it is there");
     done(&*store, create("/hints/last", "")).await;
@@ -435,13 +435,13 @@ pub(crate) async fn a_directory_is_observed_on_after_the_session_forgot_its_tick
     let store = open(&peer, LONG).await;
     let cycle = async |dir: &str| {
         let drawn = committed(&*store, ticket(dir)).await;
-        done(&*store, Txn::new().delete(&drawn.done[0].path, Expect::Any)).await;
+        done(&*store, Txn::new().delete(&drawn.results[0].path, Expect::Any)).await;
     };
     for _ in 0..5 {
         cycle("/drawn").await;
     }
     let query = Query::children(path("/drawn"));
-    let (_view, mut watch) = store.observe(query).await.expect("the peer answers");
+    let (_view, mut watch) = store.watch(query).await.expect("the peer answers");
     for number in 0..3 * MOST {
         cycle(&format!("/other/{number}")).await;
     }

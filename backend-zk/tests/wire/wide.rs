@@ -5,7 +5,7 @@ use std::time::Duration;
 use synod_core::error::ErrorKind;
 use synod_core::path::Path;
 use synod_core::store::{
-    Backend as _, Expect, Progress, Query, SessionOptions, Store, Txn, View, Why,
+    Backend as _, Expect, Progress, Query, RejectReason, SessionOptions, Store, Txn, View,
 };
 use synod_zk::ZkBackend;
 use tokio::time::timeout;
@@ -82,8 +82,8 @@ pub(crate) async fn a_node_with_very_many_children_is_not_deleted() {
     let store = open(&peer, LONG).await;
     fill(&peer);
     let said = store.commit(Txn::new().delete(path(&dir()), Expect::Any)).await;
-    let refused = said.expect("the peer answers").rejected().map(|no| no.why);
-    assert_eq!(refused, Some(Why::HasChildren));
+    let refused = said.expect("the peer answers").rejected().map(|no| no.reason);
+    assert_eq!(refused, Some(RejectReason::HasChildren));
 }
 
 /// Each level takes a good part of the time in which nothing new may be read, and all together take more.

@@ -64,7 +64,7 @@ pub(super) async fn worker(ours: &mut Ours, task: &Task) -> Result<Report, Failu
 
 /// Submits a task for the other process, and does it when that is lost.
 async fn take_over(client: &Client, crew: &Crew) -> Result<(), Failure> {
-    let task = crew.submit(&client.chance().id(), DATA).await?;
+    let task = crew.submit(&client.random().id(), DATA).await?;
     while task.status().await? != Some(TaskStatus::Assigned) {
         sleep(LOOK).await;
     }
@@ -105,7 +105,7 @@ async fn echo(task: Assignment) -> Result<Vec<u8>, Infallible> {
 
 /// Submits a task, and waits for its result.
 async fn done(client: &Client, crew: &Crew) -> Result<(), Failure> {
-    let task = crew.submit(&client.chance().id(), DATA).await?;
+    let task = crew.submit(&client.random().id(), DATA).await?;
     expect_done(task.wait().await?.as_ref())
 }
 

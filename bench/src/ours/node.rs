@@ -15,7 +15,7 @@ pub(super) async fn through_the_door(ours: &mut Ours, task: &Task) -> Result<Rep
     let dir = &ours.dir;
     for txn in preparation(dir, task)? {
         // It exists from an earlier task, or from now on.
-        let _there = ours.clients[0].transaction(txn).await?;
+        let _there = ours.clients[0].commit(txn).await?;
     }
     let lanes = ours.shared(task.clients).into_iter().enumerate().map(|(lane, client)| {
         let (node, made, work) = (node(dir, lane)?, made(dir, lane)?, task.work);

@@ -1,7 +1,7 @@
 //! `create`: makes a node.
 
 use synod::client::Client;
-use synod::store::{Done, Lifetime};
+use synod::store::{Lifetime, OpResult};
 
 use crate::args::{Common, Create};
 use crate::command::{Interrupts, connect, given};
@@ -29,7 +29,7 @@ pub(crate) async fn run(common: &Common, create: Create) -> Result<(), Failure> 
     Ok(closed?)
 }
 
-async fn make(client: &Client, create: &Create, data: Vec<u8>) -> Result<Done, Failure> {
+async fn make(client: &Client, create: &Create, data: Vec<u8>) -> Result<OpResult, Failure> {
     let lifetime = match create.ttl {
         Some(ttl) => Lifetime::Ttl(ttl),
         None if create.ephemeral => Lifetime::Session,
@@ -51,7 +51,7 @@ async fn hold(client: &Client, interrupts: &mut Interrupts) -> Result<(), Failur
     }
 }
 
-fn print(common: &Common, done: &Done) -> Result<(), Failure> {
+fn print(common: &Common, done: &OpResult) -> Result<(), Failure> {
     if !common.json {
         return Ok(output::line(done.path.as_str())?);
     }

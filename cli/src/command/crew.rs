@@ -77,7 +77,7 @@ async fn submit(
     asked: CrewSubmit,
     data: Vec<u8>,
 ) -> Result<(), Failure> {
-    let id = asked.id.unwrap_or_else(|| client.chance().id());
+    let id = asked.id.unwrap_or_else(|| client.random().id());
     let new = NewTask::new(data).priority(asked.priority).retries(asked.retries);
     let new = asked.needs.into_iter().fold(new, |new, (name, value)| new.needs(name, value));
     let new = asked.prefers.into_iter().fold(new, |new, (name, value)| new.prefers(name, value));

@@ -5,9 +5,9 @@ use std::pin::pin;
 
 use futures_util::future::{Either, select, try_join};
 use serde_json::json;
-use synod::chance::Chance;
 use synod::client::Client;
 use synod::path::Path;
+use synod::random::Random;
 use synod::recipe::{Assignment, Crew, CrewWorker};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -28,7 +28,7 @@ struct Desk {
     path: Path,
     filter: Filter,
     /// Names the files of attempts.
-    chance: Chance,
+    random: Random,
     /// What ends the worker.
     broken: mpsc::UnboundedSender<Failure>,
 }
@@ -67,8 +67,8 @@ async fn work(
     // A result of this size may still be too large, together with what the crew keeps of its task.
     let max_output = client.session().await?.info().limits.data;
     let filter = Filter { command: asked.command, grace: asked.grace, max_output };
-    let (json, chance) = (common.json, client.chance().clone());
-    let desk = &Desk { json, path: path.clone(), filter, chance, broken };
+    let (json, random) = (common.json, client.random().clone());
+    let desk = &Desk { json, path: path.clone(), filter, random, broken };
     let works = crew.work(worker, |task| desk.attempt(task));
     let leads = async { if asked.no_lead { pending().await } else { crew.lead().await } };
     let working = select(Box::pin(try_join(works, leads)), Box::pin(breaks.recv()));
@@ -104,7 +104,7 @@ impl Desk {
 
     /// Runs the command for a task, and reports its progress meanwhile.
     async fn filtered(&self, task: &Assignment) -> Result<Result<Vec<u8>, String>, Failure> {
-        let file = ProgressFile::create(&self.chance.id()).map_err(|error| {
+        let file = ProgressFile::create(&self.random.id()).map_err(|error| {
             Failure::plain(format!("the file for the progress of a task: {error}"))
         })?;
         let environment = [

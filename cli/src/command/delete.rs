@@ -4,7 +4,7 @@ use serde_json::json;
 use synod::client::Client;
 use synod::error::Result as StoreResult;
 use synod::path::Path;
-use synod::store::{Expect, Outcome, Query, Txn, Why};
+use synod::store::{Expect, Outcome, Query, RejectReason, Txn};
 
 use crate::args::Common;
 use crate::command::connect;
@@ -61,7 +61,7 @@ async fn below(client: &Client, path: &Path) -> StoreResult<Vec<Path>> {
 /// is gone already is no error; a node that got children is left to the next round.
 async fn remove_batch(client: &Client, batch: &[Path]) -> Result<u64, Failure> {
     let all = batch.iter().fold(Txn::new(), |txn, path| txn.delete(path, Expect::Any));
-    if let Outcome::Committed(_) = client.transaction(all).await? {
+    if let Outcome::Committed(_) = client.commit(all).await? {
         return Ok(batch.len() as u64);
     }
     let mut deleted = 0;
@@ -69,7 +69,8 @@ async fn remove_batch(client: &Client, batch: &[Path]) -> Result<u64, Failure> {
         let outcome = client.delete(path, Expect::Any).await?;
         match &outcome {
             Outcome::Committed(()) => deleted += 1,
-            Outcome::Rejected(no) if matches!(no.why, Why::Missing | Why::HasChildren) => {}
+            Outcome::Rejected(no)
+                if matches!(no.reason, RejectReason::Missing | RejectReason::HasChildren) => {}
             Outcome::Rejected(_) => drop(outcome.required()?),
         }
     }

@@ -163,7 +163,7 @@ async fn patiently<T>(
     tries: bool,
     entering: impl AsyncFn() -> StoreResult<T>,
 ) -> StoreResult<T> {
-    let mut delays = Retry::forever().delays(client.chance());
+    let mut delays = Retry::forever().delays(client.random());
     let mut is_first = true;
     loop {
         match entering().await {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use synod::mem::{MemBackend, Weather};
-use synod::store::{Backend, Change, Gap, SessionId, SessionOptions, Store};
+use synod::store::{Backend, Change, Feature, SessionId, SessionOptions, Store};
 use synod::{Error, Lifetime, Path, Txn};
 use synod_conformance::harness::{Ability, Harness, Link, Profile};
 use tokio::runtime::Builder;
@@ -48,7 +48,7 @@ impl AnyStore {
 /// The error with which a store refuses nodes with a time to live. It refuses one before it sends
 /// anything.
 async fn why_no_ttl_nodes(session: &dyn Store) -> Option<String> {
-    if !session.session().limits.gaps.contains(&Gap::TtlNodes) {
+    if !session.session().limits.missing_features.contains(&Feature::TtlNodes) {
         return None;
     }
     let probe = Path::new("/synod-conformance/ttl").ok()?;

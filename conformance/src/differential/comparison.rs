@@ -207,7 +207,9 @@ pub(crate) fn plain(a: &Told, b: &Told) -> Result<(), String> {
 /// Whether `a` missed an empty container that `b` still had, and whether their trees differ because
 /// of that.
 fn excuse(acts: &[Act], model: &Model, a: &Told, b: &Told) -> Option<bool> {
-    let Told::Rejected { index, why: synod_core::store::Why::Missing, .. } = a else { return None };
+    let Told::Rejected { index, why: synod_core::store::RejectReason::Missing, .. } = a else {
+        return None;
+    };
     let act = acts.get(*index)?;
     let lingers = |act: &Act| {
         matches!(act.verb, Verb::Delete { .. })

@@ -5,7 +5,7 @@ use std::time::Duration;
 use synod_core::client::{Client, ClientOptions};
 use synod_core::error::{Error, Result};
 use synod_core::retry::{Backoff, Retry};
-use synod_core::store::{Backend, Done, Outcome, SessionOptions};
+use synod_core::store::{Backend, OpResult, Outcome, SessionOptions};
 use synod_testkit::fault::{Actor, Cue, FaultyBackend, Plan};
 use synod_testkit::hesitant::HesitantBackend;
 
@@ -19,10 +19,10 @@ impl World {
         let backoff = Backoff::default().first(Duration::from_millis(5)).cap(self.profile.ttl / 20);
         ClientOptions::default()
             .session(SessionOptions::new(self.profile.ttl))
-            .deadline(self.profile.patience / 2)
-            .connect_deadline(self.profile.patience / 2)
+            .timeout(self.profile.patience / 2)
+            .connect_timeout(self.profile.patience / 2)
             .retry(Retry::Forever { backoff })
-            .chance(self.chance.fork(self.chance.number()))
+            .random(self.random.fork(self.random.number()))
     }
 
     /// For a client that does much, or whose calls are counted: its session lives for so long that it also outlives a pause of
@@ -82,7 +82,7 @@ impl World {
 }
 
 /// The result of a write that must have happened.
-pub(crate) fn done(written: Result<Outcome<Done>>) -> Done {
+pub(crate) fn done(written: Result<Outcome<OpResult>>) -> OpResult {
     match written {
         Ok(Outcome::Committed(done)) => done,
         Ok(Outcome::Rejected(no)) => panic!("it was rejected: {no}"),

@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{
-    Backend, Change, Commit, Event, Freshness, Kind, Loss, Node, Outcome, Query, Revision, Scope,
-    Sequence, SessionInfo, SessionOptions, Status, Store, Txn, View, Watch, Window,
+    Backend, Change, Commit, Event, Freshness, Kind, Node, Outcome, Query, Revision, Scope,
+    Sequence, SessionEnd, SessionInfo, SessionOptions, Status, Store, Txn, View, Watch, Window,
 };
 use synod_core::task::{self, Task};
 use synod_testkit::fault::Verb;
@@ -249,7 +249,7 @@ impl Gate {
     pub(crate) fn lose(&self) {
         let mut told = self.shared.told.lock().unwrap_or_else(PoisonError::into_inner);
         for status in told.drain(..) {
-            status.send_replace(Status::Lost { why: Loss::Expired });
+            status.send_replace(Status::Lost { reason: SessionEnd::Expired });
         }
     }
 }
@@ -409,9 +409,9 @@ impl Store for Gated {
         Ok(self.shared.show(self.shared.name(&query, view)))
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         self.shared.counts(&query);
-        let observed = self.shared.pass(Verb::Observe, self.store.observe(query.clone())).await;
+        let observed = self.shared.pass(Verb::Watch, self.store.watch(query.clone())).await;
         observed.map(|(view, watch)| (self.shared.name(&query, view), self.shared.forgets(watch)))
     }
 

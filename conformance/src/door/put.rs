@@ -3,7 +3,7 @@
 use futures_util::future::{join, join3};
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
-use synod_core::store::{Expect, Lifetime, Why};
+use synod_core::store::{Expect, Lifetime, RejectReason};
 use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::Verb;
 use synod_testkit::hesitant::HesitantBackend;
@@ -44,7 +44,7 @@ async fn a_put_makes_what_is_missing_and_replaces_what_is_there(world: World) {
     assert!(answer(client.put(&own, "4").await).owner().is_some());
     let below = failure(client.put(&world.at("e/below"), "5").await, "below what is ephemeral");
     assert_eq!(below.kind(), ErrorKind::Refused);
-    assert_eq!(below.detail(), Some(Why::BelowEphemeral.to_string().as_str()));
+    assert_eq!(below.detail(), Some(RejectReason::BelowEphemeral.to_string().as_str()));
 }
 
 async fn a_put_goes_on_when_the_node_comes_in_between(world: World) {
@@ -87,7 +87,7 @@ async fn puts_and_deletes_of_one_path_all_end(world: World) {
         for _ in 0..TIMES {
             world.think().await;
             let gone = answer(eve.delete(&at, Expect::Any).await);
-            deleted += usize::from(gone.committed().is_some());
+            deleted += usize::from(gone.ok().is_some());
         }
         deleted
     };

@@ -99,7 +99,7 @@ async fn what_a_lost_session_held_is_granted_to_the_next(world: World) {
         assert!(next.token() > stale.token(), "{name}: tokens rise");
         let late =
             stale.txn().create(trial.path.join("late").expect("valid"), "", Lifetime::Session);
-        assert!(answer(bob.transaction(late).await).rejected().is_some(), "{name}: it was lost");
+        assert!(answer(bob.commit(late).await).rejected().is_some(), "{name}: it was lost");
         let stopped = world.in_time(name, stale.work()).await;
         assert_eq!(failure(stopped, "work under what is lost").kind(), ErrorKind::SessionLost);
         // A candidate of a latch leaves without an error.
@@ -224,7 +224,7 @@ impl Trial {
     ) -> Result<bool> {
         let gate = world.gate();
         let session = SessionOptions::new(world.profile.ttl * factor);
-        let options = world.options().session(session).deadline(world.brief() * 5 * factor);
+        let options = world.options().session(session).timeout(world.brief() * 5 * factor);
         let ann = world.client_on(gate.clone(), options).await;
         answer(ann.session().await);
         gate.die_after(calls);

@@ -66,8 +66,8 @@ impl Store for Narrowed {
         self.store.read(query).await
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
-        self.store.observe(query).await
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
+        self.store.watch(query).await
     }
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {

@@ -229,7 +229,7 @@ async fn an_update_that_no_client_disturbs_is_one_call(world: World) {
     for _ in 0..2 {
         answer(one.set(&vec![0]).await);
     }
-    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    let counts = || [Verb::Commit, Verb::Read, Verb::Watch].map(|verb| gate.count(verb));
     let [commits, reads, _] = counts();
     for more in 1..5 {
         answer(one.update(with(1)).await);

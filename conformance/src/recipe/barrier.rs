@@ -30,12 +30,12 @@ async fn waiters_pass_when_it_is_lifted_and_not_before(world: World) {
     let bob = world.client_on(gate.clone(), world.options()).await;
     let (anns, bobs) = (barrier(&world, &ann), barrier(&world, &bob));
     answer(world.in_time("a barrier that is not set", bobs.wait()).await);
-    assert_eq!(gate.count(Verb::Observe), 1, "one call");
+    assert_eq!(gate.count(Verb::Watch), 1, "one call");
     answer(anns.lift().await);
     for round in 1..=3 {
         answer(anns.set().await);
         let mut waiting = [(); 3].map(|()| waits(&world, &bob));
-        world.in_time("all look", gate.answered(Verb::Observe, 3 * round + 1)).await;
+        world.in_time("all look", gate.answered(Verb::Watch, 3 * round + 1)).await;
         // It may be set again.
         answer(anns.set().await);
         assert!(answer(bobs.is_set().await));
@@ -49,7 +49,7 @@ async fn waiters_pass_when_it_is_lifted_and_not_before(world: World) {
             one.gets(&world, "a barrier that was lifted").await;
         }
         assert!(!answer(bobs.is_set().await));
-        assert_eq!(gate.count(Verb::Observe), 3 * round + 1, "one watch each");
+        assert_eq!(gate.count(Verb::Watch), 3 * round + 1, "one watch each");
         assert_eq!(gate.count(Verb::Read), 5 * round, "and one look each");
     }
     // What is below a path makes it a directory.

@@ -138,9 +138,9 @@ pub(super) async fn settles(world: &World, client: &Client, cache: &Cache, shado
 /// Changes something below the directory of the case.
 async fn disturb(world: &World, client: &Client, value: u64) {
     const PLACES: [&str; 6] = ["tree", "tree/a", "tree/b", "tree/b/c", "tree/b/c/d", "tree/b-e"];
-    let place = PLACES[usize::try_from(world.chance.below(6)).expect("it is small")];
+    let place = PLACES[usize::try_from(world.random.below(6)).expect("it is small")];
     let path = world.at(place);
-    if world.chance.below(3) == 0 {
+    if world.random.below(3) == 0 {
         let _gone_or_not = answer(client.delete(&path, Expect::Any).await);
     } else {
         // What is a container only because nodes are below it is no node to write to.
@@ -204,12 +204,12 @@ async fn nodes_that_come_and_go_at_once_are_what_the_store_has_in_the_end(world:
             "",
             Lifetime::Persistent,
         );
-        answer(answer(bob.transaction(both).await).required());
+        answer(answer(bob.commit(both).await).required());
         if value % 4 == 0 {
             settles(&world, &bob, &cache, &shadow).await;
         }
         let neither = Txn::new().delete(&twice, Expect::Any).delete(&node, Expect::Any);
-        answer(answer(bob.transaction(neither).await).required());
+        answer(answer(bob.commit(neither).await).required());
     }
     settles(&world, &bob, &cache, &shadow).await;
 }
@@ -440,7 +440,7 @@ async fn a_change_costs_what_it_concerns(world: World) {
         answer(bob.put(&world.at(&format!("tree/{number}")), "first").await);
     }
     let ann = world.client_on(gate.clone(), world.options()).await;
-    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    let counts = || [Verb::Commit, Verb::Read, Verb::Watch].map(|verb| gate.count(verb));
 
     let cache = open(&world, &ann).await;
 

@@ -3,7 +3,7 @@
 use std::panic::resume_unwind;
 use std::sync::{Arc, OnceLock};
 
-use synod_core::client::{Client, Connection};
+use synod_core::client::{Client, ConnectionState};
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Txn};
 use synod_recipes::{Cache, CacheState, Extent};
@@ -127,19 +127,19 @@ async fn what_was_missed_in_an_outage_that_no_watch_reports_is_read(world: World
         gate.mute(true);
         answer(bob.put(&node, value.to_string()).await);
         gate.suspend();
-        is(&world, &ann, Connection::Suspended).await;
+        is(&world, &ann, ConnectionState::Suspended).await;
         world.eventually("readers are notified", async || !shadow.seen_complete()).await;
         gate.mute(false);
 
         gate.freeze(false);
 
-        is(&world, &ann, Connection::Reconnected).await;
+        is(&world, &ann, ConnectionState::Reconnected).await;
     }
     settles(&world, &bob, &cache, &shadow).await;
 }
 
 /// Waits until the connection of a client is in this state.
-async fn is(world: &World, client: &Client, state: Connection) {
+async fn is(world: &World, client: &Client, state: ConnectionState) {
     let mut now = client.state();
     let reached = now.wait_for(|now| *now == state);
     world.in_time(&format!("{state:?}"), reached).await.expect("it is open");
@@ -186,7 +186,7 @@ async fn a_tree_goes_from_its_leaves_to_its_root(world: World) {
             world.eventually("readers are notified", stale).await;
         }
         let all = paths.iter().rev().fold(Txn::new(), |txn, path| txn.delete(path, Expect::Any));
-        answer(answer(bob.transaction(all).await).required());
+        answer(answer(bob.commit(all).await).required());
         gate.set(Way::Open);
 
         settles(&world, &bob, &cache, &shadow).await;

@@ -34,7 +34,7 @@ async fn beside(world: &World, dir: &Path, name: &str) -> (Gate, Client) {
 }
 
 fn calls(gate: &Gate) -> usize {
-    [Verb::Read, Verb::Observe, Verb::Commit].map(|verb| gate.count(verb)).iter().sum()
+    [Verb::Read, Verb::Watch, Verb::Commit].map(|verb| gate.count(verb)).iter().sum()
 }
 
 async fn a_container_that_looks_like_a_ticket_is_not_waited_for(world: World) {
@@ -88,7 +88,7 @@ async fn a_container_that_looks_like_a_candidate_does_not_lead(world: World) {
 
     let campaign = async {
         // The candidate looks for a leader while there is only the container.
-        gate.called(Verb::Observe, 2).await;
+        gate.called(Verb::Watch, 2).await;
         election.campaign("ann").await
     };
     let both = futures_util::future::join(observed.next(), campaign);

@@ -74,7 +74,7 @@ async fn a_party_counts_once_however_often_it_tries(world: World) {
     assert_eq!(answer(all.remaining().await), u32::MAX - 4);
     for party in ["", &"p".repeat(250)] {
         let error = failure(all.count_down(party).await, "a name that no node can have");
-        assert_eq!((error.kind(), error.is_ambiguous()), (ErrorKind::Invalid, false));
+        assert_eq!((error.kind(), error.has_unknown_effect()), (ErrorKind::Invalid, false));
     }
 }
 

@@ -182,7 +182,7 @@ async fn an_addition_in_doubt_when_its_session_is_lost_has_an_unknown_effect(wor
     gate.hold_behind(None);
 
     let failed = failure(adding.gets(&world, "its answer").await, "an addition in doubt");
-    assert!(failed.is_ambiguous(), "{failed}");
+    assert!(failed.has_unknown_effect(), "{failed}");
     assert_eq!(stored(&world, &bob).await, 2, "it was made once");
     let next = answer(world.in_time("an addition in the next session", one.increment()).await);
     assert_eq!((next.before, next.after), (2, 3));
@@ -204,7 +204,7 @@ async fn a_first_addition_in_doubt_when_its_session_is_lost_has_an_unknown_effec
     gate.hold_behind(None);
 
     let failed = failure(adding.gets(&world, "its answer").await, "an addition in doubt");
-    assert!(failed.is_ambiguous(), "{failed}");
+    assert!(failed.has_unknown_effect(), "{failed}");
     assert_eq!(stored(&world, &bob).await, 7, "it was made once");
     let next = answer(world.in_time("an addition in the next session", one.add(7)).await);
     assert_eq!((next.before, next.after), (7, 14));
@@ -227,20 +227,20 @@ async fn an_addition_whose_mark_is_removed_before_its_answer_has_an_unknown_effe
     gate.hold_behind(None);
 
     let failed = failure(adding.gets(&world, "its answer").await, "an addition in doubt");
-    assert!(failed.is_ambiguous(), "{failed}");
+    assert!(failed.has_unknown_effect(), "{failed}");
     assert_eq!((plan.pending(), stored(&world, &bob).await), (0, 1), "it was made once");
     assert_eq!(answer(one.increment().await).after, 2);
 }
 
 async fn a_first_addition_that_is_not_answered_leaves_no_mark(world: World) {
     let (gate, bob) = (world.gate(), world.client().await);
-    let options = world.unhurried().deadline(world.brief() * 5);
+    let options = world.unhurried().timeout(world.brief() * 5);
     let client = world.client_on(gate.clone(), options).await;
     let one = counter(&world, &client);
     // The first commit finds that there is no counter below which a mark could be made.
     gate.hold_behind(Some((Verb::Commit, gate.count(Verb::Commit) + 1)));
     let failed = failure(world.in_time("its answer", one.add(7)).await, "a first addition");
-    assert!(failed.is_ambiguous(), "{failed}");
+    assert!(failed.has_unknown_effect(), "{failed}");
     assert_eq!(stored(&world, &bob).await, 7, "it was made");
 
     gate.hold_behind(None);
@@ -296,7 +296,7 @@ async fn a_sum_that_does_not_fit_changes_nothing(world: World) {
     for (number, add) in [(i64::MAX, 1), (i64::MIN, -1), (i64::MIN + 3, i64::MIN)] {
         answer(one.set(number).await);
         let refused = failure(one.add(add).await, "a sum that does not fit");
-        assert_eq!((refused.kind(), refused.is_ambiguous()), (ErrorKind::Invalid, false));
+        assert_eq!((refused.kind(), refused.has_unknown_effect()), (ErrorKind::Invalid, false));
         assert_eq!(stored(&world, &client).await, number);
     }
     let low = Counter::of_u64(&client, world.at("unsigned"));
@@ -394,7 +394,7 @@ async fn a_number_is_stored_once_and_swapped_once(world: World) {
 async fn an_addition_that_no_client_disturbs_is_one_call(world: World) {
     let (gate, bob) = (world.gate(), world.client().await);
     let client = world.client_on(gate.clone(), world.options()).await;
-    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    let counts = || [Verb::Commit, Verb::Read, Verb::Watch].map(|verb| gate.count(verb));
     let one = counter(&world, &client);
 
     answer(one.increment().await);

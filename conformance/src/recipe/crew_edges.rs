@@ -49,7 +49,7 @@ fn members(world: &World, client: &Client) -> [Waiting<Infallible>; 2] {
 
 /// A task that nothing is wrong with is done.
 async fn others_are_done(world: &World, client: &Client) {
-    let id = client.chance().id();
+    let id = client.random().id();
     let task = world.submits(client, &id, "data").await;
     world.ends(&task, by("done")).await;
 }
@@ -231,7 +231,7 @@ async fn a_node_that_is_none_of_a_crew_ends_no_member_of_it(world: World) {
         "{}",
         open,
     );
-    answer(answer(ann.transaction(txn).await).required());
+    answer(answer(ann.commit(txn).await).required());
     done(ann.create(&at("todo/none"), "{}", open).await);
     done(ann.create(&at("assigned/lost/gone"), "{}", open).await);
 

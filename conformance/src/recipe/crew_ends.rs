@@ -64,7 +64,7 @@ async fn floods(world: &World, client: &Client, dir: &str) {
             txn.create(path, "not ours", Lifetime::Persistent)
         })
     });
-    let commits = iter(parts).map(|txn| client.transaction(txn));
+    let commits = iter(parts).map(|txn| client.commit(txn));
     let outcomes: Vec<_> = commits.buffer_unordered(8).collect().await;
     for outcome in outcomes {
         answer(answer(outcome).required());
@@ -94,7 +94,7 @@ async fn a_master_that_has_missed_events_knows_what_is_there(world: World) {
 
     // From now on it is notified only that it has missed something, and what it reads then is held back.
     gate.lose_events(true);
-    gate.hold_behind([Verb::Read, Verb::Observe].map(|verb| (verb, gate.count(verb))));
+    gate.hold_behind([Verb::Read, Verb::Watch].map(|verb| (verb, gate.count(verb))));
     for dir in ["todo", "workers", "assigned/none/none", "done"] {
         floods(&world, &bob, dir).await;
     }
@@ -142,7 +142,7 @@ async fn a_member_that_may_not_read_says_so(world: World) {
             }
         });
         members = vec![if is_worker { leads(&world, &bob) } else { works(&world, &bob, "bob") }];
-        let task = world.submits(&bob, &bob.chance().id(), "data").await;
+        let task = world.submits(&bob, &bob.random().id(), "data").await;
         let _end = answer(world.in_time("the end of a task", task.wait()).await);
 
         // It is notified that something was missed, and is refused what it reads then.

@@ -154,7 +154,7 @@ pub(super) async fn reads_only(world: &World, slow: &Slow) -> (Gate, Waiting<Inf
 
 /// Its reads are answered no more.
 pub(super) fn reads_no_more(gate: &Gate) {
-    gate.hold_behind([Verb::Read, Verb::Observe].map(|verb| (verb, gate.count(verb))));
+    gate.hold_behind([Verb::Read, Verb::Watch].map(|verb| (verb, gate.count(verb))));
 }
 
 impl World {

@@ -70,7 +70,7 @@ async fn no_task_is_taken_from_a_worker_that_its_master_does_not_know(world: Wor
         terms,
         Lifetime::Persistent,
     );
-    answer(answer(ann.transaction(assigned).await).required());
+    answer(answer(ann.commit(assigned).await).required());
     let _master = leads(&world, &ann);
     let _worker = works(&world, &ann, "ann");
 
@@ -142,7 +142,7 @@ async fn a_master_that_was_replaced_removes_nothing(world: World) {
         drop(idle);
         world
             .eventually("it leads again", async || {
-                let task = world.submits(&bob, &bob.chance().id(), "data").await;
+                let task = world.submits(&bob, &bob.random().id(), "data").await;
                 answer(world.in_time("the end of a task", task.wait()).await).is_some()
             })
             .await;
@@ -215,7 +215,7 @@ async fn a_task_that_waits_again_while_it_expires_waits_no_more(world: World) {
     let _master = leads(&world, &ann);
     loop {
         let slow = Slow::default();
-        let id = bob.chance().id();
+        let id = bob.random().id();
         let task = NewTask::new("data").deadline(world.brief() * 2);
         let task = world.submits(&bob, &id, task).await;
         let (worker_gate, working) = reads_only(&world, &slow).await;

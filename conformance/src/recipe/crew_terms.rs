@@ -127,7 +127,7 @@ async fn a_task_goes_to_the_worker_that_the_policy_chooses(world: World) {
 async fn begun(world: &World, client: &Client, slow: &Slow) -> CrewTask {
     let before = slow.begun();
     loop {
-        let id = format!("begun-{}", client.chance().id());
+        let id = format!("begun-{}", client.random().id());
         let task = NewTask::new("data").deadline(world.brief() * 4);
         let task = world.submits(client, &id, task).await;
         let is_over = async || matches!(answer(task.status().await), Some(TaskStatus::Over(_)));
@@ -181,7 +181,7 @@ async fn a_task_expires_whichever_call_its_master_ends_at(world: World) {
 /// short a time that it does not follow its ticket yet.
 async fn about_to_expire(world: &World, client: &Client, master: &Gate) -> CrewTask {
     loop {
-        let id = client.chance().id();
+        let id = client.random().id();
         let task = NewTask::new("data").needs("disk", "none").deadline(world.brief());
         let task = world.submits(client, &id, task).await;
         // Once the master has assigned a later one it knows this one.
@@ -211,10 +211,10 @@ async fn a_master_that_was_replaced_lets_nothing_expire(world: World) {
         let tickets = below(&bob, &world.at("crew/master")).await;
 
         let open = Txn::new().check(world.at(&format!("crew/done/{}", late.id())), Expect::Absent);
-        let replaced = bob.transaction(open.delete(tickets[0].path.clone(), Expect::Any)).await;
+        let replaced = bob.commit(open.delete(tickets[0].path.clone(), Expect::Any)).await;
         gate.hold_behind(None);
         // Its end may have been on its way before its master was held back.
-        if answer(replaced).committed().is_some() {
+        if answer(replaced).ok().is_some() {
             break late;
         }
     };

@@ -147,8 +147,7 @@ async fn a_member_that_is_gone_does_not_count_when_its_node_comes_again(world: W
     // It looks again after the member has gone.
     let looks = gate.count(Verb::Read);
     let session = answer(ann.session().await);
-    let (_view, mut watch) =
-        answer(session.observe(Query::children(world.at("both")).hints()).await);
+    let (_view, mut watch) = answer(session.watch(Query::children(world.at("both")).hints()).await);
     answer(answer(bob.delete(&late, Expect::Any).await).required());
     world.another_comes_and_goes(&bob).await;
     world.in_time("a look", gate.answered(Verb::Read, looks + 1)).await;

@@ -50,10 +50,10 @@ async fn a_transaction_under_any_guard_needs_what_it_stands_for(world: World) {
         answer(answer(client.create(&data, "0", Lifetime::Persistent).await).required());
         let [good, late] = [(); 2].map(|()| guard.txn().set(data.clone(), "1", Expect::Any));
 
-        let written = answer(client.transaction(good).await);
-        assert!(written.committed().is_some(), "{recipe}: it is held");
+        let written = answer(client.commit(good).await);
+        assert!(written.ok().is_some(), "{recipe}: it is held");
         answer(world.in_time("the end of a guard", guard.release()).await);
-        let refused = answer(client.transaction(late).await);
+        let refused = answer(client.commit(late).await);
 
         assert!(refused.rejected().is_some(), "{recipe}: it was given back");
     }
@@ -73,27 +73,27 @@ async fn a_transaction_under_several_guards_needs_each_of_them(world: World) {
         txn.set(data, to, Expect::Any)
     };
 
-    let all = answer(ann.transaction(write(&data, "1")).await);
-    assert!(all.committed().is_some(), "all are held");
+    let all = answer(ann.commit(write(&data, "1")).await);
+    assert!(all.ok().is_some(), "all are held");
     let removed = answer(eve.delete(read.path(), Expect::Any).await);
-    assert!(removed.committed().is_some(), "it has a ticket");
-    let late = answer(ann.transaction(write(&data, "2")).await);
+    assert!(removed.ok().is_some(), "it has a ticket");
+    let late = answer(ann.commit(write(&data, "2")).await);
 
     let rejected = late.rejected().expect("one of them is lost");
     assert_eq!((rejected.index, &rejected.path), (1, read.path()));
     assert_eq!(answer(ann.get(&data).await).expect("it was put").data, "1");
     let rest = Txn::new().under(&lock).under(&lead).set(&data, "3", Expect::Any);
-    assert!(answer(ann.transaction(rest).await).committed().is_some(), "the others are held");
+    assert!(answer(ann.commit(rest).await).ok().is_some(), "the others are held");
 }
 
 async fn any_guard_is_notified_when_its_ticket_is_deleted(world: World) {
     let (client, eve) = (world.client().await, world.client().await);
     for (recipe, mut guard) in all(&world, &client).await {
         let removed = answer(eve.delete(&guard.path(), Expect::Any).await);
-        assert!(removed.committed().is_some(), "{recipe} has a ticket");
+        assert!(removed.ok().is_some(), "{recipe} has a ticket");
 
         let late = guard.txn().create(data(&world, recipe), "", Lifetime::Persistent);
-        assert!(answer(client.transaction(late).await).rejected().is_some(), "{recipe}");
+        assert!(answer(client.commit(late).await).rejected().is_some(), "{recipe}");
         let lost = world.in_time("work under what is lost", guard.work()).await;
         let error = failure(lost, recipe);
         assert_eq!(error.kind(), ErrorKind::SessionLost);

@@ -49,12 +49,12 @@ async fn a_ticket_that_is_deleted_and_created_again_is_later(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let name = world.at("lock/_c_00000000-0000-0000-0000-000000000001-lock-");
     let draw = || Txn::new().create_sequential(name.clone(), "", Lifetime::Session);
-    let drawn = answer(ann.transaction(draw()).await).committed().expect("the name is free");
+    let drawn = answer(ann.commit(draw()).await).ok().expect("the name is free");
     let place = answer(mutex(&world, &bob).enqueue().await);
 
     // Bob has seen ann's ticket before its own, and reads it next.
-    answer(ann.delete(&drawn.done[0].path, Expect::Any).await).committed().expect("it is there");
-    answer(ann.transaction(draw()).await).committed().expect("the name is free");
+    answer(ann.delete(&drawn.results[0].path, Expect::Any).await).ok().expect("it is there");
+    answer(ann.commit(draw()).await).ok().expect("the name is free");
 
     let waits = Waiting::new(async move { place.wait().await });
     let _guard = waits.gets(&world, "the lock, as the first").await;
@@ -86,9 +86,9 @@ async fn a_release_wakes_one_waiter_which_reads_once(world: World) {
         let lock = mutex(&world, &bob);
         waiting.push(Waiting::new(async move { lock.lock().await }));
         world.stand(&ann, &world.at("lock"), waiter + 2).await;
-        world.in_time("bob's watch", gate.called(Verb::Observe, waiter + 1)).await;
+        world.in_time("bob's watch", gate.called(Verb::Watch, waiter + 1)).await;
     }
-    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    let counts = || [Verb::Commit, Verb::Read, Verb::Watch].map(|verb| gate.count(verb));
     assert_eq!(counts(), [WAITERS, 0, WAITERS], "commits, reads, observes");
 
     answer(held.release().await);

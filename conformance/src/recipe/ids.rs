@@ -130,7 +130,7 @@ async fn a_call_that_is_not_polled_holds_up_no_other(world: World) {
 async fn calls_that_wait_for_a_block_share_its_failure(world: World) {
     const CALLS: usize = 20;
     let gate = world.gate();
-    let options = world.unhurried().deadline(world.brief() * 5);
+    let options = world.unhurried().timeout(world.brief() * 5);
     let client = world.client_on(gate.clone(), options).await;
     let one = ids(&world, &client, 1);
     for number in [0, 1] {

@@ -28,7 +28,7 @@ async fn may_have_happened(
     change: impl AsyncFnOnce(Client) -> Result<()>,
 ) {
     let (gate, lost) = (world.gate(), Cue::new(Site::ReplyLost).of(write));
-    let options = world.options().deadline(world.brief());
+    let options = world.options().timeout(world.brief());
     let (client, plan) = world.scripted_on(gate.clone(), options, [lost]).await;
     let outage = async {
         gate.answered(Verb::Commit, 1).await;

@@ -130,7 +130,7 @@ async fn a_create_in_doubt_is_over_when_a_later_session_has_outlived_its_own(wor
         if is_later {
             answer(closed);
         } else {
-            assert!(failure(closed, "an end in doubt").is_ambiguous());
+            assert!(failure(closed, "an end in doubt").has_unknown_effect());
         }
         assert_eq!(stored(&world, &bob).await, None);
     }

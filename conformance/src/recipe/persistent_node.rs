@@ -1,6 +1,6 @@
 //! The persistent node: it is there while its owner wants it, with the last data, and then never again.
 
-use synod_core::client::{Client, Connection};
+use synod_core::client::{Client, ConnectionState};
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Node};
 use synod_recipes::{KeptNode, PersistentNode, Presence};
@@ -53,9 +53,9 @@ async fn a_node_that_is_removed_is_made_again_with_the_last_data(world: World) {
     let ann = world.client_on(gate.clone(), world.options()).await;
     let kept = kept(&world, &ann, "first").await;
     assert!(kept.is_there());
-    world.in_time("its watch", gate.answered(Verb::Observe, 1)).await;
+    world.in_time("its watch", gate.answered(Verb::Watch, 1)).await;
     answer(world.in_time("other data", kept.set("second")).await);
-    let counts = [Verb::Commit, Verb::Observe].map(|verb| gate.count(verb));
+    let counts = [Verb::Commit, Verb::Watch].map(|verb| gate.count(verb));
     assert_eq!(counts, [2, 1], "commits, observes");
     let first = world.has_node(&bob, "second", "other data").await;
 
@@ -167,7 +167,7 @@ async fn a_create_whose_answer_is_lost_makes_one_node(world: World) {
         plan.cue(Cue::new(site).of(Verb::Delete));
         // A request to make it may be on its way still.
         if let Err(error) = world.in_time("the end", kept.close()).await {
-            assert!(error.is_ambiguous() && site != Site::ReplyLost, "{error}");
+            assert!(error.has_unknown_effect() && site != Site::ReplyLost, "{error}");
         }
         let gone = async || stored(&world, &bob).await.is_none();
         world.eventually("it is gone", gone).await;
@@ -184,7 +184,7 @@ async fn a_node_that_was_closed_does_not_come_back(world: World) {
 
     let closed = world.in_time("the end", kept.close()).await;
 
-    assert!(failure(closed, "an end in doubt").is_ambiguous());
+    assert!(failure(closed, "an end in doubt").has_unknown_effect());
     tokio::time::sleep(late * 2).await;
     let gone = async || stored(&world, &bob).await.is_none();
     world.eventually("what came late is removed", gone).await;
@@ -228,11 +228,11 @@ async fn an_outage_that_the_session_outlives_changes_nothing(world: World) {
         let before = stored(&world, &bob).await.expect("it was made");
         let session = answer(ann.session().await);
         for (link, state) in
-            [(Link::Cut, Connection::Suspended), (Link::Open, Connection::Reconnected)]
+            [(Link::Cut, ConnectionState::Suspended), (Link::Open, ConnectionState::Reconnected)]
         {
             world.link(session.info().id, link).await;
             let mut now = ann.state();
-            let reached = now.wait_for(|now| *now == state || *now == Connection::Lost);
+            let reached = now.wait_for(|now| *now == state || *now == ConnectionState::Lost);
             let limit = world.profile.ttl + world.profile.patience;
             assert!(tokio::time::timeout(limit, reached).await.is_ok_and(|it| it.is_ok()));
         }

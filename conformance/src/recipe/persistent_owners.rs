@@ -97,14 +97,14 @@ async fn data_that_went_to_the_node_of_another_client_is_not_taken_for_stored(wo
     let (gate, bob) = (world.gate(), world.client().await);
     let ann = world.client_on(gate.clone(), world.options()).await;
     let kept = kept(&world, &ann, "data").await;
-    world.in_time("its watch", gate.answered(Verb::Observe, 1)).await;
+    world.in_time("its watch", gate.answered(Verb::Watch, 1)).await;
     gate.mute(true);
     // On some stores it has the version of the node before it.
     let theirs = replaces(&world, &bob).await;
 
     let set = world.in_time("other data", kept.set("more")).await;
 
-    assert!(failure(set, "a set that cannot be stored").is_ambiguous());
+    assert!(failure(set, "a set that cannot be stored").has_unknown_effect());
     world.is_refused(&kept).await;
     assert!(!kept.is_there());
     assert_eq!(created(&world, &bob).await, theirs);
@@ -153,7 +153,7 @@ async fn an_owner_ends_although_another_client_writes_all_the_time(world: World)
     let closed = world.in_time("the end", kept.close()).await;
 
     // Each request to remove it may find that it was written meanwhile. It goes on in the background.
-    assert!(closed.as_ref().map_or_else(Error::is_ambiguous, |()| true), "{closed:?}");
+    assert!(closed.as_ref().map_or_else(Error::has_unknown_effect, |()| true), "{closed:?}");
     drop(writing);
     let gone = async || stored(&world, &bob).await.is_none();
     world.eventually("it is gone", gone).await;

@@ -257,7 +257,7 @@ async fn contenders_that_are_promoted_all_come_to_their_end(world: World) {
 async fn a_change_that_may_be_promoted_is_one_call(world: World) {
     let (gate, bob) = (world.gate(), world.client().await);
     let client = world.client_on(gate.clone(), world.options()).await;
-    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    let counts = || [Verb::Commit, Verb::Read, Verb::Watch].map(|verb| gate.count(verb));
     let one = promoted(&world, &client, 5).await;
 
     let [commits, reads, _] = counts();
@@ -276,7 +276,7 @@ async fn a_change_that_may_be_promoted_is_one_call(world: World) {
     let [commits, reads, observes] = counts();
     answer(one.increment().await);
     let [late, reads, observes] = [(2, commits), (1, reads), (0, observes)].map(|(at, before)| {
-        [gate.count(Verb::Observe), gate.count(Verb::Read), gate.count(Verb::Commit)][at] - before
+        [gate.count(Verb::Watch), gate.count(Verb::Read), gate.count(Verb::Commit)][at] - before
     });
     assert!(late == 3 || late == 4, "{late} commits");
     assert_eq!((reads, observes), (0, 0));

@@ -92,7 +92,7 @@ async fn two_tasks_with_one_owner_acquire_together(world: World) {
 async fn an_owner_tries_and_enters_again_and_others_do_not(world: World) {
     let (gate, ann) = (world.gate(), world.client().await);
     let bob = world.client_on(gate.clone(), world.options()).await;
-    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    let counts = || [Verb::Commit, Verb::Read, Verb::Watch].map(|verb| gate.count(verb));
     let (theirs, mutex) =
         (Mutex::new(&ann, world.at("lock")), ReentrantMutex::new(&bob, world.at("lock")));
     let (me, you) = (Owner::new(), Owner::new());

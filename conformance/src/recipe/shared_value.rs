@@ -420,7 +420,7 @@ async fn a_copy_costs_no_request(world: World) {
     let (gate, bob) = (world.gate(), world.client().await);
     store(&world, &bob, 1).await;
     let client = world.client_on(gate.clone(), world.options()).await;
-    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    let counts = || [Verb::Commit, Verb::Read, Verb::Watch].map(|verb| gate.count(verb));
 
     let value = open(&world, &client).await;
 

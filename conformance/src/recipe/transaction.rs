@@ -282,7 +282,7 @@ async fn a_transaction_in_doubt_when_its_session_is_lost_has_an_unknown_effect(w
     gate.hold_behind(None);
 
     let failed = failure(adding.gets(&world, "its answer").await, "a transaction in doubt");
-    assert!(failed.is_ambiguous(), "{failed}");
+    assert!(failed.has_unknown_effect(), "{failed}");
     assert_eq!(stored(&bob, &both[1]).await, 2, "it was committed once");
     let next = world.in_time("a transaction in the next session", add(&one, &both));
     assert_eq!(answer(next.await), 3);
@@ -339,7 +339,7 @@ async fn a_transaction_that_was_not_sent_is_committed_in_the_next_session(world:
 async fn a_transaction_is_a_read_and_a_write(world: World) {
     let (gate, bob) = (world.gate(), world.client().await);
     let client = world.client_on(gate.clone(), world.options()).await;
-    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    let counts = || [Verb::Commit, Verb::Read, Verb::Watch].map(|verb| gate.count(verb));
     let all: Vec<Path> = (0..4).map(|number| world.at(&format!("n{number}"))).collect();
     for path in &all {
         store(&bob, path, 0).await;
@@ -412,7 +412,7 @@ async fn what_the_store_never_takes_is_an_error(world: World) {
             run(&attempt)
         });
         let error = failure(world.in_time("a refusal", running).await, "what is refused");
-        let said = (error.kind(), error.is_ambiguous(), error.path().cloned());
+        let said = (error.kind(), error.has_unknown_effect(), error.path().cloned());
         assert_eq!(said, (ErrorKind::Refused, false, Some(path.clone())), "{error}");
     };
 
@@ -473,7 +473,7 @@ async fn what_is_too_large_is_refused_before_it_is_sent(world: World) {
     assert_eq!(failure(large.await, "large").kind(), ErrorKind::TooLarge);
     let made = one.run(|run| async move { run.create(&place(1), data.clone()).await });
     assert_eq!(failure(made.await, "large").kind(), ErrorKind::TooLarge);
-    let wide = one.clone().prefetch((0..=Query::MOST_NODES).map(place));
+    let wide = one.clone().prefetch((0..=Query::MAX_NODES).map(place));
     let wide = wide.run(|run| async move { run.get(&place(0)).await.map(drop) });
     assert_eq!(failure(wide.await, "wide").kind(), ErrorKind::TooLarge);
 

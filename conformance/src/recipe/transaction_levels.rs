@@ -90,7 +90,7 @@ async fn what_was_only_read_is_confirmed_where_reads_are_repeatable(world: World
 async fn a_run_reads_as_many_nodes_as_a_query_and_no_more(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let place = |number: usize| world.at(&format!("n{number}"));
-    let places: Vec<Path> = (0..=Query::MOST_NODES).map(place).collect();
+    let places: Vec<Path> = (0..=Query::MAX_NODES).map(place).collect();
     for (level, expected) in [
         (Isolation::SerializableSnapshot, 1),
         (Isolation::Serializable, 1),
@@ -119,7 +119,7 @@ async fn a_run_reads_as_many_nodes_as_a_query_and_no_more(world: World) {
             world.in_time("a count", counting).await
         };
 
-        let (most, more) = (&places[..Query::MOST_NODES], &places[..]);
+        let (most, more) = (&places[..Query::MAX_NODES], &places[..]);
         assert_eq!(answer(counts(most, None).await), 1, "{level:?}");
         if level == Isolation::ReadCommitted {
             // Nothing of it is checked.
@@ -128,7 +128,7 @@ async fn a_run_reads_as_many_nodes_as_a_query_and_no_more(world: World) {
             assert!(answer(ann.exists(&made).await));
         } else {
             let error = failure(counts(more, None).await, "one node more");
-            assert_eq!((error.kind(), error.is_ambiguous()), (ErrorKind::TooLarge, false));
+            assert_eq!((error.kind(), error.has_unknown_effect()), (ErrorKind::TooLarge, false));
             assert_eq!(runs, expected + 1, "{level:?}");
         }
     }

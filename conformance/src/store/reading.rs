@@ -108,7 +108,7 @@ async fn a_local_read_is_not_older_than_the_events(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let node = world.at("n");
     ann.create(&node, "0").await;
-    let (_view, mut watcher) = bob.observe(Query::node(&node)).await;
+    let (_view, mut watcher) = bob.watch(Query::node(&node)).await;
     for round in 1..=30 {
         let stat = ann.set(&node, round.to_string()).await;
         let heard = watcher

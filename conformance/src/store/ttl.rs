@@ -99,7 +99,7 @@ async fn the_end_of_a_node_with_a_ttl_is_reported(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let (node, life) = (world.at("n"), life(&world));
     ann.make(&node, "x", Lifetime::Ttl(life)).await;
-    let (_view, mut watcher) = bob.observe(Query::node(&node)).await;
+    let (_view, mut watcher) = bob.watch(Query::node(&node)).await;
 
     let gone = async || !ann.exists(&node).await;
     world.eventually_after(life * 2, "nodes whose time is over go", gone).await;

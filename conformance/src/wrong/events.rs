@@ -115,7 +115,7 @@ impl Teller {
     }
 
     fn swallows(&self, end: &End) -> bool {
-        let told = matches!(end, End::Told);
+        let told = matches!(end, End::Delivered);
         match self.node_view.mistake {
             Some(Mistake::WatchHasNoEnd) => true,
             Some(Mistake::DropSilencesWatches) => self.watch_state.dropped.load(Ordering::Relaxed),
@@ -148,7 +148,9 @@ impl Teller {
                 }
             }
             Some(Mistake::EventsOutOfOrder) => return self.backwards(change, inner).await,
-            Some(Mistake::OnceEndsUntold) if self.query.once => return self.feed.end(End::Told),
+            Some(Mistake::OnceEndsUntold) if self.query.once => {
+                return self.feed.end(End::Delivered);
+            }
             _ => {}
         }
         if self.is_hidden(&change) {

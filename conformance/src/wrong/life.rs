@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use synod_core::store::{Loss, Status, Store, certain_until};
+use synod_core::store::{SessionEnd, Status, Store, certain_until};
 use synod_core::task::{Task, spawn};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -147,28 +147,28 @@ impl Life {
                     _ => Some(status),
                 }
             }
-            Status::Lost { why } => self.loss(state, why),
+            Status::Lost { reason } => self.loss(state, reason),
         }
     }
 
-    fn loss(&self, state: &State, why: Loss) -> Option<Status> {
+    fn loss(&self, state: &State, reason: SessionEnd) -> Option<Status> {
         let idle = state.last_call.elapsed() >= self.ttl;
-        match (self.mistake, why) {
-            (Some(Mistake::NeverLost), Loss::Expired) if state.suspended => None,
-            (Some(Mistake::ExpiryUntold), Loss::Expired) if !state.suspended => None,
-            (Some(Mistake::CloseUntold), Loss::Closed) => None,
-            (Some(Mistake::LeaseExtendedByHope), Loss::Expired)
+        match (self.mistake, reason) {
+            (Some(Mistake::NeverLost), SessionEnd::Expired) if state.suspended => None,
+            (Some(Mistake::ExpiryUntold), SessionEnd::Expired) if !state.suspended => None,
+            (Some(Mistake::CloseUntold), SessionEnd::Closed) => None,
+            (Some(Mistake::LeaseExtendedByHope), SessionEnd::Expired)
                 if state.hope.is_some_and(|hope| Instant::now() < hope) =>
             {
                 None
             }
-            (Some(Mistake::LostSessionRevived), Loss::Expired) if state.revived => {
+            (Some(Mistake::LostSessionRevived), SessionEnd::Expired) if state.revived => {
                 Some(Status::Live { until: Instant::now() + self.ttl })
             }
-            (Some(Mistake::NoHeartbeat), Loss::Closed) if idle => {
-                Some(Status::Lost { why: Loss::Expired })
+            (Some(Mistake::NoHeartbeat), SessionEnd::Closed) if idle => {
+                Some(Status::Lost { reason: SessionEnd::Expired })
             }
-            _ => Some(Status::Lost { why }),
+            _ => Some(Status::Lost { reason }),
         }
     }
 

@@ -1,8 +1,8 @@
 //! Mistakes in listings.
 
-use synod_core::chance::mix;
 use synod_core::error::Result;
 use synod_core::path::Path;
+use synod_core::random::mix;
 use synod_core::store::{Node, Query, Scope, Sequence, View, Window};
 
 use crate::wrong::mistake::Mistake;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::store::{
-    Backend, Feed, Gap, Revision, Sequence, SessionId, SessionInfo, SessionOptions, Store,
+    Backend, Feature, Feed, Revision, Sequence, SessionId, SessionInfo, SessionOptions, Store,
 };
 use synod_core::task::Task;
 use tokio::sync::OnceCell;
@@ -87,7 +87,7 @@ impl Shared {
         match self.mistake {
             Some(Mistake::TtlNotClamped) => info.ttl = asked,
             Some(Mistake::SessionIdReused) => info.id = first,
-            Some(Mistake::TtlIgnored) => info.limits.gaps.push(Gap::TtlNodes),
+            Some(Mistake::TtlIgnored) => info.limits.missing_features.push(Feature::TtlNodes),
             _ => {}
         }
         info

@@ -15,7 +15,7 @@ use crate::session::session_state::StatusKind;
 /// The loss of a session is always reported as `Lost` before the next session is reported as `Reconnected`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Connection {
+pub enum ConnectionState {
     /// The first session lives, and was never in doubt.
     Connected,
     /// The store does not answer just now. The session may still live: see
@@ -32,7 +32,7 @@ pub enum Connection {
     Closed,
 }
 
-impl Connection {
+impl ConnectionState {
     /// The state that follows this one when a session reports its status; `None` if that is no news. Pure.
     pub(super) fn then(self, session: StatusKind) -> Option<Self> {
         match (self, session) {
@@ -51,9 +51,9 @@ pub(super) struct Generations {
     current: Mutex<Current>,
     turned: Notify,
     /// `None` once `Closed` was sent: a receiver that waits for the next state learns that there is none.
-    state: Mutex<Option<watch::Sender<Connection>>>,
+    state: Mutex<Option<watch::Sender<ConnectionState>>>,
     /// What late subscribers are made of.
-    latest: watch::Receiver<Connection>,
+    latest: watch::Receiver<ConnectionState>,
 }
 
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ enum Current {
 
 impl Generations {
     pub(super) fn new(first: Session) -> Self {
-        let (state, latest) = watch::channel(Connection::Connected);
+        let (state, latest) = watch::channel(ConnectionState::Connected);
         Self {
             current: Mutex::new(Current::Live(first)),
             turned: Notify::new(),
@@ -78,12 +78,12 @@ impl Generations {
         }
     }
 
-    pub(super) fn state(&self) -> watch::Receiver<Connection> {
+    pub(super) fn state(&self) -> watch::Receiver<ConnectionState> {
         let mut receiver = self.latest.clone();
         // Only what changes from now on is new to it.
         receiver.mark_unchanged();
         mistake!(LateSubscriberUntold: let receiver = {
-            watch::Sender::new(Connection::Connected).subscribe()
+            watch::Sender::new(ConnectionState::Connected).subscribe()
         });
         receiver
     }
@@ -94,7 +94,7 @@ impl Generations {
     }
 
     /// Sends the state that follows, if one does.
-    fn turn(&self, then: impl FnOnce(Connection) -> Option<Connection>) {
+    fn turn(&self, then: impl FnOnce(ConnectionState) -> Option<ConnectionState>) {
         // Sending wakes tasks: not under the lock.
         let sender = self.sender().clone();
         let Some(sender) = sender else { return };
@@ -109,7 +109,7 @@ impl Generations {
 
     /// Sends `Closed`, and nothing after it.
     fn close(&self) {
-        self.turn(|_| Some(Connection::Closed));
+        self.turn(|_| Some(ConnectionState::Closed));
         mistake!(StateNeverEnds: return);
         let last = self.sender().take();
         drop(last);
@@ -124,7 +124,7 @@ impl Generations {
     /// Remembers why there is no next session yet, and reports a refusal.
     pub(super) fn failing(&self, error: Error) {
         if error.kind() == ErrorKind::Denied {
-            self.turn(|state| (state == Connection::Lost).then_some(Connection::Denied));
+            self.turn(|state| (state == ConnectionState::Lost).then_some(ConnectionState::Denied));
         }
         self.set(Current::Between(Some(Arc::new(error))));
     }
@@ -215,7 +215,7 @@ impl Generations {
         self.turned.notify_waiters();
     }
 
-    fn sender(&self) -> MutexGuard<'_, Option<watch::Sender<Connection>>> {
+    fn sender(&self) -> MutexGuard<'_, Option<watch::Sender<ConnectionState>>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn lost_comes_before_reconnected_and_closed_is_final() {
-        use Connection::{Closed, Connected, Denied, Lost, Reconnected, Suspended};
+        use ConnectionState::{Closed, Connected, Denied, Lost, Reconnected, Suspended};
         let table = [
             (Connected, StatusKind::Live, None),
             (Connected, StatusKind::Suspended, Some(Suspended)),

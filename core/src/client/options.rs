@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::chance::Chance;
 use crate::error::{Error, ErrorKind, Result};
+use crate::random::Random;
 use crate::retry::Retry;
 use crate::store::SessionOptions;
 
@@ -20,7 +20,7 @@ use crate::store::SessionOptions;
 ///
 /// let options = ClientOptions::default()
 ///     .session(SessionOptions::new(Duration::from_secs(30)))
-///     .deadline(Duration::from_secs(5))
+///     .timeout(Duration::from_secs(5))
 ///     .retry(Retry::forever());
 /// # assert!(options.validate().is_ok());
 /// ```
@@ -31,15 +31,15 @@ pub struct ClientOptions {
     pub session: SessionOptions,
     /// How long one call may take, its repetitions and the wait for a session included. Ten
     /// seconds.
-    pub deadline: Duration,
+    pub timeout: Duration,
     /// How long opening the first session may take, repetitions included, and later each attempt to
     /// open the next. Fifteen seconds.
-    pub connect_deadline: Duration,
+    pub connect_timeout: Duration,
     /// When to stop repeating calls, and attempts to open the next session. For ever: their
     /// deadline ends them.
     pub retry: Retry,
     /// Where all ids and random choices come from.
-    pub chance: Chance,
+    pub random: Random,
 }
 
 impl ClientOptions {
@@ -50,14 +50,14 @@ impl ClientOptions {
     }
 
     /// Sets how long one call may take.
-    pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = deadline;
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
         self
     }
 
     /// Sets how long opening a session may take.
-    pub fn connect_deadline(mut self, connect_deadline: Duration) -> Self {
-        self.connect_deadline = connect_deadline;
+    pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
+        self.connect_timeout = connect_timeout;
         self
     }
 
@@ -68,8 +68,8 @@ impl ClientOptions {
     }
 
     /// Sets where all ids and random choices come from.
-    pub fn chance(mut self, chance: Chance) -> Self {
-        self.chance = chance;
+    pub fn random(mut self, random: Random) -> Self {
+        self.random = random;
         self
     }
 
@@ -79,7 +79,7 @@ impl ClientOptions {
     ///
     /// [`ErrorKind::Invalid`] for a deadline of zero, and what [`Retry::validate`] refuses.
     pub fn validate(&self) -> Result<()> {
-        if self.deadline.is_zero() || self.connect_deadline.is_zero() {
+        if self.timeout.is_zero() || self.connect_timeout.is_zero() {
             return Err(Error::new(ErrorKind::Invalid, "opening a client")
                 .because("a deadline is more than zero"));
         }
@@ -91,10 +91,10 @@ impl Default for ClientOptions {
     fn default() -> Self {
         Self {
             session: SessionOptions::default(),
-            deadline: Duration::from_secs(10),
-            connect_deadline: Duration::from_secs(15),
+            timeout: Duration::from_secs(10),
+            connect_timeout: Duration::from_secs(15),
             retry: Retry::default(),
-            chance: Chance::from_system(),
+            random: Random::from_system(),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::path::Path;
 use crate::retry::Retry;
 use crate::session::deadline::Deadline;
 use crate::session::{Session, only};
-use crate::store::{Done, Expect, Lifetime, Outcome, Query, Txn, Why};
+use crate::store::{Expect, Lifetime, OpResult, Outcome, Query, RejectReason, Txn};
 use crate::value::encode;
 
 /// # Writes of what may not be there yet
@@ -52,7 +52,7 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn put(&self, path: &Path, data: impl Into<Bytes>) -> Result<Done> {
+    pub async fn put(&self, path: &Path, data: impl Into<Bytes>) -> Result<OpResult> {
         let data: Bytes = data.into();
         self.on_session(async |session, by| put(&session, path, &data, by).await).await
     }
@@ -67,7 +67,11 @@ impl Client {
     /// # Cancel safety
     ///
     /// As [`Client::put`].
-    pub async fn put_value<T: Serialize + ?Sized>(&self, path: &Path, value: &T) -> Result<Done> {
+    pub async fn put_value<T: Serialize + ?Sized>(
+        &self,
+        path: &Path,
+        value: &T,
+    ) -> Result<OpResult> {
         let data = encode(path, value)?;
         self.put(path, data).await
     }
@@ -84,18 +88,18 @@ async fn is_container(session: &Session, path: &Path, by: Deadline) -> Result<bo
 }
 
 /// Sets or creates, until one of the two finds the node as it must be.
-async fn put(session: &Session, path: &Path, data: &Bytes, by: Deadline) -> Result<Done> {
-    let mut pauses = Retry::contended().delays(session.chance());
+async fn put(session: &Session, path: &Path, data: &Bytes, by: Deadline) -> Result<OpResult> {
+    let mut pauses = Retry::contended().delays(session.random());
     mistake!(PutKeepsWhatIsThere: return session.create_or_keep(path, data, by).await);
     loop {
         let set = Txn::new().set(path, data.clone(), Expect::Any);
         match only(session.commit_by(set, by).await?)? {
-            Outcome::Rejected(no) if no.why == Why::Missing => {}
+            Outcome::Rejected(no) if no.reason == RejectReason::Missing => {}
             outcome => return outcome.required(),
         }
         let create = Txn::new().create(path, data.clone(), Lifetime::Persistent);
         let created = only(session.keep_by(create, by).await?)?;
-        let is_late = created.rejected().is_some_and(|no| no.why == Why::Exists);
+        let is_late = created.rejected().is_some_and(|no| no.reason == RejectReason::Exists);
         mistake!(PutLosesRace: let is_late = false);
         if !is_late {
             return created.required();

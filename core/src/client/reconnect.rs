@@ -36,9 +36,9 @@ pub(super) struct Keeper {
 impl Opener {
     pub(super) fn new(backend: Arc<dyn Backend>, options: ClientOptions) -> Self {
         let tuning = Arc::new(Tuning {
-            deadline: options.deadline,
+            timeout: options.timeout,
             retry: options.retry.clone(),
-            chance: options.chance.clone(),
+            random: options.random.clone(),
         });
         Self { backend, options, tuning }
     }
@@ -49,7 +49,7 @@ impl Opener {
 
     /// Opens the first session: all attempts within one deadline.
     pub(super) async fn first(&self) -> Result<Session> {
-        let deadline = Deadline::within(self.options.connect_deadline);
+        let deadline = Deadline::within(self.options.connect_timeout);
         let mut last = None;
         let opened = {
             let attempts = pin!(self.repeat(self.delays(), is_final, |error| last = Some(error)));
@@ -90,7 +90,7 @@ impl Opener {
     }
 
     async fn once(&self) -> Result<Session> {
-        let limit = self.options.connect_deadline;
+        let limit = self.options.connect_timeout;
         match timeout(limit, self.backend.open(&self.options.session)).await {
             Ok(opened) => Ok(Session::start(opened?, self.tuning.clone())),
             Err(_late) => Err(Deadline::within(limit).error(OPENING)),
@@ -98,7 +98,7 @@ impl Opener {
     }
 
     fn delays(&self) -> Delays {
-        self.tuning.retry.delays(&self.tuning.chance)
+        self.tuning.retry.delays(&self.tuning.random)
     }
 }
 

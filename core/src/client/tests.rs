@@ -7,14 +7,14 @@ use crate::clock::{self, sleep, timeout};
 use futures_util::future::{join, join3};
 use tokio::sync::watch;
 
-use crate::chance::Chance;
-use crate::client::{Client, ClientOptions, ClientWatch, Connection, ValueWatch};
+use crate::client::{Client, ClientOptions, ClientWatch, ConnectionState, ValueWatch};
 use crate::error::{Effect, Error, ErrorKind};
 use crate::path::Path;
+use crate::random::Random;
 use crate::retry::{Backoff, Retry};
 use crate::session::Session;
 use crate::session::script::{Fault, Script};
-use crate::store::{End, Event, Expect, Lifetime, Loss, Query, Status, Txn};
+use crate::store::{End, Event, Expect, Lifetime, Query, SessionEnd, Status, Txn};
 
 const LIMIT: Duration = Duration::from_secs(5);
 const MOMENT: Duration = Duration::from_millis(10);
@@ -27,8 +27,8 @@ fn path(text: &str) -> Path {
 fn options() -> ClientOptions {
     let backoff = Backoff::default().jitter(0.0);
     ClientOptions::default()
-        .deadline(LIMIT)
-        .chance(Chance::seeded(7))
+        .timeout(LIMIT)
+        .random(Random::seeded(7))
         .retry(Retry::Forever { backoff })
 }
 
@@ -46,9 +46,9 @@ async fn lose(script: &Script, number: u64) {
 }
 
 /// Every state that is reported until the client is closed.
-async fn states_until_end(mut state: watch::Receiver<Connection>) -> Vec<Connection> {
+async fn states_until_end(mut state: watch::Receiver<ConnectionState>) -> Vec<ConnectionState> {
     let mut told = vec![*state.borrow_and_update()];
-    while told.last() != Some(&Connection::Closed) && state.changed().await.is_ok() {
+    while told.last() != Some(&ConnectionState::Closed) && state.changed().await.is_ok() {
         told.push(*state.borrow_and_update());
     }
     told
@@ -62,7 +62,7 @@ async fn idle() {
 
 #[tokio::test(start_paused = true)]
 async fn states_are_reported_in_order_and_once() {
-    use Connection::{Closed, Connected, Lost, Reconnected, Suspended};
+    use ConnectionState::{Closed, Connected, Lost, Reconnected, Suspended};
 
     let (script, client) = opened().await;
     let until = clock::now() + LIMIT;
@@ -110,9 +110,9 @@ async fn the_state_ends_after_closed() {
 
     closed.expect("reachable");
     // A clone of the client lives on.
-    assert_eq!(told.expect("it ends").last(), Some(&Connection::Closed));
+    assert_eq!(told.expect("it ends").last(), Some(&ConnectionState::Closed));
     let mut late = client.state();
-    assert_eq!(*late.borrow(), Connection::Closed);
+    assert_eq!(*late.borrow(), ConnectionState::Closed);
     let changed = timeout(LONG, late.changed()).await.expect("it ends at once");
     assert!(changed.is_err(), "nothing comes after Closed");
 }
@@ -122,7 +122,7 @@ async fn the_next_session_is_opened_when_one_is_lost() {
     let (script, client) = opened().await;
     let first = client.session().await.expect("open");
     lose(&script, 1).await;
-    assert_eq!(*client.state().borrow(), Connection::Lost);
+    assert_eq!(*client.state().borrow(), ConnectionState::Lost);
 
     let second = client.session().await.expect("opened again");
 
@@ -189,7 +189,7 @@ async fn the_first_session_is_tried_for_until_the_deadline() {
         let started = clock::now();
         let error = Client::open(script.clone(), options()).await.expect_err("no store");
         assert_eq!(error.kind(), ErrorKind::Unreachable);
-        assert_eq!(clock::elapsed(started), options().connect_deadline);
+        assert_eq!(clock::elapsed(started), options().connect_timeout);
     }
 
     let script = Script::default();
@@ -201,8 +201,8 @@ async fn the_first_session_is_tried_for_until_the_deadline() {
 #[tokio::test(start_paused = true)]
 async fn options_that_cannot_be_meant_are_refused() {
     let wrong = [
-        options().deadline(Duration::ZERO),
-        options().connect_deadline(Duration::ZERO),
+        options().timeout(Duration::ZERO),
+        options().connect_timeout(Duration::ZERO),
         options().retry(Retry::until_elapsed(Duration::ZERO)),
         options().retry(Retry::Forever { backoff: Backoff::default().factor(f32::NAN) }),
     ];
@@ -230,7 +230,7 @@ async fn an_outage_is_not_a_storm() {
 #[tokio::test(start_paused = true)]
 async fn sessions_that_die_young_are_not_opened_in_a_storm() {
     let script = Script::default();
-    let patient = options().deadline(LONG);
+    let patient = options().timeout(LONG);
     let client = Client::open(script.clone(), patient).await.expect("opens");
     let started = clock::now();
     for number in 1..=50 {
@@ -254,7 +254,7 @@ async fn a_policy_that_gives_up_closes_the_client() {
 
         assert!(matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Denied));
         let mut state = client.state();
-        state.wait_for(|state| *state == Connection::Closed).await.expect("it is reported");
+        state.wait_for(|state| *state == ConnectionState::Closed).await.expect("it is reported");
         client.close().await.expect("nothing to close");
         idle().await;
     }
@@ -267,10 +267,10 @@ async fn a_refusal_of_a_later_session_is_tried_again_and_reported() {
     script.opens([Fault::Denied, Fault::Refused, Fault::Denied, Fault::None]);
     script.lose(1);
 
-    state.wait_for(|state| *state == Connection::Denied).await.expect("it is reported");
+    state.wait_for(|state| *state == ConnectionState::Denied).await.expect("it is reported");
     let next = client.session().await.expect("opened when the store accepts it again");
 
-    assert_eq!((next.info().id.get(), *state.borrow()), (2, Connection::Reconnected));
+    assert_eq!((next.info().id.get(), *state.borrow()), (2, ConnectionState::Reconnected));
 }
 
 #[tokio::test(start_paused = true)]
@@ -346,8 +346,8 @@ async fn the_last_clone_closes_in_the_background() {
     sleep(MOMENT).await;
 
     assert_eq!((script.nodes().len(), script.count("close")), (0, 1));
-    assert_eq!(*state.borrow(), Connection::Closed);
-    assert!(matches!(watch.next().await, Some(Event::Ended(End::SessionOver(Loss::Closed)))));
+    assert_eq!(*state.borrow(), ConnectionState::Closed);
+    assert!(matches!(watch.next().await, Some(Event::Ended(End::SessionOver(SessionEnd::Closed)))));
     assert!(watch.next().await.is_none());
     idle().await;
 }
@@ -378,9 +378,9 @@ fn dropping_needs_no_runtime() {
         let (_view, watch) = client.watch(Query::node(path("/a"))).await.expect("reachable");
         (client, session, watch)
     });
-    session.discard(path("/a"), crate::store::Revision::new(1));
+    session.remove_incarnation_in_background(path("/a"), crate::store::Revision::new(1));
     drop(runtime);
-    session.discard(path("/a"), crate::store::Revision::new(1));
+    session.remove_incarnation_in_background(path("/a"), crate::store::Revision::new(1));
     drop((client, session, watch));
 }
 
@@ -404,7 +404,7 @@ async fn a_watch_outlives_its_session() {
     assert_eq!(script.watches(), 1);
 
     client.close().await.expect("reachable");
-    assert!(matches!(watch.next().await, Some(Event::Ended(End::SessionOver(Loss::Closed)))));
+    assert!(matches!(watch.next().await, Some(Event::Ended(End::SessionOver(SessionEnd::Closed)))));
     assert!(watch.next().await.is_none());
 }
 
@@ -500,7 +500,7 @@ async fn a_namespace_is_a_client_of_its_own_paths() {
     drop(session);
     drop(client);
     sleep(LONG).await;
-    assert_eq!(*nested.state().borrow(), Connection::Reconnected, "a view keeps the client");
+    assert_eq!(*nested.state().borrow(), ConnectionState::Reconnected, "a view keeps the client");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::mutant::mistake;
 use crate::path::Path;
 use crate::session::only;
-use crate::store::{Done, Expect, Lifetime, Node, Outcome, Query, Txn, View};
+use crate::store::{Expect, Lifetime, Node, OpResult, Outcome, Query, Txn, View};
 use crate::value::{Value, encode};
 
 /// # Plain verbs
@@ -99,8 +99,8 @@ impl Client {
         path: &Path,
         data: impl Into<Bytes>,
         lifetime: Lifetime,
-    ) -> Result<Outcome<Done>> {
-        only(self.transaction(Txn::new().create(path.clone(), data, lifetime)).await?)
+    ) -> Result<Outcome<OpResult>> {
+        only(self.commit(Txn::new().create(path.clone(), data, lifetime)).await?)
     }
 
     /// Creates a sequential node at `prefix` and a unique id, by which it is found again if the answer is lost.
@@ -117,7 +117,7 @@ impl Client {
         prefix: &Path,
         data: impl Into<Bytes>,
         lifetime: Lifetime,
-    ) -> Result<Outcome<Done>> {
+    ) -> Result<Outcome<OpResult>> {
         let data: Bytes = data.into();
         let outcome = self.on_session(async |session, by| {
             // Another session, another id: what is of the last one is never taken for this one's.
@@ -142,8 +142,8 @@ impl Client {
         path: &Path,
         data: impl Into<Bytes>,
         expect: Expect,
-    ) -> Result<Outcome<Done>> {
-        only(self.transaction(Txn::new().set(path.clone(), data, expect)).await?)
+    ) -> Result<Outcome<OpResult>> {
+        only(self.commit(Txn::new().set(path.clone(), data, expect)).await?)
     }
 
     /// Removes a node that exists and has no children.
@@ -161,7 +161,7 @@ impl Client {
     ///
     /// A dropped call is driven to its end: the node is removed or it is not.
     pub async fn delete(&self, path: &Path, expect: Expect) -> Result<Outcome<()>> {
-        let outcome = self.transaction(Txn::new().delete(path.clone(), expect)).await?;
+        let outcome = self.commit(Txn::new().delete(path.clone(), expect)).await?;
         Ok(outcome.map(drop))
     }
 
@@ -175,7 +175,7 @@ impl Client {
     ///
     /// A dropped call is driven to its end. If it only creates, what it created is then removed
     /// again; else what it did stays done.
-    pub async fn transaction(&self, txn: Txn) -> Result<Outcome> {
+    pub async fn commit(&self, txn: Txn) -> Result<Outcome> {
         self.on_session(async |session, by| session.commit_by(txn.clone(), by).await).await
     }
 
@@ -229,7 +229,7 @@ impl Client {
         path: &Path,
         value: &T,
         expect: Expect,
-    ) -> Result<Outcome<Done>> {
+    ) -> Result<Outcome<OpResult>> {
         let data = encode(path, value)?;
         self.set(path, data, expect).await
     }
@@ -248,7 +248,7 @@ impl Client {
         path: &Path,
         value: &T,
         lifetime: Lifetime,
-    ) -> Result<Outcome<Done>> {
+    ) -> Result<Outcome<OpResult>> {
         let data = encode(path, value)?;
         self.create(path, data, lifetime).await
     }

@@ -16,7 +16,7 @@ use crate::mutant::mistake;
 use crate::path::Path;
 use crate::retry::{Delays, Retry};
 use crate::session::call_context::Tuning;
-use crate::store::{End, Event, Loss, Node, Query, Watch};
+use crate::store::{End, Event, Node, Query, SessionEnd, Watch};
 
 /// The events of what a client observes: a stream that ends with [`Event::Ended`].
 ///
@@ -131,15 +131,15 @@ impl Again {
 
     /// How long to wait between the tries of what is not given up.
     pub(super) fn pauses(&self) -> Delays {
-        Retry::forever().delays(&self.tuning.chance)
+        Retry::forever().delays(&self.tuning.random)
     }
 
     /// Observes in the next session that lets it.
     async fn observe(self) -> Result<Watch, End> {
-        let mut delays = self.tuning.retry.delays(&self.tuning.chance);
+        let mut delays = self.tuning.retry.delays(&self.tuning.random);
         loop {
             let Ok(session) = self.generations.session(&self.root).await else {
-                return Err(End::SessionOver(Loss::Closed));
+                return Err(End::SessionOver(SessionEnd::Closed));
             };
             let deadline = session.deadline();
             let error = match session.observe_by(self.query.clone(), deadline).await {
@@ -155,7 +155,7 @@ impl Again {
             let Some(delay) = delays.next() else { return Err(End::Failed(Arc::new(error))) };
             let (rest, over) = (pin!(sleep(delay)), pin!(self.generations.over()));
             if let Either::Right(_) = select(rest, over).await {
-                return Err(End::SessionOver(Loss::Closed));
+                return Err(End::SessionOver(SessionEnd::Closed));
             }
         }
     }
@@ -163,8 +163,7 @@ impl Again {
 
 /// A store's watch always ends with a reason, so this store broke the contract.
 fn ended_without_reason() -> End {
-    let error =
-        Error::new(ErrorKind::Backend, "observe").because("the watch ended without a reason");
+    let error = Error::new(ErrorKind::Backend, "watch").because("the watch ended without a reason");
     End::Failed(Arc::new(error))
 }
 

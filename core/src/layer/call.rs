@@ -43,7 +43,7 @@ impl Call {
     fn answered(&mut self, outcome: &'static str, rejected: Option<&Rejected>) {
         let took = self.count(outcome);
         let path = self.path.as_ref().map(tracing::field::display);
-        let why = rejected.map(|rejected| tracing::field::display(rejected.why));
+        let why = rejected.map(|rejected| tracing::field::display(rejected.reason));
         let (verb, operations) = (self.verb, self.operations);
         tracing::debug!(verb, path, operations, outcome, why, ?took, "answered");
     }
@@ -52,7 +52,7 @@ impl Call {
         let outcome = label(error.kind());
         let took = self.count(outcome);
         let path = self.path.as_ref().map(tracing::field::display);
-        let effect = error.is_ambiguous().then_some("unknown");
+        let effect = error.has_unknown_effect().then_some("unknown");
         let (verb, operations) = (self.verb, self.operations);
         tracing::warn!(verb, path, operations, outcome, effect, ?took, "failed");
     }

@@ -11,8 +11,8 @@ use tokio::sync::watch;
 use crate::error::Result;
 use crate::path::Path;
 use crate::store::{
-    Backend, Commit, Done, Feed, Limits, Loss, Op, Outcome, Query, SessionId, SessionInfo,
-    SessionOptions, Status, Store, Txn, View, Watch,
+    Backend, Commit, Feed, Limits, Op, OpResult, Outcome, Query, SessionEnd, SessionId,
+    SessionInfo, SessionOptions, Status, Store, Txn, View, Watch,
 };
 
 pub(super) const TTL: Duration = Duration::from_secs(10);
@@ -91,8 +91,8 @@ impl Fake {
         });
     }
 
-    pub(super) fn lose(&self, why: Loss) {
-        self.status.send_replace(Status::Lost { why });
+    pub(super) fn lose(&self, reason: SessionEnd) {
+        self.status.send_replace(Status::Lost { reason });
     }
 
     fn show(&self, query: Query) -> Result<View> {
@@ -115,14 +115,14 @@ impl Store for Fake {
         self.show(query)
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         let (feed, watch) = Feed::new(16);
         *self.feed.lock().unwrap() = Some(feed);
         Ok((self.show(query)?, watch))
     }
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
-        let done = txn.ops.iter().map(|op| Done::new(op.path().clone())).collect();
+        let done = txn.ops.iter().map(|op| OpResult::new(op.path().clone())).collect();
         let look = txn.look_of_commit().map(|_| View::default());
         self.heard.lock().unwrap().txns.push(txn);
         let scripted = self.outcomes.lock().unwrap().pop_front();
@@ -135,7 +135,7 @@ impl Store for Fake {
 
     async fn close(&self) -> Result<()> {
         self.heard.lock().unwrap().closes += 1;
-        self.lose(Loss::Closed);
+        self.lose(SessionEnd::Closed);
         Ok(())
     }
 }

@@ -22,7 +22,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::mistake;
 use crate::path::Path;
 use crate::store::{
-    Backend, Change, Commit, Done, End, Event, Kind, Node, Op, Outcome, Query, Rejected,
+    Backend, Change, Commit, End, Event, Kind, Node, Op, OpResult, Outcome, Query, Rejected,
     SessionInfo, SessionOptions, Status, Store, Txn, View, Watch,
 };
 
@@ -80,11 +80,11 @@ impl Store for Namespaced {
         Ok(self.root.strip_view(view))
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         query.validate_observed()?;
-        let query = self.root.add_to_query(query, "observe")?;
+        let query = self.root.add_to_query(query, "watch")?;
         let (view, watch) =
-            self.store.observe(query).await.map_err(|error| self.root.strip_error(error))?;
+            self.store.watch(query).await.map_err(|error| self.root.strip_error(error))?;
         let root = self.root.clone();
         Ok((self.root.strip_view(view), watch.map(move |event| root.strip_event(event))))
     }
@@ -175,20 +175,20 @@ impl Root {
     fn strip_outcome(&self, outcome: Outcome, asked: &[Path]) -> Outcome {
         match outcome {
             Outcome::Committed(commit) => Outcome::Committed(self.strip_commit(commit, asked)),
-            Outcome::Rejected(Rejected { index, path, why, look }) => {
+            Outcome::Rejected(Rejected { index, path, reason, look }) => {
                 let path = self.strip_answered(&path, asked.get(index));
                 let look = look.map(|view| self.strip_view(view));
-                Outcome::Rejected(Rejected::new(index, path, why).with_look(look))
+                Outcome::Rejected(Rejected::new(index, path, reason).with_look(look))
             }
         }
     }
 
     fn strip_commit(&self, commit: Commit, asked: &[Path]) -> Commit {
-        let strip = |(index, done): (usize, Done)| Done {
+        let strip = |(index, done): (usize, OpResult)| OpResult {
             path: self.strip_answered(&done.path, asked.get(index)),
             ..done
         };
-        let done = commit.done.into_iter().enumerate().map(strip).collect();
+        let done = commit.results.into_iter().enumerate().map(strip).collect();
         Commit::new(commit.revision, done, commit.look.map(|view| self.strip_view(view)))
     }
 

@@ -17,7 +17,7 @@
 //! | `synod_watch_ends_total` | counter | | watches that ended by themselves |
 //! | `synod_session_losses_total` | counter | `why` | sessions that ended, by closing too |
 //!
-//! `verb` is `open`, `read`, `observe`, `commit` or `close`. `outcome` is `done`, `rejected`,
+//! `verb` is `open`, `read`, `watch`, `commit` or `close`. `outcome` is `done`, `rejected`,
 //! `dropped` (the caller dropped the call), or what went wrong: `unreachable`, `session_lost`,
 //! `denied`, `invalid`, `too_large`, `unsupported`, `corrupt`, `refused`, `backend`. `kind` is
 //! `created`, `updated`, `deleted` or `children`; `why` is `expired`, `closed` or `denied`.
@@ -35,7 +35,7 @@ use crate::layer::call::Call;
 use crate::layer::meter;
 use crate::path::Path;
 use crate::store::{
-    Backend, Event, Loss, Op, Outcome, Query, SessionId, SessionInfo, SessionOptions, Status,
+    Backend, Event, Op, Outcome, Query, SessionEnd, SessionId, SessionInfo, SessionOptions, Status,
     Store, Txn, View, Watch,
 };
 use crate::task::{self, Task};
@@ -98,10 +98,10 @@ impl Store for Traced {
         call.end(self.store.read(query).await)
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
-        let call = Call::start("observe", Some(&query.path), 0);
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
+        let call = Call::start("watch", Some(&query.path), 0);
         let path = query.path.clone();
-        let (view, watch) = call.end(self.store.observe(query).await)?;
+        let (view, watch) = call.end(self.store.watch(query).await)?;
         Ok((view, watch.map(move |event| Some(count(&path, event)))))
     }
 
@@ -163,11 +163,13 @@ async fn follow(mut follower: Follower) {
 impl Drop for Follower {
     fn drop(&mut self) {
         let session = self.session;
-        let Status::Lost { why } = *self.status.borrow() else { return };
-        meter::session_lost(why);
-        match why {
-            Loss::Closed => tracing::info!(%session, "the session was closed"),
-            Loss::Expired | Loss::Denied => tracing::warn!(%session, %why, "the session is lost"),
+        let Status::Lost { reason } = *self.status.borrow() else { return };
+        meter::session_lost(reason);
+        match reason {
+            SessionEnd::Closed => tracing::info!(%session, "the session was closed"),
+            SessionEnd::Expired | SessionEnd::Denied => {
+                tracing::warn!(%session, %reason, "the session is lost")
+            }
         }
     }
 }

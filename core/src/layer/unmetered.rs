@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::store::{Kind, Loss};
+use crate::store::{Kind, SessionEnd};
 
 pub(super) const fn called(_verb: &'static str, _outcome: &'static str, _took: Duration) {}
 
@@ -12,4 +12,4 @@ pub(super) const fn resynced() {}
 
 pub(super) const fn ended() {}
 
-pub(super) const fn session_lost(_why: Loss) {}
+pub(super) const fn session_lost(_why: SessionEnd) {}

@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 
-use crate::chance::Chance;
 use crate::error::Result;
 use crate::path::Path;
+use crate::random::Random;
 use crate::session::Session;
 use crate::session::deadline::Deadline;
 use crate::session::session_state::StatusKind;
-use crate::store::{Done, Lifetime, Op, Txn};
+use crate::store::{Lifetime, Op, OpResult, Txn};
 
 impl Session {
     /// Creates a node, and takes a node that exists for what it created.
@@ -17,10 +17,10 @@ impl Session {
         path: &Path,
         data: &Bytes,
         by: Deadline,
-    ) -> Result<Done> {
+    ) -> Result<OpResult> {
         let create = Txn::new().create(path, data.clone(), Lifetime::Persistent);
         let _either_way = self.commit_by(create, by).await?;
-        Ok(Done::new(path.clone()))
+        Ok(OpResult::new(path.clone()))
     }
 
     /// Waits until the session is lost, or connected again.
@@ -37,10 +37,10 @@ impl Session {
 }
 
 /// A sequential create under a name that the store has not received yet, if it is a repetition.
-pub(crate) fn renamed(mut txn: Txn, is_repetition: bool, chance: &Chance) -> Result<Txn> {
+pub(crate) fn renamed(mut txn: Txn, is_repetition: bool, random: &Random) -> Result<Txn> {
     for op in txn.ops.iter_mut().filter(|op| is_repetition && op.is_sequential()) {
         if let Op::Create { path, .. } = op {
-            *path = Path::new(&format!("{path}{}-", chance.id()))?;
+            *path = Path::new(&format!("{path}{}-", random.id()))?;
         }
     }
     Ok(txn)

@@ -8,21 +8,21 @@ use std::time::Duration;
 use crate::clock::sleep;
 use futures_util::future::{Either, select};
 
-use crate::chance::Chance;
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::mutant::mistake;
 use crate::path::Path;
+use crate::random::Random;
 use crate::retry::{Delays, Retry};
 use crate::session::deadline::Deadline;
 use crate::session::session_state::{SessionState, over};
-use crate::store::{Loss, Status, Store};
+use crate::store::{SessionEnd, Status, Store};
 
 /// How a session's calls behave.
 #[derive(Clone, Debug)]
 pub(crate) struct Tuning {
-    pub(crate) deadline: Duration,
+    pub(crate) timeout: Duration,
     pub(crate) retry: Retry,
-    pub(crate) chance: Chance,
+    pub(crate) random: Random,
 }
 
 /// What a call needs. It does not keep the session open.
@@ -35,7 +35,7 @@ pub(super) struct CallContext {
 
 /// Why a call ends that did not come to its end.
 pub(super) enum Stop {
-    Lost(Loss),
+    Lost(SessionEnd),
     Late { suspended: bool },
 }
 
@@ -54,7 +54,7 @@ impl CallContext {
         let retry = &self.tuning.retry;
         mistake!(GivesUpAtOnce: let retry = &Retry::Never);
         mistake!(PolicyIgnored: let retry = &Retry::forever());
-        retry.delays(&self.tuning.chance)
+        retry.delays(&self.tuning.random)
     }
 
     /// Waits until the session is over or the time is up.
@@ -87,7 +87,7 @@ impl CallContext {
             if let Some(why) = self.state.loss() {
                 return Err(over(why, doing).at(path));
             }
-            mistake!(DeadlinePerAttempt: let deadline = Deadline::within(self.tuning.deadline));
+            mistake!(DeadlinePerAttempt: let deadline = Deadline::within(self.tuning.timeout));
             let ended = {
                 let attempt = pin!(async {
                     let result = call().await;
@@ -125,7 +125,7 @@ impl CallContext {
         if let Err(error) = &result
             && error.kind() == ErrorKind::SessionLost
         {
-            self.state.end(Loss::Expired);
+            self.state.end(SessionEnd::Expired);
         }
         let loss = self.state.loss();
         mistake!(LostAnswered: let loss = None);

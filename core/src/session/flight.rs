@@ -22,7 +22,7 @@ impl Flight {
         }
         self.sending.store(true, Ordering::Relaxed);
         let result = call.await;
-        if result.as_ref().is_err_and(Error::is_ambiguous) {
+        if result.as_ref().is_err_and(Error::has_unknown_effect) {
             self.unsure.store(true, Ordering::Relaxed);
         }
         self.sending.store(false, Ordering::Relaxed);

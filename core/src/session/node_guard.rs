@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use crate::error::Result;
 use crate::session::Session;
 use crate::session::removal::Own;
-use crate::store::Done;
+use crate::store::OpResult;
 
 /// Removes a node when it is dropped, and when its session is closed: [`Session::guard`].
 #[must_use = "the node is removed when this is dropped"]
@@ -28,7 +28,7 @@ impl Session {
     ///
     /// [`ErrorKind::Invalid`](crate::error::ErrorKind::Invalid) if neither a sequence nor a stat says which incarnation of
     /// its path the node is.
-    pub fn guard(&self, node: &Done) -> Result<NodeGuard> {
+    pub fn guard(&self, node: &OpResult) -> Result<NodeGuard> {
         let (own, context) = (Own::of(node)?, self.context.clone());
         let (stays, told) = oneshot::channel();
         self.send(Box::pin(async move {

@@ -15,7 +15,8 @@ use crate::retry::Retry;
 use crate::session::call_context::CallContext;
 use crate::session::requests::Requests;
 use crate::store::{
-    Done, Expect, Lifetime, Loss, Node, Op, Outcome, Query, Revision, SessionId, Txn, Version, Why,
+    Expect, Lifetime, Node, Op, OpResult, Outcome, Query, RejectReason, Revision, SessionEnd,
+    SessionId, Txn, Version,
 };
 
 const DOING: &str = "removing a node";
@@ -54,7 +55,7 @@ impl Own {
         Self { path, created: Some(created), ephemeral }
     }
 
-    pub(super) fn of(done: &Done) -> Result<Self> {
+    pub(super) fn of(done: &OpResult) -> Result<Self> {
         let (path, ephemeral) = (done.path.clone(), done.owner().is_some());
         match (done.sequence, done.stat) {
             (Some(_), _) => Ok(Self::unique(path, ephemeral)),
@@ -94,7 +95,7 @@ impl Own {
         let path = self.path.clone();
         let ephemeral = self.ephemeral;
         let mut since = None;
-        let mut delays = Retry::forever().delays(&context.tuning.chance);
+        let mut delays = Retry::forever().delays(&context.tuning.random);
         let mut first = true;
         loop {
             if context.state.is_gone() || (self.ephemeral && context.state.loss().is_some()) {
@@ -118,7 +119,7 @@ impl Own {
                     if clock::elapsed(since) >= context.store.session().ttl {
                         tracing::warn!(%path, %error, ephemeral, "a node that was given up stays");
                         if ephemeral {
-                            context.state.end(Loss::Closed);
+                            context.state.end(SessionEnd::Closed);
                         }
                         return false;
                     }
@@ -152,11 +153,11 @@ impl Own {
         };
         match context.store.commit(Txn::new().delete(self.path.clone(), expect)).await? {
             Outcome::Committed(_) => Ok(Tried::Removed),
-            Outcome::Rejected(no) if no.why == Why::Missing => Ok(Tried::Missing),
-            Outcome::Rejected(no) if no.why == Why::OtherVersion => Ok(Tried::Changed),
-            Outcome::Rejected(no) => {
-                Err(Error::new(ErrorKind::Refused, DOING).at(&no.path).because(no.why.to_string()))
-            }
+            Outcome::Rejected(no) if no.reason == RejectReason::Missing => Ok(Tried::Missing),
+            Outcome::Rejected(no) if no.reason == RejectReason::OtherVersion => Ok(Tried::Changed),
+            Outcome::Rejected(no) => Err(Error::new(ErrorKind::Refused, DOING)
+                .at(&no.path)
+                .because(no.reason.to_string())),
         }
     }
 
@@ -175,10 +176,10 @@ pub(super) async fn retract(
     is_kept: impl Fn(Revision) -> Option<bool>,
 ) {
     let me = context.store.session().id;
-    let forever = || Retry::forever().delays(&context.tuning.chance);
+    let forever = || Retry::forever().delays(&context.tuning.random);
     let mut delays = forever();
     while context.state.loss().is_none() {
-        let observed = context.store.observe(Query::node(path.clone()).names_only()).await;
+        let observed = context.store.watch(Query::node(path.clone()).names_only()).await;
         let Ok((view, mut watch)) = observed else {
             context.rest(delays.next().unwrap_or_default()).await;
             continue;
@@ -211,7 +212,7 @@ impl Trail {
     }
 
     /// The node, if it is there and this session's.
-    pub(super) async fn find(&self, context: &CallContext) -> Result<Option<Done>> {
+    pub(super) async fn find(&self, context: &CallContext) -> Result<Option<OpResult>> {
         self.find_other(None, context).await
     }
 
@@ -220,7 +221,7 @@ impl Trail {
         &self,
         known: Option<Revision>,
         context: &CallContext,
-    ) -> Result<Option<Done>> {
+    ) -> Result<Option<OpResult>> {
         let Some(dir) = self.path.parent() else { return Ok(None) };
         let query = Query::children(dir.clone()).starting_with(self.path.name());
         mistake!(LooksWithoutSync: let query = query.local());
@@ -231,7 +232,7 @@ impl Trail {
     }
 
     /// A node of the same name may belong to a session that is ending: it is not this session's, and will not stay.
-    fn adopt(&self, node: Node) -> Option<Done> {
+    fn adopt(&self, node: Node) -> Option<OpResult> {
         let stat = node.stat?;
         let ours = stat.owner == self.owner;
         mistake!(ForeignAdopted: let ours = true);
@@ -240,7 +241,7 @@ impl Trail {
         if !ours || !named {
             return None;
         }
-        let done = Done::new(node.path).with_stat(stat);
+        let done = OpResult::new(node.path).with_stat(stat);
         Some(match node.sequence {
             Some(sequence) => done.with_sequence(sequence),
             None => done,
@@ -274,11 +275,11 @@ impl Trail {
     /// Looks for a node other than the one that was created at `known`, for as long as one may come. What
     /// is answered after that time may be of a moment within it; and a store that does not answer may
     /// still have the create before it.
-    async fn comes_late(&self, known: Option<Revision>, context: &CallContext) -> Option<Done> {
+    async fn comes_late(&self, known: Option<Revision>, context: &CallContext) -> Option<OpResult> {
         let ttl = context.store.session().ttl;
         let mut refused = None;
         let mut last = clock::now().checked_add(ttl);
-        let mut delays = Retry::forever().delays(&context.tuning.chance);
+        let mut delays = Retry::forever().delays(&context.tuning.random);
         while !context.state.is_gone() {
             let over = context.state.loss().is_some();
             if over && self.owner.is_some() {
@@ -300,7 +301,7 @@ impl Trail {
                         tracing::warn!(path = %self.path, %error, "could not look for a node");
                         if self.owner.is_some() {
                             // It may be there, and others may wait for it.
-                            context.state.end(Loss::Closed);
+                            context.state.end(SessionEnd::Closed);
                         }
                         return None;
                     }
@@ -318,12 +319,11 @@ impl Trail {
     ///
     /// Only the given path is watched. A store that adds to the name refuses the requests of a connection that the session
     /// has left.
-    async fn comes_last(&self, known: Option<Revision>, context: &CallContext) -> Option<Done> {
+    async fn comes_last(&self, known: Option<Revision>, context: &CallContext) -> Option<OpResult> {
         self.owner?;
-        let mut delays = Retry::forever().delays(&context.tuning.chance);
+        let mut delays = Retry::forever().delays(&context.tuning.random);
         while context.state.loss().is_none() {
-            if let Ok((view, mut watch)) =
-                context.store.observe(Query::node(self.path.clone())).await
+            if let Ok((view, mut watch)) = context.store.watch(Query::node(self.path.clone())).await
             {
                 let other = |node: &Node| node.stat.map(|stat| stat.created) != known;
                 if let Some(late) = view.into_node().filter(other).and_then(|it| self.adopt(it)) {

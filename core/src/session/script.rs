@@ -12,9 +12,9 @@ use tokio::sync::watch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::path::Path;
 use crate::store::{
-    Backend, Change, Commit, Done, End, Facts, Feed, Found, Freshness, Kind, Lifetime, Limits,
-    Loss, Node, Op, Outcome, Query, Rejected, Revision, Scope, Sequence, SessionId, SessionInfo,
-    SessionOptions, Stat, Status, Store, Txn, Version, View, Watch, Why, judge,
+    Backend, Change, Commit, End, Facts, Feed, Found, Freshness, Kind, Lifetime, Limits, Node, Op,
+    OpResult, Outcome, Query, RejectReason, Rejected, Revision, Scope, Sequence, SessionEnd,
+    SessionId, SessionInfo, SessionOptions, Stat, Status, Store, Txn, Version, View, Watch, judge,
 };
 
 /// What becomes of the next call of its sort.
@@ -134,13 +134,13 @@ impl Script {
     pub(crate) fn say(&self, number: u64, status: Status) {
         let mut world = self.lock();
         if status.is_lost() {
-            world.bury(number, Loss::Expired);
+            world.bury(number, SessionEnd::Expired);
         }
         world.sessions[&number].send_replace(status);
     }
 
     pub(crate) fn lose(&self, number: u64) {
-        self.say(number, Status::Lost { why: Loss::Expired });
+        self.say(number, Status::Lost { reason: SessionEnd::Expired });
     }
 
     pub(crate) fn change(&self, path: &Path) {
@@ -161,7 +161,7 @@ impl Script {
 }
 
 impl ScriptState {
-    fn bury(&mut self, number: u64, why: Loss) {
+    fn bury(&mut self, number: u64, why: SessionEnd) {
         self.catch_up();
         self.tree.0.retain(|_, node| {
             node.stat.and_then(|stat| stat.owner) != Some(SessionId::new(number))
@@ -192,20 +192,20 @@ impl ScriptState {
         Outcome::Committed(Commit::new(Some(Revision::new(self.revision)), done, None))
     }
 
-    fn apply_op(&mut self, number: u64, op: &Op) -> Done {
+    fn apply_op(&mut self, number: u64, op: &Op) -> OpResult {
         let revision = Revision::new(self.revision);
         match op {
-            Op::Check { path, .. } => Done::new(path.clone()),
+            Op::Check { path, .. } => OpResult::new(path.clone()),
             Op::Delete { path, .. } => {
                 self.tree.0.remove(path);
-                Done::new(path.clone())
+                OpResult::new(path.clone())
             }
             Op::Set { path, data, .. } => {
                 let node = self.tree.0.get_mut(path).expect("judged");
                 let stat = node.stat.as_mut().expect("a node");
                 (stat.modified, stat.version) = (revision, Version::new(stat.version.get() + 1));
                 node.data = data.clone();
-                Done::new(path.clone()).with_stat(*stat)
+                OpResult::new(path.clone()).with_stat(*stat)
             }
             Op::Create { path, data, lifetime, sequential } => {
                 let owner = (*lifetime == Lifetime::Session).then(|| SessionId::new(number));
@@ -218,7 +218,7 @@ impl ScriptState {
                 }
                 let node = Node::new(at.clone()).with(data.clone(), stat).with_sequence(sequence);
                 self.tree.0.insert(at.clone(), node);
-                let done = Done::new(at).with_stat(stat);
+                let done = OpResult::new(at).with_stat(stat);
                 match sequence {
                     Some(sequence) => done.with_sequence(sequence),
                     None => done,
@@ -324,9 +324,9 @@ impl Store for Scripted {
         Ok(view)
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         self.read_fault(&query).await?;
-        self.alive("observe")?;
+        self.alive("watch")?;
         let (feed, watch) = Feed::new(16);
         let mut world = self.script.lock();
         world.feeds.push((self.info.id.get(), query.clone(), feed));
@@ -355,7 +355,7 @@ impl Store for Scripted {
             Fault::Silence => pending().await,
             Fault::SlowRequest(delay) => sleep(delay).await,
             Fault::Exists => {
-                let no = Rejected::new(0, txn.ops[0].path().clone(), Why::Exists);
+                let no = Rejected::new(0, txn.ops[0].path().clone(), RejectReason::Exists);
                 return Ok(Outcome::Rejected(no));
             }
             Fault::Late(delay) => {
@@ -383,11 +383,11 @@ impl Store for Scripted {
         let mut world = self.script.lock();
         world.log.push("close".into());
         let number = self.info.id.get();
-        world.bury(number, Loss::Closed);
+        world.bury(number, SessionEnd::Closed);
         world.sessions[&number].send_if_modified(|status| {
             let lives = !status.is_lost();
             if lives {
-                *status = Status::Lost { why: Loss::Closed };
+                *status = Status::Lost { reason: SessionEnd::Closed };
             }
             lives
         });

@@ -8,7 +8,7 @@ use crate::mutant::mistake;
 use crate::session::call_context::{CallContext, may_repeat};
 use crate::session::flight::Flight;
 use crate::session::removal::Trail;
-use crate::store::{Commit, Done, Expect, Op, Outcome, Rejected, Txn};
+use crate::store::{Commit, Expect, Op, OpResult, Outcome, Rejected, Txn};
 
 /// A transaction with a sequential create, and how to find the node that it made: whether that node is there
 /// says whether the whole transaction happened.
@@ -40,8 +40,9 @@ impl Sequential {
     }
 
     /// What is known of the transaction, now that its node was found.
-    fn found(&self, node: Done) -> Commit {
-        let mut done: Vec<_> = self.txn.ops.iter().map(|op| Done::new(op.path().clone())).collect();
+    fn found(&self, node: OpResult) -> Commit {
+        let mut done: Vec<_> =
+            self.txn.ops.iter().map(|op| OpResult::new(op.path().clone())).collect();
         let revision = node.stat.map(|stat| stat.created);
         done[self.index] = node;
         Commit::new(revision, done, None)
@@ -67,7 +68,7 @@ pub(super) async fn create(
             Step::Create => {
                 let txn = create.txn.clone();
                 mistake!(BlindRepeat: let txn = {
-                    crate::mutant::session::renamed(txn, unsure.is_some(), &context.tuning.chance)?
+                    crate::mutant::session::renamed(txn, unsure.is_some(), &context.tuning.random)?
                 });
                 match flight.send(context.store.commit(txn)).await {
                     Ok(Outcome::Rejected(no)) if unsure.is_some() => {
@@ -76,7 +77,7 @@ pub(super) async fn create(
                     }
                     Ok(outcome) => return Ok(outcome),
                     Err(error)
-                        if error.is_ambiguous() && error.kind() == ErrorKind::Unreachable =>
+                        if error.has_unknown_effect() && error.kind() == ErrorKind::Unreachable =>
                     {
                         (unsure, next) = (Some(error), Step::Look(None));
                         mistake!(BlindRepeat: next = Step::Create);

@@ -130,16 +130,16 @@ async fn the_time_limit_is_that_of_a_call() {
 
     let failed = session.commit(Txn::new().create(path("/a"), "", Lifetime::Session)).await;
 
-    assert!(failed.is_err_and(|error| error.is_ambiguous()));
-    assert_eq!(clock::elapsed(start), session.time_limit());
+    assert!(failed.is_err_and(|error| error.has_unknown_effect()));
+    assert_eq!(clock::elapsed(start), session.timeout());
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_seed_gives_all_ids_of_a_session() {
     let ((_, session), (_, same)) = (opened().await, opened().await);
     let unique = |session: &Session| session.unique(&path("/t-")).expect("short");
-    let ids = [unique(&session).to_string(), session.chance().id()];
-    assert_eq!(ids, [unique(&same).to_string(), same.chance().id()]);
+    let ids = [unique(&session).to_string(), session.random().id()];
+    assert_eq!(ids, [unique(&same).to_string(), same.random().id()]);
     assert!(!ids[0].contains(&ids[1]));
 }
 
@@ -157,16 +157,18 @@ async fn a_node_at_a_path_that_was_given_up_is_removed_unless_it_is_kept() {
             let txn = Txn::new().create(node.clone(), "", Lifetime::Session);
             session.commit(txn).await.expect("reachable").required().expect("it is free");
         }
-        session.retract(node.clone(), move |_created| match asked.load(Ordering::Relaxed) {
-            0 => None,
-            number => Some(number == KEPT),
+        session.remove_created_in_background(node.clone(), move |_created| {
+            match asked.load(Ordering::Relaxed) {
+                0 => None,
+                number => Some(number == KEPT),
+            }
         });
         sleep(LONG).await;
         assert_eq!(script.nodes().len(), there, "{number}");
     }
     // A node of another session is not its own.
     script.put(&node, Some(u64::MAX));
-    session.retract(node, |_created| Some(false));
+    session.remove_created_in_background(node, |_created| Some(false));
     sleep(LONG).await;
     assert_eq!(script.nodes().len(), 1);
 }

@@ -6,7 +6,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::error::{Error, ErrorKind};
 use crate::mutant::mistake;
-use crate::store::{Loss, Status};
+use crate::store::{SessionEnd, Status};
 
 /// What the session's store says of it, except that the end is final even if the store takes it
 /// back or has not heard of it yet.
@@ -64,8 +64,8 @@ impl SessionState {
     }
 
     /// Says that the session is over, unless it was said already.
-    pub(super) fn end(&self, why: Loss) {
-        let _now = self.change(|told| (!told.is_lost()).then_some(Status::Lost { why }));
+    pub(super) fn end(&self, reason: SessionEnd) {
+        let _now = self.change(|told| (!told.is_lost()).then_some(Status::Lost { reason }));
     }
 
     fn change(&self, next: impl FnOnce(&Status) -> Option<Status>) -> Status {
@@ -85,9 +85,9 @@ impl SessionState {
     }
 
     /// Why the session is over, if it is.
-    pub(crate) fn loss(&self) -> Option<Loss> {
+    pub(crate) fn loss(&self) -> Option<SessionEnd> {
         match self.now() {
-            Status::Lost { why } => Some(why),
+            Status::Lost { reason } => Some(reason),
             _ => None,
         }
     }
@@ -110,7 +110,7 @@ impl SessionState {
     }
 
     /// Waits until the session is over.
-    pub(crate) async fn lost(&self) -> Loss {
+    pub(crate) async fn lost(&self) -> SessionEnd {
         self.until(Self::loss).await
     }
 
@@ -152,6 +152,6 @@ impl SessionState {
 }
 
 /// What a call on a session that is over fails with.
-pub(crate) fn over(why: Loss, doing: &'static str) -> Error {
-    Error::new(ErrorKind::SessionLost, doing).because(why.to_string())
+pub(crate) fn over(reason: SessionEnd, doing: &'static str) -> Error {
+    Error::new(ErrorKind::SessionLost, doing).because(reason.to_string())
 }

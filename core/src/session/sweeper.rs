@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use crate::error::{ErrorKind, Result};
 use crate::mutant::mistake;
 use crate::session::session_state::SessionState;
-use crate::store::{Loss, Status, Store};
+use crate::store::{SessionEnd, Status, Store};
 
 /// Work that no caller waits for. It comes to its own end.
 ///
@@ -54,7 +54,7 @@ impl Sweeper {
     }
 
     async fn end(mut self, mut running: FuturesUnordered<Job>) {
-        self.state.end(Loss::Closed);
+        self.state.end(SessionEnd::Closed);
         self.jobs.close();
         while let Ok(job) = self.jobs.try_recv() {
             running.push(job);
@@ -91,7 +91,7 @@ impl Sweeper {
 /// True if the answer to a close says that the session is over. That there is no such session is the purpose of a close.
 pub(super) fn is_over(closed: &Result<()>) -> bool {
     closed.as_ref().map_or_else(
-        |error| error.kind() == ErrorKind::SessionLost && !error.is_ambiguous(),
+        |error| error.kind() == ErrorKind::SessionLost && !error.has_unknown_effect(),
         |()| true,
     )
 }
@@ -102,7 +102,7 @@ async fn relay(mut store: watch::Receiver<Status>, state: &SessionState) {
         while !state.now().is_lost() {
             if store.changed().await.is_err() {
                 // A store that is no more will never say so.
-                return state.end(Loss::Expired);
+                return state.end(SessionEnd::Expired);
             }
         }
     };

@@ -9,14 +9,16 @@ use std::time::Duration;
 
 use crate::clock::{self, sleep, timeout};
 
-use crate::chance::Chance;
 use crate::error::{Effect, ErrorKind};
 use crate::path::Path;
+use crate::random::Random;
 use crate::retry::{Backoff, Retry};
 use crate::session::Session;
 use crate::session::call_context::Tuning;
 use crate::session::script::{Fault, Script};
-use crate::store::{Backend, Done, Expect, Lifetime, Outcome, Query, SessionOptions, Status, Txn};
+use crate::store::{
+    Backend, Expect, Lifetime, OpResult, Outcome, Query, SessionOptions, Status, Txn,
+};
 
 const LIMIT: Duration = Duration::from_secs(5);
 const MOMENT: Duration = Duration::from_millis(10);
@@ -26,9 +28,9 @@ pub(super) fn path(text: &str) -> Path {
     Path::new(text).expect("valid")
 }
 
-async fn tuned(script: &Script, deadline: Duration, retry: Retry) -> Session {
+async fn tuned(script: &Script, timeout: Duration, retry: Retry) -> Session {
     let store = script.open(&SessionOptions::default()).await.expect("opens");
-    Session::start(store, Arc::new(Tuning { deadline, retry, chance: Chance::seeded(7) }))
+    Session::start(store, Arc::new(Tuning { timeout, retry, random: Random::seeded(7) }))
 }
 
 pub(super) async fn opened() -> (Script, Session) {
@@ -38,11 +40,11 @@ pub(super) async fn opened() -> (Script, Session) {
     (script, session)
 }
 
-fn created(outcome: Outcome<Done>) -> Done {
-    outcome.committed().expect("nothing is in the way")
+fn created(outcome: Outcome<OpResult>) -> OpResult {
+    outcome.ok().expect("nothing is in the way")
 }
 
-pub(super) async fn draw(session: &Session) -> Done {
+pub(super) async fn draw(session: &Session) -> OpResult {
     let drawn = session.create_sequential(&path("/q/t-"), "", Lifetime::Session).await;
     created(drawn.expect("reachable in the end"))
 }
@@ -72,10 +74,10 @@ async fn a_ticket_proves_the_other_writes_of_its_transaction() {
     );
     script.commits([Fault::ReplyLost]);
 
-    let commit = session.commit(txn.clone()).await.expect("found").committed().expect("free");
+    let commit = session.commit(txn.clone()).await.expect("found").ok().expect("free");
 
     assert_eq!((script.count("set"), script.nodes().len()), (1, 2));
-    assert_eq!((commit.done.len(), commit.done[1].owner()), (2, Some(session.info().id)));
+    assert_eq!((commit.results.len(), commit.results[1].owner()), (2, Some(session.info().id)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -120,8 +122,8 @@ async fn the_first_of_two_sendings_is_removed_though_no_look_finds_it() {
     script.commits([Fault::RequestLost]);
     let ticket = session.unique(&path("/q/t-")).expect("short");
     let txn = Txn::new().create_sequential(ticket.clone(), "", Lifetime::Session);
-    let commit = session.commit(txn).await.expect("reachable").committed().expect("free");
-    session.remove(&commit.done[0]).await.expect("reachable");
+    let commit = session.commit(txn).await.expect("reachable").ok().expect("free");
+    session.remove(&commit.results[0]).await.expect("reachable");
 
     for held in [5, 50] {
         sleep(SessionOptions::default().ttl * held).await;
@@ -140,9 +142,9 @@ async fn a_node_of_another_session_is_not_adopted() {
     script.commits([Fault::RequestLost]);
 
     let txn = Txn::new().create_sequential(ticket, "", Lifetime::Session);
-    let commit = session.commit(txn).await.expect("reachable").committed().expect("free");
+    let commit = session.commit(txn).await.expect("reachable").ok().expect("free");
 
-    assert_eq!(commit.done[0].owner(), Some(session.info().id));
+    assert_eq!(commit.results[0].owner(), Some(session.info().id));
 }
 
 #[tokio::test(start_paused = true)]
@@ -190,7 +192,7 @@ async fn what_certainly_did_not_happen_is_repeated() {
     let set = session.commit(Txn::new().set(path("/a"), "b", Expect::Any)).await;
     let view = session.read(Query::node(path("/a"))).await.expect("reachable in the end");
 
-    assert!(set.expect("reachable in the end").committed().is_some());
+    assert!(set.expect("reachable in the end").ok().is_some());
     assert_eq!(view.node().map(|node| &node.data[..]), Some(&b"b"[..]));
     assert_eq!((script.count("set"), script.count("read")), (3, 4));
 }
@@ -471,7 +473,7 @@ async fn removing_takes_one_request_and_does_not_give_up() {
     session.remove(&done).await.expect("reachable in the end");
     assert_eq!(script.nodes().len(), 0);
 
-    session.abandon(&draw(&session).await);
+    session.remove_in_background(&draw(&session).await);
     sleep(MOMENT).await;
     assert_eq!((script.nodes().len(), script.count("read")), (0, 0));
 
@@ -488,11 +490,11 @@ async fn removing_takes_one_request_and_does_not_give_up() {
 async fn only_the_own_incarnation_is_discarded() {
     let (script, session) = opened().await;
     let made = session.commit(Txn::new().create(path("/a"), "", Lifetime::Session)).await;
-    let done = made.expect("reachable").committed().expect("free").done.remove(0);
+    let done = made.expect("reachable").ok().expect("free").results.remove(0);
     script.take(&path("/a"));
     script.put(&path("/a"), Some(99));
 
-    session.discard(path("/a"), done.stat.expect("reported").created);
+    session.remove_incarnation_in_background(path("/a"), done.stat.expect("reported").created);
     session.remove(&done).await.expect("it is gone");
     sleep(LONG).await;
     assert_eq!(script.nodes(), ["/a"]);
@@ -501,7 +503,7 @@ async fn only_the_own_incarnation_is_discarded() {
     let stat = script.put(&path("/a"), Some(1));
     script.reads([Fault::Refused, Fault::None, Fault::Refused]);
     script.commits([Fault::RequestLost, Fault::Refused]);
-    session.discard(path("/a"), stat.created);
+    session.remove_incarnation_in_background(path("/a"), stat.created);
     sleep(LONG).await;
     assert_eq!(script.nodes().len(), 0);
 }

@@ -87,7 +87,7 @@ impl<'a> Write<'a> {
             return Err(over(why, DOING));
         }
         let Some(call) = self.call.as_mut() else {
-            return Err(over(crate::store::Loss::Closed, DOING));
+            return Err(over(crate::store::SessionEnd::Closed, DOING));
         };
         let result = match select(call, pin!(self.context.stopped(deadline))).await {
             Either::Left((result, _)) => Ok(result),
@@ -108,7 +108,7 @@ impl<'a> Write<'a> {
     fn settle(&mut self, result: Result<Outcome>) -> Result<Outcome> {
         self.call = None;
         if let (Err(error), Some(trail)) = (&result, &self.undo.trail)
-            && error.is_ambiguous()
+            && error.has_unknown_effect()
         {
             let repeated = self.flight.is_repeated();
             self.send(Box::pin(trail.clone().erase(repeated, self.context.clone())));
@@ -117,7 +117,7 @@ impl<'a> Write<'a> {
         mistake!(BlindRepeat: let repeated = false);
         if let (Ok(Outcome::Committed(commit)), Some(trail)) = (&result, &self.undo.trail)
             && repeated
-            && let Some(made) = commit.done.iter().find(|done| done.sequence.is_some())
+            && let Some(made) = commit.results.iter().find(|done| done.sequence.is_some())
             && let Some(stat) = made.stat
         {
             self.send(Box::pin(trail.clone().guard(stat.created, self.context.clone())));
@@ -205,7 +205,7 @@ impl Undo {
 }
 
 fn own(commit: &Commit, index: usize, made: Made) -> Option<Own> {
-    let done = commit.done.get(index)?;
+    let done = commit.results.get(index)?;
     // What a transaction creates was created when the transaction was committed.
     let created = done.stat.map(|stat| stat.created).or(commit.revision);
     let path = done.path.clone();
@@ -233,7 +233,7 @@ async fn commit(context: CallContext, txn: Txn, flight: Arc<Flight>) -> Result<O
 
 /// Replaces the data of a node, and does not give up before that is done, the node is gone, or the session is.
 pub(super) async fn rewrite(context: &CallContext, path: Path, data: Bytes) {
-    let mut delays = Retry::forever().delays(&context.tuning.chance);
+    let mut delays = Retry::forever().delays(&context.tuning.random);
     while context.state.loss().is_none() {
         let set = Txn::new().set(path.clone(), data.clone(), Expect::Any);
         match context.store.commit(set).await {

@@ -4,7 +4,7 @@
 use crate::path::Path;
 use crate::store::facts::{Facts, Found, TryFacts};
 use crate::store::node::Version;
-use crate::store::txn::{Expect, Lifetime, Op, Rejected, Why};
+use crate::store::txn::{Expect, Lifetime, Op, RejectReason, Rejected};
 
 /// Decides whether `ops` can be done, in order, on the tree that `facts` describes.
 ///
@@ -42,12 +42,12 @@ pub fn try_judge<F: TryFacts>(ops: &[Op], facts: &F) -> Result<Result<(), Reject
 
 /// Why the operations are judged no further.
 enum Verdict<E> {
-    Refused(Why),
+    Refused(RejectReason),
     Failed(E),
 }
 
-impl<E> From<Why> for Verdict<E> {
-    fn from(why: Why) -> Self {
+impl<E> From<RejectReason> for Verdict<E> {
+    fn from(why: RejectReason) -> Self {
         Self::Refused(why)
     }
 }
@@ -74,10 +74,10 @@ impl<'a, F: TryFacts> Judging<'a, F> {
             Op::Check { path, expect } => self.expect(path, *expect),
             Op::Create { path, lifetime, sequential, .. } => {
                 if !sequential && (self.node(path)?.is_some() || self.occupied(path)?) {
-                    return Err(Why::Exists.into());
+                    return Err(RejectReason::Exists.into());
                 }
                 if self.is_below_leased(path)? {
-                    return Err(Why::BelowEphemeral.into());
+                    return Err(RejectReason::BelowEphemeral.into());
                 }
                 if *lifetime != Lifetime::Container {
                     self.record(path, Some(made(*lifetime)), *sequential);
@@ -94,11 +94,11 @@ impl<'a, F: TryFacts> Judging<'a, F> {
                 // A container with children is refused for its children, as by a server for which the container
                 // is a node.
                 if self.node(path)?.is_none() && self.occupied(path)? {
-                    return Err(Why::HasChildren.into());
+                    return Err(RejectReason::HasChildren.into());
                 }
                 self.expect(path, *expect)?;
                 if self.occupied(path)? {
-                    return Err(Why::HasChildren.into());
+                    return Err(RejectReason::HasChildren.into());
                 }
                 self.record(path, None, false);
                 Ok(())
@@ -109,10 +109,10 @@ impl<'a, F: TryFacts> Judging<'a, F> {
     fn expect(&self, path: &Path, expect: Expect) -> Result<(), Verdict<F::Error>> {
         match (expect, self.node(path)?) {
             (Expect::Absent, None) if !self.occupied(path)? => Ok(()),
-            (Expect::Absent, _) => Err(Why::Exists.into()),
-            (_, None) => Err(Why::Missing.into()),
+            (Expect::Absent, _) => Err(RejectReason::Exists.into()),
+            (_, None) => Err(RejectReason::Missing.into()),
             (Expect::Version(version), Some(found)) if found.version != version => {
-                Err(Why::OtherVersion.into())
+                Err(RejectReason::OtherVersion.into())
             }
             (Expect::Any | Expect::Version(_), Some(_)) => Ok(()),
         }
@@ -195,8 +195,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn says(nodes: &[&str], txn: &Txn, expected: Option<(usize, Why)>) {
-        let verdict = judge(&txn.ops, &tree(nodes)).err().map(|no| (no.index, no.why));
+    fn says(nodes: &[&str], txn: &Txn, expected: Option<(usize, RejectReason)>) {
+        let verdict = judge(&txn.ops, &tree(nodes)).err().map(|no| (no.index, no.reason));
         assert_eq!(verdict, expected, "{txn:?} on {nodes:?}");
     }
 
@@ -214,21 +214,33 @@ mod tests {
     #[test]
     fn one_operation_is_judged_by_what_stands_there() {
         says(&[], &create("/a/b/c"), None);
-        says(&["/a"], &create("/a"), Some((0, Why::Exists)));
-        says(&["/a/b"], &create("/a"), Some((0, Why::Exists)));
+        says(&["/a"], &create("/a"), Some((0, RejectReason::Exists)));
+        says(&["/a/b"], &create("/a"), Some((0, RejectReason::Exists)));
         says(&["/ab"], &create("/a"), None);
-        says(&["/e"], &create("/e/b"), Some((0, Why::BelowEphemeral)));
-        says(&["/e"], &create("/e/b/c"), Some((0, Why::BelowEphemeral)));
-        says(&[], &Txn::new().set(path("/a"), "", Expect::Any), Some((0, Why::Missing)));
-        says(&["/a/b"], &Txn::new().set(path("/a"), "", Expect::Any), Some((0, Why::Missing)));
+        says(&["/e"], &create("/e/b"), Some((0, RejectReason::BelowEphemeral)));
+        says(&["/e"], &create("/e/b/c"), Some((0, RejectReason::BelowEphemeral)));
+        says(&[], &Txn::new().set(path("/a"), "", Expect::Any), Some((0, RejectReason::Missing)));
+        says(
+            &["/a/b"],
+            &Txn::new().set(path("/a"), "", Expect::Any),
+            Some((0, RejectReason::Missing)),
+        );
         says(&["/a"], &Txn::new().set(path("/a"), "", ONE), None);
-        says(&["/a"], &Txn::new().set(path("/a"), "", TWO), Some((0, Why::OtherVersion)));
-        says(&[], &delete("/a"), Some((0, Why::Missing)));
-        says(&["/a", "/a/b"], &delete("/a"), Some((0, Why::HasChildren)));
-        says(&["/a/b"], &delete("/a"), Some((0, Why::HasChildren)));
-        says(&["/a"], &Txn::new().delete(path("/a"), TWO), Some((0, Why::OtherVersion)));
-        says(&["/a"], &Txn::new().check(path("/a"), Expect::Absent), Some((0, Why::Exists)));
-        says(&["/a/b"], &Txn::new().check(path("/a"), Expect::Absent), Some((0, Why::Exists)));
+        says(&["/a"], &Txn::new().set(path("/a"), "", TWO), Some((0, RejectReason::OtherVersion)));
+        says(&[], &delete("/a"), Some((0, RejectReason::Missing)));
+        says(&["/a", "/a/b"], &delete("/a"), Some((0, RejectReason::HasChildren)));
+        says(&["/a/b"], &delete("/a"), Some((0, RejectReason::HasChildren)));
+        says(&["/a"], &Txn::new().delete(path("/a"), TWO), Some((0, RejectReason::OtherVersion)));
+        says(
+            &["/a"],
+            &Txn::new().check(path("/a"), Expect::Absent),
+            Some((0, RejectReason::Exists)),
+        );
+        says(
+            &["/a/b"],
+            &Txn::new().check(path("/a"), Expect::Absent),
+            Some((0, RejectReason::Exists)),
+        );
         says(&[], &Txn::new().check(path("/a"), Expect::Absent), None);
         says(&["/a"], &Txn::new().check(path("/a"), Expect::Any), None);
     }
@@ -239,13 +251,13 @@ mod tests {
         says(
             &[],
             &create("/a/b").create(path("/a"), "", Lifetime::Persistent),
-            Some((1, Why::Exists)),
+            Some((1, RejectReason::Exists)),
         );
         says(&["/a", "/a/b"], &delete("/a/b").delete(path("/a"), Expect::Any), None);
         says(
             &["/a", "/a/b", "/a/c"],
             &delete("/a/b").delete(path("/a"), Expect::Any),
-            Some((1, Why::HasChildren)),
+            Some((1, RejectReason::HasChildren)),
         );
         says(
             &[],
@@ -254,14 +266,14 @@ mod tests {
                 "",
                 Lifetime::Persistent,
             ),
-            Some((1, Why::BelowEphemeral)),
+            Some((1, RejectReason::BelowEphemeral)),
         );
         says(
             &["/a"],
             &Txn::new()
                 .create_sequential(path("/a/s-"), "", Lifetime::Session)
                 .delete(path("/a"), Expect::Any),
-            Some((1, Why::HasChildren)),
+            Some((1, RejectReason::HasChildren)),
         );
         says(&["/a"], &delete("/a").check(path("/a/b"), Expect::Absent), None);
     }
@@ -288,24 +300,24 @@ mod tests {
     fn facts_that_fail_are_no_verdict() {
         let facts = Failing(tree(&["/a"]));
         let judged = |txn: &Txn| match try_judge(&txn.ops, &facts) {
-            Ok(verdict) => Ok(verdict.err().map(|no| (no.index, no.why))),
+            Ok(verdict) => Ok(verdict.err().map(|no| (no.index, no.reason))),
             Err(error) => Err(error),
         };
 
         assert_eq!(judged(&create("/b")), Ok(None));
-        assert_eq!(judged(&create("/a")), Ok(Some((0, Why::Exists))));
+        assert_eq!(judged(&create("/a")), Ok(Some((0, RejectReason::Exists))));
         assert_eq!(judged(&create("/lost/x")), Err("no answer"));
         assert_eq!(judged(&create("/b/c").delete(path("/lost"), Expect::Any)), Err("no answer"));
         // What is refused before is known without the rest.
         assert_eq!(
             judged(&delete("/b").delete(path("/lost"), Expect::Any)),
-            Ok(Some((0, Why::Missing)))
+            Ok(Some((0, RejectReason::Missing)))
         );
     }
 
     #[test]
     fn the_first_that_fails_is_named() {
         let txn = create("/x").check(path("/a"), TWO).delete(path("/missing"), Expect::Any);
-        says(&["/a"], &txn, Some((1, Why::OtherVersion)));
+        says(&["/a"], &txn, Some((1, RejectReason::OtherVersion)));
     }
 }

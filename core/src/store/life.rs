@@ -8,7 +8,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::clock::Instant;
 use crate::mutant::mistake;
-use crate::store::session::{Loss, Status, certain_until};
+use crate::store::session::{SessionEnd, Status, certain_until};
 use crate::store::watching::{End, Feed};
 
 /// The life of one session, counted from the requests that it sent.
@@ -59,9 +59,9 @@ impl<K: Ord> Life<K> {
     }
 
     /// Why it is lost, if it is.
-    pub fn loss(&self) -> Option<Loss> {
+    pub fn loss(&self) -> Option<SessionEnd> {
         match *self.status.borrow() {
-            Status::Lost { why } => Some(why),
+            Status::Lost { reason } => Some(reason),
             Status::Live { .. } | Status::Suspended { .. } => None,
         }
     }
@@ -71,12 +71,12 @@ impl<K: Ord> Life<K> {
     /// # Cancel safety
     ///
     /// Cancel safe: it only watches.
-    pub async fn lost(&self) -> Loss {
+    pub async fn lost(&self) -> SessionEnd {
         loop {
             // Listens from here on, so that an end between the look and the wait wakes too.
             let ended = self.ended.notified();
-            if let Some(why) = self.loss() {
-                return why;
+            if let Some(reason) = self.loss() {
+                return reason;
             }
             ended.await;
         }
@@ -109,7 +109,7 @@ impl<K: Ord> Life<K> {
         self.change_status(|status| match status {
             Status::Live { .. } => Status::Live { until },
             Status::Suspended { .. } => Status::Suspended { until },
-            Status::Lost { why } => Status::Lost { why },
+            Status::Lost { reason } => Status::Lost { reason },
         });
     }
 
@@ -120,22 +120,22 @@ impl<K: Ord> Life<K> {
 
     /// The session is over: from here on it stays so, for the first reason that was given, and every watch ends
     /// with that reason.
-    pub fn lose(&self, why: Loss) {
-        self.change(|_| Status::Lost { why });
+    pub fn lose(&self, reason: SessionEnd) {
+        self.change(|_| Status::Lost { reason });
         self.ended.notify_waiters();
-        let why = self.loss().unwrap_or(why);
+        let reason = self.loss().unwrap_or(reason);
         // Taken out first: the readers are woken without the lock.
         let feeds = std::mem::take(&mut *self.feeds());
         for feed in feeds.into_values() {
-            feed.end(End::SessionOver(why));
+            feed.end(End::SessionOver(reason));
         }
     }
 
     /// Takes a watch that ends when the session is over; at once, if it is.
     pub fn keep(&self, watch: K, feed: Feed) {
         self.feeds().insert(watch, feed);
-        if let Some(why) = self.loss() {
-            self.lose(why);
+        if let Some(reason) = self.loss() {
+            self.lose(reason);
         }
     }
 
@@ -207,10 +207,10 @@ mod tests {
 
         life.answered();
         assert_eq!(*life.status().borrow(), Status::Live { until: longer });
-        life.lose(Loss::Expired);
+        life.lose(SessionEnd::Expired);
         life.renegotiated(TTL);
         life.answered();
-        assert_eq!(life.loss(), Some(Loss::Expired));
+        assert_eq!(life.loss(), Some(SessionEnd::Expired));
     }
 
     #[tokio::test(start_paused = true)]
@@ -237,15 +237,21 @@ mod tests {
         let life = Life::<u64>::new(TTL, clock::now(), Duration::ZERO);
         let (early, mut watched) = Feed::new(1);
         life.keep(1, early);
-        life.lose(Loss::Closed);
-        life.lose(Loss::Expired);
+        life.lose(SessionEnd::Closed);
+        life.lose(SessionEnd::Expired);
         life.renew(clock::now());
-        assert_eq!(life.lost().await, Loss::Closed);
-        assert!(matches!(watched.next().await, Some(Event::Ended(End::SessionOver(Loss::Closed)))));
+        assert_eq!(life.lost().await, SessionEnd::Closed);
+        assert!(matches!(
+            watched.next().await,
+            Some(Event::Ended(End::SessionOver(SessionEnd::Closed)))
+        ));
 
         let (late, mut watched) = Feed::new(1);
         life.keep(2, late);
-        assert!(matches!(watched.next().await, Some(Event::Ended(End::SessionOver(Loss::Closed)))));
+        assert!(matches!(
+            watched.next().await,
+            Some(Event::Ended(End::SessionOver(SessionEnd::Closed)))
+        ));
     }
 
     #[test]
@@ -254,7 +260,7 @@ mod tests {
         let (feed, watched) = Feed::new(1);
         life.keep(1, feed.clone());
         life.forget(&1);
-        life.lose(Loss::Expired);
+        life.lose(SessionEnd::Expired);
         assert!(!feed.is_over());
         drop(watched);
     }

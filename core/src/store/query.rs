@@ -100,7 +100,7 @@ pub enum Window {
 
 impl Query {
     /// About how many nodes a query may be.
-    pub const MOST_NODES: usize = 100;
+    pub const MAX_NODES: usize = 100;
 
     /// About one node, with its data, as it is now.
     pub fn node(path: impl Into<Path>) -> Self {
@@ -177,7 +177,7 @@ impl Query {
     }
 
     /// One event is enough for the observer of this node: a store may end the watch after the first one with
-    /// [`End::Told`](crate::store::End::Told), and at once if the view shows no node. Some stores are asked for
+    /// [`End::Delivered`](crate::store::End::Delivered), and at once if the view shows no node. Some stores are asked for
     /// less then. If names are enough, too, it is as with [`Query::until_gone`].
     pub fn once(mut self) -> Self {
         self.once = true;
@@ -238,7 +238,7 @@ impl Query {
     ///
     /// [`ErrorKind::Invalid`] if a prefix or a window is asked of anything but children, one event of anything
     /// but a node, or more nodes are named with anything else; [`ErrorKind::TooLarge`] if they are more than
-    /// [`Query::MOST_NODES`].
+    /// [`Query::MAX_NODES`].
     pub fn validate(&self) -> Result<()> {
         let narrowed = !self.prefix.is_empty() || self.window.is_some();
         if narrowed && self.scope != Scope::Children {
@@ -256,10 +256,10 @@ impl Query {
                 .at(&self.path)
                 .because("only a query about nodes names more than one, and it is not observed"));
         }
-        if self.more.len() >= Self::MOST_NODES {
+        if self.more.len() >= Self::MAX_NODES {
             return Err(Error::new(ErrorKind::TooLarge, "query")
                 .at(&self.path)
-                .because(format!("a query is about {} nodes at most", Self::MOST_NODES)));
+                .because(format!("a query is about {} nodes at most", Self::MAX_NODES)));
         }
         Ok(())
     }

@@ -61,14 +61,14 @@ pub struct Limits {
     /// Bytes in one transaction, paths included.
     pub request: usize,
     /// What this store cannot do at all.
-    pub gaps: Vec<Gap>,
+    pub missing_features: Vec<Feature>,
 }
 
 impl Default for Limits {
     /// What fits every store: a million bytes a node and a transaction, 40 operations (etcd takes
     /// 128 conditions, and a create needs two and one for each of its ancestors).
     fn default() -> Self {
-        Self { data: 1_000_000, operations: 40, request: 1_020_000, gaps: Vec::new() }
+        Self { data: 1_000_000, operations: 40, request: 1_020_000, missing_features: Vec::new() }
     }
 }
 
@@ -76,7 +76,7 @@ impl Default for Limits {
 /// [`Unsupported`](crate::error::ErrorKind::Unsupported).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Gap {
+pub enum Feature {
     /// Nodes with a time to live.
     TtlNodes,
     /// A number at the end of the name of a sequential node. It has a [`Sequence`](super::Sequence) in any case.
@@ -101,7 +101,7 @@ pub enum Status {
     /// The session is over, or must be assumed to be. Final.
     Lost {
         /// Why it is over.
-        why: Loss,
+        reason: SessionEnd,
     },
 }
 
@@ -129,7 +129,7 @@ impl Status {
 /// Why a session is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Loss {
+pub enum SessionEnd {
     /// The server ended it, or was not heard of for so long that it may have.
     Expired,
     /// It was closed from this side.
@@ -138,14 +138,14 @@ pub enum Loss {
     Denied,
 }
 
-impl Loss {
+impl SessionEnd {
     /// The error of every call on a lost session.
     pub fn error(self, doing: &'static str) -> Error {
         Error::new(ErrorKind::SessionLost, doing).because(self.to_string())
     }
 }
 
-impl fmt::Display for Loss {
+impl fmt::Display for SessionEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Expired => "the session expired",

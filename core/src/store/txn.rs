@@ -10,10 +10,10 @@ use crate::name::MAX_NAME_BYTES;
 use crate::path::{MAX_PATH_BYTES, Path};
 use crate::store::node::{Revision, Sequence, SessionId, Stat, Version};
 use crate::store::query::{Query, View};
-use crate::store::session::{Gap, Limits};
+use crate::store::session::{Feature, Limits};
 
 /// How many bytes a store may add to the name of a sequential node.
-pub const SEQUENCE_ROOM: usize = 20;
+pub const SEQUENCE_SUFFIX_LEN: usize = 20;
 
 /// Operations that happen together or not at all, in order.
 ///
@@ -179,10 +179,10 @@ impl Txn {
     /// - [`ErrorKind::Invalid`]: no operation at all; two writes to one path; a check after a write of the same
     ///   path; two sequential creates in one directory; a set or delete of what is expected to be absent; a
     ///   write to the root; a lifetime of zero; a container with data or with a sequence; a sequential create
-    ///   whose name leaves no room for what the store adds ([`SEQUENCE_ROOM`]); a look that [`Query::validate`]
+    ///   whose name leaves no room for what the store adds ([`SEQUENCE_SUFFIX_LEN`]); a look that [`Query::validate`]
     ///   refuses.
     /// - [`ErrorKind::TooLarge`]: more operations or more data than `limits` allows.
-    /// - [`ErrorKind::Unsupported`]: a TTL node where `limits` has [`Gap::TtlNodes`].
+    /// - [`ErrorKind::Unsupported`]: a TTL node where `limits` has [`Feature::TtlNodes`].
     pub fn validate(&self, limits: &Limits) -> Result<()> {
         if self.ops.is_empty() {
             return Err(invalid("a transaction has at least one operation"));
@@ -298,8 +298,8 @@ impl Op {
 }
 
 fn has_sequence_room(path: &Path) -> bool {
-    path.name().len() + SEQUENCE_ROOM <= MAX_NAME_BYTES
-        && path.as_str().len() + SEQUENCE_ROOM <= MAX_PATH_BYTES
+    path.name().len() + SEQUENCE_SUFFIX_LEN <= MAX_NAME_BYTES
+        && path.as_str().len() + SEQUENCE_SUFFIX_LEN <= MAX_PATH_BYTES
 }
 
 fn validate_ttl(ttl: Duration, limits: &Limits, path: &Path) -> Result<()> {
@@ -308,7 +308,7 @@ fn validate_ttl(ttl: Duration, limits: &Limits, path: &Path) -> Result<()> {
     if ttl.is_zero() || ttl > LONGEST {
         return Err(invalid("a time to live is more than nothing and at most ten years").at(path));
     }
-    if limits.gaps.contains(&Gap::TtlNodes) {
+    if limits.missing_features.contains(&Feature::TtlNodes) {
         return Err(Error::new(ErrorKind::Unsupported, "commit")
             .at(path)
             .because("this store keeps no nodes with a time to live"));
@@ -316,8 +316,8 @@ fn validate_ttl(ttl: Duration, limits: &Limits, path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn invalid(why: &'static str) -> Error {
-    Error::new(ErrorKind::Invalid, "commit").because(why)
+fn invalid(reason: &'static str) -> Error {
+    Error::new(ErrorKind::Invalid, "commit").because(reason)
 }
 
 /// What became of a write that came to its end. Losing a race is an answer, not an error.
@@ -339,8 +339,8 @@ pub struct Rejected {
     pub index: usize,
     /// Its path.
     pub path: Path,
-    /// Why. While others write, a store may find it by a read after the refusal: then this is the reason at a later moment.
-    pub why: Why,
+    /// The reason. While others write, a store may find it by a read after the refusal: then this is the reason at a later moment.
+    pub reason: RejectReason,
     /// The answer to the transaction's look: not older than the state that rejected it, and perhaps newer, so
     /// that it may show no reason any more. `None` if it had none, or if the look failed: the transaction is
     /// rejected all the same.
@@ -350,7 +350,7 @@ pub struct Rejected {
 /// Why an operation could not be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Why {
+pub enum RejectReason {
     /// There is something already.
     Exists,
     /// There is nothing.
@@ -372,7 +372,7 @@ pub struct Commit {
     /// When, if the store reports it.
     pub revision: Option<Revision>,
     /// What each operation did, in order.
-    pub done: Vec<Done>,
+    pub results: Vec<OpResult>,
     /// The answer to the transaction's look. `None` if it had none, or one for a rejection only, or if the look
     /// failed: the commit is done all the same.
     pub look: Option<View>,
@@ -381,7 +381,7 @@ pub struct Commit {
 /// What one operation did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Done {
+pub struct OpResult {
     /// The node; of a sequential create, with the name that the store gave it.
     pub path: Path,
     /// The place that a sequential create got.
@@ -393,7 +393,7 @@ pub struct Done {
 
 impl<T> Outcome<T> {
     /// What happened, if it did.
-    pub fn committed(self) -> Option<T> {
+    pub fn ok(self) -> Option<T> {
         match self {
             Self::Committed(done) => Some(done),
             Self::Rejected(_) => None,
@@ -426,15 +426,15 @@ impl<T> Outcome<T> {
             Self::Committed(done) => Ok(done),
             Self::Rejected(rejected) => Err(Error::new(ErrorKind::Refused, "commit")
                 .at(&rejected.path)
-                .because(rejected.why.to_string())),
+                .because(rejected.reason.to_string())),
         }
     }
 }
 
 impl Rejected {
     /// The operation at `index`, about `path`, could not be done.
-    pub fn new(index: usize, path: Path, why: Why) -> Self {
-        Self { index, path, why, look: None }
+    pub fn new(index: usize, path: Path, reason: RejectReason) -> Self {
+        Self { index, path, reason, look: None }
     }
 
     /// Adds the answer to the look.
@@ -446,12 +446,12 @@ impl Rejected {
 
 impl Commit {
     /// What a transaction did.
-    pub fn new(revision: Option<Revision>, done: Vec<Done>, look: Option<View>) -> Self {
-        Self { revision, done, look }
+    pub fn new(revision: Option<Revision>, results: Vec<OpResult>, look: Option<View>) -> Self {
+        Self { revision, results, look }
     }
 }
 
-impl Done {
+impl OpResult {
     /// What an operation on `path` did.
     pub fn new(path: Path) -> Self {
         Self { path, sequence: None, stat: None }
@@ -475,7 +475,7 @@ impl Done {
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for RejectReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Exists => "it already exists",
@@ -490,6 +490,6 @@ impl fmt::Display for Why {
 
 impl fmt::Display for Rejected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path, self.why)
+        write!(f, "{}: {}", self.path, self.reason)
     }
 }

@@ -13,7 +13,7 @@ use futures_core::Stream;
 use crate::error::Error;
 use crate::path::Path;
 use crate::store::node::{Node, Revision};
-use crate::store::session::Loss;
+use crate::store::session::SessionEnd;
 
 /// An event of a [`Watch`].
 #[derive(Clone, Debug)]
@@ -79,12 +79,12 @@ pub enum Kind {
 #[non_exhaustive]
 pub enum End {
     /// Its session is.
-    SessionOver(Loss),
+    SessionOver(SessionEnd),
     /// The store cannot go on with it.
     Failed(Arc<Error>),
     /// One event was asked for ([`Query::once`](crate::store::Query::once)), and was delivered; or there was no
     /// node to report an event of.
-    Told,
+    Delivered,
 }
 
 /// The events that a store reports of what is observed: a stream that ends with [`Event::Ended`].
@@ -134,14 +134,14 @@ enum FeedPhase {
 impl Feed {
     /// The most events that a watch may keep for a reader that does not take them: beyond, they give way to one
     /// [`Event::Resync`]. A store keeps as few as it likes.
-    pub const MOST: usize = 16_384;
+    pub const MAX_EVENTS: usize = 16_384;
 
     /// A watch and the feed that fills it, with room for `capacity` events.
     pub fn new(capacity: usize) -> (Self, Watch) {
         Self::open(capacity, false)
     }
 
-    /// The same for one event: after it the watch ends with [`End::Told`].
+    /// The same for one event: after it the watch ends with [`End::Delivered`].
     pub fn once() -> (Self, Watch) {
         Self::open(1, true)
     }
@@ -218,7 +218,7 @@ impl Channel {
             }
             change(&mut state);
             if self.once && state.phase == FeedPhase::Open && !state.queue.is_empty() {
-                state.queue.push_back(Event::Ended(End::Told));
+                state.queue.push_back(Event::Ended(End::Delivered));
                 state.phase = FeedPhase::Ending;
             }
             state.waker.take()
@@ -382,8 +382,8 @@ mod tests {
     async fn the_end_is_reported_exactly_once_and_then_nothing() {
         let (feed, mut watch) = Feed::new(8);
         feed.send(change("/a"));
-        feed.end(End::SessionOver(Loss::Expired));
-        feed.end(End::SessionOver(Loss::Closed));
+        feed.end(End::SessionOver(SessionEnd::Expired));
+        feed.end(End::SessionOver(SessionEnd::Closed));
         assert!(!feed.send(change("/b")));
 
         assert_eq!(received(&mut watch), ["/a", "ended"]);
@@ -428,7 +428,7 @@ mod tests {
                 Event::Resync | Event::Ended(_) => None,
             });
         feed.send_all(["/a", "/b"].map(change));
-        feed.end(End::SessionOver(Loss::Expired));
+        feed.end(End::SessionOver(SessionEnd::Expired));
         assert_eq!(received(&mut watch), ["resync", "ended"]);
     }
 

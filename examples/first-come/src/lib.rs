@@ -15,7 +15,7 @@ use synod_core::held::{Held, Token};
 use synod_core::path::Path;
 use synod_core::retry::Retry;
 use synod_core::session::Session;
-use synod_core::store::{Done, Expect, Lifetime, Query, Txn, View};
+use synod_core::store::{Expect, Lifetime, OpResult, Query, Txn, View};
 
 /// A claim that at most one client has at a time, for the clients that name the same path. Clients never wait for it.
 ///
@@ -54,7 +54,7 @@ pub struct FirstCome {
 #[must_use = "the claim is released when this is dropped"]
 pub struct FirstComeGuard {
     session: Session,
-    node: Done,
+    node: OpResult,
     token: Token,
     /// Whether the node is released, or was removed by another client.
     gone: AtomicBool,
@@ -92,7 +92,7 @@ impl FirstCome {
                 answer => answer?,
             };
             let mut commit = outcome.required()?;
-            let guard = FirstComeGuard::new(session, commit.done.pop())?;
+            let guard = FirstComeGuard::new(session, commit.results.pop())?;
             match commit.look {
                 // A request in doubt may create the node again after it was removed. So only a settled one counts.
                 Some(view) if requests.is_settled() => {
@@ -109,7 +109,7 @@ impl FirstCome {
 }
 
 impl FirstComeGuard {
-    fn new(session: Session, node: Option<Done>) -> Result<Self> {
+    fn new(session: Session, node: Option<OpResult>) -> Result<Self> {
         let untold = || Error::new(ErrorKind::Backend, "claiming").because("no node in the answer");
         let node = node.ok_or_else(untold)?;
         let created = node.stat.ok_or_else(untold)?.created;
@@ -133,10 +133,10 @@ impl FirstComeGuard {
 
     /// Waits until another client removed the node.
     async fn removed(&self) {
-        let mut delays = Retry::forever().delays(self.session.chance());
+        let mut delays = Retry::forever().delays(self.session.random());
         let node = Query::until_gone(self.node.path.clone());
         while !self.gone.load(Ordering::Relaxed) {
-            match self.session.observe(node.clone()).await {
+            match self.session.watch(node.clone()).await {
                 Ok((view, mut watch)) if view.node().is_some() => {
                     let _look_again = watch.next().await;
                 }
@@ -188,7 +188,7 @@ impl Held for FirstComeGuard {
 impl Drop for FirstComeGuard {
     fn drop(&mut self) {
         if !self.gone.swap(true, Ordering::Relaxed) {
-            self.session.abandon(&self.node);
+            self.session.remove_in_background(&self.node);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::future::{Either, select};
-use synod_core::client::{Client, ClientWatch, Connection};
+use synod_core::client::{Client, ClientWatch, ConnectionState};
 use synod_core::clock::sleep;
 use synod_core::error::{Error, Result};
 use synod_core::path::Path;
@@ -19,7 +19,7 @@ use crate::mutant::mistake;
 /// Reads the value whenever it may have changed: after an event, after an outage, and when it is asked to.
 pub(super) struct ValueFollower<T> {
     sight: Sight<T>,
-    connection: watch::Receiver<Connection>,
+    connection: watch::Receiver<ConnectionState>,
 }
 
 /// What it takes to read the value, and to learn when to do so again.
@@ -39,7 +39,7 @@ impl<T: Send + Sync + 'static> ValueFollower<T> {
         path: &Path,
         page: Arc<Page<T>>,
         watch: ClientWatch,
-        connection: watch::Receiver<Connection>,
+        connection: watch::Receiver<ConnectionState>,
     ) -> Self {
         let (client, query) = (client.clone(), Query::node(path));
         let sight = Sight { client, query, page, watch: Some(watch), after_event: false };
@@ -52,7 +52,10 @@ impl<T: Send + Sync + 'static> ValueFollower<T> {
         while let Some(turn) = self.turn(is_read).await {
             match turn {
                 Prompt::Connection(connection) => {
-                    if !matches!(connection, Connection::Connected | Connection::Reconnected) {
+                    if !matches!(
+                        connection,
+                        ConnectionState::Connected | ConnectionState::Reconnected
+                    ) {
                         self.sight.page.stale();
                     }
                     mistake!(OutageUnread: continue);
@@ -86,7 +89,7 @@ impl<T> Drop for ValueFollower<T> {
 
 /// What makes a follower go on.
 enum Prompt {
-    Connection(Connection),
+    Connection(ConnectionState),
     /// The value was read, if it was not, or else it may have changed.
     Step,
 }
@@ -121,7 +124,7 @@ impl<T: Send + Sync + 'static> Sight<T> {
                 Err(error) => self.failed(&error),
             }
             let delays =
-                delays.get_or_insert_with(|| Retry::forever().delays(self.client.chance()));
+                delays.get_or_insert_with(|| Retry::forever().delays(self.client.random()));
             sleep(delays.next().unwrap_or_default()).await;
         }
     }

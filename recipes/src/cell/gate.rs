@@ -65,7 +65,9 @@ impl Nodes {
     pub(super) async fn make_gate(&self, session: &Session) -> Result<()> {
         let Some(gate) = self.gate() else { return Ok(()) };
         match session.commit(Txn::new().create(gate, "", Lifetime::Persistent)).await {
-            Err(error) if !(error.is_ambiguous() && error.kind() == ErrorKind::Unreachable) => {
+            Err(error)
+                if !(error.has_unknown_effect() && error.kind() == ErrorKind::Unreachable) =>
+            {
                 Err(error)
             }
             _ => Ok(()),

@@ -5,7 +5,8 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::session::Session;
 use synod_core::store::{
-    Commit, Done, Expect, Lifetime, Node, Outcome, Query, Stat, Txn, Version, View, Why,
+    Commit, Expect, Lifetime, Node, OpResult, Outcome, Query, RejectReason, Stat, Txn, Version,
+    View,
 };
 
 use crate::mutant::mistake;
@@ -19,7 +20,7 @@ const NAME: &str = "writer-";
 /// The ephemeral node of a writer below its cell. Its data is the number of the last write. Removed when dropped.
 pub(super) struct Mark {
     session: Session,
-    node: Done,
+    node: OpResult,
     /// `None` if the store did not return it.
     version: Option<Version>,
     /// The number of the last write that was tried.
@@ -84,10 +85,10 @@ impl Mark {
             Txn::new().create(cell, data.clone(), Lifetime::Persistent)
         });
         match session.commit(txn).await? {
-            Outcome::Rejected(no) if no.index == 0 && no.why == Why::Exists => Ok(None),
+            Outcome::Rejected(no) if no.index == 0 && no.reason == RejectReason::Exists => Ok(None),
             outcome => {
                 let mut commit = outcome.required()?;
-                let stat = commit.done.first().and_then(|done| done.stat);
+                let stat = commit.results.first().and_then(|done| done.stat);
                 let value = stat.map(|stat| CellValue { data, stat });
                 Ok(Some((Self::of(session, &mut commit)?, value)))
             }
@@ -96,7 +97,7 @@ impl Mark {
 
     /// The mark that the last operation of a transaction created.
     fn of(session: &Session, commit: &mut Commit) -> Result<Self> {
-        let node = commit.done.pop().ok_or_else(|| {
+        let node = commit.results.pop().ok_or_else(|| {
             Error::new(ErrorKind::Backend, DOING)
                 .because("the store did not report what it created")
                 .with_unknown_effect()
@@ -147,13 +148,13 @@ impl Mark {
 impl Drop for Mark {
     fn drop(&mut self) {
         mistake!(MarkStays: return);
-        self.session.abandon(&self.node);
+        self.session.remove_in_background(&self.node);
     }
 }
 
 /// The error of a preparation, whose effect on the value is certainly none.
 pub(super) fn harmless(error: Error) -> Error {
-    if !error.is_ambiguous() {
+    if !error.has_unknown_effect() {
         return error;
     }
     let plain = Error::new(error.kind(), DOING);

@@ -3,7 +3,7 @@
 use std::pin::pin;
 
 use futures_util::future::select;
-use synod_core::client::{Client, Connection};
+use synod_core::client::{Client, ConnectionState};
 use synod_core::clock::sleep;
 use synod_core::error::{Error, Result};
 use synod_core::retry::{Delays, Retry};
@@ -24,11 +24,11 @@ impl Patience {
         if !self.client.is_transient(&error) {
             return Err(error);
         }
-        let chance = self.client.chance();
-        let delays = self.delays.get_or_insert_with(|| Retry::forever().delays(chance));
+        let random = self.client.random();
+        let delays = self.delays.get_or_insert_with(|| Retry::forever().delays(random));
         let pause = sleep(delays.next().unwrap_or_default());
         let mut state = self.client.state();
-        let closed = state.wait_for(|state| *state == Connection::Closed);
+        let closed = state.wait_for(|state| *state == ConnectionState::Closed);
         let _either = select(pin!(pause), pin!(closed)).await;
         Ok(())
     }

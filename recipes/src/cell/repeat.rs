@@ -53,7 +53,7 @@ async fn repeat_while<T, F>(
 where
     F: Future<Output = Result<Race<T>>>,
 {
-    let mut delays = Retry::until_elapsed(client.time_limit()).delays(client.chance());
+    let mut delays = Retry::until_elapsed(client.timeout()).delays(client.random());
     let mut in_doubt = false;
     loop {
         let (error, again) = match attempt().await {
@@ -61,7 +61,7 @@ where
             Ok(Race::Lost(error)) => (error, true),
             Err(error) => {
                 // That a later request did nothing says nothing of an earlier one.
-                in_doubt |= error.is_ambiguous();
+                in_doubt |= error.has_unknown_effect();
                 let again = in_doubt && may_succeed(&error);
                 (error, again)
             }

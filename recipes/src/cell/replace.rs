@@ -43,7 +43,7 @@ pub(super) async fn replace(
     let unguarded = unguarded.look_if_rejected(nodes.query());
     let gate = gate.as_ref().filter(|_| stands_back);
     let mut txn = gate.map_or_else(|| unguarded.clone(), |gate| gate.guard(unguarded.clone()));
-    let mut delays = Retry::until_elapsed(session.time_limit()).delays(session.chance());
+    let mut delays = Retry::until_elapsed(session.timeout()).delays(session.random());
     let mut in_doubt = false;
     loop {
         let error = match session.commit(txn.clone()).await {
@@ -65,7 +65,9 @@ pub(super) async fn replace(
             Ok(Outcome::Rejected(_)) => {
                 return by_mark(place, &nodes.cell, &number, in_doubt).await;
             }
-            Err(error) if error.is_ambiguous() && error.kind() == ErrorKind::Unreachable => error,
+            Err(error) if error.has_unknown_effect() && error.kind() == ErrorKind::Unreachable => {
+                error
+            }
             Err(error) => return fail(place, error, in_doubt),
         };
         mistake!(LostAnswerIsLostRace: {
@@ -110,7 +112,7 @@ async fn by_mark(
 fn fail(place: &mut Option<Place>, error: Error, in_doubt: bool) -> Result<Written> {
     *place = None;
     mistake!(LossEndsChange: return Err(error.with_unknown_effect()));
-    let in_doubt = in_doubt || error.is_ambiguous();
+    let in_doubt = in_doubt || error.has_unknown_effect();
     match (error.kind(), in_doubt) {
         (ErrorKind::SessionLost, false) => Ok(Written::Lost),
         (ErrorKind::SessionLost, true) => Ok(Written::InDoubt),
@@ -121,7 +123,8 @@ fn fail(place: &mut Option<Place>, error: Error, in_doubt: bool) -> Result<Writt
 
 /// Remembers what was written.
 fn learn(place: &mut Option<Place>, commit: &Commit, data: Bytes) {
-    let [marked, written] = [0, 1].map(|index| commit.done.get(index).and_then(|done| done.stat));
+    let [marked, written] =
+        [0, 1].map(|index| commit.results.get(index).and_then(|done| done.stat));
     if let Some(place) = place {
         place.mark.learn(marked);
         place.value = written.map(|stat| CellValue { data, stat });

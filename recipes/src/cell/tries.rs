@@ -71,7 +71,7 @@ impl<'a> BatchTries<'a> {
         let is_late = std::mem::take(&mut self.is_late);
         let Some(lock) = self.lock.filter(|lock| self.lost >= lock.tries_without()) else {
             if is_late {
-                let optimistic = || Retry::optimistic().delays(self.client.chance());
+                let optimistic = || Retry::optimistic().delays(self.client.random());
                 let delays = self.delays.get_or_insert_with(optimistic);
                 clock::sleep(delays.next().unwrap_or_default()).await;
             }
@@ -112,7 +112,7 @@ impl<'a> BatchTries<'a> {
         if let Some(outcome) = unless_lost(place, closed.map_err(harmless))?
             && let Some(place) = place
         {
-            place.see(self.nodes, outcome.committed().and_then(|commit| commit.look));
+            place.see(self.nodes, outcome.ok().and_then(|commit| commit.look));
         }
         Ok(false)
     }

@@ -221,7 +221,7 @@ impl Writer {
             }
             Ok(None) => self.refuse_container(session).await.map(|()| Written::Lost),
             Err(error) if error.kind() == ErrorKind::SessionLost => {
-                Ok(if error.is_ambiguous() { Written::InDoubt } else { Written::Lost })
+                Ok(if error.has_unknown_effect() { Written::InDoubt } else { Written::Lost })
             }
             Err(error) => Err(error),
         }

@@ -139,7 +139,7 @@ impl CrewTask {
         } else {
             txn.check(self.nodes.todo.clone(), Expect::Absent)
         };
-        Ok(match self.nodes.client.transaction(txn).await? {
+        Ok(match self.nodes.client.commit(txn).await? {
             Outcome::Committed(_) => Race::Won(Some(TaskEnd::Cancelled)),
             Outcome::Rejected(_) => Race::Lost(overtaken("cancelling a task", &self.nodes.task)),
         })

@@ -26,7 +26,7 @@ impl<'a> FollowedNode<'a> {
             let _whatever_it_says = watch.next().await;
         }
         let (session, query) = (self.session, &self.query);
-        let (view, watch) = insist(session, || session.observe(query.clone())).await?;
+        let (view, watch) = insist(session, || session.watch(query.clone())).await?;
         self.watch = Some(watch);
         Ok(view)
     }

@@ -6,7 +6,7 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::retry::Retry;
 use synod_core::session::Session;
-use synod_core::store::{Lifetime, Outcome, Txn, Why};
+use synod_core::store::{Lifetime, Outcome, RejectReason, Txn};
 
 use crate::keeper::failures;
 
@@ -16,7 +16,7 @@ pub(super) async fn insist<T, F>(session: &Session, mut ask: impl FnMut() -> F) 
 where
     F: Future<Output = Result<T>>,
 {
-    let mut delays = Retry::forever().delays(session.chance());
+    let mut delays = Retry::forever().delays(session.random());
     loop {
         match ask().await {
             Err(error) if error.kind() == ErrorKind::Unreachable => {
@@ -30,7 +30,9 @@ where
 /// [`insist`] for a transaction that is not repeated once it may have been applied: `None` then.
 pub(super) async fn commit_once(session: &Session, txn: &Txn) -> Result<Option<Outcome>> {
     let commit = async || match session.commit(txn.clone()).await {
-        Err(error) if error.kind() == ErrorKind::Unreachable && error.is_ambiguous() => Ok(None),
+        Err(error) if error.kind() == ErrorKind::Unreachable && error.has_unknown_effect() => {
+            Ok(None)
+        }
         outcome => outcome.map(Some),
     };
     insist(session, commit).await
@@ -51,7 +53,7 @@ pub(super) async fn commit_with(
     let whole = txn.clone().create(path.clone(), data, Lifetime::Persistent);
     let outcome = insist(session, || session.commit(whole.clone())).await?;
     let is_there = |outcome: &Outcome| {
-        outcome.rejected().is_some_and(|no| no.why == Why::Exists && no.path == *path)
+        outcome.rejected().is_some_and(|no| no.reason == RejectReason::Exists && no.path == *path)
     };
     if is_there(&outcome) {
         return insist(session, || session.commit(txn.clone())).await;

@@ -2,7 +2,7 @@
 
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::store::SEQUENCE_ROOM;
+use synod_core::store::SEQUENCE_SUFFIX_LEN;
 
 /// The longest name of a worker, but for the number that the store may append: that of a ticket.
 const WORKER: &str = "_c_01234567-89ab-4def-a123-456789abcdef-lock-";
@@ -96,13 +96,13 @@ impl CrewPaths {
 
     /// The node by which the worker with the longest name has a task.
     pub(super) fn longest_assigned(&self, task: &str) -> Result<Path> {
-        let number = "0".repeat(SEQUENCE_ROOM);
+        let number = "0".repeat(SEQUENCE_SUFFIX_LEN);
         self.assigned(&format!("{WORKER}{number}"), task)
     }
 
     /// The node of the worker or of the master with the longest name.
     pub(super) fn longest_ticket(&self) -> Result<Path> {
-        let number = "0".repeat(SEQUENCE_ROOM);
+        let number = "0".repeat(SEQUENCE_SUFFIX_LEN);
         self.worker(&format!("{WORKER}{number}"))
     }
 

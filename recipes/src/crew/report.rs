@@ -79,7 +79,7 @@ impl<'a> Reports<'a> {
             let txn = self.log.enter(has, &attempt)?;
             match insist(session, || session.commit(txn.clone())).await? {
                 Outcome::Committed(commit) => {
-                    let assigned = commit.done.iter().find(|it| it.path == self.given.assigned);
+                    let assigned = commit.results.iter().find(|it| it.path == self.given.assigned);
                     let written = assigned.and_then(|done| done.stat);
                     self.assigned = written.map(|stat| stat.version).or(self.assigned);
                     self.log.look(session).await?;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use synod_core::clock::sleep;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::store::{Expect, Lifetime, Outcome, Query, Rejected, Why};
+use synod_core::store::{Expect, Lifetime, Outcome, Query, RejectReason, Rejected};
 use synod_core::value::{decode, encode};
 
 use crate::crew::attempt_log::AttemptLog;
@@ -180,8 +180,9 @@ impl<'a> Steps<'a> {
     /// Whether an assignment was rejected because of what the worker still has, or because this master does not know a
     /// change yet.
     fn is_passing(&self, no: &Rejected) -> bool {
-        let is_occupied = no.why == Why::Exists && no.path.is_below(self.paths.all_assigned());
-        let is_changed = no.why == Why::OtherVersion && self.is_worker(&no.path);
+        let is_occupied =
+            no.reason == RejectReason::Exists && no.path.is_below(self.paths.all_assigned());
+        let is_changed = no.reason == RejectReason::OtherVersion && self.is_worker(&no.path);
         is_occupied || is_changed || no.path == *self.paths.switch()
     }
 
@@ -200,7 +201,7 @@ impl<'a> Steps<'a> {
             let there = others.iter().cloned();
             let whole = there.fold(txn.clone(), |txn, node| txn.delete(node, Expect::Any));
             let Some(outcome) = commit_once(session, &whole).await? else { return Ok(None) };
-            let missing = outcome.rejected().filter(|no| no.why == Why::Missing);
+            let missing = outcome.rejected().filter(|no| no.reason == RejectReason::Missing);
             match missing.and_then(|no| others.iter().position(|it| *it == no.path)) {
                 // No worker had it, or its node is gone already.
                 Some(place) => drop(others.remove(place)),

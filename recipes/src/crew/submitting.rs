@@ -7,7 +7,7 @@ use bytes::Bytes;
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::name::Name;
-use synod_core::store::{Expect, Lifetime, Outcome, Txn, Why};
+use synod_core::store::{Expect, Lifetime, Outcome, RejectReason, Txn};
 use synod_core::task;
 use synod_core::value::encode;
 use tokio::sync::oneshot;
@@ -79,17 +79,17 @@ fn longest(paths: &CrewPaths, name: &Name, data: &[u8], terms: &Bytes) -> Result
 
 /// Creates both nodes, or finds the first one there.
 async fn store(client: &Client, txn: &Txn) -> Result<Race<()>> {
-    let no = match client.transaction(txn.clone()).await? {
+    let no = match client.commit(txn.clone()).await? {
         Outcome::Committed(_) => return Ok(Race::Won(())),
         Outcome::Rejected(no) => no,
     };
     let refused = Error::new(ErrorKind::Refused, "submitting a task")
         .at(&no.path)
-        .because(no.why.to_string());
-    match (no.index, no.why) {
-        (0, Why::Exists) => Ok(Race::Won(())),
+        .because(no.reason.to_string());
+    match (no.index, no.reason) {
+        (0, RejectReason::Exists) => Ok(Race::Won(())),
         // What a task of this name left that was removed: the next worker that gets it removes it.
-        (1, Why::Exists) => Ok(Race::Lost(refused)),
+        (1, RejectReason::Exists) => Ok(Race::Lost(refused)),
         _ => Err(refused),
     }
 }

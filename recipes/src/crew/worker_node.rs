@@ -75,7 +75,7 @@ impl<'a> WorkerNode<'a> {
         let (session, node) = (self.claim.node.session(), self.claim.path());
         let txn = Txn::new().set(node.clone(), encode(node, record)?, Expect::Version(version));
         let outcome = insist(session, || session.commit(txn.clone())).await?;
-        if let Some(stat) = outcome.committed().and_then(|commit| commit.done.first()?.stat) {
+        if let Some(stat) = outcome.ok().and_then(|commit| commit.results.first()?.stat) {
             self.claim.node.learn(stat);
         }
         Ok(())

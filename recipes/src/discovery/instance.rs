@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
-use synod_core::chance::Chance;
 use synod_core::clock;
+use synod_core::random::Random;
 
 use crate::discovery::uri_spec::UriSpec;
 
@@ -125,9 +125,9 @@ impl<T> Instance<T> {
     }
 
     /// With an id and a date, if it has none.
-    pub(super) fn complete(mut self, chance: &Chance) -> Self {
+    pub(super) fn complete(mut self, random: &Random) -> Self {
         if self.id.is_empty() {
-            self.id = chance.id();
+            self.id = random.id();
         }
         if self.registered == 0 {
             let since = clock::date().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -209,11 +209,11 @@ mod tests {
 
     #[test]
     fn an_instance_gets_an_id_and_a_date_unless_it_has_them() {
-        let chance = Chance::seeded(1);
-        let first = Instance::<u32>::new("web", "a").complete(&chance);
-        let second = Instance::<u32>::new("web", "a").complete(&chance);
+        let random = Random::seeded(1);
+        let first = Instance::<u32>::new("web", "a").complete(&random);
+        let second = Instance::<u32>::new("web", "a").complete(&random);
         assert!(first.id.len() == 32 && first.id != second.id && first.registered > 0);
-        let again = first.clone().complete(&chance);
+        let again = first.clone().complete(&random);
         assert!(again == first);
     }
 }

@@ -94,8 +94,8 @@ impl<T: DeserializeOwned + 'static> Provider<T> {
         let may = self.all();
         let weights = self.strategy.weights(&may);
         let mut picks = self.lock();
-        let chance = self.service.chance();
-        let picked = self.strategy.pick(&may, &weights, picks.last.as_ref(), chance)?;
+        let random = self.service.random();
+        let picked = self.strategy.pick(&may, &weights, picks.last.as_ref(), random)?;
         picks.last = Some(picked.path.clone());
         Some(picked)
     }

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_core::Stream;
 use futures_util::stream::unfold;
 use serde::de::DeserializeOwned;
-use synod_core::chance::Chance;
 use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
+use synod_core::random::Random;
 
 use crate::discovery::endpoint::Endpoints;
 use crate::discovery::instance_format::InstanceFormat;
@@ -25,7 +25,7 @@ use crate::mirror::snapshot::Snapshot;
 pub struct Service<T> {
     mirror: Mirror,
     format: InstanceFormat,
-    chance: Chance,
+    random: Random,
     last: Arc<Mutex<LastRead<T>>>,
 }
 
@@ -50,7 +50,7 @@ impl<T: DeserializeOwned> Service<T> {
         let mirror = Mirror::start(client, Extent::children(path), "discovery");
         mirror.complete().await?;
         let last = Arc::new(Mutex::new(LastRead { nodes: None, endpoints: Arc::default() }));
-        Ok(Self { mirror, format, chance: client.chance().clone(), last })
+        Ok(Self { mirror, format, random: client.random().clone(), last })
     }
 
     /// The instances as far as they are known now.
@@ -100,8 +100,8 @@ impl<T> Service<T> {
         self.mirror.path()
     }
 
-    pub(super) fn chance(&self) -> &Chance {
-        &self.chance
+    pub(super) fn random(&self) -> &Random {
+        &self.random
     }
 }
 
@@ -114,9 +114,9 @@ impl<T> ServiceView<T> {
 
 impl<T> Clone for Service<T> {
     fn clone(&self) -> Self {
-        let Self { mirror, format, chance, last } = self;
-        let (mirror, chance, last) = (mirror.clone(), chance.clone(), last.clone());
-        Self { mirror, format: *format, chance, last }
+        let Self { mirror, format, random, last } = self;
+        let (mirror, random, last) = (mirror.clone(), random.clone(), last.clone());
+        Self { mirror, format: *format, random, last }
     }
 }
 

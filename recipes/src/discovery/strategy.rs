@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use synod_core::chance::Chance;
 use synod_core::path::Path;
+use synod_core::random::Random;
 
 use crate::discovery::endpoint::Endpoint;
 use crate::discovery::instance::Instance;
@@ -37,9 +37,9 @@ impl<T> Strategy<T> {
         may: &[Arc<Endpoint<T>>],
         weights: &[u32],
         last: Option<&Path>,
-        chance: &Chance,
+        random: &Random,
     ) -> Option<Arc<Endpoint<T>>> {
-        let any = || number(chance.below(length(may.len()))).and_then(|at| may.get(at));
+        let any = || number(random.below(length(may.len()))).and_then(|at| may.get(at));
         let picked = match self {
             Self::RoundRobin => {
                 let next = may.iter().find(|it| last.is_none_or(|last| it.path > *last));
@@ -47,7 +47,7 @@ impl<T> Strategy<T> {
             }
             Self::Random => any(),
             Self::Sticky => may.iter().find(|it| Some(&it.path) == last).or_else(any),
-            Self::Weighted(_) => heavy(weights, chance).and_then(|at| may.get(at)),
+            Self::Weighted(_) => heavy(weights, random).and_then(|at| may.get(at)),
         };
         picked.cloned()
     }
@@ -62,12 +62,12 @@ impl<T> Strategy<T> {
 }
 
 /// A place, with a probability that is proportional to its weight.
-fn heavy(weights: &[u32], chance: &Chance) -> Option<usize> {
+fn heavy(weights: &[u32], random: &Random) -> Option<usize> {
     let all: u64 = weights.iter().copied().map(u64::from).sum();
     if all == 0 {
         return None;
     }
-    let mut left = chance.below(all);
+    let mut left = random.below(all);
     weights.iter().position(|&weight| {
         let is_it = left < u64::from(weight);
         left = left.saturating_sub(u64::from(weight));
@@ -123,11 +123,11 @@ mod tests {
 
     /// What is chosen one after the other, from one set after the other.
     fn chosen(strategy: &Strategy<u32>, sets: &[&str]) -> String {
-        let (chance, mut last) = (Chance::seeded(7), None);
+        let (random, mut last) = (Random::seeded(7), None);
         let picked = sets.iter().filter_map(|names| {
             let may = all(names);
             let weights = strategy.weights(&may);
-            let picked = strategy.pick(&may, &weights, last.as_ref(), &chance)?;
+            let picked = strategy.pick(&may, &weights, last.as_ref(), &random)?;
             last = Some(picked.path.clone());
             Some(picked.instance.id.clone())
         });

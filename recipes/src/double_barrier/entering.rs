@@ -201,10 +201,10 @@ impl<'a> Entering<'a> {
         let NextStep::Begin(members) = &step else { return Ok(Some(step)) };
         let version = match member.session().commit(self.begin(member, members)?).await {
             Ok(Outcome::Committed(commit)) => {
-                commit.done.last().and_then(|done| done.stat).map(|stat| stat.version)
+                commit.results.last().and_then(|done| done.stat).map(|stat| stat.version)
             }
             Ok(Outcome::Rejected(_)) => return Ok(None),
-            Err(error) if error.is_ambiguous() => {
+            Err(error) if error.has_unknown_effect() => {
                 self.in_doubt = true;
                 return Ok(None);
             }

@@ -6,7 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::session::Session;
-use synod_core::store::{Done, Expect, Lifetime, Outcome, Query, Revision, Sequence, Txn, View};
+use synod_core::store::{
+    Expect, Lifetime, OpResult, Outcome, Query, Revision, Sequence, Txn, View,
+};
 
 use crate::mutant::mistake;
 
@@ -20,7 +22,7 @@ const MEMBER: &str = "member-";
 #[derive(Debug)]
 pub(super) struct MemberNode {
     session: Session,
-    node: Done,
+    node: OpResult,
     /// Whether no request can create it again.
     settled: bool,
     gone: bool,
@@ -41,7 +43,7 @@ impl MemberNode {
         let create = if looks { create.look(names(dir)) } else { create };
         let (outcome, requests) = session.commit_tracked(create).await?;
         let commit = outcome.required()?;
-        let node = commit.done.into_iter().next().ok_or_else(|| {
+        let node = commit.results.into_iter().next().ok_or_else(|| {
             Error::new(ErrorKind::Backend, ENTERING).because("the store did not name the node")
         })?;
         let settled = requests.is_settled();
@@ -107,7 +109,7 @@ impl Drop for MemberNode {
         mistake!(GivenUpMemberStays: return);
         if !self.gone {
             self.session.local::<GivenUp>().add(&self.node, self.settled);
-            self.session.abandon(&self.node);
+            self.session.remove_in_background(&self.node);
         }
     }
 }
@@ -129,7 +131,7 @@ pub(super) struct GivenUp(Mutex<BTreeMap<Path, Option<Revision>>>);
 
 impl GivenUp {
     /// Adds a node. Of one that is not settled no listing shows that it is gone for good.
-    fn add(&self, node: &Done, is_settled: bool) {
+    fn add(&self, node: &OpResult, is_settled: bool) {
         let created = node.stat.map(|stat| stat.created).filter(|_| is_settled);
         self.nodes().insert(node.path.clone(), created);
     }
@@ -168,7 +170,7 @@ mod tests {
         let given_up = GivenUp::default();
         let node = |path: Path, created| {
             let created = Revision::new(created);
-            Done::new(path).with_stat(Stat::new(created, created, Version::new(0), None))
+            OpResult::new(path).with_stat(Stat::new(created, created, Version::new(0), None))
         };
         given_up.add(&node(path!("/a/old"), 5), true);
         given_up.add(&node(path!("/a/new"), 9), true);

@@ -60,7 +60,7 @@ impl MemberWatch {
         }
         self.known = None;
         // With data, because to a watch of names alone some stores do not say which node changed.
-        let (_view, watch) = session.observe(Query::children(&self.path).hints()).await?;
+        let (_view, watch) = session.watch(Query::children(&self.path).hints()).await?;
         self.open = Some((session.clone(), watch));
         Ok(())
     }

@@ -96,9 +96,9 @@ impl GroupFollower {
     }
 
     async fn failed(&mut self, error: Error) {
-        let chance = self.client.chance();
+        let random = self.client.random();
         let (delays, reported) =
-            self.failing.get_or_insert_with(|| (Retry::forever().delays(chance), None));
+            self.failing.get_or_insert_with(|| (Retry::forever().delays(random), None));
         if !error.kind().is_outage() && *reported != Some(error.kind()) {
             *reported = Some(error.kind());
             self.news.push_back(GroupChange::Failed(error));

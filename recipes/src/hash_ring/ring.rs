@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use synod_core::chance::mix;
+use synod_core::random::mix;
 
 use crate::mutant::mistake;
 

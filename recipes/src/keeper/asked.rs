@@ -60,7 +60,7 @@ impl Asked {
     /// Waits for a random part of a short time: many keepers may have lost their nodes at once.
     pub(crate) async fn pause(&mut self, client: &Client) {
         const MOST: u64 = 200;
-        let delay = Duration::from_millis(client.chance().below(MOST));
+        let delay = Duration::from_millis(client.random().below(MOST));
         mistake!(MadeAgainAtOnce: let delay = Duration::ZERO);
         self.or(sleep(delay)).await;
     }

@@ -1,7 +1,7 @@
 //! [`Doubts`]: the creates of a keeper that may still take effect.
 
 use futures_util::future::{join_all, poll_immediate};
-use synod_core::client::{Client, Connection};
+use synod_core::client::{Client, ConnectionState};
 use synod_core::clock::{self, Instant};
 use synod_core::session::Session;
 use synod_core::store::SessionId;
@@ -28,7 +28,7 @@ struct Doubt {
 #[derive(Debug)]
 struct Steady {
     session: SessionId,
-    connection: watch::Receiver<Connection>,
+    connection: watch::Receiver<ConnectionState>,
     since: Instant,
 }
 

@@ -49,5 +49,5 @@ pub(crate) fn in_doubt(path: &Path, rest: &str) -> Error {
 
 /// True if the store refuses the data for good, and may take a node with other data.
 pub(crate) fn is_about_data(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::TooLarge | ErrorKind::Invalid) && !error.is_ambiguous()
+    matches!(error.kind(), ErrorKind::TooLarge | ErrorKind::Invalid) && !error.has_unknown_effect()
 }

@@ -9,7 +9,7 @@ use synod_core::path::Path;
 use synod_core::retry::Retry;
 use synod_core::session::Session;
 use synod_core::store::{
-    Commit, Expect, Lifetime, Node, Outcome, Query, Revision, SessionId, Stat, Txn, Why,
+    Commit, Expect, Lifetime, Node, Outcome, Query, RejectReason, Revision, SessionId, Stat, Txn,
 };
 
 use crate::keeper::asked::Asked;
@@ -104,12 +104,12 @@ impl KeeperTask {
                 self.keeps(Kept::new(&session, &self.path, stat, wanted.number));
                 Ok(())
             }
-            Ok((Outcome::Rejected(no), _)) if no.why == Why::Exists => {
+            Ok((Outcome::Rejected(no), _)) if no.reason == RejectReason::Exists => {
                 self.meets(&session, asked).await
             }
-            Ok((Outcome::Rejected(no), _)) => Err(self.refused(no.why.to_string())),
+            Ok((Outcome::Rejected(no), _)) => Err(self.refused(no.reason.to_string())),
             Err(error) => {
-                if error.is_ambiguous() {
+                if error.has_unknown_effect() {
                     self.doubts.add(&session);
                 }
                 mistake!(CreateInDoubtForgotten: self.doubts = Doubts::default());
@@ -211,7 +211,9 @@ impl KeeperTask {
             Ok(true) => self.page.is_stored(&wanted),
             Ok(false) => asked.contend(&self.client).await,
             // It may be stored, or be stored later: the node is read again, and written again if need be.
-            Err(error) if error.kind().is_outage() || error.is_ambiguous() => return Err(error),
+            Err(error) if error.kind().is_outage() || error.has_unknown_effect() => {
+                return Err(error);
+            }
             Err(error) => {
                 let _other = self.page.record_refused(wanted.number, &error);
             }
@@ -261,8 +263,7 @@ impl KeeperTask {
 
     /// Removes what it has made, if it is there, in whatever session.
     async fn removes_remnant(&mut self) -> Result<()> {
-        let mut delays =
-            Retry::until_elapsed(self.client.time_limit()).delays(self.client.chance());
+        let mut delays = Retry::until_elapsed(self.client.timeout()).delays(self.client.random());
         loop {
             let error = match self.remove_remnant().await {
                 Ok(true) => return Ok(()),
@@ -354,7 +355,9 @@ impl Keeping for KeeperTask {
         for session in &open {
             let own = session.local::<OwnNodes>();
             let path = self.path.clone();
-            session.retract(self.path.clone(), move |created| own.knows(&path, created));
+            session.remove_created_in_background(self.path.clone(), move |created| {
+                own.knows(&path, created)
+            });
         }
         if open.is_empty() {
             return removed;
@@ -364,7 +367,7 @@ impl Keeping for KeeperTask {
 }
 
 fn stat_of(commit: Commit) -> Result<Stat> {
-    let done = commit.done.into_iter().next();
+    let done = commit.results.into_iter().next();
     done.and_then(|done| done.stat).ok_or_else(|| {
         Error::new(ErrorKind::Backend, DOING).because("the store did not report what it created")
     })

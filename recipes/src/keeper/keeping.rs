@@ -57,7 +57,7 @@ pub(super) async fn run(
             // So it is for all others at this moment.
             asked.pause(client).await;
         }
-        let delays = delays.get_or_insert_with(|| Retry::forever().delays(client.chance()));
+        let delays = delays.get_or_insert_with(|| Retry::forever().delays(client.random()));
         asked.or(sleep(delays.next().unwrap_or_default())).await;
     }
     page.end();

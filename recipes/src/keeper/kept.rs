@@ -10,7 +10,7 @@ use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::session::Session;
 use synod_core::store::{
-    Change, Done, Event, Expect, Kind, Outcome, Query, Revision, Stat, Txn, View, Watch,
+    Change, Event, Expect, Kind, OpResult, Outcome, Query, Revision, Stat, Txn, View, Watch,
 };
 
 use crate::keeper::page::{KeeperPage, Wanted};
@@ -85,7 +85,7 @@ impl Kept {
         let view = if self.watch.is_some() {
             self.session.read(Query::node(path)).await?
         } else {
-            let (view, watch) = self.session.observe(Query::node(path).local()).await?;
+            let (view, watch) = self.session.watch(Query::node(path).local()).await?;
             self.watch = Some(watch);
             view
         };
@@ -110,7 +110,7 @@ impl Kept {
         let txn = Txn::new().set(path, wanted.data.clone(), Expect::Version(self.stat.version));
         match self.session.commit(txn).await? {
             Outcome::Committed(commit) => {
-                let stat = commit.done.first().and_then(|done| done.stat);
+                let stat = commit.results.first().and_then(|done| done.stat);
                 if let Some(stat) = stat {
                     if stat.created != self.stat.created {
                         // It was removed, and another node there had the same version.
@@ -129,7 +129,7 @@ impl Kept {
     ///
     /// The node is read first: that of another client there may have the same version, and its event may be on its way.
     pub(super) async fn remove(self, path: &Path) -> Result<()> {
-        self.session.remove(&Done::new(path.clone()).with_stat(self.stat)).await
+        self.session.remove(&OpResult::new(path.clone()).with_stat(self.stat)).await
     }
 }
 

@@ -26,6 +26,6 @@ impl Line {
     fn unique_name(&self, session: &Session) -> String {
         let mark = &self.form.mark;
         mistake!(TicketWithoutId: return mark.clone());
-        format!("_c_{}-{mark}", ticket_name::dated(&session.chance().id(), Some(clock::date())))
+        format!("_c_{}-{mark}", ticket_name::dated(&session.random().id(), Some(clock::date())))
     }
 }

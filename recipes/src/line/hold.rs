@@ -102,8 +102,8 @@ impl<K> Hold<K> {
     /// # async fn example(client: Client, data: Path) -> Result<()> {
     /// let guard = Mutex::new(&client, Path::new("/locks/db")?).lock().await?;
     /// let write = guard.txn().set(data, "mine", Expect::Any);
-    /// let written = client.transaction(write).await?;
-    /// assert!(written.committed().is_some(), "else the lock was lost before");
+    /// let written = client.commit(write).await?;
+    /// assert!(written.ok().is_some(), "else the lock was lost before");
     /// # Ok(())
     /// # }
     /// ```

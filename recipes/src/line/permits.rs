@@ -45,7 +45,7 @@ impl Ticket {
             watch
         } else {
             let all = Query::children(self.line.dir().clone()).names_only();
-            let (view, watch) = self.observe(all).await?;
+            let (view, watch) = self.watch(all).await?;
             if !matches!(self.think(&view).0, Turn::Next | Turn::After(_)) {
                 self.seen = Some(view);
                 return Ok(Waited::Change(None));

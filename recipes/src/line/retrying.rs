@@ -15,6 +15,6 @@ impl Line {
 
     /// How long to wait between the tries of what is repeated until it succeeds.
     pub(crate) fn delays(&self) -> Delays {
-        Retry::forever().delays(self.client.chance())
+        Retry::forever().delays(self.client.random())
     }
 }

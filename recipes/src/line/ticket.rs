@@ -304,7 +304,7 @@ impl Ticket {
         // One event is enough for this wait.
         query.once = true;
         mistake!(DataWakes: query.once = false);
-        let (view, mut watch) = self.observe(query).await?;
+        let (view, mut watch) = self.watch(query).await?;
         let Some(node) = view.node() else {
             mistake!(WaitsForTheAbsent: {
                 self.unless_lost(crate::mutant::line::next_event(self.node.session(), ahead)).await?;
@@ -337,10 +337,10 @@ impl Ticket {
         node.stat.is_none_or(|stat| self.node.created().is_none_or(|own| stat.created < own))
     }
 
-    pub(super) async fn observe(&mut self, query: Query) -> Result<(View, Watch), WaitError> {
+    pub(super) async fn watch(&mut self, query: Query) -> Result<(View, Watch), WaitError> {
         let session = self.node.session().clone();
         let query = self.line.fresh(query);
-        self.insist(|| session.observe(query.clone())).await
+        self.insist(|| session.watch(query.clone())).await
     }
 
     /// Waits for `wait`, for as long as the ticket exists.

@@ -11,7 +11,7 @@ use synod_core::held::Token;
 use synod_core::path::Path;
 use synod_core::retry::{Delays, Retry};
 use synod_core::session::Session;
-use synod_core::store::{Done, Query, Revision, Sequence, Txn, View, Watch};
+use synod_core::store::{OpResult, Query, Revision, Sequence, Txn, View, Watch};
 
 use crate::line::names::Names;
 use crate::line::seen_version::SeenVersion;
@@ -21,7 +21,7 @@ use crate::mutant::mistake;
 #[derive(Debug)]
 pub(crate) struct TicketNode {
     pub(super) session: Session,
-    pub(super) node: Done,
+    pub(super) node: OpResult,
     token: Token,
     sequence: Sequence,
     /// Whether the ticket was released or handed over already.
@@ -39,7 +39,7 @@ pub(crate) struct TicketNode {
 
 impl TicketNode {
     /// The ticket whose node the session created.
-    pub(crate) fn new(session: Session, node: Done) -> Result<Self> {
+    pub(crate) fn new(session: Session, node: OpResult) -> Result<Self> {
         let (stat, sequence) = (node.stat, node.sequence);
         let mut ticket = Self {
             session,
@@ -79,7 +79,7 @@ impl TicketNode {
 
     /// How long to wait between the tries of what is repeated until it succeeds.
     pub(crate) fn delays(&self) -> Delays {
-        Retry::forever().delays(self.session.chance())
+        Retry::forever().delays(self.session.random())
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -158,13 +158,13 @@ impl TicketNode {
     pub(crate) fn give_up(&self) {
         mistake!(DroppedTicketStays: return);
         if !self.spent.swap(true, Ordering::Relaxed) && !self.gone.swap(true, Ordering::Relaxed) {
-            self.session.abandon(&self.node);
+            self.session.remove_in_background(&self.node);
         }
     }
 
     /// Removes the node of a spent ticket in the background.
     pub(crate) fn abandon(&self) {
-        self.session.abandon(&self.node);
+        self.session.remove_in_background(&self.node);
     }
 
     /// Records that the ticket was released or handed over.
@@ -194,7 +194,7 @@ impl TicketNode {
                 let _look_again = watch.next().await;
                 lent.watch = None;
             }
-            match self.session.observe(node.clone()).await {
+            match self.session.watch(node.clone()).await {
                 Ok((view, watch)) if self.is_in(&view) => lent.watch = Some(watch),
                 Ok(_) => self.gone.store(true, Ordering::Relaxed),
                 Err(error) if error.kind() == ErrorKind::SessionLost => pending().await,

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use synod_core::error::Result;
-use synod_core::store::{Commit, Expect, Outcome, Query, Stat, Txn, Why};
+use synod_core::store::{Commit, Expect, Outcome, Query, RejectReason, Stat, Txn};
 
 use crate::line::seen_version::SeenVersion;
 use crate::line::ticket_node::TicketNode;
@@ -36,8 +36,9 @@ impl TicketNode {
             let set = Txn::new().set(self.path().clone(), data.clone(), self.expected());
             let outcome = self.session.commit(set).await?;
             match &outcome {
-                Outcome::Rejected(no) if no.why == Why::OtherVersion && self.look().await? => {}
-                Outcome::Committed(Commit { done, .. }) => {
+                Outcome::Rejected(no)
+                    if no.reason == RejectReason::OtherVersion && self.look().await? => {}
+                Outcome::Committed(Commit { results: done, .. }) => {
                     let _own = done.first().and_then(|it| it.stat).is_none_or(|it| self.learn(it));
                     return Ok(outcome);
                 }

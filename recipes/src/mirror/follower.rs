@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 
 use futures_util::future::{Either, select};
-use synod_core::client::{Client, Connection};
+use synod_core::client::{Client, ConnectionState};
 use synod_core::clock::sleep;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
@@ -26,7 +26,7 @@ const BATCH: usize = 50;
 /// Reads the whole in each session and after each outage, and follows the events in between.
 pub(super) struct MirrorFollower {
     pursuit: Pursuit,
-    connection: watch::Receiver<Connection>,
+    connection: watch::Receiver<ConnectionState>,
 }
 
 /// What it takes to go one step further. A step that is dropped is taken again.
@@ -96,7 +96,7 @@ impl MirrorFollower {
     }
 
     /// Goes a step, or learns that the connection is in another state. `None` once the client is closed.
-    async fn turn(&mut self) -> Option<Option<Connection>> {
+    async fn turn(&mut self) -> Option<Option<ConnectionState>> {
         let step = pin!(self.pursuit.step());
         match select(pin!(self.connection.changed()), step).await {
             Either::Left((turned, _)) => turned.ok()?,
@@ -116,13 +116,13 @@ impl Drop for MirrorFollower {
     }
 }
 
-fn answers(connection: Connection) -> bool {
-    matches!(connection, Connection::Connected | Connection::Reconnected)
+fn answers(connection: ConnectionState) -> bool {
+    matches!(connection, ConnectionState::Connected | ConnectionState::Reconnected)
 }
 
 impl Pursuit {
     /// The connection is in another state: there may have been an outage, whatever the watch reports.
-    fn turned(&mut self, connection: Connection) {
+    fn turned(&mut self, connection: ConnectionState) {
         self.board.stale();
         self.hearing.missed = true;
         self.cut = !answers(connection);
@@ -150,7 +150,7 @@ impl Pursuit {
     /// Begins in the session that lives now.
     async fn observe(&mut self) -> Result<()> {
         let session = self.client.session().await?;
-        let (view, watch) = session.observe(self.board.query()).await?;
+        let (view, watch) = session.watch(self.board.query()).await?;
         let is_other = self.board.begin(session.clone());
         self.hearing = Hearing::default();
         self.observation = Some(Observation { session, watch });
@@ -267,8 +267,8 @@ impl Pursuit {
         if self.observation.as_ref().is_some_and(|it| it.session.is_lost()) {
             self.observation = None;
         }
-        let chance = self.client.chance();
-        let delays = self.delays.get_or_insert_with(|| Retry::forever().delays(chance));
+        let random = self.client.random();
+        let delays = self.delays.get_or_insert_with(|| Retry::forever().delays(random));
         let delay = delays.next().unwrap_or_default();
         sleep(delay).await;
     }

@@ -36,7 +36,7 @@ impl Hearing {
                 self.missed = true;
             }
             Some(Event::Ended(end)) => self.ended = Some(end),
-            None => self.ended = self.ended.take().or(Some(End::Told)),
+            None => self.ended = self.ended.take().or(Some(End::Delivered)),
         }
     }
 
@@ -79,6 +79,6 @@ mod tests {
         assert!(hearing.missed && hearing.ended.is_none());
         assert_eq!(heard(&mut hearing), [("/a/c".to_owned(), Kind::Created)]);
         hearing.hear(&extent, None);
-        assert!(matches!(hearing.ended, Some(End::Told)));
+        assert!(matches!(hearing.ended, Some(End::Delivered)));
     }
 }

@@ -7,7 +7,7 @@ use synod_core::clock;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::session::Session;
-use synod_core::store::{Done, Node, Query};
+use synod_core::store::{Node, OpResult, Query};
 
 use crate::line::Line;
 use crate::line::contender::Contender;
@@ -37,7 +37,7 @@ impl Line {
     ) -> Result<Option<TicketNode>> {
         let view = session.read(Query::children(self.dir().clone())).await?;
         let own = view.nodes.into_iter().find(is_own).and_then(|node| {
-            let done = Done::new(node.path).with_stat(node.stat?).with_sequence(node.sequence?);
+            let done = OpResult::new(node.path).with_stat(node.stat?).with_sequence(node.sequence?);
             Some(TicketNode::new(session.clone(), done))
         });
         own.transpose()
@@ -46,7 +46,7 @@ impl Line {
 
 /// Waits for an event of a node, also if there is no node.
 pub(crate) async fn next_event(session: &Session, path: &Path) {
-    if let Ok((_view, mut watch)) = session.observe(Query::node(path.clone()).local()).await {
+    if let Ok((_view, mut watch)) = session.watch(Query::node(path.clone()).local()).await {
         let _event = watch.next().await;
     }
 }

@@ -28,9 +28,9 @@ pub(crate) async fn change(first: Option<Event>, watch: &mut ClientWatch) -> Opt
 pub(crate) async fn queue_anew(writing: Hold<Writing>) -> Result<Hold<Reading>> {
     let session = writing.node.session().clone();
     let dir = writing.path().parent().unwrap_or_else(Path::root);
-    let path = dir.join(&format!("_c_{}-__READ__", session.chance().id()))?;
+    let path = dir.join(&format!("_c_{}-__READ__", session.random().id()))?;
     let txn = Txn::new().create_sequential(path, "", Lifetime::Session);
-    let node = session.commit(txn).await?.required()?.done.remove(0);
+    let node = session.commit(txn).await?.required()?.results.remove(0);
     writing.node.remove().await?;
     Ok(Hold::new(TicketNode::new(session, node)?, "rwlock_read", Reading {}))
 }

@@ -11,7 +11,7 @@ use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::session::Session;
 use synod_core::store::{
-    Change, Commit, Done, Event, Expect, Kind, Lifetime, Outcome, Txn, Version, Watch,
+    Change, Commit, Event, Expect, Kind, Lifetime, OpResult, Outcome, Txn, Version, Watch,
 };
 
 use crate::mutant::mistake;
@@ -35,7 +35,7 @@ pub(super) struct SessionShare {
     terms: Arc<PartitionTerms>,
     page: Arc<SharePage>,
     /// The node of the member, and the names of those before it that were removed by other clients.
-    member: Option<Done>,
+    member: Option<OpResult>,
     names: Vec<String>,
     watch: Option<Watch>,
     /// The events that are not taken note of yet.
@@ -139,7 +139,7 @@ impl SessionShare {
         let view = if self.watch.is_some() {
             self.session.read(query).await?
         } else {
-            let (view, watch) = self.session.observe(query).await?;
+            let (view, watch) = self.session.watch(query).await?;
             self.watch = Some(watch);
             view
         };
@@ -154,8 +154,8 @@ impl SessionShare {
         let weight = self.weight();
         let txn = Txn::new().set(&member.path, weight.to_string(), Expect::Version(version));
         // Of what is rejected the version is another one already, or the node is gone.
-        let replaced = self.session.commit(txn).await?.committed();
-        let stat = replaced.and_then(|commit| commit.done.first()?.stat);
+        let replaced = self.session.commit(txn).await?.ok();
+        let stat = replaced.and_then(|commit| commit.results.first()?.stat);
         match (stat, &mut self.roster) {
             (Some(stat), Some(roster)) if !self.in_doubt => {
                 roster.renew(member.path.name(), stat.version, weight);
@@ -228,7 +228,7 @@ impl SessionShare {
                     self.is_stale = true;
                 }
                 Err(error) => {
-                    self.in_doubt |= error.is_ambiguous();
+                    self.in_doubt |= error.has_unknown_effect();
                     failed = Some(error);
                 }
             }
@@ -249,7 +249,7 @@ impl SessionShare {
             return self.page.are_gone(&it.items);
         }
         // The first operation is the check.
-        let created = |index: usize| commit.done.get(index)?.stat.map(|stat| stat.created);
+        let created = |index: usize| commit.results.get(index)?.stat.map(|stat| stat.created);
         let held: Vec<_> =
             it.items.into_iter().zip(1..).map(|(item, index)| (item, created(index))).collect();
         for (item, created) in &held {
@@ -333,7 +333,7 @@ impl SessionShare {
     /// Reads the roster after a random part of a short time, together with what changes until then.
     fn reads_later(&mut self) {
         const MOST: u64 = 50;
-        let moment = Duration::from_millis(self.session.chance().below(MOST));
+        let moment = Duration::from_millis(self.session.random().below(MOST));
         self.due = self.due.or(Some(clock::now() + moment));
     }
 }

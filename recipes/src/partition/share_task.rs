@@ -117,14 +117,14 @@ impl ShareTask {
 
     /// Waits before the next try.
     async fn delay(&mut self) {
-        let chance = self.client.chance();
-        let delays = self.delays.get_or_insert_with(|| Retry::forever().delays(chance));
+        let random = self.client.random();
+        let delays = self.delays.get_or_insert_with(|| Retry::forever().delays(random));
         sleep(delays.next().unwrap_or_default()).await;
     }
 
     /// Waits for a random part of a short time: many members may have lost their sessions at once.
     async fn pause(&self) {
         const MOST: u64 = 200;
-        sleep(Duration::from_millis(self.client.chance().below(MOST))).await;
+        sleep(Duration::from_millis(self.client.random().below(MOST))).await;
     }
 }

@@ -16,7 +16,9 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::retry::Retry;
 use synod_core::session::Session;
-use synod_core::store::{Done, Expect, Lifetime, Outcome, Query, Revision, Stat, Txn, Why};
+use synod_core::store::{
+    Expect, Lifetime, OpResult, Outcome, Query, RejectReason, Revision, Stat, Txn,
+};
 
 use crate::keeper::asked::Asked;
 use crate::keeper::doubts::Doubts;
@@ -81,16 +83,16 @@ impl LastingTask {
                 self.keeps(self.node(stat).written(sent, &wanted));
                 Ok(())
             }
-            Ok(Creation::Rejected(no)) if no.why == Why::Exists => {
+            Ok(Creation::Rejected(no)) if no.reason == RejectReason::Exists => {
                 self.meets(&session, asked).await
             }
-            Ok(Creation::Rejected(no)) => Err(refused(&self.path, no.why.to_string())),
+            Ok(Creation::Rejected(no)) => Err(refused(&self.path, no.reason.to_string())),
             Ok(Creation::Nothing) => {
                 asked.pause(&self.client).await;
                 Ok(())
             }
             Err(error) => {
-                if error.is_ambiguous() {
+                if error.has_unknown_effect() {
                     self.doubts.add(&session);
                 }
                 // The node can be made with the data before it.
@@ -120,8 +122,8 @@ impl LastingTask {
         }
         let txn = Txn::new().delete(&self.path, Expect::Version(stat.version));
         match session.commit(txn).await? {
-            Outcome::Rejected(no) if no.why == Why::HasChildren => {
-                Err(refused(&self.path, no.why.to_string()))
+            Outcome::Rejected(no) if no.reason == RejectReason::HasChildren => {
+                Err(refused(&self.path, no.reason.to_string()))
             }
             // Whatever became of it, the next create finds out.
             _ => Ok(()),
@@ -164,7 +166,7 @@ impl LastingTask {
             }
             Ok(false) => asked.contend(&self.client).await,
             // It may be written, or be written later: the node is read again, and written again if need be.
-            Err(error) if error.kind().is_outage() || error.is_ambiguous() || is_stored => {
+            Err(error) if error.kind().is_outage() || error.has_unknown_effect() || is_stored => {
                 return Err(error);
             }
             Err(error) => {
@@ -200,8 +202,7 @@ impl LastingTask {
     /// Removes what it has made, if it is there.
     async fn removes(&mut self) -> Result<()> {
         let Some(last) = self.last else { return Ok(()) };
-        let mut delays =
-            Retry::until_elapsed(self.client.time_limit()).delays(self.client.chance());
+        let mut delays = Retry::until_elapsed(self.client.timeout()).delays(self.client.random());
         loop {
             let Err(error) = self.remove(last).await else { return Ok(()) };
             if !self.client.is_transient(&error) {
@@ -220,7 +221,7 @@ impl LastingTask {
         else {
             return Ok(());
         };
-        session.remove(&Done::new(self.path.clone()).with_stat(stat)).await
+        session.remove(&OpResult::new(self.path.clone()).with_stat(stat)).await
     }
 }
 

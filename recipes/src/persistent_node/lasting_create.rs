@@ -44,10 +44,10 @@ impl LastingCreate<'_> {
         let marks = Marks::new(self.marks.clone(), "node-", DOING);
         let evidence = Vacancy { path: self.path, made: Mutex::default() };
         let (client, marks, evidence) = (self.client, &marks, &evidence);
-        let limit = Retry::until_elapsed(session.time_limit());
+        let limit = Retry::until_elapsed(session.timeout());
         Ok(match (Stamped { client, marks, session, evidence, limit }).send(txn).await? {
             Sent::Applied(commit) => {
-                let done = commit.and_then(|commit| commit.done.into_iter().next()?.stat);
+                let done = commit.and_then(|commit| commit.results.into_iter().next()?.stat);
                 done.or_else(|| evidence.made()).map_or(Creation::Nothing, Creation::Created)
             }
             Sent::Rejected(no) => Creation::Rejected(no),

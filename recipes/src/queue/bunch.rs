@@ -7,7 +7,7 @@ use futures_util::future::try_join_all;
 use synod_core::error::Result;
 use synod_core::retry::Retry;
 use synod_core::session::Session;
-use synod_core::store::{Rejected, Txn, Why};
+use synod_core::store::{RejectReason, Rejected, Txn};
 
 use crate::queue::codec::Codec;
 use crate::queue::item_name::ItemName;
@@ -137,9 +137,9 @@ async fn put_back(place: &QueuePlace, name: ItemName, data: Bytes) {
         Err(error) => return tracing::warn!(%name, %error, "an item could not be put back"),
     };
     let instead = |no: &Rejected| {
-        name = match no.why {
-            Why::Exists if place.is_used_id(no) => name.without_id(|| place.unique_id()),
-            Why::Exists if place.is_filled_slot(no) => name.clone().in_slot(None),
+        name = match no.reason {
+            RejectReason::Exists if place.is_used_id(no) => name.without_id(|| place.unique_id()),
+            RejectReason::Exists if place.is_filled_slot(no) => name.clone().in_slot(None),
             _ => return None,
         };
         put(&name).ok()

@@ -64,7 +64,7 @@ impl ClaimedItem {
         if self.is_over() {
             return Err(self.hold.node.was_lost());
         }
-        let answer = timeout(self.hold.node.session().time_limit(), self.begin_return());
+        let answer = timeout(self.hold.node.session().timeout(), self.begin_return());
         match answer.await {
             Ok(answer) => answer.unwrap_or_else(|_gone| Err(stopped(DOING))),
             Err(_elapsed) => Err(Error::new(ErrorKind::Unreachable, DOING)
@@ -110,7 +110,7 @@ impl ClaimedItem {
     async fn end_with(&self, own: Txn, more: Txn) -> Result<Outcome<()>> {
         let (mut own, node) = (own, self.place.claimed(&self.name)?);
         let session = self.hold.node.session();
-        let limit = Retry::until_elapsed(session.time_limit());
+        let limit = Retry::until_elapsed(session.timeout());
         let sent = self.place.send_removal(limit, session, &mut own, &more, &node).await?;
         let count = own.ops.len();
         match sent {
@@ -121,7 +121,7 @@ impl ClaimedItem {
             Sent::Lost => Err(self.hold.node.was_lost()),
             Sent::Rejected(no) if no.index < count => Err(self.hold.node.was_lost()),
             Sent::Rejected(no) => {
-                Ok(Outcome::Rejected(Rejected::new(no.index - count, no.path, no.why)))
+                Ok(Outcome::Rejected(Rejected::new(no.index - count, no.path, no.reason)))
             }
         }
     }

@@ -108,8 +108,8 @@ impl<T: Send + Sync + 'static> Queue<T> {
                 continue;
             }
             // The store is in trouble, not the item.
-            let chance = self.place.client.chance();
-            let pauses = pauses.get_or_insert_with(|| Retry::forever().delays(chance));
+            let random = self.place.client.random();
+            let pauses = pauses.get_or_insert_with(|| Retry::forever().delays(random));
             let pause = sleep(pauses.next().unwrap_or_default());
             let _either = select(stop.clone(), pin!(pause)).await;
         }
@@ -147,7 +147,7 @@ impl<T: Send + Sync + 'static> Queue<T> {
             }
             Err(why) => {
                 tracing::warn!(%path, %item, %why, delivered, "the work for an item failed");
-                let after = self.backoff.after(delivered, self.place.client.chance());
+                let after = self.backoff.after(delivered, self.place.client.random());
                 delivery.put_back_after(after).await
             }
         };

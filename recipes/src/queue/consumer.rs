@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use synod_core::chance::Chance;
 use synod_core::clock;
 use synod_core::error::Result;
+use synod_core::random::Random;
 use synod_core::session::Session;
 use synod_core::store::Node;
 use synod_core::task::{self, Task};
@@ -101,11 +101,11 @@ impl Consumer {
     }
 
     /// Waits for items that may be tried: one, and up to so many that follow it.
-    pub(super) async fn next(&self, most: usize, chance: &Chance) -> Result<Vec<Reserved>> {
+    pub(super) async fn next(&self, most: usize, random: &Random) -> Result<Vec<Reserved>> {
         loop {
             let news = self.stock.news.notified();
             let width = self.width.get();
-            match self.pick(width, most, chance) {
+            match self.pick(width, most, random) {
                 Pick::Items(items) => {
                     let reserved = items.into_iter().map(|item| Reserved::new(&self.stock, item));
                     return Ok(reserved.collect());
@@ -141,11 +141,11 @@ impl Consumer {
         self.stock.news.notify_waiters();
     }
 
-    fn pick(&self, width: usize, most: usize, chance: &Chance) -> Pick {
+    fn pick(&self, width: usize, most: usize, random: &Random) -> Pick {
         let (mut stock, now) = (self.stock.lock(), clock::now());
         let own = if width > 1 && most == 1 { stock.pick_own(width, now) } else { None };
         own.map_or_else(
-            || stock.pick(choice(width, chance).saturating_mul(most), most, now),
+            || stock.pick(choice(width, random).saturating_mul(most), most, now),
             |own| Pick::Items(vec![own]),
         )
     }
@@ -159,11 +159,11 @@ impl Consumer {
 }
 
 /// One of so many places.
-fn choice(width: usize, chance: &Chance) -> usize {
+fn choice(width: usize, random: &Random) -> usize {
     if width < 2 {
         return 0;
     }
-    let place = chance.below(u64::try_from(width).unwrap_or(1));
+    let place = random.below(u64::try_from(width).unwrap_or(1));
     usize::try_from(place).unwrap_or(0)
 }
 

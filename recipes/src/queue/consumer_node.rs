@@ -3,14 +3,14 @@
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::session::Session;
-use synod_core::store::{Done, Lifetime};
+use synod_core::store::{Lifetime, OpResult};
 use tokio::sync::Mutex;
 
 /// The node by which other consumers notice that the claims of this process are gone, so that they need not follow claims. It is there
 /// before the first claim of a session, and goes together with the claims. Removed when dropped.
 pub(super) struct ConsumerNode {
     consumers: Path,
-    node: Mutex<Option<(Session, Done)>>,
+    node: Mutex<Option<(Session, OpResult)>>,
 }
 
 impl ConsumerNode {
@@ -35,7 +35,7 @@ impl ConsumerNode {
 impl Drop for ConsumerNode {
     fn drop(&mut self) {
         if let Some((session, node)) = self.node.get_mut().take() {
-            session.abandon(&node);
+            session.remove_in_background(&node);
         }
     }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::retry::Retry;
-use synod_core::store::{Expect, Lifetime, Node, Outcome, Query, SessionId, Txn, Why};
+use synod_core::store::{Expect, Lifetime, Node, Outcome, Query, RejectReason, SessionId, Txn};
 
 use crate::queue::Queue;
 use crate::queue::codec::Codec;
@@ -211,7 +211,10 @@ impl<T> Queue<T> {
         match outcome {
             Outcome::Committed(_) => Ok(true),
             Outcome::Rejected(no)
-                if matches!(no.why, Why::Missing | Why::Exists | Why::OtherVersion) =>
+                if matches!(
+                    no.reason,
+                    RejectReason::Missing | RejectReason::Exists | RejectReason::OtherVersion
+                ) =>
             {
                 Ok(false)
             }
@@ -257,10 +260,10 @@ impl<T> Queue<T> {
         let (mut own, more) = (self.place.without(Txn::new(), node.clone(), name), Txn::new());
         loop {
             let session = self.place.client.session().await?;
-            let limit = Retry::until_elapsed(session.time_limit());
+            let limit = Retry::until_elapsed(session.timeout());
             match self.place.send_removal(limit, &session, &mut own, &more, &node).await {
                 Ok(Sent::Applied(_)) => return Ok(true),
-                Ok(Sent::Rejected(no)) if no.why == Why::Missing => return Ok(false),
+                Ok(Sent::Rejected(no)) if no.reason == RejectReason::Missing => return Ok(false),
                 Ok(Sent::Rejected(no)) => return Err(self.place.writes.refused(&no)),
                 Ok(Sent::Lost) => {}
                 Err(error) if is_only_lost(&error) => {}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::session::Session;
-use synod_core::store::{Node, Query, Rejected, Why};
+use synod_core::store::{Node, Query, RejectReason, Rejected};
 use tokio::sync::Notify;
 
 use crate::cell::patience::Patience;
@@ -44,7 +44,7 @@ async fn put_back_all(place: &QueuePlace) -> Result<()> {
     let has_claim: BTreeSet<&str> = claims.iter().map(|node| node.path.name()).collect();
     let lost = claimed.iter().map(|node| &node.path).filter(|path| is_lost(&has_claim, path));
     // Other consumers do the same at this moment.
-    for path in shuffled(lost.collect(), place.client.chance()) {
+    for path in shuffled(lost.collect(), place.client.random()) {
         put_back(place, &session, path).await?;
     }
     Ok(())
@@ -64,7 +64,7 @@ async fn put_back(place: &QueuePlace, session: &Session, path: &Path) -> Result<
     let Some(node) = session.read(Query::node(path)).await?.into_node() else { return Ok(()) };
     let txn = place.back(path, path.name(), node.data)?;
     match place.writes.send(session, txn, Some(path)).await? {
-        Sent::Applied(_) | Sent::Rejected(Rejected { why: Why::Missing, .. }) => Ok(()),
+        Sent::Applied(_) | Sent::Rejected(Rejected { reason: RejectReason::Missing, .. }) => Ok(()),
         Sent::Rejected(no) => Err(place.writes.refused(&no)),
         Sent::Lost => Err(Error::new(ErrorKind::SessionLost, DOING).at(path)),
     }

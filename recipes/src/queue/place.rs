@@ -7,7 +7,7 @@ use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::retry::Retry;
 use synod_core::session::Session;
-use synod_core::store::{Expect, Lifetime, Rejected, Txn, Why};
+use synod_core::store::{Expect, Lifetime, RejectReason, Rejected, Txn};
 
 use crate::line::ticket_name::dated;
 use crate::mutant::mistake;
@@ -59,7 +59,7 @@ impl QueuePlace {
 
     /// An id that no other item has, with the time of now.
     pub(super) fn unique_id(&self) -> String {
-        dated(&self.client.chance().id(), Some(clock::date()))
+        dated(&self.client.random().id(), Some(clock::date()))
     }
 
     pub(super) fn item(&self, name: &ItemName) -> Result<Path> {
@@ -133,7 +133,8 @@ impl QueuePlace {
     /// Returns true if a rejection is that of the node of an id or a slot which is not there.
     fn is_missing_companion(&self, no: &Rejected) -> bool {
         let dir = no.path.parent();
-        no.why == Why::Missing && dir.is_some_and(|dir| dir == self.ids || dir == self.slots)
+        no.reason == RejectReason::Missing
+            && dir.is_some_and(|dir| dir == self.ids || dir == self.slots)
     }
 
     /// Adds the create of a dead letter.

@@ -83,7 +83,7 @@ impl Room {
         let place = entry.place;
         let view = place.client.read(Query::children(&place.slots).names_only()).await?;
         let wanted = u64::try_from(count).unwrap_or(u64::MAX).max(REMEMBERED);
-        self.remember(self.filled_in(&view).choose_free(wanted, place.client.chance()));
+        self.remember(self.filled_in(&view).choose_free(wanted, place.client.random()));
         Ok(self.known(count))
     }
 
@@ -132,7 +132,7 @@ impl QueueEntry<'_> {
     /// The nodes of its items, as the transaction made them. None of those that the store did not report.
     pub(super) fn nodes(&self, commit: &Commit) -> impl Iterator<Item = Node> {
         let is_item = |path: &Path| path.parent().is_some_and(|dir| dir == self.place.items);
-        let made = commit.done.iter().filter(move |done| is_item(&done.path));
+        let made = commit.results.iter().filter(move |done| is_item(&done.path));
         made.zip(&self.items).filter_map(|(done, (_name, data))| {
             Some(Node::new(done.path.clone()).with(data.clone(), done.stat?))
         })

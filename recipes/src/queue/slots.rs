@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use synod_core::chance::Chance;
+use synod_core::random::Random;
 
 use crate::queue::shuffled::shuffled;
 
@@ -21,12 +21,12 @@ impl FilledSlots {
 
     /// As many free slots, or all if there are fewer, in a random order. The effort grows with their number and that of the filled
     /// ones, and not with the capacity.
-    pub(super) fn choose_free(&self, most: u64, chance: &Chance) -> Vec<u64> {
+    pub(super) fn choose_free(&self, most: u64, random: &Random) -> Vec<u64> {
         let wanted = self.count_free().min(most);
         let filled = self.capacity - self.count_free();
         if self.capacity / 2 <= filled + wanted {
             let free = (0..self.capacity).filter(|slot| !self.slots.contains(slot));
-            let mut free = shuffled(free.collect(), chance);
+            let mut free = shuffled(free.collect(), random);
             free.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
             return free;
         }
@@ -34,7 +34,7 @@ impl FilledSlots {
         let (mut chosen, mut all) = (BTreeSet::new(), Vec::new());
         for _ in 0..wanted {
             let slot = loop {
-                let slot = chance.below(self.capacity);
+                let slot = random.below(self.capacity);
                 if !self.slots.contains(&slot) && chosen.insert(slot) {
                     break slot;
                 }
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn free_slots_are_chosen_once_each_whatever_the_capacity() {
-        let chance = Chance::seeded(7);
+        let random = Random::seeded(7);
         for (capacity, filled, wanted, expected) in [
             (0, 0, 5, 0),
             (1, 0, 5, 1),
@@ -62,7 +62,7 @@ mod tests {
             (u64::MAX, 1_000, 256, 256),
         ] {
             let slots = FilledSlots { capacity, slots: (0..filled).collect() };
-            let chosen = slots.choose_free(wanted, &chance);
+            let chosen = slots.choose_free(wanted, &random);
             let distinct: BTreeSet<u64> = chosen.iter().copied().collect();
             assert_eq!((chosen.len(), distinct.len()), (expected, expected), "{capacity}");
             assert!(distinct.iter().all(|slot| (filled..capacity).contains(slot)), "{capacity}");

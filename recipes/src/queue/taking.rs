@@ -10,7 +10,9 @@ use synod_core::held::Token;
 use synod_core::path::Path;
 use synod_core::retry::Retry;
 use synod_core::session::Session;
-use synod_core::store::{Commit, Done, Expect, Lifetime, Query, Rejected, Sequence, Txn, Why};
+use synod_core::store::{
+    Commit, Expect, Lifetime, OpResult, Query, RejectReason, Rejected, Sequence, Txn,
+};
 use synod_core::task;
 use tokio::sync::oneshot;
 
@@ -107,7 +109,7 @@ async fn hold(
     claim: Path,
     commit: Option<Commit>,
 ) -> Result<Option<Hold>> {
-    let made = commit.into_iter().flat_map(|commit| commit.done).find(|done| done.path == claim);
+    let made = commit.into_iter().flat_map(|commit| commit.results).find(|done| done.path == claim);
     let mut stat = made.and_then(|done| done.stat);
     let mut patience = Patience::new(&place.client);
     while stat.is_none() {
@@ -123,7 +125,7 @@ async fn hold(
     let Some(stat) = stat else { return Ok(None) };
     // The name is used for this claim alone, as that of a sequential node is.
     let sequence = Sequence::new(Token::new(stat.created).revision().get());
-    let done = Done::new(claim).with_stat(stat).with_sequence(sequence);
+    let done = OpResult::new(claim).with_stat(stat).with_sequence(sequence);
     Ok(Some(Hold::new(TicketNode::new(session.clone(), done)?, "queue", ())))
 }
 
@@ -159,7 +161,7 @@ pub(super) async fn bury(
     let name = &reserved.item.name;
     let mut without = place.without_item(Txn::new(), name)?;
     let (node, dead) = (place.item(name)?, place.with_dead(Txn::new(), name, data)?);
-    let limit = Retry::until_elapsed(session.time_limit());
+    let limit = Retry::until_elapsed(session.timeout());
     match place.send_removal(limit, session, &mut without, &dead, &node).await {
         Ok(Sent::Applied(_)) => {
             tracing::warn!(path = %node, %why, "an item is moved to the dead letters");
@@ -181,8 +183,8 @@ pub(super) async fn bury(
 /// Learns from the rejection of a transaction that needs these items. An error if no other consumer explains it.
 pub(super) fn lost_race(place: &QueuePlace, tried: &[Reserved], no: &Rejected) -> Result<()> {
     let missing = tried.iter().find(|it| place.item(&it.item.name).is_ok_and(|at| at == no.path));
-    match (&no.why, missing) {
-        (Why::Missing, Some(missing)) => missing.record_gone(),
+    match (&no.reason, missing) {
+        (RejectReason::Missing, Some(missing)) => missing.record_gone(),
         _ => return Err(place.writes.refused(no)),
     }
     Ok(())

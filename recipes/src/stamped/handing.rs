@@ -37,7 +37,7 @@ where
             Ok(Some(got)) => got,
             none => {
                 if let Err(Err(error)) = tell.send(none.map(|_none| None))
-                    && error.is_ambiguous()
+                    && error.has_unknown_effect()
                 {
                     tracing::warn!(%error, "a call that was dropped may have taken something");
                 }

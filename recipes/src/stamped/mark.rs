@@ -7,7 +7,7 @@ use bytes::Bytes;
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::session::{NodeGuard, Session};
-use synod_core::store::{Done, Expect, Lifetime, Stat, Txn, Version};
+use synod_core::store::{Expect, Lifetime, OpResult, Stat, Txn, Version};
 
 use crate::mutant::mistake;
 use crate::stamped::date::date;
@@ -21,7 +21,7 @@ const VOID: &str = "void";
 /// A node. Its data is the number of the last transaction that was committed with it, and the date of that. Removed when dropped.
 pub(super) struct CommitMark {
     session: Session,
-    node: Done,
+    node: OpResult,
     /// Removes a persistent node. An ephemeral one has none.
     guard: Option<NodeGuard>,
     /// `None` if the store did not return it.
@@ -172,7 +172,7 @@ impl Drop for CommitMark {
         let guard = self.guard.take();
         mistake!(TransactionMarkStays: return guard.into_iter().for_each(NodeGuard::leave));
         if guard.is_none() {
-            self.session.abandon(&self.node);
+            self.session.remove_in_background(&self.node);
         }
     }
 }

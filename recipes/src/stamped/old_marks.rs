@@ -35,7 +35,7 @@ impl OldMarks {
 /// Removes old marks now and from time to time, until the client is closed.
 pub(crate) async fn remove_old_marks(marks: OldMarks) {
     loop {
-        let mut delays = Retry::forever().delays(marks.client.chance());
+        let mut delays = Retry::forever().delays(marks.client.random());
         while let Err(error) = marks.remove(OLD).await {
             let delay = delays.next().filter(|_| marks.client.is_transient(&error));
             let Some(delay) = delay else {
@@ -60,7 +60,7 @@ impl OldMarks {
             let Some(stat) = node.stat else { continue };
             // Its process may write it at this moment.
             let txn = Txn::new().delete(&node.path, Expect::Version(stat.version));
-            let _gone_or_written = self.client.transaction(txn).await?;
+            let _gone_or_written = self.client.commit(txn).await?;
         }
         Ok(())
     }

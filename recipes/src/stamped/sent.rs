@@ -26,5 +26,5 @@ pub(crate) enum Sent {
 
 /// Whether nothing was applied, as the session was lost before.
 pub(crate) fn is_only_lost(error: &Error) -> bool {
-    error.kind() == ErrorKind::SessionLost && !error.is_ambiguous()
+    error.kind() == ErrorKind::SessionLost && !error.has_unknown_effect()
 }

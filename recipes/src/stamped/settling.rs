@@ -72,7 +72,7 @@ impl Settling<'_> {
     async fn look(&self) -> Result<View> {
         let session = self.client.session().await?;
         let whole = self.evidence.whole();
-        let more = whole.iter().flat_map(Query::nodes_asked).take(Query::MOST_NODES - 1).cloned();
+        let more = whole.iter().flat_map(Query::nodes_asked).take(Query::MAX_NODES - 1).cloned();
         session.read(Query::nodes(self.mark.path(), more)).await
     }
 
@@ -93,7 +93,7 @@ struct Tries<'a> {
 
 impl<'a> Tries<'a> {
     fn new(client: &'a Client, limit: &Retry) -> Self {
-        Self { client, delays: limit.delays(client.chance()) }
+        Self { client, delays: limit.delays(client.random()) }
     }
 
     /// Waits before another try, if one may succeed, and the limit is not reached.

@@ -53,7 +53,7 @@ impl StampedWrites {
         txn: Txn,
         needed: Option<&Path>,
     ) -> Result<Sent> {
-        let limit = Retry::until_elapsed(session.time_limit());
+        let limit = Retry::until_elapsed(session.timeout());
         self.send_within(limit, session, txn, needed).await
     }
 
@@ -93,16 +93,15 @@ impl StampedWrites {
         let mut delays = None;
         loop {
             let session = self.client.session().await?;
-            match self.send_within(limit(session.time_limit()), &session, txn.clone(), None).await {
+            match self.send_within(limit(session.timeout()), &session, txn.clone(), None).await {
                 Ok(Sent::Applied(commit)) => return Ok(Outcome::Committed(commit)),
                 Ok(Sent::Rejected(no)) => return Ok(Outcome::Rejected(no)),
                 Ok(Sent::Lost) => {}
                 Err(error) if is_only_lost(&error) => {}
                 Err(error) => return Err(error),
             }
-            let delays = delays.get_or_insert_with(|| {
-                limit(self.client.time_limit()).delays(self.client.chance())
-            });
+            let delays = delays
+                .get_or_insert_with(|| limit(self.client.timeout()).delays(self.client.random()));
             let Some(delay) = delays.next() else {
                 return Err(Error::new(ErrorKind::Unreachable, self.marks.doing())
                     .at(self.marks.dir())
@@ -121,7 +120,7 @@ impl StampedWrites {
         mut instead: impl FnMut(&Rejected) -> Option<Txn>,
     ) {
         let mut txn = txn;
-        let mut delays = Retry::forever().delays(self.client.chance());
+        let mut delays = Retry::forever().delays(self.client.random());
         loop {
             let error = match self.insist_within(|_limit| Retry::forever(), &txn).await {
                 Ok(Outcome::Committed(_)) => return,
@@ -134,7 +133,7 @@ impl StampedWrites {
                 },
                 Err(error) => error,
             };
-            if error.is_ambiguous() || !self.client.is_transient(&error) {
+            if error.has_unknown_effect() || !self.client.is_transient(&error) {
                 return tracing::warn!(%path, %error, "an item could not be put back");
             }
             sleep(delays.next().unwrap_or_default()).await;
@@ -143,6 +142,8 @@ impl StampedWrites {
 
     /// The error of a transaction that the store never takes.
     pub(crate) fn refused(&self, no: &Rejected) -> Error {
-        Error::new(ErrorKind::Refused, self.marks.doing()).at(&no.path).because(no.why.to_string())
+        Error::new(ErrorKind::Refused, self.marks.doing())
+            .at(&no.path)
+            .because(no.reason.to_string())
     }
 }

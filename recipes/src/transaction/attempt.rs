@@ -51,7 +51,7 @@ impl Attempt {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::TooLarge`] if the run reads more than [`Query::MOST_NODES`] nodes, and its
+    /// [`ErrorKind::TooLarge`] if the run reads more than [`Query::MAX_NODES`] nodes, and its
     /// [level](crate::Isolation) checks what was read; [`ErrorKind::Invalid`] if it is over; and as every verb of a [`Client`](synod_core::client::Client).
     ///
     /// # Cancel safety

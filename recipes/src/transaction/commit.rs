@@ -37,7 +37,7 @@ impl Committer<'_> {
         if !is_same || footprint.is_later() {
             return Ok(Fate::Lost(Some(footprint.next())));
         }
-        let (mut unexplained, mut delays) = (0, Retry::contended().delays(self.session.chance()));
+        let (mut unexplained, mut delays) = (0, Retry::contended().delays(self.session.random()));
         loop {
             let ops = footprint.ops();
             if !ops.iter().any(Op::is_write) {
@@ -95,7 +95,7 @@ impl Committer<'_> {
             txn = txn.look_if_rejected(query);
         }
         let Self { client, marks, session, .. } = *self;
-        let limit = Retry::until_elapsed(session.time_limit());
+        let limit = Retry::until_elapsed(session.timeout());
         Stamped { client, marks, session, evidence: footprint, limit }.send(txn).await
     }
 }
@@ -111,5 +111,5 @@ impl Evidence for Footprint {
 }
 
 fn refused(no: &Rejected) -> Error {
-    Error::new(ErrorKind::Refused, DOING).at(&no.path).because(no.why.to_string())
+    Error::new(ErrorKind::Refused, DOING).at(&no.path).because(no.reason.to_string())
 }

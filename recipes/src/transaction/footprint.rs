@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::store::{Expect, Lifetime, Node, Op, Query, Rejected, Revision, Stat, View, Why};
+use synod_core::store::{
+    Expect, Lifetime, Node, Op, Query, RejectReason, Rejected, Revision, Stat, View,
+};
 
 use crate::mutant::mistake;
 use crate::transaction::isolation::Isolation;
@@ -76,7 +78,7 @@ impl Footprint {
 
     /// Refuses to read another node than those that one query is about: a commit has to ask for all of them again.
     pub(super) fn admit(&self, path: &Path) -> Result<()> {
-        const MOST: usize = Query::MOST_NODES;
+        const MOST: usize = Query::MAX_NODES;
         let is_full = self.isolation.checks_reads() && self.read.len() >= MOST;
         if !is_full || self.read.contains(path) || self.writes.contains_key(path) {
             return Ok(());
@@ -112,7 +114,7 @@ impl Footprint {
 
     /// The question for these nodes, and for what else is known, as far as there is room: perhaps only an earlier run has read it.
     fn about(&self, needed: &BTreeSet<&Path>) -> Option<Query> {
-        let room = Query::MOST_NODES.saturating_sub(needed.len());
+        let room = Query::MAX_NODES.saturating_sub(needed.len());
         let others = self.known.keys().filter(|path| !needed.contains(path)).take(room);
         let mut all = needed.iter().copied().chain(others).cloned();
         Some(Query::nodes(all.next()?, all))
@@ -274,7 +276,10 @@ impl Footprint {
         if !same || !kept || created.any(|known| matches!(known, Some(Some(_)))) {
             return Ok(AfterRejection::RunAgain);
         }
-        let race = matches!(no.why, Why::Exists | Why::Missing | Why::OtherVersion);
+        let race = matches!(
+            no.reason,
+            RejectReason::Exists | RejectReason::Missing | RejectReason::OtherVersion
+        );
         Ok(match race {
             false => AfterRejection::Refused,
             true if ops == self.ops() => AfterRejection::Unexplained,

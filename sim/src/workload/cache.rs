@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::StreamExt as _;
 use futures_util::future::{Either, select};
-use synod_core::client::{Client, Connection};
+use synod_core::client::{Client, ConnectionState};
 use synod_core::clock;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Node, Query, Revision, Stat, Txn};
@@ -220,7 +220,7 @@ impl Worker {
                     let other = place(self.me.pick(6));
                     let txn = Txn::new().delete(path.clone(), Expect::Any);
                     let txn = if other == path { txn } else { txn.set(other, data, Expect::Any) };
-                    drop(self.me.perhaps(self.client.transaction(txn)).await);
+                    drop(self.me.perhaps(self.client.commit(txn)).await);
                 }
                 3 => drop(self.me.perhaps(self.client.put(&path, "no JSON")).await),
                 _ => drop(self.me.perhaps(self.client.put_value(&path, &data)).await),
@@ -237,7 +237,9 @@ impl Worker {
         if is_live
             && !matches!(
                 connection,
-                Connection::Connected | Connection::Reconnected | Connection::Suspended
+                ConnectionState::Connected
+                    | ConnectionState::Reconnected
+                    | ConnectionState::Suspended
             )
         {
             self.me.wrong("L-CA-5", || format!("it is live, and the client is {connection:?}"));

@@ -148,7 +148,7 @@ impl Member {
                 let running = AtomicUsize::new(0);
                 let worker = CrewWorker::new().capacity(CAPACITY.try_into().expect("not zero"));
                 // It is the same across the sessions of one call.
-                let worker = worker.property("shift", member.client.chance().id());
+                let worker = worker.property("shift", member.client.random().id());
                 let works = member.crew.work(worker, |task| member.does(task, &running));
                 let both = pin!(try_join(works, member.crew.lead()));
                 // A worker that was drained is replaced by another one.

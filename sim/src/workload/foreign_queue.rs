@@ -133,7 +133,7 @@ impl Worker {
         let lock = taken().join(path.name()).expect("it is short");
         let locking = self.client.create(&lock, "theirs", Lifetime::Session);
         let Some(Ok(outcome)) = self.me.perhaps(locking).await else { return };
-        if outcome.committed().is_none() {
+        if outcome.ok().is_none() {
             return;
         }
         let Some(Ok(Some(node))) = self.me.perhaps(self.client.get(&path)).await else {
@@ -145,9 +145,7 @@ impl Worker {
         self.me.rest(Duration::from_millis(50)).await;
         self.items.lock().unsure.insert(item.clone());
         let both = Txn::new().delete(path, Expect::Any).delete(lock, Expect::Any);
-        if let Some(Ok(Outcome::Committed(_))) =
-            self.me.perhaps(self.client.transaction(both)).await
-        {
+        if let Some(Ok(Outcome::Committed(_))) = self.me.perhaps(self.client.commit(both)).await {
             self.me.sometimes(LOCKED, true);
             self.items.ends(&self.me, &item, "L-Q-6");
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use synod_core::client::{Client, Connection};
+use synod_core::client::{Client, ConnectionState};
 use synod_core::clock;
 use synod_core::path::Path;
 use synod_mem::cluster::Site;
@@ -94,7 +94,7 @@ impl Follower {
         let connection = *self.client.state().borrow();
         let is_open = matches!(
             connection,
-            Connection::Connected | Connection::Reconnected | Connection::Suspended
+            ConnectionState::Connected | ConnectionState::Reconnected | ConnectionState::Suspended
         );
         if view.is_current() && !is_open {
             let what = || format!("it is current, and the client is {connection:?}");

@@ -74,7 +74,7 @@ impl Holding<'_> {
         let sharing = if self.among == Among::Sharing { "shared " } else { "" };
         let token = format!("{sharing}{}", held.token());
         let write = held.txn().set(data(), token, Expect::Any);
-        let written = self.me.perhaps(self.client.transaction(write)).await;
+        let written = self.me.perhaps(self.client.commit(write)).await;
         let refused = matches!(&written, Some(Ok(outcome)) if outcome.rejected().is_some());
         self.me.sometimes(LATE, refused);
     }

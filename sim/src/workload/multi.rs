@@ -152,7 +152,7 @@ impl Worker {
             txn.set(self.room(hold).data(), hold.token().to_string(), Expect::Any)
         };
         let writes = guard.holds().iter().fold(guard.txn(), write);
-        let written = me.perhaps(client.transaction(writes)).await;
+        let written = me.perhaps(client.commit(writes)).await;
         me.sometimes(holding::LATE, matches!(&written, Some(Ok(it)) if it.rejected().is_some()));
         if me.pick(3) == 0 {
             return drop(guard);

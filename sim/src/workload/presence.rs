@@ -190,7 +190,7 @@ impl Owner {
         let path = kept.path().clone();
         match me.perhaps(kept.close()).await {
             Some(Ok(())) => self.note(path, What::Ended),
-            Some(Err(error)) => me.sometimes(DOUBT, error.is_ambiguous()),
+            Some(Err(error)) => me.sometimes(DOUBT, error.has_unknown_effect()),
             None => {}
         }
         me.rest(me.ttl() / 4).await;

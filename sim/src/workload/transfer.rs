@@ -5,7 +5,7 @@ use std::time::Duration;
 use synod_core::client::Client;
 use synod_core::path::Path;
 use synod_core::store::{
-    Commit, Expect, Kind, Lifetime, Node, Outcome, Query, Txn, Version, View, Why,
+    Commit, Expect, Kind, Lifetime, Node, Outcome, Query, RejectReason, Txn, Version, View,
 };
 use synod_mem::cluster::Site;
 
@@ -120,22 +120,22 @@ async fn transfer(me: &Process, client: &Client, ledger: &Ledger, round: u64, at
     };
     let receipt = Path::new(&format!("/slips/{slip}")).expect("it is one");
     let txn = txn.create(receipt, slip.clone(), Lifetime::Persistent).look(Query::children(dir()));
-    match ledger.write(me, &slip, client.transaction(txn)).await {
+    match ledger.write(me, &slip, client.commit(txn)).await {
         Some(Ok(Outcome::Committed(_))) if blocked => {
             me.wrong("L-KV-9", || "what could not be done was done".to_owned());
         }
         Some(Ok(Outcome::Committed(commit))) => looked(me, &commit, held),
         Some(Ok(Outcome::Rejected(no))) => {
-            let fits = match (no.index, no.why) {
-                (0, Why::OtherVersion) => true,
-                (1, Why::Exists) => blocked,
+            let fits = match (no.index, no.reason) {
+                (0, RejectReason::OtherVersion) => true,
+                (1, RejectReason::Exists) => blocked,
                 // If the first version matches, so does the second: they are only written together.
                 _ => false,
             };
             me.sometimes("a transfer lost its race", no.index == 0);
             me.sometimes("what was blocked was refused", no.index == 1);
             if !fits {
-                me.wrong("L-KV-10", || format!("operation {} was named: {}", no.index, no.why));
+                me.wrong("L-KV-10", || format!("operation {} was named: {}", no.index, no.reason));
             }
         }
         _ => {}

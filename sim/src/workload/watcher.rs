@@ -240,7 +240,7 @@ impl Mirror {
     }
 }
 
-const CLOSED: synod_core::client::Connection = synod_core::client::Connection::Closed;
+const CLOSED: synod_core::client::ConnectionState = synod_core::client::ConnectionState::Closed;
 
 /// The reported changes. Clones share them.
 #[derive(Clone, Debug, Default)]

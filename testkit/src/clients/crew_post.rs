@@ -39,12 +39,12 @@ pub(crate) async fn serve(post: &Post) -> Result<()> {
 }
 
 async fn attempt(post: &Post, task: Assignment) -> std::result::Result<String, &'static str> {
-    let run = post.chance.number() >> 1;
+    let run = post.random.number() >> 1;
     let task = task.id.parse().map_err(|_| "it is no task of this run")?;
     post.report(Deed::Runs { task, run });
     post.pause(STAY).await;
     post.report(Deed::Ran { task, run });
-    if post.chance.below(10) == 0 { Err("on purpose") } else { Ok(run.to_string()) }
+    if post.random.below(10) == 0 { Err("on purpose") } else { Ok(run.to_string()) }
 }
 
 /// Submits tasks, and waits for their ends.

@@ -39,7 +39,7 @@ impl Crowd {
             client.clone()
         } else {
             let options = ClientOptions::default().session(SessionOptions::new(ttl));
-            Client::open(self.backend.clone(), options.deadline(DEADLINE)).await?
+            Client::open(self.backend.clone(), options.timeout(DEADLINE)).await?
         };
         Ok(self.client.insert(client).clone())
     }

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join;
-use synod_core::chance::Chance;
 use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
+use synod_core::random::Random;
 use synod_core::store::{Backend, Expect};
 use synod_recipes::{Held, LeaderLatch, Mutex, RwLock, Semaphore};
 use tokio::time::sleep;
@@ -59,8 +59,8 @@ impl Holders {
         ttl: Duration,
     ) -> Result<()> {
         let client = self.crowd.client(ttl).await?;
-        let (p, lapse, chance) = (self.p, self.lapse, Chance::from_system());
-        let holder = Holder { p, lapse, room, path, data, client, chance };
+        let (p, lapse, random) = (self.p, self.lapse, Random::from_system());
+        let holder = Holder { p, lapse, room, path, data, client, random };
         self.crowd.add(async move { holder.rounds().await });
         Ok(())
     }
@@ -79,7 +79,7 @@ struct Holder {
     path: Path,
     data: Path,
     client: Client,
-    chance: Chance,
+    random: Random,
 }
 
 impl Holder {
@@ -87,7 +87,7 @@ impl Holder {
         loop {
             // After any failure it tries again.
             let _held = self.round().await.is_ok();
-            sleep(Duration::from_millis(self.chance.below(REST))).await;
+            sleep(Duration::from_millis(self.random.below(REST))).await;
         }
     }
 
@@ -95,13 +95,13 @@ impl Holder {
         let (client, path, all) = (&self.client, self.path.clone(), self.room.shares());
         match self.room {
             Room::Mutex => self.stay(Mutex::new(client, path).lock().await?, all).await,
-            Room::RwLock if self.chance.below(2) == 0 => {
+            Room::RwLock if self.random.below(2) == 0 => {
                 self.stay(RwLock::new(client, path).read().await?, 1).await
             }
             Room::RwLock => self.stay(RwLock::new(client, path).write().await?, all).await,
             Room::Semaphore => {
                 let permits = |count| NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
-                let wanted = permits(if self.chance.below(2) == 0 { 1 } else { all });
+                let wanted = permits(if self.random.below(2) == 0 { 1 } else { all });
                 let pool = Semaphore::new(client, path, permits(all));
                 self.stay(pool.acquire_many(wanted.get()).await?, wanted.get()).await
             }
@@ -155,7 +155,7 @@ impl Holder {
     /// meanwhile, the next write shows it. A holder with the mistake does not mind a missing
     /// answer, and tries again.
     async fn work(&self, held: &dyn Held, writes: bool) -> bool {
-        let stay = sleep(Duration::from_millis(STAY.0 + self.chance.below(STAY.1)));
+        let stay = sleep(Duration::from_millis(STAY.0 + self.random.below(STAY.1)));
         if writes {
             join(stay, self.write(held)).await;
             let tries = if self.lapse == Some(Lapse::RemembersYes) { usize::MAX } else { 2 };
@@ -214,8 +214,8 @@ impl Holder {
     async fn write(&self, held: &dyn Held) -> Option<bool> {
         let token = held.token().revision().get().to_string();
         let write = held.txn().set(self.data.clone(), token, Expect::Any);
-        let written = self.client.transaction(write).await.ok()?;
-        Some(written.committed().is_some())
+        let written = self.client.commit(write).await.ok()?;
+        Some(written.ok().is_some())
     }
 
     fn report(&self, holding: &Holding) {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use synod_core::chance::Chance;
 use synod_core::client::Client;
 use synod_core::error;
 use synod_core::path::Path;
+use synod_core::random::Random;
 use tokio::time::sleep;
 
 use crate::clients::deed::{Deed, Effect, Part};
@@ -25,7 +25,7 @@ pub(crate) struct Post {
     pub(crate) first: Value,
     pub(crate) count: u64,
     pub(crate) client: Client,
-    pub(crate) chance: Chance,
+    pub(crate) random: Random,
 }
 
 impl Post {
@@ -40,7 +40,7 @@ impl Post {
 
     /// Pauses for less than so many milliseconds.
     pub(crate) async fn pause(&self, below: u64) {
-        sleep(Duration::from_millis(self.chance.below(below))).await;
+        sleep(Duration::from_millis(self.random.below(below))).await;
     }
 
     /// Whether every client makes this mistake.

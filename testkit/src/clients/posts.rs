@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use synod_core::chance::Chance;
 use synod_core::error::Result;
 use synod_core::path::Path;
+use synod_core::random::Random;
 use synod_core::store::Backend;
 
 use crate::clients::crowd::Crowd;
@@ -40,8 +40,8 @@ impl Posts {
         ttl: Duration,
     ) -> Result<()> {
         let client = self.crowd.client(ttl).await?;
-        let (p, lapse, chance) = (self.p, self.lapse, Chance::from_system());
-        self.crowd.add(work(Post { p, lapse, part, path, first, count, client, chance }));
+        let (p, lapse, random) = (self.p, self.lapse, Random::from_system());
+        self.crowd.add(work(Post { p, lapse, part, path, first, count, client, random }));
         Ok(())
     }
 

@@ -78,7 +78,7 @@ pub(crate) async fn consume(post: &Post) -> Result<()> {
 async fn works(post: &Post, delivery: Delivery<Value>) {
     let (item, token) = (*delivery.item(), delivery.token().revision().get());
     holds(post, &delivery).await;
-    let way = post.chance.below(10);
+    let way = post.random.below(10);
     if way < 2 {
         post.report(Deed::Returns { item });
         if way == 0 {
@@ -99,7 +99,7 @@ async fn works(post: &Post, delivery: Delivery<Value>) {
 /// Checks for a while that it holds the item, and reports that.
 async fn holds(post: &Post, delivery: &Delivery<Value>) {
     let (item, token) = (*delivery.item(), delivery.token().revision().get());
-    let end = now() + post.chance.below(STAY) * 1_000_000;
+    let end = now() + post.random.below(STAY) * 1_000_000;
     let (mut first, mut certain, mut looks) = (None, 0, 0);
     loop {
         let asked = now();
@@ -127,7 +127,7 @@ async fn holds(post: &Post, delivery: &Delivery<Value>) {
 async fn acks_with(post: &Post, delivery: Delivery<Value>, node: Path) -> Effect {
     let txn = Txn::new().create(node, delivery.item().to_string(), Lifetime::Persistent);
     if post.makes(Lapse::WritesFirst) {
-        let _written = post.client.transaction(txn).await.is_ok();
+        let _written = post.client.commit(txn).await.is_ok();
         return effect(&delivery.ack().await);
     }
     match delivery.ack_with(txn).await {

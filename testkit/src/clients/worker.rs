@@ -192,7 +192,7 @@ impl Session {
             Op::List { path, local } => self.read(Query::children(at(path)), *local).await,
             Op::Observe { path } => {
                 let query = Query::children(at(path));
-                let (view, watch) = self.store.observe(query.clone()).await?;
+                let (view, watch) = self.store.watch(query.clone()).await?;
                 spawn(self.clone().listen(id, query, watch)).let_go();
                 Ok(shown(&view))
             }
@@ -211,7 +211,7 @@ impl Session {
         Ok(match self.store.commit(txn).await? {
             Outcome::Committed(commit) => done(&commit),
             Outcome::Rejected(no) => {
-                Answer { refused: Some(format!("{:?}", no.why)), ..Answer::default() }
+                Answer { refused: Some(format!("{:?}", no.reason)), ..Answer::default() }
             }
         })
     }
@@ -328,12 +328,12 @@ fn lifetime(ephemeral: bool) -> Lifetime {
 }
 
 fn done(commit: &Commit) -> Answer {
-    let nodes = commit.done.iter().map(|done| {
+    let nodes = commit.results.iter().map(|done| {
         let mut node = Node::new(done.path.clone()).with_sequence(done.sequence);
         node.stat = done.stat;
         seen_of(&node)
     });
-    let stat = commit.done.first().and_then(|done| done.stat);
+    let stat = commit.results.first().and_then(|done| done.stat);
     let revision = commit.revision.or(stat.map(|stat| stat.modified));
     Answer {
         revision: revision.map(synod_core::store::Revision::get),

@@ -178,7 +178,7 @@ pub(crate) const CREW: Takes = Takes {
 
 /// An id that no other task has.
 fn id(client: &Client) -> String {
-    client.chance().id()
+    client.random().id()
 }
 
 fn worker() -> CrewWorker {

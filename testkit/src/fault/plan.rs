@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use synod_core::chance::mix;
 use synod_core::path::Path;
+use synod_core::random::mix;
 
 use crate::choice::Actor;
 use crate::fault::script::{Asked, Cue, Verb};

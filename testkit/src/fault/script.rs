@@ -19,7 +19,7 @@ pub enum Verb {
     /// A read.
     Read,
     /// An observe.
-    Observe,
+    Watch,
     /// Any commit.
     Commit,
     /// A commit with a create.

@@ -1,6 +1,6 @@
 use synod_core::clock;
 use synod_core::error::Effect;
-use synod_core::store::{Expect, Lifetime, Loss};
+use synod_core::store::{Expect, Lifetime, SessionEnd};
 use tokio::time::advance;
 
 use super::*;
@@ -73,11 +73,11 @@ async fn a_read_that_fails_has_no_effect_to_be_unsure_of() {
 
 #[tokio::test]
 async fn a_watch_whose_reply_is_lost_is_given_up() {
-    let (fake, _plan, store) = scripted(Cue::new(Site::ReplyLost).of(Verb::Observe));
-    assert!(store.observe(Query::node(path("/a"))).await.is_err());
+    let (fake, _plan, store) = scripted(Cue::new(Site::ReplyLost).of(Verb::Watch));
+    assert!(store.watch(Query::node(path("/a"))).await.is_err());
     assert!(fake.feed().is_over());
 
-    let (_view, mut watch) = store.observe(Query::node(path("/a"))).await.expect("once only");
+    let (_view, mut watch) = store.watch(Query::node(path("/a"))).await.expect("once only");
     fake.feed().resync();
     assert!(watch.try_next().is_some());
 }
@@ -89,7 +89,7 @@ async fn a_late_write_happens_after_its_call_returned() {
     // A read is no write, so this waits for the commit.
     store.read(Query::node(path("/a"))).await.expect("answered");
 
-    assert!(store.commit(create()).await.is_err_and(|error| error.is_ambiguous()));
+    assert!(store.commit(create()).await.is_err_and(|error| error.has_unknown_effect()));
     sleep(Duration::from_millis(2_999)).await;
     assert_eq!(fake.heard().txns.len(), 0);
     sleep(Duration::from_millis(2)).await;
@@ -102,16 +102,18 @@ async fn a_late_write_happens_after_its_call_returned() {
 async fn a_late_write_happens_before_a_later_latest_read_is_answered() {
     let at = || Query::node(path("/d/a"));
     let looking = |txn: Txn| txn.look(at());
-    for later in [Verb::Read, Verb::Observe, Verb::Commit] {
+    for later in [Verb::Read, Verb::Watch, Verb::Commit] {
         let (fake, _plan, store) = scripted(Cue::new(Site::AppliedLate));
-        assert!(store.commit(looking(create())).await.is_err_and(|error| error.is_ambiguous()));
+        assert!(
+            store.commit(looking(create())).await.is_err_and(|error| error.has_unknown_effect())
+        );
         store.read(at().local()).await.expect("answered");
         let _done = store.commit(delete()).await.expect("answered");
         assert_eq!(fake.heard().txns, [delete()], "what may lag waits for nothing");
 
         match later {
             Verb::Read => drop(store.read(at()).await.expect("answered")),
-            Verb::Observe => drop(store.observe(at()).await.expect("answered")),
+            Verb::Watch => drop(store.watch(at()).await.expect("answered")),
             _ => drop(store.commit(looking(delete())).await.expect("answered")),
         }
 
@@ -163,7 +165,7 @@ async fn a_held_call_ends_when_the_session_does() {
     let (fake, _plan, store) = scripted(Cue::new(Site::RequestHeld));
     let (error, ()) = futures_util::future::join(store.commit(create()), async {
         advance(Duration::from_secs(1)).await;
-        fake.lose(Loss::Expired);
+        fake.lose(SessionEnd::Expired);
     })
     .await;
     let error = error.expect_err("lost");
@@ -214,7 +216,7 @@ async fn opening_and_closing_go_wrong_too() {
         assert_eq!(clock::elapsed(start).as_secs(), seconds);
     }
     let store = backend.open(&options).await.expect("nothing planned");
-    assert!(store.close().await.is_err_and(|error| error.is_ambiguous()));
+    assert!(store.close().await.is_err_and(|error| error.has_unknown_effect()));
     assert!(store.status().borrow().is_lost());
     assert_eq!(store.session().ttl, TTL);
     assert_eq!(plan.pending(), 0);

@@ -143,7 +143,7 @@ async fn claims_the_one(client: Client, path: Path) -> Result<Delivery<u64>> {
     let queue = Queue::new(&client, path)?;
     // By its id an item is put once, however often that is tried.
     while let Err(error) = queue.put_with(&1, PutOptions::default().id("one")).await {
-        if !error.is_ambiguous() || client.is_closed() {
+        if !error.has_unknown_effect() || client.is_closed() {
             return Err(error);
         }
     }

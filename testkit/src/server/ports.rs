@@ -4,7 +4,7 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::ops::Deref;
 
-use synod_core::chance::Chance;
+use synod_core::random::Random;
 
 /// The first port that the operating system assigns to outgoing connections; any process may get
 /// one at any time.
@@ -29,9 +29,9 @@ impl Ports {
     ///
     /// If the operating system has none left.
     pub fn draw(count: usize) -> io::Result<Self> {
-        let chance = Chance::from_system();
+        let random = Random::from_system();
         let draw = |_| {
-            let number = chance.below(u64::from(LENT - OURS));
+            let number = random.below(u64::from(LENT - OURS));
             let at = (Ipv4Addr::LOCALHOST, OURS + u16::try_from(number).unwrap_or_default());
             let held = UdpSocket::bind(at).ok()?;
             TcpListener::bind(at).ok()?;

@@ -1,6 +1,6 @@
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use synod_core::chance::Chance;
+use synod_core::random::Random;
 
 use tokio::io::{
     AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf, duplex,
@@ -19,7 +19,7 @@ const TTL: Duration = Duration::from_secs(10);
 /// A session on a connection whose other end does what the test says.
 fn session() -> (Session, Line, DuplexStream) {
     let (ours, theirs) = duplex(1 << 16);
-    let servers = Servers::new(vec![], Resolver::of_system(), Chance::seeded(1));
+    let servers = Servers::new(vec![], Resolver::of_system(), Random::seeded(1));
     let parts = (servers, Watches::new(Forget::new(|_| {})));
     let mut line = Line::new(Box::new(ours), usize::MAX);
     line.is_connected = true;

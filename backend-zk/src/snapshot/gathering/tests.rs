@@ -1,7 +1,7 @@
 //! A model of a server and of its connection, on which other clients write between any two requests.
 
-use synod_core::chance::Chance;
 use synod_core::path::Path;
+use synod_core::random::Random;
 
 use super::*;
 use crate::client::ZkStat;
@@ -38,18 +38,18 @@ impl Server {
     }
 
     /// The next write of some client: nodes are created, written and deleted, some far more often than others.
-    fn write(&mut self, chance: &Chance) {
+    fn write(&mut self, random: &Random) {
         let zxid = i64::try_from(self.history.len()).expect("few");
         let place = |nodes: &BTreeMap<String, Modelled>| {
-            let hot = chance.below(3) == 0;
+            let hot = random.below(3) == 0;
             let count = if hot { nodes.len().min(3) } else { nodes.len() };
-            let index = usize::try_from(chance.below(count as u64)).expect("few");
+            let index = usize::try_from(random.below(count as u64)).expect("few");
             nodes.keys().nth(index).expect("there is the root").clone()
         };
         let path = place(&self.nodes);
-        match chance.below(4) {
+        match random.below(4) {
             0 if path.matches('/').count() < 4 => {
-                let child = format!("{path}/{}", chance.below(12));
+                let child = format!("{path}/{}", random.below(12));
                 if !self.nodes.contains_key(&child) {
                     let data = zxid.to_string().into_bytes();
                     let node = Modelled { data, czxid: zxid, mzxid: zxid, pzxid: zxid };
@@ -107,14 +107,14 @@ fn ask(
     batch: &Batch,
     reach: &Reach,
     pace: Pace,
-    chance: &Chance,
+    random: &Random,
 ) -> (Snapshot, Reported) {
     let full = batch.full.iter().flat_map(|path| [(path, true), (path, false)]);
     let asks: Vec<(&String, bool)> =
         full.chain(batch.data.iter().map(|path| (path, false))).collect();
     let mut answer = Snapshot { whole: asks.len() <= pace.fits, ..Snapshot::default() };
     for part in asks.chunks(pace.fits) {
-        (0..chance.below(pace.writes + 1)).for_each(|_| server.write(chance));
+        (0..random.below(pace.writes + 1)).for_each(|_| server.write(random));
         for (path, lists) in part {
             let Some(found) = server.found(path) else { continue };
             if *lists {
@@ -127,9 +127,9 @@ fn ask(
     }
     // What follows the answer may have arrived when the events are taken, or not.
     let before = server.events.len();
-    (0..chance.below(pace.writes + 1)).for_each(|_| server.write(chance));
+    (0..random.below(pace.writes + 1)).for_each(|_| server.write(random));
     let after = u64::try_from(server.events.len() - before).expect("few");
-    let taken = before + usize::try_from(chance.below(after + 1)).expect("few");
+    let taken = before + usize::try_from(random.below(after + 1)).expect("few");
     let mut reported = Reported::default();
     for (path, kind) in server.events.drain(..taken) {
         reported.add(reach, &path, kind);
@@ -139,16 +139,16 @@ fn ask(
 
 /// Gathers while others write. Returns how many batches it took.
 fn gather(seed: u64, pace: Pace, reach: &Reach) -> usize {
-    let chance = Chance::seeded(seed);
+    let random = Random::seeded(seed);
     let mut server = Server::new();
-    (0..chance.below(150)).for_each(|_| server.write(&chance));
+    (0..random.below(150)).for_each(|_| server.write(&random));
     server.events.clear();
     let since = server.newest(reach);
 
     let mut gathering = Gathering::new(reach.clone());
     for batches in 1.. {
         let batch = gathering.batch();
-        let (answer, reported) = ask(&mut server, &batch, reach, pace, &chance);
+        let (answer, reported) = ask(&mut server, &batch, reach, pace, &random);
         let Some(snapshot) = gathering.take(batch, answer, reported) else { continue };
 
         let at = snapshot.revision.get();

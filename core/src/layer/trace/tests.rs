@@ -11,7 +11,8 @@ use super::*;
 use crate::error::{Error, ErrorKind};
 use crate::layer::fake::{Fake, FakeBackend, path};
 use crate::store::{
-    Change, Commit, Expect, Gap, Kind, Lifetime, Node, Rejected, Revision, Stat, Version, Why,
+    Change, Commit, Expect, Feature, Kind, Lifetime, Node, RejectReason, Rejected, Revision, Stat,
+    Version,
 };
 
 /// Keeps every line that is logged, with all of its fields.
@@ -77,13 +78,13 @@ fn a_call_is_logged_with_path_and_outcome_and_without_data() {
         let view = store.read(Query::node(path("/a"))).await.expect("answered");
         assert_eq!(view.node(), Some(&node), "passed on whole");
 
-        let (_view, mut watch) = store.observe(Query::node(path("/w"))).await.expect("answered");
+        let (_view, mut watch) = store.watch(Query::node(path("/w"))).await.expect("answered");
         fake.feed().send(Change::new(path("/w"), Kind::Updated).with_node(node));
         assert!(watch.try_next().is_some());
 
         let txn = Txn::new().create(path("/b"), CANARY, Lifetime::Session);
         fake.will_answer(Ok(Outcome::Committed(Commit::new(None, Vec::new(), None))));
-        fake.will_answer(Ok(Outcome::Rejected(Rejected::new(0, path("/b"), Why::Exists))));
+        fake.will_answer(Ok(Outcome::Rejected(Rejected::new(0, path("/b"), RejectReason::Exists))));
         let lost = Error::new(ErrorKind::Unreachable, "commit").because(CANARY).caused_by(CANARY);
         fake.will_answer(Err(lost.with_unknown_effect()));
         for _ in 0..3 {
@@ -129,7 +130,7 @@ fn what_the_session_goes_through_is_logged_once() {
             fake.suspend(suspended);
             tokio::task::yield_now().await;
         }
-        fake.lose(Loss::Expired);
+        fake.lose(SessionEnd::Expired);
         tokio::task::yield_now().await;
     });
     assert_eq!(
@@ -146,7 +147,7 @@ fn what_the_session_goes_through_is_logged_once() {
 async fn the_rest_is_that_of_the_store_below() {
     let store = TracedBackend::new(FakeBackend).open(&SessionOptions::default()).await;
     let store = store.expect("opened");
-    assert!(!store.session().limits.gaps.contains(&Gap::TtlNodes));
+    assert!(!store.session().limits.missing_features.contains(&Feature::TtlNodes));
 
     store.close().await.expect("closed");
 

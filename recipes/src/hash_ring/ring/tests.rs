@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use synod_core::chance::Chance;
+use synod_core::random::Random;
 
 use super::*;
 
@@ -54,14 +54,14 @@ fn a_ring_is_made_of_what_has_a_weight() {
 /// For many rings: when a member comes, it alone gets keys, and when one goes, it alone loses some.
 #[test]
 fn a_change_moves_only_keys_of_the_member_that_came_or_went() {
-    let chance = Chance::seeded(7);
+    let random = Random::seeded(7);
     for _ in 0..40 {
-        let mut members = names(1 + chance.below(12));
+        let mut members = names(1 + random.below(12));
         for member in &mut members {
-            member.1 = u8::try_from(chance.below(4)).expect("it is small");
+            member.1 = u8::try_from(random.below(4)).expect("it is small");
         }
         let before = Ring::new(members.clone());
-        let came = ("another".to_owned(), 1 + u8::try_from(chance.below(3)).expect("it is small"));
+        let came = ("another".to_owned(), 1 + u8::try_from(random.below(3)).expect("it is small"));
         members.push(came);
         let after = Ring::new(members);
         let mut moved = 0;

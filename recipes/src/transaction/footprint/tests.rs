@@ -79,7 +79,7 @@ fn what_is_written_blindly_is_bound_in_a_snapshot_only() {
 
 #[test]
 fn what_only_an_earlier_run_has_read_is_asked_for_as_far_as_there_is_room() {
-    let texts: Vec<String> = (0..Query::MOST_NODES).map(|it| format!("/n{it}")).collect();
+    let texts: Vec<String> = (0..Query::MAX_NODES).map(|it| format!("/n{it}")).collect();
     let paths: Vec<&str> = texts.iter().map(String::as_str).collect();
     let (earlier, _) = read(Isolation::Serializable, &paths, &[]);
     assert!(earlier.admit(&path("/n7")).is_ok(), "it was read");
@@ -91,7 +91,7 @@ fn what_only_an_earlier_run_has_read_is_asked_for_as_far_as_there_is_room() {
     let query = footprint.query(&BTreeSet::from([path("/more")])).expect("there are some");
 
     let asked: BTreeSet<_> = query.nodes_asked().cloned().collect();
-    assert_eq!(asked.len(), Query::MOST_NODES);
+    assert_eq!(asked.len(), Query::MAX_NODES);
     assert!(asked.contains(&path("/more")) && asked.contains(&path("/n99")));
     let view = View::new(Revision::new(12), Vec::new());
     assert_eq!(footprint.learn(&query, view).expect("stats"), Some(true));
@@ -132,19 +132,21 @@ fn a_rejection_is_a_lost_race_or_a_refusal() {
     };
 
     let (mut footprint, query) = blind();
-    let verdict = footprint.judge(&no(Why::OtherVersion), &query, view(&[node("/a", 3, 2)]));
+    let verdict =
+        footprint.judge(&no(RejectReason::OtherVersion), &query, view(&[node("/a", 3, 2)]));
     assert_eq!(verdict.expect("stats"), AfterRejection::RunAgain);
     let (mut footprint, query) = blind();
-    let verdict = footprint.judge(&no(Why::Missing), &query, view(&[node("/a", 3, 1)]));
+    let verdict = footprint.judge(&no(RejectReason::Missing), &query, view(&[node("/a", 3, 1)]));
     assert_eq!(verdict.expect("stats"), AfterRejection::SendAgain, "/b is to be created");
-    let verdict = footprint.judge(&no(Why::Exists), &query, view(&[node("/a", 3, 1)]));
+    let verdict = footprint.judge(&no(RejectReason::Exists), &query, view(&[node("/a", 3, 1)]));
     assert_eq!(
         verdict.expect("stats"),
         AfterRejection::Unexplained,
         "/b is a directory, or was there"
     );
     let (mut footprint, query) = blind();
-    let verdict = footprint.judge(&no(Why::BelowEphemeral), &query, view(&[node("/a", 3, 1)]));
+    let verdict =
+        footprint.judge(&no(RejectReason::BelowEphemeral), &query, view(&[node("/a", 3, 1)]));
     assert_eq!(verdict.expect("stats"), AfterRejection::Refused);
 }
 

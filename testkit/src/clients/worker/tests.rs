@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use synod_core::error::ErrorKind;
 use synod_core::store::{
-    Limits, Rejected, Revision, SessionId, SessionInfo, Stat, View, Watch, Why,
+    Limits, RejectReason, Rejected, Revision, SessionId, SessionInfo, Stat, View, Watch,
 };
 use tokio::sync::watch;
 
@@ -36,7 +36,7 @@ impl Store for Scripted {
         self.reads.lock().unwrap().pop_front().expect("a read of the script")
     }
 
-    async fn observe(&self, _query: Query) -> Result<(View, Watch)> {
+    async fn watch(&self, _query: Query) -> Result<(View, Watch)> {
         unreachable!("it draws only")
     }
 
@@ -58,7 +58,7 @@ fn unsent() -> Error {
 }
 
 fn refused() -> Outcome {
-    Outcome::Rejected(Rejected::new(0, at(TICKET), Why::Exists))
+    Outcome::Rejected(Rejected::new(0, at(TICKET), RejectReason::Exists))
 }
 
 /// What is in the directory: a ticket of another client, and perhaps the own one.
