@@ -4,9 +4,9 @@
 use crate::tree::{File, catches, code, holds, spares};
 
 /// What even those below stand on.
-const GROUND: &[&str] = &["chance", "mutant", "runtime"];
+const GROUND: &[&str] = &["random", "mutant", "runtime"];
 /// Needed everywhere, and standing on nothing but the ground.
-const BELOW: &[&str] = &["chance", "mutant", "runtime", "clock", "task"];
+const BELOW: &[&str] = &["random", "mutant", "runtime", "clock", "task"];
 /// What a store is.
 const FLOOR: &[&str] = &["invalid_path", "name", "path", "error", "store"];
 /// Stores that wrap stores.
@@ -14,7 +14,7 @@ const LAYER: &[&str] = &["layer"];
 /// What an application holds.
 const DOOR: &[&str] = &["client", "held", "session", "retry", "value"];
 /// What the recipes may name of what is below the floor.
-const OFFERED: &[&str] = &["chance", "mutant", "clock", "task"];
+const OFFERED: &[&str] = &["random", "mutant", "clock", "task"];
 /// The modules that recipes are made of. They may import each other. All other modules of the crate are recipes.
 pub(crate) const SUPPORT: &[&str] = &["support", "line", "cell", "mirror", "keeper", "stamped"];
 
@@ -38,7 +38,7 @@ const ROOMS: &[(&[&str], &[&[&str]])] = &[
 fn modules_of_core_import_only_what_stands_below_them() {
     let upward = [
         ("path.rs", "use crate::error::Error;"),
-        ("chance.rs", "use crate::path::Path;"),
+        ("random.rs", "use crate::path::Path;"),
         ("store.rs", "use crate::client::Client;"),
         ("store/txn.rs", "fn f() -> crate::layer::trace::Trace {}"),
         ("layer/trace.rs", "use crate::retry::Policy;"),
