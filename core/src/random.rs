@@ -1,25 +1,25 @@
-//! [`Random`]: every id and every random choice, from one seed.
+//! The source of all ids and random choices, from one seed: [`Random`].
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A source of ids and choices. With the same seed it gives the same ones, so that a run can be
-/// repeated; clones draw from the same source.
+/// A source of ids and random choices. The same seed gives the same values, so that a run can be
+/// repeated. Clones share one sequence.
 #[derive(Clone)]
 pub struct Random(Arc<Source>);
 
 struct Source {
     seed: u64,
-    drawn: AtomicU64,
+    count: AtomicU64,
 }
 
 impl Random {
-    /// A source that no other process has.
+    /// Creates a source with a random seed from the operating system.
     ///
     /// # Panics
     ///
-    /// If the operating system has no random bytes to give, which no supported one does.
+    /// If the operating system provides no random bytes, which no supported one does.
     pub fn from_system() -> Self {
         let mut bytes = [0; 8];
         #[expect(clippy::disallowed_methods, reason = "the one place where randomness comes in")]
@@ -28,29 +28,30 @@ impl Random {
         Self::seeded(u64::from_le_bytes(bytes))
     }
 
-    /// The source with this seed.
+    /// Creates a source with this seed.
     pub fn seeded(seed: u64) -> Self {
-        Self(Arc::new(Source { seed, drawn: AtomicU64::new(0) }))
+        Self(Arc::new(Source { seed, count: AtomicU64::new(0) }))
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn number(&self) -> u64 {
-        let drawn = self.0.drawn.fetch_add(1, Ordering::Relaxed);
-        mix(self.0.seed ^ mix(drawn))
+        let count = self.0.count.fetch_add(1, Ordering::Relaxed);
+        mix(self.0.seed ^ mix(count))
     }
 
-    /// The next number below `n`, or zero if `n` is.
+    /// Returns the next number below `n`, or zero if `n` is zero.
     pub fn below(&self, n: u64) -> u64 {
-        // The bias of the remainder is below 2^-32 for every n that is used here.
+        // The bias of the remainder is below 2^-32 for every `n` used in this project.
         if n == 0 { 0 } else { self.number() % n }
     }
 
-    /// A unique id of 32 hex digits.
+    /// Returns a unique id of 32 hex digits.
     pub fn id(&self) -> String {
         format!("{:016x}{:016x}", self.number(), self.number())
     }
 
-    /// A source of its own, for a part whose draws shall not shift those of the others.
+    /// Returns an independent source, for a part whose random values must not change those of the
+    /// others.
     pub fn fork(&self, part: u64) -> Self {
         Self::seeded(mix(self.0.seed ^ mix(part.wrapping_add(0x9E37_79B9_7F4A_7C15))))
     }
@@ -62,7 +63,7 @@ impl fmt::Debug for Random {
     }
 }
 
-/// Stirs a number until every bit depends on every other (`SplitMix64`'s last step).
+/// Mixes a number so that every bit depends on every other (the last step of `SplitMix64`).
 pub fn mix(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

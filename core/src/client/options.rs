@@ -1,4 +1,4 @@
-//! [`ClientOptions`]: how a client behaves.
+//! The options of a client, [`ClientOptions`].
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::random::Random;
 use crate::retry::Retry;
 use crate::store::SessionOptions;
 
-/// How a [`Client`](crate::client::Client) behaves.
+/// The options of a [`Client`](crate::client::Client).
 ///
 /// # Examples
 ///
@@ -27,57 +27,57 @@ use crate::store::SessionOptions;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientOptions {
-    /// What each session is asked to be. Ten seconds to live.
+    /// The options of each session. The default TTL is ten seconds.
     pub session: SessionOptions,
-    /// How long one call may take, its repetitions and the wait for a session included. Ten
-    /// seconds.
+    /// The maximum duration of one call, including its retries and the wait for a session. Ten
+    /// seconds by default.
     pub timeout: Duration,
-    /// How long opening the first session may take, repetitions included, and later each attempt to
-    /// open the next. Fifteen seconds.
+    /// The maximum duration of the opening of the first session, including retries, and later of
+    /// each attempt to open the next. Fifteen seconds by default.
     pub connect_timeout: Duration,
-    /// When to stop repeating calls, and attempts to open the next session. For ever: their
-    /// deadline ends them.
+    /// The policy that ends the retries of calls, and of attempts to open the next session. Without
+    /// an end by default: the deadline of a call ends its retries.
     pub retry: Retry,
-    /// Where all ids and random choices come from.
+    /// The source of all ids and random choices.
     pub random: Random,
 }
 
 impl ClientOptions {
-    /// Sets what each session is asked to be.
+    /// Sets the options of each session.
     pub fn session(mut self, session: SessionOptions) -> Self {
         self.session = session;
         self
     }
 
-    /// Sets how long one call may take.
+    /// Sets the maximum duration of one call.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Sets how long opening a session may take.
+    /// Sets the maximum duration of the opening of a session.
     pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
         self.connect_timeout = connect_timeout;
         self
     }
 
-    /// Sets when to stop repeating.
+    /// Sets the retry policy.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
         self
     }
 
-    /// Sets where all ids and random choices come from.
+    /// Sets the source of all ids and random choices.
     pub fn random(mut self, random: Random) -> Self {
         self.random = random;
         self
     }
 
-    /// Refuses what cannot be meant.
+    /// Validates the options.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] for a deadline of zero, and what [`Retry::validate`] refuses.
+    /// [`ErrorKind::Invalid`] for a deadline of zero, and the errors of [`Retry::validate`].
     pub fn validate(&self) -> Result<()> {
         if self.timeout.is_zero() || self.connect_timeout.is_zero() {
             return Err(Error::new(ErrorKind::Invalid, "opening a client")

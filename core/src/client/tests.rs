@@ -38,23 +38,23 @@ async fn opened() -> (Script, Client) {
     (script, client)
 }
 
-/// Loses the current session, and takes a moment to open the next.
+/// Loses the current session, and opens the next one after a delay.
 async fn lose(script: &Script, number: u64) {
     script.opens([Fault::SlowReply(MOMENT)]);
     script.lose(number);
     sleep(MOMENT / 2).await;
 }
 
-/// Every state that is reported until the client is closed.
+/// Returns every state that is reported until the client is closed.
 async fn states_until_end(mut state: watch::Receiver<ConnectionState>) -> Vec<ConnectionState> {
-    let mut told = vec![*state.borrow_and_update()];
-    while told.last() != Some(&ConnectionState::Closed) && state.changed().await.is_ok() {
-        told.push(*state.borrow_and_update());
+    let mut states = vec![*state.borrow_and_update()];
+    while states.last() != Some(&ConnectionState::Closed) && state.changed().await.is_ok() {
+        states.push(*state.borrow_and_update());
     }
-    told
+    states
 }
 
-/// No task is left but the test.
+/// Asserts that no task is left but the test.
 async fn idle() {
     tokio::task::yield_now().await;
     assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
@@ -75,7 +75,7 @@ async fn states_are_reported_in_order_and_once() {
             Status::Live { until: until + MOMENT },
         ] {
             sleep(MOMENT).await;
-            script.say(1, status);
+            script.set_status(1, status);
         }
         sleep(MOMENT).await;
         lose(&script, 1).await;
@@ -84,9 +84,9 @@ async fn states_are_reported_in_order_and_once() {
         sleep(MOMENT).await;
         client.close().await.expect("reachable");
     };
-    let (told, ()) = join(states_until_end(client.state()), events).await;
+    let (states, ()) = join(states_until_end(client.state()), events).await;
 
-    assert_eq!(told, [Connected, Suspended, Reconnected, Lost, Reconnected, Closed]);
+    assert_eq!(states, [Connected, Suspended, Reconnected, Lost, Reconnected, Closed]);
     assert_eq!(*client.state().borrow(), Closed, "a late receiver gets it");
 }
 
@@ -99,18 +99,18 @@ async fn the_state_ends_after_closed() {
     assert!(!client.state().has_changed().expect("it is open"), "what was before is not new");
     client.session().await.expect("opened again");
     let following = async {
-        let mut told = Vec::new();
+        let mut states = Vec::new();
         while early.changed().await.is_ok() {
-            told.push(*early.borrow_and_update());
+            states.push(*early.borrow_and_update());
         }
-        told
+        states
     };
 
-    let (told, closed) = join(timeout(LONG, following), client.close()).await;
+    let (states, closed) = join(timeout(LONG, following), client.close()).await;
 
     closed.expect("reachable");
-    // A clone of the client lives on.
-    assert_eq!(told.expect("it ends").last(), Some(&ConnectionState::Closed));
+    // A clone of the client still exists.
+    assert_eq!(states.expect("it ends").last(), Some(&ConnectionState::Closed));
     let mut late = client.state();
     assert_eq!(*late.borrow(), ConnectionState::Closed);
     let changed = timeout(LONG, late.changed()).await.expect("it ends at once");
@@ -429,15 +429,15 @@ async fn values_are_written_and_read_as_json() {
     let at = path("/limit");
     assert_eq!(client.get_value::<u32>(&at).await.expect("reachable"), None);
 
-    let made = client.create_value(&at, &7_u32, Lifetime::Persistent).await.expect("reachable");
-    made.required().expect("free");
+    let created = client.create_value(&at, &7_u32, Lifetime::Persistent).await.expect("reachable");
+    created.required().expect("free");
     let seven = client.get_value::<u32>(&at).await.expect("a number").expect("there");
     let set = client.set_value(&at, "nine", seven.unchanged()).await.expect("reachable");
     set.required().expect("unchanged");
-    let again = client.set_value(&at, &8_u32, seven.unchanged()).await.expect("reachable");
+    let second = client.set_value(&at, &8_u32, seven.unchanged()).await.expect("reachable");
 
     assert_eq!(seven.value, 7);
-    assert!(again.rejected().is_some());
+    assert!(second.rejected().is_some());
     let error = client.get_value::<u32>(&at).await.expect_err("a text");
     assert_eq!((error.kind(), error.path()), (ErrorKind::Corrupt, Some(&at)));
 }
@@ -446,8 +446,8 @@ async fn values_are_written_and_read_as_json() {
 async fn plain_verbs_do_what_they_say() {
     let (script, client) = opened().await;
     let (a, dir) = (path("/d/a"), path("/d"));
-    let made = client.create(&a, "1", Lifetime::Persistent).await.expect("reachable");
-    let version = made.required().expect("free").stat.expect("reported").version;
+    let created = client.create(&a, "1", Lifetime::Persistent).await.expect("reachable");
+    let version = created.required().expect("free").stat.expect("reported").version;
     let drawn = client.create_sequential(&path("/d/s-"), "", Lifetime::Session).await;
     let drawn = drawn.expect("reachable").required().expect("free");
 
@@ -458,7 +458,7 @@ async fn plain_verbs_do_what_they_say() {
     let set = client.set(&a, "2", Expect::Version(version)).await.expect("reachable");
     set.required().expect("unchanged");
     assert_eq!(client.get(&a).await.expect("reachable").expect("there").data, "2");
-    script.blind_local_reads();
+    script.hide_from_local_reads();
     assert_eq!(client.get_local(&a).await.expect("reachable"), None, "it may lag");
     let stale = client.delete(&a, Expect::Version(version)).await.expect("reachable");
     assert!(stale.rejected().is_some());

@@ -1,16 +1,17 @@
-//! The metrics of [`trace`](super::trace), with the feature: counters and durations, through the `metrics` facade.
+//! The metrics of [`trace`](super::trace), with the feature: counters and durations, through the
+//! `metrics` facade.
 
 use std::time::Duration;
 
 use crate::store::{Kind, SessionEnd};
 
-pub(super) fn called(verb: &'static str, outcome: &'static str, took: Duration) {
+pub(super) fn record_call(verb: &'static str, outcome: &'static str, took: Duration) {
     metrics::counter!("synod_calls_total", "verb" => verb, "outcome" => outcome).increment(1);
     metrics::histogram!("synod_call_duration_seconds", "verb" => verb, "outcome" => outcome)
         .record(took);
 }
 
-pub(super) fn changed(kind: Kind) {
+pub(super) fn record_change(kind: Kind) {
     let kind = match kind {
         Kind::Created => "created",
         Kind::Updated => "updated",
@@ -20,15 +21,15 @@ pub(super) fn changed(kind: Kind) {
     metrics::counter!("synod_watch_events_total", "kind" => kind).increment(1);
 }
 
-pub(super) fn resynced() {
+pub(super) fn record_resync() {
     metrics::counter!("synod_watch_resyncs_total").increment(1);
 }
 
-pub(super) fn ended() {
+pub(super) fn record_end() {
     metrics::counter!("synod_watch_ends_total").increment(1);
 }
 
-pub(super) fn session_lost(why: SessionEnd) {
+pub(super) fn record_session_loss(why: SessionEnd) {
     let why = match why {
         SessionEnd::Expired => "expired",
         SessionEnd::Closed => "closed",
@@ -55,7 +56,7 @@ mod tests {
         SessionOptions, Store, Txn,
     };
 
-    /// How often each metric was reported, by its name and labels.
+    /// Returns the count of each metric, by its name and labels.
     #[derive(Clone, Default)]
     struct Counts(Arc<Mutex<BTreeMap<String, u64>>>);
 
@@ -117,12 +118,12 @@ mod tests {
         fake.feed().resync();
         fake.feed().send(Change::new(path("/a"), Kind::Updated));
         while watch.try_next().is_some() {}
-        fake.will_answer(Ok(Outcome::Rejected(Rejected::new(
+        fake.set_next_outcome(Ok(Outcome::Rejected(Rejected::new(
             0,
             path("/a"),
             RejectReason::Missing,
         ))));
-        fake.will_answer(Err(Error::new(ErrorKind::SessionLost, "commit")));
+        fake.set_next_outcome(Err(Error::new(ErrorKind::SessionLost, "commit")));
         for _ in 0..2 {
             let txn = Txn::new().delete(path("/a"), Expect::Any);
             let _outcome = store.commit(txn).await.is_ok();

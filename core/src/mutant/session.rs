@@ -11,7 +11,7 @@ use crate::session::session_state::StatusKind;
 use crate::store::{Lifetime, Op, OpResult, Txn};
 
 impl Session {
-    /// Creates a node, and takes a node that exists for what it created.
+    /// Creates a node, and accepts an existing node as the created one.
     pub(crate) async fn create_or_keep(
         &self,
         path: &Path,
@@ -30,8 +30,8 @@ impl Session {
     /// Cancel safe: it only waits.
     #[doc(hidden)]
     pub async fn lost_or_reconnected(&self) {
-        if self.state().turned(StatusKind::Live).await != StatusKind::Lost {
-            self.state().turned(StatusKind::Suspended).await;
+        if self.state().kind_changed(StatusKind::Live).await != StatusKind::Lost {
+            self.state().kind_changed(StatusKind::Suspended).await;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The promises of what a session offers to recipes.
+//! The promises of the calls that a session offers to recipes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -71,9 +71,9 @@ async fn a_rewrite_goes_on_until_it_is_done_or_the_node_is_gone() {
 async fn a_guarded_node_goes_with_its_guard_or_when_its_session_is_closed() {
     let (script, session) = opened().await;
     let make = async |name: &str| {
-        let made = session.create_sequential(&path(name), "", Lifetime::Persistent).await;
-        let made = made.expect("reachable").required().expect("it is new");
-        (session.guard(&made).expect("it has a sequence"), made)
+        let created = session.create_sequential(&path(name), "", Lifetime::Persistent).await;
+        let created = created.expect("reachable").required().expect("it is new");
+        (session.guard(&created).expect("it has a sequence"), created)
     };
     let ((dropped, _), (left, leaves)) = (make("/q/dropped-").await, make("/q/left-").await);
     let (kept, _) = make("/q/kept-").await;
@@ -93,9 +93,9 @@ async fn a_guarded_node_goes_with_its_guard_or_when_its_session_is_closed() {
 #[tokio::test(start_paused = true)]
 async fn a_guarded_node_of_a_session_that_expired_stays() {
     let (script, session) = opened().await;
-    let made = session.create_sequential(&path("/q/it-"), "", Lifetime::Persistent).await;
-    let made = made.expect("reachable").required().expect("it is new");
-    let guard = session.guard(&made).expect("it has a sequence");
+    let created = session.create_sequential(&path("/q/it-"), "", Lifetime::Persistent).await;
+    let created = created.expect("reachable").required().expect("it is new");
+    let guard = session.guard(&created).expect("it has a sequence");
     script.lose(session.info().id.get());
     session.lost().await;
     drop(guard);
@@ -149,16 +149,16 @@ async fn a_node_at_a_path_that_was_given_up_is_removed_unless_it_is_kept() {
     const LATE: u64 = 2;
     let (script, session) = opened().await;
     let verdict = Arc::new(AtomicU64::new(0));
-    let (asked, node) = (verdict.clone(), path("/node"));
+    let (verdict_now, node) = (verdict.clone(), path("/node"));
     for (number, there) in [(0, 1), (KEPT, 1), (LATE, 0)] {
         verdict.store(number, Ordering::Relaxed);
-        let asked = asked.clone();
+        let verdict_now = verdict_now.clone();
         if number == 0 {
             let txn = Txn::new().create(node.clone(), "", Lifetime::Session);
             session.commit(txn).await.expect("reachable").required().expect("it is free");
         }
         session.remove_created_in_background(node.clone(), move |_created| {
-            match asked.load(Ordering::Relaxed) {
+            match verdict_now.load(Ordering::Relaxed) {
                 0 => None,
                 number => Some(number == KEPT),
             }
@@ -166,7 +166,7 @@ async fn a_node_at_a_path_that_was_given_up_is_removed_unless_it_is_kept() {
         sleep(LONG).await;
         assert_eq!(script.nodes().len(), there, "{number}");
     }
-    // A node of another session is not its own.
+    // A node of another session is not removed.
     script.put(&node, Some(u64::MAX));
     session.remove_created_in_background(node, |_created| Some(false));
     sleep(LONG).await;

@@ -1,4 +1,4 @@
-//! The promises of a session, each seen to break: see the last test.
+//! The promises of a session. The last test shows that each of them can be broken.
 
 use std::future::Future;
 use std::num::NonZeroU32;
@@ -97,7 +97,7 @@ async fn a_create_that_is_not_found_is_repeated_under_the_same_path() {
 #[tokio::test(start_paused = true)]
 async fn the_first_of_two_sendings_is_removed_however_late_it_comes() {
     let ttl = SessionOptions::default().ttl;
-    // While no look succeeds; while an old look is on its way; once everything works again.
+    // While no search succeeds; while an old search is in flight; once the store works again.
     for reads in [
         vec![Fault::None, Fault::None, Fault::SlowReply(ttl * 3 / 4), Fault::Refused],
         vec![Fault::None, Fault::None, Fault::Stale(ttl)],
@@ -150,7 +150,7 @@ async fn a_node_of_another_session_is_not_adopted() {
 #[tokio::test(start_paused = true)]
 async fn the_own_node_is_looked_for_as_of_now() {
     let (script, session) = opened().await;
-    script.blind_local_reads();
+    script.hide_from_local_reads();
     script.commits([Fault::ReplyLost]);
 
     draw(&session).await;
@@ -348,13 +348,13 @@ async fn a_call_in_a_suspended_session_reports_the_suspension() {
     let read = || async { session.read(Query::node(path("/a"))).await.expect_err("refused") };
     assert!(!read().await.to_string().contains("suspended"));
 
-    script.say(1, Status::Suspended { until: clock::now() + 10 * LIMIT });
+    script.set_status(1, Status::Suspended { until: clock::now() + 10 * LIMIT });
     let set = Txn::new().set(path("/a"), "x", Expect::Any);
     let write = session.commit(set).await.expect_err("refused");
     for error in [read().await, write] {
-        let told = error.to_string();
-        assert!(told.contains("no answer within 5s; the session is suspended"), "{told}");
-        assert!(told.contains("are the servers running"), "{told}");
+        let text = error.to_string();
+        assert!(text.contains("no answer within 5s; the session is suspended"), "{text}");
+        assert!(text.contains("are the servers running"), "{text}");
     }
 }
 
@@ -369,7 +369,7 @@ async fn a_write_that_is_not_answered_may_have_happened() {
 
     assert_eq!(drawn.expect_err("late").effect(), Effect::Unknown);
     assert_eq!(plain.expect_err("late").effect(), Effect::Unknown);
-    // The one has a name that its caller can look for; the other is taken back.
+    // The caller can read the one by its name; the other is removed.
     assert_eq!(script.nodes(), ["/a"]);
 }
 
@@ -390,11 +390,11 @@ async fn a_lost_session_stays_lost() {
     let (script, session) = opened().await;
     let status = session.status();
     let alive = *status.borrow();
-    script.answer_the_dead();
+    script.answer_lost_sessions();
 
     script.lose(1);
     assert!(session.is_lost());
-    script.say(1, alive);
+    script.set_status(1, alive);
 
     assert!(session.is_lost() && !session.is_certain());
     assert!(status.borrow().is_lost());
@@ -408,11 +408,11 @@ async fn a_lost_session_stays_lost() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_after_the_loss_is_none() {
     let (script, session) = opened().await;
-    script.answer_the_dead();
+    script.answer_lost_sessions();
     script.reads([Fault::SlowReply(MOMENT)]);
     script.commits([Fault::SlowReply(MOMENT)]);
 
-    // At the very moment of the answers, but before them.
+    // At the time of the answers, but before them.
     let lose = async {
         sleep(MOMENT).await;
         script.lose(1);
@@ -483,14 +483,14 @@ async fn removing_takes_one_request_and_does_not_give_up() {
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Unreachable, Effect::Unknown));
     assert_eq!(script.nodes().len(), 1);
     sleep(LONG * 60).await;
-    assert_eq!(script.nodes().len(), 0, "given up");
+    assert_eq!(script.nodes().len(), 0, "the removal ended");
 }
 
 #[tokio::test(start_paused = true)]
 async fn only_the_own_incarnation_is_discarded() {
     let (script, session) = opened().await;
-    let made = session.commit(Txn::new().create(path("/a"), "", Lifetime::Session)).await;
-    let done = made.expect("reachable").ok().expect("free").results.remove(0);
+    let created = session.commit(Txn::new().create(path("/a"), "", Lifetime::Session)).await;
+    let done = created.expect("reachable").ok().expect("free").results.remove(0);
     script.take(&path("/a"));
     script.put(&path("/a"), Some(99));
 
@@ -561,7 +561,7 @@ async fn a_lost_session_leaves_no_task() {
     script.commits([Fault::SlowReply(Duration::from_secs(1))]);
     let txn = Txn::new().create(path("/a"), "", Lifetime::Persistent);
     assert!(timeout(MOMENT, session.commit(txn)).await.is_err());
-    script.say(1, Status::Suspended { until: clock::now() });
+    script.set_status(1, Status::Suspended { until: clock::now() });
     sleep(MOMENT).await;
 
     script.lose(1);
@@ -571,14 +571,14 @@ async fn a_lost_session_leaves_no_task() {
     assert!(session.is_lost());
 }
 
-/// No task is left but the test.
+/// Asserts that no task is left but the test.
 pub(super) async fn idle() {
     tokio::task::yield_now().await;
     let alive = tokio::runtime::Handle::current().metrics().num_alive_tasks();
     assert_eq!(alive, 0);
 }
 
-/// Every mistake of a session breaks the promise that it is against.
+/// Asserts that every mistake of a session breaks the promise that it is planted against.
 #[cfg(feature = "mutants")]
 #[test]
 fn every_mistake_breaks_a_promise() {
@@ -597,6 +597,6 @@ fn every_mistake_breaks_a_promise() {
     ];
     for (mutant, promise) in table {
         let broken = std::panic::catch_unwind(|| with(mutant, promise)).is_err();
-        assert!(broken, "nothing notices a door that {}", mutant.what());
+        assert!(broken, "nothing notices a session that {}", mutant.what());
     }
 }

@@ -1,31 +1,32 @@
-//! [`judge`]: which operation of a transaction is the first that cannot be done. Pure, and shared by
-//! every store that has to find out by itself.
+//! The first operation of a transaction that fails: [`judge`]. Pure, and shared by all stores that
+//! evaluate transactions themselves.
 
 use crate::path::Path;
 use crate::store::facts::{Facts, Found, TryFacts};
 use crate::store::node::Version;
 use crate::store::txn::{Expect, Lifetime, Op, RejectReason, Rejected};
 
-/// Decides whether `ops` can be done, in order, on the tree that `facts` describes.
+/// Decides whether `ops` succeed, in order, on the tree that `facts` describes.
 ///
-/// Each operation sees the effects of those before it: a child may be created below a parent that the same
-/// transaction creates, and a parent deleted after its last child. That a *sequential* create finds a free name
-/// is the store's affair; everything else about it is judged like any create.
+/// Each operation sees the effects of the operations before it: a child may be created below a
+/// parent that the same transaction creates, and a parent deleted after its last child. The store
+/// itself decides whether a *sequential* create finds a free name; everything else about it is
+/// judged like any create.
 ///
 /// # Errors
 ///
-/// The first operation that cannot be done, and why.
+/// The first operation that fails, and the reason.
 pub fn judge(ops: &[Op], facts: &impl Facts) -> Result<(), Rejected> {
     let Ok(verdict) = try_judge(ops, facts);
     verdict
 }
 
-/// [`judge`], where finding out a fact may fail. The outer result is that of the facts, the inner one the
+/// [`judge`] for facts that may fail. The outer result is that of the facts, the inner one the
 /// verdict.
 ///
 /// # Errors
 ///
-/// The first error of `facts`: then nothing is known of the transaction.
+/// The first error of `facts`: the transaction is then not judged.
 pub fn try_judge<F: TryFacts>(ops: &[Op], facts: &F) -> Result<Result<(), Rejected>, F::Error> {
     let mut world = Judging { facts, changes: Vec::new() };
     for (index, op) in ops.iter().enumerate() {
@@ -40,7 +41,7 @@ pub fn try_judge<F: TryFacts>(ops: &[Op], facts: &F) -> Result<Result<(), Reject
     Ok(Ok(()))
 }
 
-/// Why the operations are judged no further.
+/// The reason for which no further operation is judged.
 enum Verdict<E> {
     Refused(RejectReason),
     Failed(E),
@@ -52,19 +53,19 @@ impl<E> From<RejectReason> for Verdict<E> {
     }
 }
 
-/// The tree as the operations so far have left it.
+/// The tree after the operations judged so far.
 struct Judging<'a, F> {
     facts: &'a F,
     changes: Vec<Changed<'a>>,
 }
 
-/// A path that the transaction wrote. One write a path, so the first is the last.
+/// A path that the transaction wrote. Each path has at most one write.
 struct Changed<'a> {
     path: &'a Path,
-    /// What is there now. No caller can expect the version of a node that this very transaction wrote, so that
-    /// is any.
+    /// The node after the write. No caller can expect the version of a node that the same
+    /// transaction wrote, so the version is arbitrary.
     now: Option<Found>,
-    /// Whether `path` is only the start of the name.
+    /// `true` if `path` is only the start of the name.
     sequential: bool,
 }
 
@@ -80,7 +81,7 @@ impl<'a, F: TryFacts> Judging<'a, F> {
                     return Err(RejectReason::BelowEphemeral.into());
                 }
                 if *lifetime != Lifetime::Container {
-                    self.record(path, Some(made(*lifetime)), *sequential);
+                    self.record(path, Some(created(*lifetime)), *sequential);
                 }
                 Ok(())
             }
@@ -91,8 +92,8 @@ impl<'a, F: TryFacts> Judging<'a, F> {
                 Ok(())
             }
             Op::Delete { path, expect } => {
-                // A container with children is refused for its children, as by a server for which the container
-                // is a node.
+                // A container with children is rejected for its children, as by a server for which
+                // the container is a node.
                 if self.node(path)?.is_none() && self.occupied(path)? {
                     return Err(RejectReason::HasChildren.into());
                 }
@@ -126,9 +127,9 @@ impl<'a, F: TryFacts> Judging<'a, F> {
     }
 
     fn occupied(&self, path: &Path) -> Result<bool, Verdict<F::Error>> {
-        let made_below =
+        let created_below =
             self.changes.iter().any(|change| change.now.is_some() && change.path.is_below(path));
-        if made_below {
+        if created_below {
             return Ok(true);
         }
         self.facts.occupied(path, &|below| self.is_gone(below)).map_err(Verdict::Failed)
@@ -152,7 +153,7 @@ impl<'a, F: TryFacts> Judging<'a, F> {
     }
 }
 
-fn made(lifetime: Lifetime) -> Found {
+fn created(lifetime: Lifetime) -> Found {
     let leased = matches!(lifetime, Lifetime::Session | Lifetime::Ttl(_));
     Found { version: Version::new(u64::MAX), leased }
 }
@@ -278,7 +279,7 @@ mod tests {
         says(&["/a"], &delete("/a").check(path("/a/b"), Expect::Absent), None);
     }
 
-    /// A tree whose facts cannot be found out below `/lost`.
+    /// A tree whose facts cannot be read below `/lost`.
     struct Failing(Tree);
 
     impl TryFacts for Failing {
@@ -308,7 +309,7 @@ mod tests {
         assert_eq!(judged(&create("/a")), Ok(Some((0, RejectReason::Exists))));
         assert_eq!(judged(&create("/lost/x")), Err("no answer"));
         assert_eq!(judged(&create("/b/c").delete(path("/lost"), Expect::Any)), Err("no answer"));
-        // What is refused before is known without the rest.
+        // The first rejection is decided without the other operations.
         assert_eq!(
             judged(&delete("/b").delete(path("/lost"), Expect::Any)),
             Ok(Some((0, RejectReason::Missing)))

@@ -1,5 +1,6 @@
-//! Checks counters, transactions, partitions and double barriers: no addition is lost or doubled, nothing is moved in part, no two
-//! hold an item, and a party is inside only when all are there. L-CNT-1, L-STM-1, L-STM-3, L-SP-1 and L-DB-1.
+//! Checks counters, transactions, partitions and double barriers: no addition is lost or doubled,
+//! nothing is moved in part, no two hold an item, and a party is inside only when all are present.
+//! L-CNT-1, L-STM-1, L-STM-3, L-SP-1 and L-DB-1.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use crate::clients::entry::Fact;
 use crate::clients::family_post::UNITS;
 use crate::history::Value;
 
-/// Every count that is wrong, and every moment at which too many held something or too few were inside.
+/// Returns every wrong count, and every time at which too many held an item or too few were inside.
 pub fn check(record: &Record) -> Vec<Breach> {
     let mut found = Vec::new();
     for (part, path) in &record.families {
@@ -26,7 +27,7 @@ pub fn check(record: &Record) -> Vec<Breach> {
     found
 }
 
-/// The number of times that something was begun, was done, and was certainly not done.
+/// The number of times that an action was begun, was done, and was certainly not done.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     begun: u64,
@@ -65,7 +66,8 @@ fn check_count(record: &Record, path: &str) -> Option<Breach> {
         .then(|| Breach::new("L-CNT-1", format!("{path}/count is {number} after {tally:?}")))
 }
 
-/// The sum is the same after each commit, and as much was moved as was reported.
+/// Checks that the sum is the same after each commit, and that the moved units are the reported
+/// ones.
 fn check_moves(record: &Record, path: &str) -> Vec<Breach> {
     let moved = |deed: &Deed| match deed {
         Deed::Moved { effect } => Some(*effect),
@@ -89,12 +91,12 @@ fn check_moves(record: &Record, path: &str) -> Vec<Breach> {
     found
 }
 
-/// The number that a node has in the end.
+/// Returns the number that a node has in the end.
 fn last_of(record: &Record, path: &str) -> Option<Value> {
     record.facts.iter().rev().find(|fact| fact.path == path)?.value
 }
 
-/// At no moment do two processes hold one item.
+/// Checks that no two processes hold one item at the same time.
 fn check_shares(record: &Record) -> Vec<Breach> {
     // By the item, the process and the beginning: the last time.
     let mut held: BTreeMap<(Value, usize, u64), u64> = BTreeMap::new();
@@ -116,8 +118,9 @@ fn check_shares(record: &Record) -> Vec<Breach> {
     found
 }
 
-/// A process is inside only if, at some moment while it entered, as many processes as a round has were entering or inside. A process
-/// that was killed there counts for ever, so only certain breaches are found.
+/// Checks that a process is inside only if, at some time while it entered, as many processes as a
+/// round has were entering or inside. A process that was killed there counts without an end, so
+/// only certain breaches are found.
 fn check_rounds(record: &Record, path: &str) -> Vec<Breach> {
     let parties = record.parties.get(path).copied().unwrap_or_default();
     let (mut there, mut entries) = (Vec::new(), Vec::new());
@@ -184,7 +187,7 @@ mod tests {
             (4, 1, added(Effect::Unknown)),
             (5, 1, Deed::Adds),
             (6, 1, added(Effect::None)),
-            // It ends before the answer.
+            // The answer arrives after the end.
             (7, 2, Deed::Adds),
         ];
         let found = |number| {

@@ -13,20 +13,20 @@ use crate::clients::deed::{Deed, Part};
 use crate::clients::post::{Post, effect};
 use crate::history::Value;
 
-/// How many tasks a worker does at the same time.
+/// The number of tasks that a worker runs concurrently.
 const CAPACITY: u32 = 2;
-/// How many tasks a submitter waits for at the same time.
+/// The number of tasks that a submitter waits for concurrently.
 const LANES: usize = 2;
-/// How long an attempt lasts at most, in milliseconds.
+/// The maximum duration of an attempt, in milliseconds.
 const STAY: u64 = 600;
 /// The maximum pause before a submission, in milliseconds.
 const REST: u64 = 400;
-/// How long a remover keeps what is finished.
+/// The time for which a remover keeps finished tasks.
 const SOON: Duration = Duration::from_millis(100);
 /// The pause after a failure.
 const AFTER: Duration = Duration::from_millis(100);
 
-/// Works, and stands for master.
+/// Works, and takes part in the election of the master.
 pub(crate) async fn serve(post: &Post) -> Result<()> {
     let crew = Crew::new(&post.client, post.path.clone());
     let crew = if post.part == Part::Remover { crew.retention(SOON) } else { crew };
@@ -56,7 +56,7 @@ pub(crate) async fn submit(post: &Post) -> Result<()> {
     Ok(())
 }
 
-/// Submits a task until that is done, and waits for its end.
+/// Submits a task until that succeeds, and waits for its end.
 async fn sees(post: &Post, crew: &Crew, task: Value) {
     post.pause(REST).await;
     let submitted = loop {

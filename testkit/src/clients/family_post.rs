@@ -1,4 +1,5 @@
-//! The parts of recipes that are neither queues nor crews: [`add`], [`reside`], [`share`] and [`meet`].
+//! The parts of recipes that are neither queues nor crews: [`add`], [`reside`], [`share`] and
+//! [`meet`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -21,7 +22,7 @@ use crate::clients::post::{Post, effect};
 use crate::clients::report::{GLANCE, GLANCES};
 use crate::history::Value;
 
-/// The units that there are in all.
+/// The total number of units.
 pub(crate) const UNITS: Value = 1 << 20;
 /// The maximum pause between two additions, in milliseconds.
 const REST: u64 = 300;
@@ -32,7 +33,7 @@ const AFTER: Duration = Duration::from_millis(100);
 /// The service of all residents.
 const SERVICE: &str = "web";
 
-/// Adds to a counter and moves units, in turn.
+/// Adds to a counter and moves units, alternately.
 pub(crate) async fn add(post: &Post) -> Result<()> {
     let count = AtomicValue::<Value>::new(&post.client, post.path.join("count")?);
     let transfers = Transaction::new(&post.client, post.path.join("marks")?);
@@ -67,7 +68,7 @@ pub(crate) async fn reside(post: &Post) -> Result<()> {
     let (group, discovery) =
         (Group::new(&post.client, members.clone()), Discovery::<()>::new(&post.client, services));
     let name = post.p.to_string();
-    // Its node of an earlier session is its own.
+    // The node of an earlier session of this process counts as its own.
     let _membership = until_ok(|| group.join_as(&name, "")).await;
     let instance = || Instance::new(SERVICE, "localhost").id(&name);
     let _registration = until_ok(|| discovery.register(instance())).await;
@@ -92,7 +93,7 @@ pub(crate) async fn reside(post: &Post) -> Result<()> {
     }
 }
 
-/// The first result of a call that succeeds.
+/// Retries a call until it succeeds, and returns its result.
 async fn until_ok<T, F: Future<Output = Result<T>>>(mut call: impl FnMut() -> F) -> T {
     loop {
         match call().await {
@@ -147,7 +148,7 @@ async fn believe(post: &Post, share: &Share) {
     }
 }
 
-/// Enters and leaves a double barrier of so many parties, again and again.
+/// Enters and leaves a double barrier of `parties` members repeatedly.
 pub(crate) async fn meet(post: &Post) -> Result<()> {
     let parties =
         u32::try_from(post.count).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);

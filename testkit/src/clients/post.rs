@@ -1,4 +1,4 @@
-//! [`Post`]: what a process needs to take one part in a queue or a crew.
+//! The context of a part that a process takes in a queue or a crew: [`Post`].
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) struct Post {
     pub(crate) lapse: Option<Lapse>,
     pub(crate) part: Part,
     pub(crate) path: Path,
-    /// The first of its items or tasks, and how many there are.
+    /// The first of its items or tasks, and their number.
     pub(crate) first: Value,
     pub(crate) count: u64,
     pub(crate) client: Client,
@@ -29,7 +29,7 @@ pub(crate) struct Post {
 }
 
 impl Post {
-    /// Its items or tasks.
+    /// Returns its items or tasks.
     pub(crate) fn all(&self) -> impl Iterator<Item = Value> + use<> {
         self.first..self.first + self.count
     }
@@ -38,18 +38,18 @@ impl Post {
         report(self.p, None, None, What::Deed { deed });
     }
 
-    /// Pauses for less than so many milliseconds.
+    /// Pauses for a random time below this number of milliseconds.
     pub(crate) async fn pause(&self, below: u64) {
         sleep(Duration::from_millis(self.random.below(below))).await;
     }
 
-    /// Whether every client makes this mistake.
+    /// Returns `true` if every client makes this mistake.
     pub(crate) fn makes(&self, lapse: Lapse) -> bool {
         self.lapse == Some(lapse)
     }
 }
 
-/// The effect of a request, by its result.
+/// Returns the effect of a request, given its result.
 pub(crate) fn effect<T>(result: &error::Result<T>) -> Effect {
     match result.as_ref().map_err(error::Error::effect) {
         Ok(_) => Effect::Done,

@@ -1,4 +1,4 @@
-//! [`Posts`]: the parts that a process takes in queues, crews and other recipes.
+//! The parts that a process takes in queues, crews and other recipes: [`Posts`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ impl Posts {
         self.crowd.is_empty()
     }
 
-    /// Takes one more part.
+    /// Starts one more part.
     pub(crate) async fn add(
         &mut self,
         part: Part,
@@ -45,7 +45,7 @@ impl Posts {
         Ok(())
     }
 
-    /// Gives up all of them, and closes the client.
+    /// Stops all parts, and closes the client.
     pub(crate) async fn leave(&mut self) -> Result<()> {
         self.crowd.leave().await
     }

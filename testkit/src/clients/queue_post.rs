@@ -18,7 +18,7 @@ use crate::history::Value;
 
 /// The maximum pause between two puts, in milliseconds.
 const REST: u64 = 400;
-/// How long the work on an item lasts at most, in milliseconds.
+/// The maximum duration of the work on an item, in milliseconds.
 const STAY: u64 = 120;
 /// The pause after a failure.
 const AFTER: Duration = Duration::from_millis(100);
@@ -96,7 +96,7 @@ async fn works(post: &Post, delivery: Delivery<Value>) {
     post.report(Deed::Acked { item, token, with, effect: acked });
 }
 
-/// Checks for a while that it holds the item, and reports that.
+/// Checks repeatedly for a while that it holds the item, and reports that.
 async fn holds(post: &Post, delivery: &Delivery<Value>) {
     let (item, token) = (*delivery.item(), delivery.token().revision().get());
     let end = now() + post.random.below(STAY) * 1_000_000;
@@ -136,7 +136,7 @@ async fn acks_with(post: &Post, delivery: Delivery<Value>, node: Path) -> Effect
     }
 }
 
-/// The node that is the effect of the work on an item. Each delivery has another one.
+/// Returns the node that is the effect of the work on an item. Each delivery has another one.
 fn node(queue: &Path, item: Value, token: u64) -> Path {
     let done = queue.join("done").and_then(|done| done.join(&format!("{item}-{token}")));
     done.expect("it is short")

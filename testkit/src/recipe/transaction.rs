@@ -12,13 +12,19 @@ use crate::recipe::usage::{Act, Use};
 pub(super) const KIND: Kind = Kind {
     rows: &[TRANSACTION],
     laws: &[
-        ("L-STM-1", "what transactions commit is as if one had run after the other"),
-        ("L-STM-2", "no run goes on with a mixture of two moments, at the levels that promise it"),
+        ("L-STM-1", "the effects of committed transactions are those of some serial order"),
+        (
+            "L-STM-2",
+            "at the levels that promise it, no run continues with an inconsistent snapshot",
+        ),
         ("L-STM-3", "a transaction is committed once, or fails with an unknown effect"),
-        ("L-STM-4", "each level of isolation checks what it promises to, and no more"),
+        ("L-STM-4", "each level of isolation makes exactly the checks that it promises"),
         ("L-STM-5", "a transaction that only reads writes nothing"),
-        ("L-STM-6", "what is never taken is an error, and a failed transaction writes nothing"),
-        ("L-STM-7", "transactions leave nothing in the store but what they write"),
+        (
+            "L-STM-6",
+            "a transaction that can never be accepted is an error, and a failed transaction writes nothing",
+        ),
+        ("L-STM-7", "transactions leave only their own writes in the store"),
     ],
     kept: &[],
 };

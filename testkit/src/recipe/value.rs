@@ -18,7 +18,7 @@ pub(super) const KIND: Kind = Kind {
     laws: &[
         (
             "L-CNT-1",
-            "a number is what it was at first and the sum of exactly the changes that happened",
+            "a number is the sum of its first value and exactly the changes that were applied",
         ),
         (
             "L-CNT-2",
@@ -26,27 +26,27 @@ pub(super) const KIND: Kind = Kind {
         ),
         (
             "L-CNT-3",
-            "a change whose answer is lost is made once, or its effect is said to be unknown",
+            "a change whose answer is lost is applied once, or its effect is reported as unknown",
         ),
         ("L-CNT-4", "a sum that does not fit is an error and changes nothing"),
-        ("L-CNT-5", "bytes that are no number are an error, and not zero"),
-        ("L-CNT-6", "contenders that change one value all come to their end"),
+        ("L-CNT-5", "data that is not a number is an error, and does not read as zero"),
+        ("L-CNT-6", "every concurrent change of a value completes"),
         (
             "L-CNT-7",
-            "a change that lost the given number of tries has its turn, and later ones stand back",
+            "a change that lost the given number of races is served next, and later ones yield",
         ),
-        ("L-SV-1", "a copy of a shared value never goes back, and is the last value in the end"),
+        ("L-SV-1", "a copy of a shared value never goes back, and eventually is the last value"),
         (
             "L-SV-2",
             "a conditional write of a shared value fails if, and only if, the value was written since",
         ),
         (
             "L-SV-3",
-            "a copy that may be out of date says so, and keeps the last value that could be read",
+            "a copy that may be outdated reports it, and keeps the last value that could be read",
         ),
         (
             "L-ID-1",
-            "numbers are unique over all clients, restarts and lost answers, and rise for each client",
+            "numbers are unique over all clients, restarts and lost answers, and increase for each client",
         ),
     ],
     kept: &[
@@ -55,7 +55,7 @@ pub(super) const KIND: Kind = Kind {
     ],
 };
 
-/// What holds for a recipe with one node.
+/// The common parts of recipes with one node.
 const CELL: Row = Row {
     name: "",
     module: "",

@@ -1,4 +1,4 @@
-//! [`Ports`]: ports for servers, which no other program of these tests draws meanwhile.
+//! Ports for servers, which no other program of these tests uses meanwhile: [`Ports`].
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
@@ -14,8 +14,8 @@ const OURS: u16 = 10_000;
 
 /// Ports of this machine's loopback without a listener.
 ///
-/// Until this is dropped no other process draws them, also while a server is down or has not begun to listen: a UDP socket
-/// at the same number holds each, which stops no TCP listener.
+/// Until this is dropped no other process reserves them, also while a server is down or does not
+/// listen yet: a UDP socket at the same number holds each, which blocks no TCP listener.
 #[derive(Debug)]
 pub struct Ports {
     numbers: Vec<u16>,
@@ -23,7 +23,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Draws so many.
+    /// Reserves this number of ports.
     ///
     /// # Errors
     ///

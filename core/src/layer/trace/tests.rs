@@ -15,7 +15,7 @@ use crate::store::{
     Version,
 };
 
-/// Keeps every line that is logged, with all of its fields.
+/// A subscriber that keeps every logged line, with all its fields.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -52,7 +52,7 @@ impl Visit for LogLine {
 }
 
 impl Log {
-    /// Everything that `work` logs.
+    /// Returns the log of `work`.
     fn of(work: impl Future<Output = ()>) -> Vec<String> {
         let log = Self::default();
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -74,7 +74,7 @@ fn a_call_is_logged_with_path_and_outcome_and_without_data() {
         let store = Traced::new(fake.clone());
         let stat = Stat::new(Revision::new(1), Revision::new(1), Version::new(1), None);
         let node = Node::new(path("/a")).with(CANARY.into(), stat);
-        fake.will_show(Ok(View::new(Revision::new(1), vec![node.clone()])));
+        fake.set_next_view(Ok(View::new(Revision::new(1), vec![node.clone()])));
         let view = store.read(Query::node(path("/a"))).await.expect("answered");
         assert_eq!(view.node(), Some(&node), "passed on whole");
 
@@ -83,10 +83,14 @@ fn a_call_is_logged_with_path_and_outcome_and_without_data() {
         assert!(watch.try_next().is_some());
 
         let txn = Txn::new().create(path("/b"), CANARY, Lifetime::Session);
-        fake.will_answer(Ok(Outcome::Committed(Commit::new(None, Vec::new(), None))));
-        fake.will_answer(Ok(Outcome::Rejected(Rejected::new(0, path("/b"), RejectReason::Exists))));
+        fake.set_next_outcome(Ok(Outcome::Committed(Commit::new(None, Vec::new(), None))));
+        fake.set_next_outcome(Ok(Outcome::Rejected(Rejected::new(
+            0,
+            path("/b"),
+            RejectReason::Exists,
+        ))));
         let lost = Error::new(ErrorKind::Unreachable, "commit").because(CANARY).caused_by(CANARY);
-        fake.will_answer(Err(lost.with_unknown_effect()));
+        fake.set_next_outcome(Err(lost.with_unknown_effect()));
         for _ in 0..3 {
             let _outcome = store.commit(txn.clone()).await.is_ok();
         }
@@ -113,7 +117,7 @@ fn a_dropped_call_says_so() {
     let lines = Log::of(async {
         let fake = Fake::new();
         let store = Traced::new(fake.clone());
-        fake.will_not_answer();
+        fake.leave_next_unanswered();
         let txn = Txn::new().delete(path("/a"), Expect::Any);
         assert!(poll_immediate(store.commit(txn)).await.is_none());
     });

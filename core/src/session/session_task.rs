@@ -1,4 +1,4 @@
-//! The one task of a session: drives to its end what callers dropped, then closes.
+//! The background task of a session: completes dropped calls, then closes the session.
 
 use std::future::{Future, pending};
 use std::pin::{Pin, pin};
@@ -15,16 +15,16 @@ use crate::mutant::mistake;
 use crate::session::session_state::SessionState;
 use crate::store::{SessionEnd, Status, Store};
 
-/// Work that no caller waits for. It comes to its own end.
+/// Work that no caller waits for, and that ends by itself.
 ///
-/// A job holds no sender of jobs: the sweeper ends when the last sender is gone.
+/// A job holds no sender of jobs: the task ends when the last sender is dropped.
 pub(super) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-pub(super) struct Sweeper {
+pub(super) struct SessionTask {
     pub(super) store: Arc<dyn Store>,
     pub(super) state: Arc<SessionState>,
     pub(super) jobs: mpsc::UnboundedReceiver<Job>,
-    /// How long the jobs may still take once the session is to end.
+    /// The time that the jobs may still take once the session is to end.
     pub(super) grace: Duration,
 }
 
@@ -35,15 +35,15 @@ enum Next {
     Over,
 }
 
-impl Sweeper {
-    /// Works until the session is over or its last clone is dropped.
+impl SessionTask {
+    /// Runs the jobs until the session is over or its last clone is dropped.
     pub(super) async fn run(mut self) {
         let mut running = FuturesUnordered::new();
         let status = self.store.status();
         {
-            let mut told = pin!(relay(status, &self.state));
+            let mut status_task = pin!(relay(status, &self.state));
             loop {
-                match next(&mut self.jobs, &mut running, told.as_mut()).await {
+                match next(&mut self.jobs, &mut running, status_task.as_mut()).await {
                     Next::Job(job) => running.push(job),
                     Next::Finished => {}
                     Next::Over => break,
@@ -63,7 +63,7 @@ impl Sweeper {
         if timeout(self.grace, all).await.is_err() {
             tracing::warn!(
                 session = %self.store.session().id,
-                "closing a session with writes that did not end"
+                "closing a session with unfinished writes"
             );
         }
         let cleanly = self.close().await;
@@ -79,16 +79,19 @@ impl Sweeper {
         }
         match closed {
             Ok(Err(error)) => {
-                tracing::warn!(%session, %error, "could not close; the time to live will");
+                tracing::warn!(%session, %error, "could not close the session; it will expire after its TTL");
             }
-            _late => tracing::warn!(%session, "could not close; the time to live will"),
+            _late => {
+                tracing::warn!(%session, "could not close the session; it will expire after its TTL");
+            }
         }
-        // That the store takes the session for lost does not prove that the server knows.
+        // The store's status `Lost` does not prove that the server ended the session.
         false
     }
 }
 
-/// True if the answer to a close says that the session is over. That there is no such session is the purpose of a close.
+/// Returns `true` if the answer to a close proves that the session is over, as does the answer that
+/// there is no such session.
 pub(super) fn is_over(closed: &Result<()>) -> bool {
     closed.as_ref().map_or_else(
         |error| error.kind() == ErrorKind::SessionLost && !error.has_unknown_effect(),
@@ -96,17 +99,17 @@ pub(super) fn is_over(closed: &Result<()>) -> bool {
     )
 }
 
-/// Carries over what the store says until the session is over.
+/// Copies the status of the store until the session is over.
 async fn relay(mut store: watch::Receiver<Status>, state: &SessionState) {
     let relayed = async {
         while !state.now().is_lost() {
             if store.changed().await.is_err() {
-                // A store that is no more will never say so.
+                // A store that was dropped will not report the end.
                 return state.end(SessionEnd::Expired);
             }
         }
     };
-    // Also over when this side ended it.
+    // Ends also if this side ended the session.
     let _either = select(pin!(relayed), pin!(state.lost())).await;
 }
 
