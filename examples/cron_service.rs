@@ -171,7 +171,7 @@ async fn backup(client: &Client, name: &str, lead: &Hold) -> Result<Option<u64>>
     let Some(last) = client.get_value::<Last>(&at).await? else { return Ok(None) };
     let next = Last { runs: last.value.runs + 1, by: name.to_owned() };
     let done = Txn::new().under(lead).under(&guard).set_value(&at, &next, last.unchanged())?;
-    let written = client.commit(done).await?.ok().is_some();
+    let written = client.commit(done).await?.is_committed();
     guard.release().await?;
     Ok(written.then_some(next.runs))
 }

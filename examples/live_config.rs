@@ -31,6 +31,6 @@ async fn main() -> Result<()> {
     }
 
     let left = client.delete(&path, Expect::Any).await?;
-    assert!(left.ok().is_some());
+    assert!(left.is_committed());
     client.close().await
 }

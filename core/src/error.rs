@@ -38,7 +38,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///     }
 /// }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Error(Box<Details>);
 
 #[derive(Clone, Debug)]
@@ -188,6 +188,23 @@ impl fmt::Display for Error {
     }
 }
 
+/// Reads as [`Display`](fmt::Display) with the causes: `main` prints an error so. `{:#?}` shows the
+/// fields.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if f.alternate() {
+            return self.0.fmt(f);
+        }
+        write!(f, "{self}")?;
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
@@ -233,6 +250,12 @@ mod tests {
             error.to_string(),
             "commit failed: store unreachable at /locks/db: no answer within 5s (it may have taken effect)"
         );
+        let inner = Error::new(ErrorKind::Backend, "open").caused_by(error.clone());
+        assert_eq!(
+            format!("{inner:?}"),
+            format!("open failed: store failed: {error}: connection reset")
+        );
+        assert!(format!("{inner:#?}").contains("effect: Unknown"));
         assert_eq!(error.detail(), Some("no answer within 5s"));
         assert_eq!(error.source().map(ToString::to_string).as_deref(), Some("connection reset"));
     }

@@ -261,7 +261,7 @@ pub(crate) async fn a_long_term_holder_watches_its_own_ticket() {
         sent.is(2, "the watch of its own ticket, and a read of it").await;
         eventually("it is watched", async || world.cluster.watches() == 1).await;
         let gone = bob.delete(held.path(), Expect::Any).await.expect("answered");
-        assert!(gone.ok().is_some(), "it is there");
+        assert!(gone.is_committed(), "it is there");
     };
     let (_lost, ()) = join(held.lost(), taken).await;
     assert!(!held.is_held());

@@ -99,7 +99,7 @@ pub(super) async fn a_session_that_is_alone_locks_with_one_request() {
     let links = Links::start(&server().addresses()).expect("there are ports");
     let (ann, anns) = counted(&links).await;
     let made = ann.create(&path("/alone/lock"), "", Lifetime::Persistent).await.expect("answers");
-    assert!(made.ok().is_some());
+    assert!(made.is_committed());
     let _before = links.take_requests(anns);
     let lock = Mutex::new(&ann, path("/alone/lock"));
     let armed = [Verb::ExistsWatch, Verb::Create, Verb::List];
@@ -306,7 +306,7 @@ pub(super) async fn locks_exclude_while_their_directories_are_made_again() {
             let seen = client.read(Query::node(&inside)).await.expect("answers").into_node();
             let version = seen.expect("it stays").stat.expect("it has the number").version;
             let write = client.set(&inside, who.to_string(), Expect::Version(version)).await;
-            assert!(write.expect("answers").ok().is_some(), "another holder exists");
+            assert!(write.expect("answers").is_committed(), "another holder exists");
             held.release().await.expect("answers");
             turns.fetch_add(1, Ordering::Relaxed);
         }
@@ -350,10 +350,10 @@ async fn make_again(store: &dyn Store, lock: &str) -> bool {
     let had = commit.results[0].sequence.expect("it has one").get();
     delete(store, &commit.results[0].path).await;
     let gone = store.commit(Txn::new().delete(path(lock), Expect::Any)).await.expect("answers");
-    if gone.ok().is_none() {
+    if gone.rejected().is_some() {
         return false;
     }
-    let made = store.commit(create(lock, "")).await.expect("answers").ok().is_some();
+    let made = store.commit(create(lock, "")).await.expect("answers").is_committed();
     for _ in 1..had {
         let commit = done(store, probe()).await;
         delete(store, &commit.results[0].path).await;

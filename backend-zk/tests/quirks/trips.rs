@@ -179,7 +179,7 @@ pub(super) async fn recipes_ask_for_no_more_than_they_need() {
     // The directories exist.
     for node in ["/counted/lock/x", "/counted/latch/x", "/counted/pool/x"] {
         let made = bob.create(&path(node), "", Lifetime::Persistent).await.expect("answers");
-        assert!(made.ok().is_some());
+        assert!(made.is_committed());
     }
     let _before = (links.take_requests(anns), links.take_requests(bobs));
 
@@ -251,7 +251,7 @@ pub(super) async fn a_waiting_candidate_sends_few_requests() {
     let election = |client: &Client| Election::new(client, path("/counted/lead"));
     // The directory exists.
     let stays = bob.create(&path("/counted/lead/x"), "", Lifetime::Persistent).await;
-    assert!(stays.expect("answers").ok().is_some());
+    assert!(stays.expect("answers").is_committed());
     let _before = (links.take_requests(anns), links.take_requests(bobs));
 
     let leader = election(&ann).campaign("ann").await.expect("answers");

@@ -20,7 +20,9 @@ pub(super) async fn through_the_door(ours: &mut Ours, task: &Task) -> Result<Rep
     let lanes = ours.shared(task.clients).into_iter().enumerate().map(|(lane, client)| {
         let (node, made, work) = (node(dir, lane)?, made(dir, lane)?, task.work);
         Ok(async move || match work {
-            Work::GetLocal => there(client.get_local(&node).await?.is_some()),
+            Work::GetLocal => {
+                there(client.read(Query::node(node.clone()).local()).await?.node().is_some())
+            }
             Work::Get => there(client.get(&node).await?.is_some()),
             Work::Set | Work::SetIfThere => {
                 let _set = done(client.set(&node, DATA, Expect::Any).await?)?;

@@ -155,7 +155,7 @@ async fn values_are_written_together(world: World) {
     let first = answer(both(&client).await);
     let again = answer(both(&client).await);
 
-    assert!(first.ok().is_some() && again.rejected().is_some(), "it replaced what was read");
+    assert!(first.is_committed() && again.rejected().is_some(), "it replaced what was read");
     let stale = Txn::new().set_value(&a, &3, one.unchanged()).expect("it can be written as JSON");
     let stale = answer(client.commit(stale).await);
     assert!(stale.rejected().is_some(), "it expects what was read");

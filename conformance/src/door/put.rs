@@ -87,7 +87,7 @@ async fn puts_and_deletes_of_one_path_all_end(world: World) {
         for _ in 0..TIMES {
             world.think().await;
             let gone = answer(eve.delete(&at, Expect::Any).await);
-            deleted += usize::from(gone.ok().is_some());
+            deleted += usize::from(gone.is_committed());
         }
         deleted
     };

@@ -110,7 +110,7 @@ async fn a_call_that_did_nothing_goes_on_in_the_next_session(world: World) {
             let made = client.create(&a, "", Lifetime::Persistent).await;
             // Only the store knows whether the write did nothing.
             match made {
-                Ok(made) => assert!(made.ok().is_some(), "nothing is in the way"),
+                Ok(made) => assert!(made.is_committed(), "nothing is in the way"),
                 Err(error) => assert!(error.has_unknown_effect(), "{error}"),
             }
         }

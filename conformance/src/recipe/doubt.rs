@@ -41,7 +41,7 @@ async fn data(world: &World, client: &Client) -> Path {
 /// Whether a transaction under the guard commits.
 async fn guards<K>(guard: &Hold<K>, client: &Client, data: &Path) -> bool {
     let write = guard.txn().set(data.clone(), "ann's", Expect::Any);
-    answer(client.commit(write).await).ok().is_some()
+    answer(client.commit(write).await).is_committed()
 }
 
 /// The first sending of a draw arrives.

@@ -143,7 +143,7 @@ async fn a_leader_that_lost_the_lead_proclaims_nothing(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let leader = answer(election(&world, &ann).campaign("ann").await);
     let next = campaigning(&world, &bob, "bob", 2).await;
-    assert!(answer(bob.delete(leader.path(), Expect::Any).await).ok().is_some());
+    assert!(answer(bob.delete(leader.path(), Expect::Any).await).is_committed());
     let _next = next.gets(&world, "the lead").await;
 
     let late = leader.proclaim("ann still").await;

@@ -51,7 +51,7 @@ async fn a_transaction_under_any_guard_needs_what_it_stands_for(world: World) {
         let [good, late] = [(); 2].map(|()| guard.txn().set(data.clone(), "1", Expect::Any));
 
         let written = answer(client.commit(good).await);
-        assert!(written.ok().is_some(), "{recipe}: it is held");
+        assert!(written.is_committed(), "{recipe}: it is held");
         answer(world.in_time("the end of a guard", guard.release()).await);
         let refused = answer(client.commit(late).await);
 
@@ -74,23 +74,23 @@ async fn a_transaction_under_several_guards_needs_each_of_them(world: World) {
     };
 
     let all = answer(ann.commit(write(&data, "1")).await);
-    assert!(all.ok().is_some(), "all are held");
+    assert!(all.is_committed(), "all are held");
     let removed = answer(eve.delete(read.path(), Expect::Any).await);
-    assert!(removed.ok().is_some(), "it has a ticket");
+    assert!(removed.is_committed(), "it has a ticket");
     let late = answer(ann.commit(write(&data, "2")).await);
 
     let rejected = late.rejected().expect("one of them is lost");
     assert_eq!((rejected.index, &rejected.path), (1, read.path()));
     assert_eq!(answer(ann.get(&data).await).expect("it was put").data, "1");
     let rest = Txn::new().under(&lock).under(&lead).set(&data, "3", Expect::Any);
-    assert!(answer(ann.commit(rest).await).ok().is_some(), "the others are held");
+    assert!(answer(ann.commit(rest).await).is_committed(), "the others are held");
 }
 
 async fn any_guard_is_notified_when_its_ticket_is_deleted(world: World) {
     let (client, eve) = (world.client().await, world.client().await);
     for (recipe, mut guard) in all(&world, &client).await {
         let removed = answer(eve.delete(&guard.path(), Expect::Any).await);
-        assert!(removed.ok().is_some(), "{recipe} has a ticket");
+        assert!(removed.is_committed(), "{recipe} has a ticket");
 
         let late = guard.txn().create(data(&world, recipe), "", Lifetime::Persistent);
         assert!(answer(client.commit(late).await).rejected().is_some(), "{recipe}");

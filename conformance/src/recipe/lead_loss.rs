@@ -111,14 +111,14 @@ async fn an_election_that_was_swept_away_has_a_leader_again(world: World) {
 async fn a_former_leader_writes_nothing_in_the_name_of_the_lead(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let data = world.at("data");
-    assert!(answer(ann.create(&data, "0", Lifetime::Persistent).await).ok().is_some());
+    assert!(answer(ann.create(&data, "0", Lifetime::Persistent).await).is_committed());
     let first = joined(&world, &ann, "ann").await;
     let old = answer(world.in_time("the lead", first.leading()).await);
     let (good, late) = (
         old.txn().set(data.clone(), "1", Expect::Any),
         old.txn().set(data.clone(), "2", Expect::Any),
     );
-    assert!(answer(ann.commit(good).await).ok().is_some(), "she leads");
+    assert!(answer(ann.commit(good).await).is_committed(), "she leads");
 
     answer(first.close().await);
 

@@ -140,7 +140,7 @@ async fn terms_are_reported_gained_and_lost_in_turn(world: World) {
         let lead = answer(world.in_time("the lead", candidacy.leading()).await);
         // Each term is over before the next begins, so that every one is reported.
         tokio::task::yield_now().await;
-        assert!(answer(bob.delete(lead.path(), Expect::Any).await).ok().is_some());
+        assert!(answer(bob.delete(lead.path(), Expect::Any).await).is_committed());
         world.in_time("the loss", lead.lost()).await;
     }
     let _last = world.leads(&candidacy, "the lead").await;
@@ -161,7 +161,7 @@ async fn a_candidate_that_leaves_during_its_draw_leaves_no_ticket(world: World) 
     plan.cue(Cue::new(Site::ReplySlow).of(Verb::Create));
 
     let removed = bob.delete(&line(&bob, &world.at("latch")).await[0].path, Expect::Any).await;
-    assert!(answer(removed).ok().is_some());
+    assert!(answer(removed).is_committed());
     let drawn = async || line(&bob, &world.at("latch")).await.iter().any(|one| one.token > first);
     world.eventually("she stands again", drawn).await;
     answer(world.in_time("leaving", candidacy.close()).await);
@@ -200,7 +200,7 @@ async fn a_failure_is_reported_and_the_candidate_campaigns_again(world: World) {
     // The same later, while for some time no listener exists.
     plan.cue(Cue::new(Site::Denied).of(Verb::Create));
     let (path, bob) = (line(&client, &world.at("latch")).await, world.client().await);
-    assert!(answer(bob.delete(&path[0].path, Expect::Any).await).ok().is_some());
+    assert!(answer(bob.delete(&path[0].path, Expect::Any).await).is_committed());
 
     let mut failures = 0;
     loop {

@@ -77,7 +77,7 @@ async fn work_is_dropped_before_the_next_term_begins_here(world: World) {
         assert!(term > last);
         last = term;
         let all = line(&eve, &world.at("select")).await;
-        assert!(answer(eve.delete(&all[0].path, Expect::Any).await).ok().is_some());
+        assert!(answer(eve.delete(&all[0].path, Expect::Any).await).is_committed());
     }
 }
 

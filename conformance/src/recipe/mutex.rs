@@ -139,20 +139,20 @@ async fn tokens_rise_though_the_directory_was_empty(world: World) {
         answer(guard.release().await);
         // Another directory is written to, which lets the store collect empty ones.
         let other = client.create(&world.at("other"), "", Lifetime::Persistent).await;
-        assert!(answer(other).ok().is_some());
-        assert!(answer(client.delete(&world.at("other"), Expect::Any).await).ok().is_some());
+        assert!(answer(other).is_committed());
+        assert!(answer(client.delete(&world.at("other"), Expect::Any).await).is_committed());
     }
 }
 
 async fn a_guarded_transaction_needs_the_lock(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let data = world.at("data");
-    assert!(answer(ann.create(&data, "0", Lifetime::Persistent).await).ok().is_some());
+    assert!(answer(ann.create(&data, "0", Lifetime::Persistent).await).is_committed());
     let guard = answer(mutex(&world, &ann).lock().await);
     let write = |text: &'static str| guard.txn().set(data.clone(), text, Expect::Any);
     let (first, late) = (write("1"), write("2"));
 
-    assert!(answer(ann.commit(first).await).ok().is_some(), "ann has the lock");
+    assert!(answer(ann.commit(first).await).is_committed(), "ann has the lock");
     answer(guard.release().await);
     let _other = answer(mutex(&world, &bob).lock().await);
     let refused = answer(ann.commit(late).await);

@@ -34,7 +34,7 @@ async fn what_an_earlier_guard_sends_does_not_happen_under_a_later_one(world: Wo
     let later = answer(mutex(&world, &ann).lock().await);
     let outcome = answer(ann.commit(late).await);
 
-    assert!(outcome.ok().is_none(), "it belongs to a guard of before bob's");
+    assert!(outcome.rejected().is_some(), "it belongs to a guard of before bob's");
     assert!(later.is_held());
     let node = answer(ann.get(&data).await).expect("it is there");
     assert_eq!(node.data, "bob's");
@@ -54,7 +54,7 @@ async fn a_removal_that_comes_late_removes_no_later_ticket(world: World) {
         // The request that was sent first and never answered arrives.
         let late = answer(other.delete(&first, Expect::Any).await);
 
-        assert!(late.ok().is_none(), "{site:?}: the ticket of before is gone");
+        assert!(late.rejected().is_some(), "{site:?}: the ticket of before is gone");
         let standing = line(&other, &world.at("lock")).await;
         assert_eq!(standing.len(), 1, "{site:?}: {standing:?}");
         answer(later.release().await);

@@ -452,10 +452,10 @@ async fn a_transaction_under_an_item_needs_its_member(world: World) {
         txn
     };
     let [good, late] = [write("1"), write("2")];
-    assert!(answer(bob.commit(good).await).ok().is_some(), "it is held");
+    assert!(answer(bob.commit(good).await).is_committed(), "it is held");
 
     world.expire(answer(ann.session().await).info().id).await;
 
-    assert!(answer(bob.commit(late).await).ok().is_none(), "its session is over");
+    assert!(answer(bob.commit(late).await).rejected().is_some(), "its session is over");
     assert_eq!(answer(bob.get(&data).await).expect("it was put").data, "1");
 }

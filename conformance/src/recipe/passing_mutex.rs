@@ -147,7 +147,7 @@ async fn a_waiter_of_another_process_gets_its_turn(world: World) {
 async fn a_guard_that_made_a_transaction_is_not_passed_on(world: World) {
     let client = world.client().await;
     let data = world.at("data");
-    assert!(answer(client.create(&data, "0", Lifetime::Persistent).await).ok().is_some());
+    assert!(answer(client.create(&data, "0", Lifetime::Persistent).await).is_committed());
     let mutex = passing(&world, &client, 10);
     let guard = answer(mutex.lock().await);
     let late = guard.txn().set(data.clone(), "late", Expect::Any);

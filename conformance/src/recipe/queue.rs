@@ -283,7 +283,7 @@ async fn what_is_written_with_an_acknowledgement_happens_once(world: World) {
         let write = Txn::new().create(effect, "", Lifetime::Persistent);
         let done = world.in_time("an acknowledgement", delivery.ack_with(write)).await;
 
-        assert!(answer(done).ok().is_some(), "{site:?}");
+        assert!(answer(done).is_committed(), "{site:?}");
         assert_eq!(plan.pending(), 0, "{site:?} did not fire");
         assert!(!delivery.is_held(), "it is done");
     }
@@ -306,7 +306,7 @@ async fn an_acknowledgement_whose_operations_are_rejected_changes_nothing(world:
     assert!(delivery.is_held() && !answer(client.exists(&effect).await));
     assert_eq!(stored(&world, &client, "claimed").await, ["\"one\""]);
     let write = Txn::new().create(&effect, "", Lifetime::Persistent);
-    assert!(answer(delivery.ack_with(write).await).ok().is_some());
+    assert!(answer(delivery.ack_with(write).await).is_committed());
     for dir in ["items", "claimed", "claims"] {
         assert_eq!(stored(&world, &client, dir).await, [""; 0], "{dir}");
     }

@@ -198,7 +198,7 @@ async fn a_transaction_of_a_writer_is_rejected_after_its_downgrade(world: World)
     answer(client.create(&data, "", Lifetime::Persistent).await).ok().expect("it is new");
     let writes = async |txn: Txn| {
         let txn = txn.set(data.clone(), "x", Expect::Any);
-        answer(client.commit(txn).await).ok().is_some()
+        answer(client.commit(txn).await).is_committed()
     };
     let writing = answer(lock(&world, &client).write().await);
     assert!(writes(writing.txn()).await, "it is held");
@@ -269,7 +269,7 @@ async fn a_reader_whose_ticket_is_deleted_takes_another(world: World) {
 
     let removed = answer(ann.delete(&first.path, Expect::Any).await);
 
-    assert!(removed.ok().is_some());
+    assert!(removed.is_committed());
     let again = async || {
         let last = line(&ann, &world.at("lock")).await.pop();
         last.is_some_and(|last| last.token > first.token)

@@ -137,7 +137,7 @@ async fn a_holder_whose_ticket_is_deleted_is_notified(world: World) {
 
     let removed = bob.delete(guard.path(), Expect::Any).await;
 
-    assert!(answer(removed).ok().is_some());
+    assert!(answer(removed).is_committed());
     world.in_time("word of the removal", guard.lost()).await;
     assert!(!guard.is_held());
     assert!(!answer(ann.session().await).is_lost());

@@ -110,7 +110,7 @@ async fn many_calls_at_once_are_all_answered(world: World) {
             let node = world.at(&format!("n{}", number % 20));
             let actor = if number % 2 == 0 { ann } else { bob };
             let txn = Txn::new().create(&node, "", Lifetime::Persistent);
-            let made = actor.attempt(txn).await.expect("the store answers").ok().is_some();
+            let made = actor.attempt(txn).await.expect("the store answers").is_committed();
             assert!(actor.exists(&node).await, "a create was answered: it exists");
             usize::from(made)
         }

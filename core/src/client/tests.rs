@@ -459,7 +459,11 @@ async fn plain_verbs_do_what_they_say() {
     set.required().expect("unchanged");
     assert_eq!(client.get(&a).await.expect("reachable").expect("there").data, "2");
     script.hide_from_local_reads();
-    assert_eq!(client.get_local(&a).await.expect("reachable"), None, "it may lag");
+    assert_eq!(
+        client.read(Query::node(a.clone()).local()).await.expect("reachable").into_node(),
+        None,
+        "it may lag"
+    );
     let stale = client.delete(&a, Expect::Version(version)).await.expect("reachable");
     assert!(stale.rejected().is_some());
     client.delete(&a, Expect::Any).await.expect("reachable").required().expect("there");

@@ -28,20 +28,6 @@ impl Client {
         Ok(self.read(Query::node(path.clone())).await?.into_node())
     }
 
-    /// Reads the node at `path`, not older than the state that this session has already seen:
-    /// cheaper than [`Client::get`], and may lag.
-    ///
-    /// # Errors
-    ///
-    /// The errors that are common to all calls: see [`Client`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: it only reads.
-    pub async fn get_local(&self, path: &Path) -> Result<Option<Node>> {
-        Ok(self.read(Query::node(path.clone()).local()).await?.into_node())
-    }
-
     /// Returns `true` if the latest state has a node at `path`. `false` for a container.
     ///
     /// # Errors

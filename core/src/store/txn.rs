@@ -430,6 +430,11 @@ impl<T> Outcome<T> {
         }
     }
 
+    /// Returns `true` if the write was applied.
+    pub fn is_committed(&self) -> bool {
+        matches!(self, Self::Committed(_))
+    }
+
     /// Returns the rejection of a write that was not applied.
     pub fn rejected(&self) -> Option<&Rejected> {
         match self {

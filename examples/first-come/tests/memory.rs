@@ -85,9 +85,9 @@ async fn what_is_written_under_a_claim_that_was_lost_is_rejected() {
     let write =
         |data: &'static str| Txn::new().under(&guard).set(path!("/data"), data, Expect::Any);
 
-    assert!(bob.commit(write("a")).await.expect("reachable").ok().is_some());
+    assert!(bob.commit(write("a")).await.expect("reachable").is_committed());
     bob.delete(guard.path(), Expect::Any).await.expect("reachable").required().expect("there");
-    assert!(bob.commit(write("b")).await.expect("reachable").ok().is_none());
+    assert!(bob.commit(write("b")).await.expect("reachable").rejected().is_some());
 
     let worked = guard.run(std::future::pending::<()>()).await;
     assert_eq!(worked.expect_err("lost").kind(), ErrorKind::SessionLost);

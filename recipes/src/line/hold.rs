@@ -103,7 +103,7 @@ impl<K> Hold<K> {
     /// let guard = Mutex::new(&client, Path::new("/locks/db")?).lock().await?;
     /// let write = guard.txn().set(data, "mine", Expect::Any);
     /// let written = client.commit(write).await?;
-    /// assert!(written.ok().is_some(), "else the lock was lost before");
+    /// assert!(written.is_committed(), "else the lock was lost before");
     /// # Ok(())
     /// # }
     /// ```

@@ -133,7 +133,7 @@ impl Worker {
         let lock = taken().join(path.name()).expect("it is short");
         let locking = self.client.create(&lock, "theirs", Lifetime::Session);
         let Some(Ok(outcome)) = self.me.perhaps(locking).await else { return };
-        if outcome.ok().is_none() {
+        if outcome.rejected().is_some() {
             return;
         }
         let Some(Ok(Some(node))) = self.me.perhaps(self.client.get(&path)).await else {

@@ -215,7 +215,7 @@ impl Holder {
         let token = held.token().revision().get().to_string();
         let write = held.txn().set(self.data.clone(), token, Expect::Any);
         let written = self.client.commit(write).await.ok()?;
-        Some(written.ok().is_some())
+        Some(written.is_committed())
     }
 
     fn report(&self, holding: &Holding) {
