@@ -1,17 +1,20 @@
 //! The recipes that applications use, one in each module.
 //!
-//! Each is made of a [`Client`](synod_core::client::Client) and a path, costs nothing until it is used, and means the
-//! same on every store. All clients that use the same path share the recipe there, in any process. The documentation of
-//! its type has what it promises, assumes and does not promise, and what it costs.
+//! A recipe is made of a [`Client`](synod_core::client::Client) and a path, sends nothing until it
+//! is used, and has the same meaning on every store. All clients that use the same path share the
+//! recipe there, in any process. The documentation of its type lists its guarantees, its
+//! assumptions, and its cost.
 //!
-//! A wait lasts for as long as it takes; [`within`] gives it a limit. [`inspect()`] shows the holders and the waiters of a
-//! lock or an election, and [`ask_back()`] asks a holder to release.
+//! A wait has no time limit; [`within`] sets one. [`inspect()`] shows the holders and the waiters
+//! of a lock or an election, and [`ask_back()`] requests that a holder releases.
 //!
-//! Every guard implements [`Held`], but for two. A [`MultiGuard`] has several paths, each with its own token: each of
-//! its [`holds`](MultiGuard::holds) implements the trait. A [`Leadership`] is a [`Hold`] in an `Arc`: `&*leadership`
-//! implements the trait, and the candidacy or the work that it belongs to releases it.
+//! Every guard implements [`Held`], with two exceptions. A [`MultiGuard`] has several paths, each
+//! with its own token: each of its [`holds`](MultiGuard::holds) implements the trait. A
+//! [`Leadership`] is a [`Hold`] in an `Arc`: `&*leadership` implements the trait, and the candidacy
+//! or the work that it belongs to releases it.
 //!
-//! They are made of what `synod-core` offers to everybody, so that other crates can add recipes that cost as little.
+//! The recipes use only the public interface of `synod-core`, so that other crates can add recipes
+//! at the same cost.
 //!
 //! # The list
 //!
@@ -89,23 +92,24 @@
 //! | [`CountDown`] | a latch that all clients of the same path share: a wait returns when so many parties have counted down |
 //! | [`DoubleBarrier`] | so many members enter together and leave together, again and again at one path |
 //!
-//! # What can be measured
+//! # Spans and metrics
 //!
-//! Every wait is a `tracing` span at the level of debug. It has the recipe and the path, and at its end its duration
-//! (`waited`) and, but for an unfair lock, the number of its calls to the store (`calls`). Every hold is a span, too. It has the recipe, the
-//! path, the ticket and the token, and at its end its duration (`held`). `path` is the path of the recipe, and `ticket`
-//! is the node of the waiter or holder there. A latch logs in a span with its label, within the span of the caller of
-//! `join`. A value with copies is followed in a span with the recipe and the path; what cannot be read is
-//! logged there. With the feature `metrics` there are histograms in addition to those of [`trace`](synod_core::layer::trace), each
-//! with the recipe as its label:
+//! Every wait is a `tracing` span at the level of debug. It has the recipe and the path, and at its
+//! end its duration (`waited`) and, except for an unfair lock, the number of its calls to the store
+//! (`calls`). Every hold is a span, too. It has the recipe, the path, the ticket and the token, and
+//! at its end its duration (`held`). `path` is the path of the recipe, and `ticket` is the node of
+//! the waiter or holder there. A latch logs in a span with its label, within the span of the caller
+//! of `join`. A value with copies is followed in a span with the recipe and the path; values that
+//! cannot be read are logged there. With the feature `metrics` there are histograms in addition to
+//! those of [`trace`](synod_core::layer::trace), each with the recipe as its label:
 //!
-//! | metric | what |
+//! | metric | value |
 //! |---|---|
-//! | `synod_wait_seconds` | from the request to the grant |
-//! | `synod_wait_calls` | the number of calls to the store that it took |
-//! | `synod_hold_seconds` | from the grant to the release, or to the drop after a loss |
-//! | `synod_change_seconds` | from the call of a change to its answer |
-//! | `synod_change_tries` | the number of writes that were tried for it |
+//! | `synod_wait_seconds` | the time from the request to the grant |
+//! | `synod_wait_calls` | the number of calls to the store for it |
+//! | `synod_hold_seconds` | the time from the grant to the release, or to the drop after a loss |
+//! | `synod_change_seconds` | the time from the call of a change to its response |
+//! | `synod_change_tries` | the number of attempted writes for it |
 //! | `synod_change_batch` | the number of changes that one write made |
 
 mod ask_back;
@@ -141,7 +145,7 @@ mod rwlock;
 mod semaphore;
 mod shared_count;
 mod shared_value;
-mod stamped;
+mod support;
 mod transaction;
 mod unfair_lock;
 mod watched;
@@ -150,69 +154,64 @@ pub use crate::ask_back::ask_back;
 pub use crate::atomic_value::AtomicValue;
 pub use crate::barrier::Barrier;
 pub use crate::cache::Cache;
+pub use crate::cell::change::{Cost, Update};
 pub use crate::cell::copy::{CopyState, LocalCopy};
 pub use crate::cell::promotion::Promotion;
-pub use crate::cell::update::{Cost, Update};
 pub use crate::count_down::CountDown;
 pub use crate::counter::{Counter, Number};
 pub use crate::crew::Crew;
 pub use crate::crew::assignment::Assignment;
-pub use crate::crew::crew_attempt::{AttemptEnd, CrewAttempt};
-pub use crate::crew::crew_policy::CrewPolicy;
-pub use crate::crew::crew_snapshot::{CrewSnapshot, ShownTask, ShownWorker};
-pub use crate::crew::crew_task::CrewTask;
-pub use crate::crew::crew_worker::CrewWorker;
-pub use crate::crew::free_worker::FreeWorker;
-pub use crate::crew::new_task::NewTask;
-pub use crate::crew::task_end::{TaskEnd, TaskStatus};
-pub use crate::crew::task_follower::TaskFollower;
-pub use crate::crew::task_history::TaskHistory;
-pub use crate::crew::waiting_task::WaitingTask;
+pub use crate::crew::attempt_record::{AttemptEnd, CrewAttempt};
+pub use crate::crew::crew_task::{CrewTask, TaskFollower, TaskHistory};
+pub use crate::crew::policy::{CrewPolicy, FreeWorker, WaitingTask};
+pub use crate::crew::snapshot::{CrewSnapshot, ShownTask, ShownWorker};
+pub use crate::crew::submitting::NewTask;
+pub use crate::crew::task_record::{TaskEnd, TaskStatus};
+pub use crate::crew::worker::CrewWorker;
 pub use crate::discovery::Discovery;
 pub use crate::discovery::endpoint::{Endpoint, Endpoints};
+pub use crate::discovery::instance::UriSpec;
 pub use crate::discovery::instance::{Instance, InstanceKind};
 pub use crate::discovery::instance_format::InstanceFormat;
 pub use crate::discovery::provider::Provider;
+pub use crate::discovery::provider::Strategy;
 pub use crate::discovery::registration::Registration;
 pub use crate::discovery::service::{Service, ServiceView};
-pub use crate::discovery::strategy::Strategy;
-pub use crate::discovery::uri_spec::UriSpec;
 pub use crate::double_barrier::{DoubleBarrier, Inside, OnLoss};
 pub use crate::election::{Elected, Election, Leader};
 pub use crate::foreign_queue::ForeignQueue;
-pub use crate::foreign_queue::item_place::ItemPlace;
-pub use crate::foreign_queue::layout::QueueLayout;
+pub use crate::foreign_queue::layout::{ItemPlace, QueueLayout};
 pub use crate::group::member::{GroupChange, Member};
 pub use crate::group::{Group, Membership};
 pub use crate::hash_ring::ring::Ring;
 pub use crate::hash_ring::{HashRing, RingView};
 pub use crate::ids::Ids;
 pub use crate::inspect::inspect;
-pub use crate::keeper::presence::Presence;
+pub use crate::keeper::state::Presence;
 pub use crate::leader_latch::{Candidacy, LeaderLatch, LeadershipChange};
 pub use crate::leader_selector::{LeaderSelector, Term};
-pub use crate::line::contender::Contender;
 pub use crate::line::hold::{Hold, Leadership};
-pub use crate::line::limit::within;
-pub use crate::line::marks::Claim;
+pub use crate::line::order::Contender;
+pub use crate::line::ticket_name::Claim;
 pub use crate::mirror::event::{CacheEvent, CacheState};
 pub use crate::mirror::extent::Extent;
 pub use crate::mirror::snapshot::Snapshot;
 pub use crate::multi_lock::{MultiGuard, MultiLock};
 pub use crate::mutex::{Mutex, MutexGuard, MutexTicket};
-pub use crate::partition::share_change::ShareChange;
+pub use crate::partition::share_state::ShareChange;
 pub use crate::partition::{Partition, Share};
 pub use crate::passing_mutex::{PassingGuard, PassingMutex};
 pub use crate::persistent_node::{KeptNode, PersistentNode};
 pub use crate::queue::Queue;
 pub use crate::queue::delivery::Delivery;
 pub use crate::queue::listing::{QueueClaim, QueuedItem};
-pub use crate::queue::put_options::PutOptions;
+pub use crate::queue::put::PutOptions;
 pub use crate::reentrant_mutex::{Owner, ReentrantGuard, ReentrantMutex};
 pub use crate::rwlock::{ReadGuard, Reading, RwLock, WriteGuard, Writing};
 pub use crate::semaphore::{Permit, Permits, Semaphore};
 pub use crate::shared_count::SharedCount;
 pub use crate::shared_value::SharedValue;
+pub use crate::support::wait::within;
 pub use crate::transaction::{Attempt, Isolation, Transaction};
 pub use crate::unfair_lock::{UnfairGuard, UnfairLock};
 pub use crate::watched::{Watched, WatchedValue};

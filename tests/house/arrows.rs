@@ -16,7 +16,7 @@ const DOOR: &[&str] = &["client", "held", "session", "retry", "value"];
 /// What the recipes may name of what is below the floor.
 const OFFERED: &[&str] = &["random", "mutant", "clock", "task"];
 /// The modules that recipes are made of. They may import each other. All other modules of the crate are recipes.
-pub(crate) const SUPPORT: &[&str] = &["support", "line", "cell", "mirror", "keeper", "stamped"];
+pub(crate) const SUPPORT: &[&str] = &["support", "line", "cell", "mirror", "keeper"];
 
 /// The recipes that are made of others, each with the recipes that it may import.
 const MADE_OF: &[(&str, &[&str])] = &[("crew", &["leader_selector"])];

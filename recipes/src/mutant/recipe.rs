@@ -24,7 +24,7 @@ pub(crate) async fn change(first: Option<Event>, watch: &mut ClientWatch) -> Opt
     event
 }
 
-/// Releases a write lock, and takes a place at the end of the line to go on reading.
+/// Releases a write lock, and creates a reader's ticket at the end of the queue.
 pub(crate) async fn queue_anew(writing: Hold<Writing>) -> Result<Hold<Reading>> {
     let session = writing.node.session().clone();
     let dir = writing.path().parent().unwrap_or_else(Path::root);

@@ -1,10 +1,10 @@
-//! [`ItemBackoff`]: how long an item whose work failed is put off. Pure.
+//! [`ItemBackoff`]: the delay before an item is retried whose work failed. Pure.
 
 use std::time::Duration;
 
 use synod_core::random::Random;
 
-/// The time after which an item is delivered again whose work failed. It is doubled with each delivery.
+/// The delay before an item is retried whose work failed. It doubles with each delivery.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ItemBackoff {
     pub(super) first: Duration,
@@ -12,15 +12,15 @@ pub(super) struct ItemBackoff {
 }
 
 impl Default for ItemBackoff {
-    /// With the usual limit of deliveries an item is tried for about four hours.
+    /// With the default limit of deliveries an item is tried for about four hours.
     fn default() -> Self {
         Self { first: Duration::from_secs(1), longest: Duration::from_secs(15 * 60) }
     }
 }
 
 impl ItemBackoff {
-    /// The time for an item that was delivered so often. Up to a quarter less, so that items which failed together do not come
-    /// back together.
+    /// Returns the delay after this number of deliveries, shortened at random by up to a quarter,
+    /// so that items that failed together are not retried together.
     pub(super) fn after(self, delivered: u32, random: &Random) -> Duration {
         let factor = 1_u32.checked_shl(delivered.saturating_sub(1)).unwrap_or(u32::MAX);
         let whole = self.first.saturating_mul(factor).min(self.longest);

@@ -52,7 +52,7 @@ const BARRIER: Row = Row {
     name: "Barrier",
     module: "barrier",
     cases: "barrier",
-    stair: Some("cell"),
+    stair: Some("support"),
     make: |client, path| made(Barrier::new(&client, path)),
     shown: "path: /shown",
     leaves: Leaves::Nothing,

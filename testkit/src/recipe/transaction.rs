@@ -33,7 +33,7 @@ const TRANSACTION: Row = Row {
     name: "Transaction",
     module: "transaction",
     cases: "transaction",
-    stair: Some("stamped"),
+    stair: Some("support::exactly_once"),
     make: |client, path| made(Transaction::new(&client, path)),
     shown: "Transaction { marks: /shown, isolation: SerializableSnapshot, .. }",
     leaves: Leaves::Nodes,

@@ -88,7 +88,7 @@ const COUNTER: Row = Row {
     module: "counter",
     cases: "counter",
     make: |client, path| made(Counter::new(&client, path)),
-    shown: "Counter { cell: /shown, .. }",
+    shown: "Counter { path: /shown, .. }",
     dirs: &["", "-promotion"],
     takes: edges::value::COUNTER,
     uses: &[
@@ -119,7 +119,7 @@ const ATOMIC_VALUE: Row = Row {
     module: "atomic_value",
     cases: "atomic_value",
     make: |client, path| made(value(&client, &path)),
-    shown: "AtomicValue { cell: /shown, .. }",
+    shown: "AtomicValue { path: /shown, .. }",
     dirs: &["", "-promotion"],
     takes: edges::value::ATOMIC_VALUE,
     uses: &[
@@ -156,7 +156,7 @@ const IDS: Row = Row {
     module: "ids",
     cases: "ids",
     make: |client, path| made(Ids::new(&client, path, NonZeroU64::MIN)),
-    shown: "Ids { cell: /shown, block: 1, .. }",
+    shown: "Ids { path: /shown, block: 1, .. }",
     takes: edges::value::IDS,
     uses: &[change("ids", |client, path| {
         done(async move {
@@ -175,7 +175,7 @@ const SHARED_VALUE: Row = Row {
     module: "shared_value",
     cases: "shared_value",
     make: |client, path| opened(async move { SharedValue::open(&client, path, &1).await }),
-    shown: "SharedValue { cell: /shown, .. }",
+    shown: "SharedValue { path: /shown, .. }",
     takes: edges::value::SHARED_VALUE,
     uses: &[change("shared_value", |client, path| {
         done(async move { SharedValue::open(&client, path, &1).await?.set(&2).await })
@@ -192,7 +192,7 @@ const SHARED_COUNT: Row = Row {
     module: "shared_count",
     cases: "shared_count",
     make: |client, path| opened(async move { SharedCount::open(&client, path, 1).await }),
-    shown: "SharedCount { cell: /shown, .. }",
+    shown: "SharedCount { path: /shown, .. }",
     takes: edges::value::SHARED_COUNT,
     uses: &[change("shared_count", |client, path| {
         done(async move { SharedCount::open(&client, path, 1).await?.set(2).await })

@@ -14,7 +14,7 @@ fn keys() -> impl Iterator<Item = String> {
     (0..KEYS).map(|number| format!("key-{number}"))
 }
 
-/// Computed by another program, from the words of the documentation alone.
+/// Values that another program computed from the documentation alone.
 #[test]
 fn places_and_owners_are_those_of_other_programs() {
     for (bytes, place) in [
@@ -51,7 +51,8 @@ fn a_ring_is_made_of_what_has_a_weight() {
     assert_eq!(ring.members().collect::<Vec<_>>(), [("ann", 0), ("bob", 1), ("cid", 1)]);
 }
 
-/// For many rings: when a member comes, it alone gets keys, and when one goes, it alone loses some.
+/// For many rings: when a member is added, it alone gets keys, and when a member is removed, it
+/// alone loses keys.
 #[test]
 fn a_change_moves_only_keys_of_the_member_that_came_or_went() {
     let random = Random::seeded(7);
@@ -78,7 +79,7 @@ fn a_change_moves_only_keys_of_the_member_that_came_or_went() {
     }
 }
 
-/// The bound that the page states: no member has more than 1.5 times its part, nor less than half of it.
+/// The bound on the page: no member has more than 1.5 times its part, nor less than half.
 #[test]
 fn keys_are_shared_out_by_weight() {
     for count in [2, 3, 8, 16] {

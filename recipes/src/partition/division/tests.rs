@@ -64,7 +64,8 @@ fn few_items_move_when_a_member_comes_or_goes() {
     assert!(moved(&with, &without) <= 63, "its part, and no more");
 }
 
-/// The members act one after the other, each on some of what it is to do: the decision does not change before it is done.
+/// The members act one after the other, each on a part of its tasks: the decision does not change
+/// before all is done.
 #[test]
 fn the_decision_stays_while_members_act_on_it() {
     let random = Random::seeded(11);
@@ -76,7 +77,7 @@ fn the_decision_stays_while_members_act_on_it() {
         let members = members(&weights);
         let mut holders = Holders::new();
         for item in &items {
-            // Those of dead members are among them.
+            // The holders include dead members.
             if random.below(3) > 0 {
                 holders.insert(item.clone(), format!("m{}", random.below(8)));
             }
