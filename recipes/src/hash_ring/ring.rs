@@ -88,9 +88,9 @@ impl Ring {
     /// `SplitMix64`, so that similar keys are far from each other.
     ///
     /// In full, with all sums and products modulo 2^64: `h = 0xCBF29CE484222325`, and for each byte
-    /// `h = (h xor byte) * 0x100000001B3`; then `z = h + 0x9E3779B97F4A7C15`, `z = (z xor z >> 30)
-    /// * 0xBF58476D1CE4E5B9`, `z = (z xor z >> 27) * 0x94D049BB133111EB`, and the place is `z xor z
-    /// >> 31`.
+    /// `h = (h xor byte) * 0x100000001B3`; then `z = h + 0x9E3779B97F4A7C15`,
+    /// `z = (z xor z >> 30) * 0xBF58476D1CE4E5B9`, `z = (z xor z >> 27) * 0x94D049BB133111EB`, and
+    /// the place is `z xor z >> 31`.
     pub fn place(bytes: &[u8]) -> u64 {
         const START: u64 = 0xCBF2_9CE4_8422_2325;
         const PRIME: u64 = 0x0100_0000_01B3;

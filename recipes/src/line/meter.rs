@@ -21,7 +21,8 @@ pub(super) fn held(recipe: &'static str, held: Duration) {
 #[cfg(not(feature = "metrics"))]
 pub(super) const fn held(_recipe: &'static str, _held: Duration) {}
 
-#[cfg(all(test, feature = "metrics"))]
+#[cfg(feature = "metrics")]
+#[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
     use std::sync::{Arc, Mutex};
