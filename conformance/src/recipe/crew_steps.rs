@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use futures_util::future::{pending, select};
+use futures_util::future::{join_all, pending, select};
 use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::path::Path;
@@ -16,6 +16,7 @@ use synod_recipes::{
     AttemptEnd, CrewTask, CrewWorker, LeaderSelector, NewTask, TaskEnd, TaskStatus,
 };
 use synod_testkit::fault::{Cue, Site, Verb};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use crate::door::answer;
@@ -30,7 +31,8 @@ cases![
     "L-MW-3" catches [EventDropped] => no_task_is_taken_from_a_worker_that_its_master_does_not_know,
     "L-MW-5 L-MW-3" catches [EventDropped] => a_master_that_was_replaced_takes_nothing_back,
     "L-MW-5 L-MW-9" catches [EventDropped] => a_master_that_was_replaced_removes_nothing,
-    "L-MW-12" catches [NoImplicitParents] => a_drained_worker_gets_nothing_from_a_master_that_does_not_know_that,
+    "L-MW-12" catches [NoImplicitParents] breaks [DrainIgnored] => a_drained_worker_gets_nothing_from_a_master_that_does_not_know_that,
+    "L-MW-8 L-MW-11" catches [CasIgnoresVersion] => a_failure_after_the_cancellation_does_not_reopen_a_task,
     "L-MW-4 L-MW-8" catches [EventDropped] => a_task_that_waits_again_while_it_is_cancelled_waits_no_more,
     "L-MW-4 L-MW-16" catches [EventDropped] => a_task_that_waits_again_while_it_expires_waits_no_more,
     "L-MW-9" catches [EventDropped] => a_task_is_kept_while_a_worker_has_it,
@@ -184,6 +186,43 @@ async fn held(world: &World, slow: &Slow, task: &CrewTask) -> (Gate, Waiting<Inf
     assert_eq!(answer(task.status().await), Some(TaskStatus::Assigned));
     reads_no_more(&gate);
     (gate, working)
+}
+
+async fn a_failure_after_the_cancellation_does_not_reopen_a_task(world: World) {
+    let (ann, gate) = (world.client().await, world.gate());
+    let bob = world.client_on(gate.clone(), world.options()).await;
+    gate.lose_events(true);
+    let _master = leads(&world, &ann);
+    let (begins, fails) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (begun, failing) = (begins.clone(), fails.clone());
+    let _unaware = works_as(&world, &bob, CrewWorker::new(), move |_task| {
+        let (begun, failing) = (begun.clone(), failing.clone());
+        async move {
+            begun.notify_one();
+            failing.notified().await;
+            Err("on purpose".to_owned())
+        }
+    });
+    let new = at_once(NewTask::new("data").retries(1));
+    let task = world.submits(&ann, "task", new).await;
+    world.in_time("the attempt", begins.notified()).await;
+    reads_no_more(&gate);
+    assert_eq!(answer(task.cancel().await), Some(TaskEnd::Cancelled));
+
+    fails.notify_one();
+    // Its report is rejected, so the worker reads the task.
+    world.in_time("the read of the task", gate.held(1)).await;
+
+    world.ends(&task, TaskEnd::Cancelled).await;
+    assert!(!world.is_there(&ann, "todo/task").await, "the task is cancelled, and waits");
+    gate.hold_behind(None);
+    let assigned = world.of_crew("assigned");
+    let is_given_up = async || {
+        let workers = below(&ann, &assigned).await;
+        let tasks = join_all(workers.iter().map(|worker| below(&ann, &worker.path))).await;
+        tasks.concat().is_empty()
+    };
+    world.eventually("the worker gives it up", is_given_up).await;
 }
 
 async fn a_task_that_waits_again_while_it_is_cancelled_waits_no_more(world: World) {

@@ -357,7 +357,7 @@ impl CrewState {
                 self.aside.insert((now + ASIDE, worker, task));
             }
             (MasterStep::TakeBack { task, worker, .. }, _) => {
-                self.remove_assignment(&worker, &task)
+                self.remove_assignment(&worker, &task);
             }
         }
     }
