@@ -172,8 +172,7 @@ impl Cluster {
     pub fn asked(&self) -> Option<u64> {
         let told = self.each().map(|member| member.ask("/metrics").ok());
         let asked = |told: &str| {
-            let others = |labels: &str| !labels.contains("LeaseKeepAlive");
-            without_heartbeats(told, "grpc_server_msg_received_total{", others)
+            without_heartbeats(told, "grpc_server_msg_received_total{", |_labels| true)
         };
         told.map(|told| Some(asked(&told?))).sum()
     }
@@ -214,21 +213,23 @@ impl Cluster {
     }
 }
 
-/// The sum of a metric over the methods with fitting labels, without those of heartbeats. A heartbeat
-/// at a member that answers keep-alives without its quorum also asks for the member's status, and
-/// reads once.
-fn without_heartbeats(told: &str, metric: &str, fits: impl Fn(&str) -> bool) -> u64 {
+/// The sum of a metric over the methods with fitting labels, without heartbeats: each is a
+/// keep-alive and a read. A member is asked for its version and its list of members once for each
+/// connection.
+fn without_heartbeats(report: &str, metric: &str, fits: impl Fn(&str) -> bool) -> u64 {
+    let is_of_a_connection =
+        |labels: &str| ["Status", "MemberList"].iter().any(|method| labels.contains(method));
     let (mut sum, mut heartbeats) = (0, 0);
-    for line in told.lines() {
+    for line in report.lines() {
         let Some((labels, number)) =
             line.strip_prefix(metric).and_then(|counted| counted.split_once('}'))
         else {
             continue;
         };
         let number = whole(number).unwrap_or_default();
-        if labels.contains(r#"grpc_method="Status""#) {
+        if labels.contains(r#"grpc_method="LeaseKeepAlive""#) {
             heartbeats += number;
-        } else if fits(labels) {
+        } else if !is_of_a_connection(labels) && fits(labels) {
             sum += number;
         }
     }
@@ -332,7 +333,9 @@ mod tests {
     #[test]
     fn heartbeats_are_not_counted() {
         let told = r#"
-started{grpc_method="Status",grpc_type="unary"} 2
+started{grpc_method="Status",grpc_type="unary"} 3
+started{grpc_method="MemberList",grpc_type="unary"} 4
+started{grpc_method="LeaseKeepAlive",grpc_type="bidi_stream"} 2
 started{grpc_method="Range",grpc_type="unary"} 5
 started{grpc_method="Watch",grpc_type="bidi_stream"} 7
 other{grpc_method="Range",grpc_type="unary"} 9"#;
