@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use etcd_client::LeaseGrantOptions;
-use futures_util::future::try_join3;
+use futures_util::future::try_join;
 use synod_core::clock;
 use synod_core::error::Result;
 use synod_core::random::Random;
@@ -37,7 +37,7 @@ impl EtcdBackend {
     /// # Errors
     ///
     /// [`Invalid`](synod_core::error::ErrorKind::Invalid) if there is no member, or one that is
-    /// not written as `host` or `host:port`.
+    /// not written as `host` or `host:port`, or [`Tls`](crate::Tls) without a certificate in PEM.
     pub fn new(options: EtcdOptions) -> Result<Self> {
         Self::over(options, Random::from_system())
     }
@@ -62,16 +62,15 @@ impl Backend for EtcdBackend {
                 let sent = clock::now();
                 let mut lease = link.lease.clone();
                 let granting = lease.grant(wanted, Some(id));
-                let (version, _, granted) =
-                    try_join3(link.version(), link.direct(), granting).await?;
-                Ok((sent, granted, link.connection(), version))
+                let connection = link.connection();
+                let (_, granted) = try_join(link.direct(), granting).await?;
+                link.set_term(connection, granted.0.header.as_ref());
+                Ok((sent, granted))
             }
         };
-        let (sent, granted, connection, version) = self.endpoints.call(call, granting).await?;
-        self.endpoints.check_version(version);
+        let (sent, granted) = self.endpoints.call(call, granting).await?;
         let history = History::default();
         history.answered(granted.0.header.as_ref(), 0)?;
-        history.confirmed_on(connection);
         let ttl = Duration::from_secs(number(granted.ttl()));
         let life = (granted.id(), Life::new(ttl, sent, Duration::ZERO));
         let (endpoints, random) = (self.endpoints.clone(), self.random.clone());

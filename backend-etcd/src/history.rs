@@ -17,8 +17,6 @@ pub(crate) struct History {
     cluster: AtomicU64,
     /// The highest revision that the session has seen.
     seen: AtomicI64,
-    /// The connection on which the history was last confirmed.
-    connection: AtomicU64,
 }
 
 impl History {
@@ -53,15 +51,6 @@ impl History {
         }
         self.saw(header.revision);
         Ok(header.revision)
-    }
-
-    /// True if the history was confirmed on this connection. A restored server has new ones.
-    pub(crate) fn is_confirmed_on(&self, connection: u64) -> bool {
-        self.connection.load(Ordering::Relaxed) == connection
-    }
-
-    pub(crate) fn confirmed_on(&self, connection: u64) {
-        self.connection.store(connection, Ordering::Relaxed);
     }
 }
 

@@ -146,10 +146,10 @@ impl Reader {
     /// this revision.
     pub(crate) async fn confirm_history(&self, call: Call, seen: i64) -> Result<()> {
         let confirming = |link: Arc<Link>| async move { link.confirm().await };
-        let mut header = self.endpoints.call(call, confirming).await?;
+        let (_, mut header) = self.endpoints.call(call, confirming).await?;
         if is_before(header.revision, seen) {
             // As in `first`.
-            header = self.endpoints.call(call, confirming).await?;
+            (_, header) = self.endpoints.call(call, confirming).await?;
         }
         self.history.answered(Some(&header), seen).map(drop)
     }

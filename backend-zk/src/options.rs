@@ -170,6 +170,9 @@ impl ZkOptions {
             return Err(Error::new(ErrorKind::Unsupported, DOING)
                 .because("this program was built without the feature `tls` of synod"));
         }
+        if let Some(fault) = self.tls.as_ref().and_then(Tls::fault) {
+            return Err(invalid(fault));
+        }
         if self.login == Login::Sasl {
             if !cfg!(feature = "sasl") {
                 return Err(Error::new(ErrorKind::Unsupported, DOING)

@@ -14,6 +14,7 @@ pub mod newer;
 pub mod peers;
 pub mod pipe;
 pub mod ports;
+pub mod stall;
 pub mod verb;
 pub mod zookeeper;
 pub mod zookeeper_log;

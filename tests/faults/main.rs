@@ -36,6 +36,7 @@ use synod_testkit::clients::holder::Lapse;
 use synod_testkit::clients::worker;
 use synod_testkit::limit::limited;
 use synod_testkit::server::required;
+use synod_testkit::server::stall::Stall;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 
@@ -59,7 +60,7 @@ mod stand;
 mod team;
 mod writes;
 
-/// How many scenarios run at a time, if the arguments do not say. They wait more than they compute.
+/// The number of scenarios that run at a time, by default. They wait more than they compute.
 const AT_ONCE: usize = 4;
 
 /// The argument that starts this program as a client.
@@ -82,10 +83,12 @@ struct Scenario {
     more: &'static [Fault],
     /// The defects of servers that it may show.
     defects: &'static [Defect],
+    /// The reason that it cannot run on this machine, if there is one.
+    obstacle: fn() -> Option<&'static str>,
 }
 
 const fn scenario(name: &'static str, act: Act, catches: &'static [Mistake]) -> Scenario {
-    Scenario { name, act, catches, more: &[], defects: &[] }
+    Scenario { name, act, catches, more: &[], defects: &[], obstacle: || None }
 }
 
 impl Scenario {
@@ -95,6 +98,10 @@ impl Scenario {
 
     const fn may_show(self, defects: &'static [Defect]) -> Self {
         Self { defects, ..self }
+    }
+
+    const fn stalls(self) -> Self {
+        Self { obstacle: Stall::missing, ..self }
     }
 }
 
@@ -250,14 +257,14 @@ const HOLDERS: &[Scenario] = &[
     ),
 ];
 
-/// A leader under clients is paused: on etcd old servers have a defect here.
+/// A leader under clients is paused: on etcd servers have a defect here.
 const PAUSED_LEADER: Scenario = scenario(
     "a_leader_that_stands_still_answers_nothing_old",
     |s| Box::pin(outages::paused_leader(s)),
     &[CasIgnoresVersion],
 );
 
-/// A server under holders is paused: on etcd old servers have a defect here.
+/// A server under holders is paused: on etcd servers have a defect here.
 const PAUSED: Scenario = scenario(
     "a_server_that_stands_still_lets_no_two_hold_anything",
     |s| Box::pin(holders::paused_server(s)),
@@ -276,6 +283,20 @@ const ETCD: &[Scenario] = &[
         |s| Box::pin(lives::old_leader(s)),
         &[],
     )
+    .may_show(&[REVOKES_OF_A_DEPOSED_LEADER]),
+    scenario(
+        "a_leader_whose_disk_stalls_makes_no_session_certain",
+        |s| Box::pin(minority::stalled_leader(s)),
+        &[LeaseExtendedByHope],
+    )
+    .stalls()
+    .may_show(&[REVOKES_OF_A_DEPOSED_LEADER]),
+    scenario(
+        "a_leader_whose_disk_stalls_lets_no_two_hold_anything",
+        |s| Box::pin(holders::stalled_server(s)),
+        &[WatchSilentAfterOutage],
+    )
+    .stalls()
     .may_show(&[REVOKES_OF_A_DEPOSED_LEADER]),
     PAUSED.may_show(&[REVOKES_OF_A_DEPOSED_LEADER]),
     PAUSED_LEADER.may_show(&[REVOKES_OF_A_DEPOSED_LEADER]),
@@ -431,7 +452,7 @@ fn trials_of(stage: Stage, pool: &Arc<Pool>, scenario: &'static Scenario) -> Vec
         let of_stores = scenario.catches.iter().copied().map(Fault::Store);
         let shows = |fault: Fault| {
             let name = format!("{name}::shows_{fault}");
-            trial(stage, name, move |name| shows(name, stage, scenario, fault))
+            trial(stage, scenario, name, move |name| shows(name, stage, scenario, fault))
         };
         return of_stores.chain(scenario.more.iter().copied()).map(shows).collect();
     }
@@ -442,15 +463,16 @@ fn trials_of(stage: Stage, pool: &Arc<Pool>, scenario: &'static Scenario) -> Vec
         }
         None => play(name, &pool, stage, scenario, None, soak::seed()?),
     };
-    vec![trial(stage, name, play)]
+    vec![trial(stage, scenario, name, play)]
 }
 
-/// How long a scenario may take on any machine. One that hangs fails, and reports what it waits
+/// The time limit of a scenario on any machine. One that hangs fails, and reports what it waits
 /// for.
 const LIMIT: Duration = Duration::from_secs(15 * 60);
 
 fn trial(
     stage: Stage,
+    scenario: &Scenario,
     name: String,
     play: impl FnOnce(&str) -> Result<(), String> + Send + 'static,
 ) -> Trial {
@@ -458,11 +480,10 @@ fn trial(
     let limit = LIMIT + Duration::from_secs(60 * soak::minutes().unwrap_or_default());
     let trial =
         Trial::test(name, move || limited(limit, move || play(&title))?.map_err(Failed::from));
-    match (stage.missing)() {
-        Some(why) => {
-            assert!(!required(), "{why}");
-            trial.with_ignored_flag(true).with_kind(format!("cannot run: {why}"))
-        }
+    let missing = (stage.missing)();
+    assert!(missing.is_none() || !required(), "{missing:?}");
+    match missing.or_else(|| (scenario.obstacle)().map(str::to_owned)) {
+        Some(why) => trial.with_ignored_flag(true).with_kind(format!("cannot run: {why}")),
         None => trial,
     }
 }
@@ -526,7 +547,7 @@ async fn panicked(book: &Book) -> String {
     }
 }
 
-/// How often a scenario is played to find a mistake. In one play the faults may not meet it.
+/// The number of plays of a scenario to find a mistake. In one play the faults may not meet it.
 const PLAYS: usize = 4;
 
 /// Checks that the scenario fails as it should when every client makes this mistake.

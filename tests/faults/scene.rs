@@ -3,6 +3,7 @@
 
 #![expect(clippy::print_stdout, reason = "excused breaches are reported")]
 
+use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use synod_testkit::clients::client::{Client, End};
 use synod_testkit::clients::entry::{Answer, Entry, Installed, Op, Seen, What, now};
 use synod_testkit::limit::waits_for;
 use synod_testkit::server::pipe::{Lost, Pipe};
+use synod_testkit::server::stall::Stall;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::servers::SIZE;
@@ -31,7 +33,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// The time to live of sessions: long enough for a machine that has other things to do.
 pub(crate) const TTL: Duration = Duration::from_secs(3);
 
-/// Where everything takes place.
+/// Servers, clients and the record of one scenario.
 pub(crate) struct Scene {
     pub(crate) stand: Stand,
     pub(crate) random: Random,
@@ -39,18 +41,20 @@ pub(crate) struct Scene {
     clients: Vec<Arc<Actor>>,
     values: Arc<AtomicU64>,
     seed: u64,
-    /// What every client gets wrong.
+    /// The mistake of every client.
     mistake: Option<Fault>,
     /// The defects of servers that this scene may show.
     defects: &'static [Defect],
     /// The version of the servers, if that matters. Asked for before anything is done to them.
     version: Vec<u32>,
-    /// What the scene itself found wrong.
+    /// The breaches that the scene itself found.
     breaches: Vec<Breach>,
     /// Servers that do not run, and those that stand still or are cut off.
     killed: Vec<usize>,
     paused: Vec<usize>,
     parted: Vec<usize>,
+    /// Servers whose disk stalls.
+    stalled: Vec<(usize, Stall)>,
 }
 
 /// A client, and what lies between it and the servers.
@@ -89,6 +93,7 @@ impl Scene {
             killed: Vec::new(),
             paused: Vec::new(),
             parted: Vec::new(),
+            stalled: Vec::new(),
         })
     }
 
@@ -106,7 +111,7 @@ impl Scene {
         self.breaches.push(breach);
     }
 
-    /// Whether these servers have a defect that this scene may show.
+    /// True if these servers have a defect that this scene may show.
     pub(crate) fn has_defect(&self) -> bool {
         self.defects.iter().any(|defect| defect.affects(&self.version))
     }
@@ -147,9 +152,9 @@ impl Scene {
     }
 
     /// Something is done to servers, and that is taken down.
-    fn done(&self, what: String, outcome: &Result<(), std::io::Error>) {
+    fn done<T>(&self, what: String, outcome: &io::Result<T>) {
         let outcome = match outcome {
-            Ok(()) => Installed::Installed,
+            Ok(_) => Installed::Installed,
             Err(_) => Installed::Indeterminate,
         };
         self.book.nemesis(what, outcome);
@@ -180,6 +185,20 @@ impl Scene {
         self.paused.retain(|paused| *paused != server);
     }
 
+    /// Stalls the disk of a server.
+    pub(crate) fn stall(&mut self, server: usize) {
+        let stall = self.stand.servers.processes().stall(server);
+        self.done(format!("stall the disk of server {server}"), &stall);
+        self.stalled.extend(stall.map(|stall| (server, stall)));
+    }
+
+    /// Ends the stall of a disk.
+    pub(crate) async fn resume_disk(&mut self, server: usize) {
+        self.report_leases().await;
+        self.stalled.retain(|(stalled, _)| *stalled != server);
+        self.done(format!("resume server {server}, whose disk stalled"), &Ok(()));
+    }
+
     /// Records how long the servers say that each lease lives, where that can prove a defect of
     /// them. Without an answer nothing is proved.
     async fn report_leases(&self) {
@@ -189,6 +208,7 @@ impl Scene {
         let asked = now();
         let running: Vec<usize> = (0..SIZE)
             .filter(|server| !self.paused.contains(server) && !self.killed.contains(server))
+            .filter(|server| self.stalled.iter().all(|(stalled, _)| stalled != server))
             .collect();
         for (session, left) in self.stand.servers.leases(&running).await {
             let until = asked + u64::try_from(left.as_nanos()).unwrap_or_default();
@@ -276,6 +296,9 @@ impl Scene {
         }
         for server in self.paused.clone() {
             self.resume(server).await;
+        }
+        while let Some((server, _)) = self.stalled.first() {
+            self.resume_disk(*server).await;
         }
         for server in self.killed.clone() {
             self.restart(server);
@@ -379,7 +402,7 @@ impl Actor {
         self.book.last(|entry| entry.s.filter(|_| entry.p == number))
     }
 
-    /// What it last said that it believes of its session.
+    /// The last status of its session that the process reported.
     pub(crate) fn believes(&self) -> Option<String> {
         let number = self.client.number();
         self.book.last(|entry| match &entry.what {

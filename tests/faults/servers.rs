@@ -13,19 +13,20 @@ use synod_testkit::server::etcd::{Cluster, Flavour};
 use synod_testkit::server::links::Links;
 use synod_testkit::server::members::Members;
 use synod_testkit::server::peers::{Callers, Peers};
+use synod_testkit::server::stall::Stall;
 use synod_testkit::server::zookeeper::{Ensemble, TICK};
 use tokio::time::timeout;
 
-/// How many there are, where they have to agree.
+/// The number of servers, where they have to agree.
 pub(crate) const SIZE: usize = 3;
 
-/// How long the report of all leases may take. A later one is of no use.
+/// The time limit of the report of all leases. A later one is of no use.
 const LEASES: Duration = Duration::from_secs(1);
 
 /// Some servers.
 #[async_trait]
 pub(crate) trait Servers: Send {
-    /// Where clients reach them.
+    /// The addresses for clients.
     fn addresses(&self) -> Vec<SocketAddr>;
     /// The URL of a store that is reached there.
     fn url(&self, at: &[SocketAddr]) -> String;
@@ -52,6 +53,8 @@ pub(crate) trait Processes: Send {
     fn restart(&mut self, server: usize) -> io::Result<()>;
     fn pause(&self, server: usize) -> io::Result<()>;
     fn resume(&self, server: usize) -> io::Result<()>;
+    /// Stalls the disk of a server until the result is dropped.
+    fn stall(&self, server: usize) -> io::Result<Stall>;
     fn leader(&self) -> Option<usize>;
     fn await_ready(&self) -> Result<(), String>;
 }
@@ -73,6 +76,10 @@ impl<K: synod_testkit::server::members::Kind> Processes for Members<K> {
         Self::resume(self, server)
     }
 
+    fn stall(&self, server: usize) -> io::Result<Stall> {
+        Self::stall(self, server)
+    }
+
     fn leader(&self) -> Option<usize> {
         Self::leader(self)
     }
@@ -86,9 +93,9 @@ impl<K: synod_testkit::server::members::Kind> Processes for Members<K> {
 pub(crate) struct ZooKeeper {
     servers: Ensemble,
     peers: Peers,
-    /// It knows the passwords of sessions.
+    /// The proxies for clients, which have the passwords of sessions.
     links: Links,
-    /// How long the servers' tick is, where it is not the stock one.
+    /// The servers' tick, where it is not the stock one.
     tick: Option<Duration>,
 }
 
@@ -194,7 +201,7 @@ impl Etcd {
         Client::connect(hosts, None).await
     }
 
-    /// How long each lease lives, in whole seconds that etcd rounds down.
+    /// The remaining time of each lease, in whole seconds that etcd rounds down.
     async fn time_to_live(
         &self,
         running: &[usize],
@@ -235,7 +242,7 @@ fn numbers(version: &str) -> Vec<u32> {
     version.split('.').map_while(|part| part.trim().parse().ok()).collect()
 }
 
-/// What an event of etcd's says in our terms.
+/// The fact in an event of etcd.
 fn fact(event: &etcd_client::Event) -> Option<Fact> {
     let (kv, before) = (event.kv()?, event.prev_kv());
     // The key of /a/b/c is /a/b//c.

@@ -14,15 +14,15 @@ use synod_testkit::limit::waits_for;
 use synod_testkit::server::pipe::Lost;
 use tokio::time::{Instant, sleep};
 
-use crate::scene::{Actor, PATIENCE, Scene, TTL, at, in_time};
+use crate::scene::{Actor, PATIENCE, Scene, TTL, at, eventually, in_time};
 
-/// What a process is for. Another one takes its place when it is killed.
+/// The work of a process. Another one takes its place when it is killed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Post {
     pub(crate) part: Part,
     /// The first of its items or tasks.
     pub(crate) first: Value,
-    /// How many there are.
+    /// The number of items or tasks.
     pub(crate) count: u64,
 }
 
@@ -171,7 +171,7 @@ impl Team {
         }
     }
 
-    /// Whether all processes of this part have done what they were asked to do.
+    /// True if all processes of this part have done their work.
     fn rests(&self, scene: &Scene, part: Part) -> bool {
         self.of(part).all(|ann| last(scene, ann) == Some(Deed::Rests))
     }
@@ -182,6 +182,20 @@ impl Team {
         if !in_time(&what, async || self.rests(scene, part)).await {
             scene.breach(Breach::new(law, format!("{what}: not within {PATIENCE:?}")));
         }
+    }
+
+    /// Waits until each process of this part has reported such a thing.
+    pub(crate) async fn await_report(&self, scene: &Scene, part: Part, is_it: fn(&Deed) -> bool) {
+        let has_reported = |number: usize| {
+            let found = scene.book.last(|entry| match &entry.what {
+                What::Deed { deed } if entry.p == number && is_it(deed) => Some(()),
+                _ => None,
+            });
+            found.is_some()
+        };
+        let what = format!("each {part:?} has reported it");
+        let all = async || self.of(part).all(|ann| has_reported(ann.client.number()));
+        eventually(&what, all).await;
     }
 
     /// Waits until the copies of all processes of this part show these processes, which this law promises.
@@ -277,7 +291,7 @@ pub(crate) fn posts(part: Part, of: usize, first: Value, count: u64) -> Vec<Post
     (0..of as u64).map(|place| Post { part, first: first + place * count, count }).collect()
 }
 
-/// What is left of a producer's items when it began to put the last of them.
+/// The rest of a producer's items when it began to put the last of them.
 fn rest_of(post: Post, last: Option<Value>) -> Post {
     let next = last.map_or(post.first, |last| last + 1);
     Post { first: next, count: post.first + post.count - next, ..post }

@@ -7,6 +7,7 @@ use libtest_mimic::{Arguments, Trial};
 use synod_testkit::limit::limited;
 use synod_testkit::server::etcd::Cluster;
 use synod_testkit::server::required;
+use synod_testkit::server::stall::Stall;
 use tokio::runtime::Builder;
 
 mod advice;
@@ -120,7 +121,7 @@ fn main() -> ExitCode {
     ];
     let missing = Cluster::missing();
     assert!(missing.is_none() || !required(), "{missing:?}");
-    let no_stall = stalled::missing();
+    let no_stall = Stall::missing();
     let skip = |trial: Trial| match &missing {
         Some(why) => trial.with_ignored_flag(true).with_kind(format!("cannot run: {why}")),
         None if no_stall.is_some() && trial.name().starts_with("stalled::") => {

@@ -3,10 +3,11 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, join_all, select};
 use h2::Reason;
 use synod_core::error::ErrorKind;
 use synod_core::store::{End, Event, Expect, Lifetime, Query, Status, Txn};
+use tokio::time::timeout;
 use tonic::Code;
 
 use crate::peer::Peer;
@@ -294,4 +295,20 @@ async fn a_node_that_is_soon_waited_for_again_is_still_watched() {
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     assert_eq!(peer.met(Kind::Create), 1);
+}
+
+/// With more requests in flight a late answer could not be distinguished from a lost one.
+#[tokio::test(start_paused = true)]
+async fn five_hundred_requests_for_watches_are_in_flight_at_most() {
+    const MAX: usize = 500;
+    // The stream is open when the first is answered.
+    for answered in [1, 100] {
+        let peer = Peer::new(1);
+        let ann = session(&peer).await;
+        peer.script(Rule::on(Kind::Create, Act::Ignore).behind(answered).always());
+        let observe = |number| ann.watch(Query::node(path(&format!("/n{number}"))));
+        let observing = join_all((0..answered + MAX + 50).map(observe));
+        let _none = timeout(TTL / 10, observing).await;
+        assert_eq!(peer.met(Kind::Create), answered + MAX, "{answered} were answered");
+    }
 }

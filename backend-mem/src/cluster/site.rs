@@ -97,7 +97,7 @@ pub enum Site {
     EventTwice,
     /// A latest read is answered by a server that lags (etcd before 3.4.42).
     StaleLatest,
-    /// A leader that was replaced ends a session that is alive (etcd before 3.4.31).
+    /// A leader that was replaced ends a session that is alive (most versions of etcd).
     EndedByOldLeader,
     /// No heartbeat of a client arrives for a while: for a workload that examines the consequences.
     BeatsCut,

@@ -41,7 +41,7 @@ pub struct Record {
     /// The reports of servers about leases: the time of the report, the session, and the time until
     /// which its lease lives at least.
     pub leases: Vec<(u64, u64, u64)>,
-    /// The times at which a paused server was resumed.
+    /// The times at which a server was resumed that was paused, or whose disk stalled.
     pub resumed: Vec<u64>,
     /// Faults that may or may not have taken place.
     pub indeterminate: Vec<String>,

@@ -176,6 +176,16 @@ pub enum Deed {
         /// The time of the question, for the last positive answer.
         certain: u64,
     },
+    /// The begin of the release of an item of a partition, which was asked for.
+    Releases {
+        /// The item.
+        item: Value,
+    },
+    /// The notice that an item of a partition is not its own any more.
+    Loses {
+        /// The item.
+        item: Value,
+    },
     /// The begin of an entry into a double barrier.
     Enters,
     /// The end of the entry: the process is inside.

@@ -117,13 +117,26 @@ pub(crate) async fn share(post: &Post) -> Result<()> {
     let giving = async {
         let mut changes = pin!(share.changes());
         while let Some(change) = changes.next().await {
-            if let ShareChange::Release(items) = change {
-                let _may_fail = share.release(&items).await.is_ok();
+            match change {
+                ShareChange::Release(items) => {
+                    report_each(post, &items, |item| Deed::Releases { item });
+                    let _may_fail = share.release(&items).await.is_ok();
+                }
+                ShareChange::Lost(items) => {
+                    report_each(post, &items, |item| Deed::Loses { item });
+                }
+                _ => {}
             }
         }
     };
     match select(pin!(believing), pin!(giving)).await {
         Either::Left(((), _)) | Either::Right(((), _)) => Ok(()),
+    }
+}
+
+fn report_each(post: &Post, items: &BTreeSet<String>, deed: impl Fn(Value) -> Deed) {
+    for item in items.iter().filter_map(|item| item.parse().ok()) {
+        post.report(deed(item));
     }
 }
 

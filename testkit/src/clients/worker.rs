@@ -106,6 +106,7 @@ impl Worker {
                     self.end(id, serves);
                 }
                 Op::Close if !self.posts.is_empty() => {
+                    report(self.p, None, Some(id), What::Inv { op: Op::Close });
                     let left = self.posts.leave().await;
                     self.end(id, left);
                 }

@@ -173,8 +173,7 @@ impl Cluster {
     pub fn asked(&self) -> Option<u64> {
         let text = self.each().map(|member| member.fetch("/metrics").ok());
         let others = |text: &str| {
-            let others = |labels: &str| !labels.contains("LeaseKeepAlive");
-            without_heartbeats(text, "grpc_server_msg_received_total{", others)
+            without_heartbeats(text, "grpc_server_msg_received_total{", |_labels| true)
         };
         text.map(|text| Some(others(&text?))).sum()
     }
@@ -215,10 +214,12 @@ impl Cluster {
     }
 }
 
-/// Returns the sum of a metric over the methods with matching labels, without those of heartbeats.
-/// A heartbeat at a member that answers keep-alives without its quorum also requests the member's
-/// status, and reads once.
+/// Returns the sum of a metric over the methods with matching labels, without heartbeats: each is
+/// a keep-alive and a read. A member is asked for its version and its list of members once for
+/// each connection.
 fn without_heartbeats(text: &str, metric: &str, fits: impl Fn(&str) -> bool) -> u64 {
+    let is_of_a_connection =
+        |labels: &str| ["Status", "MemberList"].iter().any(|method| labels.contains(method));
     let (mut sum, mut heartbeats) = (0, 0);
     for line in text.lines() {
         let Some((labels, number)) =
@@ -227,9 +228,9 @@ fn without_heartbeats(text: &str, metric: &str, fits: impl Fn(&str) -> bool) -> 
             continue;
         };
         let number = whole(number).unwrap_or_default();
-        if labels.contains(r#"grpc_method="Status""#) {
+        if labels.contains(r#"grpc_method="LeaseKeepAlive""#) {
             heartbeats += number;
-        } else if fits(labels) {
+        } else if !is_of_a_connection(labels) && fits(labels) {
             sum += number;
         }
     }
@@ -333,7 +334,9 @@ mod tests {
     #[test]
     fn heartbeats_are_not_counted() {
         let text = r#"
-started{grpc_method="Status",grpc_type="unary"} 2
+started{grpc_method="Status",grpc_type="unary"} 3
+started{grpc_method="MemberList",grpc_type="unary"} 4
+started{grpc_method="LeaseKeepAlive",grpc_type="bidi_stream"} 2
 started{grpc_method="Range",grpc_type="unary"} 5
 started{grpc_method="Watch",grpc_type="bidi_stream"} 7
 other{grpc_method="Range",grpc_type="unary"} 9"#;

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use crate::server::child::{Child, Signal};
 use crate::server::home::Home;
 use crate::server::ports::Ports;
+use crate::server::stall::Stall;
 
 /// The maximum duration of a start on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -146,6 +147,15 @@ impl<K: Kind> Members<K> {
     /// If it is not running.
     pub fn resume(&self, member: usize) -> io::Result<()> {
         self.child(member)?.signal(Signal::Continue)
+    }
+
+    /// Stalls the disk of a server, until the result is dropped.
+    ///
+    /// # Errors
+    ///
+    /// If it is not running, or [no disk can be stalled](Stall::missing).
+    pub fn stall(&self, member: usize) -> io::Result<Stall> {
+        Stall::start(self.process(member)?, self.home(member))
     }
 
     /// Returns the process of a server.
