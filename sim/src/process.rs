@@ -65,6 +65,8 @@ impl Drop for During {
 pub(crate) struct Calm {
     mended: AtomicBool,
     waiting: Mutex<BTreeSet<u64>>,
+    /// The processes that are frozen for ever.
+    frozen: Mutex<BTreeSet<u64>>,
     turned: Notify,
 }
 
@@ -73,6 +75,11 @@ impl Calm {
         self.mended.store(true, Ordering::Relaxed);
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.turned.notify_waiters();
+    }
+
+    /// Records that a process is frozen for ever.
+    pub(crate) fn freeze(&self, actor: u64) {
+        self.frozen.lock().unwrap_or_else(PoisonError::into_inner).insert(actor);
     }
 
     /// Whether a process waits for it.
@@ -124,16 +131,29 @@ impl Process {
         Client::open(self.backend(), self.options().timeout(deadline)).await
     }
 
+    /// Opens another client beside that of [`Process::client`], with a session of its own and other ids.
+    pub(crate) async fn second_client(&self) -> Result<Client> {
+        /// Above the numbers of processes, and below those of their lives.
+        const SECOND: u64 = 1 << 16;
+
+        Client::open(self.backend(), self.options().random(self.random(SECOND))).await
+    }
+
     /// The default options of [`Process::client`], to be changed by the caller.
     pub fn options(&self) -> ClientOptions {
-        let again = self.makes(UserMistake::SameIdsAgain);
-        // A crash loses the memory of the process, the death of its user's task does not.
-        let lives = u64::from(if again { self.life - self.since } else { self.life }) << 32;
         ClientOptions::default()
             .session(SessionOptions::new(self.ttl))
             .timeout(self.ttl * 3)
             .connect_timeout(self.ttl * 5)
-            .random(Random::seeded(self.seed).fork(self.actor ^ lives))
+            .random(self.random(0))
+    }
+
+    /// The ids and delays of a client: the same for the same seed, and others in each life of the process.
+    fn random(&self, client: u64) -> Random {
+        let again = self.makes(UserMistake::SameIdsAgain);
+        // A crash loses the memory of the process, the death of its user's task does not.
+        let lives = u64::from(if again { self.life - self.since } else { self.life }) << 32;
+        Random::seeded(self.seed).fork(self.actor ^ client ^ lives)
     }
 
     /// The simulated store, over the connection of this process.
@@ -251,6 +271,20 @@ impl Process {
         self.mending.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(self.actor);
         let _waits = Waits(self);
         turned.await;
+    }
+
+    /// The processes that are frozen for ever. No real process can know this.
+    pub(crate) fn frozen(&self) -> BTreeSet<u64> {
+        self.mending.frozen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The processes of which the store has refused a write. No real process can know this.
+    pub(crate) fn refused(&self) -> BTreeSet<u64> {
+        self.cluster.with_decisions(|decisions| {
+            let refused = [Site::Refused, Site::RefusedDone];
+            let fired = decisions.fired().iter().filter(|it| refused.contains(&it.spot.site));
+            fired.map(|it| it.spot.actor.get()).collect()
+        })
     }
 
     /// Whether a session is alive at the store now. No real process can know this.

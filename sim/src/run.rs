@@ -458,6 +458,7 @@ impl Run {
                         == 0;
                 if frozen {
                     self.scheduler.pause(actor);
+                    self.mending.freeze(actor);
                     self.people.borrow_mut()[place].frozen = true;
                     self.cluster.tell(actor, What::Phase, 0, || "frozen for ever".to_owned());
                 }

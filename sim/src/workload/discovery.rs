@@ -1,4 +1,4 @@
-//! Three processes that register instances of one service, follow it, and choose among them.
+//! Three processes that register instances of one service, by one client or by two, follow it, and choose among them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::StreamExt as _;
+use futures_util::future::join;
 use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::Error;
@@ -86,7 +87,12 @@ async fn work(me: Process, book: Book) {
     let seller = Seller { me, client, service };
     let rounds = seller.me.rounds(ROUNDS);
     for round in 0..rounds {
-        Box::pin(seller.round(round, round + 1 == rounds)).await;
+        let is_last = round + 1 == rounds;
+        if is_last {
+            Box::pin(seller.round(round, is_last)).await;
+        } else {
+            Box::pin(join(seller.round(round, is_last), seller.is_beside(round))).await;
+        }
     }
 }
 
@@ -97,6 +103,27 @@ struct Seller {
 }
 
 impl Seller {
+    /// Registers another instance in the same process, in the same session or in another one, and perhaps under the same id.
+    async fn is_beside(&self, round: u64) {
+        let me = &self.me;
+        let second = match me.pick(8) {
+            0 => Some(self.client.clone()),
+            1 => me.second_client().await.ok(),
+            _ => None,
+        };
+        let Some(client) = second else { return };
+        let id = if me.pick(2) == 0 { me.name().to_owned() } else { format!("{}.too", me.name()) };
+        let says = format!("{}.{}.{round}.too", me.name(), me.life());
+        let instance = Instance::new(SERVICE, "here").payload(says).id(id);
+        let registered = me.perhaps(discovery(&client).register(instance)).await;
+        me.sometimes(REFUSED, matches!(registered, Some(Err(_))));
+        let Some(Ok(registration)) = registered else { return };
+        me.rest(me.ttl()).await;
+        if me.pick(2) == 0 {
+            drop(me.perhaps(registration.unregister()).await);
+        }
+    }
+
     async fn round(&self, round: u64, is_last: bool) {
         let me = &self.me;
         let says = format!("{}.{}.{round}", me.name(), me.life());

@@ -1,10 +1,11 @@
-//! Three processes that are members of one group, and follow it.
+//! Three processes that are members of one group, by one client or by two, and follow it.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::StreamExt as _;
+use futures_util::future::join;
 use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::path::Path;
@@ -59,8 +60,11 @@ async fn work(me: Process) {
     let Ok(client) = me.impatient_client().await else { return };
     let listener = Listener::of(&me, &Group::new(&client, dir()));
     let member = Joiner { me, client, listener };
-    for round in 0..member.me.rounds(ROUNDS) {
-        Box::pin(member.round(round)).await;
+    // For one round, so that a history does not become much longer.
+    let first = join(member.round(&member.client, 0), member.is_beside());
+    Box::pin(first).await;
+    for round in 1..member.me.rounds(ROUNDS) {
+        Box::pin(member.round(&member.client, round)).await;
     }
     member.compares().await;
 }
@@ -72,9 +76,22 @@ struct Joiner {
 }
 
 impl Joiner {
-    async fn round(&self, round: u64) {
+    /// Is another member in the same process, in the same session or in another one, and perhaps under the same name.
+    async fn is_beside(&self) {
         let me = &self.me;
-        let group = Group::new(&self.client, dir());
+        match me.pick(4) {
+            0 => self.round(&self.client, ROUNDS).await,
+            1 => {
+                let Ok(client) = me.second_client().await else { return };
+                self.round(&client, ROUNDS).await;
+            }
+            _ => {}
+        }
+    }
+
+    async fn round(&self, client: &Client, round: u64) {
+        let me = &self.me;
+        let group = Group::new(client, dir());
         let data = format!("{}.{}.{round}", me.name(), me.life());
         let joined = match me.pick(4) {
             0 => me.perhaps(group.join(data.clone())).await,
