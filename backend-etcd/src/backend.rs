@@ -21,7 +21,7 @@ use crate::options::EtcdOptions;
 use crate::store::EtcdStore;
 
 /// The shortest session that etcd may keep: its lower limit is one and a half election timeouts.
-/// And the longest that is requested.
+/// And the longest session that is requested.
 const TTLS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(24 * 60 * 60));
 
 /// An etcd cluster. Clones share its connections.

@@ -1,9 +1,9 @@
 //! [`History`]: the history of the store that a session belongs to.
 //!
 //! A store that is restored from a backup has another history from then on: revisions, and with
-//! them fencing tokens, begin again at those of the backup, and what was written after the backup is
-//! gone. But leases are in the backup, so that their keep-alives are answered as before. Nothing
-//! that a session knows is true in another history, so the session ends.
+//! them fencing tokens, begin again at those of the backup, and everything that was written after
+//! the backup is gone. But leases are in the backup, so their keep-alives are answered as before.
+//! No knowledge of a session is true in another history, so the session ends.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 

@@ -14,16 +14,18 @@ use crate::key::{self, Range};
 /// The maximum number of conditions, and of operations, in one etcd transaction.
 const MOST: usize = 128;
 
-/// The size up to which data is written by a put whose answer contains the data of before: to etcd, this is cheaper than a read.
+/// The size up to which data is written by a put whose answer contains the previous data: for etcd,
+/// this is cheaper than a read.
 pub(crate) const SMALL: usize = 16 << 10;
 
-/// How many puts of a transaction are answered so: what was replaced by many could be more than an answer may have.
+/// The maximum number of such puts in a transaction: the previous data of many could be more than
+/// an answer may have.
 const FEW: usize = 2;
 
 /// No limit, to etcd.
 const ALL: i64 = 0;
 
-/// How much a transaction reads to explain its refusal.
+/// The extent of the reads by which a transaction explains its refusal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Asking {
     /// The reads that explain nearly all refusals: the nodes that operations name and other clients
@@ -227,17 +229,18 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// How many operations remain for a look, which is added to the writes and to the reads.
+    /// The number of operations that remain for a follow-up read, which is added to the writes and
+    /// to the reads.
     pub(crate) fn room(&self) -> usize {
         MOST - self.writes.max(self.asked.len())
     }
 
-    /// How many answers precede those to the look of a transaction that was applied.
+    /// The number of answers before those to the follow-up read, if the transaction was applied.
     pub(crate) fn writes(&self) -> usize {
         self.writes
     }
 
-    /// How many answers precede those to the look of a transaction that was refused.
+    /// The number of answers before those to the follow-up read, if the transaction was refused.
     pub(crate) fn questions(&self) -> usize {
         self.asked.len()
     }
@@ -286,7 +289,8 @@ impl About<'_> {
 }
 
 impl Parts {
-    /// The request, with a look at the end of the reads; and at the end of the writes, if it is `always` wanted.
+    /// The request, with the follow-up read at the end of the reads; and at the end of the writes,
+    /// if it is `always` wanted.
     pub(crate) fn request(
         mut self,
         look: impl Iterator<Item = TxnOp> + Clone,
@@ -319,7 +323,7 @@ fn get(range: Range, limit: i64) -> TxnOp {
 struct Known<'a> {
     plan: &'a Plan<'a>,
     answers: &'a [Vec<PbKeyValue>],
-    /// Whether the answer depends on something that was not read.
+    /// The answer depends on something that was not read.
     missed: Cell<bool>,
 }
 

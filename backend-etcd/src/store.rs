@@ -37,8 +37,8 @@ pub(crate) struct EtcdStore {
     reader: Arc<Reader>,
     writer: Writer,
     watches: Watches,
-    /// Whether the server confirmed that the lease is gone. Locked for the length of a close: a
-    /// second close waits for the first.
+    /// The server confirmed that the lease is gone. Locked during a close: a second close waits for
+    /// the first.
     closing: Mutex<bool>,
     _heart: Task,
 }
@@ -169,7 +169,7 @@ impl Store for EtcdStore {
 }
 
 impl Drop for EtcdStore {
-    /// The server is left to expire the lease; watches are notified now.
+    /// Leaves the lease to expire at the server; watches are notified now.
     fn drop(&mut self) {
         self.life.lose(SessionEnd::Closed);
     }

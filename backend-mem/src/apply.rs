@@ -36,7 +36,7 @@ impl Effect {
         }
     }
 
-    /// The effect as an observer is notified of it that reads what it wants to know.
+    /// The effect as the change for an observer that reads the details itself.
     pub(crate) fn to_hint(&self) -> Change {
         Change::new(self.path.clone(), self.kind)
     }
@@ -51,7 +51,7 @@ pub(crate) struct Applied {
     pub(crate) own: Option<(Path, Sequence)>,
 }
 
-/// How a store names sequential nodes.
+/// The names that a store gives to sequential nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Naming {
     /// By a counter, with gaps.

@@ -16,8 +16,8 @@ use synod_core::store::{
 use synod_core::task::{Task, spawn};
 use tokio::sync::watch;
 
-use crate::link::{Link, Way};
-use crate::post::Post;
+use crate::event_queue::EventQueue;
+use crate::link::{Direction, Link};
 use crate::shared::Shared;
 use crate::watches::WatchId;
 use crate::world::SessionOver;
@@ -39,16 +39,16 @@ struct Unwatch {
 }
 
 impl MemStore {
-    /// The session `id`, which the store opened for a request that was sent at `sent`.
+    /// Creates the session `id`, which the store opened for a request that was sent at `sent`.
     pub(crate) fn start(
         shared: Arc<Shared>,
-        (link, post): (Arc<Link>, Arc<Post>),
+        (link, queue): (Arc<Link>, Arc<EventQueue>),
         id: SessionId,
         ttl: Duration,
         sent: Instant,
     ) -> Self {
         let life = Arc::new(Life::new(ttl, sent, Duration::ZERO));
-        let (to_store, to_session) = (beat(shared.clone(), link.clone(), life.clone(), id), post);
+        let (to_store, to_session) = (beat(shared.clone(), link.clone(), life.clone(), id), queue);
         let heart = spawn(async move {
             // Ends with the session: `carry` alone never does.
             let _first = select(pin!(to_store), pin!(to_session.carry())).await;
@@ -68,13 +68,13 @@ impl MemStore {
         if let Some(why) = self.life.loss() {
             return Err(why.error(doing));
         }
-        // A loop of calls that are all answered at once must not block the thread.
+        // A loop of calls that are all answered immediately must not block the thread.
         tokio::task::coop::consume_budget().await;
-        if !self.crosses(Way::There).await {
+        if !self.crosses(Direction::ToStore).await {
             return Err(self.unanswered(doing));
         }
         let answer = request(&self.shared, clock::now());
-        if !self.crosses(Way::Back).await {
+        if !self.crosses(Direction::ToSession).await {
             return Err(self.unanswered(doing).with_unknown_effect());
         }
         answer.map_err(|SessionOver| {
@@ -83,9 +83,9 @@ impl MemStore {
         })
     }
 
-    /// Waits until a message has crossed the link. `false` if it did not arrive while the session
-    /// is alive, and within its time to live.
-    async fn crosses(&self, way: Way) -> bool {
+    /// Waits until a message has crossed the link. Returns `false` if it did not arrive while the
+    /// session is alive, and within its time to live.
+    async fn crosses(&self, way: Direction) -> bool {
         if self.link.is_clear() {
             return true;
         }
@@ -178,7 +178,7 @@ impl Store for MemStore {
         };
         let closed = self.ask("close", end).await;
         self.life.lose(SessionEnd::Closed);
-        // That this side lost the session meanwhile does not prove that the store ended it.
+        // This side lost the session meanwhile; that does not prove that the store ended it.
         closed.map_err(|error| {
             if self.shared.world().lives(id) { error.with_unknown_effect() } else { error }
         })
@@ -186,7 +186,7 @@ impl Store for MemStore {
 }
 
 impl Drop for MemStore {
-    /// The store is left to expire the session; observers are notified now.
+    /// Leaves the session to expire at the store; observers are notified now.
     fn drop(&mut self) {
         self.life.lose(SessionEnd::Closed);
     }
@@ -215,9 +215,9 @@ async fn beat(shared: Arc<Shared>, link: Arc<Link>, life: Arc<Life<WatchId>>, id
     while life.loss().is_none() {
         let sent = clock::now();
         let answer = pin!(async {
-            link.cross(Way::There).await;
+            link.cross(Direction::ToStore).await;
             let answer = shared.world().touch(id, clock::now());
-            link.cross(Way::Back).await;
+            link.cross(Direction::ToSession).await;
             answer
         });
         match select(answer, pin!(keep_time(&shared, &life, sent + third))).await {

@@ -17,13 +17,13 @@ pub(crate) struct Shared {
     /// The features that its sessions report as missing.
     pub(crate) missing_features: &'static [Feature],
     links: Mutex<BTreeMap<SessionId, Weak<Link>>>,
-    /// The weather of the next session, already during its opening.
+    /// The state of the link of the next session, already during its opening.
     next_weather: Mutex<Option<Weather>>,
     /// Notified when a session or node may end earlier than before.
     pub(crate) sooner: Notify,
 }
 
-/// How much a store buffers for a slow reader or a slow link.
+/// The buffers of a store for a slow reader or a slow link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Buffers {
     /// Events in one watch.

@@ -228,7 +228,7 @@ async fn a_session_given_up_by_its_own_clock_is_closed_once_the_store_has_ended_
     other.close().await.expect("reachable");
 }
 
-/// A waiter for an unfair lock waits for a time of its own, and looks before it tries.
+/// A waiter for an unfair lock waits for a time of its own, and reads before it tries.
 #[tokio::test(start_paused = true)]
 async fn few_of_many_waiters_try_an_unfair_lock_when_it_is_free() {
     const WAITERS: usize = 20;
@@ -240,7 +240,8 @@ async fn few_of_many_waiters_try_an_unfair_lock_when_it_is_free() {
     let mut clients = clients.await.into_iter().map(|client| client.expect("opens"));
     let holder = clients.next().expect("there is one");
     let held = UnfairLock::new(&holder, path("/lock")).lock().await.expect("free");
-    // All are notified at the same moment, and none is answered before the others have asked.
+    // All are notified at the same moment, and none is answered before the others have sent their
+    // requests.
     let slow = Some(Duration::from_micros(100));
     let waiters: Vec<_> = clients
         .map(|client| {

@@ -1,4 +1,5 @@
-//! A view that lags is followed at once by the events that it does not reflect, and by no older view.
+//! A view that lags is followed immediately by the events that it does not reflect, and by no older
+//! view.
 
 use synod_core::path::Path;
 use synod_core::store::{

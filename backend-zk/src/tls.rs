@@ -1,4 +1,4 @@
-//! [`Tls`]: how connections are encrypted.
+//! [`Tls`]: the encryption of connections.
 
 use std::fmt;
 

@@ -42,6 +42,7 @@ step_mistakes() {
 step_programs() {
     SYNOD_SERVERS=3 SYNOD_PROGRAMS=10000 cargo test "${all[@]}" --test differential
     SYNOD_PROGRAMS=10000 cargo test "${all[@]}" --test wire replay
+    SYNOD_LISTING_CACHE=off cargo test "${all[@]}" --test wire one::
 }
 
 step_seeds() {

@@ -21,7 +21,7 @@ use crate::full::{make_room, small};
 use crate::secure::guarded;
 use crate::world::{World, create, open, path};
 
-/// How long any call may take here.
+/// The limit of any call here.
 const LIMIT: Duration = Duration::from_secs(3);
 
 /// Awaits a call that must fail in time, with an error that contains all of these texts. `more` is

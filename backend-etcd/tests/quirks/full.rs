@@ -19,7 +19,7 @@ const WRITERS: usize = 16;
 /// The size crosses the quota once in each round. Whether requests are in flight then is random.
 const ROUNDS: usize = 4;
 const TTL: Duration = Duration::from_secs(60);
-/// How long it takes at most to look for a ticket and to delete it.
+/// The maximum time to find a ticket and delete it.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 pub(crate) fn small() -> World {

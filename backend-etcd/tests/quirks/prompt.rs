@@ -1,4 +1,4 @@
-//! How soon a change is reported.
+//! The delay after which a change is reported.
 //!
 //! The server serves a watch that begins in the past from a loop that runs every 100 ms, and keeps
 //! it there until it has caught up. No watch of synod may wait for that.
@@ -37,7 +37,7 @@ async fn put(client: &Client, number: u64) {
     client.kv_client().put(key, "x", None).await.expect("answered");
 }
 
-/// Whether the server has a watch that must catch up. Waits until it has none.
+/// Waits until the server has no watch that must catch up. Returns whether there was one.
 async fn one_was_late(world: &World) -> bool {
     let late = world.cluster.late_watches() > 0;
     eventually("all watches have caught up", async || world.cluster.late_watches() == 0).await;

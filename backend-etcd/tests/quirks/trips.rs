@@ -15,7 +15,7 @@ use crate::world::{World, create, eventually, path, through};
 
 const TTL: Duration = Duration::from_secs(10);
 
-/// How many requests some work makes.
+/// The number of requests of some work.
 async fn requests(world: &World, work: impl Future<Output = ()>) -> u64 {
     let before = world.cluster.requests();
     work.await;

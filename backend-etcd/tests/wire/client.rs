@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::judge::{Heard, Judge};
 use crate::world::{TTL, lease, path};
 
-/// How much longer than the time to live a call may take.
+/// The time by which a call may exceed the time to live.
 const GRACE: Duration = Duration::from_secs(1);
 
 pub(crate) struct Client {

@@ -1,4 +1,4 @@
-//! What an answer proves about whether a write was applied.
+//! The proof in an answer that a write was applied, or not.
 
 use std::time::Duration;
 

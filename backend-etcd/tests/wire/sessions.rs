@@ -1,4 +1,4 @@
-//! How a session is opened, kept alive and ended under disturbance.
+//! Sessions under disturbance: they are opened, kept alive and ended.
 
 use std::time::Duration;
 

@@ -23,12 +23,12 @@ use crate::peer::random::Storm;
 use crate::peer::script::Kind;
 use crate::peer::shared::{Member, Shared};
 
-/// How many seeds are tried by default.
+/// The default number of seeds.
 const SEEDS: u64 = 500;
 /// The limit for a program.
 const LONG: Duration = Duration::from_secs(3_600);
 
-/// What a sweep must have seen; otherwise it proves little.
+/// The events that a sweep must have seen; otherwise it proves little.
 const MUST_SEE: [&str; 10] = [
     "a write that was done",
     "a write that was rejected",

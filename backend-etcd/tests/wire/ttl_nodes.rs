@@ -1,5 +1,5 @@
-//! Several nodes with a time to live in one call: their leases have one limit of time together, and end with a call that creates
-//! nothing.
+//! Several nodes with a time to live in one call: their leases have one limit of time together, and
+//! end with a call that creates nothing.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use crate::world::{TTL, done, kept, path};
 
 /// The number of nodes in one call.
 const NODES: usize = 5;
-/// How late each answer about a lease is: twice of this is less than the limit of a call, and more
-/// than two of them one after the other are not.
+/// The delay of each answer about a lease: twice the delay is less than the limit of a call, and
+/// more than two of them in succession are not.
 const LATE: Duration = Duration::from_secs(3);
 /// The limit of a call. Sessions live longer, so that their heartbeats may be late too.
 const LIMIT: Duration = Duration::from_secs(7);

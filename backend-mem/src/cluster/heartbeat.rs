@@ -18,15 +18,15 @@ use crate::cluster::flaw::Flaw;
 use crate::cluster::learner::PINGS;
 use crate::cluster::link::Ask;
 
-/// How long a client waits before it connects to another server.
+/// The delay before a client connects to another server.
 const REST: Duration = Duration::from_millis(20);
 
-/// Heartbeats per time to live: where an answer proves that the leader extended the session, and
-/// where it proves that for an earlier heartbeat.
+/// Heartbeats per time to live: for personalities whose answer proves that the leader extended the
+/// session, and for those whose answer proves that for an earlier heartbeat.
 const BEATS: u32 = 3;
 const REPORTED_BEATS: u32 = 6;
 
-/// What the answers to heartbeats prove.
+/// The proof in the answer to a heartbeat.
 enum Proof {
     /// The leader extended the session for the heartbeat that it answers.
     Direct,
@@ -35,8 +35,8 @@ enum Proof {
 }
 
 impl Proof {
-    /// A heartbeat sent at `sent` was answered. Returns the sending time of the newest request that
-    /// certainly extended the session, if that is known.
+    /// Evaluates the answer to a heartbeat that was sent at `sent`. Returns the sending time of the
+    /// newest request that certainly extended the session, if that is known.
     fn answered(&mut self, sent: Instant) -> Option<Instant> {
         match self {
             Self::Direct => Some(sent),

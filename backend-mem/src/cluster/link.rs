@@ -58,7 +58,7 @@ pub(super) struct Request {
     pub(super) epoch: u64,
     pub(super) actor: u64,
     pub(super) server: usize,
-    /// Whether it arrives although its connection is gone.
+    /// The request arrives although its connection is gone.
     pub(super) late: bool,
     pub(super) ask: Ask,
 }

@@ -43,7 +43,7 @@ impl State {
         self.servers[server].learner.is_alone = true;
         self.plan(until, Event::Rejoin(server));
         // Its clients are on the same side of the partition, or can reach the other servers too.
-        if self.decisions.pick(Site::Way, Self::server_actor(server), 2) == 0 {
+        if self.decisions.pick(Site::Direction, Self::server_actor(server), 2) == 0 {
             return;
         }
         let here = self.links.iter().filter(|link| link.server == Some(server));
@@ -79,8 +79,8 @@ impl State {
         let actor = Self::server_actor(server);
         let age = self.age(now);
         self.trace.tell((age, actor), What::Session, 0, || "reaches the leader again".to_owned());
-        let gives_up =
-            self.personality.gives_up_alone() && self.decisions.pick(Site::Way, actor, 2) == 0;
+        let gives_up = self.personality.gives_up_alone()
+            && self.decisions.pick(Site::Direction, actor, 2) == 0;
         if gives_up {
             self.hang_up_on_clients(server, now);
         } else {
@@ -150,7 +150,7 @@ impl State {
         self.plan(arrives, Event::Pinged(server));
     }
 
-    /// How long a ping takes to a server, or its report to the leader.
+    /// The time that a ping takes to a server, or its report to the leader.
     fn delay_to_leader(&mut self, server: usize, now: Instant) -> Duration {
         let actor = Self::server_actor(server);
         let late = self.decisions.lasting(Site::ReportLate, actor, self.ttl / 4);

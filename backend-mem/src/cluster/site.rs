@@ -14,15 +14,15 @@ use synod_testkit::choice::Place;
 pub enum Site {
     /// Which task runs next.
     Turn,
-    /// How long a message takes without a fault.
+    /// The time that a message takes without a fault.
     Delay,
     /// The server that a client connects to.
     Server,
     /// Which of several variants a fault takes.
-    Way,
+    Direction,
     /// The next step of a workload.
     Step,
-    /// What remains of the world when the rest is frozen for ever.
+    /// The part of the world that continues when the rest is frozen forever.
     Core,
     /// The connection breaks before a request arrives.
     RequestLost,
@@ -86,7 +86,7 @@ pub enum Site {
     Refused,
     /// A task that is ready is not run for a while.
     Starved,
-    /// No client reaches any server for a long time, then all do at once.
+    /// No client reaches any server for a long time, then all do at the same moment.
     Outage,
     /// Counters begin near their end.
     NearTheEnd,
@@ -140,7 +140,7 @@ const TABLE: [Row; 54] = [
     (Site::Turn, 0, 0, "which task runs next"),
     (Site::Delay, 0, 0, "how long a message takes"),
     (Site::Server, 0, 0, "which server a client turns to"),
-    (Site::Way, 0, 0, "how it goes on"),
+    (Site::Direction, 0, 0, "how it goes on"),
     (Site::Step, 0, 0, "what a workload does next"),
     (Site::Core, 0, 0, "what is not frozen for ever"),
     (Site::RequestLost, 1, 20, "request lost"),
@@ -257,7 +257,7 @@ impl Fault {
         Site::all().filter(move |site| site.fault() == Some(self))
     }
 
-    /// Whether it is a defect of old servers instead of a fault of the world.
+    /// Returns whether it is a defect of old servers instead of a fault of the world.
     pub fn is_defect(self) -> bool {
         self.0 >= DEFECTS
     }
@@ -273,7 +273,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// How often in a thousand times a fault happens, per site.
+/// The rate of a fault, in thousandths, per site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rates([u32; Site::COUNT]);
 

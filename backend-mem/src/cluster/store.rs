@@ -22,7 +22,7 @@ use crate::cluster::heartbeat::beat;
 use crate::cluster::link::Ask;
 use crate::cluster::site::Site;
 
-/// How many events a watch keeps for a slow reader.
+/// The number of events that a watch keeps for a slow reader.
 const EVENTS: usize = 1_024;
 
 /// The shortest and the longest session of a simulated store.
@@ -181,13 +181,13 @@ impl Store for ClusterStore {
             return Ok(());
         }
         Err(Error::new(ErrorKind::Unreachable, "close")
-            .because("no server said that the session is over; it ends with its time to live")
+            .because("no server confirmed the end of the session; it ends with its time to live")
             .with_unknown_effect())
     }
 }
 
 impl Drop for ClusterStore {
-    /// The store is left to expire the session; observers are notified now.
+    /// Leaves the session to expire at the store; observers are notified now.
     fn drop(&mut self) {
         self.life.lose(SessionEnd::Closed);
     }

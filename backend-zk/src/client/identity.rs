@@ -1,4 +1,4 @@
-//! [`Identity`]: how a client logs in.
+//! [`Identity`]: the login of a client.
 
 use std::fmt;
 

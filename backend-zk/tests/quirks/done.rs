@@ -1,4 +1,4 @@
-//! Whether a write was applied, and what the backend reports about it.
+//! The effect of a write, and the backend's report of it.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use zookeeper_client::{Acl, Acls, AuthId, CreateMode, Permission};
 
 use super::{PATIENCE, TICK, done, names, open, options, path, refused, server, session, there};
 
-/// Where a client may create and delete, but not list: the ticket is created, and the look after it
-/// is refused.
+/// A client may create and delete in a directory, but not list it: the ticket is created, and the
+/// follow-up read is refused.
 pub(super) async fn a_commit_whose_look_is_refused_is_done() {
     let address = server().addresses()[0].to_string();
     let raw = zookeeper_client::Client::connect(&address).await.expect("a server runs");

@@ -18,7 +18,7 @@ fn place(round: usize) -> usize {
     if round.is_multiple_of(2) { round * 2_711 % NODES } else { 7 }
 }
 
-/// How many rounds a view shows. It shows each of them, and nothing of a later one.
+/// The number of rounds that a view shows: each of them, and nothing of a later one.
 fn rounds(view: &View) -> usize {
     let number = |data: &[u8]| std::str::from_utf8(data).ok()?.parse::<usize>().ok();
     let written: Vec<_> = view.nodes.iter().map(|node| number(&node.data)).collect();
@@ -31,7 +31,8 @@ fn rounds(view: &View) -> usize {
     last
 }
 
-/// Waits for a report between two answers to one read. On a busy machine both may arrive together: then it is read again.
+/// Waits for a report between two answers to one read. On a busy machine both may arrive together:
+/// then it is read again.
 async fn reports_its_progress(store: &dyn Store, dir: &Path) {
     let progress = Progress::default();
     let mut loaded = progress.watch();

@@ -37,9 +37,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const TTL: Duration = Duration::from_secs(20);
 
 mod advice;
-mod alone;
 mod done;
-mod hollow;
+mod empty_containers;
 mod judged;
 mod large;
 mod many;
@@ -48,6 +47,7 @@ mod moments;
 mod sasl;
 #[cfg(feature = "tls")]
 mod secure;
+mod sole_contender;
 mod standby;
 mod threads;
 mod trips;
@@ -58,15 +58,8 @@ use advice::{
     a_server_with_a_full_disk_acknowledges_nothing, a_wrong_password_is_reported,
     an_unreachable_server_is_reported_with_the_reason,
 };
-use alone::{
-    a_directory_that_was_made_again_is_looked_at, a_session_that_is_alone_locks_with_one_request,
-    a_session_that_is_alone_sends_no_listing, a_session_that_may_not_be_alone_sends_a_listing,
-    a_session_that_takes_turns_sends_a_listing,
-    a_watch_for_good_and_one_for_the_lock_live_on_one_path,
-    locks_exclude_while_their_directories_are_made_again,
-};
 use done::{a_commit_whose_look_is_refused_is_done, a_counter_that_is_at_its_end_gives_no_ticket};
-use hollow::{
+use empty_containers::{
     a_check_for_absence_causes_no_event, a_late_removal_of_a_container_removes_no_node,
     a_node_that_replaces_a_container_is_reported_as_created_once,
     a_node_without_data_that_others_made_is_a_node,
@@ -79,6 +72,13 @@ use hollow::{
 };
 use judged::{empty_containers_change_no_judgement, transactions_are_judged_as_the_floor_judges};
 use large::a_tree_that_fits_into_no_request_is_of_one_moment;
+use sole_contender::{
+    a_directory_that_was_made_again_is_looked_at, a_session_that_is_alone_locks_with_one_request,
+    a_session_that_is_alone_sends_no_listing, a_session_that_may_not_be_alone_sends_a_listing,
+    a_session_that_takes_turns_sends_a_listing,
+    a_watch_for_good_and_one_for_the_lock_live_on_one_path,
+    locks_exclude_while_their_directories_are_made_again,
+};
 
 use many::ten_thousand_nodes_and_watches_outlive_their_server;
 use moments::{
@@ -296,7 +296,8 @@ async fn watches_of_all_kinds_live_on_one_path() {
     hear_of_all_kinds(&*store, "/kinds").await;
 }
 
-/// A server takes a million bytes in one message. On the next connection, watches for one event are set again by several.
+/// A server takes a million bytes in one message. On the next connection, watches for one event are
+/// set again by several.
 async fn watches_beyond_the_limit_still_deliver_events() {
     const MANY: usize = 1_600;
     const BUNCH: usize = 40;

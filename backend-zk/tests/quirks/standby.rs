@@ -71,8 +71,8 @@ impl Three {
     }
 }
 
-/// For a time to live, which is longer than it takes to notice a silence and to move. Returns how many sessions were not certain of
-/// their server.
+/// For a time to live, which is longer than it takes to notice a silence and to move. Returns how
+/// many sessions were not certain of their server.
 async fn outlive(sessions: &[Box<dyn Store>]) -> usize {
     let each = sessions.iter().map(async |store| {
         let (mut status, mut was_suspended) = (store.status(), false);

@@ -64,7 +64,7 @@ where
     });
 }
 
-/// Runs `work` in several tasks at once, each with a number and the session that they share.
+/// Runs `work` in several concurrent tasks, each with a number and the session that they share.
 async fn at_once<F>(store: &Arc<dyn Store>, work: impl Fn(usize, Arc<dyn Store>) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -114,16 +114,16 @@ async fn watches_of_all_kinds_are_made_and_dropped_by_many_tasks() {
                 "",
                 Lifetime::Session,
             );
-            let drawn = done(&*store, draw.look(Query::children(&node).names_only())).await;
+            let created = done(&*store, draw.look(Query::children(&node).names_only())).await;
             for query in queries().into_iter().cycle().skip(number + round).take(3) {
                 let (_view, _watch) = store.watch(query).await.expect("answers");
             }
-            let ticket = &drawn.results[0].path;
+            let ticket = &created.results[0].path;
             let (view, mut watch) = store.watch(Query::until_gone(ticket)).await.expect("answers");
             assert!(view.node().is_some());
             done(&*store, Txn::new().delete(ticket, Expect::Any)).await;
-            let told = timeout(PATIENCE, watch.next()).await.expect("in time");
-            assert!(told.is_some());
+            let event = timeout(PATIENCE, watch.next()).await.expect("in time");
+            assert!(event.is_some());
         }
     })
     .await;

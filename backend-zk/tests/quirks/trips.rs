@@ -1,4 +1,4 @@
-//! How many round trips calls take, counted by the proxy.
+//! The number of round trips of calls, counted by the proxy.
 
 use std::future::Future;
 use std::pin::pin;
@@ -87,7 +87,8 @@ pub(super) async fn a_call_asks_for_all_it_needs_at_once() {
     counted(asks(&links, id, 1, done(store, create("/trips/new", ""))).await, &[Verb::Create], &[]);
     let set = Txn::new().set(&node, "x", Expect::Any);
     counted(asks(&links, id, 1, done(store, set)).await, &[Verb::Set], &[]);
-    // A look is sent along, whatever becomes of its transaction; one for a rejection where that is likely.
+    // A follow-up read is sent along, whatever the result of its transaction; a read that is wanted
+    // only after a rejection, where a rejection is likely.
     let stale = || Txn::new().set(&node, "y", Expect::Version(Version::new(77)));
     let several = || Query::nodes(&node, [path("/trips/none")]);
     let rejected = async |txn: Txn| {
@@ -120,13 +121,13 @@ pub(super) async fn one_event_takes_one_request() {
         let query = Query::node(&other).once().local();
         store.watch(query).await.expect("answers").1
     };
-    for told in [true, false] {
+    for events in [true, false] {
         done(store, create("/once/other", "")).await;
         let _before = links.take_requests(id);
         let mut watch = once().await;
         asks_for(&links, id, &[Verb::Get]).await;
         let delete = || done(store, Txn::new().delete(&other, Expect::Any));
-        if told {
+        if events {
             delete().await;
             assert!(matches!(watch.next().await, Some(Event::Changed(_))));
             drop(watch);
@@ -153,18 +154,18 @@ pub(super) async fn counted(links: &Links) -> (Client, SessionId) {
 
 /// Checks that the next requests of a session are these, in any order, and no others.
 pub(super) async fn asks_for(links: &Links, session: SessionId, expected: &[Verb]) {
-    let mut asked = Vec::new();
+    let mut requests = Vec::new();
     let all = async {
-        while asked.len() < expected.len() {
-            asked.extend(take_asked(links, session));
+        while requests.len() < expected.len() {
+            requests.extend(take_asked(links, session));
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
     let in_time = timeout(PATIENCE, all).await;
     let mut expected = expected.to_vec();
-    asked.sort();
+    requests.sort();
     expected.sort();
-    assert_eq!(asked, expected, "in time: {}", in_time.is_ok());
+    assert_eq!(requests, expected, "in time: {}", in_time.is_ok());
 }
 
 pub(super) async fn recipes_ask_for_no_more_than_they_need() {
@@ -225,21 +226,21 @@ pub(super) async fn a_round_of_a_double_barrier_takes_few_requests() {
     };
     let (first, last) = (barrier(&ann), barrier(&bob));
     // What each of both asked, in the order of the words. Either may be the last to come.
-    let asked = || {
+    let requests = || {
         let [one, other] = [anns, bobs].map(|session| format!("{:?}", take_asked(&links, session)));
         if one < other { [one, other] } else { [other, one] }
     };
     for is_first in [true, false] {
-        let _before = asked();
+        let _before = requests();
         let (one, other) = join(first.enter(), last.enter()).await;
         let (one, other) = (one.expect("answers"), other.expect("answers"));
         if !is_first {
-            assert_eq!(asked(), ["[Create, Get]", "[Create, Sync, Get, Multi]"]);
+            assert_eq!(requests(), ["[Create, Get]", "[Create, Sync, Get, Multi]"]);
         }
         let (one, other) = join(one.leave(), other.leave()).await;
         one.and(other).expect("answers");
         if !is_first {
-            assert_eq!(asked(), ["[Delete]", "[Multi]"]);
+            assert_eq!(requests(), ["[Delete]", "[Multi]"]);
         }
     }
 }
@@ -285,16 +286,16 @@ pub(super) async fn a_release_notifies_one_client() {
         clients.push(counted(&links).await);
     }
     let lock_often = async |client: &Client| {
-        let mutex = Mutex::new(client, path("/told/lock"));
+        let mutex = Mutex::new(client, path("/events/lock"));
         for _ in 0..LAPS {
             mutex.lock().await.expect("answers").release().await.expect("answers");
         }
     };
     join_all(clients.iter().map(|(client, _)| lock_often(client))).await;
 
-    let told: u64 = clients.iter().map(|(_, session)| links.events(*session)).sum();
+    let events: u64 = clients.iter().map(|(_, session)| links.events(*session)).sum();
     let releases = (CLIENTS * LAPS) as u64;
-    assert!((1..=releases).contains(&told), "{told} events for {releases} releases");
+    assert!((1..=releases).contains(&events), "{events} events for {releases} releases");
 }
 
 pub(super) async fn an_idle_session_gives_signs_of_life_only() {
@@ -306,22 +307,23 @@ pub(super) async fn an_idle_session_gives_signs_of_life_only() {
     let _before = links.take_requests(store.session().id);
 
     let began = Instant::now();
-    let mut asked = Vec::new();
+    let mut requests = Vec::new();
     // The heartbeats of the backend replace the pings of the protocol, which are only sent when a
     // heartbeat is late.
     let some = async {
-        while !asked.ends_with(&[Verb::Sync; 10]) {
+        while !requests.ends_with(&[Verb::Sync; 10]) {
             tokio::time::sleep(Duration::from_millis(50)).await;
-            asked.extend(links.take_requests(store.session().id));
+            requests.extend(links.take_requests(store.session().id));
         }
     };
     timeout(PATIENCE, some).await.expect("it lives, and so often that nothing else has to");
 
-    assert!(asked.iter().all(|verb| matches!(verb, Verb::Ping | Verb::Sync)), "{asked:?}");
-    // The backend sends one in a tenth of the time to live; the client would ping once in a seventh.
+    assert!(requests.iter().all(|verb| matches!(verb, Verb::Ping | Verb::Sync)), "{requests:?}");
+    // The backend sends one in a tenth of the time to live; the client would ping once in a
+    // seventh.
     let due = began.elapsed().as_millis() / (ttl.ttl / 10).as_millis();
-    let beats = asked.iter().filter(|verb| **verb == Verb::Sync).count();
-    assert!(beats as u128 <= due + 1, "{beats} and not {due}: {asked:?}");
+    let beats = requests.iter().filter(|verb| **verb == Verb::Sync).count();
+    assert!(beats as u128 <= due + 1, "{beats} and not {due}: {requests:?}");
 }
 
 pub(super) async fn a_narrow_link_takes_its_time() {

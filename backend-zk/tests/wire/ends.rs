@@ -37,14 +37,16 @@ pub(crate) async fn a_lock_whose_numbers_end_is_held_by_one() {
 /// The last number that is given, but for a reserve.
 const LAST: i32 = i32::MAX - (1 << 20);
 
-/// Lets a directory have so many numbers given.
-fn given(peer: &Peer, dir: &str, births: i32) {
+/// Leaves a directory with this many numbers.
+fn given(peer: &Peer, dir: &str, children_created: i32) {
     peer.change(|world| {
-        world.servers[0].tree.nodes.get_mut(dir).expect("it was made").births = births;
+        world.servers[0].tree.nodes.get_mut(dir).expect("it was made").children_created =
+            children_created;
     });
 }
 
-/// The operations of a transaction of several cannot be undone, and a number from the reserve is as good as any.
+/// The operations of a transaction of several cannot be undone, and a number from the reserve is as
+/// good as any.
 pub(crate) async fn a_number_from_the_reserve_is_of_use_in_a_transaction_of_several() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
@@ -55,12 +57,16 @@ pub(crate) async fn a_number_from_the_reserve_is_of_use_in_a_transaction_of_seve
 
     let draw = Txn::new().create_sequential(path("/end/t-"), "", Lifetime::Session);
     let several = draw.create(path("/beside"), "", Lifetime::Persistent);
-    let drawn = committed(&*store, several).await;
+    let created = committed(&*store, several).await;
 
-    assert_eq!(drawn.results[0].sequence, Some(Sequence::new(u64::from(LAST.unsigned_abs()) + 1)));
+    assert_eq!(
+        created.results[0].sequence,
+        Some(Sequence::new(u64::from(LAST.unsigned_abs()) + 1))
+    );
 }
 
-/// After the last number of a directory a create is refused and has no effect, also in a transaction of several operations.
+/// After the last number of a directory a create is refused and has no effect, also in a
+/// transaction of several operations.
 pub(crate) async fn a_directory_without_numbers_refuses() {
     for several in [false, true] {
         let peer = peer(1);

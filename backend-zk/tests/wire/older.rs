@@ -28,7 +28,8 @@ pub(crate) async fn what_is_read_is_no_older_than_an_event() {
     });
     written.expect("nothing is against it");
     let Event::Changed(_) = next(&mut watch).await else { panic!("it was written") };
-    // The first heartbeats on the next connection let no server catch up, as they might come before the read.
+    // The first heartbeats on the next connection let no server catch up, as they might come before
+    // the read.
     let refused = Rule::new(Deed::Refuse(code::THROTTLED)).op(op::SYNC);
     peer.when(refused.of(store.session().id.get()).times(2));
     peer.stop(own);
@@ -66,7 +67,8 @@ pub(crate) async fn a_view_is_no_older_than_what_it_shows() {
     }
 }
 
-/// What a session has written or read is in all that it reads later, also where nothing is shown.
+/// Everything that a session has written or read is in all its later reads, also where nothing is
+/// shown.
 pub(crate) async fn a_view_is_no_older_than_what_the_session_has_seen() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;

@@ -1,4 +1,5 @@
-//! A node takes the place of an empty container: no collector deletes it, and no other node is removed for it.
+//! A node takes the place of an empty container: no collector deletes it, and no other node is
+//! removed for it.
 
 use std::time::Duration;
 
@@ -17,20 +18,21 @@ use crate::tree::Write;
 /// Longer than any list of a collector is of use.
 const LATER: Duration = Duration::from_secs(130);
 
-/// Leaves empty containers there, down to this one.
+/// Creates this path as empty containers.
 async fn empty(store: &dyn Store, innermost: &str) {
     let inside = format!("{innermost}/gone");
     done(store, create(&inside, "")).await;
     done(store, delete(&inside)).await;
 }
 
-/// What the servers would collect now.
+/// The containers that the servers would collect now.
 fn collectable(peer: &Peer) -> Vec<String> {
     let world = peer.world();
     world.servers[world.leader].tree.collectable(world.time())
 }
 
-/// Collects what was listed some time ago, as the servers do: they look only whether there is nothing below a path.
+/// Collects the paths of an earlier list, as the servers do: they check only whether a path has
+/// children.
 fn collect(peer: &Peer, listed: &[String]) {
     peer.change(|world| {
         for path in listed {
@@ -42,7 +44,7 @@ fn collect(peer: &Peer, listed: &[String]) {
     });
 }
 
-/// The ways in which a node can come there.
+/// The ways in which a node can be created there.
 fn ways(at: &str) -> Vec<Vec<Txn>> {
     let absent = || Txn::new().check(path(at), Expect::Absent);
     let again = |txn: Txn| txn.create(path(at), "", Lifetime::Persistent);
@@ -82,7 +84,8 @@ pub(crate) async fn no_collector_deletes_what_took_the_place_of_a_container() {
     }
 }
 
-/// What protects such a node goes when no list can name the node any more, and nothing else does.
+/// The guard of such a node is removed when no list can name the node any more, and no other node
+/// is removed.
 pub(crate) async fn what_protects_from_collectors_goes_after_a_while() {
     let peer = Peer::start_with(1, Duration::from_secs(1)).expect("there are ports");
     peer.change(|world| world.collects = false);
@@ -92,7 +95,7 @@ pub(crate) async fn what_protects_from_collectors_goes_after_a_while() {
         done(&*store, create(at, "").create(path(&format!("{at}-too")), "", Lifetime::Session))
             .await;
     }
-    // In this place was a container lately.
+    // A container was at this path lately.
     done(&*store, delete("/guard/b")).await;
     let tree = |below: &str| {
         let world = peer.world();
@@ -110,7 +113,8 @@ pub(crate) async fn what_protects_from_collectors_goes_after_a_while() {
     assert_eq!(tree("/guard"), ["/guard", "/guard/a", "/guard/a-too", "/guard/b", "/guard/b-too"]);
 }
 
-/// A sequential child may have the beginning of its name from there, and an ephemeral node needs no protection.
+/// A sequential child may have the beginning of its name from there, and an ephemeral node needs no
+/// protection.
 pub(crate) async fn the_place_of_a_container_is_of_use_at_once() {
     let peer = peer(1);
     peer.change(|world| world.collects = false);
@@ -127,7 +131,8 @@ pub(crate) async fn the_place_of_a_container_is_of_use_at_once() {
     }
 }
 
-/// A node that took the place of a container can be deleted at once, also where containers are below it.
+/// A node that took the place of a container can be deleted immediately, also where containers are
+/// below it.
 pub(crate) async fn what_is_protected_can_be_deleted() {
     let peer = peer(1);
     peer.change(|world| world.collects = false);
@@ -146,7 +151,8 @@ pub(crate) async fn what_is_protected_can_be_deleted() {
     }
 }
 
-/// Another client replaces one of several containers, after they were found empty and before they are removed.
+/// Another client replaces one of several containers, after they were found empty and before they
+/// are removed.
 pub(crate) async fn what_took_the_place_of_one_container_is_not_removed_with_the_others() {
     const ALL: [&str; 3] = ["/box", "/box/in", "/box/in/deep"];
 
@@ -175,7 +181,7 @@ pub(crate) async fn what_took_the_place_of_one_container_is_not_removed_with_the
     }
 }
 
-/// Below a node that a session owns is nothing; without that node there may be something.
+/// An ephemeral node has no children; without that node the path may have some.
 pub(crate) async fn what_is_below_a_sessions_node_is_absent() {
     let absent = || {
         let check = Txn::new().check(path("/owned/a/b"), Expect::Absent);
@@ -206,7 +212,7 @@ pub(crate) async fn what_is_below_a_sessions_node_is_absent() {
     }
 }
 
-/// What was found out about one operation is of no use any more when that about another one is not.
+/// The facts about one operation are discarded together with those about another one.
 pub(crate) async fn what_is_below_a_sessions_node_is_proved_again_with_the_rest() {
     let peer = peer(1);
     peer.change(|world| world.collects = false);
@@ -268,8 +274,8 @@ pub(crate) async fn a_container_in_the_place_of_a_ticket_is_no_node() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
     let draw = Txn::new().create_sequential(path("/ticket/t-"), "", Lifetime::Session);
-    let drawn = committed(&*store, draw).await;
-    let ticket = &drawn.results[0].path;
+    let created = committed(&*store, draw).await;
+    let ticket = &created.results[0].path;
     let check = || Txn::new().check(ticket, Expect::Any).check(ticket, Expect::Any);
     done(&*store, check()).await;
     done(&*store, Txn::new().delete(ticket, Expect::Any)).await;

@@ -1,4 +1,5 @@
-//! Another client writes while a transaction is under way: it is as if it had happened before that write, or after it.
+//! Another client writes while a transaction is under way: it is as if it had happened before that
+//! write, or after it.
 //!
 //! Random transactions are compared with memory, where both orders are tried. L-OUT-1 to 3.
 
@@ -21,13 +22,13 @@ use crate::tree::Write;
 
 const ROUNDS: u64 = 300;
 
-/// How many requests of a transaction may come before the write of the other client.
+/// The maximum number of requests of a transaction before the write of the other client.
 const REQUESTS: u64 = 6;
 
 /// Few, so that they meet; those above others more often.
 const PLACES: [&str; 9] = ["a", "a", "a", "a/b", "a/b", "a/b/c", "a/d", "e", "e/f"];
 
-/// What one operation of a transaction does to its place.
+/// The effect of one operation of a transaction on its path.
 #[derive(Clone, Copy, Debug)]
 enum Verb {
     Create(Lifetime),
@@ -47,7 +48,7 @@ enum Wish {
 
 type Act = (&'static str, Verb);
 
-/// What can be compared of the end of a transaction.
+/// The comparable part of the end of a transaction.
 #[derive(Debug, PartialEq, Eq)]
 struct End {
     refused: Option<(usize, RejectReason)>,
@@ -164,15 +165,16 @@ impl Round {
             peer.when(Rule::new(Deed::Proceed).of(session));
         }
         peer.when(Rule::new(Deed::Meanwhile(self.other.clone())).of(session));
-        let said = timeout(PATIENCE, store.commit(txn)).await.expect("it ends");
-        let outcome = said.expect("the peer answers");
+        let result = timeout(PATIENCE, store.commit(txn)).await.expect("it ends");
+        let outcome = result.expect("the peer answers");
         peer.change(|world| world.script.calm());
         let world = peer.world().log[logged..].to_vec();
         let others = world.into_iter().filter(|entry| entry.session == 0 && !entry.closes);
         (self.end(store, &outcome).await, others.flat_map(|entry| entry.writes).collect())
     }
 
-    /// Whether only the reason of a refusal is another one: of several operations, it may be found by a read after it.
+    /// Returns whether only the reason of a rejection differs: of several operations, the reason
+    /// may be found by a read after the rejection.
     fn is_late(&self, end: &End, as_it_was: &End) -> bool {
         let at = |end: &End| end.refused.map(|(index, _)| index);
         self.acts.len() > 1
@@ -181,7 +183,8 @@ impl Round {
             && end.tree == as_it_was.tree
     }
 
-    /// Whether it was refused as nothing is there to delete: an empty container may be deleted all the same.
+    /// Returns whether the rejection says that there is nothing to delete: an empty container may
+    /// be deleted all the same.
     fn may_delete(&self, end: &End) -> bool {
         let Some((index, RejectReason::Missing)) = end.refused else { return false };
         matches!(self.acts[index].1, Verb::Delete(Wish::Any | Wish::Absent))
@@ -214,7 +217,7 @@ fn below(dir: &Path, name: &str) -> Path {
     path(&format!("{dir}/{name}"))
 }
 
-/// What the other client wrote. Containers are no nodes, and memory has none.
+/// The nodes that the other client wrote. Containers are no nodes, and memory has none.
 async fn repeat(store: &dyn Store, writes: &[Write]) {
     for write in writes {
         let txn = match write {

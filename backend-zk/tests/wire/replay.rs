@@ -21,9 +21,9 @@ use crate::peer::Peer;
 use crate::protocol::{Acl, EVENT, Request, op};
 use crate::tree::open_acl;
 
-/// How many clients a program has.
+/// The number of clients in a program.
 const CLIENTS: usize = 2;
-/// How many requests a program has.
+/// The number of requests in a program.
 const STEPS: u64 = 30;
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -111,15 +111,16 @@ impl Side {
 
     /// The answer to a request, as text that does not depend on the store.
     async fn answer_text(&mut self, step: &Step) -> Vec<String> {
-        let mut told = Vec::new();
+        let mut output = Vec::new();
         match step {
             Step::Ask(who, request) => {
                 let (events, answer) = self.clients[*who].ask(request).await;
-                let mut heard: Vec<_> = events.iter().map(|message| self.event(message)).collect();
+                let mut received: Vec<_> =
+                    events.iter().map(|message| self.event(message)).collect();
                 // The server sends the events of one transaction in no particular order.
-                heard.sort();
-                told.extend(heard);
-                told.push(self.answer(request, &answer));
+                received.sort();
+                output.extend(received);
+                output.push(self.answer(request, &answer));
             }
             Step::Reconnect(who) => {
                 let at = self.at;
@@ -130,12 +131,12 @@ impl Side {
         for who in (0..CLIENTS).filter(|who| *who != step.who()) {
             let probe = Request::Exists { path: "/".to_owned(), watch: false };
             let (events, _) = self.clients[who].ask(&probe).await;
-            let mut heard: Vec<_> =
+            let mut received: Vec<_> =
                 events.iter().map(|message| format!("{who} {}", self.event(message))).collect();
-            heard.sort();
-            told.extend(heard);
+            received.sort();
+            output.extend(received);
         }
-        told
+        output
     }
 
     /// The number of transactions since the first.
@@ -156,70 +157,70 @@ impl Side {
         let (xid, zxid) = (reader.int().unwrap_or(0), reader.long().unwrap_or(0));
         let error = reader.int().expect("an answer has a head");
         let zxid = self.since(zxid);
-        let mut told = format!("answer {xid} at {zxid} error {error}");
+        let mut output = format!("answer {xid} at {zxid} error {error}");
         if error == 0 {
-            self.body(request, &mut reader, &mut told);
+            self.body(request, &mut reader, &mut output);
         }
-        let _ = write!(told, " and {} bytes more", reader.0.len());
-        told
+        let _ = write!(output, " and {} bytes more", reader.0.len());
+        output
     }
 
-    fn body(&mut self, request: &Request, reader: &mut Reader<'_>, told: &mut String) {
+    fn body(&mut self, request: &Request, reader: &mut Reader<'_>, output: &mut String) {
         match request {
             Request::Create { op, .. } => {
-                let _ = write!(told, " {:?}", reader.text());
+                let _ = write!(output, " {:?}", reader.text());
                 if *op != op::CREATE {
-                    self.stat(reader, told);
+                    self.stat(reader, output);
                 }
             }
-            Request::Exists { .. } | Request::SetData { .. } => self.stat(reader, told),
+            Request::Exists { .. } | Request::SetData { .. } => self.stat(reader, output),
             Request::GetData { .. } => {
-                let _ = write!(told, " {:?}", reader.bytes());
-                self.stat(reader, told);
+                let _ = write!(output, " {:?}", reader.bytes());
+                self.stat(reader, output);
             }
             Request::GetChildren { op, .. } => {
                 let mut names = reader.list(Reader::text).unwrap_or_default();
                 names.sort();
-                let _ = write!(told, " {names:?}");
+                let _ = write!(output, " {names:?}");
                 if *op == op::GET_CHILDREN_2 {
-                    self.stat(reader, told);
+                    self.stat(reader, output);
                 }
             }
-            Request::Multi(all) | Request::MultiRead(all) => self.results(all, reader, told),
+            Request::Multi(all) | Request::MultiRead(all) => self.results(all, reader, output),
             Request::Sync { .. } => {
-                let _ = write!(told, " {:?}", reader.text());
+                let _ = write!(output, " {:?}", reader.text());
             }
             Request::AddWatch { .. } => {
-                let _ = write!(told, " {:?}", reader.int());
+                let _ = write!(output, " {:?}", reader.int());
             }
             _ => {}
         }
     }
 
-    fn results(&mut self, all: &[Request], reader: &mut Reader<'_>, told: &mut String) {
+    fn results(&mut self, all: &[Request], reader: &mut Reader<'_>, output: &mut String) {
         for one in all {
             let head = (reader.int().unwrap_or(0), reader.boolean(), reader.int());
-            let _ = write!(told, " [{head:?}");
+            let _ = write!(output, " [{head:?}");
             match head.0 {
                 op::ERROR => {
-                    let _ = write!(told, " {:?}", reader.int());
+                    let _ = write!(output, " {:?}", reader.int());
                 }
                 op::CREATE | op::CREATE_2 => {
-                    let _ = write!(told, " {:?}", reader.text());
+                    let _ = write!(output, " {:?}", reader.text());
                     if head.0 == op::CREATE_2 {
-                        self.stat(reader, told);
+                        self.stat(reader, output);
                     }
                 }
                 op::CHECK | op::DELETE => {}
-                _ => self.body(one, reader, told),
+                _ => self.body(one, reader, output),
             }
-            told.push(']');
+            output.push(']');
         }
         let end = (reader.int(), reader.boolean(), reader.int());
-        let _ = write!(told, " {end:?}");
+        let _ = write!(output, " {end:?}");
     }
 
-    fn stat(&mut self, reader: &mut Reader<'_>, told: &mut String) {
+    fn stat(&mut self, reader: &mut Reader<'_>, output: &mut String) {
         let mut long = || reader.long().unwrap_or(i64::MIN);
         let (czxid, mzxid, ctime, mtime) = (long(), long(), long(), long());
         let mut int = || reader.int().unwrap_or(i32::MIN);
@@ -230,7 +231,7 @@ impl Side {
         let [czxid, mzxid, pzxid] = [czxid, mzxid, pzxid].map(|zxid| self.since(zxid));
         let owner = self.clients.iter().position(|client| client.session == owner);
         let _ = write!(
-            told,
+            output,
             " (c{czxid} m{mzxid} p{pzxid} v{version} {cversion} {aversion} {owner:?} {length:?} \
              {children:?} written {})",
             mtime > ctime
@@ -359,12 +360,13 @@ fn any(random: &Random, dir: &str) -> Request {
 
 /// As many programs as `SYNOD_PROGRAMS` says, or two hundred.
 pub(crate) async fn the_peer_and_a_server_say_the_same() {
-    let said = |name| std::env::var(name).ok();
-    let programs = said("SYNOD_PROGRAMS").and_then(|text| text.parse().ok()).unwrap_or(200);
-    let seed = said("SYNOD_SEED")
+    let variable = |name| std::env::var(name).ok();
+    let programs = variable("SYNOD_PROGRAMS").and_then(|text| text.parse().ok()).unwrap_or(200);
+    let seed = variable("SYNOD_SEED")
         .and_then(|text| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok());
     let seed = seed.unwrap_or(0x5EED);
-    // The server collects nothing during the programs, which may take an hour, and makes no writes of its own.
+    // The server collects nothing during the programs, which may take an hour, and makes no writes
+    // of its own.
     let quiet = ["-Dznode.container.checkIntervalMs=86400000"];
     let server = Ensemble::start_with(1, &quiet, &[]).expect("the list does not run without it");
     let peer = Peer::start_with(1, TICK).expect("there are ports");

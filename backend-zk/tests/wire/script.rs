@@ -7,24 +7,24 @@ use synod_core::random::Random;
 
 use crate::protocol::{Request, code, op};
 
-/// How the peer treats one request.
+/// The treatment of one request by the peer.
 #[derive(Clone, Debug)]
 pub(crate) enum Deed {
-    /// It is applied and answered.
+    /// The request is applied and answered.
     Proceed,
-    /// It is not applied, and this error is the answer.
+    /// The request is not applied, and this error is the answer.
     Refuse(i32),
-    /// It is applied, and this error is the answer.
+    /// The request is applied, and this error is the answer.
     Deny(i32),
     /// The connection is closed instead.
     CloseBefore,
-    /// It is applied, and the connection is closed instead of an answer.
+    /// The request is applied, and the connection is closed instead of an answer.
     CloseAfter,
-    /// It waits this long before it is processed, and so does every later request.
+    /// The request waits this long before it is processed, and so does every later request.
     Hold(Duration),
     /// The answer is sent this much later, and so is everything that the server sends after it.
     Late(Duration),
-    /// It is applied, and from then on the server sends nothing on this connection.
+    /// The request is applied, and from then on the server sends nothing on this connection.
     Mute,
     /// The answer is sent twice.
     Twice,
@@ -63,7 +63,7 @@ struct Chaos {
 pub(crate) struct Script {
     rules: Vec<Rule>,
     chaos: Option<Chaos>,
-    /// How often each session was disturbed. A scene without a disturbance proves nothing.
+    /// The number of disturbances of each session. A test without a disturbance proves nothing.
     played: BTreeMap<i64, usize>,
 }
 
@@ -136,12 +136,12 @@ impl Script {
         deed
     }
 
-    /// How many deeds were played on this session.
+    /// The number of deeds that were played on this session.
     pub(crate) fn played(&self, session: u64) -> usize {
         self.played.get(&session.cast_signed()).copied().unwrap_or(0)
     }
 
-    /// How many deeds were played in total.
+    /// The number of all deeds that were played.
     pub(crate) fn played_to_all(&self) -> usize {
         self.played.values().sum()
     }

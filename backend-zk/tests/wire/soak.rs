@@ -31,14 +31,14 @@ use crate::tree::{Life, Write};
 /// The argument that starts this program as a client.
 pub(crate) const WORKER: &str = "--worker";
 
-/// How many client processes there are.
+/// The number of client processes.
 const CLIENTS: usize = 3;
-/// How many calls each makes in a round.
+/// The number of calls of each client in a round.
 const CALLS: u64 = 40;
 const TTL: u64 = 2_000;
-/// In so many rounds a request is disturbed: in one round it is about one of thirty.
+/// A request is disturbed in one of this many rounds: in such a round about one of thirty.
 const ENOUGH: usize = 4;
-/// How long the run takes by default.
+/// The default duration of the run.
 const USUAL: Duration = Duration::from_secs(10);
 
 /// One process, and the values that it writes.
@@ -63,10 +63,10 @@ pub(crate) fn work() -> ExitCode {
 
 /// Rounds by one seed after another, for some seconds, or for as many minutes as `SYNOD_SOAK` says.
 pub(crate) async fn whatever_happens_the_laws_are_kept() {
-    let said = |name| std::env::var(name).ok();
-    let minutes: Option<u64> = said("SYNOD_SOAK").and_then(|text| text.parse().ok());
+    let variable = |name| std::env::var(name).ok();
+    let minutes: Option<u64> = variable("SYNOD_SOAK").and_then(|text| text.parse().ok());
     let lasts = minutes.map_or(USUAL, |minutes| Duration::from_secs(60 * minutes));
-    let given = said("SYNOD_SEED")
+    let given = variable("SYNOD_SEED")
         .and_then(|text| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok());
     let mut seed = given.unwrap_or_else(|| Random::from_system().number());
     let end = Instant::now() + lasts;
@@ -145,7 +145,8 @@ async fn happens(peer: &Peer, book: &Book, random: &Random) {
         3 if count > 1 => peer.change(|world| world.lead(server)),
         4 => peer.change(|world| world.servers[server].close_all()),
         5 => {
-            // A shorter time to live than the last one is not reported to the client: see docs/backends.md.
+            // A shorter time to live than the last one is not reported to the client: see
+            // docs/backends.md.
             let longest = TTL + random.below(3_000);
             peer.change(|world| {
                 world.servers[server].longest = Duration::from_millis(longest);

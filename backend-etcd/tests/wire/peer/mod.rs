@@ -70,7 +70,7 @@ impl Peer {
         self.shared.script().add(rule);
     }
 
-    /// How often a kind of request occurred.
+    /// The number of requests of a kind.
     pub(crate) fn met(&self, kind: Kind) -> usize {
         let script = self.shared.script();
         script.met.iter().find(|(met, _)| *met == kind).map_or(0, |(_, count)| *count)

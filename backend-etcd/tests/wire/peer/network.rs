@@ -21,7 +21,7 @@ use super::serve::{hold, serve};
 use super::shared::{Door, Shared};
 use super::shown::Shown;
 
-/// How many bytes can be in transit at a time.
+/// The number of bytes that can be in transit at a time.
 const ROOM: usize = 256 << 10;
 
 /// The links of one client, all in the same state.

@@ -8,7 +8,7 @@
 //! If the path already has a persistent watch, that one is used. If a persistent watch is set
 //! later, it replaces this one at the server and reports the events of both; removing this one
 //! would then remove the other as well. So this one is kept as long as the other. All additions and
-//! removals are in one order, under the lock of the hub.
+//! removals are in one order, under the lock of the registry.
 
 use std::sync::{Arc, Weak};
 
@@ -23,16 +23,16 @@ use tokio::sync::oneshot;
 use crate::client::{Client, OneshotWatcher, StateWatcher, WatchedEvent, ZkError};
 use crate::connection::Connection;
 use crate::error::{Sort, Trouble};
-use crate::hub::Hub;
 use crate::notification::{Notification, change_for};
-use crate::read::{CONNECTIONS, Once as Found, ask_once, is_lost, shown_once};
+use crate::read::{MAX_CONNECTIONS, Once as Found, is_lost, request_once, view_of_once};
+use crate::watch_registry::WatchRegistry;
 
-/// The answer to a request for the current state with a one-event watch, which has been sent.
-type Asked = BoxFuture<'static, Result<Found, ZkError>>;
+/// The response to a request for the current state with a one-event watch, which has been sent.
+type PendingRead = BoxFuture<'static, Result<Found, ZkError>>;
 
 /// One observation for one event.
 struct Once {
-    hub: Weak<Hub>,
+    registry: Weak<WatchRegistry>,
     query: Query,
     feed: Feed,
     /// Ends when the reader has dropped it.
@@ -43,13 +43,13 @@ struct Once {
 
 /// Ends an observation when its reader drops it.
 struct Unwatch {
-    hub: Weak<Hub>,
+    registry: Weak<WatchRegistry>,
     id: u64,
     _read: oneshot::Sender<()>,
 }
 
-impl Hub {
-    /// [`Hub::observe`] for one event. `None` if a persistent watch is needed.
+impl WatchRegistry {
+    /// [`WatchRegistry::observe`] for one event. `None` if a persistent watch is needed.
     pub(super) async fn observe_once(
         self: &Arc<Self>,
         client: &Arc<Client>,
@@ -57,8 +57,8 @@ impl Hub {
     ) -> Option<Result<(View, Watch)>> {
         let (feed, watch) = Feed::once();
         let (watch, view) = self.add_once(client, query, feed, watch)?;
-        let view = view.await.unwrap_or_else(|_gone| Some(Err(self.wire.lost("watch"))))?;
-        if let Some(why) = self.wire.life.loss() {
+        let view = view.await.unwrap_or_else(|_ended| Some(Err(self.connection.lost("watch"))))?;
+        if let Some(why) = self.connection.life.loss() {
             self.end(why);
         }
         Some(view.map(|view| (view, watch)))
@@ -73,7 +73,7 @@ impl Hub {
         watch: Watch,
     ) -> Option<(Watch, oneshot::Receiver<Option<Result<View>>>)> {
         let mut states = client.state_watcher();
-        let _as_it_is = states.state();
+        let _current = states.state();
         let path = query.path.clone();
         let mut state = self.state();
         if state.watches.0.contains_key(&path) {
@@ -82,26 +82,27 @@ impl Hub {
         let id = state.next;
         state.next += 1;
         state.once.insert(id, feed.clone());
-        let (seen, asked) = (self.wire.seen(), ask_once(&self.wire, client, query));
+        let (seen, request) =
+            (self.connection.seen(), request_once(&self.connection, client, query));
         drop(state);
-        let hub = Arc::downgrade(self);
+        let registry = Arc::downgrade(self);
         let (reads, read) = oneshot::channel();
-        let unwatch = Unwatch { hub: hub.clone(), id, _read: reads };
-        let (tell, view) = oneshot::channel();
-        let once = Once { hub, query: query.clone(), feed, read, states };
-        spawn(once.run(self.wire.clone(), (seen, asked), tell)).let_go();
+        let unwatch = Unwatch { registry: registry.clone(), id, _read: reads };
+        let (reply, view) = oneshot::channel();
+        let once = Once { registry, query: query.clone(), feed, read, states };
+        spawn(once.run(self.connection.clone(), (seen, request), reply)).let_go();
         Some((watch.with_guard(unwatch), view))
     }
 
-    /// Requests it again on the next connection. `None` if a persistent watch is needed by now, or
-    /// the session is over.
-    fn ask_again(&self, query: &Query) -> Option<(Revision, Asked)> {
-        let client = self.wire.client("watch").ok()?;
+    /// Requests the watch again on the next connection. `None` if a persistent watch is needed by
+    /// now, or the session is over.
+    fn request_again(&self, query: &Query) -> Option<(Revision, PendingRead)> {
+        let client = self.connection.client("watch").ok()?;
         let state = self.state();
         if state.watches.0.contains_key(&query.path) {
             return None;
         }
-        Some((self.wire.seen(), ask_once(&self.wire, &client, query)))
+        Some((self.connection.seen(), request_once(&self.connection, &client, query)))
     }
 
     fn remove_once(&self, id: u64) {
@@ -112,18 +113,18 @@ impl Hub {
 
 impl Once {
     /// Runs until the watch has fired, its reader has dropped it, or the session is over. Sends
-    /// `None` to `tell` if a persistent watch is needed.
+    /// `None` to `reply` if a persistent watch is needed.
     async fn run(
         self,
-        wire: Arc<Connection>,
-        asked: (Revision, Asked),
-        tell: oneshot::Sender<Option<Result<View>>>,
+        connection: Arc<Connection>,
+        request: (Revision, PendingRead),
+        reply: oneshot::Sender<Option<Result<View>>>,
     ) {
-        let answer = self.answer(&wire, asked).await;
-        drop(wire);
+        let answer = self.answer(&connection, request).await;
+        drop(connection);
         let Some(answer) = answer else {
             self.feed.end(End::Delivered);
-            let _heard = tell.send(None).is_ok();
+            let _delivered = reply.send(None).is_ok();
             return;
         };
         let (view, watcher) = match answer {
@@ -133,22 +134,22 @@ impl Once {
                 (Err(error), None)
             }
         };
-        let found = view.as_ref().ok().and_then(View::node);
-        let (there, fits) = (found.is_some(), found.is_none_or(|node| self.tells_of(node)));
-        let coming = watcher.map(|watcher| watcher.changed().boxed());
-        if there && fits {
-            let _heard = tell.send(Some(view)).is_ok();
-            let Some(coming) = coming else { return };
-            match select(coming, self.read).await {
-                Either::Left((event, _)) => say(&event, self.states, &self.query, &self.feed),
-                Either::Right((_, coming)) => retire(&self.hub, &self.query.path, coming),
+        let node = view.as_ref().ok().and_then(View::node);
+        let (exists, fits) = (node.is_some(), node.is_none_or(|node| self.reports(node)));
+        let fired = watcher.map(|watcher| watcher.changed().boxed());
+        if exists && fits {
+            let _delivered = reply.send(Some(view)).is_ok();
+            let Some(fired) = fired else { return };
+            match select(fired, self.read).await {
+                Either::Left((event, _)) => deliver(&event, self.states, &self.query, &self.feed),
+                Either::Right((_, fired)) => retire(&self.registry, &self.query.path, fired),
             }
         } else {
-            if let Some(coming) = coming {
-                retire(&self.hub, &self.query.path, coming);
+            if let Some(fired) = fired {
+                retire(&self.registry, &self.query.path, fired);
             }
             self.feed.end(End::Delivered);
-            let _heard = tell.send(fits.then_some(view)).is_ok();
+            let _delivered = reply.send(fits.then_some(view)).is_ok();
         }
     }
 
@@ -156,48 +157,48 @@ impl Once {
     /// first one was lost. `None` if a persistent watch is needed by then.
     async fn answer(
         &self,
-        wire: &Connection,
-        asked: (Revision, Asked),
+        connection: &Connection,
+        request: (Revision, PendingRead),
     ) -> Option<Result<(View, Option<OneshotWatcher>), Trouble>> {
-        let (mut seen, mut asked) = asked;
-        for connection in 1.. {
-            let answer = wire.answer(asked).await;
-            if connection == CONNECTIONS || !is_lost(&answer) {
-                return Some(shown_once(wire, &self.query, seen, answer));
+        let (mut seen, mut request) = request;
+        for try_number in 1.. {
+            let answer = connection.answer(request).await;
+            if try_number == MAX_CONNECTIONS || !is_lost(&answer) {
+                return Some(view_of_once(connection, &self.query, seen, answer));
             }
-            (seen, asked) = self.hub.upgrade()?.ask_again(&self.query)?;
+            (seen, request) = self.registry.upgrade()?.request_again(&self.query)?;
         }
         None
     }
 
-    /// Whether this kind of watch reports the event that the query waits for.
-    fn tells_of(&self, node: &Node) -> bool {
+    /// Returns whether this kind of watch reports the event that the query waits for.
+    fn reports(&self, node: &Node) -> bool {
         let is_ephemeral = node.stat.is_some_and(|stat| stat.owner.is_some());
         is_ephemeral || !self.query.is_until_gone()
     }
 }
 
 /// Retires a watch that no observer waits for any more.
-fn retire(hub: &Weak<Hub>, path: &Path, coming: BoxFuture<'static, WatchedEvent>) {
-    if let Some(hub) = hub.upgrade() {
-        hub.state().watches.retire(path, coming.map(|_told| ()).boxed());
+fn retire(registry: &Weak<WatchRegistry>, path: &Path, fired: BoxFuture<'static, WatchedEvent>) {
+    if let Some(registry) = registry.upgrade() {
+        registry.state().watches.retire(path, fired.map(|_event| ()).boxed());
     }
 }
 
 impl Drop for Unwatch {
     fn drop(&mut self) {
-        if let Some(hub) = self.hub.upgrade() {
-            hub.remove_once(self.id);
+        if let Some(registry) = self.registry.upgrade() {
+            registry.remove_once(self.id);
         }
     }
 }
 
-/// Delivers the event. The end of the session is reported by the hub.
-fn say(event: &WatchedEvent, mut states: StateWatcher, query: &Query, feed: &Feed) {
+/// Delivers the event. The end of the session is reported by the registry.
+fn deliver(event: &WatchedEvent, mut states: StateWatcher, query: &Query, feed: &Feed) {
     let Some(notification) = Notification::of(event) else { return };
     // After a reconnect the server reports a node that was deleted and created again as updated.
     let clear = notification.kind == Kind::Deleted || states.changed().now_or_never().is_none();
-    let _heard = match change_for(query, &notification) {
+    let _delivered = match change_for(query, &notification) {
         Some(change) if clear => feed.send(change),
         _ => feed.resync(),
     };

@@ -1,4 +1,4 @@
-//! [`Gathered`]: the nodes that the answers to a query have, page by page, as a view.
+//! [`ViewBuilder`]: the view of a query, built from the pages of its answers.
 
 use etcd_client::proto::PbKeyValue;
 use synod_core::path::Path;
@@ -7,21 +7,22 @@ use synod_core::store::{Node, Query, Scope, View, Window};
 use crate::fetch::{as_child, as_node, revision};
 use crate::key;
 
-/// What a query has found so far. The answers to [`gets`](crate::fetch::gets) are added in their order.
+/// The nodes that a query has found so far. The answers to [`gets`](crate::fetch::gets) are added
+/// in their order.
 #[derive(Debug)]
-pub(crate) struct Gathered<'a> {
+pub(crate) struct ViewBuilder<'a> {
     query: &'a Query,
     nodes: Vec<Node>,
-    /// The directory of the last node, whose containers are there.
+    /// The directory of the last node, whose containers were added.
     dir: Option<Path>,
 }
 
-impl<'a> Gathered<'a> {
+impl<'a> ViewBuilder<'a> {
     pub(crate) fn new(query: &'a Query) -> Self {
         Self { query, nodes: Vec::new(), dir: None }
     }
 
-    /// Reports how far it is, if so many keys are left of a range.
+    /// Reports the progress, given the number of keys that are left of a range.
     pub(crate) fn report(&self, left: i64) {
         self.query.report(self.nodes.len(), usize::try_from(left).unwrap_or(0));
     }
@@ -79,7 +80,8 @@ fn through(window: Window, line: impl Iterator<Item = Node>) -> Vec<Node> {
     }
 }
 
-/// A node that was asked for by its path. The root has no key, and a key of another program at its place is no node.
+/// A node that was queried by its path. The root has no key, and a key of another program at its
+/// path is no node.
 fn asked(kv: PbKeyValue) -> Option<Node> {
     let path = key::known(&kv.key).filter(|path| !path.is_root())?;
     Some(as_node(path, kv))
@@ -115,11 +117,11 @@ mod tests {
 
     /// The view from all answers.
     fn viewed(query: &Query, pages: Vec<Vec<PbKeyValue>>) -> View {
-        let mut gathered = Gathered::new(query);
+        let mut builder = ViewBuilder::new(query);
         for page in pages {
-            gathered.add(page);
+            builder.add(page);
         }
-        gathered.view(9)
+        builder.view(9)
     }
 
     fn shown(view: &View) -> Vec<(&str, bool)> {
@@ -161,9 +163,9 @@ mod tests {
         let progress = Progress::default();
         let seen = progress.watch();
         let query = Query::children(dir()).progress(&progress);
-        let mut gathered = Gathered::new(&query);
-        gathered.add(vec![kv("/d/a", 1), kv("/d/b", 2)]);
-        gathered.report(7);
+        let mut builder = ViewBuilder::new(&query);
+        builder.add(vec![kv("/d/a", 1), kv("/d/b", 2)]);
+        builder.report(7);
         assert_eq!((seen.borrow().read, seen.borrow().found), (2, 9));
     }
 

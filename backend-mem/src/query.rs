@@ -5,9 +5,9 @@ use synod_core::store::{Detail, Facts as _, Node, Query, Revision, Scope, Sequen
 
 use crate::tree::Tree;
 
-/// Answers `query` from `tree` at `revision`. In the look of a transaction, `own` is the sequential
-/// node that it created.
-pub(crate) fn look(
+/// Answers `query` from `tree` at `revision`. In the follow-up read of a transaction, `own` is the
+/// sequential node that it created.
+pub(crate) fn answer(
     tree: &Tree,
     query: &Query,
     revision: Revision,
@@ -15,8 +15,8 @@ pub(crate) fn look(
 ) -> View {
     let nodes = match (query.scope, query.window) {
         (Scope::Node, _) => {
-            let asked = query.nodes_asked();
-            asked.filter_map(|path| Some(tree.body(path)?.to_node(path))).collect()
+            let nodes = query.nodes_asked();
+            nodes.filter_map(|path| Some(tree.body(path)?.to_node(path))).collect()
         }
         (Scope::Children, None) => tree
             .children(&query.path)
@@ -25,7 +25,7 @@ pub(crate) fn look(
             .collect(),
         (Scope::Children, Some(window)) => {
             let own = own.filter(|(path, _)| path.parent_str() == Some(query.path.as_str()));
-            through(tree, query, window, own.map(|(_, sequence)| sequence))
+            in_window(tree, query, window, own.map(|(_, sequence)| sequence))
         }
         (Scope::Subtree, _) => subtree(tree, &query.path),
     };
@@ -33,7 +33,7 @@ pub(crate) fn look(
 }
 
 /// The nodes in a window, oldest first.
-fn through(tree: &Tree, query: &Query, window: Window, own: Option<Sequence>) -> Vec<Node> {
+fn in_window(tree: &Tree, query: &Query, window: Window, own: Option<Sequence>) -> Vec<Node> {
     let line = tree
         .line(&query.path)
         .filter(|(_, path)| path.name().starts_with(&query.prefix))

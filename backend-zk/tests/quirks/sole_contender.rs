@@ -1,4 +1,4 @@
-//! A session that knows that it is the only contender does not list the line; any other session
+//! A session that is known to be the only contender does not list the tickets; any other session
 //! does.
 
 use std::collections::BTreeMap;
@@ -14,17 +14,17 @@ use synod_testkit::server::verb::Verb;
 use super::trips::{asks_for, counted};
 use super::{create, done, hears, linked, names, path, refused, server, session};
 
-const LOOKED: [Verb; 2] = [Verb::Create, Verb::List];
+const LISTED: [Verb; 2] = [Verb::Create, Verb::List];
 
 /// A session whose requests are counted, and a directory.
-struct Drawer {
+struct Contender {
     links: Links,
     store: Box<dyn Store>,
     id: SessionId,
     dir: Path,
 }
 
-impl Drawer {
+impl Contender {
     /// In a directory that exists, and stays.
     async fn at(dir: &str) -> Self {
         let (links, store) = linked().await;
@@ -35,9 +35,9 @@ impl Drawer {
     }
 
     /// Creates a ticket, and checks the requests for it. Returns the ticket, and the listing.
-    async fn draw(&self, asked: &[Verb]) -> (Path, Vec<String>) {
+    async fn draw(&self, requests: &[Verb]) -> (Path, Vec<String>) {
         let commit = draw(&*self.store, &self.dir).await;
-        asks_for(&self.links, self.id, asked).await;
+        asks_for(&self.links, self.id, requests).await;
         shown(&commit)
     }
 
@@ -46,19 +46,19 @@ impl Drawer {
         asks_for(&self.links, self.id, &[Verb::Delete]).await;
     }
 
-    /// Draws tickets until the session knows that it is alone, at most this many.
+    /// Creates tickets until the session is known to be the only contender, at most this many.
     async fn settle(&self) {
         const MANY: usize = 80;
 
         for _ in 0..MANY {
             let ticket = shown(&draw(&*self.store, &self.dir).await).0;
             delete(&*self.store, &ticket).await;
-            let asked = self.links.take_requests(self.id);
-            if !asked.contains(&Verb::List) {
+            let requests = self.links.take_requests(self.id);
+            if !requests.contains(&Verb::List) {
                 return;
             }
         }
-        panic!("it looks for ever");
+        panic!("it listings for ever");
     }
 }
 
@@ -73,7 +73,7 @@ async fn delete(store: &dyn Store, node: &Path) {
 }
 
 fn shown(commit: &Commit) -> (Path, Vec<String>) {
-    let view = commit.look.as_ref().expect("it was asked for");
+    let view = commit.look.as_ref().expect("it was requests for");
     assert!(
         view.revision >= commit.revision.expect("the answer to one create has it"),
         "it reflects the ticket"
@@ -86,10 +86,10 @@ fn shown(commit: &Commit) -> (Path, Vec<String>) {
 
 /// One request for a lock, one for its end.
 pub(super) async fn a_session_that_is_alone_sends_no_listing() {
-    let ann = Drawer::at("/alone/floor").await;
+    let ann = Contender::at("/alone/floor").await;
     let armed = [Verb::ExistsWatch, Verb::Create, Verb::List];
-    for asked in [&LOOKED[..], &armed, &[Verb::Create], &[Verb::Create], &[Verb::Create]] {
-        let (ticket, names) = ann.draw(asked).await;
+    for requests in [&LISTED[..], &armed, &[Verb::Create], &[Verb::Create], &[Verb::Create]] {
+        let (ticket, names) = ann.draw(requests).await;
         assert_eq!(names, [ticket.name()]);
         ann.delete(&ticket).await;
     }
@@ -98,14 +98,15 @@ pub(super) async fn a_session_that_is_alone_sends_no_listing() {
 pub(super) async fn a_session_that_is_alone_locks_with_one_request() {
     let links = Links::start(&server().addresses()).expect("there are ports");
     let (ann, anns) = counted(&links).await;
-    let made = ann.create(&path("/alone/lock"), "", Lifetime::Persistent).await.expect("answers");
-    assert!(made.is_committed());
+    let created =
+        ann.create(&path("/alone/lock"), "", Lifetime::Persistent).await.expect("answers");
+    assert!(created.is_committed());
     let _before = links.take_requests(anns);
     let lock = Mutex::new(&ann, path("/alone/lock"));
     let armed = [Verb::ExistsWatch, Verb::Create, Verb::List];
-    for asked in [&LOOKED[..], &armed, &[Verb::Create], &[Verb::Create], &[Verb::Create]] {
+    for requests in [&LISTED[..], &armed, &[Verb::Create], &[Verb::Create], &[Verb::Create]] {
         let held = lock.lock().await.expect("answers");
-        asks_for(&links, anns, asked).await;
+        asks_for(&links, anns, requests).await;
         held.release().await.expect("answers");
         asks_for(&links, anns, &[Verb::Delete]).await;
     }
@@ -114,24 +115,25 @@ pub(super) async fn a_session_that_is_alone_locks_with_one_request() {
 /// A contender that alternates with another never skips the listing in vain, and sends the extra
 /// request once.
 pub(super) async fn a_session_that_takes_turns_sends_a_listing() {
-    let (ann, bob) = (Drawer::at("/alone/turns").await, session().await);
+    let (ann, bob) = (Contender::at("/alone/turns").await, session().await);
     let armed = [Verb::ExistsWatch, Verb::Create, Verb::List];
     for round in 0..12 {
-        let asked = if round == 1 { &armed[..] } else { &LOOKED };
-        let ticket = ann.draw(asked).await.0;
+        let requests = if round == 1 { &armed[..] } else { &LISTED };
+        let ticket = ann.draw(requests).await.0;
         ann.delete(&ticket).await;
         let ticket = shown(&draw(&*bob, &ann.dir).await).0;
         delete(&*bob, &ticket).await;
     }
 }
 
-/// Events between two tickets of a session that was alone so far, each of which requires a listing.
+/// Events between two tickets of a session that was the only contender so far, each of which
+/// requires a listing.
 pub(super) async fn a_session_that_may_not_be_alone_sends_a_listing() {
     let bob = session().await;
     let other = |name: &str| path("/alone/doubt").join(name).expect("valid");
-    let ann = Drawer::at("/alone/doubt").await;
+    let ann = Contender::at("/alone/doubt").await;
     let looks_late = async |mut others: Vec<&str>| {
-        let (ticket, names) = ann.draw(&LOOKED).await;
+        let (ticket, names) = ann.draw(&LISTED).await;
         others.push(ticket.name());
         others.sort_unstable();
         assert_eq!(names, others);
@@ -180,7 +182,7 @@ pub(super) async fn a_session_that_may_not_be_alone_sends_a_listing() {
     looks_late(vec![]).await;
 
     ann.settle().await;
-    // It is unknown whether the ticket was deleted, and the connection is a new one.
+    // The ticket may not have been deleted, and the connection is a new one.
     let ticket = ann.draw(&[Verb::Create]).await.0;
     ann.links.lose_reply(ann.id, Verb::Delete);
     let delete_it = Txn::new().delete(&ticket, Expect::Any);
@@ -200,14 +202,14 @@ pub(super) async fn a_session_that_may_not_be_alone_sends_a_listing() {
     // The directory was written to.
     done(&*bob, Txn::new().set(&ann.dir, "x", Expect::Any)).await;
     let ticket = shown(&draw(&*ann.store, &ann.dir).await).0;
-    asks_for(&ann.links, ann.id, &LOOKED).await;
+    asks_for(&ann.links, ann.id, &LISTED).await;
     ann.delete(&ticket).await;
 }
 
 /// The next number in the new directory is the one that the session expects, by coincidence.
 pub(super) async fn a_directory_that_was_made_again_is_looked_at() {
     let bob = session().await;
-    let ann = Drawer::at("/alone/again").await;
+    let ann = Contender::at("/alone/again").await;
     for _ in 0..3 {
         ann.settle().await;
         let ticket = ann.draw(&[Verb::Create]).await.0;
@@ -231,7 +233,7 @@ pub(super) async fn a_directory_that_was_made_again_is_looked_at() {
         }
 
         let stands = stands.expect("it was the last one");
-        let (ticket, names) = ann.draw(&LOOKED).await;
+        let (ticket, names) = ann.draw(&LISTED).await;
         assert_eq!(ticket.name()[2..].parse::<usize>().expect("ten digits"), last + 1);
         assert_eq!(names, [stands.name(), ticket.name()]);
         ann.delete(&ticket).await;
@@ -242,7 +244,7 @@ pub(super) async fn a_directory_that_was_made_again_is_looked_at() {
 /// <https://issues.apache.org/jira/browse/ZOOKEEPER-4466>
 pub(super) async fn a_watch_for_good_and_one_for_the_lock_live_on_one_path() {
     let bob = session().await;
-    let ann = Drawer::at("/alone/watched").await;
+    let ann = Contender::at("/alone/watched").await;
     let below = path("/alone/watched/below");
     for (settled, of_node) in [(true, true), (true, false), (false, true), (false, false)].repeat(2)
     {
@@ -258,11 +260,11 @@ pub(super) async fn a_watch_for_good_and_one_for_the_lock_live_on_one_path() {
             let ticket = shown(&draw(&*ann.store, &ann.dir).await).0;
             delete(&*ann.store, &ticket).await;
         }
-        let asked = ann.links.take_requests(ann.id);
-        let creates = asked.iter().filter(|verb| **verb == Verb::Create).count();
-        let looks = asked.iter().filter(|verb| **verb == Verb::List).count();
-        assert_eq!((creates, looks), (4, 4), "{asked:?}");
-        assert!(!asked.contains(&Verb::ExistsWatch), "{asked:?}");
+        let requests = ann.links.take_requests(ann.id);
+        let creates = requests.iter().filter(|verb| **verb == Verb::Create).count();
+        let listings = requests.iter().filter(|verb| **verb == Verb::List).count();
+        assert_eq!((creates, listings), (4, 4), "{requests:?}");
+        assert!(!requests.contains(&Verb::ExistsWatch), "{requests:?}");
         if of_node {
             done(&*bob, Txn::new().set(&ann.dir, "x", Expect::Any)).await;
             hears(&mut watch, "/alone/watched", Kind::Updated).await;
@@ -337,8 +339,8 @@ pub(super) async fn locks_exclude_while_their_directories_are_made_again() {
             }
         }
     }
-    let (looked, knew) = (next.get(&Verb::List), next.get(&Verb::Sync));
-    assert!(looked.is_some() && knew.is_some(), "some looked, and some knew: {next:?}");
+    let (listed, omitted) = (next.get(&Verb::List), next.get(&Verb::Sync));
+    assert!(listed.is_some() && omitted.is_some(), "some listed, and some omitted: {next:?}");
 }
 
 /// Creates a directory again without contenders, with one child less than it ever had: the second
@@ -353,10 +355,10 @@ async fn make_again(store: &dyn Store, lock: &str) -> bool {
     if gone.rejected().is_some() {
         return false;
     }
-    let made = store.commit(create(lock, "")).await.expect("answers").is_committed();
+    let created = store.commit(create(lock, "")).await.expect("answers").is_committed();
     for _ in 1..had {
         let commit = done(store, probe()).await;
         delete(store, &commit.results[0].path).await;
     }
-    made
+    created
 }

@@ -1,4 +1,4 @@
-//! A failed look says nothing about the commit before it: L-OUT-1, L-OUT-4.
+//! A failed follow-up read says nothing about the commit before it: L-OUT-1, L-OUT-4.
 
 use synod_core::store::{Expect, Lifetime, Query, RejectReason, Txn, Version};
 use synod_recipes::Mutex;
@@ -10,7 +10,7 @@ use crate::scene::{LONG, PATIENCE, client, create, done, make, open, path, peer}
 use crate::script::{Deed, Rule};
 use crate::world::World;
 
-/// The commit was applied, but its look was not answered, for various reasons.
+/// The commit was applied, but its follow-up read was not answered, for various reasons.
 pub(crate) async fn a_look_that_fails_says_nothing_of_the_commit() {
     let errors = [code::NO_AUTH, code::THROTTLED, code::UNIMPLEMENTED, -9_999];
     for (round, error) in errors.into_iter().enumerate() {
@@ -20,15 +20,18 @@ pub(crate) async fn a_look_that_fails_says_nothing_of_the_commit() {
             done(&*store, create(&format!("{dir}/old"), "")).await;
             peer.when(Rule::new(Deed::Refuse(error)).op(number).at(&dir).times(100));
 
-            let said = timeout(PATIENCE, store.commit(ticket(&dir))).await.expect("it ends");
+            let outcome = timeout(PATIENCE, store.commit(ticket(&dir))).await.expect("it ends");
 
             let times = times(&peer, &dir);
-            assert!(times == 1 && agrees(&said, times), "{error}: {times} times, and {said:?}");
+            assert!(
+                times == 1 && agrees(&outcome, times),
+                "{error}: {times} times, and {outcome:?}"
+            );
         }
     }
 }
 
-/// The transaction was rejected, and its look was not answered, for various reasons.
+/// The transaction was rejected, and its follow-up read was not answered, for various reasons.
 pub(crate) async fn a_look_that_fails_says_nothing_of_the_rejection() {
     for error in [code::NO_AUTH, code::THROTTLED, -9_999] {
         let (peer, node) = (peer(1), path("/look/node"));
@@ -37,23 +40,24 @@ pub(crate) async fn a_look_that_fails_says_nothing_of_the_rejection() {
         peer.when(Rule::new(Deed::Refuse(error)).op(op::GET_DATA).at("/look/node").times(100));
 
         let stale = Txn::new().set(&node, "", Expect::Version(Version::new(9)));
-        let looking = store.commit(stale.look(Query::node(&node)));
-        let said = timeout(PATIENCE, looking).await.expect("it ends").expect("it is answered");
+        let commit_and_read = store.commit(stale.look(Query::node(&node)));
+        let outcome =
+            timeout(PATIENCE, commit_and_read).await.expect("it ends").expect("it is answered");
 
-        let no = said.rejected().expect("it has another version");
+        let no = outcome.rejected().expect("it has another version");
         assert_eq!((no.reason, no.look.as_ref()), (RejectReason::OtherVersion, None), "{error}");
     }
 }
 
-/// A look shows the tickets before the own one, of the same directory only.
+/// A follow-up read shows the tickets before the own one, of the same directory only.
 pub(crate) async fn a_ticket_hides_nothing_in_another_directory() {
     let (peer, names) = (peer(1), |dir| Query::children(path(dir)).names_only());
     let store = open(&peer, LONG).await;
     let seen = async |dir: &str, look: Query| {
         let at = path(&format!("{dir}/t-"));
         let draw = Txn::new().create_sequential(at, "", Lifetime::Session).look(look);
-        let drawn = store.commit(draw).await.expect("it answers");
-        let look = drawn.required().expect("nothing is against it").look;
+        let created = store.commit(draw).await.expect("it answers");
+        let look = created.required().expect("nothing is against it").look;
         look.expect("it was asked for").nodes.len()
     };
     for count in 1..=3 {
@@ -87,7 +91,8 @@ pub(crate) async fn a_lock_whose_looks_are_refused_leaves_no_ticket() {
     }
 }
 
-/// Another client draws a ticket between the commit and its look, which asks for the newest.
+/// Another client creates a ticket between the commit and its follow-up read, which requests the
+/// newest.
 pub(crate) async fn a_look_shows_no_ticket_after_the_own_one() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
@@ -101,15 +106,15 @@ pub(crate) async fn a_look_shows_no_ticket_after_the_own_one() {
         if several {
             draw = draw.set(path("/after/t-0000000001"), "", Expect::Any);
         }
-        let drawn = store.commit(draw).await.expect("the peer answers");
-        let commit = drawn.required().expect("nothing is against it");
+        let created = store.commit(draw).await.expect("the peer answers");
+        let commit = created.required().expect("nothing is against it");
         let look = commit.look.expect("it was asked for");
         assert_eq!(look.nodes.last().map(|node| &node.path), Some(&commit.results[0].path));
         assert_eq!(look.nodes.len(), number + 2, "{look:?}");
     }
 }
 
-/// The connection is lost before the look: it is asked for on the next one.
+/// The connection is lost before the follow-up read: it is sent on the next one.
 pub(crate) async fn a_look_that_was_lost_is_asked_for_again() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
@@ -118,8 +123,8 @@ pub(crate) async fn a_look_that_was_lost_is_asked_for_again() {
         for number in [op::GET_CHILDREN, op::GET_CHILDREN_2] {
             peer.when(Rule::new(deed.clone()).op(number).at("/lost"));
         }
-        let drawn = timeout(PATIENCE, store.commit(ticket("/lost"))).await.expect("it ends");
-        let commit = drawn.expect("the peer answers").required().expect("nothing is against it");
+        let created = timeout(PATIENCE, store.commit(ticket("/lost"))).await.expect("it ends");
+        let commit = created.expect("the peer answers").required().expect("nothing is against it");
         let look = commit.look.expect("it is asked for again");
         assert!(look.nodes.iter().any(|node| node.path == commit.results[0].path), "{look:?}");
         peer.change(|world| world.script.calm());

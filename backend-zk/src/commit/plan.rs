@@ -1,10 +1,11 @@
-//! [`Plan`]: the requests for a transaction, and the meaning of a refusal.
+//! [`Plan`]: the operations that are sent for a transaction. The role of each gives a refusal its
+//! meaning.
 //!
 //! The `Store` contract offers more than the server: missing ancestors are created, a check can
-//! require absence, empty containers are replaced. Each of these becomes helper operations in the
+//! require absence, empty containers are replaced. Each of these needs helper operations in the
 //! same request, which depend on the tree. So a transaction is first sent without helpers. When the
-//! server refuses an operation for a reason that helpers can repair, what was found out is added to
-//! [`Facts`], and the transaction is planned and sent again.
+//! server refuses an operation for a reason that helpers can resolve, the state of the tree is read
+//! and added to [`Facts`], and the transaction is planned and sent again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,29 +15,29 @@ use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Op};
 
 use crate::client::{CreateMode, CreateOptions, MultiWriter};
-use crate::container::{self, Hollow};
-use crate::guard::guard;
+use crate::commit::occupant::EmptyContainers;
+use crate::containers::{self, MARK, guard};
 use crate::options::Access;
-use crate::stat::MARK;
 
-/// What is known about the tree so far.
+/// The known facts about the tree.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     /// Missing ancestors, to be created as containers.
     pub(crate) missing: BTreeSet<Path>,
-    /// Empty containers that are in the way of an operation. Without any, only births, for a path in `below`.
-    pub(crate) hollow: BTreeMap<usize, Hollow>,
+    /// Empty containers that are in the way of an operation. For a path in `below` there are no
+    /// containers, only numbers of created children.
+    pub(crate) empty_containers: BTreeMap<usize, EmptyContainers>,
     /// The ancestor whose absence proves the absence of an operation's path.
     pub(crate) absent: BTreeMap<usize, Path>,
     /// The ephemeral node below which an operation's path is certainly absent.
     pub(crate) below: BTreeMap<usize, Path>,
     /// Operations on a container, which counts as no node.
-    pub(crate) ghosts: BTreeSet<usize>,
+    pub(crate) on_container: BTreeSet<usize>,
     /// Operations that create a node where the session has just removed a container.
     pub(crate) vacated: BTreeSet<usize>,
 }
 
-/// Operations of the server's protocol.
+/// The operations to send.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) steps: Vec<Step>,
@@ -61,14 +62,14 @@ pub(crate) enum Role {
     /// Proves that nothing exists at this path.
     Absence(Path),
     /// Removes an empty container.
-    Hollow,
-    /// Writes again the node that was created in the place of a container: in a transaction of
+    EmptyContainers,
+    /// Writes the node again that was created in the place of a container: in a transaction of
     /// several, not every server returns the stat of a create (ZOOKEEPER-4026), but each returns
     /// that of a set.
     Again,
     /// Protects the node that took the place of a container from the server's collector.
     Guard,
-    /// Undoes another step that was only made as a proof.
+    /// Undoes a create that was sent only as a proof.
     Undo,
 }
 
@@ -91,10 +92,11 @@ impl Plan {
     ///
     /// If the request would be larger than a server accepts.
     pub(crate) fn new(ops: &[Op], facts: &Facts, access: Access) -> Result<Self> {
-        let (made, born, removed) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        let mut planner = Planner { ops, facts, access, made, born, removed, steps: Vec::new() };
+        let (containers, created, removed) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let mut planner =
+            Planner { ops, facts, access, containers, created, removed, steps: Vec::new() };
         // Before all other steps: nodes that the request itself creates must not count.
-        planner.count_births();
+        planner.check_children_created();
         for index in 0..ops.len() {
             planner.plan(index);
         }
@@ -122,11 +124,11 @@ struct Planner<'a> {
     ops: &'a [Op],
     facts: &'a Facts,
     access: Access,
-    /// Containers that this very request creates.
-    made: BTreeSet<Path>,
-    /// Nodes that it creates.
-    born: BTreeSet<Path>,
-    /// Paths that this very request removes, or proves absent.
+    /// Containers that this request creates.
+    containers: BTreeSet<Path>,
+    /// Nodes that this request creates.
+    created: BTreeSet<Path>,
+    /// Paths that this request removes, or proves absent.
     removed: BTreeSet<Path>,
     steps: Vec<Step>,
 }
@@ -147,7 +149,7 @@ impl Planner<'_> {
                 self.step(index, Role::Own, act);
             }
             Op::Delete { path, expect } => {
-                self.remove_hollow(index);
+                self.remove_empty_containers(index);
                 let act = Act::Delete { path: text(path), version: version(*expect) };
                 self.step(index, Role::Own, act);
                 self.removed.insert(path.clone());
@@ -156,8 +158,9 @@ impl Planner<'_> {
     }
 
     fn check(&mut self, index: usize, path: &Path, expect: Expect) {
-        let ghost = self.facts.ghosts.contains(&index) || self.made.contains(path);
-        let path = if ghost { NOWHERE.to_owned() } else { text(path) };
+        let is_container =
+            self.facts.on_container.contains(&index) || self.containers.contains(path);
+        let path = if is_container { NOWHERE.to_owned() } else { text(path) };
         let act = Act::Check { path, version: version(expect).unwrap_or(-1) };
         self.step(index, Role::Own, act);
     }
@@ -166,13 +169,13 @@ impl Planner<'_> {
     fn absence(&mut self, index: usize, path: &Path) {
         if let Some(ephemeral) = self.facts.below.get(&index) {
             let act = Act::Check { path: text(ephemeral), version: -1 };
-            return self.step(index, Role::Hollow, act);
+            return self.step(index, Role::EmptyContainers, act);
         }
-        if self.remove_hollow(index) {
+        if self.remove_empty_containers(index) {
             return;
         }
         let highest = self.facts.absent.get(&index).unwrap_or(path);
-        let options = CreateMode::Persistent.with_acls(container::node_acls(self.access));
+        let options = CreateMode::Persistent.with_acls(containers::node_acls(self.access));
         let act = Act::Create { path: text(highest), data: Bytes::new(), options };
         self.step(index, Role::Absence(highest.clone()), act);
         self.step(index, Role::Undo, Act::Delete { path: text(highest), version: None });
@@ -190,13 +193,13 @@ impl Planner<'_> {
     ) {
         self.ancestors(index, path);
         let vacated = self.facts.vacated.contains(&index);
-        let replaces = self.remove_hollow(index) || vacated;
+        let replaces = self.remove_empty_containers(index) || vacated;
         let options = create_options(lifetime, sequential, self.access);
         let act = Act::Create { path: text(path), data: data.clone(), options };
         self.step(index, Role::Own, act);
         if !sequential {
             self.removed.remove(path);
-            self.born.insert(path.clone());
+            self.created.insert(path.clone());
         }
         if replaces {
             let act = Act::Set { path: text(path), data: data.clone(), version: None };
@@ -204,73 +207,78 @@ impl Planner<'_> {
         }
         let stays = lifetime != Lifetime::Session && !sequential;
         if stays && (vacated || self.was_container(path)) {
-            let options = CreateMode::Ephemeral.with_acls(container::node_acls(self.access));
+            let options = CreateMode::Ephemeral.with_acls(containers::node_acls(self.access));
             let act = Act::Create { path: guard(path), data: Bytes::new(), options };
             self.step(index, Role::Guard, act);
         }
     }
 
-    /// Whether the path is known to have had an empty container: for this operation, or another.
+    /// Returns whether the path is known to have had an empty container: for this operation, or
+    /// another.
     fn was_container(&self, path: &Path) -> bool {
-        self.facts.hollow.values().any(|hollow| hollow.containers.contains(path))
+        self.facts
+            .empty_containers
+            .values()
+            .any(|empty_containers| empty_containers.containers.contains(path))
     }
 
     fn ancestors(&mut self, index: usize, path: &Path) {
         let mut missing: Vec<Path> = path.ancestors().collect();
         missing.retain(|above| {
             let missing = self.facts.missing.contains(above) || self.removed.contains(above);
-            missing && !self.made.contains(above) && !self.born.contains(above)
+            missing && !self.containers.contains(above) && !self.created.contains(above)
         });
         for above in missing.into_iter().rev() {
-            let (data, options) = (Bytes::from_static(MARK), container::options(self.access));
+            let (data, options) = (Bytes::from_static(MARK), containers::options(self.access));
             let act = Act::Create { path: text(&above), data, options };
             self.step(index, Role::Ancestor(above.clone()), act);
-            self.made.insert(above);
+            self.containers.insert(above);
         }
     }
 
-    /// Proves that the directory of each container to be removed was given no child since it was
-    /// read: so that no node is removed that has taken the container's place.
+    /// Proves that no child was created in the directory of each container to be removed since the
+    /// directory was read: so no node is removed that has taken the container's place.
     ///
-    /// The name of a sequential child contains how many children there were before; deleting a
+    /// The name of a sequential child contains the number of children created before; deleting a
     /// child by the expected name proves that it got that name.
-    fn count_births(&mut self) {
-        // Of two counts of one directory the lower one is out of date; keep it, so that the request
-        // is refused.
+    fn check_children_created(&mut self) {
+        // Of two numbers for one directory the lower one is out of date. It is used, so that the
+        // request is refused.
         let mut counts: BTreeMap<&Path, (i32, usize)> = BTreeMap::new();
-        for (index, hollow) in &self.facts.hollow {
-            for (dir, births) in &hollow.births {
-                let count = counts.entry(dir).or_insert((*births, *index));
-                *count = (*count).min((*births, *index));
+        for (index, empty_containers) in &self.facts.empty_containers {
+            for (dir, children_created) in &empty_containers.children_created {
+                let count = counts.entry(dir).or_insert((*children_created, *index));
+                *count = (*count).min((*children_created, *index));
             }
         }
-        for (dir, (births, index)) in counts {
-            let probe = container::probe(dir);
+        for (dir, (children_created, index)) in counts {
+            let probe = containers::probe(dir);
             let options = CreateMode::PersistentSequential;
-            let options = options.with_acls(container::node_acls(self.access));
-            let expected = format!("{probe}{births:010}");
+            let options = options.with_acls(containers::node_acls(self.access));
+            let expected = format!("{probe}{children_created:010}");
             let act = Act::Create { path: probe, data: Bytes::new(), options };
-            self.steps.push(Step { index, role: Role::Hollow, act });
+            self.steps.push(Step { index, role: Role::EmptyContainers, act });
             let act = Act::Delete { path: expected, version: None };
-            self.steps.push(Step { index, role: Role::Hollow, act });
+            self.steps.push(Step { index, role: Role::EmptyContainers, act });
         }
     }
 
-    /// Removes the empty containers that are in the way. `true` if the operation's path is one.
-    fn remove_hollow(&mut self, index: usize) -> bool {
-        let Some(hollow) = self.facts.hollow.get(&index) else { return false };
-        for container in &hollow.containers {
+    /// Removes the empty containers that are in the way. Returns whether the operation's path is
+    /// one.
+    fn remove_empty_containers(&mut self, index: usize) -> bool {
+        let Some(empty_containers) = self.facts.empty_containers.get(&index) else { return false };
+        for container in &empty_containers.containers {
             // A container in the way of two operations is removed once.
             if self.removed.insert(container.clone()) {
                 let act = Act::Delete { path: text(container), version: Some(0) };
-                self.step(index, Role::Hollow, act);
+                self.step(index, Role::EmptyContainers, act);
             }
         }
-        if let Some(guard) = &hollow.guard {
+        if let Some(guard) = &empty_containers.guard {
             let act = Act::Delete { path: guard.clone(), version: None };
-            self.step(index, Role::Hollow, act);
+            self.step(index, Role::EmptyContainers, act);
         }
-        hollow.containers.last() == Some(self.ops[index].path())
+        empty_containers.containers.last() == Some(self.ops[index].path())
     }
 
     fn step(&mut self, index: usize, role: Role, act: Act) {
@@ -303,7 +311,7 @@ pub(crate) fn create_options(
         (_, false) => CreateMode::Persistent,
         (_, true) => CreateMode::PersistentSequential,
     };
-    let options = mode.with_acls(container::node_acls(access));
+    let options = mode.with_acls(containers::node_acls(access));
     match lifetime {
         // The server counts whole milliseconds.
         Lifetime::Ttl(ttl) => options.with_ttl(ttl.max(std::time::Duration::from_millis(1))),
@@ -400,12 +408,12 @@ mod tests {
 
     #[test]
     fn an_empty_container_is_replaced_if_no_sibling_was_created() {
-        let hollow = Hollow {
+        let empty_containers = EmptyContainers {
             containers: vec![path("/a/b"), path("/a")],
-            births: [(path("/a"), 3), (Path::root(), 12)].into(),
+            children_created: [(path("/a"), 3), (Path::root(), 12)].into(),
             guard: None,
         };
-        let facts = Facts { hollow: [(1, hollow)].into(), ..Facts::default() };
+        let facts = Facts { empty_containers: [(1, empty_containers)].into(), ..Facts::default() };
         let txn = create("/x").create(path("/a"), "", Lifetime::Persistent);
         assert_eq!(
             plan(&txn, &facts),
@@ -433,23 +441,26 @@ mod tests {
 
     #[test]
     fn what_a_transaction_removes_it_makes_again_where_it_must() {
-        let hollow = || Hollow {
+        let empty_containers = || EmptyContainers {
             containers: vec![path("/a/b"), path("/a")],
-            births: [(path("/a"), 3), (Path::root(), 12)].into(),
+            children_created: [(path("/a"), 3), (Path::root(), 12)].into(),
             guard: None,
         };
-        let below = Hollow {
+        let below = EmptyContainers {
             containers: vec![path("/a/b")],
-            births: [(path("/a"), 3)].into(),
+            children_created: [(path("/a"), 3)].into(),
             guard: None,
         };
-        let births = [
+        let children_created = [
             "1: create /.synod-probe-5f0e9c",
             "1: delete /.synod-probe-5f0e9c0000000012",
             "0: create /a/.synod-probe-5f0e9c",
             "0: delete /a/.synod-probe-5f0e9c0000000003",
         ];
-        let facts = Facts { hollow: [(0, below), (1, hollow())].into(), ..Facts::default() };
+        let facts = Facts {
+            empty_containers: [(0, below), (1, empty_containers())].into(),
+            ..Facts::default()
+        };
         let txn = Txn::new().check(path("/a/b"), Expect::Absent).check(path("/a"), Expect::Absent);
         let txn = txn.create(path("/a/b/c"), "", Lifetime::Session);
         let rest = [
@@ -459,7 +470,7 @@ mod tests {
             "2: create /a/b",
             "2: create /a/b/c",
         ];
-        assert_eq!(plan(&txn, &facts), [&births[..], &rest].concat());
+        assert_eq!(plan(&txn, &facts), [&children_created[..], &rest].concat());
 
         let txn = Txn::new().delete(path("/a"), Expect::Any);
         let txn = txn.create(path("/a/b"), "", Lifetime::Session);
@@ -482,9 +493,11 @@ mod tests {
         let mut facts = Facts::default();
         for index in 0..128 {
             let at = path(&format!("{deep}/{index}"));
-            let births = [(at.clone(), 0), (path(&deep), 0)].into();
+            let children_created = [(at.clone(), 0), (path(&deep), 0)].into();
             let containers = vec![at.clone(), at.clone()];
-            facts.hollow.insert(index, Hollow { containers, births, guard: None });
+            facts
+                .empty_containers
+                .insert(index, EmptyContainers { containers, children_created, guard: None });
             txn = txn.create(at, "", Lifetime::Persistent);
         }
         let refused = Plan::new(&txn.ops, &facts, Access::Open).expect_err("too large");

@@ -15,14 +15,14 @@ use crate::client::{
 };
 use crate::connection::Connection;
 use crate::error::{Sort, Trouble};
-use crate::hub::Hub;
-use crate::hub::proof::prove;
 use crate::notification::Notification;
+use crate::watch_registry::WatchRegistry;
+use crate::watch_registry::created_path::read_created;
 
-impl Hub {
+impl WatchRegistry {
     /// Starts to watch a path. The request has been sent when this returns, and nothing has been
     /// polled: this runs under the lock.
-    pub(super) fn keeper(
+    pub(super) fn watch_task(
         self: &Arc<Self>,
         client: &Arc<Client>,
         path: &Path,
@@ -31,34 +31,42 @@ impl Hub {
     ) -> Task {
         let mode =
             if recursive { AddWatchMode::PersistentRecursive } else { AddWatchMode::Persistent };
-        let asked = client.watch(path.as_str(), mode);
-        spawn(keep(Arc::downgrade(self), self.wire.clone(), path.clone(), mode, resync, asked))
+        let request = client.watch(path.as_str(), mode);
+        spawn(keep(
+            Arc::downgrade(self),
+            self.connection.clone(),
+            path.clone(),
+            mode,
+            resync,
+            request,
+        ))
     }
 }
 
 /// Watches one path until it has no observer any more, or the session is over. The first request
 /// for the watch was sent already.
 async fn keep(
-    hub: Weak<Hub>,
-    wire: Arc<Connection>,
+    registry: Weak<WatchRegistry>,
+    connection: Arc<Connection>,
     path: Path,
     mode: AddWatchMode,
     resync: bool,
-    asked: Answer<PersistentWatcher>,
+    request: Answer<PersistentWatcher>,
 ) {
-    let (mut resync, mut asked) = (resync, asked);
-    // That of the last connection is dropped after the next one is requested: without any, the client would ask the server to remove
-    // what a new connection does not have.
+    let (mut resync, mut request) = (resync, request);
+    // The watcher of the last connection is dropped only after the next one is requested: without
+    // any watcher, the client would ask the server to remove a watch that the new connection does
+    // not have.
     let mut watcher = None;
     loop {
-        match asked.await {
+        match request.await {
             Ok(new) => {
-                let Some(held) = hub.upgrade() else { return };
+                let Some(upgraded) = registry.upgrade() else { return };
                 if resync {
-                    held.resync(&path);
+                    upgraded.resync(&path);
                 }
-                drop(held);
-                if !listen(&hub, &wire, &path, watcher.insert(new)).await {
+                drop(upgraded);
+                if !listen(&registry, &connection, &path, watcher.insert(new)).await {
                     return;
                 }
             }
@@ -70,25 +78,25 @@ async fn keep(
             ) => return,
             // The next request waits for a new connection.
             Err(ZkError::ConnectionLoss) => tokio::time::sleep(Duration::from_millis(10)).await,
-            Err(said) => {
-                let error = Trouble::Said(said).translate("watch", Sort::Read).at(&path);
-                if let Some(hub) = hub.upgrade() {
-                    hub.fail(&path, error);
+            Err(error) => {
+                let error = Trouble::Zk(error).translate("watch", Sort::Read).at(&path);
+                if let Some(registry) = registry.upgrade() {
+                    registry.fail(&path, error);
                 }
                 return;
             }
         }
         resync = true;
-        let Ok(client) = wire.client("watch") else { return };
-        asked = client.watch(path.as_str(), mode);
+        let Ok(client) = connection.client("watch") else { return };
+        request = client.watch(path.as_str(), mode);
         drop(watcher.take());
     }
 }
 
 /// Reports the events of a watch. `true` if the watch must be set again.
 async fn listen(
-    hub: &Weak<Hub>,
-    wire: &Connection,
+    registry: &Weak<WatchRegistry>,
+    connection: &Connection,
     path: &Path,
     watcher: &mut PersistentWatcher,
 ) -> bool {
@@ -98,15 +106,15 @@ async fn listen(
             events.push(watcher.changed().await);
         }
         drain(watcher, &mut events);
-        let Some(held) = hub.upgrade() else { return false };
-        let (now, doubtful) = (events.len(), doubtful(&held, path, &events));
-        drop(held);
-        let proofs = prove(wire, &doubtful).await;
-        // Every event that a proof reflects has arrived before the proof. It is reported in the
-        // next round, after its own doubtful events were verified too.
+        let Some(upgraded) = registry.upgrade() else { return false };
+        let (count, unverified) = (events.len(), unverified(&upgraded, path, &events));
+        drop(upgraded);
+        let created_paths = read_created(connection, &unverified).await;
+        // Every event that a read reflects has arrived before the response. It is reported in the
+        // next round, after the unverified creations of that round were read too.
         drain(watcher, &mut events);
-        let Some(held) = hub.upgrade() else { return false };
-        for (place, event) in events.iter().enumerate().take(now) {
+        let Some(upgraded) = registry.upgrade() else { return false };
+        for (index, event) in events.iter().enumerate().take(count) {
             if event.event_type == EventType::Session {
                 match event.session_state {
                     SessionState::SyncConnected => return true,
@@ -115,20 +123,22 @@ async fn listen(
                 }
             }
             let Some(notification) = Notification::of(event) else { continue };
-            // An event about its children, such as a guard, says nothing about the node itself.
-            let of_it = |later: &&WatchedEvent| {
+            // An event about the children, such as a guard, shows nothing about the node itself.
+            let of_node = |later: &&WatchedEvent| {
                 later.path == event.path && later.event_type != EventType::NodeChildrenChanged
             };
-            let later = events[place + 1..].iter().filter(of_it);
+            let later = events[index + 1..].iter().filter(of_node);
             let later: Vec<EventType> = later.map(|later| later.event_type).collect();
-            let proof = proofs.get(&notification.path).map(|proof| proof.weaken(&later));
-            held.deliver(path, &notification, proof.as_ref());
+            let created_path = created_paths
+                .get(&notification.path)
+                .map(|created_path| created_path.after(&later));
+            upgraded.deliver(path, &notification, created_path.as_ref());
         }
-        events.drain(..now);
+        events.drain(..count);
     }
 }
 
-/// Takes the events that are there already, up to the end of the session.
+/// Takes the events that have already arrived, up to the end of the session.
 fn drain(watcher: &mut PersistentWatcher, events: &mut Vec<WatchedEvent>) {
     let over = |event: &WatchedEvent| {
         event.event_type == EventType::Session && event.session_state.is_terminated()
@@ -140,11 +150,11 @@ fn drain(watcher: &mut PersistentWatcher, events: &mut Vec<WatchedEvent>) {
     }
 }
 
-/// The paths that were created and may be containers, whose events are not reported to observers that rely on them.
-fn doubtful(hub: &Hub, path: &Path, events: &[WatchedEvent]) -> BTreeSet<Path> {
+/// The created paths that may be containers, and whose events are reported only verified.
+fn unverified(registry: &WatchRegistry, path: &Path, events: &[WatchedEvent]) -> BTreeSet<Path> {
     let notification = events.iter().filter_map(Notification::of);
     let created = notification.filter(|notification| {
-        notification.kind == Kind::Created && hub.verifies(path, notification)
+        notification.kind == Kind::Created && registry.verifies(path, notification)
     });
     created.map(|notification| notification.path).collect()
 }

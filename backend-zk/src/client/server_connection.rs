@@ -1,4 +1,4 @@
-//! [`Line`]: one connection, with what was sent on it and is not answered yet.
+//! [`ServerConnection`]: a connection to one server, with the requests that are not answered yet.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,16 +13,16 @@ use crate::client::answer::ReplySender;
 use crate::client::jute::Decoder;
 use crate::client::request::{Message, op};
 use crate::client::stream::Stream;
-use crate::client::watches::Asked;
+use crate::client::watches::WatchRequest;
 use crate::client::zk_error::ZkError;
 
-/// How much is read at once, if so much is there.
-const READ: usize = 16 * 1024;
+/// The maximum number of bytes per read.
+const READ_BYTES: usize = 16 * 1024;
 
-/// One connection.
-pub(super) struct Line {
+/// A connection to one server.
+pub(super) struct ServerConnection {
     stream: Stream,
-    /// The length of the longest message that is read.
+    /// The maximum length of a message that is read.
     max_answer: usize,
     input: BytesMut,
     output: Vec<u8>,
@@ -35,21 +35,21 @@ pub(super) struct Line {
     pub(super) is_connected: bool,
     /// The session's end was requested. Nothing is sent after that.
     pub(super) is_closing: bool,
-    /// When to look whether the server is silent.
+    /// The time of the next check for a silent server.
     pub(super) timer: Pin<Box<Sleep>>,
 }
 
-/// What the answer to a request is for.
+/// The use of the answer to a request.
 #[derive(Debug)]
 pub(super) enum Call {
-    Request(Option<Asked>, ReplySender),
+    Request(Option<WatchRequest>, ReplySender),
     #[cfg(feature = "sasl")]
     Login,
-    /// Nobody waits for it.
+    /// Nobody waits for the answer.
     Ignored,
 }
 
-/// How many messages of each kind without a number are not answered.
+/// The number of unanswered messages of each kind without a number.
 #[derive(Debug, Default)]
 pub(super) struct Unnumbered {
     pub(super) pings: usize,
@@ -57,7 +57,7 @@ pub(super) struct Unnumbered {
     pub(super) watches: usize,
 }
 
-/// The numbers of messages that have none of their own.
+/// The numbers of messages that have no number of their own.
 pub(super) mod xid {
     pub(crate) const EVENT: i32 = -1;
     pub(crate) const PING: i32 = -2;
@@ -65,7 +65,7 @@ pub(super) mod xid {
     pub(crate) const SET_WATCHES: i32 = -8;
 }
 
-/// What begins the answer to a request.
+/// The head of the answer to a request.
 #[derive(Debug)]
 pub(super) struct Head {
     pub(super) xid: i32,
@@ -73,11 +73,11 @@ pub(super) struct Head {
     pub(super) code: i32,
 }
 
-/// The length of that.
+/// The length of a head.
 const HEAD: usize = 16;
 
 impl Head {
-    /// Cuts it off.
+    /// Splits the head off a frame.
     pub(super) fn take(frame: &mut Bytes) -> Result<Self, ZkError> {
         let mut reading = Decoder::new(frame);
         let head = Self { xid: reading.int()?, zxid: reading.long()?, code: reading.int()? };
@@ -86,7 +86,7 @@ impl Head {
     }
 }
 
-impl Line {
+impl ServerConnection {
     pub(super) fn new(stream: Stream, max_answer: usize) -> Self {
         Self {
             stream,
@@ -102,7 +102,7 @@ impl Line {
         }
     }
 
-    /// Sends the message that asks for the session: the only one without a number of any kind.
+    /// Sends the message that requests the session: the only one without a number of any kind.
     pub(super) fn greet(&mut self, greeting: &[u8]) {
         let length = i32::try_from(greeting.len()).unwrap_or(i32::MAX);
         self.output.extend_from_slice(&length.to_be_bytes());
@@ -114,7 +114,7 @@ impl Line {
         message.append(xid, &mut self.output);
     }
 
-    /// Asks the server whether it is there.
+    /// Sends a ping, which the server must answer.
     pub(super) fn ping(&mut self) {
         self.push(xid::PING, Message::new(op::PING));
         self.unnumbered.pings += 1;
@@ -126,40 +126,41 @@ impl Line {
         self.calls.push_back((xid, call));
     }
 
-    /// The request that this is the answer to: servers answer in the order of the requests.
+    /// The request that an answer is for: servers answer in the order of the requests.
     pub(super) fn answered(&mut self, xid: i32) -> Result<Call, ZkError> {
         match self.calls.pop_front() {
             Some((next, call)) if next == xid => Ok(call),
             Some(other) => {
                 self.calls.push_front(other);
-                // With zookeeper.enableEagerACLCheck a follower refuses a write before it answers earlier requests.
+                // With zookeeper.enableEagerACLCheck a follower refuses a write before it answers
+                // earlier requests.
                 Err(ZkError::Malformed(
-                    "it answers another request than the next one, as servers with enableEagerACLCheck do",
+                    "the answer is not to the next request, as with servers that have enableEagerACLCheck",
                 ))
             }
-            None => Err(ZkError::Malformed("it answers no request")),
+            None => Err(ZkError::Malformed("an answer without a request")),
         }
     }
 
-    /// Whether everything is answered.
+    /// Returns whether everything is answered.
     pub(super) fn is_idle(&self) -> bool {
         let Unnumbered { pings, logins, watches } = self.unnumbered;
         self.calls.is_empty() && pings + logins + watches == 0
     }
 
-    /// Reads what has come. Zero bytes are the end of the connection.
+    /// Reads the bytes that have arrived. Zero bytes are the end of the connection.
     pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        if self.input.capacity() - self.input.len() < READ / 4 {
-            self.input.reserve(READ);
+        if self.input.capacity() - self.input.len() < READ_BYTES / 4 {
+            self.input.reserve(READ_BYTES);
         }
         pin!(self.stream.read_buf(&mut self.input)).poll(cx)
     }
 
-    /// The next message that has come as a whole.
+    /// The next message that has arrived as a whole.
     pub(super) fn next_frame(&mut self) -> Result<Option<Bytes>, ZkError> {
         let Some(length) = self.input.first_chunk() else { return Ok(None) };
         let length = usize::try_from(i32::from_be_bytes(*length));
-        let length = length.map_err(|_| ZkError::Malformed("its length cannot be"))?;
+        let length = length.map_err(|_| ZkError::Malformed("a message of an invalid length"))?;
         if length > self.max_answer {
             return Err(ZkError::TooLong);
         }
@@ -170,7 +171,7 @@ impl Line {
         Ok(Some(self.input.split_to(length).freeze()))
     }
 
-    /// Writes what there is to write. Returns whether anything was written.
+    /// Writes the output. Returns whether anything was written.
     pub(super) fn poll_write(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         let mut wrote = false;
         while self.written < self.output.len() {
@@ -187,22 +188,22 @@ impl Line {
             self.output.clear();
             self.written = 0;
         }
-        // Encrypted data may still be on the way to the socket.
+        // Encrypted data may not have reached the socket yet.
         match Pin::new(&mut self.stream).poll_flush(cx) {
             Poll::Ready(Err(error)) => Err(error),
             _ => Ok(wrote),
         }
     }
 
-    /// Answers all requests, as the connection ended with this error. If the session goes on, that is no answer to a request, except to
-    /// the next one, whose answer is too long.
+    /// Answers all requests, as the connection ended with this error. If the session continues, the
+    /// error is no answer to a request, except to the next one if its answer is too long.
     pub(super) fn fail(self, error: ZkError) {
         let all = if error.ends_session() { error.clone() } else { ZkError::ConnectionLoss };
         let next = if error == ZkError::TooLong { error } else { all.clone() };
         let errors = std::iter::once(next).chain(std::iter::repeat(all));
         for ((_, call), error) in self.calls.into_iter().zip(errors) {
             if let Call::Request(_, reply) = call {
-                let _waited_for = reply.send(Err(error)).is_ok();
+                let _delivered = reply.send(Err(error)).is_ok();
             }
         }
     }
@@ -216,48 +217,48 @@ mod tests {
 
     use super::*;
 
-    const LONGEST: usize = 1 << 20;
+    const MAX_ANSWER: usize = 1 << 20;
 
-    fn line() -> (Line, DuplexStream) {
+    fn connection() -> (ServerConnection, DuplexStream) {
         let (ours, theirs) = duplex(1 << 20);
-        (Line::new(Box::new(ours), LONGEST), theirs)
+        (ServerConnection::new(Box::new(ours), MAX_ANSWER), theirs)
     }
 
-    async fn read(line: &mut Line) -> usize {
-        poll_fn(|cx| line.poll_read(cx)).await.expect("it is open")
+    async fn read(connection: &mut ServerConnection) -> usize {
+        poll_fn(|cx| connection.poll_read(cx)).await.expect("it is open")
     }
 
     #[tokio::test]
     async fn a_message_is_read_whole_in_whatever_pieces_it_comes() {
-        let (mut line, mut theirs) = line();
-        let long = vec![7; 3 * READ];
+        let (mut connection, mut theirs) = connection();
+        let long = vec![7; 3 * READ_BYTES];
         let message = [&49_152_i32.to_be_bytes()[..], &long, &2_i32.to_be_bytes(), b"ab"].concat();
         for piece in message.chunks(5_000) {
             theirs.write_all(piece).await.expect("there is room");
         }
         let mut frames = Vec::new();
         while frames.len() < 2 {
-            assert!(read(&mut line).await > 0);
-            while let Some(frame) = line.next_frame().expect("its length can be") {
+            assert!(read(&mut connection).await > 0);
+            while let Some(frame) = connection.next_frame().expect("its length can be") {
                 frames.push(frame);
             }
         }
         assert_eq!(frames, [&long[..], b"ab"]);
         drop(theirs);
-        assert_eq!(read(&mut line).await, 0);
+        assert_eq!(read(&mut connection).await, 0);
     }
 
     #[tokio::test]
     async fn a_length_that_cannot_be_is_refused_before_anything_is_kept_for_it() {
-        let longest = i32::try_from(LONGEST).expect("not so long");
+        let longest = i32::try_from(MAX_ANSWER).expect("not so long");
         for (length, is_refused) in
             [(-1, true), (i32::MIN, true), (i32::MAX, true), (longest + 1, true), (longest, false)]
         {
-            let (mut line, mut theirs) = line();
+            let (mut connection, mut theirs) = connection();
             theirs.write_all(&length.to_be_bytes()).await.expect("there is room");
-            read(&mut line).await;
-            assert_eq!(line.next_frame().is_err(), is_refused, "{length}");
-            assert!(line.input.capacity() <= 2 * READ);
+            read(&mut connection).await;
+            assert_eq!(connection.next_frame().is_err(), is_refused, "{length}");
+            assert!(connection.input.capacity() <= 2 * READ_BYTES);
         }
     }
 
@@ -271,13 +272,13 @@ mod tests {
             (TooLong, [TooLong, ConnectionLoss]),
             (SessionExpired, [SessionExpired, SessionExpired]),
         ] {
-            let (mut line, _theirs) = line();
+            let (mut connection, _theirs) = connection();
             let replies = [1, 2].map(|number| {
                 let (reply, coming) = tokio::sync::oneshot::channel();
-                line.call(number, Message::new(op::SYNC), Call::Request(None, reply));
+                connection.call(number, Message::new(op::SYNC), Call::Request(None, reply));
                 coming
             });
-            line.fail(error);
+            connection.fail(error);
             for (coming, answer) in replies.into_iter().zip(answers) {
                 assert_eq!(coming.await.expect("it is answered").err(), Some(answer));
             }
@@ -286,14 +287,14 @@ mod tests {
 
     #[tokio::test]
     async fn only_the_answer_to_the_next_request_is_taken() {
-        let (mut line, _theirs) = line();
+        let (mut connection, _theirs) = connection();
         for number in [1, 2] {
-            line.call(number, Message::new(op::SYNC), Call::Ignored);
+            connection.call(number, Message::new(op::SYNC), Call::Ignored);
         }
-        assert!(line.answered(2).is_err());
-        assert!(line.answered(1).is_ok() && line.answered(2).is_ok());
-        assert!(line.answered(3).is_err() && line.is_idle());
-        line.ping();
-        assert!(!line.is_idle());
+        assert!(connection.answered(2).is_err());
+        assert!(connection.answered(1).is_ok() && connection.answered(2).is_ok());
+        assert!(connection.answered(3).is_err() && connection.is_idle());
+        connection.ping();
+        assert!(!connection.is_idle());
     }
 }

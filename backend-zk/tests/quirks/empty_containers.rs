@@ -158,27 +158,29 @@ pub(super) async fn the_name_of_a_sequential_child_counts_every_creation() {
     let open = zookeeper_client::Acls::anyone_all();
     let plain = zookeeper_client::CreateMode::Persistent.with_acls(open);
     let sequential = zookeeper_client::CreateMode::PersistentSequential.with_acls(open);
-    for node in ["/births", "/births/a", "/births/b"] {
+    for node in ["/children_created", "/children_created/a", "/children_created/b"] {
         client.create(node, b"", &plain).await.expect("it is new");
     }
-    let births = async || {
-        let (_data, stat) = client.get_data("/births").await.expect("it is there");
+    let children_created = async || {
+        let (_data, stat) = client.get_data("/children_created").await.expect("it is there");
         i32::midpoint(stat.cversion, stat.num_children)
     };
-    let still = async |births: i32| {
+    let still = async |children_created: i32| {
         let mut writer = client.new_multi_writer();
-        writer.add_create("/births/p", b"", &sequential).expect("valid");
-        writer.add_delete(&format!("/births/p{births:010}"), None).expect("valid");
+        writer.add_create("/children_created/p", b"", &sequential).expect("valid");
+        writer
+            .add_delete(&format!("/children_created/p{children_created:010}"), None)
+            .expect("valid");
         writer.commit().await.is_ok()
     };
 
-    assert_eq!(births().await, 2);
-    client.delete("/births/a", None).await.expect("it is there");
-    assert_eq!(births().await, 2);
+    assert_eq!(children_created().await, 2);
+    client.delete("/children_created/a", None).await.expect("it is there");
+    assert_eq!(children_created().await, 2);
     assert!(still(2).await, "a death is no birth");
     assert!(!still(2).await, "the question was one");
-    assert_eq!(births().await, 3);
-    client.create("/births/a", b"", &plain).await.expect("it is gone");
+    assert_eq!(children_created().await, 3);
+    client.create("/children_created/a", b"", &plain).await.expect("it is gone");
     assert!(!still(3).await, "what is made again is born");
     assert!(still(4).await);
 }
@@ -197,21 +199,21 @@ pub(super) async fn containers_are_created_and_removed_without_events() {
     }
     done(&*store, create("/untold", "last")).await;
 
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     loop {
         match timeout(PATIENCE, watch.next()).await.expect("in time") {
-            Some(Event::Changed(change)) => told.push((change.path.to_string(), change.kind)),
+            Some(Event::Changed(change)) => reported.push((change.path.to_string(), change.kind)),
             // A node that was gone before it could be read may have been a node or a container.
             Some(Event::Resync) => {}
             other => panic!("{other:?}"),
         }
-        if told.last().is_some_and(|(path, _)| path == "/untold") {
+        if reported.last().is_some_and(|(path, _)| path == "/untold") {
             break;
         }
     }
-    let (last, rest) = told.split_last().expect("at least that");
+    let (last, rest) = reported.split_last().expect("at least that");
     assert_eq!(*last, ("/untold".to_owned(), Kind::Created));
-    assert!(rest.iter().all(|(path, _)| path == "/untold/a/b/c"), "{told:?}");
+    assert!(rest.iter().all(|(path, _)| path == "/untold/a/b/c"), "{reported:?}");
 }
 
 /// A node that replaces a container is written twice when it is created, and gets a child that
