@@ -17,7 +17,7 @@ use crate::commit::follow_up::FollowUp;
 use crate::commit::plan::{Act, Facts, Plan, Role, Step};
 use crate::commit::resolve::{InFlight, without_effect};
 use crate::commit::single::{
-    OpResult, Refusal, definite, exhausted, fill_in, record_tickets, request, reserve_node,
+    Refusal, StepResult, definite, exhausted, fill_in, record_tickets, request, reserve_node,
     send_single, single_op, undo_create,
 };
 use crate::connection::Connection;
@@ -83,7 +83,7 @@ enum Attempt<'a> {
 }
 
 /// The answer to a request: everything was applied, or the step at this index was refused.
-type Answer = Result<Vec<OpResult>, (usize, ZkError)>;
+type Answer = Result<Vec<StepResult>, (usize, ZkError)>;
 
 impl<'a> InFlight<'a> {
     /// Plans and sends until the transaction is applied or finally refused. `refused` is the answer
@@ -256,9 +256,9 @@ impl<'a> InFlight<'a> {
     }
 
     /// Passes the path of the session's own ticket to the follow-up read.
-    fn record_own(&self, steps: &[Step], results: &[OpResult], follow_up: &FollowUp<'_>) {
+    fn record_own(&self, steps: &[Step], results: &[StepResult], follow_up: &FollowUp<'_>) {
         for (step, result) in steps.iter().zip(results) {
-            if let (OpResult::Created(Some(path), _), Role::Own) = (result, &step.role) {
+            if let (StepResult::Created(Some(path), _), Role::Own) = (result, &step.role) {
                 follow_up.record_own(&self.txn.ops[step.index], path);
             }
         }
@@ -302,7 +302,7 @@ impl<'a> InFlight<'a> {
             }
         };
         Ok(self.connection.answer(answers).await?.map(|result| {
-            let mut all: Vec<OpResult> = ancestors.iter().map(|_| OpResult::Nothing).collect();
+            let mut all: Vec<StepResult> = ancestors.iter().map(|_| StepResult::Nothing).collect();
             all.push(result);
             all
         }))
@@ -340,10 +340,10 @@ impl<'a> InFlight<'a> {
                     if !stat.is_unknown() && self.is_ordinary(step) {
                         self.connection.record_create_stats();
                     }
-                    OpResult::Created(Some(path), stat)
+                    StepResult::Created(Some(path), stat)
                 }
-                MultiWriteResult::SetData { stat } => OpResult::Stat(stat),
-                MultiWriteResult::Done => OpResult::Nothing,
+                MultiWriteResult::SetData { stat } => StepResult::Stat(stat),
+                MultiWriteResult::Done => StepResult::Nothing,
             });
             all.collect()
         }))
@@ -354,7 +354,7 @@ impl<'a> InFlight<'a> {
     fn commit_of(
         &self,
         steps: &[Step],
-        results: Vec<OpResult>,
+        results: Vec<StepResult>,
         source_revision: Option<Revision>,
     ) -> Result<Commit> {
         let mut done: Vec<OpResult> =
@@ -363,9 +363,9 @@ impl<'a> InFlight<'a> {
         for (step, result) in steps.iter().zip(results) {
             let (op, done) = (&self.txn.ops[step.index], &mut done[step.index]);
             let counts = match &result {
-                OpResult::Nothing => false,
-                OpResult::Stat(_) => matches!(step.role, Role::Own | Role::Again),
-                OpResult::Created(..) => step.role == Role::Own,
+                StepResult::Nothing => false,
+                StepResult::Stat(_) => matches!(step.role, Role::Own | Role::Again),
+                StepResult::Created(..) => step.role == Role::Own,
             };
             if counts && let Some(at) = fill_in(self.connection, op, result, done)? {
                 revision = Some(at);

@@ -19,7 +19,7 @@ use crate::listing_cache::ListingCache;
 use crate::selection::{LAST, sequence};
 
 /// The result of an operation.
-pub(crate) enum OpResult {
+pub(crate) enum StepResult {
     Nothing,
     Stat(ZkStat),
     /// With its path, unless that equals the requested path.
@@ -74,7 +74,7 @@ pub(crate) async fn send_single(
     let both = Box::pin(async {
         let request = async {
             let answer = connection.answer(request).await;
-            if let Ok(Ok(OpResult::Created(Some(path), _))) = &answer {
+            if let Ok(Ok(StepResult::Created(Some(path), _))) = &answer {
                 sent_along.record_own(op, path);
             }
             answer
@@ -100,20 +100,20 @@ pub(crate) async fn request(
     connection: &Connection,
     client: &Client,
     op: &Op,
-) -> Result<OpResult, ZkError> {
+) -> Result<StepResult, ZkError> {
     let path = op.path().as_str();
     match op {
         Op::Create { data, lifetime, sequential, .. } => {
             let options = create_options(*lifetime, *sequential, connection.access);
             let (created, stat) = client.create(path, data, &options).await?;
-            Ok(OpResult::Created(sequential.then_some(created), stat))
+            Ok(StepResult::Created(sequential.then_some(created), stat))
         }
         Op::Set { data, expect, .. } => {
-            Ok(OpResult::Stat(client.set_data(path, data, version(*expect)).await?))
+            Ok(StepResult::Stat(client.set_data(path, data, version(*expect)).await?))
         }
         Op::Delete { expect, .. } => {
             client.delete(path, version(*expect)).await?;
-            Ok(OpResult::Nothing)
+            Ok(StepResult::Nothing)
         }
         Op::Check { .. } => Err(ZkError::Unimplemented),
     }
@@ -122,8 +122,8 @@ pub(crate) async fn request(
 /// Separates refusals from errors of the connection: an error that is not the definite answer to
 /// this very request.
 pub(crate) fn definite(
-    answer: Result<OpResult, ZkError>,
-) -> Result<Result<OpResult, ZkError>, ZkError> {
+    answer: Result<StepResult, ZkError>,
+) -> Result<Result<StepResult, ZkError>, ZkError> {
     match answer {
         Err(error) if !crate::error::is_definite(&error) => Err(error),
         answer => Ok(answer),
@@ -134,7 +134,7 @@ fn commit_of(
     connection: &Connection,
     listings: &ListingCache,
     op: &Op,
-    result: OpResult,
+    result: StepResult,
 ) -> Result<Commit> {
     let mut done = OpResult::new(op.path().clone());
     let revision = fill_in(connection, op, result, &mut done)?;
@@ -150,13 +150,13 @@ fn commit_of(
 pub(crate) fn fill_in(
     connection: &Connection,
     op: &Op,
-    result: OpResult,
+    result: StepResult,
     done: &mut OpResult,
 ) -> Result<Option<Revision>> {
     let stat = match result {
-        OpResult::Nothing => return Ok(None),
-        OpResult::Stat(stat) => stat,
-        OpResult::Created(path, stat) => {
+        StepResult::Nothing => return Ok(None),
+        StepResult::Stat(stat) => stat,
+        StepResult::Created(path, stat) => {
             if let (true, Some(path)) = (op.is_sequential(), path) {
                 done.path = Path::new(&path)?;
                 done.sequence = Some(sequence(&path).ok_or_else(exhausted)?);
@@ -196,9 +196,9 @@ pub(crate) fn record_tickets(
 ///
 /// At its end the server's counter stops, and every later child gets the same number, so that they
 /// have no order.
-pub(crate) fn reserve_node<'g>(op: &Op, result: &'g OpResult) -> Option<&'g str> {
+pub(crate) fn reserve_node<'g>(op: &Op, result: &'g StepResult) -> Option<&'g str> {
     match result {
-        OpResult::Created(Some(created), _) if op.is_sequential() => {
+        StepResult::Created(Some(created), _) if op.is_sequential() => {
             sequence(created).is_none_or(|number| number > LAST).then_some(created)
         }
         _ => None,
