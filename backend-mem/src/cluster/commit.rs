@@ -53,7 +53,7 @@ impl State {
 
     fn refusal(&mut self, actor: u64) -> ErrorKind {
         let kinds = [ErrorKind::Backend, ErrorKind::Denied];
-        kinds[usize::from(self.decisions.pick(Site::Direction, actor, 2) == 1)]
+        kinds[usize::from(self.decisions.pick(Site::Way, actor, 2) == 1)]
     }
 
     /// The answer to a transaction that was applied, if a fault refuses it all the same: as a full
@@ -269,7 +269,7 @@ impl State {
         self.plan(now + lasting, Event::Elected);
         for request in std::mem::take(&mut self.proposed) {
             let (id, epoch) = (request.link, request.epoch);
-            if self.decisions.pick(Site::Direction, 0, 2) == 0 {
+            if self.decisions.pick(Site::Way, 0, 2) == 0 {
                 self.commit(request, now);
             }
             self.break_link(id, epoch, now);

@@ -43,7 +43,7 @@ impl State {
         self.servers[server].learner.is_alone = true;
         self.plan(until, Event::Rejoin(server));
         // Its clients are on the same side of the partition, or can reach the other servers too.
-        if self.decisions.pick(Site::Direction, Self::server_actor(server), 2) == 0 {
+        if self.decisions.pick(Site::Way, Self::server_actor(server), 2) == 0 {
             return;
         }
         let here = self.links.iter().filter(|link| link.server == Some(server));
@@ -80,7 +80,7 @@ impl State {
         let age = self.age(now);
         self.trace.tell((age, actor), What::Session, 0, || "reaches the leader again".to_owned());
         let gives_up = self.personality.gives_up_alone()
-            && self.decisions.pick(Site::Direction, actor, 2) == 0;
+            && self.decisions.pick(Site::Way, actor, 2) == 0;
         if gives_up {
             self.hang_up_on_clients(server, now);
         } else {

@@ -19,7 +19,7 @@ pub enum Site {
     /// The server that a client connects to.
     Server,
     /// Which of several variants a fault takes.
-    Direction,
+    Way,
     /// The next step of a workload.
     Step,
     /// The part of the world that continues when the rest is frozen forever.
@@ -140,7 +140,7 @@ const TABLE: [Row; 54] = [
     (Site::Turn, 0, 0, "which task runs next"),
     (Site::Delay, 0, 0, "how long a message takes"),
     (Site::Server, 0, 0, "which server a client turns to"),
-    (Site::Direction, 0, 0, "how it goes on"),
+    (Site::Way, 0, 0, "how it goes on"),
     (Site::Step, 0, 0, "what a workload does next"),
     (Site::Core, 0, 0, "what is not frozen for ever"),
     (Site::RequestLost, 1, 20, "request lost"),

@@ -42,12 +42,12 @@ impl State {
             self.ttl + milli,
             self.ttl * 3,
         ];
-        let way = self.decisions.pick(Site::Direction, actor, edges.len() as u64);
+        let way = self.decisions.pick(Site::Way, actor, edges.len() as u64);
         edges[usize::try_from(way).unwrap_or(0)]
     }
 
     fn cut(&mut self, actor: u64, servers: Vec<usize>, until: Instant, now: Instant) {
-        let way = self.decisions.pick(Site::Direction, actor, 3);
+        let way = self.decisions.pick(Site::Way, actor, 3);
         let cuts = self.cuts_of(actor);
         for server in servers {
             if way != 1 {
@@ -111,7 +111,7 @@ impl State {
         }
         if self.decisions.fires(Site::Meddled, actor, 1).is_some() {
             self.fault(actor, Site::Meddled, 0, now);
-            let op = match self.decisions.pick(Site::Direction, actor, 3) {
+            let op = match self.decisions.pick(Site::Way, actor, 3) {
                 0 => Op::Delete { path: path.clone(), expect: Expect::Any },
                 1 => Op::Set { path: path.clone(), data: "foreign".into(), expect: Expect::Any },
                 _ => {
