@@ -16,10 +16,10 @@ use std::time::Duration;
 
 use futures_util::future::{Either, join, select};
 use serde::{Deserialize, Serialize};
-use synod::error::ErrorKind;
-use synod::recipe::Hold;
-use synod::recipe::LeaderLatch;
-use synod::recipe::Mutex;
+use synod::ErrorKind;
+use synod::election::LeaderLatch;
+use synod::lock::Hold;
+use synod::lock::Mutex;
 use synod::{Client, Config, ConnectionState, Lifetime, Result, Txn, ValueWatch, path};
 use tokio::sync::watch;
 use tokio::task::JoinSet;

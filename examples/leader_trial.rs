@@ -14,8 +14,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use synod::Revision;
 use synod::sim::{Fault, Hunt, Process, Rates, Sim};
-use synod::store::Revision;
 use synod::{Client, ConnectionState, Expect, Lifetime, Outcome, Path, Session, Txn};
 
 /// A log shared by all processes, which only a simulation can have.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use etcd_client::{Client as Raw, Permission, PermissionType};
-use synod::recipe::Mutex as Lock;
+use synod::lock::Mutex as Lock;
 use synod::{Client, Config, Lifetime, Path, Query, Txn};
 use synod_testkit::server::etcd::Cluster;
 use synod_testkit::server::links::Links;

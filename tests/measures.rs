@@ -11,7 +11,8 @@ use futures_util::future::join;
 use metrics::{
     Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
 };
-use synod::recipe::{LeaderLatch, Mutex};
+use synod::election::LeaderLatch;
+use synod::lock::Mutex;
 use synod::{Client, Expect, Path};
 use synod_testkit::recipe::{Act, Use, rows};
 use tokio::time::sleep;

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use synod::mem::MemBackend;
-use synod::store::{Backend, SessionOptions, Store};
 use synod::{Config, ErrorKind, Lifetime, Path, Query, Result, Txn};
+use synod_core::store::{Backend, SessionOptions, Store};
 
 /// A backend as another crate would write it, around memory.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use synod_core::retry::Retry;
 use synod_core::store::{Backend, Expect, Kind, Lifetime, Query, SessionOptions, Status, Txn};
 use synod_core::task::spawn;
 use synod_mem::{MemBackend, Weather};
-use synod_recipes::UnfairLock;
+use synod_recipes::lock::UnfairLock;
 use synod_testkit::cancel::cancel_at_every_await;
 use synod_testkit::fault::{Actor, Choice, Cue, Faults, FaultyBackend, Fired, Plan, Site, Verb};
 use synod_testkit::hesitant::HesitantBackend;

@@ -13,7 +13,7 @@ use synod_core::path;
 use synod_core::path::Path;
 use synod_core::store::{Backend, Node, SessionOptions, Store};
 use synod_mem::MemBackend;
-use synod_recipes::{Cache, CacheEvent};
+use synod_recipes::cache::{Cache, CacheEvent};
 
 /// Opens sessions on the current store.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use synod_core::clock;
 use synod_core::path;
 use synod_core::task::{Task, spawn};
 use synod_mem::MemBackend;
-use synod_recipes::{Partition, Share, ShareChange};
+use synod_recipes::partition::{Partition, Share, ShareChange};
 use synod_testkit::hesitant::HesitantBackend;
 
 const TRIP: Duration = Duration::from_millis(100);

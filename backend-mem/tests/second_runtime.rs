@@ -17,7 +17,7 @@ use synod_core::client::{Client, ClientOptions};
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_mem::MemBackend;
-use synod_recipes::{Counter, Ids, SharedValue};
+use synod_recipes::value::{Counter, Ids, SharedValue};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 

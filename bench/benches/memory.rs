@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
+use synod::Path;
 use synod::mem::MemBackend;
-use synod::path::Path;
-use synod::store::{
+use synod_core::store::{
     Backend as _, Event, Expect, Lifetime, Query, SessionOptions, Store, Txn, Watch,
 };
 use tokio::runtime::Runtime;

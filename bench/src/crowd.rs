@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use futures_util::future::try_join_all;
-use synod::client::Client;
-use synod::path::Path;
-use synod::store::{Lifetime, Node, Txn};
+use synod::Client;
+use synod::Path;
+use synod::{Lifetime, Node, Txn};
 
 use crate::racer::Failure;
 
@@ -125,7 +125,7 @@ pub fn number(node: &Node) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use synod::store::Query;
+    use synod::Query;
 
     use super::*;
 

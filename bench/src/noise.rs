@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use synod::client::Client;
-use synod::path::Path;
+use synod::Client;
+use synod::Path;
 use tokio::task::JoinSet;
 use tokio::time::interval;
 

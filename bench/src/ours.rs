@@ -6,11 +6,12 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use synod::client::Client;
-use synod::path::Path;
-use synod::recipe::{Leader, Registration};
-use synod::store::{Expect, Outcome, Query, SessionOptions, Store};
+use synod::Client;
+use synod::Path;
+use synod::discovery::Registration;
+use synod::election::Leader;
 use synod::{Config, Lifetime};
+use synod_core::store::{Expect, Outcome, Query, SessionOptions, Store};
 use tokio::task::JoinSet;
 
 use crate::racer::Failure;

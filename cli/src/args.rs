@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use synod::path::Path;
+use synod::Path;
 
 #[cfg(feature = "bench")]
 use crate::args::bench::Bench;

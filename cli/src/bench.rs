@@ -2,7 +2,6 @@
 
 use std::io::{self, Write as _};
 
-use synod::random::Random;
 use synod::{Config, Error, Scheme};
 use synod_bench::ours::Ours;
 use synod_bench::plan::{Extent, cases};
@@ -11,6 +10,7 @@ use synod_bench::racer;
 use synod_bench::record::{self, Case, Record};
 use synod_bench::table::{OURS, Table};
 use synod_bench::task::Work;
+use synod_core::random::Random;
 
 use crate::args::Common;
 use crate::args::bench::Bench;

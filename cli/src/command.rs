@@ -4,9 +4,9 @@ use std::io::Read as _;
 use std::pin::pin;
 
 use futures_util::future::{Either, select};
-use synod::client::Client;
-use synod::store::{Expect, Version};
+use synod::Client;
 use synod::{Address, Scheme};
+use synod::{Expect, Version};
 
 use crate::args::Common;
 use crate::failure::Failure;

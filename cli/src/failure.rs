@@ -5,8 +5,8 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use synod::error::{Error, ErrorKind};
-use synod::path::InvalidPath;
+use synod::InvalidPath;
+use synod::{Error, ErrorKind};
 
 /// Why a command ends without success.
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path as FilePath, PathBuf};
 
-use synod::path::Path;
-use synod::store::Node;
+use synod::Node;
+use synod::Path;
 
 use crate::failure::Failure;
 
@@ -249,7 +249,7 @@ fn walk(
 
 #[cfg(test)]
 mod tests {
-    use synod::store::{Revision, Stat, Version};
+    use synod::{Revision, Stat, Version};
 
     use super::*;
 

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
-use synod::store::{Node, Stat};
+use synod::{Node, Stat};
 
 /// Prints one line.
 ///

@@ -6,8 +6,8 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{ChildStdin, Command, Stdio};
 use std::time::Duration;
 
-use synod::client::Client;
-use synod::recipe::Held;
+use synod::Client;
+use synod::Held;
 
 use crate::failure::Failure;
 use crate::process::group::Group;

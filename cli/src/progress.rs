@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use synod::store::Loaded;
+use synod_core::store::Loaded;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 

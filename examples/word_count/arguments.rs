@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use synod::recipe::CrewWorker;
+use synod::crew::CrewWorker;
 
 use crate::Failure;
 

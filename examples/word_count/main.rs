@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use futures_util::future::{Either, select, try_join};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use synod::clock::sleep;
-use synod::recipe::{Assignment, Crew, CrewWorker, NewTask, TaskEnd, TaskStatus};
+use synod::crew::{Assignment, Crew, CrewWorker, NewTask, TaskEnd, TaskStatus};
 use synod::{Client, Config, Result, Retry, path};
 
 use crate::arguments::{Arguments, Job};

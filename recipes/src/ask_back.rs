@@ -11,7 +11,7 @@ use crate::mutant::mistake;
 /// The data that requests the release of a ticket, as Curator writes it.
 const REVOKE: &[u8] = b"__REVOKE__";
 
-/// Requests that the owner of the ticket at `path` releases it; [`inspect`](crate::inspect()) shows
+/// Requests that the owner of the ticket at `path` releases it; [`inspect`](crate::lock::inspect()) shows
 /// the paths of the tickets. An owner that waits for [`Hold::asked_back`] is notified, and decides.
 ///
 /// Returns `false` if the ticket is gone.
@@ -40,7 +40,7 @@ const REVOKE: &[u8] = b"__REVOKE__";
 /// # use synod_core::client::Client;
 /// # use synod_core::error::Result;
 /// # use synod_core::path::Path;
-/// use synod_recipes::{ask_back, inspect};
+/// use synod_recipes::lock::{ask_back, inspect};
 ///
 /// # async fn example(client: Client) -> Result<()> {
 /// let contenders = inspect(&client, Path::new("/locks/db")?).await?;

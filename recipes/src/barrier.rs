@@ -1,5 +1,8 @@
 //! [`Barrier`]: no waiter passes while it is set.
 
+pub use crate::count_down::CountDown;
+pub use crate::double_barrier::{DoubleBarrier, Inside, OnLoss};
+
 use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;

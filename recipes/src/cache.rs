@@ -1,5 +1,10 @@
 //! [`Cache`]: a local copy of a part of the tree.
 
+pub use crate::mirror::event::{CacheEvent, CacheState};
+pub use crate::mirror::extent::Extent;
+pub use crate::mirror::snapshot::Snapshot;
+pub use crate::watched::{Watched, WatchedValue};
+
 use std::fmt;
 
 use futures_core::Stream;
@@ -11,9 +16,6 @@ use synod_core::store::{Loaded, Node};
 use tokio::sync::watch;
 
 use crate::mirror::Mirror;
-use crate::mirror::event::{CacheEvent, CacheState};
-use crate::mirror::extent::Extent;
-use crate::mirror::snapshot::Snapshot;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/cache.md"))]
 #[cfg_attr(not(doctest), doc = include_str!("../docs/mirrors.md"))]

@@ -29,6 +29,15 @@
 //! - **No transaction is larger than one that was checked at the submission,** which has all nodes
 //!   of the task at their maximum sizes.
 
+pub use crate::crew::assignment::Assignment;
+pub use crate::crew::attempt_record::{AttemptEnd, CrewAttempt};
+pub use crate::crew::crew_task::{CrewTask, TaskFollower, TaskHistory};
+pub use crate::crew::policy::{CrewPolicy, FreeWorker, WaitingTask};
+pub use crate::crew::snapshot::{CrewSnapshot, ShownTask, ShownWorker};
+pub use crate::crew::submitting::NewTask;
+pub use crate::crew::task_record::{TaskEnd, TaskStatus};
+pub use crate::crew::worker::CrewWorker;
+
 use std::convert::Infallible;
 use std::fmt;
 use std::ops::ControlFlow;
@@ -43,15 +52,11 @@ use synod_core::path::Path;
 use synod_core::store::{Expect, Outcome, Query, View};
 use synod_core::value::{decode, encode};
 
-use crate::crew::assignment::Assignment;
-use crate::crew::crew_task::CrewTask;
 use crate::crew::failures::overtaken;
 use crate::crew::layout::{CrewPaths, CrewSwitch};
 use crate::crew::master::MasterTerm;
-use crate::crew::policy::CrewPolicy;
-use crate::crew::snapshot::CrewSnapshot;
-use crate::crew::submitting::{NewTask, submit};
-use crate::crew::worker::{CrewWorker, WorkerRecord};
+use crate::crew::submitting::submit;
+use crate::crew::worker::WorkerRecord;
 use crate::crew::worker_session::WorkerSession;
 use crate::leader_selector::LeaderSelector;
 use crate::mutant::mistake;
@@ -224,7 +229,7 @@ impl Crew {
     ///
     /// # Errors
     ///
-    /// The common errors of a [`Client`](synod_core::client::Client).
+    /// The common errors of a [`Client`].
     ///
     /// # Cancel safety
     ///
@@ -237,7 +242,7 @@ impl Crew {
     ///
     /// # Errors
     ///
-    /// The common errors of a [`Client`](synod_core::client::Client).
+    /// The common errors of a [`Client`].
     ///
     /// # Cancel safety
     ///
@@ -264,7 +269,7 @@ impl Crew {
     ///
     /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if `worker` is not a valid
     /// name, [`ErrorKind::Corrupt`](synod_core::error::ErrorKind::Corrupt) if its node holds no
-    /// worker, and the common errors of a [`Client`](synod_core::client::Client).
+    /// worker, and the common errors of a [`Client`].
     ///
     /// # Cancel safety
     ///
@@ -330,7 +335,7 @@ impl Crew {
     ///
     /// # Errors
     ///
-    /// The common errors of a [`Client`](synod_core::client::Client).
+    /// The common errors of a [`Client`].
     ///
     /// # Cancel safety
     ///

@@ -1,5 +1,12 @@
 //! [`Discovery`]: the services below a path, and the addresses of their instances.
 
+pub use crate::discovery::endpoint::{Endpoint, Endpoints};
+pub use crate::discovery::instance::{Instance, InstanceKind, UriSpec};
+pub use crate::discovery::instance_format::InstanceFormat;
+pub use crate::discovery::provider::{Provider, Strategy};
+pub use crate::discovery::registration::Registration;
+pub use crate::discovery::service::{Service, ServiceView};
+
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -11,11 +18,6 @@ use synod_core::name::Name;
 use synod_core::path::Path;
 use synod_core::store::Query;
 
-use crate::discovery::endpoint::Endpoints;
-use crate::discovery::instance::Instance;
-use crate::discovery::instance_format::InstanceFormat;
-use crate::discovery::registration::Registration;
-use crate::discovery::service::Service;
 use crate::keeper::NodeKeeper;
 use crate::keeper::node::Occupied;
 use crate::support::names::decoded_name;

@@ -1,6 +1,10 @@
 //! [`Election`]: leaders that proclaim values, observers of the values, and handover to a
 //! candidate.
 
+pub use crate::leader_latch::{Candidacy, LeaderLatch, LeadershipChange};
+pub use crate::leader_selector::{LeaderSelector, Term};
+pub use crate::line::hold::Leadership;
+
 use bytes::Bytes;
 use futures_core::Stream;
 use synod_core::client::Client;
@@ -45,7 +49,7 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock).
+    /// As [`Mutex::lock`](crate::lock::Mutex::lock).
     ///
     /// # Cancel safety
     ///
@@ -151,8 +155,8 @@ impl Leader {
     }
 
     /// Hands the lead over to the candidate with this path:
-    /// [`Contender::path`](crate::Contender::path) of one of
-    /// [`Election::candidates`](crate::Election::candidates). The candidates between them move to
+    /// [`Contender::path`](crate::lock::Contender::path) of one of
+    /// [`Election::candidates`](crate::election::Election::candidates). The candidates between them move to
     /// the end of the queue, in any order. If the candidate is not in the queue any more, nothing
     /// happens and the lead is returned.
     ///

@@ -136,11 +136,11 @@ impl Membership {
         self.keeper.is_there()
     }
 
-    /// Replaces the data of this member. See [`KeptNode::set`](crate::KeptNode::set).
+    /// Replaces the data of this member. See [`KeptNode::set`](crate::presence::KeptNode::set).
     ///
     /// # Errors
     ///
-    /// As [`KeptNode::set`](crate::KeptNode::set).
+    /// As [`KeptNode::set`](crate::presence::KeptNode::set).
     ///
     /// # Cancel safety
     ///
@@ -154,7 +154,7 @@ impl Membership {
     ///
     /// # Errors
     ///
-    /// As [`KeptNode::close`](crate::KeptNode::close).
+    /// As [`KeptNode::close`](crate::presence::KeptNode::close).
     ///
     /// # Cancel safety
     ///

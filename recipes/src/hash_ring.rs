@@ -61,7 +61,7 @@ struct RingMaker {
 }
 
 impl HashRing {
-    /// Opens the ring of the [`Group`](crate::Group) at `path`, and follows it. All its members
+    /// Opens the ring of the [`Group`](crate::presence::Group) at `path`, and follows it. All its members
     /// have the same weight.
     ///
     /// # Errors

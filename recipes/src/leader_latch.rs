@@ -224,7 +224,7 @@ impl Candidacy {
     ///
     /// # Errors
     ///
-    /// As [`Hold::release`](crate::Hold::release), if it led.
+    /// As [`Hold::release`](crate::lock::Hold::release), if it led.
     ///
     /// # Cancel safety
     ///

@@ -66,7 +66,7 @@ impl LeaderSelector {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock). An error of the work is in [`Term::Done`].
+    /// As [`Mutex::lock`](crate::lock::Mutex::lock). An error of the work is in [`Term::Done`].
     ///
     /// # Cancel safety
     ///

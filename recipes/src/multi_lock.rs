@@ -51,7 +51,7 @@ impl MultiLock {
         Ok(Self { lines: lines.collect() })
     }
 
-    /// Sets the label of the tickets that are created through this: [`inspect`](crate::inspect())
+    /// Sets the label of the tickets that are created through this: [`inspect`](crate::lock::inspect())
     /// shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         let label = label.into();
@@ -63,7 +63,7 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock), and [`ErrorKind::SessionLost`] if a lock was lost
+    /// As [`Mutex::lock`](crate::lock::Mutex::lock), and [`ErrorKind::SessionLost`] if a lock was lost
     /// during the wait for the others. The locks that the call holds are released, and the
     /// remaining locks are not requested.
     ///

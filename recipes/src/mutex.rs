@@ -36,7 +36,7 @@ impl Mutex {
         Self { line: Line::new(client, path.into(), Form::exclusive("mutex", "lock-").renewing()) }
     }
 
-    /// Sets the label of the tickets that are created through this: [`inspect`](crate::inspect())
+    /// Sets the label of the tickets that are created through this: [`inspect`](crate::lock::inspect())
     /// shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()) }

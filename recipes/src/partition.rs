@@ -1,5 +1,9 @@
 //! [`Partition`]: a set of items, split among the members that are there.
 
+pub use crate::hash_ring::ring::Ring;
+pub use crate::hash_ring::{HashRing, RingView};
+pub use crate::partition::share_state::ShareChange;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +23,7 @@ use tracing::Instrument as _;
 
 use crate::partition::roster::{PartitionPaths, Roster, name_of};
 use crate::partition::session_share::PartitionTerms;
-use crate::partition::share_state::{ShareChange, ShareReader, ShareShared};
+use crate::partition::share_state::{ShareReader, ShareShared};
 use crate::partition::share_task::ShareTask;
 use crate::support::detached::{closed, late};
 

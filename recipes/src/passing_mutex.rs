@@ -51,7 +51,7 @@ impl PassingMutex {
         Self { line, max_passes: max_passes.get(), here: Arc::default() }
     }
 
-    /// Sets the label of the tickets that are created through this: [`inspect`](crate::inspect())
+    /// Sets the label of the tickets that are created through this: [`inspect`](crate::lock::inspect())
     /// shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()), ..self }
@@ -61,7 +61,7 @@ impl PassingMutex {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock).
+    /// As [`Mutex::lock`](crate::lock::Mutex::lock).
     ///
     /// # Cancel safety
     ///

@@ -1,5 +1,11 @@
 //! [`Queue`]: items that wait for consumers, in order.
 
+pub use crate::foreign_queue::ForeignQueue;
+pub use crate::foreign_queue::layout::{ItemPlace, QueueLayout};
+pub use crate::queue::delivery::Delivery;
+pub use crate::queue::listing::{QueueClaim, QueuedItem};
+pub use crate::queue::put::PutOptions;
+
 use std::fmt::{self, Display};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::panic::AssertUnwindSafe;
@@ -25,10 +31,9 @@ use tokio::sync::Notify;
 use crate::mutant::mistake;
 use crate::queue::backoff::ItemBackoff;
 use crate::queue::consumer::Consumer;
-use crate::queue::delivery::Delivery;
 use crate::queue::item_name::{ItemName, MAX_ID};
 use crate::queue::layout::{Codec, DOING, QueueShared};
-use crate::queue::put::{Capacity, PutOptions, PutOutcome, QueueEntry};
+use crate::queue::put::{Capacity, PutOutcome, QueueEntry};
 use crate::queue::stock_shared::Reserved;
 use crate::queue::take::{claim, take};
 use crate::support::retry::{OutageBackoff, RetryDelays};

@@ -56,7 +56,7 @@ impl ReentrantMutex {
         Self { line, owners: Arc::default() }
     }
 
-    /// Sets the label of the tickets that are created through this: [`inspect`](crate::inspect())
+    /// Sets the label of the tickets that are created through this: [`inspect`](crate::lock::inspect())
     /// shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()), ..self }
@@ -67,7 +67,7 @@ impl ReentrantMutex {
     /// # Errors
     ///
     /// [`ErrorKind::SessionLost`] if `owner` held the lock, lost it, and still has guards of it;
-    /// otherwise as [`Mutex::lock`](crate::Mutex::lock).
+    /// otherwise as [`Mutex::lock`](crate::lock::Mutex::lock).
     ///
     /// # Cancel safety
     ///

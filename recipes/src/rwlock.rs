@@ -49,7 +49,7 @@ impl RwLock {
         }
     }
 
-    /// Sets the label of the tickets that are created through this: [`inspect`](crate::inspect())
+    /// Sets the label of the tickets that are created through this: [`inspect`](crate::lock::inspect())
     /// shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         let label = label.into();
@@ -63,7 +63,7 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock).
+    /// As [`Mutex::lock`](crate::lock::Mutex::lock).
     ///
     /// # Cancel safety
     ///
@@ -76,7 +76,7 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock), and [`ErrorKind::TooLarge`] if the store could not
+    /// As [`Mutex::lock`](crate::lock::Mutex::lock), and [`ErrorKind::TooLarge`] if the store could not
     /// store the label after a [downgrade](Hold::downgrade), which adds a few bytes to it.
     ///
     /// # Cancel safety
@@ -163,7 +163,7 @@ impl Hold<Writing> {
 
 impl Hold<Reading> {
     /// Always fails: two readers that both waited for the other's release, in order to write, would
-    /// wait for ever. Release this guard and call [`RwLock::write`](crate::RwLock::write); or lock
+    /// wait for ever. Release this guard and call [`RwLock::write`](crate::lock::RwLock::write); or lock
     /// for writing first, and [`downgrade`](Hold::downgrade) when nothing is left to write.
     ///
     /// # Errors

@@ -46,7 +46,7 @@ impl Semaphore {
         Self::of(client, path.into(), Capacity::Posted)
     }
 
-    /// Sets the label of the tickets that are created through this: [`inspect`](crate::inspect())
+    /// Sets the label of the tickets that are created through this: [`inspect`](crate::lock::inspect())
     /// shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()) }
@@ -56,7 +56,7 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock).
+    /// As [`Mutex::lock`](crate::lock::Mutex::lock).
     ///
     /// # Cancel safety
     ///

@@ -41,7 +41,7 @@ impl SharedCount {
         self.followed.get()
     }
 
-    /// Returns the copies, as [`SharedValue::changes`](crate::SharedValue::changes) does.
+    /// Returns the copies, as [`SharedValue::changes`](crate::value::SharedValue::changes) does.
     pub fn changes(&self) -> impl Stream<Item = LocalCopy<i32>> + Send + use<> {
         self.followed.changes()
     }

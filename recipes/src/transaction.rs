@@ -9,7 +9,7 @@
 //!   that only read is committed by its last read.
 //! - **A run is aborted by dropping it**, at the read that finds the change. So the function cannot
 //!   catch the abort as an error, or mistake another error for it.
-//! - **The [write ids](crate::support::exactly_once) are in a directory of their own**, not below a
+//! - **The write ids are in a directory of their own**, not below a
 //!   node, as a transaction may delete each of its nodes.
 //! - **A node that is not known to exist is written with `set`.** If that is rejected because the
 //!   node is missing, the same run is sent again with `create`.

@@ -30,7 +30,7 @@ impl UnfairLock {
         Self { line: Line::new(client, path.into(), Form::exclusive("unfair_lock", "lock-")) }
     }
 
-    /// Sets the label of the tickets that are created through this: [`inspect`](crate::inspect())
+    /// Sets the label of the tickets that are created through this: [`inspect`](crate::lock::inspect())
     /// shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()) }
@@ -40,7 +40,7 @@ impl UnfairLock {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock).
+    /// As [`Mutex::lock`](crate::lock::Mutex::lock).
     ///
     /// # Cancel safety
     ///

@@ -16,8 +16,6 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use libtest_mimic::{Arguments, Failed, Trial};
 use synod::Config;
-use synod::random::Random;
-use synod::store::Backend;
 use synod_conformance::wrong::Mistake::{
     self, CasIgnoresVersion, CloseKeepsEphemerals, EventDropped, ExpiredSessionAnswers,
     ExpiryOneByOne, GapUnreported, LatestLags, LeaseExtendedByHope, LocalGoesBack, LostReplyIsNone,
@@ -29,6 +27,8 @@ use synod_core::mutant::Mutant::{
     self, AssignsInTwoCalls, CertainUntilTold, ClaimIgnored, ClaimsNeverEnd, EntersOnAnyEvent,
     GivenUnasked, PredecessorGoneIsTurn, ResultUnguarded, TransactionRunsAgain, TxnUnguarded,
 };
+use synod_core::random::Random;
+use synod_core::store::Backend;
 use synod_testkit::check::defect::{Defect, REVOKES_OF_A_DEPOSED_LEADER};
 use synod_testkit::clients::book::Book;
 use synod_testkit::clients::entry::What;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
-use synod::random::Random;
+use synod_core::random::Random;
 use synod_testkit::clients::client::End;
 use synod_testkit::clients::entry::Op;
 use tokio::time::sleep;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use synod::random::Random;
 use synod_conformance::harness::Link;
+use synod_core::random::Random;
 use synod_testkit::check::defect::Defect;
 use synod_testkit::check::record::{Breach, Record};
 use synod_testkit::clients::book::Book;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use etcd_client::{Client, EventType, WatchOptions};
-use synod::store::SessionId;
+use synod::SessionId;
 use synod_conformance::harness::Link;
 use synod_testkit::clients::entry::{Fact, Kind};
 use synod_testkit::server::etcd::{Cluster, Flavour};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
-use synod::random::Random;
 use synod_conformance::harness::Link;
+use synod_core::random::Random;
 use synod_testkit::clients::entry::Installed;
 use synod_testkit::clients::holding::Room;
 use synod_testkit::server::pipe::Lost;

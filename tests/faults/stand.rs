@@ -5,8 +5,8 @@
 use std::cmp::Reverse;
 use std::sync::{Mutex, PoisonError};
 
-use synod::store::{Expect, Query};
 use synod::{Client, ClientOptions, Config, Error, Path};
+use synod::{Expect, Query};
 use synod_testkit::clients::entry::Fact;
 use tokio::runtime::Runtime;
 

@@ -111,6 +111,7 @@ fn recipes_never_name_each_other() {
     spares(import_upward, "recipes/src/rwlock.rs", "use crate::rwlock::Guard;");
     spares(import_upward, "recipes/src/rwlock.rs", "use crate::line::{Form, hold::Hold};");
     spares(import_upward, "recipes/src/lib.rs", "pub use crate::mutex::Mutex;");
+    spares(import_upward, "recipes/src/lock.rs", "pub use crate::mutex::Mutex;");
 
     holds(import_upward);
 }
@@ -132,7 +133,11 @@ fn import_upward(file: &File) -> Vec<String> {
     if home == ["lib"] || (home[0] == "mutant" && home.len() > 1) {
         return Vec::new();
     }
-    let code = code(&file.text);
+    let mut code = code(&file.text);
+    if !of_core {
+        // The module of a kind offers the recipes of that kind.
+        code = code.replace("pub use crate::", "pub use kinds::");
+    }
     let mut found = Vec::new();
     let allowed = if of_core {
         let Some((_, allowed)) = ROOMS.iter().find(|(rooms, _)| rooms.contains(&home[0])) else {

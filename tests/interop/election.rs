@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use synod::recipe::{Election, Leader, LeaderLatch, LeaderSelector, Leadership, Term};
+use synod::election::{Election, Leader, LeaderLatch, LeaderSelector, Leadership, Term};
 use synod::{Client, Path};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_local};

@@ -1,7 +1,7 @@
 //! Groups of Curator and parties of kazoo.
 
 use synod::Path;
-use synod::recipe::{Group, PersistentNode};
+use synod::presence::{Group, PersistentNode};
 use synod_testkit::server::zookeeper::TICK;
 use tokio::time::{Instant, sleep};
 

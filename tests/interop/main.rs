@@ -16,8 +16,8 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use synod::recipe::{Mutex, MutexGuard, RwLock, ask_back, inspect};
-use synod::store::Lifetime;
+use synod::Lifetime;
+use synod::lock::{Mutex, MutexGuard, RwLock, ask_back, inspect};
 use synod::{Client, Path};
 use synod_testkit::limit::{limited, waits_for};
 use synod_testkit::server::etcd::Cluster;

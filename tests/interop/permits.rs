@@ -6,7 +6,7 @@
 
 use std::num::NonZeroU32;
 
-use synod::recipe::{Mutex, Permit, Semaphore};
+use synod::lock::{Mutex, Permit, Semaphore};
 use synod::{Client, Path};
 use tokio::task::spawn_local;
 

@@ -1,7 +1,7 @@
 //! Transactions of synod and of others on the same keys of etcd: those of etcd's own package for Go, and of etcdctl.
 
 use synod::Path;
-use synod::recipe::Transaction;
+use synod::transaction::Transaction;
 
 use crate::peer::Peer;
 use crate::{Kind, Scene};

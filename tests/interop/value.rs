@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use synod::Path;
-use synod::recipe::{
-    AtomicValue, Barrier, Counter, DoubleBarrier, LocalCopy, Promotion, SharedCount, SharedValue,
-    within,
-};
+use synod::barrier::{Barrier, DoubleBarrier};
+use synod::value::{AtomicValue, Counter, LocalCopy, Promotion, SharedCount, SharedValue};
+use synod::within;
 use tokio::task::spawn_local;
 use tokio::time::sleep;
 

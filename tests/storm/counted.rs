@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use synod::error::Result;
-use synod::store::{
+use synod::Result;
+use synod_core::store::{
     Backend, Outcome, Query, SessionInfo, SessionOptions, Status, Store, Txn, View, Watch,
 };
 use tokio::sync::watch;

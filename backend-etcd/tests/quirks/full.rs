@@ -9,7 +9,7 @@ use synod_core::error::{Error, ErrorKind};
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Query, SessionOptions, Store, Txn};
 use synod_etcd::EtcdBackend;
-use synod_recipes::Mutex;
+use synod_recipes::lock::Mutex;
 use synod_testkit::server::etcd::Flavour;
 use tokio::time::timeout;
 

@@ -9,7 +9,7 @@ use synod_core::client::{Client, ClientOptions};
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Lifetime, Query, SessionOptions, Txn};
 use synod_etcd::EtcdBackend;
-use synod_recipes::{Cache, Extent};
+use synod_recipes::cache::{Cache, Extent};
 use synod_testkit::limit::waits_for;
 
 use crate::world::{World, create, exists, path};

@@ -9,7 +9,8 @@ use synod_core::store::{
     Event, Expect, Kind, Lifetime, Query, RejectReason, SessionOptions, Store, Txn, Watch,
 };
 use synod_etcd::EtcdBackend;
-use synod_recipes::{LeaderLatch, Mutex, Semaphore};
+use synod_recipes::election::LeaderLatch;
+use synod_recipes::lock::{Mutex, Semaphore};
 
 use crate::world::{World, create, eventually, path, through};
 

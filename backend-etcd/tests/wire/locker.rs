@@ -8,7 +8,7 @@ use synod_core::client::{Client, ClientOptions};
 use synod_core::random::Random;
 use synod_core::store::SessionOptions;
 use synod_etcd::EtcdBackend;
-use synod_recipes::{Mutex as Lock, MutexGuard};
+use synod_recipes::lock::{Mutex as Lock, MutexGuard};
 use tokio::time::{sleep, timeout};
 
 use crate::judge::Judge;

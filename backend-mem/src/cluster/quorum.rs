@@ -79,8 +79,8 @@ impl State {
         let actor = Self::server_actor(server);
         let age = self.age(now);
         self.trace.tell((age, actor), What::Session, 0, || "reaches the leader again".to_owned());
-        let gives_up = self.personality.gives_up_alone()
-            && self.decisions.pick(Site::Way, actor, 2) == 0;
+        let gives_up =
+            self.personality.gives_up_alone() && self.decisions.pick(Site::Way, actor, 2) == 0;
         if gives_up {
             self.hang_up_on_clients(server, now);
         } else {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use synod_core::client::{Client, ClientOptions};
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Lifetime, Query, RejectReason, SessionOptions, Txn};
-use synod_recipes::Mutex;
+use synod_recipes::lock::Mutex;
 use synod_testkit::server::counter::Counter;
 use synod_zk::{Access, ZkBackend};
 use tokio::time::{Instant, sleep};

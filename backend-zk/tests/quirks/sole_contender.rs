@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures_util::future::join_all;
 use synod_core::path::Path;
 use synod_core::store::{Commit, Expect, Kind, Lifetime, Query, SessionId, Store, Txn};
-use synod_recipes::Mutex;
+use synod_recipes::lock::Mutex;
 use synod_testkit::server::links::Links;
 use synod_testkit::server::verb::Verb;
 

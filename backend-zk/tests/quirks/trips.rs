@@ -10,7 +10,9 @@ use synod_core::client::{Client, ClientOptions};
 use synod_core::store::{
     Backend as _, Event, Expect, Lifetime, Query, SessionId, SessionOptions, Txn, Version,
 };
-use synod_recipes::{DoubleBarrier, Election, LeaderLatch, Mutex, Semaphore};
+use synod_recipes::barrier::DoubleBarrier;
+use synod_recipes::election::{Election, LeaderLatch};
+use synod_recipes::lock::{Mutex, Semaphore};
 use synod_testkit::server::links::Links;
 use synod_testkit::server::verb::Verb;
 use synod_zk::{Access, ZkBackend};

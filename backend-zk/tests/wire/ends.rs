@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use synod_core::store::{Lifetime, Query, RejectReason, Sequence, Txn};
-use synod_recipes::Mutex;
+use synod_recipes::lock::Mutex;
 use tokio::time::timeout;
 
 use crate::peer::Peer;

@@ -1,7 +1,7 @@
 //! A failed follow-up read says nothing about the commit before it: L-OUT-1, L-OUT-4.
 
 use synod_core::store::{Expect, Lifetime, Query, RejectReason, Txn, Version};
-use synod_recipes::Mutex;
+use synod_recipes::lock::Mutex;
 use tokio::time::timeout;
 
 use crate::effects::{agrees, ticket, times};

@@ -123,7 +123,7 @@ pub(crate) async fn a_server_without_lasting_watches_is_not_asked_for_ever() {
         assert!(matches!(end, Some(Event::Ended(_)) | None), "{end:?}");
     }
     let client = crate::scene::client(&peer, LONG).await;
-    let mutex = || synod_recipes::Mutex::new(&client, path("/old/lock"));
+    let mutex = || synod_recipes::lock::Mutex::new(&client, path("/old/lock"));
     let held = mutex().lock().await.expect("there is no earlier ticket");
     let before = peer.world().requests;
     let limit = Duration::from_secs(1);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures_util::future::join;
 use futures_util::{Stream, StreamExt as _};
-use synod::recipe::{Cache, CacheEvent};
-use synod::store::{Expect, Node};
+use synod::cache::{Cache, CacheEvent};
+use synod::{Expect, Node};
 use tokio::time::{Instant, timeout};
 
 use super::{Ours, done};

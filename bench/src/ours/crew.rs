@@ -6,9 +6,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{Either, select, try_join, try_join_all};
-use synod::client::Client;
-use synod::path::Path;
-use synod::recipe::{Assignment, Crew, CrewWorker, TaskEnd, TaskStatus};
+use synod::Client;
+use synod::Path;
+use synod::crew::{Assignment, Crew, CrewWorker, TaskEnd, TaskStatus};
 use tokio::time::{Instant, sleep};
 
 use super::{DATA, Ours};

@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use futures_util::StreamExt as _;
 use futures_util::future::try_join_all;
-use synod::recipe::{Discovery, Instance, Service};
+use synod::discovery::{Discovery, Instance, Service};
 use tokio::time::Instant;
 
 use super::Ours;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use futures_util::future::join;
-use synod::recipe::Election;
-use synod::store::Query;
+use synod::Query;
+use synod::election::Election;
 use tokio::time::{Instant, sleep};
 
 use super::Ours;

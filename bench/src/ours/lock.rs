@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use futures_util::future::{join, try_join_all};
-use synod::recipe::{Mutex, PassingMutex};
+use synod::lock::{Mutex, PassingMutex};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use synod::path::Path;
-use synod::store::{Expect, Lifetime, Query, Store, Txn};
+use synod::Path;
+use synod_core::store::{Expect, Lifetime, Query, Store, Txn};
 
 use super::{DATA, Ours, done};
 use crate::racer::{Failure, drive};

@@ -6,7 +6,7 @@ use std::pin::pin;
 
 use futures_util::StreamExt as _;
 use futures_util::future::{Either, select, try_join_all};
-use synod::recipe::{Partition, Share, ShareChange};
+use synod::partition::{Partition, Share, ShareChange};
 use tokio::time::Instant;
 
 use super::Ours;

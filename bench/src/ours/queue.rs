@@ -4,8 +4,8 @@ use std::future::ready;
 use std::num::NonZeroUsize;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use synod::path::Path;
-use synod::recipe::Queue;
+use synod::Path;
+use synod::queue::Queue;
 
 use super::{DATA, Ours};
 use crate::racer::{Failure, drive};

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use synod::recipe::{RwLock, Semaphore};
+use synod::lock::{RwLock, Semaphore};
 
 use super::Ours;
 use super::lock::Inside;

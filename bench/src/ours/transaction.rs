@@ -1,9 +1,9 @@
 //! Transactions of a function over several nodes.
 
+use synod::Client;
 use synod::Error;
-use synod::client::Client;
-use synod::path::Path;
-use synod::recipe::Transaction;
+use synod::Path;
+use synod::transaction::Transaction;
 
 use super::Ours;
 use super::value::expect_sum;
@@ -19,7 +19,7 @@ pub(super) async fn add(ours: &mut Ours, task: &Task) -> Result<Report, Failure>
     let lanes = clients.iter().map(|client| {
         let transaction = Transaction::new(client, marks.clone()).prefetch(nodes.clone());
         async move || {
-            let add_to_each = async |run: synod::recipe::Attempt| {
+            let add_to_each = async |run: synod::transaction::Attempt| {
                 for node in nodes {
                     let number = run.get_value::<i64>(node).await?.unwrap_or_default();
                     run.put_value(node, &(number + 1))?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 #[cfg(unix)]
-use synod::recipe::CrewPolicy;
+use synod::crew::CrewPolicy;
 
 use crate::time::time;
 

@@ -9,9 +9,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::select;
 use serde_json::json;
-use synod::client::Client;
-use synod::path::Path;
-use synod::recipe::{Delivery, Held as _, Queue};
+use synod::Client;
+use synod::Held as _;
+use synod::Path;
+use synod::queue::{Delivery, Queue};
 use tokio::sync::Notify;
 
 use crate::args::Common;

@@ -1,7 +1,7 @@
 //! `create`: makes a node.
 
-use synod::client::Client;
-use synod::store::{Lifetime, OpResult};
+use synod::Client;
+use synod::{Lifetime, OpResult};
 
 use crate::args::{Common, Create};
 use crate::command::{Interrupts, connect, given};

@@ -1,9 +1,9 @@
 //! `crew`: submits tasks, shows them and their workers, and does them.
 
 use serde_json::{Value, json};
-use synod::client::Client;
-use synod::path::Path;
-use synod::recipe::{
+use synod::Client;
+use synod::Path;
+use synod::crew::{
     Crew, CrewTask, NewTask, ShownTask, ShownWorker, TaskEnd, TaskHistory, TaskStatus,
 };
 

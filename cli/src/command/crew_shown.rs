@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
-use synod::recipe::{AttemptEnd, CrewAttempt, TaskEnd, TaskStatus};
+use synod::crew::{AttemptEnd, CrewAttempt, TaskEnd, TaskStatus};
 
 use crate::output;
 

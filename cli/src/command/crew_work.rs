@@ -5,10 +5,10 @@ use std::pin::pin;
 
 use futures_util::future::{Either, select, try_join};
 use serde_json::json;
-use synod::client::Client;
-use synod::path::Path;
-use synod::random::Random;
-use synod::recipe::{Assignment, Crew, CrewWorker};
+use synod::Client;
+use synod::Path;
+use synod::crew::{Assignment, Crew, CrewWorker};
+use synod_core::random::Random;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 

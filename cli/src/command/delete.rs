@@ -1,10 +1,10 @@
 //! `delete --recursive`: a node and everything below it.
 
 use serde_json::json;
-use synod::client::Client;
-use synod::error::Result as StoreResult;
-use synod::path::Path;
-use synod::store::{Expect, Outcome, Query, RejectReason, Txn};
+use synod::Client;
+use synod::Path;
+use synod::Result as StoreResult;
+use synod::{Expect, Outcome, Query, RejectReason, Txn};
 
 use crate::args::Common;
 use crate::command::connect;

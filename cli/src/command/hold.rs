@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use serde_json::json;
-use synod::client::Client;
-use synod::error::Result as StoreResult;
-use synod::path::Path;
-use synod::recipe::{Election, Hold, Mutex, RwLock, Semaphore};
-use synod::retry::Retry;
+use synod::Client;
+use synod::Path;
+use synod::Result as StoreResult;
+use synod::Retry;
+use synod::election::Election;
+use synod::lock::{Hold, Mutex, RwLock, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::args::{Common, Elect, Lock, Running};

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
-use synod::path::Path;
-use synod::recipe::{Claim, Contender, inspect};
+use synod::Path;
+use synod::lock::{Claim, Contender, inspect};
 use synod::{Client, Query, Result};
 
 use crate::args::Common;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::future::{Either, poll_immediate, select};
 use serde_json::json;
-use synod::client::Client;
-use synod::path::Path;
-use synod::recipe::{Cache, Extent};
+use synod::Client;
+use synod::Path;
+use synod::cache::{Cache, Extent};
 use tokio::time::timeout;
 
 use crate::args::{Common, Mirror};

@@ -7,9 +7,10 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 use serde_json::{Value, json};
+use synod::Path;
 use synod::clock;
-use synod::path::Path;
-use synod::recipe::{Delivery, PutOptions, Queue, QueuedItem, within};
+use synod::queue::{Delivery, PutOptions, Queue, QueuedItem};
+use synod::within;
 use synod::{Client, Result as StoreResult};
 use tokio::time::sleep;
 

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use serde_json::json;
-use synod::path::Path;
-use synod::recipe::{Barrier, Counter, within};
+use synod::Path;
+use synod::barrier::Barrier;
+use synod::value::Counter;
+use synod::within;
 use synod::{Client, Error};
 
 use crate::args::Common;

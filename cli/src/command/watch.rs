@@ -1,8 +1,8 @@
 //! `watch`: every change of a node as it happens.
 
 use serde_json::{Value, json};
-use synod::path::Path;
-use synod::store::{Change, Event, Kind, Query};
+use synod::Path;
+use synod::{Change, Event, Kind, Query};
 
 use crate::args::Common;
 use crate::command::{Interrupts, connect};
@@ -60,7 +60,7 @@ fn verb(kind: Kind) -> &'static str {
 
 fn print_report(common: &Common, verb: &str, change: &Change) -> Result<(), Failure> {
     if common.json {
-        let revision = change.revision.map(synod::store::Revision::get);
+        let revision = change.revision.map(synod::Revision::get);
         let mut told = json!({ "event": verb, "path": change.path.as_str(), "revision": revision });
         if let (Some(node), Value::Object(told)) = (&change.node, &mut told) {
             let (key, data) = output::data(&node.data);

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use synod::mem::{MemBackend, Weather};
-use synod::store::{Backend, Change, Feature, SessionId, SessionOptions, Store};
 use synod::{Error, Lifetime, Path, Txn};
 use synod_conformance::harness::{Ability, Harness, Link, Profile};
+use synod_core::store::{Backend, Change, Feature, SessionId, SessionOptions, Store};
 use tokio::runtime::Builder;
 
 use crate::failure::Failure;

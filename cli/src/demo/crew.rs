@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::try_join;
-use synod::path::Path;
-use synod::recipe::{Crew, CrewSnapshot, CrewWorker, ShownWorker, TaskEnd, TaskStatus, inspect};
+use synod::Path;
+use synod::crew::{Crew, CrewSnapshot, CrewWorker, ShownWorker, TaskEnd, TaskStatus};
+use synod::lock::inspect;
 use tokio::time::sleep;
 
 use crate::command::delete;

@@ -4,8 +4,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use synod::path::Path;
-use synod::store::Event;
+use synod::Event;
+use synod::Path;
 use synod::{Lifetime, Query, Txn};
 use tokio::time::sleep;
 

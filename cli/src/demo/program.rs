@@ -3,8 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use synod::SessionOptions;
 use synod::mem::{MemBackend, Weather};
-use synod::store::SessionOptions;
 use synod::{Client, ClientOptions, Config};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;

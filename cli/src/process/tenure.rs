@@ -4,10 +4,10 @@ use std::future::pending;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
+use synod::Held;
+use synod::Session;
+use synod::Status;
 use synod::clock::{self, Vigil};
-use synod::recipe::Held;
-use synod::session::Session;
-use synod::store::Status;
 use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 

@@ -7,7 +7,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::{join, join3};
 use synod_core::client::Client;
 use synod_core::error::{Effect, ErrorKind};
-use synod_recipes::AtomicValue;
+use synod_recipes::value::AtomicValue;
 use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::gate::Way;

@@ -3,7 +3,7 @@
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::Lifetime;
-use synod_recipes::Barrier;
+use synod_recipes::barrier::Barrier;
 use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::{Cue, Site, Verb};
 

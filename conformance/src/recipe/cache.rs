@@ -10,7 +10,7 @@ use synod_core::error::ErrorKind;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Loaded, Node, Query, Revision, Txn};
 use synod_core::task::{self, Task};
-use synod_recipes::{Cache, CacheEvent, CacheState, Extent};
+use synod_recipes::cache::{Cache, CacheEvent, CacheState, Extent};
 use synod_testkit::fault::Verb;
 
 use crate::door::gate::Way;

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use synod_core::client::{Client, ConnectionState};
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Txn};
-use synod_recipes::{Cache, CacheState, Extent};
+use synod_recipes::cache::{Cache, CacheState, Extent};
 use synod_testkit::fault::Verb;
 use tokio::time::sleep;
 

@@ -4,7 +4,8 @@ use futures_util::StreamExt as _;
 use synod_core::client::Client;
 use synod_core::path::Path;
 use synod_core::store::Lifetime;
-use synod_recipes::{Election, Mutex, RwLock, Semaphore, UnfairLock};
+use synod_recipes::election::Election;
+use synod_recipes::lock::{Mutex, RwLock, Semaphore, UnfairLock};
 use synod_testkit::fault::Verb;
 
 use crate::door::gate::Gate;

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::Lifetime;
-use synod_recipes::CountDown;
+use synod_recipes::barrier::CountDown;
 use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::{Cue, Site, Verb};
 

@@ -7,7 +7,7 @@ use futures_util::future::{join, join_all};
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Lifetime, Query};
-use synod_recipes::Counter;
+use synod_recipes::value::Counter;
 use synod_testkit::cancel::cancel_at_every_await;
 use synod_testkit::fault::{Cue, Site, Verb};
 

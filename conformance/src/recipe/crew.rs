@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures_util::future::{Either, join_all, select};
 use synod_core::error::ErrorKind;
 use synod_core::store::Expect;
-use synod_recipes::{CrewSnapshot, CrewTask, CrewWorker, NewTask, TaskEnd, TaskStatus};
+use synod_recipes::crew::{CrewSnapshot, CrewTask, CrewWorker, NewTask, TaskEnd, TaskStatus};
 use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::time::sleep;
 

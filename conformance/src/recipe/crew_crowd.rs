@@ -6,7 +6,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::iter;
 use synod_core::client::Client;
 use synod_core::store::Query;
-use synod_recipes::CrewWorker;
+use synod_recipes::crew::CrewWorker;
 
 use crate::door::answer;
 use crate::recipe::Waiting;

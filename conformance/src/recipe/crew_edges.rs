@@ -10,7 +10,7 @@ use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::path::Path;
 use synod_core::store::{Lifetime, Txn};
-use synod_recipes::{Assignment, Crew, CrewPolicy, CrewTask, CrewWorker, NewTask, TaskEnd};
+use synod_recipes::crew::{Assignment, Crew, CrewPolicy, CrewTask, CrewWorker, NewTask, TaskEnd};
 
 use crate::door::{answer, done, failure};
 use crate::recipe::Waiting;

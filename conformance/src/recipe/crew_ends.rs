@@ -9,7 +9,7 @@ use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Lifetime, Query, Txn};
-use synod_recipes::{CrewWorker, NewTask, TaskEnd, TaskStatus};
+use synod_recipes::crew::{CrewWorker, NewTask, TaskEnd, TaskStatus};
 use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::time::{Instant, sleep};
 
@@ -166,7 +166,7 @@ async fn a_member_that_may_not_read_says_so(world: World) {
 async fn two_crews_of_one_session_do_not_notice_each_other(world: World) {
     let ann = world.client().await;
     let crews = ["one", "other"]
-        .map(|name| synod_recipes::Crew::new(&ann, world.at(&format!("crew/{name}"))));
+        .map(|name| synod_recipes::crew::Crew::new(&ann, world.at(&format!("crew/{name}"))));
     let mut members = Vec::new();
     for (number, crew) in crews.iter().enumerate() {
         let (leading, working) = (crew.clone(), crew.clone());

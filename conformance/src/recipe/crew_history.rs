@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use synod_core::client::Client;
 use synod_core::store::Expect;
-use synod_recipes::{
+use synod_recipes::crew::{
     Assignment, AttemptEnd, CrewAttempt, CrewTask, CrewWorker, NewTask, TaskEnd, TaskHistory,
     TaskStatus,
 };

@@ -11,7 +11,7 @@ use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::path::Path;
 use synod_core::store::{Node, Query};
-use synod_recipes::{Assignment, Crew, CrewTask, CrewWorker, NewTask, TaskEnd};
+use synod_recipes::crew::{Assignment, Crew, CrewTask, CrewWorker, NewTask, TaskEnd};
 use synod_testkit::fault::Verb;
 use tokio::sync::watch;
 

@@ -12,9 +12,8 @@ use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Txn};
-use synod_recipes::{
-    AttemptEnd, CrewTask, CrewWorker, LeaderSelector, NewTask, TaskEnd, TaskStatus,
-};
+use synod_recipes::crew::{AttemptEnd, CrewTask, CrewWorker, NewTask, TaskEnd, TaskStatus};
+use synod_recipes::election::LeaderSelector;
 use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};

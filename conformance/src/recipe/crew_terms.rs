@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::store::{Expect, Txn};
-use synod_recipes::{Crew, CrewPolicy, CrewTask, CrewWorker, NewTask, TaskEnd, TaskStatus};
+use synod_recipes::crew::{Crew, CrewPolicy, CrewTask, CrewWorker, NewTask, TaskEnd, TaskStatus};
 use synod_testkit::fault::Verb;
 use tokio::time::sleep;
 

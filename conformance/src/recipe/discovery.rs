@@ -11,8 +11,9 @@ use futures_util::future::select;
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Lifetime};
-use synod_recipes::{
-    CacheState, Discovery, Endpoints, Instance, Provider, Registration, Service, Strategy,
+use synod_recipes::cache::CacheState;
+use synod_recipes::discovery::{
+    Discovery, Endpoints, Instance, Provider, Registration, Service, Strategy,
 };
 use synod_testkit::fault::Verb;
 use tokio::time::{Instant, sleep};

@@ -3,7 +3,8 @@
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Lifetime, Query};
-use synod_recipes::{DoubleBarrier, Inside, OnLoss, within};
+use synod_recipes::barrier::{DoubleBarrier, Inside, OnLoss};
+use synod_recipes::within;
 use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::time::sleep;
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use synod_core::client::Client;
 use synod_core::store::{Event, Expect, Kind, Lifetime, Query};
-use synod_recipes::{DoubleBarrier, Inside, OnLoss, within};
+use synod_recipes::barrier::{DoubleBarrier, Inside, OnLoss};
+use synod_recipes::within;
 use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::{answer, done};

@@ -8,7 +8,8 @@ use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Txn};
-use synod_recipes::{Election, Hold, Mutex, RwLock, Semaphore, ask_back};
+use synod_recipes::election::Election;
+use synod_recipes::lock::{Hold, Mutex, RwLock, Semaphore, ask_back};
 use synod_testkit::fault::{Cue, Plan, Site, Verb};
 
 use crate::door::{answer, failure};

@@ -6,7 +6,8 @@ use futures_util::stream::BoxStream;
 use synod_core::client::Client;
 use synod_core::error::{ErrorKind, Result};
 use synod_core::store::{Expect, Lifetime};
-use synod_recipes::{Contender, Election, Leader};
+use synod_recipes::election::{Election, Leader};
+use synod_recipes::lock::Contender;
 use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::{Cue, Site, Verb};
 

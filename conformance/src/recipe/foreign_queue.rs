@@ -8,7 +8,7 @@ use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Lifetime};
-use synod_recipes::{ForeignQueue, ItemPlace, QueueLayout};
+use synod_recipes::queue::{ForeignQueue, ItemPlace, QueueLayout};
 use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::time::Instant;

@@ -7,7 +7,7 @@ use futures_util::{Stream, StreamExt as _};
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Lifetime, Revision};
-use synod_recipes::{Group, GroupChange, Membership};
+use synod_recipes::presence::{Group, GroupChange, Membership};
 
 use crate::door::gate::Way;
 use crate::door::{answer, failure};

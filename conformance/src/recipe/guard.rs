@@ -5,7 +5,8 @@ use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Txn};
-use synod_recipes::{Election, Mutex, RwLock};
+use synod_recipes::election::Election;
+use synod_recipes::lock::{Mutex, RwLock};
 use synod_testkit::recipe::{Act, LABEL, Proof, Row, rows};
 
 use crate::door::{answer, failure};

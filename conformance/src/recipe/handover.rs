@@ -4,7 +4,7 @@ use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::retry::Retry;
 use synod_core::store::{Expect, Lifetime, Txn};
-use synod_recipes::Mutex;
+use synod_recipes::lock::Mutex;
 use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::{Cue, Site, Verb};
 

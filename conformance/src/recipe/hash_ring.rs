@@ -5,7 +5,8 @@ use std::panic::resume_unwind;
 
 use synod_core::client::Client;
 use synod_core::store::Lifetime;
-use synod_recipes::{Group, HashRing, Membership, Ring};
+use synod_recipes::partition::{HashRing, Ring};
+use synod_recipes::presence::{Group, Membership};
 
 use crate::door::answer;
 use crate::door::gate::Way;

@@ -7,7 +7,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
-use synod_recipes::Ids;
+use synod_recipes::value::Ids;
 use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::gate::Way;

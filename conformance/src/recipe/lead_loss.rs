@@ -2,7 +2,7 @@
 //! outside.
 
 use synod_core::store::{Expect, Lifetime, Query};
-use synod_recipes::Candidacy;
+use synod_recipes::election::Candidacy;
 use tokio::time::timeout;
 
 use crate::door::answer;

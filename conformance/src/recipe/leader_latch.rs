@@ -7,7 +7,8 @@ use futures_util::future::join_all;
 use synod_core::client::{Client, ConnectionState};
 use synod_core::error::ErrorKind;
 use synod_core::store::Expect;
-use synod_recipes::{Candidacy, LeaderLatch, LeadershipChange, Token};
+use synod_recipes::Token;
+use synod_recipes::election::{Candidacy, LeaderLatch, LeadershipChange};
 use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::{answer, failure};

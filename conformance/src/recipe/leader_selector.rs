@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::store::Expect;
-use synod_recipes::{LeaderSelector, Term};
+use synod_recipes::election::{LeaderSelector, Term};
 use synod_testkit::fault::Verb;
 use tokio::sync::{Notify, mpsc};
 
@@ -54,7 +54,7 @@ fn keeps_leading(selector: LeaderSelector) -> (Waiting<()>, mpsc::UnboundedRecei
     let (tell, told) = mpsc::unbounded_channel();
     let at_work = Arc::new(AtomicUsize::new(0));
     let leading = Waiting::new(async move {
-        let work = |lead: synod_recipes::Leadership| {
+        let work = |lead: synod_recipes::election::Leadership| {
             let (tell, at_work) = (tell.clone(), at_work.clone());
             async move {
                 let _working = Working::begin(&at_work);

@@ -6,7 +6,8 @@ use std::fmt;
 use futures_util::future::join;
 use synod_core::client::Client;
 use synod_core::error::{Effect, ErrorKind, Result};
-use synod_recipes::{Barrier, Crew, CrewWorker};
+use synod_recipes::barrier::Barrier;
+use synod_recipes::crew::{Crew, CrewWorker};
 use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::gate::Way;

@@ -3,7 +3,7 @@
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Lifetime};
-use synod_recipes::{MultiLock, Mutex};
+use synod_recipes::lock::{MultiLock, Mutex};
 use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::time::timeout;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use synod_core::client::Client;
 use synod_core::random::Random;
 use synod_core::store::{Expect, Lifetime};
-use synod_recipes::{Mutex, MutexGuard};
+use synod_recipes::lock::{Mutex, MutexGuard};
 use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::Verb;
 use tokio::sync::Semaphore;

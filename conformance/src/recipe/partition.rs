@@ -10,7 +10,7 @@ use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Txn};
 use synod_core::task::{self, Task};
-use synod_recipes::{Partition, Share, ShareChange};
+use synod_recipes::partition::{Partition, Share, ShareChange};
 use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::time::sleep;
 

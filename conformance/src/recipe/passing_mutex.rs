@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use futures_util::future::join_all;
 use synod_core::client::Client;
 use synod_core::store::{Expect, Lifetime};
-use synod_recipes::{Mutex, PassingMutex, UnfairLock};
+use synod_recipes::lock::{Mutex, PassingMutex, UnfairLock};
 use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::Verb;
 use tokio::sync::Semaphore;

@@ -3,7 +3,7 @@
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Node};
-use synod_recipes::{Group, KeptNode, PersistentNode};
+use synod_recipes::presence::{Group, KeptNode, PersistentNode};
 use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::time::{sleep, timeout};
 

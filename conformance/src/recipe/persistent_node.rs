@@ -3,7 +3,7 @@
 use synod_core::client::{Client, ConnectionState};
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Node};
-use synod_recipes::{KeptNode, PersistentNode, Presence};
+use synod_recipes::presence::{KeptNode, PersistentNode, Presence};
 use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::gate::Way;

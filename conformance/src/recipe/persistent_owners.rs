@@ -6,7 +6,7 @@ use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind};
 use synod_core::store::{Expect, Lifetime, Node, Revision};
 use synod_core::task;
-use synod_recipes::{KeptNode, PersistentNode, Presence};
+use synod_recipes::presence::{KeptNode, PersistentNode, Presence};
 use synod_testkit::fault::Verb;
 use synod_testkit::hesitant::HesitantBackend;
 use tokio::time::{sleep, timeout};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use synod_core::client::{Client, ConnectionState};
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Feature, Node, Revision};
-use synod_recipes::{KeptNode, PersistentNode, Presence};
+use synod_recipes::presence::{KeptNode, PersistentNode, Presence};
 use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::time::{Instant, sleep};
 

@@ -3,7 +3,8 @@
 use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_recipes::{Counter, Mutex, Promotion, Update};
+use synod_recipes::lock::Mutex;
+use synod_recipes::value::{Counter, Promotion, Update};
 use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::answer;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use synod_core::client::Client;
-use synod_recipes::Queue;
+use synod_recipes::queue::Queue;
 use synod_testkit::fault::Verb;
 
 use crate::door::answer;

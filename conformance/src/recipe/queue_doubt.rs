@@ -8,7 +8,7 @@ use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::store::{Expect, Lifetime, Query};
-use synod_recipes::PutOptions;
+use synod_recipes::queue::PutOptions;
 use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::answer;

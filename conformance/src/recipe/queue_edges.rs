@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use synod_core::error::ErrorKind;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime};
-use synod_recipes::{PutOptions, Queue};
+use synod_recipes::queue::{PutOptions, Queue};
 
 use crate::door::{answer, failure};
 use crate::recipe::queue::{claimed, put, queue, stored, took};

@@ -3,7 +3,7 @@
 use synod_core::clock::date;
 use synod_core::error::ErrorKind;
 use synod_core::store::Txn;
-use synod_recipes::PutOptions;
+use synod_recipes::queue::PutOptions;
 
 use crate::door::{answer, failure};
 use crate::recipe::queue::{claimed, put, queue, took};

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use futures_util::future::join_all;
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
-use synod_recipes::{PutOptions, Queue};
+use synod_recipes::queue::{PutOptions, Queue};
 use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::Verb;
 

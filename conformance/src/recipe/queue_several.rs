@@ -8,7 +8,8 @@ use std::time::Duration;
 use futures_util::future::join;
 use synod_core::client::Client;
 use synod_core::store::Expect;
-use synod_recipes::{Delivery, Held as _, PutOptions, Queue};
+use synod_recipes::Held as _;
+use synod_recipes::queue::{Delivery, PutOptions, Queue};
 use synod_testkit::fault::Verb;
 use tokio::sync::Notify;
 

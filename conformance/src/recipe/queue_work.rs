@@ -11,7 +11,8 @@ use futures_util::StreamExt as _;
 use futures_util::future::{join, join_all, pending};
 use synod_core::error::ErrorKind;
 use synod_core::store::Txn;
-use synod_recipes::{Delivery, Held as _};
+use synod_recipes::Held as _;
+use synod_recipes::queue::Delivery;
 use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::sync::{Notify, Semaphore};
 

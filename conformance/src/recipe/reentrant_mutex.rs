@@ -2,7 +2,7 @@
 
 use futures_util::future::join;
 use synod_core::error::ErrorKind;
-use synod_recipes::{Mutex, Owner, ReentrantMutex, ask_back};
+use synod_recipes::lock::{Mutex, Owner, ReentrantMutex, ask_back};
 use synod_testkit::fault::Verb;
 
 use crate::door::{answer, failure};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::Query;
-use synod_recipes::{Claim, Permit, Semaphore};
+use synod_recipes::lock::{Claim, Permit, Semaphore};
 use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
 

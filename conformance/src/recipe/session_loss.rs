@@ -3,7 +3,8 @@
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Lifetime};
-use synod_recipes::{Mutex, Token};
+use synod_recipes::Token;
+use synod_recipes::lock::Mutex;
 use tokio::time::{sleep, timeout};
 
 use crate::door::{answer, failure};

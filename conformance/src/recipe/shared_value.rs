@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Query};
-use synod_recipes::{CopyState, LocalCopy, SharedValue};
+use synod_recipes::value::{CopyState, LocalCopy, SharedValue};
 use synod_testkit::cancel::cancel_at_every_await;
 use synod_testkit::fault::{Cue, Site, Verb};
 

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use synod_core::client::Client;
 use synod_core::store::{Expect, Lifetime};
-use synod_recipes::Mutex;
+use synod_recipes::lock::Mutex;
 use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::time::timeout;
 

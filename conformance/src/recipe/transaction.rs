@@ -10,7 +10,7 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::retry::Retry;
 use synod_core::store::{Expect, Lifetime, Query, Txn};
-use synod_recipes::{Attempt, Isolation, Transaction};
+use synod_recipes::transaction::{Attempt, Isolation, Transaction};
 use synod_testkit::cancel::cancel_at_every_await;
 use synod_testkit::fault::{Cue, Site, Verb};
 

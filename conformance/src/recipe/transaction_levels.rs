@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use synod_core::error::{Error, ErrorKind};
 use synod_core::path::Path;
 use synod_core::store::Query;
-use synod_recipes::Isolation;
+use synod_recipes::transaction::Isolation;
 
 use crate::door::{answer, failure};
 use crate::recipe::transaction::{pair, read, store, stored, transaction, transfer};

@@ -10,7 +10,7 @@ use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::store::Query;
 use synod_core::task::{self, Task};
-use synod_recipes::{Contender, inspect};
+use synod_recipes::lock::{Contender, inspect};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 

@@ -8,7 +8,8 @@ use futures_util::StreamExt as _;
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::Expect;
-use synod_recipes::{CopyState, Watched, WatchedValue};
+use synod_recipes::cache::{Watched, WatchedValue};
+use synod_recipes::value::CopyState;
 
 use crate::door::answer;
 use crate::door::gate::Way;

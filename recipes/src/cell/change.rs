@@ -38,7 +38,7 @@ pub struct Cost {
     pub tries: u32,
     /// The time from the call to the answer.
     pub time: Duration,
-    /// The number of attempts under the lock of a [`Promotion`](crate::Promotion).
+    /// The number of attempts under the lock of a [`Promotion`](crate::value::Promotion).
     pub promoted_tries: u32,
     /// The part of the time that was spent waiting for that lock and holding it.
     pub promoted_time: Duration,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-/// A number that a [`Counter`](crate::Counter) holds: `i64`, `u64` or `i32`. It is stored with its
+/// A number that a [`Counter`](crate::value::Counter) holds: `i64`, `u64` or `i32`. It is stored with its
 /// most significant byte first, in eight or four bytes.
 pub trait Number: Layout {}
 

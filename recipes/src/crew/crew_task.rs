@@ -23,7 +23,7 @@ use crate::support::retry::{OutageBackoff, Race, repeat_race};
 use crate::support::time::date;
 use crate::support::wait::until;
 
-/// A handle of a task of a [`Crew`](crate::Crew), for clients that want its result, in any process.
+/// A handle of a task of a [`Crew`](crate::crew::Crew), for clients that want its result, in any process.
 #[derive(Clone)]
 pub struct CrewTask {
     nodes: TaskNodes,
@@ -181,7 +181,7 @@ pub struct TaskHistory {
     pub earlier: u32,
 }
 
-/// A task that is followed: see [`CrewTask::follow`](crate::CrewTask::follow).
+/// A task that is followed: see [`CrewTask::follow`](crate::crew::CrewTask::follow).
 pub struct TaskFollower {
     nodes: TaskNodes,
     /// The changes of the nodes of the task. Only one read of all nodes shows a consistent state.
@@ -206,7 +206,7 @@ impl TaskFollower {
     ///
     /// # Errors
     ///
-    /// As [`CrewTask::wait`](crate::CrewTask::wait).
+    /// As [`CrewTask::wait`](crate::crew::CrewTask::wait).
     ///
     /// # Cancel safety
     ///

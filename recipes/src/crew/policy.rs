@@ -10,7 +10,7 @@ use crate::mutant::mistake;
 
 /// The choice of the worker that receives a task, while this client is the master. Only able
 /// workers are considered: they have room, are not drained, and have the properties that the task
-/// [needs](crate::NewTask::needs).
+/// [needs](crate::crew::NewTask::needs).
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum CrewPolicy {
@@ -20,7 +20,7 @@ pub enum CrewPolicy {
     /// One worker after the other, in the order of their names. A worker that is added or removed
     /// does not disturb the order.
     RoundRobin,
-    /// A worker with the value of this property that the task [prefers](crate::NewTask::prefers).
+    /// A worker with the value of this property that the task [prefers](crate::crew::NewTask::prefers).
     /// If no such worker has room, or the task prefers none, any worker. Among several the least
     /// loaded one.
     Property(String),

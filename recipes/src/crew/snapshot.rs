@@ -46,7 +46,7 @@ pub struct ShownTask {
     pub status: TaskStatus,
     /// The name of the worker that has the task. That worker may be lost.
     pub worker: Option<String>,
-    /// The attempts at the task, as in a [`TaskHistory`](crate::TaskHistory).
+    /// The attempts at the task, as in a [`TaskHistory`](crate::crew::TaskHistory).
     pub attempts: Vec<CrewAttempt>,
     /// The number of earlier attempts, which are not kept.
     pub earlier: u32,

@@ -31,7 +31,7 @@ pub enum TaskEnd {
     Failed(String),
     /// The task was cancelled: no result was accepted, nor will be.
     Cancelled,
-    /// The task was not finished by its [deadline](crate::NewTask::deadline): no result was
+    /// The task was not finished by its [deadline](crate::crew::NewTask::deadline): no result was
     /// accepted, nor will be.
     Expired,
 }

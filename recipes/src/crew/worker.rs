@@ -28,7 +28,7 @@ impl CrewWorker {
         Self { capacity: tasks, ..self }
     }
 
-    /// Adds a property, for tasks that [need it](crate::NewTask::needs).
+    /// Adds a property, for tasks that [need it](crate::crew::NewTask::needs).
     pub fn property(mut self, property: impl Into<String>, value: impl Into<String>) -> Self {
         self.properties.insert(property.into(), value.into());
         self

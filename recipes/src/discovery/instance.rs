@@ -38,7 +38,7 @@ pub struct Instance<T> {
     /// The template of its URI.
     #[serde(default)]
     pub uri_spec: Option<UriSpec>,
-    /// True if it may be chosen. A [`Provider`](crate::Provider) chooses no other.
+    /// True if it may be chosen. A [`Provider`](crate::discovery::Provider) chooses no other.
     #[serde(default = "yes")]
     pub enabled: bool,
 }

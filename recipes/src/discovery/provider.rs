@@ -176,7 +176,7 @@ impl<T> fmt::Debug for Provider<T> {
     }
 }
 
-/// The rule by which a [`Provider`](crate::Provider) chooses an instance.
+/// The rule by which a [`Provider`](crate::discovery::Provider) chooses an instance.
 #[non_exhaustive]
 pub enum Strategy<T> {
     /// One after the other, in the order of their ids. Instances that come or go do not disturb the

@@ -54,7 +54,7 @@ impl Registration {
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`] if it is of another service, has another id, or cannot be written in
-    /// the format, and otherwise as [`KeptNode::set`](crate::KeptNode::set).
+    /// the format, and otherwise as [`KeptNode::set`](crate::presence::KeptNode::set).
     ///
     /// # Cancel safety
     ///
@@ -79,7 +79,7 @@ impl Registration {
     ///
     /// # Errors
     ///
-    /// As [`KeptNode::close`](crate::KeptNode::close).
+    /// As [`KeptNode::close`](crate::presence::KeptNode::close).
     ///
     /// # Cancel safety
     ///

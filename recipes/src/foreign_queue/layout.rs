@@ -14,7 +14,7 @@ use crate::mutant::mistake;
 /// The action that errors name.
 pub(super) const DOING: &str = "using a queue of another library";
 
-/// The library and the kind of queue whose nodes a [`ForeignQueue`](crate::ForeignQueue) shares.
+/// The library and the kind of queue whose nodes a [`ForeignQueue`](crate::queue::ForeignQueue) shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QueueLayout {
@@ -33,7 +33,7 @@ pub enum QueueLayout {
     EtcdRecipe,
 }
 
-/// A place in the order of a [`ForeignQueue`](crate::ForeignQueue), for an item that is put.
+/// A place in the order of a [`ForeignQueue`](crate::queue::ForeignQueue), for an item that is put.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ItemPlace {

@@ -22,7 +22,7 @@ const POINTS: u32 = 128;
 /// # Examples
 ///
 /// ```
-/// use synod_recipes::Ring;
+/// use synod_recipes::partition::Ring;
 ///
 /// let ring = Ring::new([("ann", 1), ("bob", 1), ("cid", 2)]);
 /// assert_eq!(ring.owner("user:1"), Some("cid"));

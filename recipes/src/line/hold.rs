@@ -101,7 +101,7 @@ impl<K> Hold<K> {
     /// # use synod_core::client::Client;
     /// # use synod_core::error::Result;
     /// # use synod_core::path::Path;
-    /// use synod_recipes::Mutex;
+    /// use synod_recipes::lock::Mutex;
     /// use synod_core::store::Expect;
     ///
     /// # async fn example(client: Client, data: Path) -> Result<()> {

@@ -8,7 +8,7 @@ use synod_core::error::Error;
 use synod_core::path::Path;
 use synod_core::store::{Node, Revision};
 
-/// A change of a [`Cache`](crate::Cache).
+/// A change of a [`Cache`](crate::cache::Cache).
 ///
 /// The events of a reader, applied in their order to an empty map, make the content of the cache: a
 /// node is created only where there is none, and updated or deleted only where there is one.
@@ -65,7 +65,7 @@ impl CacheEvent {
     }
 }
 
-/// The state of a [`Cache`](crate::Cache) compared with the store.
+/// The state of a [`Cache`](crate::cache::Cache) compared with the store.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum CacheState {

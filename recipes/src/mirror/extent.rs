@@ -7,7 +7,7 @@ use bytes::Bytes;
 use synod_core::path::Path;
 use synod_core::store::{Kind, Node, Query};
 
-/// The nodes that a [`Cache`](crate::Cache) contains: one node, its children, or the node and all
+/// The nodes that a [`Cache`](crate::cache::Cache) contains: one node, its children, or the node and all
 /// nodes below it.
 ///
 /// A depth and a filter narrow the content, but not the reads: the store returns the whole extent.
@@ -16,7 +16,7 @@ use synod_core::store::{Kind, Node, Query};
 ///
 /// ```
 /// # use synod_core::path;
-/// use synod_recipes::Extent;
+/// use synod_recipes::cache::Extent;
 ///
 /// let all = Extent::subtree(path!("/services"));
 /// let instances = Extent::subtree(path!("/services")).depth(2).names_only();

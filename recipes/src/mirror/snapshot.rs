@@ -16,7 +16,7 @@ use crate::mirror::event::CacheState;
 /// The character after `/`.
 const AFTER_SLASH: char = '0';
 
-/// The nodes of a [`Cache`](crate::Cache) as of one moment, with its state then. It does not change
+/// The nodes of a [`Cache`](crate::cache::Cache) as of one moment, with its state then. It does not change
 /// any more.
 ///
 /// A snapshot is cheap: while it exists, the next change of the cache copies its table of nodes,

@@ -7,7 +7,7 @@ use synod_core::store::{Event, Lifetime, Query, Txn};
 
 use crate::line::hold::Hold;
 use crate::line::ticket_node::TicketNode;
-use crate::{Reading, Writing};
+use crate::rwlock::{Reading, Writing};
 
 /// The query without the end of its watch after one event.
 pub(crate) fn lasting(mut query: Query) -> Query {

@@ -242,14 +242,14 @@ impl ShareState {
     }
 }
 
-/// A change of the items of a [`Share`](crate::Share).
+/// A change of the items of a [`Share`](crate::partition::Share).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShareChange {
     /// The member holds these items from now on.
     Acquired(BTreeSet<String>),
     /// The member is to give these items away: stop the work on them, and then call
-    /// [`Share::release`](crate::Share::release). Until then the member holds them.
+    /// [`Share::release`](crate::partition::Share::release). Until then the member holds them.
     Release(BTreeSet<String>),
     /// The member does not hold these items any more: their session is lost, or another client has
     /// removed their claims. Stop the work on them immediately.

@@ -27,7 +27,7 @@ use crate::support::time::date;
 ///
 /// Dropping the delivery puts the item back in its place, and it is delivered to the next consumer;
 /// the end of the session has the same effect. A delivery is a guard, as those of locks: see
-/// [`Hold`](crate::Hold) and the trait [`Held`].
+/// [`Hold`](crate::lock::Hold) and the trait [`Held`].
 #[must_use = "the item is put back when this is dropped"]
 pub struct Delivery<T> {
     item: T,
@@ -59,7 +59,7 @@ impl<T> Delivery<T> {
         self.claimed.name.delivered
     }
 
-    /// Returns true if this is the [last delivery](crate::Queue::deliver_at_most) of the item: if
+    /// Returns true if this is the [last delivery](crate::queue::Queue::deliver_at_most) of the item: if
     /// it is put back now, it is moved to the dead letters.
     pub fn is_last(&self) -> bool {
         self.claimed.is_last
@@ -105,7 +105,7 @@ impl<T> Delivery<T> {
     ///
     /// # Errors
     ///
-    /// As [`Hold::release`](crate::Hold::release).
+    /// As [`Hold::release`](crate::lock::Hold::release).
     ///
     /// # Cancel safety
     ///

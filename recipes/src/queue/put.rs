@@ -16,7 +16,7 @@ use crate::queue::item_name::ItemName;
 use crate::queue::layout::{DOING, QueueShared};
 use crate::support::wait::until;
 
-/// The options of a put into a [`Queue`](crate::Queue).
+/// The options of a put into a [`Queue`](crate::queue::Queue).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PutOptions {

@@ -21,7 +21,7 @@
 //! | recipe | write id | after the loss of the session |
 //! |---|---|---|
 //! | a single value | ephemeral, below the value, shared by the changes of a batch | the next session writes only if the value is the one that the batch was to replace: the old request and the new one exclude each other |
-//! | [`Transaction`](crate::Transaction), a node with a time to live | ephemeral, in a directory | the write id decides; if it went with its session, [`Evidence`] may prove that nothing was applied |
+//! | [`Transaction`](crate::transaction::Transaction), a node with a time to live | ephemeral, in a directory | the write id decides; if it went with its session, [`Evidence`] may prove that nothing was applied |
 //! | queues | persistent, in a directory | the write id decides: nobody else knows what a dropped call took |
 //!
 //! If nothing decides, the effect is unknown, and the error says so.

@@ -103,7 +103,8 @@ pub(crate) async fn until_news(
 /// # use synod_core::client::Client;
 /// # use synod_core::error::Result;
 /// # use synod_core::path;
-/// use synod_recipes::{RwLock, within};
+/// use synod_recipes::within;
+/// use synod_recipes::lock::RwLock;
 ///
 /// # async fn example(client: Client) -> Result<()> {
 /// let table = RwLock::new(&client, path!("/locks/table"));

@@ -17,7 +17,7 @@ use tokio::task::yield_now;
 
 use crate::transaction::footprint::{BufferedWrite, DOING, Footprint};
 
-/// One run of the function of a [`Transaction`](crate::Transaction): reads, and collects writes.
+/// One run of the function of a [`Transaction`](crate::transaction::Transaction): reads, and collects writes.
 ///
 /// Clones are the same run. When the function has ended, or the run was aborted, its calls fail as
 /// [`ErrorKind::Invalid`].
@@ -53,7 +53,7 @@ impl Attempt {
     /// # Errors
     ///
     /// [`ErrorKind::TooLarge`] if the run reads more than [`Query::MAX_NODES`] nodes, and its
-    /// [level](crate::Isolation) checks the nodes that were read; [`ErrorKind::Invalid`] if the run
+    /// [level](crate::transaction::Isolation) checks the nodes that were read; [`ErrorKind::Invalid`] if the run
     /// is over; and the errors that are common to all calls: see
     /// [`Client`](synod_core::client::Client).
     ///

@@ -9,7 +9,7 @@ use synod_core::clock;
 use synod_core::path::Path;
 use synod_core::store::Kind;
 use synod_mem::cluster::Site;
-use synod_recipes::Barrier;
+use synod_recipes::barrier::Barrier;
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};

@@ -12,7 +12,8 @@ use synod_core::path::Path;
 use synod_core::store::{Expect, Node, Query, Revision, Stat, Txn};
 use synod_core::value::decode;
 use synod_mem::cluster::Site;
-use synod_recipes::{Cache, CacheEvent, CopyState, Extent, Snapshot, Watched};
+use synod_recipes::cache::{Cache, CacheEvent, Extent, Snapshot, Watched};
+use synod_recipes::value::CopyState;
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};

@@ -7,7 +7,7 @@ use synod_core::clock;
 use synod_core::path::Path;
 use synod_core::store::Query;
 use synod_mem::cluster::Site;
-use synod_recipes::CountDown;
+use synod_recipes::barrier::CountDown;
 
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;

@@ -11,7 +11,7 @@ use synod_core::client::Client;
 use synod_core::path::Path;
 use synod_core::task::{Task, spawn};
 use synod_mem::cluster::{Rates, Site};
-use synod_recipes::{
+use synod_recipes::crew::{
     Assignment, Crew, CrewPolicy, CrewTask, CrewWorker, NewTask, TaskEnd, TaskStatus,
 };
 

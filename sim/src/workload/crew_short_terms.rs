@@ -8,7 +8,7 @@ use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_recipes::{Assignment, Crew, CrewWorker, NewTask, TaskEnd};
+use synod_recipes::crew::{Assignment, Crew, CrewWorker, NewTask, TaskEnd};
 
 use crate::process::Process;
 

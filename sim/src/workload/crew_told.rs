@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use synod_recipes::TaskEnd;
+use synod_recipes::crew::TaskEnd;
 
 use crate::findings::Truth;
 use crate::workload::crew_truth::ends;

@@ -15,7 +15,7 @@ use synod_core::store::{Kind, Node, Query, Revision, Stat};
 use synod_core::task::{Task, spawn};
 use synod_core::value::decode;
 use synod_mem::cluster::Site;
-use synod_recipes::{Discovery, Instance, Provider, Service, ServiceView, Strategy};
+use synod_recipes::discovery::{Discovery, Instance, Provider, Service, ServiceView, Strategy};
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};

@@ -12,7 +12,7 @@ use synod_core::error::{self, ErrorKind};
 use synod_core::path::Path;
 use synod_core::store::Kind;
 use synod_mem::cluster::Site;
-use synod_recipes::{DoubleBarrier, Inside, OnLoss};
+use synod_recipes::barrier::{DoubleBarrier, Inside, OnLoss};
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};

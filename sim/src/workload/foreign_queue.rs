@@ -9,7 +9,7 @@ use synod_core::error::{Effect, Error};
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Outcome, Txn};
 use synod_mem::cluster::Site;
-use synod_recipes::{ForeignQueue, QueueLayout};
+use synod_recipes::queue::{ForeignQueue, QueueLayout};
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};

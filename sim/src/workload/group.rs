@@ -11,7 +11,7 @@ use synod_core::clock;
 use synod_core::path::Path;
 use synod_core::task::{Task, spawn};
 use synod_mem::cluster::Site;
-use synod_recipes::{Group, GroupChange, Member};
+use synod_recipes::presence::{Group, GroupChange, Member};
 
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;

@@ -6,7 +6,8 @@ use synod_core::client::{Client, ConnectionState};
 use synod_core::clock;
 use synod_core::path::Path;
 use synod_mem::cluster::Site;
-use synod_recipes::{Group, HashRing, Ring, RingView};
+use synod_recipes::partition::{HashRing, Ring, RingView};
+use synod_recipes::presence::Group;
 
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::join;
 use synod_core::path::Path;
 use synod_mem::cluster::Site;
-use synod_recipes::Ids;
+use synod_recipes::value::Ids;
 
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;

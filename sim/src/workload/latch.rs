@@ -12,7 +12,7 @@ use synod_core::path::Path;
 use synod_core::store::Kind;
 use synod_core::task::{Task, spawn};
 use synod_mem::cluster::{By, Site};
-use synod_recipes::{Candidacy, LeaderLatch, Leadership, LeadershipChange};
+use synod_recipes::election::{Candidacy, LeaderLatch, Leadership, LeadershipChange};
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};

@@ -4,7 +4,7 @@ use synod_core::client::Client;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Node, Query, Txn};
 use synod_mem::cluster::Site;
-use synod_recipes::{Hold, MultiGuard, MultiLock, Mutex};
+use synod_recipes::lock::{Hold, MultiGuard, MultiLock, Mutex};
 
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;

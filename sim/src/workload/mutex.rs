@@ -8,7 +8,7 @@ use futures_util::future::join;
 use synod_core::client::Client;
 use synod_core::path::Path;
 use synod_mem::cluster::Site;
-use synod_recipes::{Mutex, MutexGuard};
+use synod_recipes::lock::{Mutex, MutexGuard};
 
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;

@@ -11,7 +11,7 @@ use synod_core::clock;
 use synod_core::path::Path;
 use synod_core::store::{Change, Kind, SessionId};
 use synod_mem::cluster::{By, Site};
-use synod_recipes::{Partition, Share, ShareChange};
+use synod_recipes::partition::{Partition, Share, ShareChange};
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};

@@ -12,7 +12,7 @@ use synod_core::error::{Error, ErrorKind};
 use synod_core::path::Path;
 use synod_core::store::{self, Change, Node, Revision, SessionId};
 use synod_mem::cluster::{By, Site};
-use synod_recipes::{KeptNode, PersistentNode, Presence};
+use synod_recipes::presence::{KeptNode, PersistentNode, Presence};
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};

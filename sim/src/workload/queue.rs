@@ -6,7 +6,7 @@ use synod_core::client::Client;
 use synod_core::path::Path;
 use synod_core::store::Kind;
 use synod_mem::cluster::{Rates, Site};
-use synod_recipes::Queue;
+use synod_recipes::queue::Queue;
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};

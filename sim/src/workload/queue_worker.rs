@@ -12,7 +12,8 @@ use synod_core::error::{Effect, Error};
 use synod_core::path::Path;
 use synod_core::store::{Expect, Revision};
 use synod_mem::cluster::Site;
-use synod_recipes::{Delivery, Held, PutOptions, Queue};
+use synod_recipes::Held;
+use synod_recipes::queue::{Delivery, PutOptions, Queue};
 
 use crate::process::Process;
 use crate::workload::belief::{Among, Beliefs, Judge, Laws, is_exception};

@@ -11,7 +11,8 @@ use synod_core::clock;
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_mem::cluster::Site;
-use synod_recipes::{Mutex, MutexGuard, Token, ask_back, inspect};
+use synod_recipes::Token;
+use synod_recipes::lock::{Mutex, MutexGuard, ask_back, inspect};
 
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;

@@ -9,7 +9,7 @@ use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::path::Path;
 use synod_mem::cluster::Site;
-use synod_recipes::{LeaderSelector, Leadership, Term};
+use synod_recipes::election::{LeaderSelector, Leadership, Term};
 
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;

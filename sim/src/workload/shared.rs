@@ -12,7 +12,7 @@ use synod_core::error::{Effect, Error};
 use synod_core::path::Path;
 use synod_core::store::{Change, Expect, Kind, Revision, Stat};
 use synod_mem::cluster::{By, Site};
-use synod_recipes::{CopyState, LocalCopy, SharedValue};
+use synod_recipes::value::{CopyState, LocalCopy, SharedValue};
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};

@@ -9,7 +9,7 @@ use synod_core::error::{Effect, Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{Outcome, Query};
 use synod_mem::cluster::Site;
-use synod_recipes::{Attempt, Isolation, Transaction};
+use synod_recipes::transaction::{Attempt, Isolation, Transaction};
 
 use crate::findings::Truth;
 use crate::ledger::Ledger;

@@ -9,7 +9,7 @@ use futures_util::future::join;
 use synod_core::error::{Effect, Error};
 use synod_core::path::Path;
 use synod_mem::cluster::Site;
-use synod_recipes::{AtomicValue, Cost, Counter, Promotion};
+use synod_recipes::value::{AtomicValue, Cost, Counter, Promotion};
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};

@@ -6,7 +6,7 @@ use futures_util::StreamExt as _;
 use futures_util::future::try_join;
 use futures_util::stream;
 use synod_core::error::Result;
-use synod_recipes::{Assignment, Crew, CrewWorker, NewTask, TaskEnd};
+use synod_recipes::crew::{Assignment, Crew, CrewWorker, NewTask, TaskEnd};
 use tokio::time::sleep;
 
 use crate::clients::deed::{Deed, Part};

@@ -10,10 +10,13 @@ use futures_util::StreamExt as _;
 use futures_util::future::{Either, select};
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_recipes::{
-    AtomicValue, Attempt, Cache, Discovery, DoubleBarrier, Extent, Group, Instance, Partition,
-    Share, ShareChange, Transaction,
-};
+use synod_recipes::barrier::DoubleBarrier;
+use synod_recipes::cache::{Cache, Extent};
+use synod_recipes::discovery::{Discovery, Instance};
+use synod_recipes::partition::{Partition, Share, ShareChange};
+use synod_recipes::presence::Group;
+use synod_recipes::transaction::{Attempt, Transaction};
+use synod_recipes::value::AtomicValue;
 use tokio::time::sleep;
 
 use crate::clients::deed::{Deed, Effect};

@@ -12,7 +12,9 @@ use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::random::Random;
 use synod_core::store::{Backend, Expect};
-use synod_recipes::{Held, LeaderLatch, Mutex, RwLock, Semaphore};
+use synod_recipes::Held;
+use synod_recipes::election::LeaderLatch;
+use synod_recipes::lock::{Mutex, RwLock, Semaphore};
 use tokio::time::sleep;
 
 use crate::clients::crowd::Crowd;

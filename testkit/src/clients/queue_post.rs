@@ -6,7 +6,7 @@ use synod_core::error::Result;
 use synod_core::held::Held as _;
 use synod_core::path::Path;
 use synod_core::store::{Lifetime, Txn};
-use synod_recipes::{Delivery, PutOptions, Queue};
+use synod_recipes::queue::{Delivery, PutOptions, Queue};
 use tokio::time::sleep;
 
 use crate::clients::deed::{Deed, Effect};

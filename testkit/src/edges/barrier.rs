@@ -1,6 +1,6 @@
 //! The arguments of the recipes that are waited for without being held.
 
-use synod_recipes::{CountDown, DoubleBarrier};
+use synod_recipes::barrier::{CountDown, DoubleBarrier};
 
 use crate::recipe::edge::{Takes, accepted, check, first, positive, within_a_while};
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_recipes::{Assignment, Crew, CrewPolicy, CrewWorker, NewTask, TaskEnd};
+use synod_recipes::crew::{Assignment, Crew, CrewPolicy, CrewWorker, NewTask, TaskEnd};
 
 use crate::recipe::edge::{Takes, accepted, first, ignore_panic, later, positive, text, to};
 

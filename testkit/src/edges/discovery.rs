@@ -5,7 +5,9 @@ use std::time::Duration;
 use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_recipes::{Discovery, Instance, Provider, Registration, Service, Strategy, UriSpec};
+use synod_recipes::discovery::{
+    Discovery, Instance, Provider, Registration, Service, Strategy, UriSpec,
+};
 
 use crate::recipe::edge::{Takes, accepted, check, first, ignore_panic, later, positive, text, to};
 

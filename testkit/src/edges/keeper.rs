@@ -2,7 +2,8 @@
 //! owners.
 
 use synod_core::error::ErrorKind;
-use synod_recipes::{Group, Partition, PersistentNode};
+use synod_recipes::partition::Partition;
+use synod_recipes::presence::{Group, PersistentNode};
 
 use crate::recipe::edge::{Takes, accepted, check, first, later, to};
 

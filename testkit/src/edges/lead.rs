@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use synod_recipes::{Election, LeaderLatch, LeaderSelector, Term};
+use synod_recipes::election::{Election, LeaderLatch, LeaderSelector, Term};
 
 use crate::recipe::edge::{Takes, accepted, check, first, ignore_panic, later};
 

@@ -1,7 +1,7 @@
 //! The arguments of the locks.
 
 use futures_util::future::join;
-use synod_recipes::{
+use synod_recipes::lock::{
     MultiLock, Mutex, Owner, PassingMutex, ReentrantMutex, RwLock, Semaphore, UnfairLock,
 };
 

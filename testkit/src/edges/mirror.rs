@@ -2,7 +2,9 @@
 
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_recipes::{Cache, Extent, Group, HashRing, Watched};
+use synod_recipes::cache::{Cache, Extent, Watched};
+use synod_recipes::partition::HashRing;
+use synod_recipes::presence::Group;
 
 use crate::recipe::edge::{Takes, Trap, accepted, check, first, ignore_panic, later, to};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_recipes::{ForeignQueue, ItemPlace, PutOptions, Queue, QueueLayout};
+use synod_recipes::queue::{ForeignQueue, ItemPlace, PutOptions, Queue, QueueLayout};
 use tokio::sync::Notify;
 
 use crate::recipe::edge::{

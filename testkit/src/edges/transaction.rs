@@ -3,7 +3,7 @@
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_recipes::{Attempt, Transaction};
+use synod_recipes::transaction::{Attempt, Transaction};
 
 use crate::recipe::edge::{Takes, accepted, check, first, ignore_panic, later};
 

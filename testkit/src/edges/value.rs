@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use futures_util::future::join;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_recipes::{AtomicValue, Counter, Ids, Promotion, SharedCount, SharedValue};
+use synod_recipes::value::{AtomicValue, Counter, Ids, Promotion, SharedCount, SharedValue};
 
 use crate::recipe::edge::{Takes, accepted, check, first, ignore_panic, later, text, to};
 

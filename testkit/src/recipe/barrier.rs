@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use synod_core::client::Client;
 use synod_core::path::Path;
 use synod_core::store::Expect;
-use synod_recipes::{Barrier, CountDown, DoubleBarrier};
+use synod_recipes::barrier::{Barrier, CountDown, DoubleBarrier};
 
 use crate::edges;
 use crate::recipe::edge::Takes;

@@ -7,7 +7,7 @@ use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_recipes::{Crew, CrewWorker, TaskEnd};
+use synod_recipes::crew::{Crew, CrewWorker, TaskEnd};
 
 use crate::edges;
 use crate::recipe::row::{Kind, Leaves, Part, Row, made};

@@ -5,7 +5,8 @@ use std::time::Duration;
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_recipes::{Discovery, Group, Instance, PersistentNode};
+use synod_recipes::discovery::{Discovery, Instance};
+use synod_recipes::presence::{Group, PersistentNode};
 
 use crate::edges;
 use crate::recipe::row::{Kind, Leaves, Part, Row, made};

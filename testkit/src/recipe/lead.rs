@@ -11,7 +11,7 @@ use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::held::Held;
 use synod_core::path::Path;
-use synod_recipes::{Candidacy, Election, LeaderLatch, LeaderSelector, Leadership, Term};
+use synod_recipes::election::{Candidacy, Election, LeaderLatch, LeaderSelector, Leadership, Term};
 use tokio::sync::oneshot;
 
 use crate::edges;

@@ -10,7 +10,7 @@ use synod_core::error::Result;
 use synod_core::held::Held;
 use synod_core::path::Path;
 use synod_core::store::Txn;
-use synod_recipes::{
+use synod_recipes::lock::{
     MultiGuard, MultiLock, Mutex, Owner, PassingMutex, ReentrantGuard, ReentrantMutex, RwLock,
     Semaphore, UnfairLock,
 };

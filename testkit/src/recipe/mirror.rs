@@ -5,7 +5,8 @@ use std::fmt::Debug;
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_recipes::{Cache, HashRing, Watched};
+use synod_recipes::cache::{Cache, Watched};
+use synod_recipes::partition::HashRing;
 
 use crate::edges;
 use crate::recipe::row::{Kind, Leaves, Part, Row};

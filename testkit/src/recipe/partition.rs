@@ -3,7 +3,7 @@
 use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_recipes::Partition;
+use synod_recipes::partition::Partition;
 
 use crate::edges;
 use crate::recipe::row::{Kind, Leaves, Part, Row, made};

@@ -5,7 +5,7 @@ use std::future::ready;
 use synod_core::client::Client;
 use synod_core::error::{ErrorKind, Result};
 use synod_core::path::Path;
-use synod_recipes::{Delivery, ForeignQueue, PutOptions, Queue, QueueLayout};
+use synod_recipes::queue::{Delivery, ForeignQueue, PutOptions, Queue, QueueLayout};
 
 use crate::edges;
 use crate::recipe::proof::held;

@@ -3,7 +3,7 @@
 use synod_core::client::Client;
 use synod_core::error::{Error, Result};
 use synod_core::path::Path;
-use synod_recipes::Transaction;
+use synod_recipes::transaction::Transaction;
 
 use crate::edges;
 use crate::recipe::row::{Kind, Leaves, Part, Row, made};
@@ -62,7 +62,7 @@ async fn add_twice(client: &Client, path: &Path) -> Result<()> {
     let transactions = Transaction::new(client, path.join("marks")?);
     let sum = &path.join("sum")?;
     for _ in 0..2 {
-        let add = |run: synod_recipes::Attempt| async move {
+        let add = |run: synod_recipes::transaction::Attempt| async move {
             let before = run.get_value::<i64>(sum).await?.unwrap_or_default();
             run.put_value(sum, &(before + 1))?;
             Ok::<_, Error>(())

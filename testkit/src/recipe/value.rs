@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_recipes::{AtomicValue, Counter, Ids, Promotion, SharedCount, SharedValue};
+use synod_recipes::value::{AtomicValue, Counter, Ids, Promotion, SharedCount, SharedValue};
 
 use crate::edges;
 use crate::recipe::edge::Takes;
