@@ -278,15 +278,6 @@ impl Process {
         self.mending.frozen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The processes of which the store has refused a write. No real process can know this.
-    pub(crate) fn refused(&self) -> BTreeSet<u64> {
-        self.cluster.with_decisions(|decisions| {
-            let refused = [Site::Refused, Site::RefusedDone];
-            let fired = decisions.fired().iter().filter(|it| refused.contains(&it.spot.site));
-            fired.map(|it| it.spot.actor.get()).collect()
-        })
-    }
-
     /// Whether a session is alive at the store now. No real process can know this.
     pub fn lives(&self, session: SessionId) -> bool {
         self.cluster.lives(session)

@@ -132,7 +132,7 @@ impl World {
                 this.send(line, now, message);
             }
             Deed::Misnumber => {
-                this.send(line, now, answer(xid.wrapping_add(1_000), zxid, response))
+                this.send(line, now, answer(xid.wrapping_add(1_000), zxid, response));
             }
             Deed::Garble => {
                 // The body is malformed, not the result: its length is one of billions, and there

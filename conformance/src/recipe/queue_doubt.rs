@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::clock;
+use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Lifetime, Query};
 use synod_recipes::queue::PutOptions;
 use synod_testkit::fault::{Cue, Site, Verb};
@@ -20,6 +21,7 @@ use crate::world::World;
 cases![
     "L-Q-1 L-Q-5" needs [Expiry] breaks [TransactionRunsAgain] => a_take_in_doubt_when_its_session_is_lost_has_its_item,
     "L-Q-1 L-X-1" needs [Expiry] breaks [DroppedTakeLost] => a_take_given_up_in_doubt_when_its_session_is_lost_puts_its_item_back,
+    "L-Q-1" breaks [DroppedTakeLost] => an_item_whose_return_is_refused_once_is_put_back_all_the_same,
     "L-Q-1 L-Q-3 L-Q-10" breaks [DroppedTakeLost] => an_item_on_its_way_back_gives_way_to_a_new_one_of_its_id_and_slot,
     "L-Q-3" needs [Expiry] breaks [TransactionRunsAgain] => a_put_in_doubt_when_its_session_is_lost_makes_one_item,
     "L-Q-4 L-Q-6" needs [Expiry] breaks [TransactionRunsAgain] => an_acknowledgement_in_doubt_when_its_session_is_lost_is_found_out,
@@ -89,6 +91,25 @@ async fn a_take_given_up_in_doubt_when_its_session_is_lost_puts_its_item_back(wo
 
         // The consumer that gave up may have it, as any other.
         assert_eq!(took(&world, if round == 1 { &anns } else { &bobs }).await, item);
+    }
+}
+
+async fn an_item_whose_return_is_refused_once_is_put_back_all_the_same(world: World) {
+    let (gate, bob) = (world.gate(), world.client().await);
+    let client = world.client_on(gate.clone(), world.options()).await;
+    let [anns, bobs] = [&client, &bob].map(|client| queue(&world, client));
+    // Storage may be exhausted for a while, and permissions may be withdrawn for a while.
+    for kind in [ErrorKind::Backend, ErrorKind::Denied] {
+        put(&bobs, &["warm"]).await;
+        assert_eq!(took(&world, &anns).await, "warm");
+        put(&bobs, &["it"]).await;
+        given_up(&gate, anns.take(), becomes(&world, &bob, "items", &[])).await;
+
+        gate.refuse_once(kind);
+        gate.hold_behind(None);
+
+        becomes(&world, &bob, "items", &["\"it\""]).await;
+        assert_eq!(took(&world, &bobs).await, "it", "{kind}");
     }
 }
 

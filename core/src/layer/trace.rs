@@ -168,7 +168,7 @@ impl Drop for StatusLog {
         match reason {
             SessionEnd::Closed => tracing::info!(%session, "the session was closed"),
             SessionEnd::Expired | SessionEnd::Denied => {
-                tracing::warn!(%session, %reason, "the session is lost")
+                tracing::warn!(%session, %reason, "the session is lost");
             }
         }
     }

@@ -128,7 +128,7 @@ pub(super) async fn recover_lost_items(shared: Arc<QueueShared>, requested: Arc<
         let mut backoff = OutageBackoff::new(&shared.client);
         while let Err(error) = put_back_all(&shared).await {
             let path = &shared.dir;
-            if let Err(error) = backoff.wait(error).await {
+            if let Err(error) = backoff.wait_out(error).await {
                 tracing::debug!(%path, %error, "items whose consumers are gone are left to others");
                 break;
             }

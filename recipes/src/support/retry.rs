@@ -66,10 +66,25 @@ impl OutageBackoff {
         Ok(())
     }
 
+    /// As [`OutageBackoff::wait`], also after a refusal that may end: the store has no space, or
+    /// permissions were withdrawn.
+    pub(crate) async fn wait_out(&mut self, error: Error) -> Result<()> {
+        if may_pass(&error) && !self.client.is_closed() {
+            self.delays.wait().await;
+            return Ok(());
+        }
+        self.wait(error).await
+    }
+
     /// Records that the store answers: the next delay is a short one again.
     pub(crate) fn reset(&mut self) {
         self.delays.reset();
     }
+}
+
+/// Returns `true` for a refusal that may end without any act of this process.
+fn may_pass(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Backend | ErrorKind::Denied)
 }
 
 /// The delays between attempts to determine an effect, in any session, up to a limit.

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures_util::future::{Either, select, try_join};
+use futures_util::future::{Either, ready, select, try_join};
 use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::Result;
@@ -23,7 +23,7 @@ pub(super) async fn times_pass_in_short_terms(me: Process, dir: Path) -> Result<
         let crew = Crew::new(&client, dir.clone()).retention(me.ttl() * 4);
         let has_failed = AtomicBool::new(false);
         let worker = CrewWorker::new().property(ABLE.0, ABLE.1);
-        let works = crew.work(worker, |task| fails_once(task, &has_failed));
+        let works = crew.work(worker, |task| ready(fails_once(task, &has_failed)));
         let leads = async {
             loop {
                 if let Ok(led) = clock::timeout(me.ttl(), crew.lead()).await {
@@ -44,7 +44,7 @@ pub(super) async fn times_pass_in_short_terms(me: Process, dir: Path) -> Result<
     Ok(())
 }
 
-async fn fails_once(task: Assignment, has_failed: &AtomicBool) -> Result<String, &'static str> {
+fn fails_once(task: Assignment, has_failed: &AtomicBool) -> Result<String, &'static str> {
     let is_first = task.id == "again" && !has_failed.swap(true, Ordering::Relaxed);
     if is_first { Err("on purpose") } else { Ok(task.id) }
 }

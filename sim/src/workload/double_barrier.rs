@@ -375,7 +375,7 @@ mod tests {
 
     #[test]
     fn a_member_fails_only_if_another_one_gave_up_during_its_call() {
-        let gave_up = past(&[3..7], 4..9, None);
+        let gave_up = past(std::slice::from_ref(&(3..7)), 4..9, None);
         assert!(may_fail(&gave_up, 2, 7) && may_fail(&gave_up, 6, 9));
         assert!(!may_fail(&gave_up, 7, 9), "it went before");
         assert!(!may_fail(&gave_up, 2, 6), "it was there until then");
@@ -384,7 +384,7 @@ mod tests {
 
     #[test]
     fn a_member_that_leaves_its_round_has_not_given_up() {
-        let left = past(&[3..7], 4..9, Some(5));
+        let left = past(std::slice::from_ref(&(3..7)), 4..9, Some(5));
         assert!(!may_fail(&left, 6, 8), "its round had begun before the call");
         assert!(!may_fail(&left, 2, 8), "the other one is inside");
         assert!(may_fail(&left, 2, 9), "the reports of the whole round may be joined");

@@ -56,8 +56,7 @@ pub(super) struct Book {
     pub(super) meddled: BTreeSet<Path>,
     /// The starts of processes, and whether the last life of the process was ended by a crash.
     starts: Vec<Start>,
-    /// The processes that cannot put an item back: they are frozen for ever, or the store has refused a write of theirs, and a
-    /// put-back that is refused is not repeated.
+    /// The processes that cannot put an item back, as they are frozen for ever.
     hindered: BTreeSet<u64>,
 }
 
@@ -271,7 +270,7 @@ impl Items {
         take: impl AsyncFn(&Q) -> Result<Vec<String>, Error>,
     ) -> Result<(), String> {
         let (mut left, mut pauses) = (Vec::new(), 0);
-        self.lock().hindered = me.frozen().into_iter().chain(me.refused()).collect();
+        self.lock().hindered = me.frozen();
         for _ in 0..50 {
             // A part of the servers may be out of reach for ever.
             let Ok(client) = me.client().await else { continue };

@@ -14,7 +14,7 @@ use crate::support::exactly_once::ExactlyOnce;
 use crate::support::exactly_once::old_write_ids::OldWriteIds;
 use crate::support::exactly_once::settling::{Evidence, Sent, is_only_lost};
 use crate::support::exactly_once::write_id::WriteIds;
-use crate::support::retry::RetryDelays;
+use crate::support::retry::OutageBackoff;
 
 /// A sender of the transactions of one recipe value. Each transaction is applied at most once, and
 /// its effect is determined.
@@ -114,16 +114,16 @@ impl ExactlyOnceWrites {
         }
     }
 
-    /// Puts back an item whose taker is gone. The transaction is sent again after every outage and
-    /// in every later session, until the client is closed. `instead` returns the transaction that
-    /// follows a rejection, if there is one.
+    /// Puts back an item whose taker is gone. The transaction is sent again after every outage, in
+    /// every later session, and while the store has no space or denies the write, until the client
+    /// is closed. `instead` returns the transaction that follows a rejection, if there is one.
     pub(crate) async fn put_back(
         &self,
         path: &Path,
         mut txn: Txn,
         mut instead: impl FnMut(&Rejected) -> Option<Txn>,
     ) {
-        let mut delays = RetryDelays::forever(self.client.random());
+        let mut backoff = OutageBackoff::new(&self.client);
         loop {
             let error = match self.commit_within(|_limit| Retry::forever(), &txn).await {
                 Ok(Outcome::Committed(_)) => return,
@@ -136,10 +136,11 @@ impl ExactlyOnceWrites {
                 },
                 Err(error) => error,
             };
-            if error.has_unknown_effect() || !self.client.is_transient(&error) {
+            let is_unknown = error.has_unknown_effect();
+            let waited = if is_unknown { Err(error) } else { backoff.wait_out(error).await };
+            if let Err(error) = waited {
                 return tracing::warn!(%path, %error, "an item could not be put back");
             }
-            delays.wait().await;
         }
     }
 
