@@ -49,8 +49,8 @@ fn chosen(scheme: Scheme, bench: &Bench) -> Result<Vec<Case>, Failure> {
     let extent = if bench.full { Extent::Full } else { Extent::Quick };
     let only = bench.only.as_deref().unwrap_or_default();
     let mut cases = cases(scheme.as_str(), false, extent);
-    // The background load and thousands of nodes are not for a cluster that may have other users, and there is no process to
-    // kill.
+    // The background load and thousands of nodes are not for a cluster that may have other users,
+    // and there is no process to kill.
     let is_small = |work: Work| work.nodes() == 0 && work.waiting() < 1_000;
     let is_light = |case: &Case| !case.busy && is_small(case.work) && !case.work.kills();
     cases.retain(|case| is_light(case) && case.work.to_string().contains(only));

@@ -60,7 +60,7 @@ impl Drop for During {
     }
 }
 
-/// Whether everything is repaired, and which processes wait for that.
+/// The state of the repair: whether it is complete, and which processes wait for it.
 #[derive(Debug, Default)]
 pub(crate) struct Calm {
     mended: AtomicBool,
@@ -82,7 +82,7 @@ impl Calm {
         self.frozen.lock().unwrap_or_else(PoisonError::into_inner).insert(actor);
     }
 
-    /// Whether a process waits for it.
+    /// Returns `true` if a process waits for the repair.
     pub(crate) fn awaits(&self, actor: u64) -> bool {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).contains(&actor)
     }
@@ -116,8 +116,8 @@ impl Process {
         Ok(client)
     }
 
-    /// A client as of [`Process::client`], or, for one process in three, one with a short deadline, whose requests fail
-    /// without an answer.
+    /// A client like that of [`Process::client`], or, for one process in three, one with a short
+    /// deadline, whose requests fail without an answer.
     ///
     /// # Errors
     ///
@@ -131,7 +131,8 @@ impl Process {
         Client::open(self.backend(), self.options().timeout(deadline)).await
     }
 
-    /// Opens another client beside that of [`Process::client`], with a session of its own and other ids.
+    /// Opens another client beside that of [`Process::client`], with a session of its own and other
+    /// ids.
     pub(crate) async fn second_client(&self) -> Result<Client> {
         /// Above the numbers of processes, and below those of their lives.
         const SECOND: u64 = 1 << 16;
@@ -148,7 +149,8 @@ impl Process {
             .random(self.random(0))
     }
 
-    /// The ids and delays of a client: the same for the same seed, and others in each life of the process.
+    /// The ids and delays of a client: the same for the same seed, and others in each life of the
+    /// process.
     fn random(&self, client: u64) -> Random {
         let again = self.makes(UserMistake::SameIdsAgain);
         // A crash loses the memory of the process, the death of its user's task does not.
@@ -171,7 +173,7 @@ impl Process {
         self.actor
     }
 
-    /// How often it died and was started again.
+    /// Returns how often the process died and was started again.
     pub fn life(&self) -> u32 {
         self.life
     }
@@ -181,8 +183,8 @@ impl Process {
         most.min(self.rounds)
     }
 
-    /// How often a fault happened to this process so far at one of these sites. No real process can
-    /// know this.
+    /// Returns how often a fault happened to this process so far at one of these sites. No real
+    /// process can know this.
     pub fn suffered(&self, sites: &[Site]) -> usize {
         self.cluster.with_decisions(|decisions| {
             let mine = decisions.fired().iter().filter(|it| it.spot.actor.get() == self.actor);
@@ -190,7 +192,7 @@ impl Process {
         })
     }
 
-    /// How often a fault happened so far to this process, or to the servers: each may have
+    /// Returns how often a fault happened so far to this process, or to the servers: each may have
     /// prevented an answer.
     pub fn harmed(&self) -> usize {
         /// The numbers of processes. The world is 0, and the servers are above.
@@ -283,28 +285,29 @@ impl Process {
         self.cluster.lives(session)
     }
 
-    /// Whether the store expired a session because it received nothing from it. No real process can
-    /// know this.
+    /// Returns `true` if the store expired a session because it received nothing from it. No real
+    /// process can know this.
     pub fn ended_in_silence(&self, session: SessionId) -> bool {
         !self.lives(session)
             && self.cluster.deaths().iter().any(|it| it.session == session && it.silent)
     }
 
-    /// For how long a session has been over at the store. No real process can know this before it
+    /// Returns the time since a session ended at the store. No real process can know this before it
     /// is notified.
     pub fn over_for(&self, session: SessionId) -> Option<Duration> {
         let death = self.cluster.deaths().into_iter().find(|it| it.session == session)?;
         Some(self.age().saturating_sub(death.at))
     }
 
-    /// Whether an operator ended a session, instead of its silence. No real process can know this
-    /// before it is notified.
+    /// Returns `true` if an operator ended a session, instead of its silence. No real process can
+    /// know this before it is notified.
     pub fn ended_by_force(&self, session: SessionId) -> bool {
         self.cluster.deaths().iter().any(|it| it.session == session && !it.silent)
     }
 
-    /// When the ticket of a guard was created, and which session owns it, as the store knows it. A late
-    /// create may have made another node at its path since. No real process can know this.
+    /// Returns the revision at which the ticket of a guard was created, and the session that owns
+    /// it, as the store knows them. A late create may have made another node at its path since. No
+    /// real process can know this.
     pub fn born(&self, held: &dyn Held) -> Option<(Revision, Option<SessionId>)> {
         self.cluster.born(held.seen_path(), held.token().revision())
     }
@@ -316,7 +319,7 @@ impl Process {
     }
 
     /// Drops all heartbeats of this process for this long, if this fault fires, so that the caller
-    /// can examine the consequences. Usually it does not fire. Returns whether it did.
+    /// can examine the consequences. Usually it does not fire. Returns `true` if it fired.
     pub fn falls_silent(&self, lasting: Duration) -> bool {
         self.cluster.falls_silent(self.actor, lasting)
     }
@@ -326,19 +329,20 @@ impl Process {
         self.cluster.committed()
     }
 
-    /// Whether the process makes this mistake.
+    /// Returns `true` if the process makes this mistake.
     pub(crate) fn makes(&self, user_mistake: UserMistake) -> bool {
         self.user_mistake == Some(user_mistake)
     }
 
-    /// Asserts what must always be true.
+    /// Asserts a condition that must always be true.
     pub fn always(&self, sentence: &str, is: bool) {
         if !is {
             self.wrong(sentence, || "it was not so".to_owned());
         }
     }
 
-    /// Records what should be true in some histories: otherwise they test less than they seem to.
+    /// Records a condition that should be true in some histories: otherwise they test less than
+    /// they seem to.
     pub fn sometimes(&self, mark: &'static str, is: bool) {
         self.findings.mark(mark, is);
     }

@@ -1,5 +1,5 @@
-//! [`UserMistake`]: planted mistakes of users of a store and of a client's connection to it, to test the
-//! tests.
+//! [`UserMistake`]: planted mistakes of users of a store and of a client's connection to it, to
+//! test the tests.
 
 mod alone;
 
@@ -169,7 +169,7 @@ impl Store for MistakenStore {
 /// Less than this counts as immediate.
 const SOON: Duration = Duration::from_millis(10);
 
-/// How long a reconnect takes without a further fault.
+/// Duration of a reconnect without a further fault.
 const BACK: Duration = Duration::from_millis(40);
 
 fn unsent_error() -> Error {
@@ -199,7 +199,7 @@ impl MistakenStore {
         }
     }
 
-    /// Whether the store answers again, as if nothing had happened.
+    /// Returns `true` if the store answers again, as if nothing had happened.
     async fn is_back_soon(&self) -> bool {
         let until = clock::now() + BACK;
         while clock::now() < until {
@@ -212,7 +212,7 @@ impl MistakenStore {
         false
     }
 
-    /// Whether the node that a transaction creates is missing in a read.
+    /// Returns `true` if the node that a transaction creates is missing in a read.
     async fn is_absent(&self, txn: &Txn) -> bool {
         let created = txn.ops.iter().find_map(|op| match op {
             Op::Create { path, sequential: false, .. } => Some(path.clone()),

@@ -1,7 +1,7 @@
 //! [`Workload`]: the processes of a simulation, and the laws that they check.
 //!
-//! Each recipe adds a file here: what its processes do, and what must be true of it; and a line in
-//! [`ALL`].
+//! Each recipe adds a file here, with the actions of its processes and the laws that must hold; and
+//! a line in [`ALL`].
 
 mod barrier;
 mod belief;

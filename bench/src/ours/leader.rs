@@ -1,4 +1,4 @@
-//! Leader election: how soon the next candidate leads after a resignation.
+//! Leader election: the delay until the next candidate leads after a resignation.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::racer::Failure;
 use crate::report::{Report, Stopwatch};
 use crate::task::{Task, Work};
 
-/// How long a candidate has waited in line when it becomes the leader.
+/// Returns the time that a candidate has waited in the queue when it becomes the leader.
 fn stood(work: Work) -> Duration {
     Duration::from_millis(if work == Work::ResignLate { 300 } else { 5 })
 }

@@ -10,7 +10,7 @@ use crate::racer::{Failure, drive};
 use crate::report::Report;
 use crate::task::{Task, Work};
 
-/// Through a client, as applications do.
+/// Measures a client, as applications use it.
 pub(super) async fn through_the_door(ours: &mut Ours, task: &Task) -> Result<Report, Failure> {
     let dir = &ours.dir;
     for txn in preparation(dir, task)? {
@@ -37,7 +37,7 @@ pub(super) async fn through_the_door(ours: &mut Ours, task: &Task) -> Result<Rep
     drive(task, lanes.collect::<Result<_, Failure>>()?).await
 }
 
-/// On a bare session, which applications do not use.
+/// Measures a bare session, which applications do not use.
 pub(super) async fn at_the_floor(
     store: &Arc<dyn Store>,
     dir: &Path,

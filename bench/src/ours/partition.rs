@@ -1,4 +1,4 @@
-//! The partition: how soon each item has a member again after a member has left.
+//! The partition: the delay until each item has a member again after a member has left.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -55,7 +55,7 @@ async fn all_have_members(members: &[&Share]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The result of `work`, while the members release what they are asked for.
+/// The result of `work`, while the members release the items that are requested from them.
 async fn while_releasing<T>(
     members: &[&Share],
     work: impl Future<Output = Result<T, Failure>>,

@@ -1,4 +1,4 @@
-//! What several clients may hold at a time: permits, and a lock for readers.
+//! Recipes that several clients hold at a time: permits, and a lock for readers.
 
 use std::num::NonZeroU32;
 

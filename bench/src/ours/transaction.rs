@@ -39,7 +39,7 @@ fn nodes(dir: &Path) -> Result<Vec<Path>, Failure> {
     (0..NODES).map(|node| Ok(dir.join(&node.to_string())?)).collect()
 }
 
-/// What was added to each of the nodes. Fails if that differs.
+/// Returns the amount that was added to each of the nodes. Fails if the amounts differ.
 async fn sum(client: &Client, nodes: &[Path]) -> Result<i64, Failure> {
     let mut sums = Vec::new();
     for node in nodes {

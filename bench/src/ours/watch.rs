@@ -1,4 +1,4 @@
-//! How soon a change is reported.
+//! The delay until a change is reported.
 
 use synod::{Event, Expect, Query};
 use tokio::time::Instant;

@@ -56,7 +56,7 @@ pub(crate) async fn run(
     }
 }
 
-/// The failure that ends all of it.
+/// The failure that ends the command.
 #[derive(Default)]
 struct Broken {
     failure: RefCell<Option<Failure>>,

@@ -11,7 +11,7 @@ use crate::output;
 pub(crate) async fn run(common: &Common, create: Create) -> Result<(), Failure> {
     let data = given(&create.data)?;
     let client = connect(common).await?;
-    // Before there is a node, which has to be removed.
+    // Before the node exists, because the node has to be removed.
     let mut interrupts = create.ephemeral.then(Interrupts::listen);
     let made = make(&client, &create, data).await;
     let held = match (&made, &mut interrupts) {
@@ -22,7 +22,7 @@ pub(crate) async fn run(common: &Common, create: Create) -> Result<(), Failure> 
         },
         (Err(_), _) => Ok(()),
     };
-    // Also where the output is closed: the end of the session removes an ephemeral node.
+    // Also if the output is closed: the end of the session removes an ephemeral node.
     let closed = client.close().await;
     made?;
     held?;
@@ -42,7 +42,8 @@ async fn make(client: &Client, create: &Create, data: Vec<u8>) -> Result<OpResul
     })
 }
 
-/// Keeps the session, and with it the node, until the session is lost or this process is interrupted.
+/// Keeps the session, and with it the node, until the session is lost or this process is
+/// interrupted.
 async fn hold(client: &Client, interrupts: &mut Interrupts) -> Result<(), Failure> {
     let session = client.session().await?;
     match interrupts.until(session.lost()).await {

@@ -24,7 +24,7 @@ pub(crate) async fn run(common: &Common, path: &Path, action: CrewAction) -> Res
         other => other,
     };
     let data = match &action {
-        // Before a session is opened: it would not be kept alive while this reads.
+        // Before a session is opened: nothing would keep the session alive during this read.
         CrewAction::Submit(asked) => given(asked.data.as_deref().unwrap_or("-"))?,
         _ => Vec::new(),
     };
@@ -102,7 +102,8 @@ async fn submit(
     }
 }
 
-/// Prints a task; or, until it is over, each change of it. Returns false if there is no such task.
+/// Prints a task; or, until it is over, each change of it. Returns `false` if there is no such
+/// task.
 async fn status(common: &Common, task: &CrewTask, follow: bool) -> Result<bool, Failure> {
     if !follow {
         let found = task.history().await?;

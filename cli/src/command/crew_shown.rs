@@ -1,4 +1,4 @@
-//! How tasks and their attempts are shown.
+//! Texts that show tasks and their attempts.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,7 +7,7 @@ use synod::crew::{AttemptEnd, CrewAttempt, TaskEnd, TaskStatus};
 
 use crate::output;
 
-/// With control characters escaped for a terminal.
+/// Escapes control characters for a terminal.
 pub(super) fn shown(text: &str) -> String {
     text.escape_debug().to_string()
 }

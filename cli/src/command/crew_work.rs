@@ -22,14 +22,14 @@ use crate::process::filter::Filter;
 use crate::process::progress_file::ProgressFile;
 use crate::process::signals::Signals;
 
-/// What each attempt of this worker needs.
+/// The parts that each attempt of this worker needs.
 struct Desk {
     json: bool,
     path: Path,
     filter: Filter,
     /// Names the files of attempts.
     random: Random,
-    /// What ends the worker.
+    /// Sends the failure that ends the worker.
     broken: mpsc::UnboundedSender<Failure>,
 }
 
@@ -64,7 +64,8 @@ async fn work(
         .into_iter()
         .fold(worker, |worker, (name, value)| worker.property(name, value));
     let (broken, mut breaks) = mpsc::unbounded_channel();
-    // A result of this size may still be too large, together with what the crew keeps of its task.
+    // A result of this size may still be too large, together with the data that the crew stores of
+    // its task.
     let max_output = client.session().await?.info().limits.data;
     let filter = Filter { command: asked.command, grace: asked.grace, max_output };
     let (json, random) = (common.json, client.random().clone());
@@ -94,7 +95,7 @@ impl Desk {
                 }
                 result
             }
-            // The task is not to blame: it stays assigned until this worker has ended.
+            // The task did not cause this: it stays assigned until this worker has ended.
             Err(failure) => {
                 let _ends = self.broken.send(failure).is_ok();
                 pending().await

@@ -15,7 +15,7 @@ use crate::progress::Progress;
 /// Nodes per transaction: every store accepts this many operations in one.
 const BATCH: usize = 40;
 
-/// How often the tree is read again when other clients change it meanwhile.
+/// Limit of the reads of the tree when other clients change it meanwhile.
 const ROUNDS: usize = 100;
 
 pub(crate) async fn tree(common: &Common, path: &Path) -> Result<(), Failure> {
@@ -32,7 +32,7 @@ pub(crate) async fn tree(common: &Common, path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Removes a node and everything below it, and returns how many nodes that were.
+/// Removes a node and everything below it, and returns the number of removed nodes.
 pub(crate) async fn remove(client: &Client, path: &Path) -> Result<u64, Failure> {
     let mut deleted = 0;
     for _ in 0..ROUNDS {

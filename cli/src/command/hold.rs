@@ -27,17 +27,17 @@ use crate::progress::Progress;
 /// The exit code when the lock was lost.
 const LOST: u8 = 76;
 
-/// How long to try to release the lock and close the session at the end; otherwise the session
+/// Limit of the time to release the lock and close the session at the end; otherwise the session
 /// expires.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
 
-/// How long acquiring may take.
+/// The time that acquiring may take.
 #[derive(Clone, Copy, Debug)]
 struct Time {
     limit: Duration,
     /// The time that remains after connecting.
     left: Duration,
-    /// Whether to try only once.
+    /// `true` to try only once.
     tries: bool,
 }
 
@@ -157,8 +157,8 @@ async fn hold_open<K: Send + Sync>(
     }
 }
 
-/// Acquires, and tries again after each outage of the store: only a time limit, or a signal, ends the wait. What is tried
-/// once is not tried again.
+/// Acquires, and tries again after each outage of the store: only a time limit, or a signal, ends
+/// the wait. With a single attempt there is no retry.
 async fn patiently<T>(
     client: &Client,
     tries: bool,
@@ -206,7 +206,7 @@ async fn linger<K: Send + Sync>(
     Ok(())
 }
 
-/// Releases it, or leaves that to the end of the session if the store does not answer.
+/// Releases the lock; if the store does not answer, the end of the session releases it.
 async fn leave<K>(held: Hold<K>) {
     let _left = timeout(FAREWELL, held.release()).await.is_ok_and(|left| left.is_ok());
 }
@@ -218,7 +218,7 @@ fn environment<K>(path: &Path, held: &Hold<K>) -> Vec<(OsString, OsString)> {
     pairs.map(|(name, value)| (name.into(), value.into())).into()
 }
 
-/// How long the command may take to end. It must be over before the session is.
+/// Returns the time that the command may take to end. The command must end before the session does.
 pub(crate) async fn grace(client: &Client, asked: Option<Duration>) -> Result<Duration, Failure> {
     const USUAL: Duration = Duration::from_secs(2);
     let ttl = client.session().await?.info().ttl;

@@ -33,7 +33,8 @@ pub(crate) async fn run(
         match interrupts.until(watch.next()).await {
             Some(Some(Event::Changed(mut change))) => {
                 if change.node.is_none() && matches!(change.kind, Kind::Created | Kind::Updated) {
-                    // Not every store tells of the data. What is there now may be newer than the change.
+                    // Not every store sends the data with the event. The data that is read now may
+                    // be newer than the change.
                     change.node = client.get(&change.path).await?;
                 }
                 print_report(common, verb(change.kind), &change)?;

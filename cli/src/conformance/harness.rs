@@ -16,7 +16,7 @@ use crate::failure::Failure;
 #[derive(Clone, Debug)]
 pub(crate) struct AnyStore {
     backend: Arc<dyn Backend>,
-    /// Why it keeps no nodes with a time to live, if it keeps none.
+    /// The reason why the store keeps no nodes with a time to live, if it keeps none.
     no_ttl_nodes: Option<String>,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct AnyStore {
 #[derive(Debug)]
 pub(crate) struct Memory(MemBackend);
 
-/// Ten before the last sequence of memory.
+/// The sequence that is ten before the last one of the store in memory.
 const NEAR_THE_END: u64 = i32::MAX as u64 - 10;
 
 impl AnyStore {

@@ -24,21 +24,22 @@ A crew. Each copy does tasks, two at a time, and stands for master; the master a
 
 const TASKS: usize = 60;
 
-/// How long a task takes.
+/// Duration of a task.
 const WORK: Duration = Duration::from_millis(350);
 
 const LOOK: Duration = Duration::from_millis(150);
 
-/// How long the tasks may take until something is wrong: a store may keep the sessions of lost programs for long.
+/// Time after which the tasks count as failed: a store may keep the sessions of lost programs for
+/// long.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What happens, in this order.
+/// The events of the demo, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scene {
-    /// All is well, until this master is cut off.
+    /// No fault happens until this master is cut off.
     Calm,
     MasterCut(usize),
-    /// Another one leads, until a worker is lost.
+    /// Another program leads, until a worker is lost.
     Replaced,
     WorkerLost(usize),
     Last,
@@ -90,7 +91,7 @@ pub(crate) async fn run(
     delete::remove(&dan.client, path).await.map(drop)
 }
 
-/// Works and stands for master, until the program ends.
+/// Runs a worker that is also a candidate for master, until the program ends.
 fn works(program: &Program, path: &Path, begun: &Arc<AtomicUsize>) {
     let (crew, begun, name) = (Crew::new(&program.client, path), begun.clone(), program.name);
     program.runs(async move {
@@ -108,7 +109,7 @@ fn works(program: &Program, path: &Path, begun: &Arc<AtomicUsize>) {
 }
 
 impl Show<'_> {
-    /// Looks again and again, until all tasks are done.
+    /// Reads the crew again and again, until all tasks are done.
     async fn play(&mut self) -> Result<(), Failure> {
         loop {
             let snapshot = self.crew.snapshot().await?;
@@ -124,7 +125,7 @@ impl Show<'_> {
         }
     }
 
-    /// Which of the programs leads.
+    /// Returns the index of the program that leads.
     async fn master(&self) -> Result<Option<usize>, Failure> {
         let standing = inspect(&self.dan.client, self.path.join("master")?).await?;
         let leads = standing.iter().find(|it| it.holds == Some(true)).and_then(|it| it.owner);
@@ -150,7 +151,7 @@ impl Show<'_> {
         Ok(self.results.len())
     }
 
-    /// Goes on to the next scene when its time has come.
+    /// Starts the next scene when its time has come.
     async fn directs(
         &mut self,
         done: usize,

@@ -33,11 +33,12 @@ impl<'a> Tenure<'a> {
     pub(super) fn new(held: &'a dyn Held, session: &Session, grace: Duration) -> Option<Self> {
         let status = session.status();
         let until = status.borrow().until()?;
-        // Afterwards: what is held now belongs to the session that was the client's a moment ago.
+        // This check comes last: a lock that is held now belongs to the session that the client had
+        // a moment ago.
         held.is_held().then_some(Self { held, status, grace, until })
     }
 
-    /// True if the lock is certainly held at this moment.
+    /// Returns `true` if the lock is certainly held at this moment.
     pub(super) fn is_held(&self) -> bool {
         self.held.is_held()
     }

@@ -7,7 +7,7 @@ use synod_mem::cluster::Flaw;
 use crate::known::Known;
 use crate::user_mistake::UserMistake;
 
-/// A mistake, and what finds it.
+/// A mistake, and the workload and the law that find it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Row {

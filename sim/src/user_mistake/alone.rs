@@ -1,4 +1,4 @@
-//! The mistake of a client that takes its own isolation for an outage of the store.
+//! The mistake of a client that confuses its own isolation with an outage of the store.
 
 use synod_core::clock;
 use synod_core::store::{SessionEnd, Status, Store};

@@ -71,7 +71,7 @@ async fn work(me: Process) {
             return;
         }
         me.sometimes(PASSED, true);
-        // L-CD-1: what was counted stays, so a later look shows all of them.
+        // L-CD-1: counted nodes stay, so a later read returns all of them.
         let counted = client.read(Query::children(dir()).names_only()).await;
         if let Ok(counted) = counted.map(|view| view.nodes.len())
             && counted != PARTIES as usize

@@ -1,4 +1,4 @@
-//! Two crews whose processes submit tasks, work, and stand for master.
+//! Two crews whose processes submit tasks, work, and are candidates for master.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -23,7 +23,8 @@ use crate::workload::crew_told::Told;
 use crate::workload::crew_truth::judge;
 use crate::workload::presence::nothing_is_left;
 
-/// Three processes submit tasks, cancel some, do them, and stand for master, all at the same time, in one crew and some also in another.
+/// Three processes submit tasks, cancel some, do them, and are candidates for master, all at the
+/// same time, in one crew and some also in another.
 pub(super) struct Crews;
 
 const ROUNDS: u64 = 3;
@@ -91,7 +92,7 @@ impl Workload for Crews {
         let working = shared.clone();
         // Strangers would remove tasks.
         let sim = sim.without_strangers();
-        // A wall clock that is wrong shifts what a later master counts.
+        // A wrong wall clock shifts the times that a later master counts.
         let wrong_clocks = Site::WallClock.fault().filter(|_| sim.seed.is_multiple_of(2));
         let has_right_clocks = wrong_clocks.is_some();
         let mut sim = sim
@@ -141,7 +142,7 @@ async fn work(me: Process, shared: [Shared; 2]) {
     let Ok(client) = me.impatient_client().await else { return };
     let member = |name, Shared { begun, told }: Shared| {
         let crew = Crew::new(&client, dir(name, ""));
-        // Some masters remove what others wait for.
+        // Some masters remove nodes for which others wait.
         let crew = if me.pick(3) == 0 { crew.retention(me.ttl() * 2) } else { crew };
         // Each has its own policy.
         let crew = crew.policy(match me.number() % 3 {
@@ -190,7 +191,8 @@ impl Drop for AtWork<'_> {
 }
 
 impl Member {
-    /// Works and stands for master, in a task of its own. Now and then it begins anew.
+    /// Runs a worker that is also a candidate for master, in a task of its own. Now and then it
+    /// begins anew.
     fn works(&self) -> Task {
         let member = self.clone();
         spawn(async move {
@@ -209,7 +211,7 @@ impl Member {
         })
     }
 
-    /// L-MW-10: no more tasks than there is room for.
+    /// L-MW-10: a worker has no more tasks than its capacity.
     async fn does(&self, task: Assignment, running: &AtomicUsize) -> Result<String, &'static str> {
         let me = &self.me;
         let before = running.fetch_add(1, Ordering::Relaxed);
@@ -239,7 +241,8 @@ impl Member {
         let id = format!("{}-{round}-{which}", self.name);
         let new = NewTask::new(id.clone()).retries(u32::try_from(me.pick(3)).unwrap_or(0));
         let new = new.priority(i32::try_from(me.pick(2)).unwrap_or(0));
-        // The wall clocks of two processes may be a year apart: such a task is late at once, or never.
+        // The wall clocks of two processes may be a year apart: such a task is late at once, or
+        // never.
         let new = match which {
             2 => new.deadline(me.ttl()),
             1 => new.backoff(Duration::ZERO, Duration::ZERO),
@@ -256,7 +259,7 @@ impl Member {
             1 => self.pauses().await,
             _ => {}
         }
-        // L-MW-1 and L-MW-7: it ends, however long that takes.
+        // L-MW-1 and L-MW-7: the task ends, however long that takes.
         let (waits, resumes) = (pin!(self.waits(&task)), pin!(self.resumes()));
         let Either::Left((Ok(end), _)) = select(waits, resumes).await else { return };
         me.sometimes(DONE, matches!(end, Some(TaskEnd::Done(_))));
@@ -296,7 +299,8 @@ impl Member {
         Ok(end)
     }
 
-    /// Drains a worker, and lets it work again now and then. Another one comes in any case, so that the tasks end.
+    /// Drains a worker, and lets it work again now and then. Another worker starts in any case, so
+    /// that the tasks end.
     async fn drains(&self) {
         let Some(Ok(shown)) = self.me.perhaps(self.crew.snapshot()).await else { return };
         let Some(worker) = shown.workers.first() else { return };
@@ -318,7 +322,7 @@ impl Member {
     async fn resumes(&self) {
         while !self.client.is_closed() {
             self.me.rest(self.me.ttl()).await;
-            // One that fails is repeated.
+            // A call that fails is repeated.
             let _resumed = self.crew.resume().await.is_ok();
         }
     }

@@ -1,4 +1,5 @@
-//! Masters whose terms are shorter than the times that they count: retentions, deadlines, and pauses after failures.
+//! Masters whose terms are shorter than the times that they count: retentions, deadlines, and
+//! pauses after failures.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,8 @@ use crate::process::Process;
 /// The property of the one worker that can do the second task.
 const ABLE: (&str, &str) = ("is", "able");
 
-/// When all is repaired, lets masters follow each other in short terms. The wall clocks have to be right.
+/// When all is repaired, lets masters follow each other in short terms. The wall clocks have to be
+/// right.
 pub(super) async fn times_pass_in_short_terms(me: Process, dir: Path) -> Result<(), String> {
     for _ in 0..20 {
         // A part of the servers may be out of reach for ever.

@@ -37,8 +37,8 @@ impl Told {
 }
 
 impl Ends {
-    /// Returns true if both are the end of one task. A task that was removed may be submitted again: then the second one may
-    /// be of a later task of this name.
+    /// Returns `true` if both are the end of one task. A task that was removed may be submitted
+    /// again: then the second one may be of a later task of this name.
     fn agree(&self, ends: &[&str]) -> bool {
         let mut ends = ends.iter();
         self.cancelled == self.waited

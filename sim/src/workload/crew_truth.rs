@@ -24,7 +24,7 @@ struct Crewed {
     todo: BTreeSet<String>,
     /// The tasks that have a deadline.
     limited: BTreeSet<String>,
-    /// Workers and tasks, and which of the tasks of this name it is.
+    /// Workers and tasks, with the number of the submission among the tasks of this name.
     assigned: BTreeMap<(String, String), u64>,
     /// The attempts at each task.
     attempts: BTreeMap<String, Attempts>,
@@ -84,7 +84,7 @@ pub(super) fn ends(truth: &Truth, crew: &str, task: &str) -> Vec<&'static str> {
 }
 
 impl Crewed {
-    /// Takes over a commit, and returns the laws that it breaks.
+    /// Applies a commit, and returns the laws that it breaks.
     fn takes(&mut self, entry: &Entry) -> Vec<(&'static str, String)> {
         let mut broken = self.accepts(entry);
         broken.extend(self.moves(entry));
@@ -118,8 +118,9 @@ impl Crewed {
         broken
     }
 
-    /// L-MW-1, L-MW-2, L-MW-16: a task ends once, by a worker that is there and has it, or by the master if it has a deadline. L-MW-5,
-    /// L-MW-9: the master removes it after that, and after its worker has given it up.
+    /// L-MW-1, L-MW-2, L-MW-16: a task ends once, by a worker that is there and has it, or by the
+    /// master if it has a deadline. L-MW-5, L-MW-9: the master removes it after that, and after its
+    /// worker has returned it.
     fn accepts(&self, entry: &Entry) -> Vec<(&'static str, String)> {
         let mut broken = Vec::new();
         for change in &entry.changes {
@@ -220,7 +221,8 @@ impl Crewed {
         forgotten.collect()
     }
 
-    /// L-MW-17, L-MW-18: an attempt that goes on is that of the worker that has the task, and those that have ended stay.
+    /// L-MW-17, L-MW-18: a running attempt belongs to the worker that has the task, and attempts
+    /// that have ended stay.
     fn enters(&self, entry: &Entry) -> Vec<(&'static str, String)> {
         let mut broken = Vec::new();
         for change in &entry.changes {
@@ -242,7 +244,8 @@ impl Crewed {
         broken
     }
 
-    /// L-MW-18: what takes a task from a worker says so among the attempts at the task.
+    /// L-MW-18: a write that takes a task from a worker records this among the attempts at the
+    /// task.
     fn gives_up(&self, entry: &Entry) -> Vec<(&'static str, String)> {
         let mut broken = Vec::new();
         for change in entry.changes.iter().filter(|it| it.kind == Kind::Deleted) {
@@ -263,7 +266,8 @@ impl Crewed {
         broken
     }
 
-    /// Returns true if a worker has the task of this name that there is now, and not an earlier one that was cancelled.
+    /// Returns `true` if a worker has the task of this name that there is now, and not an earlier
+    /// one that was cancelled.
     fn is_current(&self, worker: &str, task: &str) -> bool {
         let of = self.assigned.get(&(worker.to_owned(), task.to_owned()));
         of.is_some_and(|of| self.submitted.get(task) == Some(of))
@@ -321,7 +325,8 @@ impl Crewed {
 }
 
 impl Attempts {
-    /// Returns true if all attempts that had ended before are among these, but for the first ones when there are too many.
+    /// Returns `true` if all attempts that had ended before are among these, but for the first ones
+    /// when there are too many.
     fn keeps(&self, before: &Self) -> bool {
         let Some(dropped) = self.earlier.checked_sub(before.earlier) else { return false };
         let may_drop = dropped == 0 || self.attempts.len() >= KEPT;
@@ -352,7 +357,7 @@ fn put<T: Ord>(all: &mut BTreeSet<T>, one: T, there: bool) {
     }
 }
 
-/// Returns true if a commit takes a task from this worker.
+/// Returns `true` if a commit takes a task from this worker.
 fn is_given_up(entry: &Entry, worker: &str, task: &str) -> bool {
     entry.changes.iter().any(|change| {
         change.kind == Kind::Deleted
@@ -367,7 +372,7 @@ fn place(change: &Change) -> Option<Vec<&str>> {
     Some(names.collect())
 }
 
-/// Returns true if a node holds this text now.
+/// Returns `true` if a node holds this text now.
 fn says(change: &Change, text: &str) -> bool {
     let node = change.node.as_ref().filter(|_| change.kind != Kind::Deleted);
     node.is_some_and(|node| String::from_utf8_lossy(&node.data).contains(text))

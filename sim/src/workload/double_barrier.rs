@@ -1,4 +1,5 @@
-//! Double barriers for two, at which three processes enter and leave, each with several instances in one session.
+//! Double barriers for two, at which three processes enter and leave, each with several instances
+//! in one session.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -19,8 +20,9 @@ use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
 use crate::workload::Workload;
 
-/// Three processes enter a double barrier for two, again and again, and leave. One of them is always too many. In between, the two
-/// instances of a process enter another barrier together, in the same session.
+/// Three processes enter a double barrier for two, again and again, and leave. One of them is
+/// always too many. In between, the two instances of a process enter another barrier together, in
+/// the same session.
 pub(super) struct DoubleBarriers;
 
 const PARTIES: u32 = 2;
@@ -32,12 +34,13 @@ const BROKEN: &str = "a member gave up because another one did";
 const WAITED: &str = "a member waited for another one to leave";
 const PAIRED: &str = "two instances of one session entered together";
 
-/// A call of a member that ended, with the numbers of commits when it was called and when it returned.
+/// A call of a member that ended, with the numbers of commits when it was called and when it
+/// returned.
 #[derive(Clone, Debug)]
 struct Returned {
     /// The path of the barrier.
     barrier: Path,
-    /// The member that the call is about. For a failure it is the member that gave up.
+    /// The member that the call is about. For a failure it is the member that withdrew.
     member: String,
     call: Call,
     called: usize,
@@ -49,7 +52,7 @@ struct Returned {
 enum Call {
     Entered,
     Left,
-    /// The member did not enter, because another one gave up.
+    /// The member did not enter, because another one withdrew.
     Failed,
 }
 
@@ -102,7 +105,7 @@ async fn work(me: Process, book: Book) {
         let barrier = DoubleBarrier::new(&client, path.clone(), parties);
         Member { me: me.clone(), barrier, path, book: book.clone() }
     };
-    // Two instances of each: what one knows of its barrier says nothing of the other barrier.
+    // Two instances of each: the knowledge of one barrier says nothing about the other.
     let [one, two] = [(); 2].map(|()| barrier("/both"));
     let own = format!("/both-of-{}", me.name());
     let [left, right] = [(); 2].map(|()| barrier(&own));
@@ -117,8 +120,8 @@ async fn work(me: Process, book: Book) {
         }
         me.rest(me.ttl() / 4).await;
     }
-    // L-DB-4: this begins under faults, and ends although others come, go and die. A second member keeps it company,
-    // since the other processes may have come to their end.
+    // L-DB-4: this begins under faults, and ends although others come, go and die. A second member
+    // enters with it, since the other processes may have ended.
     let last = async {
         if let Ok(inside) = one.enters().await {
             drop(one.leaves(inside).await);
@@ -142,7 +145,7 @@ struct Member {
 }
 
 impl Member {
-    /// Enters, and leaves. Returns whether it entered.
+    /// Enters, and leaves. Returns `true` if it entered.
     async fn round(&self) -> bool {
         let me = &self.me;
         let strict = me.pick(4) == 0;
@@ -219,7 +222,7 @@ fn barriers(truth: &Truth) -> BTreeMap<Path, Past> {
     for (at, entry) in truth.log.iter().enumerate() {
         for change in &entry.changes {
             let Some(barrier) = change.path.parent() else { continue };
-            // It is so after the commit.
+            // This is the state after the commit.
             barriers.entry(barrier).or_default().take(
                 at + 1,
                 change.path.name(),
@@ -237,8 +240,9 @@ fn barriers(truth: &Truth) -> BTreeMap<Path, Past> {
 /// The history of a barrier, by the numbers of commits.
 #[derive(Debug, Default)]
 struct Past {
-    /// The times at which the node of each member was there: at first the member itself. Later a late request had made the node again. Clients that did
-    /// not see the member go count such a node, until its own client has removed it.
+    /// The times at which the node of each member was there: at first the member itself. Afterwards
+    /// a delayed request may have created the node again. Clients that did not see the member go
+    /// count such a node, until its own client has removed it.
     there: BTreeMap<String, Vec<Range<usize>>>,
     /// The beginning of each round, and its members.
     rounds: Vec<(usize, BTreeSet<String>)>,
@@ -268,8 +272,8 @@ impl Past {
         }
     }
 
-    /// L-DB-3: each round is of as many as make one, which were there together before it began, when no member of the round
-    /// before was there any more.
+    /// L-DB-3: each round has the required number of members, which were present together before it
+    /// began, when every member of the previous round had left.
     fn check_rounds(&self) -> Result<(), String> {
         let mut before: &BTreeSet<String> = &BTreeSet::new();
         for (began, members) in &self.rounds {
@@ -286,7 +290,7 @@ impl Past {
         Ok(())
     }
 
-    /// L-DB-1: there was a moment during the call when so many were there.
+    /// L-DB-1: at some time during the call all members of the round were present.
     fn entered(&self, call: &Returned) -> Result<(), String> {
         let Returned { member, called, by, .. } = call;
         let round = self.rounds.iter().find(|(_, members)| members.contains(member));
@@ -308,8 +312,9 @@ impl Past {
         }
     }
 
-    /// The member went during the call, and had not entered. Where its whole round was over before the call returned, a member that
-    /// waits for the next one cannot tell: a store may join the reports that a round began and ended.
+    /// The member went during the call, and had not entered. Where its whole round was over before
+    /// the call returned, a member that waits for the next one cannot tell: a store may join the
+    /// reports that a round began and ended.
     fn failed(&self, call: &Returned) -> Result<(), String> {
         let Returned { member, called, by, .. } = call;
         let lives = self.there.get(member).map(Vec::as_slice).unwrap_or_default();
@@ -326,12 +331,12 @@ impl Past {
         Err(format!("{call:?}, and {member} had entered at commit {began}"))
     }
 
-    /// Returns true if the member had not left by then. A node that was made again is no member.
+    /// Returns `true` if the member had not left by then. A node that was made again is no member.
     fn is_member_after(&self, member: &str, at: usize) -> bool {
         self.there.get(member).is_some_and(|lives| lives[0].end > at)
     }
 
-    /// The times at which all of these were there.
+    /// The times at which all these members were present.
     fn together<'a>(&self, members: impl Iterator<Item = &'a String>) -> Vec<Range<usize>> {
         let always = 0..usize::MAX;
         members.fold(vec![always], |together, member| {
@@ -363,7 +368,8 @@ mod tests {
         past.failed(&Returned { barrier, member, call, called, by }).is_ok()
     }
 
-    /// The history of two members, with the times at which the first was there, and the beginning of their round.
+    /// The history of two members, with the times at which the first was there, and the beginning
+    /// of their round.
     fn past(a: &[Range<usize>], b: Range<usize>, began: Option<usize>) -> Past {
         let there = [("a".to_owned(), a.to_vec()), ("b".to_owned(), vec![b])];
         let members = ["a", "b"].map(str::to_owned).into();

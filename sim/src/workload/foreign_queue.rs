@@ -1,4 +1,5 @@
-//! A queue of another library: three processes put and take its items, and a consumer of that library locks them.
+//! A queue of another library: three processes put and take its items, and a consumer of that
+//! library locks them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -143,7 +144,8 @@ impl Worker {
         }
     }
 
-    /// Takes an item as kazoo's `LockingQueue` does: it locks the item, then removes item and lock together.
+    /// Takes an item as kazoo's `LockingQueue` does: it locks the item, then removes item and lock
+    /// together.
     async fn takes_as_the_other_library(&self) {
         let Some(Ok(view)) = self.me.perhaps(self.client.children(&entries())).await else {
             return;
@@ -171,7 +173,8 @@ impl Worker {
     }
 }
 
-/// L-Q-3: what was put is one node. What is put back for a dropped take has the same name.
+/// L-Q-3: each item that was put is one node. An item that is put back for a dropped take has the
+/// same name.
 fn each_is_made_once(items: &Items, truth: &Truth) -> Result<(), String> {
     let mut made = BTreeSet::new();
     let changes = truth.log.iter().flat_map(|entry| &entry.changes);

@@ -18,7 +18,8 @@ use crate::setup::Sim;
 use crate::workload::Workload;
 use crate::workload::presence::nothing_is_left;
 
-/// Three processes join a group under their names and without, follow how others join and leave, and leave.
+/// Three processes join a group under their names and without, follow how others join and leave,
+/// and leave.
 pub(super) struct Groups;
 
 const ROUNDS: u64 = 3;
@@ -76,7 +77,8 @@ struct Joiner {
 }
 
 impl Joiner {
-    /// Is another member in the same process, in the same session or in another one, and perhaps under the same name.
+    /// Joins as another member in the same process, in the same session or in another one, and
+    /// perhaps under the same name.
     async fn is_beside(&self) {
         let me = &self.me;
         match me.pick(4) {
@@ -98,7 +100,7 @@ impl Joiner {
             1 => me.perhaps(group.take_over().join_as(me.name(), data.clone())).await,
             _ => me.perhaps(group.join_as(me.name(), data.clone())).await,
         };
-        // The one that it was before may still be there.
+        // The node of an earlier membership may still be there.
         me.sometimes(REFUSED, matches!(joined, Some(Err(_))));
         let Some(Ok(membership)) = joined else { return me.rest(me.ttl()).await };
         me.rest(me.ttl()).await;
@@ -114,7 +116,7 @@ impl Joiner {
         me.rest(me.ttl() / 4).await;
     }
 
-    /// L-GM-1: when all is repaired, a follower knows the members that there are.
+    /// L-GM-1: when all is repaired, a follower knows the current members.
     async fn compares(&self) {
         const TIMES: u32 = 100;
         self.me.mended().await;

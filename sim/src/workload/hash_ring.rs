@@ -88,7 +88,8 @@ impl Follower {
         self.looks();
     }
 
-    /// L-HR-3: a ring without a session is not current. L-HR-1: what it shows does not go back.
+    /// L-HR-3: a ring without a session is not current. L-HR-1: its content never returns to an
+    /// earlier state.
     fn looks(&mut self) {
         let view = self.ring.view();
         self.me.sometimes(STALE, !view.is_current());
@@ -110,7 +111,7 @@ impl Follower {
         self.last = Some(view);
     }
 
-    /// L-HR-1: when all is repaired, the ring is that of the members that there are.
+    /// L-HR-1: when all is repaired, the ring has the current members.
     async fn compares(&self) {
         const TIMES: u32 = 100;
         self.me.mended().await;

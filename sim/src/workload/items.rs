@@ -1,4 +1,5 @@
-//! [`Items`]: the end of each item of a queue, as its processes know it, compared with what the store did.
+//! [`Items`]: the end of each item of a queue, as its processes know it, compared with the log of
+//! the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +14,7 @@ use synod_mem::cluster::{By, Entry};
 
 use crate::process::Process;
 
-/// The pauses of the last consumer until it gives up waiting for an item that is missing.
+/// The number of pauses after which the last consumer stops waiting for a missing item.
 const PAUSES: u32 = 200;
 
 /// The items of some queues, as the processes know them. Clones share them.
@@ -26,13 +27,13 @@ pub(super) struct Items {
 /// The places of a queue's nodes.
 #[derive(Clone, Copy)]
 pub(super) struct Layout {
-    /// Returns true for the node of an item that nobody has for good.
+    /// Returns `true` for the node of an item that no process has taken for good.
     pub(super) is_item: fn(&Path) -> bool,
-    /// Returns true for the node of an item that a consumer has claimed.
+    /// Returns `true` for the node of an item that a consumer has claimed.
     pub(super) is_claimed: fn(&Path) -> bool,
-    /// Returns true for a node in which a transaction leaves its number.
+    /// Returns `true` for a node in which a transaction leaves its number.
     pub(super) is_mark: fn(&Path) -> bool,
-    /// The item that a node's data is.
+    /// The item in the data of a node.
     pub(super) text: fn(&[u8]) -> String,
 }
 
@@ -101,12 +102,12 @@ impl Items {
         self.lock().starts.push(start);
     }
 
-    /// Returns true if a process may have removed this mark or claim of another.
+    /// Returns `true` if a process may have removed this mark or claim of another.
     pub(super) fn is_meddled(&self, path: &Path) -> bool {
         self.lock().meddled.contains(path)
     }
 
-    /// L-Q-2: an item is delivered that was put.
+    /// L-Q-2: every delivered item was put.
     pub(super) fn was_put(&self, me: &Process, item: &str) {
         let put = self.lock().put.get(item).copied();
         if put.is_none_or(|put| put == Put::Failed) {
@@ -114,7 +115,7 @@ impl Items {
         }
     }
 
-    /// L-Q-5: an item is delivered that none had before.
+    /// L-Q-5: no delivered item was taken before.
     pub(super) fn is_new(&self, me: &Process, item: &str) {
         let book = self.lock();
         // It may have been removed since it was claimed.
@@ -125,7 +126,7 @@ impl Items {
         }
     }
 
-    /// A process has an item for good.
+    /// Records that a process has an item for good.
     pub(super) fn ends(&self, me: &Process, item: &str, end: End, law: &str) {
         self.was_put(me, item);
         let mut book = self.lock();
@@ -141,7 +142,8 @@ impl Items {
         }
     }
 
-    /// L-Q-1, L-Q-5: each item that was put, or may have been, is in the queue, or exactly one process has it.
+    /// L-Q-1, L-Q-5: each item that was put, or may have been, is in the queue, or exactly one
+    /// process has it.
     pub(super) fn none_is_lost(&self, log: &[Entry]) -> Result<(), String> {
         let lost = self.lost(log);
         if !lost.is_empty() {
@@ -155,7 +157,8 @@ impl Items {
         }
     }
 
-    /// The items that are not in the queue, and that no process has, although nothing prevented that they were put back.
+    /// The items that are not in the queue, and that no process has, although nothing prevented
+    /// that they were put back.
     fn lost(&self, log: &[Entry]) -> Vec<String> {
         let nodes = self.nodes(log);
         let book = self.lock();
@@ -202,14 +205,16 @@ impl Items {
         items
     }
 
-    /// Returns true if nothing can put the item back: its process has crashed, or is hindered, or a mark of the process
-    /// is gone, without which it cannot find out what it has done.
+    /// Returns `true` if nothing can put the item back: its process has crashed, or is hindered, or
+    /// a mark of the process is gone, without which the process cannot determine the result of its
+    /// transaction.
     fn is_excused(&self, book: &Book, log: &[Entry], removal: &Removal<'_>) -> bool {
         let by = removal.entry.by;
         let By::Process(process) = by else { return false };
         let is_mark = |path: &Path| (self.layout.is_mark)(path);
         let mark = removal.entry.changes.iter().map(|it| &it.path).find(|path| is_mark(path));
-        // Without a mark it was taken by another program, which does not put back what it has taken.
+        // An item without a mark was taken by another program, which puts back no item that it has
+        // taken.
         let Some(mark) = mark else { return book.may_have_ended(self, log, removal) };
         let mut marks: BTreeMap<&Path, Duration> = BTreeMap::new();
         for entry in log[..=removal.index].iter().filter(|entry| entry.by == by) {
@@ -218,7 +223,7 @@ impl Items {
         }
         let since = marks.get(mark).copied().unwrap_or_default();
         let starts = book.starts.iter().filter(|it| it.process == process && it.at > since);
-        // A later life may take the marks of an earlier one for old, by a wall clock that is set otherwise.
+        // A later life may consider the marks of an earlier one old, by a different wall clock.
         let is_foreign =
             |entry: &Entry| entry.by != by || starts.clone().any(|start| start.at <= entry.at);
         let is_removed = |entry: &Entry| {
@@ -260,8 +265,8 @@ impl Items {
         }
     }
 
-    /// L-Q-4, L-Q-12: when all is repaired, one consumer takes the other items in these directories, whichever process had them.
-    /// It waits for those that are still to be put back.
+    /// L-Q-4, L-Q-12: when all is repaired, one consumer takes the other items in these
+    /// directories, whichever process had them. It waits for items that have yet to be put back.
     pub(super) async fn drain<Q>(
         &self,
         me: Process,
@@ -278,7 +283,7 @@ impl Items {
             while let Ok(nodes) = nodes_in(&client, dirs).await {
                 left = nodes;
                 if left.is_empty() {
-                    // What is lost for good is reported by the check of the whole history.
+                    // Items that are lost for good are reported by the check of the whole history.
                     if pauses == PAUSES || self.lost(&me.cluster.log()).is_empty() {
                         return Ok(());
                     }
@@ -310,7 +315,7 @@ impl Book {
         [&self.taken, &self.acknowledged, &self.gone].iter().any(|items| items.contains(item))
     }
 
-    /// Returns true if a process may have removed the item without a mark.
+    /// Returns `true` if a process may have removed the item without a mark.
     fn may_have_ended(&self, items: &Items, log: &[Entry], removal: &Removal<'_>) -> bool {
         let before = log[..removal.index].iter().rev().flat_map(|entry| &entry.changes);
         let node = before.filter(|it| it.path == *removal.path).find_map(|it| it.node.as_ref());

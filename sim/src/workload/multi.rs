@@ -163,7 +163,7 @@ impl Worker {
         drop(me.perhaps(guard.release()).await);
     }
 
-    /// L-X-3: a process that did not get all locks soon has none.
+    /// L-X-3: a process that did not get all locks soon holds no lock.
     async fn has_none(&self, both: [usize; 2]) {
         self.me.sometimes(NONE, true);
         let before = self.me.harmed();
@@ -177,7 +177,7 @@ impl Worker {
             // A ticket that was held before, and whose guard was dropped, may still be there.
             let grants = &self.rooms[place].grants;
             let some = view.nodes.iter().any(|node| own(node) && !grants.was_in(node));
-            // After a fault something may be removed later.
+            // After a fault a ticket may be removed later.
             if some && before == 0 {
                 let dir = self.rooms[place].dir();
                 self.me.wrong("L-X-3", || format!("a try got not all, and has something in {dir}"));

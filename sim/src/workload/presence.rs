@@ -1,5 +1,5 @@
-//! Three processes that keep nodes, ephemeral ones or with a time to live, and query whether they are there. Some nodes have
-//! several owners, in one process and in two.
+//! Three processes that keep nodes, ephemeral ones or with a time to live, and query whether they
+//! are there. Some nodes have several owners, in one process and in two.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,8 @@ use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
 use crate::workload::Workload;
 
-/// Three processes keep nodes, set their data, and remove them. Some of the nodes are wanted by several owners.
+/// Three processes keep nodes, set their data, and remove them. Some of the nodes are wanted by
+/// several owners.
 pub(super) struct Keepers {
     name: &'static str,
     about: &'static str,
@@ -31,7 +32,7 @@ pub(super) struct Keepers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Ephemeral,
-    /// With this part of the sessions' time to live.
+    /// Nodes with this part of the sessions' time to live.
     Lasting,
 }
 
@@ -62,7 +63,7 @@ const REPLACED: &str = "a second owner had the node after the first one";
 /// The start of the names of nodes that several owners want.
 const SHARED: &str = "shared-";
 
-/// The knowledge of an owner at a moment, by the number of commits then.
+/// The knowledge of an owner, with the number of commits at that time.
 #[derive(Clone, Debug)]
 struct Noted {
     process: u64,
@@ -81,7 +82,7 @@ enum What {
     There(Revision),
     /// No fault had happened to its owner so far.
     Calm,
-    /// The node was to be removed.
+    /// From then on the node had to be removed.
     Ending,
     /// The node was gone for good.
     Ended,
@@ -157,7 +158,8 @@ async fn work(me: Process, book: Book, kind: Kind) {
     }
 }
 
-/// Notes that the node is to be removed, when this is dropped: at the latest with the task of its owner.
+/// Records, when this is dropped, that the node must be removed: at the latest with the task of its
+/// owner.
 struct Ending<'a>(&'a Owner, Path, usize);
 
 impl Drop for Ending<'_> {
@@ -192,13 +194,13 @@ impl Owner {
         self.me.sometimes(REPLACED, first && second);
     }
 
-    /// Keeps a node that others may want. Returns whether it had it.
+    /// Keeps a node that others may want. Returns `true` if it had the node.
     async fn keeps(&self, name: &str) -> bool {
         let (me, owner) = (&self.me, self.next_owner());
         me.rest(me.ttl() / 2).await;
         let node = self.node(name);
         let node = if me.pick(4) == 0 { node.take_over() } else { node };
-        // The data of two owners may be the same: it says nothing about whose node it is.
+        // The data of two owners may be the same: the data does not identify the owner.
         let data = if me.pick(2) == 0 { name.to_owned() } else { format!("{name}.{owner}") };
         let kept = match me.perhaps(node.keep(data)).await {
             Some(Ok(kept)) => kept,
@@ -236,7 +238,7 @@ impl Owner {
                 drop(me.perhaps(kept.set(data.clone())).await);
             }
         }
-        // What happened before may still be in force.
+        // The effect of earlier faults may last.
         if self.kind == Kind::Lasting && me.harmed() == 0 {
             me.sometimes(CALM, true);
             self.note(kept.path(), owner, What::Calm);
@@ -257,7 +259,7 @@ impl Owner {
         me.rest(me.ttl() / 4).await;
     }
 
-    /// L-PE-1: what an owner takes for there is there.
+    /// L-PE-1: a node exists if its owner believes so.
     fn queries(&self, kept: &KeptNode, owner: usize) {
         let presence = kept.presence();
         self.me.sometimes(GONE, !presence.is_there());
@@ -274,7 +276,8 @@ impl Owner {
         self.book.0.lock().unwrap_or_else(PoisonError::into_inner).push(noted);
     }
 
-    /// L-PE-1, L-PE-3: when all is repaired, the node is there, in the session that lives, with the last data.
+    /// L-PE-1, L-PE-3: when all is repaired, the node is there, in the session that lives, with the
+    /// last data.
     async fn compares(&self, kept: &KeptNode, data: &str) {
         const TIMES: u32 = 100;
         let me = &self.me;
@@ -300,7 +303,7 @@ impl Owner {
     async fn is_right(&self, kept: &KeptNode, data: &str) -> Result<Option<String>, Error> {
         let session = self.client.session().await?.info().id;
         let node = self.client.get(kept.path()).await?;
-        // What the store has refused is not stored.
+        // Writes that the store has refused are not stored.
         let any = self.me.suffered(&[Site::Refused]) > 0;
         let is_right = node.as_ref().is_some_and(|node| {
             let owner = node.stat.and_then(|stat| stat.owner);
@@ -349,8 +352,8 @@ fn steps<'a>(truth: &'a Truth, path: &'a Path) -> impl Iterator<Item = Step<'a>>
 }
 
 impl Book {
-    /// L-PE-1: a node that its owner takes for there was made, and is not gone, unless another client removed it, or an
-    /// operator ended its session.
+    /// L-PE-1: a node that exists in the belief of its owner was created, and is not gone, unless
+    /// another client removed it, or an operator ended its session.
     fn check_beliefs(&self, truth: &Truth) -> Result<(), String> {
         for noted in &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             let What::There(created) = noted.what else { continue };
@@ -388,8 +391,9 @@ impl Book {
         Ok(())
     }
 
-    /// L-PE-5: a node has one owner at a time. An owner whose create is in doubt may have the node of one of its session that has
-    /// just given it up; then that one does not have it any more.
+    /// L-PE-5: a node has one owner at a time. An owner whose create is in doubt may have the node
+    /// of another owner in its session that has just given the node up; then that other owner does
+    /// not have it any more.
     fn check_owners(&self) -> Result<(), String> {
         let mut owners: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for noted in &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -406,7 +410,8 @@ impl Book {
         Ok(())
     }
 
-    /// L-PE-7: an owner removes no node with a time to live that it is to keep, and the store none whose owner nothing has happened to.
+    /// L-PE-7: an owner removes no node with a time to live that it should keep, and the store
+    /// removes none whose owner had no fault.
     fn check_wishes(&self, truth: &Truth) -> Result<(), String> {
         let notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let time_of = |path: &Path, is_it: fn(What) -> bool| {
@@ -434,7 +439,8 @@ impl Book {
         Ok(())
     }
 
-    /// L-PE-4: after an end that was reported without an error, there is no node, and none is made.
+    /// L-PE-4: after an end that was reported without an error, there is no node, and no node is
+    /// created.
     fn check_ends(&self, truth: &Truth) -> Result<(), String> {
         for noted in &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             let What::Ended = noted.what else { continue };

@@ -1,4 +1,4 @@
-//! Two queues into which three processes put items, and from which they have them in every way.
+//! Two queues into which three processes put items, and from which they take items in every way.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,8 @@ use crate::workload::queue_worker::{
     Shared, UNKNOWN, WORN_OUT, Worker, dir,
 };
 
-/// Three processes put items into two queues, take, claim, consume, revive and remove items, and each item is accounted for.
+/// Three processes put items into two queues, take, claim, consume, revive and remove items, and
+/// each item is accounted for.
 pub(super) struct Queues;
 
 const ROUNDS: u64 = 4;
@@ -73,7 +74,8 @@ impl Workload for Queues {
     fn prepare(&self, sim: Sim) -> Sim {
         let items = Items::new(LAYOUT);
         let (left, puts, working) = (items.clone(), items.clone(), items.clone());
-        // The clocks of producers may differ by more than a history lasts. Items are put off where they do not.
+        // The clocks of producers may differ by more than a history lasts. Items are put off where
+        // they do not.
         let has_delays = sim.seed.is_multiple_of(2);
         let wrong_clocks = Site::WallClock.fault().filter(|_| has_delays);
         let shared = Shared { items: working, claims: Claims::default(), has_delays };
@@ -98,7 +100,7 @@ async fn work(me: Process, shared: Shared) {
     }
 }
 
-/// L-Q-3: what was put is one node, but for its deliveries.
+/// L-Q-3: each item that was put is one node, except for its deliveries.
 fn each_is_made_once(items: &Items, truth: &Truth) -> Result<(), String> {
     let mut made = BTreeSet::new();
     let all = truth.log.iter().flat_map(|entry| &entry.changes);
@@ -149,7 +151,7 @@ fn slot(path: &Path) -> Option<usize> {
     changing(path)?.split_once('s')?.1.parse().ok()
 }
 
-/// Takes what is left, of both queues. Dead letters are revived before.
+/// Takes the remaining items of both queues. Dead letters are revived before.
 async fn drain(me: Process, items: Items) -> Result<(), String> {
     let open = |client: &Client| {
         let [one, other] = [0, 1].map(|at| Queue::<String>::new(client, dir(at, "")));
@@ -161,7 +163,7 @@ async fn drain(me: Process, items: Items) -> Result<(), String> {
             for letter in queue.dead().await? {
                 queue.revive(&letter).await?;
             }
-            // An id that is in use is free when its item was taken.
+            // An id that is in use becomes free when its item is taken.
             if taken.is_empty() && queue.len().await? > 0 {
                 taken.push(queue.take().await?);
             }
@@ -177,7 +179,7 @@ fn text(data: &[u8]) -> String {
     String::from_utf8_lossy(data).trim_matches('"').to_owned()
 }
 
-/// Returns true for a node in one of these directories of a queue.
+/// Returns `true` for a node in one of these directories of a queue.
 fn is_in(path: &Path, dirs: &[&str]) -> bool {
     let place = path.parent_str().and_then(|parent| parent.rsplit_once('/'));
     place.is_some_and(|(queue, dir)| QUEUES.contains(&queue) && dirs.contains(&dir))

@@ -39,7 +39,7 @@ pub(super) const CAPACITY: NonZeroUsize = NonZeroUsize::new(2).expect("it is two
 
 const TWO: NonZeroUsize = NonZeroUsize::new(2).expect("it is two");
 
-/// The laws of those that have claimed an item.
+/// The laws for processes that have claimed an item.
 const CLAIM: Laws = Laws {
     overlap: "L-Q-6",
     certain: "L-Q-6",
@@ -54,11 +54,11 @@ const CLAIM: Laws = Laws {
 pub(super) struct Shared {
     pub(super) items: Items,
     pub(super) claims: Claims,
-    /// True if the wall clocks are right, so that items can be put off.
+    /// `true` if the wall clocks are right, so that items can be put off.
     pub(super) has_delays: bool,
 }
 
-/// The beliefs of those that have claimed an item. Clones are the same.
+/// The beliefs of processes that have claimed an item. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Claims(Arc<Mutex<BTreeMap<String, Beliefs>>>);
 
@@ -178,7 +178,7 @@ impl Worker {
         if is_unknown { Put::Unknown } else { Put::Failed }
     }
 
-    /// A take that is dropped, or given up, puts back what it has taken: no item may be missing after it.
+    /// A take that is dropped, or abandoned, puts its item back: no item may be missing after it.
     async fn takes(&self, handle: &Handle) {
         let taking = clock::timeout(self.me.ttl() * 2, handle.queue.take_many(TWO));
         match self.me.perhaps(taking).await {
@@ -211,7 +211,7 @@ impl Worker {
         }
     }
 
-    /// Holds a delivery for a while, and judges that all the time.
+    /// Holds a delivery for a while, and judges the belief all the time.
     async fn holds(&self, handle: &Handle, delivery: &Delivery<String>) {
         let (me, client, items) = (&self.me, &self.client, &self.shared.items);
         let item = delivery.item();
@@ -224,7 +224,8 @@ impl Worker {
         let beliefs = self.shared.claims.of(item);
         let drawn = me.born(delivery).map(|(drawn, _)| drawn);
         if !items.is_meddled(delivery.seen_path()) {
-            // An answer may be later than the end of a session by force, and than what others had since.
+            // An answer may arrive after a session ended by force, and after others had the item
+            // since.
             if drawn.is_none_or(|drawn| !is_exception(me, delivery, drawn)) {
                 items.is_new(me, item);
             }
@@ -234,7 +235,7 @@ impl Worker {
         Holding { me, client, judge, among: Among::Nobody }.linger(delivery).await;
     }
 
-    /// L-Q-2, L-Q-9: an item is delivered that was put here, and not before its time.
+    /// L-Q-2, L-Q-9: a delivered item was put here, and is not delivered before its time.
     fn arrives(&self, handle: &Handle, item: &str) {
         let (me, items) = (&self.me, &self.shared.items);
         items.was_put(me, item);
@@ -262,7 +263,7 @@ impl Worker {
         }
     }
 
-    /// Works on two items at once until it is stopped, with what is in hand then.
+    /// Works on two items at once until it is stopped, together with its current items.
     async fn consumes(&self, handle: &Handle) {
         let me = &self.me;
         let (stopped, done) = (&AtomicBool::new(false), &AtomicBool::new(false));
@@ -274,7 +275,8 @@ impl Worker {
             me.always("no work begins after the stop", !stopped.load(Ordering::Relaxed));
             self.holds(handle, &delivery).await;
             done.store(true, Ordering::Relaxed);
-            // An item is put off by a date, which means another time to each of the clocks that are wrong.
+            // An item is put off by a date, which means another time to each of the clocks that are
+            // wrong.
             if self.shared.has_delays && me.pick(4) == 0 {
                 return Err("as this item has to be tried again");
             }
@@ -289,7 +291,7 @@ impl Worker {
         );
     }
 
-    /// Revives a dead letter, or removes that or another item, whoever has claimed it.
+    /// Revives a dead letter, or removes it or another item, whoever has claimed it.
     async fn tends(&self, handle: &Handle) {
         let (me, queue, items) = (&self.me, &handle.queue, &self.shared.items);
         let is_dead = me.pick(3) > 0;

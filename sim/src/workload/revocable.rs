@@ -31,7 +31,7 @@ const HEARD: &str = "a holder that is asked back is notified";
 
 const ASKED: &str = "a holder was asked back, and heard of it";
 
-/// When the holder of each ticket was first asked to give it back. Clones share it.
+/// The time at which the holder of each ticket was first asked to give it back. Clones share it.
 type Asked = Arc<Cell<BTreeMap<(Path, Token), Duration>>>;
 
 impl Workload for Revocables {
@@ -131,7 +131,7 @@ impl Worker {
         drop(me.perhaps(guard.release()).await);
     }
 
-    /// Holds until it is asked, or long enough to have been.
+    /// Holds until the lock is requested back, or for longer than a request takes.
     async fn listen(&self, guard: &MutexGuard) {
         let me = &self.me;
         let harmed = me.harmed();

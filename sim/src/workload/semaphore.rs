@@ -168,7 +168,7 @@ impl Worker {
     }
 }
 
-/// What each process believed to hold, except for exceptions. Clones share it.
+/// The permits that each process believed to hold, except for exceptions. Clones share them.
 #[derive(Clone, Debug)]
 struct Pool {
     all: u32,

@@ -1,4 +1,5 @@
-//! Two values with copies in three processes, which write them, remove them, and replace them by bytes that are no value.
+//! Two values with copies in three processes, which write them, remove them, and replace them by
+//! bytes that are no value.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -20,7 +21,8 @@ use crate::setup::Sim;
 use crate::workload::Workload;
 use crate::workload::left::no_mark_is_left;
 
-/// Three processes follow two values, which are at two paths in one session, and write them with conditions and without.
+/// Three processes follow two values, which are at two paths in one session, and write them with
+/// conditions and without.
 pub(super) struct SharedValues;
 
 const ROUNDS: u64 = 4;
@@ -71,7 +73,7 @@ struct Shown {
     own: Option<String>,
 }
 
-/// All writes and all that was shown. Clones share it.
+/// All writes and all states that copies showed. Clones share them.
 #[derive(Clone, Debug, Default)]
 struct Book(Arc<Mutex<(Vec<Write>, Vec<Shown>)>>);
 
@@ -99,7 +101,8 @@ impl Workload for SharedValues {
     fn prepare(&self, sim: Sim) -> Sim {
         let books = [Book::default(), Book::default()];
         let working = books.clone();
-        // What strangers write to a mark is no part of the promises. The processes remove the values themselves.
+        // Writes of strangers to a mark are no part of the promises. The processes remove the
+        // values themselves.
         let sim = sim
             .without_strangers()
             .processes(3, move |me| work(me, working.clone()))
@@ -257,7 +260,7 @@ impl Worker {
         self.book.0.lock().unwrap_or_else(PoisonError::into_inner).1.push(shown);
     }
 
-    /// L-SV-1: in the end the copy is what the store has.
+    /// L-SV-1: in the end the copy has the content of the store.
     async fn compares(&self, value: &SharedValue<String>) {
         const TIMES: u32 = 100;
         self.me.mended().await;
@@ -302,7 +305,8 @@ struct Version {
     node: Option<(String, Stat)>,
 }
 
-/// All versions of the value, in order; and when a node at its path or below it was removed, and by which process.
+/// All versions of the value, in order; and when a node at its path or below it was removed, and by
+/// which process.
 struct History(Vec<Version>, Vec<(usize, By)>);
 
 impl History {
@@ -339,8 +343,9 @@ impl History {
         nodes.find(|(_, of)| of == stat)
     }
 
-    /// Returns true if a write created the node, and another process removed its mark before the answer: then the library may take
-    /// the create for one that was never applied, and repeat it. The promises assume that no client removes marks.
+    /// Returns `true` if a write created the node, and another process removed its mark before the
+    /// answer: then the library may take the create for one that was never applied, and repeat it.
+    /// The promises assume that no client removes marks.
     fn is_undone(&self, place: usize, write: &Write) -> bool {
         let unmarked = |(at, by): &(usize, By)| {
             (self.0[place].at..write.returned).contains(at) && *by != By::Process(write.by)
@@ -348,8 +353,9 @@ impl History {
         self.is_create(place) && self.1.iter().any(unmarked)
     }
 
-    /// Returns true if a write that had created the node at `first` created it again, as it had been removed: a late request, or one that is
-    /// repeated without a mark. The promises say nothing about a value that is removed while it is used.
+    /// Returns `true` if a write that had created the node at `first` created it again, as it had
+    /// been removed: a late request, or one that is repeated without a mark. The promises say
+    /// nothing about a value that is removed while it is used.
     fn is_repeated(&self, first: usize, place: usize) -> bool {
         let mut between = self.0[first..place].iter();
         self.is_create(first) && self.is_create(place) && between.any(|it| it.node.is_none())
@@ -360,7 +366,8 @@ impl History {
         node.is_some_and(|(_, stat)| stat.created == stat.modified)
     }
 
-    /// Returns true if there was such a version after a revision, and before so many commits.
+    /// Returns `true` if there was such a version after a revision, and before this number of
+    /// commits.
     fn had(&self, after: Revision, before: usize, is_it: impl Fn(&Version) -> bool) -> bool {
         let mut versions = self.0.iter();
         versions.any(|version| version.revision > after && version.at < before && is_it(version))
@@ -368,7 +375,7 @@ impl History {
 }
 
 impl Book {
-    /// L-CNT-3: each write happened once and during the call, or as its answer says.
+    /// L-CNT-3: each write happened once and during the call, or as its answer reports.
     fn check_writes(&self, history: &History) -> Result<(), String> {
         for write in &self.0.lock().unwrap_or_else(PoisonError::into_inner).0 {
             let mut places = history.places(&write.data);
@@ -391,7 +398,8 @@ impl Book {
         Ok(())
     }
 
-    /// L-SV-2: a write with a condition replaced exactly that version; one that failed found another.
+    /// L-SV-2: a write with a condition replaced exactly that version; one that failed found
+    /// another.
     fn check_conditions(&self, history: &History) -> Result<(), String> {
         for write in &self.0.lock().unwrap_or_else(PoisonError::into_inner).0 {
             let Some(seen) = write.seen else { continue };
@@ -409,7 +417,8 @@ impl Book {
         Ok(())
     }
 
-    /// L-SV-1: a copy shows what there was, in order, and no less than what its client has written.
+    /// L-SV-1: a copy shows existing versions, in order, and none older than the last write of its
+    /// client.
     fn check_copies(&self, history: &History) -> Result<(), String> {
         let mut last: BTreeMap<(u64, u32), Revision> = BTreeMap::new();
         for shown in &self.0.lock().unwrap_or_else(PoisonError::into_inner).1 {

@@ -160,7 +160,7 @@ impl Drawer {
         way < 2
     }
 
-    /// L-SEQ-10: nothing of an abandoned call is left once everything works again.
+    /// L-SEQ-10: no node of an abandoned call is left once everything works again.
     async fn nothing_is_left(&self) {
         self.me.mended().await;
         if self.gone.is_empty() {

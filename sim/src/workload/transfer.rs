@@ -91,7 +91,8 @@ impl Accounts {
     }
 }
 
-/// L-KV-12: a listing is as of one moment, so nothing is missing in it; L-KV-2: and not an old one.
+/// L-KV-12: a listing is a consistent snapshot, so nothing is missing in it; L-KV-2: and it is not
+/// stale.
 async fn look(me: &Process, client: &Client) -> Option<Accounts> {
     let before = me.committed();
     let view = me.perhaps(client.children(&dir())).await?.ok()?;
@@ -112,7 +113,8 @@ async fn transfer(me: &Process, client: &Client, ledger: &Ledger, round: u64, at
     let blocked = me.pick(5) == 0;
     let held = [at.held[0] - amount, at.held[1] + amount];
     let txn = Txn::new().set(account(0), held[0].to_string(), Expect::Version(at.versions[0]));
-    // The operation that cannot be applied is known in advance, if the first one can.
+    // The operation that cannot be applied is known in advance, if the first operation can be
+    // applied.
     let txn = if blocked {
         txn.check(account(1), Expect::Absent)
     } else {
@@ -142,7 +144,7 @@ async fn transfer(me: &Process, client: &Client, ledger: &Ledger, round: u64, at
     }
 }
 
-/// L-KV-9: the look of a transfer shows the state that it left.
+/// L-KV-9: the follow-up read of a transfer shows the state after the transfer.
 fn looked(me: &Process, commit: &Commit, left: [i64; 2]) {
     let accounts = commit.look.as_ref().and_then(Accounts::of);
     me.sometimes("a transfer showed what it left", accounts.is_some());

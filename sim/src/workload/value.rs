@@ -1,6 +1,7 @@
 //! Single values that several processes change: every recipe over one node, by one specification.
 //!
-//! What a recipe does with a value is in its adapter, [`Handle`]; what may be answered, in [`linear`](super::linear).
+//! The operations of a recipe on a value are in its adapter, [`Handle`]; the permitted answers, in
+//! [`linear`](super::linear).
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -19,7 +20,8 @@ use crate::workload::linear::{Act, Calls, State, Told};
 use crate::workload::promotion::{Unharmed, lock, no_ticket_is_left, the_others_stand_back};
 use crate::workload::{WATCHED, Workload};
 
-/// Three processes, each with two tasks, change two values of a recipe, which are at two paths in one session.
+/// Three processes, each with two tasks, change two values of a recipe, which are at two paths in
+/// one session.
 pub(super) struct Values {
     name: &'static str,
     about: &'static str,
@@ -34,7 +36,7 @@ pub(super) struct Values {
 enum Recipe {
     Counter,
     AtomicValue,
-    /// A counter whose changes are promoted, after another number of lost tries in each process.
+    /// A counter whose changes are promoted, after another number of lost attempts in each process.
     Promoted,
 }
 
@@ -109,7 +111,7 @@ impl Workload for Values {
         let (made, unharmed) = (calls.clone(), Unharmed::default());
         let whole = unharmed.clone();
         let first = (recipe == Recipe::AtomicValue).then_some(0);
-        // What strangers write or remove is no part of the specification.
+        // Writes and removals of strangers are no part of the specification.
         let sim = sim
             .without_strangers()
             .processes(3, move |me| work(me, recipe, made.clone(), whole.clone()))
@@ -119,7 +121,7 @@ impl Workload for Values {
             let (of, marked) = (path.clone(), path.clone());
             let sim = match recipe {
                 Recipe::Counter | Recipe::Promoted => sim,
-                // A swap tells a missing value from 0, and the specification does not.
+                // A swap distinguishes a missing value from 0, and the specification does not.
                 Recipe::AtomicValue => sim.given(path.clone(), "0"),
             };
             let sim = sim
@@ -149,7 +151,8 @@ async fn work(me: Process, recipe: Recipe, calls: [Calls; 2], unharmed: Unharmed
     };
     let paths = paths();
     let handles = || paths.each_ref().map(handle);
-    // Changes of two tasks are written together, or each has a recipe value of its own in the same session.
+    // Changes of two tasks are written together, or each has a recipe value of its own in the same
+    // session.
     let first = handles();
     let second = if me.pick(2) == 0 { first.clone() } else { handles() };
     let [one, two] = [first, second].map(|handles| {
@@ -197,7 +200,7 @@ impl Worker {
         }
     }
 
-    /// Those that are to meet under a lock pause for a short time only.
+    /// Processes that should meet under a lock pause for a short time only.
     fn pause(&self) -> Duration {
         Duration::from_millis(if matches!(self.values[0].handle, Handle::Promoted(..)) {
             20
@@ -241,7 +244,7 @@ impl Worker {
         if let Handle::Promoted(_, after) = *handle {
             self.me.sometimes(UNDER_LOCK, cost.promoted_tries > 0);
             let without = cost.tries - cost.promoted_tries;
-            // A try in doubt is made again without the lock, if a fault has ended its session.
+            // An attempt in doubt is repeated without the lock, if a fault has ended its session.
             if without > after && self.me.harmed() == 0 {
                 self.me.wrong("L-CNT-7", || format!("{without} tries without the lock"));
             }
@@ -255,7 +258,7 @@ impl Worker {
 enum Handle {
     Counter(Counter),
     Value(AtomicValue<i64>),
-    /// With the number of tries without the lock.
+    /// A counter, with the number of attempts without the lock.
     Promoted(Counter, u32),
 }
 

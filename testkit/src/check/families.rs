@@ -113,8 +113,8 @@ fn check_shares(record: &Record) -> Vec<Breach> {
     found
 }
 
-/// A process that closed its client in the end was asked for each item that another one had after it, or was notified of the
-/// loss. A process that was killed reports nothing more.
+/// A process that closed its client in the end was asked for each item that another one had after
+/// it, or was notified of the loss. A process that was killed reports nothing more.
 fn check_requests(record: &Record, held: &Shares) -> Vec<Breach> {
     let closed = |process: usize| {
         let is_close = |call: &&Called| call.process == process && call.op == Op::Close;

@@ -15,8 +15,8 @@ use crate::server::members::PATIENCE;
 /// The longest time that a write is delayed. A stall is ended before.
 const DELAY: &str = "inject=fdatasync:delay_enter=600s";
 
-/// A server process whose `fdatasync` does not return before this is dropped. The server stalls when
-/// it has something to write.
+/// A server process whose `fdatasync` does not return before this is dropped. The server stalls
+/// when it has something to write.
 #[derive(Debug)]
 pub struct Stall {
     _strace: Child,
