@@ -1,5 +1,5 @@
-//! A cron service from its config file to its shutdown: of its processes one leads and runs a job every so often, by a
-//! schedule that is changed while it runs.
+//! A cron service from its config file to its shutdown: of its processes one leads and runs a job
+//! every so often, by a schedule that is changed while it runs.
 //!
 //! ```text
 //! cargo run --example cron_service
@@ -7,8 +7,8 @@
 //! cargo run --features zookeeper --example cron_service -- cron.json
 //! ```
 //!
-//! `SYNOD_STORE='zk://localhost:2181/cron?acl=open' synod set /schedule '{"every":"5s"}'` changes the schedule meanwhile, and
-//! `synod lock /jobs/backup` keeps the job from running.
+//! `SYNOD_STORE='zk://localhost:2181/cron?acl=open' synod set /schedule '{"every":"5s"}'` changes
+//! the schedule meanwhile, and `synod lock /jobs/backup` keeps the job from running.
 
 use std::error::Error as StdError;
 use std::pin::pin;
@@ -163,7 +163,8 @@ async fn jobs(
     }
 }
 
-/// The job: which run it was. What it writes is written only while this process leads and has the lock.
+/// The job: which run it was. What it writes is written only while this process leads and has the
+/// lock.
 async fn backup(client: &Client, name: &str, lead: &Hold) -> Result<Option<u64>> {
     let lock = Mutex::new(client, path!("/jobs/backup")).label(name.to_owned());
     let Some(guard) = lock.lock_within(Duration::from_secs(1)).await? else { return Ok(None) };

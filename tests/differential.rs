@@ -1,8 +1,8 @@
 //! The same programs on memory, on ZooKeeper and on etcd, compared: any difference is a bug, or a
 //! sentence that the contract lacks.
 //!
-//! `SYNOD_PROGRAMS=10000` runs that many programs instead of the usual number, and `SYNOD_SEED` repeats
-//! a failure.
+//! `SYNOD_PROGRAMS=10000` runs that many programs instead of the usual number, and `SYNOD_SEED`
+//! repeats a failure.
 
 #![expect(clippy::print_stdout, reason = "it says how much was compared")]
 

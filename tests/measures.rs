@@ -153,8 +153,8 @@ impl Log {
     }
 }
 
-/// The logs of a latch have its label and the span of the task that joined, and separate fields for the
-/// latch and its ticket.
+/// The logs of a latch have its label and the span of the task that joined, and separate fields for
+/// the latch and its ticket.
 async fn latch_is_heard(client: &Client, log: &Log) {
     let latch = LeaderLatch::new(client, path("labelled")).label("host-7");
     let candidacy = latch.join().instrument(tracing::info_span!("service", name = "cron")).await;

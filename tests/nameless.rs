@@ -1,4 +1,5 @@
-//! Each `mem://` is a store of its own. A program that opens a second one gets a warning: their locks do not exclude each other.
+//! Each `mem://` is a store of its own. A program that opens a second one gets a warning: their
+//! locks do not exclude each other.
 //!
 //! Alone in its file: the stores without a name are counted in the process.
 

@@ -1,5 +1,5 @@
-//! What every recipe keeps, whatever it is for: cases that are the same for all of them, by the table
-//! of the recipes.
+//! What every recipe keeps, whatever it is for: cases that are the same for all of them, by the
+//! table of the recipes.
 
 use crate::case::Case;
 

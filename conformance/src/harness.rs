@@ -82,7 +82,8 @@ pub enum Ability {
     /// The harness itself starts no tasks for sessions: the tasks that remain in a case's runtime
     /// are those of the store, or of the client on top of it.
     TaskCount,
-    /// Calls are answered at once, however many there are: a case uses all recipes in hundreds of ways at the same time.
+    /// Calls are answered at once, however many there are: a case uses all recipes in hundreds of
+    /// ways at the same time.
     ManyUses,
 }
 

@@ -39,8 +39,8 @@ impl World {
         Self { harness, profile, random, dir, slack }
     }
 
-    /// A bound of how often something is done: `paused` where time is paused, and `busy` on a server, where it depends on when
-    /// its answers and events arrive.
+    /// A bound of how often something is done: `paused` where time is paused, and `busy` on a
+    /// server, where it depends on when its answers and events arrive.
     pub(crate) fn at_most(&self, paused: usize, busy: usize) -> usize {
         if self.slack < self.profile.patience { paused } else { busy }
     }

@@ -1,5 +1,5 @@
-//! A service that counts words: workers on any number of machines, which may be killed at any time, and totals that are
-//! exact nevertheless.
+//! A service that counts words: workers on any number of machines, which may be killed at any time,
+//! and totals that are exact nevertheless.
 //!
 //! ```text
 //! cargo run --example word_count -- count docs
@@ -8,12 +8,13 @@
 //! cargo run --example word_count --all-features -- --store 'zk://localhost:2181/words?acl=open' count docs
 //! ```
 //!
-//! The first command counts alone, in memory. With a store there is a worker on each machine that is to help, and one of
-//! them is the master. Each machine has the files under the same path.
+//! The first command counts alone, in memory. With a store there is a worker on each machine that
+//! is to help, and one of them is the master. Each machine has the files under the same path.
 //!
-//! A task is a piece of a file, and its id is made of the file's path and state and the place of the piece. So a `count`
-//! that was killed is started again: it submits the same tasks, and gets the results that are there. The result of a
-//! task is what is in its piece. A task has one result, however often it was done, and each result is added once.
+//! A task is a piece of a file, and its id is made of the file's path and state and the place of
+//! the piece. So a `count` that was killed is started again: it submits the same tasks, and gets
+//! the results that are there. The result of a task is what is in its piece. A task has one result,
+//! however often it was done, and each result is added once.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "its output is for people")]
 
@@ -148,7 +149,8 @@ async fn counted(client: &Client, piece: Piece) -> Result<Words, Failure> {
             Asked::Before(TaskEnd::Done(words)) | Asked::Now(Some(TaskEnd::Done(words))) => {
                 return Ok(serde_json::from_slice(&words)?);
             }
-            // A task keeps its end. What an earlier `count` could not have gets another try under another id.
+            // A task keeps its end. What an earlier `count` could not have gets another try under
+            // another id.
             Asked::Before(_) => round += 1,
             Asked::Now(Some(TaskEnd::Failed(why))) => {
                 return Err(format!("{}: not counted: {why}", piece.file).into());

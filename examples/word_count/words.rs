@@ -6,7 +6,8 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-/// The longest run of bytes without a space or an ASCII sign that is taken for text. What is longer is not counted.
+/// The longest run of bytes without a space or an ASCII sign that is taken for text. What is longer
+/// is not counted.
 pub(crate) const LONGEST: u64 = 4096;
 
 /// How often each word occurs, in lower case.
@@ -15,8 +16,9 @@ pub(crate) const LONGEST: u64 = 4096;
 pub(crate) struct Words(BTreeMap<String, u64>);
 
 impl Words {
-    /// Counts the words of those runs that begin within `part` of `text`. So parts that follow one another count each word
-    /// once, wherever they meet. A run ends at an ASCII byte, and never within a character.
+    /// Counts the words of those runs that begin within `part` of `text`. So parts that follow one
+    /// another count each word once, wherever they meet. A run ends at an ASCII byte, and never
+    /// within a character.
     pub(crate) fn of(text: &[u8], part: &Range<u64>) -> Self {
         let mut words = Self::default();
         let mut begin = 0;

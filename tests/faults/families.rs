@@ -1,5 +1,5 @@
-//! Values, groups, services, partitions and double barriers whose clients are killed, paused and cut off: counts are right, copies
-//! show the members, and every item has one holder.
+//! Values, groups, services, partitions and double barriers whose clients are killed, paused and
+//! cut off: counts are right, copies show the members, and every item has one holder.
 
 use synod_testkit::clients::deed::{Deed, Part};
 

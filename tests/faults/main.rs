@@ -488,7 +488,8 @@ fn trial(
     }
 }
 
-/// Plays a scenario to its end, and checks the record. Servers on which nothing went wrong are used again.
+/// Plays a scenario to its end, and checks the record. Servers on which nothing went wrong are used
+/// again.
 fn play(
     name: &str,
     pool: &Pool,
@@ -532,8 +533,8 @@ impl Drop for Discard {
     }
 }
 
-/// Waits until a task of a client panics, and returns what it said. The process has ended, and what the scenario waits for may never
-/// happen.
+/// Waits until a task of a client panics, and returns what it said. The process has ended, and what
+/// the scenario waits for may never happen.
 async fn panicked(book: &Book) -> String {
     loop {
         let found = book.last(|entry| match &entry.what {

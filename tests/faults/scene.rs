@@ -26,8 +26,8 @@ use crate::servers::SIZE;
 use crate::stand::Stand;
 use crate::{Fault, MISTAKE, NO_VERDICT, WORKER};
 
-/// The limit for everything that must happen in the end. ZooKeeper's servers repeat a lost message of an election after up
-/// to a minute.
+/// The limit for everything that must happen in the end. ZooKeeper's servers repeat a lost message
+/// of an election after up to a minute.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The time to live of sessions: long enough for a machine that has other things to do.
@@ -315,7 +315,8 @@ impl Scene {
         }
     }
 
-    /// Heals everything, reads everything, and checks what was taken down. Ends all clients, and returns the servers.
+    /// Heals everything, reads everything, and checks what was taken down. Ends all clients, and
+    /// returns the servers.
     pub(crate) async fn judge(mut self) -> Result<Stand, String> {
         self.heal().await;
         let eve = self.client().await;

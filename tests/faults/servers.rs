@@ -38,8 +38,8 @@ pub(crate) trait Servers: Send {
     async fn expire(&self, session: u64) -> io::Result<()>;
     /// Every write that was kept, in order.
     async fn facts(&mut self) -> Result<Vec<Fact>, String>;
-    /// The sessions that live by the answers of the given servers, and for how long at least if they
-    /// are not renewed. Empty where servers do not report it, or give no answer in time.
+    /// The sessions that live by the answers of the given servers, and for how long at least if
+    /// they are not renewed. Empty where servers do not report it, or give no answer in time.
     async fn leases(&self, running: &[usize]) -> Vec<(u64, Duration)>;
     /// The version of these servers, by its numbers.
     fn version(&self) -> Result<Vec<u32>, String>;

@@ -34,7 +34,8 @@ impl Drop for Proxies {
     }
 }
 
-/// The servers of one stage that no scenario uses at the moment. The last scenario of a stage ends them.
+/// The servers of one stage that no scenario uses at the moment. The last scenario of a stage ends
+/// them.
 #[derive(Default)]
 pub(crate) struct Pool(Mutex<Vec<Stand>>);
 

@@ -66,7 +66,8 @@ impl Team {
         self.members[member] = (post, heir);
     }
 
-    /// One thing after another is done to random processes, and to servers too if `servers` says so.
+    /// One thing after another is done to random processes, and to servers too if `servers` says
+    /// so.
     pub(crate) async fn suffers(&mut self, scene: &mut Scene, servers: bool) {
         let random = scene.random.clone();
         let member = index(random.below(self.members.len() as u64));
@@ -101,7 +102,8 @@ impl Team {
         }
     }
 
-    /// Stops a process at such a moment, until another one has what it worked on, which this law promises. Returns whether one had.
+    /// Stops a process at such a moment, until another one has what it worked on, which this law
+    /// promises. Returns whether one had.
     #[must_use]
     pub(crate) async fn outlasts(
         &self,
@@ -198,7 +200,8 @@ impl Team {
         eventually(&what, all).await;
     }
 
-    /// Waits until the copies of all processes of this part show these processes, which this law promises.
+    /// Waits until the copies of all processes of this part show these processes, which this law
+    /// promises.
     pub(crate) async fn await_sight(&self, scene: &mut Scene, part: Part, law: &'static str) {
         let mut who: Vec<Value> = self.of(part).map(|ann| ann.client.number() as Value).collect();
         who.sort_unstable();
@@ -210,7 +213,8 @@ impl Team {
         }
     }
 
-    /// Waits until each of so many items is held by a process of this part, which this law promises.
+    /// Waits until each of so many items is held by a process of this part, which this law
+    /// promises.
     pub(crate) async fn await_shares(
         &self,
         scene: &mut Scene,

@@ -1,5 +1,5 @@
-//! Modules of core and of the recipes import only what stands below them, and always by the defining module: the `use`
-//! block of a file is the list of its arrows.
+//! Modules of core and of the recipes import only what stands below them, and always by the
+//! defining module: the `use` block of a file is the list of its arrows.
 
 use crate::tree::{File, catches, code, holds, spares};
 
@@ -15,7 +15,8 @@ const LAYER: &[&str] = &["layer"];
 const DOOR: &[&str] = &["client", "held", "session", "retry", "value"];
 /// What the recipes may name of what is below the floor.
 const OFFERED: &[&str] = &["random", "mutant", "clock", "task"];
-/// The modules that recipes are made of. They may import each other. All other modules of the crate are recipes.
+/// The modules that recipes are made of. They may import each other. All other modules of the crate
+/// are recipes.
 pub(crate) const SUPPORT: &[&str] = &["support", "line", "cell", "mirror", "keeper"];
 
 /// The recipes that are made of others, each with the recipes that it may import.

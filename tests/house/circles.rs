@@ -1,7 +1,8 @@
 //! Files of one crate that use each other in a circle are refused.
 //!
-//! A file uses another one if its code, tests aside, names something of it: by `crate::`, by `super::`, or by a child
-//! module. A name that a file only re-exports is looked up where it is defined, and a re-export alone is no use.
+//! A file uses another one if its code, tests aside, names something of it: by `crate::`, by
+//! `super::`, or by a child module. A name that a file only re-exports is looked up where it is
+//! defined, and a re-export alone is no use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,7 +82,8 @@ fn crates<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> BTreeMap<Strin
         else {
             continue;
         };
-        // Wrong algorithms use the module that they are planted in, and are not in a program without mistakes.
+        // Wrong algorithms use the module that they are planted in, and are not in a program
+        // without mistakes.
         if place.starts_with("mutant/") {
             continue;
         }

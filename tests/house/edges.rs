@@ -1,5 +1,6 @@
-//! Each argument of a recipe is passed by the cases of `conformance/src/every/edge.rs`: the row names an edge for each public
-//! function that takes a text, data, a number, a duration, a value or a function.
+//! Each argument of a recipe is passed by the cases of `conformance/src/every/edge.rs`: the row
+//! names an edge for each public function that takes a text, data, a number, a duration, a value or
+//! a function.
 
 use std::collections::BTreeSet;
 use std::fmt;

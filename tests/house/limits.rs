@@ -32,8 +32,8 @@ fn each_trial_has_a_time_limit() {
     holds(unlimited);
 }
 
-/// Trials whose work is not given to `limited`, in the call itself or in a function of the file that
-/// it calls. A trial without work needs no limit.
+/// Trials whose work is not given to `limited`, in the call itself or in a function of the file
+/// that it calls. A trial without work needs no limit.
 fn unlimited(file: &File) -> Vec<String> {
     if !file.is_rust() || file.path.starts_with("tests/house/") {
         return Vec::new();

@@ -1,4 +1,5 @@
-//! Each type of core and the recipes has a name of its own, so that a name has one definition to find.
+//! Each type of core and the recipes has a name of its own, so that a name has one definition to
+//! find.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +29,8 @@ fn no_two_types_of_core_and_the_recipes_have_one_name() {
     assert!(found.is_empty(), "\n{}", found.join("\n"));
 }
 
-/// The names of types that are defined in more than one file of core and the recipes, with the files.
+/// The names of types that are defined in more than one file of core and the recipes, with the
+/// files.
 fn homonyms(files: &[File]) -> Vec<String> {
     let mut defined: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     let is_of_both = |path: &str| path.starts_with("core/src/") || path.starts_with("recipes/src/");

@@ -1,5 +1,5 @@
-//! No recipe lacks a part: each has a row in the table of the recipes (`testkit/src/recipe.rs`), and what the row
-//! names exists.
+//! No recipe lacks a part: each has a row in the table of the recipes (`testkit/src/recipe.rs`),
+//! and what the row names exists.
 
 use std::collections::BTreeSet;
 

@@ -78,7 +78,8 @@ impl Kind {
         let mut peer = match self {
             Self::Curator => Peer::curator(&server).await,
             Self::Kazoo => Peer::kazoo(&server).await,
-            // Its prefix is synod's path followed by a slash. Its lock is that of the package for Go.
+            // Its prefix is synod's path followed by a slash. Its lock is that of the package for
+            // Go.
             Self::Etcdctl | Self::Go => return Peer::etcdctl(&server, &format!("{path}/")),
         };
         peer.write_line(&format!("mutex {path}"));
@@ -295,7 +296,8 @@ fn play(name: &str, kind: Kind, scene: Scene) -> Result<(), Failed> {
     played.map_err(Failed::from)
 }
 
-/// Keeps the directory of a path: kazoo fails where the servers collect it between two requests of its `ensure_path`.
+/// Keeps the directory of a path: kazoo fails where the servers collect it between two requests of
+/// its `ensure_path`.
 async fn keep_directory(kind: Kind, path: &Path) {
     let beside = format!("kept-for-{}", path.name());
     let beside = path.parent().expect("it is below others").join(&beside).expect("valid");

@@ -32,8 +32,8 @@ pub(crate) struct Peer {
 struct Said {
     line: String,
     /// When the peer printed it, by the clock that all processes share: the peer's own reading
-    /// (`in @NANOSECONDS`). A shell does not add it, see [`Peer::keeps_silent`]: then it is the time
-    /// when the line arrived.
+    /// (`in @NANOSECONDS`). A shell does not add it, see [`Peer::keeps_silent`]: then it is the
+    /// time when the line arrived.
     at: u64,
 }
 
@@ -45,8 +45,8 @@ impl Said {
     }
 }
 
-/// Holds a lock of etcdctl until a line names the signal to end it with, and answers each `ping`. When etcdctl has the lock,
-/// it prints its key.
+/// Holds a lock of etcdctl until a line names the signal to end it with, and answers each `ping`.
+/// When etcdctl has the lock, it prints its key.
 const ETCDCTL: &str = r#"
 export ETCDCTL_API=3
 etcdctl --endpoints "$1" lock --ttl 2 "$2" </dev/null &
@@ -56,8 +56,8 @@ wait $! && true
 echo out
 "#;
 
-/// Campaigns with etcdctl until a line names the signal to end it with, or listens, and answers each
-/// `ping`. It prints the key of each leader and its values.
+/// Campaigns with etcdctl until a line names the signal to end it with, or listens, and answers
+/// each `ping`. It prints the key of each leader and its values.
 const ELECT: &str = r#"
 export ETCDCTL_API=3
 server=$1
@@ -122,7 +122,8 @@ pub(crate) fn go_missing() -> Option<String> {
     Command::new("go").arg("version").output().is_err().then(|| "Go is not installed".to_owned())
 }
 
-/// Whether the tests with Go must run. It is large, so a build server does not install it: `dev/test long` does.
+/// Whether the tests with Go must run. It is large, so a build server does not install it:
+/// `dev/test long` does.
 pub(crate) fn go_required() -> bool {
     std::env::var_os("SYNOD_GO").is_some()
 }
@@ -141,7 +142,8 @@ fn build_go(name: &str) -> PathBuf {
     program
 }
 
-/// The classes of the programs in Java, built once: to build one takes five times what it takes to start it.
+/// The classes of the programs in Java, built once: to build one takes five times what it takes to
+/// start it.
 static JAVA: LazyLock<PathBuf> = LazyLock::new(|| {
     let classes = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop-java");
     let mut javac = Command::new("javac");
@@ -284,9 +286,9 @@ impl Peer {
     }
 
     /// Checks that the peer is excluded now. What it prints later is checked against this time, so
-    /// that a grant that is reported late is found, too, however slow the machine is. The lines of a
-    /// shell have no time, but they are in order: it is asked for a line, which comes after all that
-    /// etcdctl printed before.
+    /// that a grant that is reported late is found, too, however slow the machine is. The lines of
+    /// a shell have no time, but they are in order: it is asked for a line, which comes after all
+    /// that etcdctl printed before.
     pub(crate) async fn keeps_silent(&mut self) {
         let said = timeout(Duration::from_millis(300), self.said.recv()).await;
         assert!(said.is_err(), "it said {said:?}");

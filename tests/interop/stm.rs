@@ -1,4 +1,5 @@
-//! Transactions of synod and of others on the same keys of etcd: those of etcd's own package for Go, and of etcdctl.
+//! Transactions of synod and of others on the same keys of etcd: those of etcd's own package for
+//! Go, and of etcdctl.
 
 use synod::Path;
 use synod::recipe::Transaction;
@@ -33,8 +34,8 @@ fn accounts<const N: usize>(path: &Path, names: [&str; N]) -> [Path; N] {
     names.map(|name| path.join(name).expect("valid"))
 }
 
-/// Both take from an account of their own and give to the two others, at the same time. So each transaction of one
-/// changes what each of the other has read.
+/// Both take from an account of their own and give to the two others, at the same time. So each
+/// transaction of one changes what each of the other has read.
 async fn a_transfer_of_either_keeps_the_sum(kind: Kind, path: Path) {
     let (client, mut peer) = (kind.client().await, Peer::go_stm(&kind.server()).await);
     let [ann, bob, cat, marks] = &accounts(&path, ["ann", "bob", "cat", "marks"]);
@@ -92,8 +93,8 @@ async fn a_value_of_either_is_read_by_the_other(kind: Kind, path: Path) {
     peer.says("8").await;
 }
 
-/// A write of etcdctl's, by `put` or by `txn`, to a key that a transaction has read makes it run again; and `txn` compares
-/// what a transaction has written.
+/// A write of etcdctl's, by `put` or by `txn`, to a key that a transaction has read makes it run
+/// again; and `txn` compares what a transaction has written.
 async fn a_transaction_is_shared(kind: Kind, path: Path) {
     let (client, server) = (kind.client().await, kind.server());
     let [a, b, marks] = ["a", "b", "marks"].map(|name| path.join(name).expect("valid"));

@@ -106,7 +106,8 @@ async fn a_number_in_text_is_shared(kind: Kind, path: Path) {
     assert_eq!(value.get().await.expect("reachable"), Some(100));
 }
 
-/// Changes that are promoted wait in one line with those of Curator's, which keep no other change out.
+/// Changes that are promoted wait in one line with those of Curator's, which keep no other change
+/// out.
 async fn a_promoted_number_is_shared(kind: Kind, path: Path) {
     let (client, mut peer) = (kind.client().await, Peer::curator(&kind.server()).await);
     let [number, lock] = ["number", "lock"].map(|name| path.join(name).expect("valid"));

@@ -1,8 +1,9 @@
-//! Each of three real servers is killed and started again, one after the other, and then all of them. The connections of a
-//! thousand nodes that are kept and written, and of a hundred caches of them, are lost at one moment, and come back.
+//! Each of three real servers is killed and started again, one after the other, and then all of
+//! them. The connections of a thousand nodes that are kept and written, and of a hundred caches of
+//! them, are lost at one moment, and come back.
 //!
-//! `SYNOD_MISTAKES=1` lets every member make the mistakes that this must find, one after the other, and fails if one is
-//! not found.
+//! `SYNOD_MISTAKES=1` lets every member make the mistakes that this must find, one after the other,
+//! and fails if one is not found.
 
 #![expect(clippy::print_stdout, reason = "it says what the storm cost")]
 
@@ -41,7 +42,8 @@ const CACHES: usize = 10;
 const TTL: Duration = Duration::from_secs(20);
 /// How long servers are down.
 const OUTAGE: Duration = Duration::from_millis(500);
-/// How many calls each node and each cache may cost, whatever happens, and in each second of the outage.
+/// How many calls each node and each cache may cost, whatever happens, and in each second of the
+/// outage.
 const CALLS: usize = 4;
 /// Longer than a slow machine takes.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -172,7 +174,8 @@ async fn storm<K: Kind>(
         members.iter().map(|member| member.calls.load(Ordering::Relaxed)).collect();
 
     let began = Instant::now();
-    // Each alone: whichever server a member is connected to, that is among them. Then all: no server answers for a while.
+    // Each alone: whichever server a member is connected to, that is among them. Then all: no
+    // server answers for a while.
     for round in 0..=SERVERS {
         let lost = if round < SERVERS { round..round + 1 } else { 0..SERVERS };
         for server in lost.clone() {

@@ -1,5 +1,5 @@
-//! [`Comparison`]: whether the results of two stores are equal, except for what each may number in its
-//! own way.
+//! [`Comparison`]: whether the results of two stores are equal, except for what each may number in
+//! its own way.
 
 use std::collections::BTreeMap;
 

@@ -25,8 +25,9 @@ impl World {
             .random(self.random.fork(self.random.number()))
     }
 
-    /// For a client that does much, or whose calls are counted: its session lives for so long that it also outlives a pause of
-    /// a busy machine, and that no ticket is watched by its own owner meanwhile.
+    /// For a client that does much, or whose calls are counted: its session lives for so long that
+    /// it also outlives a pause of a busy machine, and that no ticket is watched by its own owner
+    /// meanwhile.
     pub(crate) fn unhurried(&self) -> ClientOptions {
         self.options().session(SessionOptions::new(self.profile.patience * 3))
     }

@@ -175,7 +175,8 @@ impl Gate {
         self.shared.forgetful.store(loses, Ordering::Relaxed);
     }
 
-    /// Makes watches lose every change and report nothing, as if their events were late; or ends that.
+    /// Makes watches lose every change and report nothing, as if their events were late; or ends
+    /// that.
     pub(crate) fn mute(&self, is_mute: bool) {
         self.shared.mute.store(is_mute, Ordering::Relaxed);
     }
@@ -204,7 +205,8 @@ impl Gate {
 }
 
 impl Gate {
-    /// After so many more calls nothing is sent any more, not even a close, as if the process had ended.
+    /// After so many more calls nothing is sent any more, not even a close, as if the process had
+    /// ended.
     pub(crate) fn die_after(&self, calls: usize) {
         let mut passing = self.shared.passing.lock().unwrap_or_else(PoisonError::into_inner);
         *passing = Some(calls);
@@ -227,12 +229,14 @@ impl Gate {
         self.shared.losing.store(true, Ordering::Relaxed);
     }
 
-    /// Keeps signs of life from the holders of sessions that [can be lost](Self::may_lose); or ends that.
+    /// Keeps signs of life from the holders of sessions that [can be lost](Self::may_lose); or ends
+    /// that.
     pub(crate) fn freeze(&self, is_frozen: bool) {
         self.shared.frozen.send_replace(is_frozen);
     }
 
-    /// Reports to the holders of the sessions opened so far that the store does not answer, until [`Gate::freeze`] ends that.
+    /// Reports to the holders of the sessions opened so far that the store does not answer, until
+    /// [`Gate::freeze`] ends that.
     pub(crate) fn suspend(&self) {
         self.freeze(true);
         for status in &*self.shared.told.lock().unwrap_or_else(PoisonError::into_inner) {

@@ -190,7 +190,8 @@ async fn a_use_without_answers_from_any_call_on_fails_in_time(world: World) {
 }
 
 impl Trial {
-    /// Whether a use comes to its end before it makes so many calls. Nothing is answered from then on.
+    /// Whether a use comes to its end before it makes so many calls. Nothing is answered from then
+    /// on.
     async fn ends_without_answers(&self, calls: usize, world: &World, bob: &Client) -> bool {
         /// The last factor by which a use gets more time than usual.
         const LAST: u32 = 8;
@@ -213,8 +214,8 @@ impl Trial {
         }
     }
 
-    /// The same with so many times the usual time for each call and the session. An error is that what was answered took
-    /// longer.
+    /// The same with so many times the usual time for each call and the session. An error is that
+    /// what was answered took longer.
     async fn ends_within(
         &self,
         factor: u32,
@@ -239,8 +240,8 @@ impl Trial {
         ended
     }
 
-    /// Whether a use comes to its end before the gate lets nothing through. Asserts that it is unreachable otherwise, or
-    /// goes on when there are answers again.
+    /// Whether a use comes to its end before the gate lets nothing through. Asserts that it is
+    /// unreachable otherwise, or goes on when there are answers again.
     async fn ends(&self, mut using: Waiting<()>, gate: &Gate) -> Result<bool> {
         if let Some(result) = using.result_before(gate.died()).await {
             return result.map(|()| true);

@@ -63,7 +63,8 @@ fn is_refusal(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Invalid | ErrorKind::TooLarge)
 }
 
-/// Uses, and functions with their kind of argument, that do not keep this yet, each with the reason.
+/// Uses, and functions with their kind of argument, that do not keep this yet, each with the
+/// reason.
 const OPEN: &[(&str, &str)] = &[];
 
 /// True if a use, or a function with a kind of argument, does not keep this yet.
@@ -97,7 +98,8 @@ impl<'a, T: Clone + 'static> Passing<'a, T> {
         all_hold(all.into_iter().map(|it| (it.name.clone(), check(it)))).await;
     }
 
-    /// Passes an argument, and then the usual one by another client at the same path. Returns whether the first was taken.
+    /// Passes an argument, and then the usual one by another client at the same path. Returns
+    /// whether the first was taken.
     pub(super) async fn takes(&self, what: &str, argument: T) -> bool {
         let Self { world, passers, edge, .. } = self;
         let (said, path) = (format!("{} with {what}", self.name), self.at(what));
@@ -115,8 +117,8 @@ impl<'a, T: Clone + 'static> Passing<'a, T> {
         is_taken
     }
 
-    /// Tries arguments of sizes from one that must be taken to one that may be refused, up to the largest that is taken and
-    /// the one after it. Returns whether the last one was taken.
+    /// Tries arguments of sizes from one that must be taken to one that may be refused, up to the
+    /// largest that is taken and the one after it. Returns whether the last one was taken.
     pub(super) async fn up_to_the_limit(
         &self,
         sizes: (usize, usize),

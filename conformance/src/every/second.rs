@@ -44,9 +44,11 @@ async fn a_use_that_is_not_polled_is_in_no_others_way(world: World) {
 }
 
 impl Trial {
-    /// True if a use goes on at the path of another one that does not: unless that one holds what this one needs.
+    /// True if a use goes on at the path of another one that does not: unless that one holds what
+    /// this one needs.
     fn shares(&self) -> bool {
-        /// The master of a crew has the lead, a member of a partition its name and its items, and an owner its node.
+        /// The master of a crew has the lead, a member of a partition its name and its items, and
+        /// an owner its node.
         const HOLDERS: [&str; 4] = ["crew", "partition", "persistent_node", "persistent_node/ttl"];
         matches!(self.it.act, Act::Change { .. }) && !HOLDERS.contains(&self.it.name)
     }
@@ -117,9 +119,11 @@ async fn a_runtime_that_ends_is_in_no_others_way(world: World) {
 }
 
 impl Trial {
-    /// True if others can use it at the path of a use whose runtime has ended, also while the session of that use lives.
+    /// True if others can use it at the path of a use whose runtime has ended, also while the
+    /// session of that use lives.
     fn outlasts_its_runtime(&self) -> bool {
-        /// A claim, a worker, a member of a partition and a node that is kept are of the session, and no task is left to give them back.
+        /// A claim, a worker, a member of a partition and a node that is kept are of the session,
+        /// and no task is left to give them back.
         const OF_THE_SESSION: [&str; 4] = ["queue", "partition", "persistent_node/ttl", "crew"];
         !OF_THE_SESSION.contains(&self.it.name)
     }
@@ -136,7 +140,8 @@ impl SecondRuntime {
         Self(runtime.expect("the operating system lets a runtime start"))
     }
 
-    /// Polls a use once, and lets the tasks that it has started run. Returns it if it has not come to its end.
+    /// Polls a use once, and lets the tasks that it has started run. Returns it if it has not come
+    /// to its end.
     fn polls(&self, using: Option<Using>) -> Option<Using> {
         let polling = async {
             let mut using = using?;

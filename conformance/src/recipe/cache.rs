@@ -47,7 +47,8 @@ async fn stored(world: &World, client: &Client) -> Vec<Node> {
     view.nodes.into_iter().filter(|node| node.stat.is_some()).collect()
 }
 
-/// A reader of the events of a cache, in a task of its own: what they make, and what was wrong with them.
+/// A reader of the events of a cache, in a task of its own: what they make, and what was wrong with
+/// them.
 pub(super) struct Shadow {
     seen: Arc<Mutex<Seen>>,
     _reading: Task,

@@ -1,4 +1,5 @@
-//! A cache at its edges: code of the application that panics or calls back, silent outages, waits, and order.
+//! A cache at its edges: code of the application that panics or calls back, silent outages, waits,
+//! and order.
 
 use std::panic::resume_unwind;
 use std::sync::{Arc, OnceLock};

@@ -47,8 +47,8 @@ async fn stored(world: &World, client: &Client) -> i64 {
     i64::from_be_bytes(node.data[..].try_into().expect("eight bytes"))
 }
 
-/// A counter that has written `number`, and knows that it is there: some servers report what a set did, and not what
-/// a create did.
+/// A counter that has written `number`, and knows that it is there: some servers report what a set
+/// did, and not what a create did.
 async fn known(world: &World, client: &Client, number: i64) -> Counter {
     let one = counter(world, client);
     for _ in 0..2 {
@@ -414,7 +414,8 @@ async fn an_addition_that_no_client_disturbs_is_one_call(world: World) {
     // Those that are asked for together are written together.
     let before = gate.count(Verb::Commit);
     let many = join_all((0..20).map(|_| one.increment()));
-    // The first write is not answered before all of them were asked for, however many threads there are.
+    // The first write is not answered before all of them were asked for, however many threads there
+    // are.
     gate.set(Way::Holding);
     let opens = async {
         gate.held(1).await;

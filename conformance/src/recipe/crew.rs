@@ -489,7 +489,8 @@ async fn a_snapshot_shows_each_task_in_one_place(world: World) {
     ];
     assert_eq!(tasks(&shown), expected);
 
-    // A task goes from one place to the next: none is shown as it was before, and none that is done with a worker.
+    // A task goes from one place to the next: none is shown as it was before, and none that is done
+    // with a worker.
     slow.let_go();
     world.ends(&done, by("slow")).await;
     drop(working);

@@ -76,7 +76,8 @@ async fn very_many_workers_have_a_task_each(world: World) {
     drop(working);
 }
 
-/// The number that this variable asks for, or else the usual one: on a store that answers at once, more are done soon.
+/// The number that this variable asks for, or else the usual one: on a store that answers at once,
+/// more are done soon.
 fn many(variable: &str, usual: usize) -> usize {
     std::env::var(variable).map_or(usual, |number| number.parse().expect("it is a number"))
 }

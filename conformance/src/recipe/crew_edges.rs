@@ -1,4 +1,5 @@
-//! The crew at its edges: sizes, names, panics, and nodes that are none of its. What one task breaks, no other notices.
+//! The crew at its edges: sizes, names, panics, and nodes that are none of its. What one task
+//! breaks, no other notices.
 
 use std::convert::Infallible;
 use std::num::NonZeroU32;
@@ -32,8 +33,8 @@ cases![
 /// More than any store takes in a node.
 const TOO_MUCH: usize = 1_100_000;
 
-/// A member that leads, and one that works. What they do with a task is what it is called: `long`, `huge`, `panic`, or `fail`. Others are
-/// done.
+/// A member that leads, and one that works. What they do with a task is what it is called: `long`,
+/// `huge`, `panic`, or `fail`. Others are done.
 fn members(world: &World, client: &Client) -> [Waiting<Infallible>; 2] {
     let does = |task: Assignment| async move {
         match task.id.split('-').next() {
@@ -156,7 +157,8 @@ async fn a_policy_that_panics_sets_its_task_aside(world: World) {
     assert_eq!(answer(refused.cancel().await), Some(TaskEnd::Cancelled));
 }
 
-/// The longest path of a crew: the node of an assignment has the directory, the longest name of a worker, and a name.
+/// The longest path of a crew: the node of an assignment has the directory, the longest name of a
+/// worker, and a name.
 const MAX_CREW_PATH: usize = 2_048 - "/assigned".len() - (1 + 65) - (1 + 1);
 
 /// A path of so many bytes.

@@ -53,7 +53,8 @@ async fn a_finished_task_is_removed_though_no_master_lives_as_long_as_it_is_kept
     assert!(is_over("attempts").await && is_over("todo").await);
 }
 
-/// Creates so many nodes in a directory that no reader of its changes gets all of them: nodes that are none of the crew.
+/// Creates so many nodes in a directory that no reader of its changes gets all of them: nodes that
+/// are none of the crew.
 async fn floods(world: &World, client: &Client, dir: &str) {
     const NODES: usize = 4_200;
     const AT_ONCE: usize = 30;
@@ -92,7 +93,8 @@ async fn a_master_that_has_missed_events_knows_what_is_there(world: World) {
     let waits = world.submits(&bob, "waits", "data").await;
     sleep(world.brief()).await;
 
-    // From now on it is notified only that it has missed something, and what it reads then is held back.
+    // From now on it is notified only that it has missed something, and what it reads then is held
+    // back.
     gate.lose_events(true);
     gate.hold_behind([Verb::Read, Verb::Watch].map(|verb| (verb, gate.count(verb))));
     for dir in ["todo", "workers", "assigned/none/none", "done"] {

@@ -20,7 +20,8 @@ use crate::door::gate::Gate;
 use crate::recipe::Waiting;
 use crate::world::World;
 
-/// The least number of calls that a master makes before its first step: its ticket, the switch, and what it follows.
+/// The least number of calls that a master makes before its first step: its ticket, the switch, and
+/// what it follows.
 const BEFORE_A_STEP: usize = 4;
 
 pub(super) fn crew(world: &World, client: &Client) -> Crew {
@@ -58,13 +59,15 @@ pub(super) fn at_once(task: NewTask) -> NewTask {
     task.backoff(Duration::ZERO, Duration::ZERO)
 }
 
-/// Waits until the crew has no worker: until then, a task may be assigned to one that has just left.
+/// Waits until the crew has no worker: until then, a task may be assigned to one that has just
+/// left.
 pub(super) async fn no_worker_is_there(world: &World, client: &Client) {
     let workers = world.at("crew/workers");
     world.eventually("no worker is there", async || below(client, &workers).await.is_empty()).await;
 }
 
-/// A worker whose work waits until it is let go, and counts what was begun and what was dropped or done.
+/// A worker whose work waits until it is let go, and counts what was begun and what was dropped or
+/// done.
 #[derive(Clone, Default)]
 pub(super) struct Slow {
     begun: Arc<AtomicUsize>,
@@ -158,8 +161,9 @@ pub(super) fn reads_no_more(gate: &Gate) {
 }
 
 impl World {
-    /// Lets a client end, as the only master, at its first call, the next one at its second call, and so on, until one lives
-    /// to see the end of its task. Each of these tasks ends as expected under the next master.
+    /// Lets a client end, as the only master, at its first call, the next one at its second call,
+    /// and so on, until one lives to see the end of its task. Each of these tasks ends as expected
+    /// under the next master.
     pub(super) async fn each_master_ends(
         &self,
         bob: &Client,
@@ -187,8 +191,8 @@ impl World {
         }
     }
 
-    /// Whether a task is seen to end before its master makes a call that is not sent. The calls that were sent have ended
-    /// it, so there is no later one at which a master has to end, too.
+    /// Whether a task is seen to end before its master makes a call that is not sent. The calls
+    /// that were sent have ended it, so there is no later one at which a master has to end, too.
     async fn is_over_first(&self, task: &CrewTask, end: &TaskEnd, gate: &Gate) -> bool {
         let ends = pin!(self.ends(task, end.clone()));
         matches!(select(ends, pin!(gate.died())).await, Either::Left(_))

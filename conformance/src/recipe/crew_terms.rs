@@ -28,8 +28,8 @@ cases![
     "L-MW-16 L-MW-2" breaks [ResultUnguarded] => no_result_is_accepted_after_a_task_has_expired,
 ];
 
-/// The crew whose master has this policy, with a worker for eight tasks on the red rack, and one for two on the blue one. All tasks
-/// wait when it begins to lead.
+/// The crew whose master has this policy, with a worker for eight tasks on the red rack, and one
+/// for two on the blue one. All tasks wait when it begins to lead.
 async fn led_by(
     world: &World,
     client: &Client,
@@ -57,7 +57,8 @@ async fn led_by(
     (crew, submitted, workers.into_iter().chain([master]).collect())
 }
 
-/// The racks of the workers that have these tasks, once the last one has a worker. The master decides in their order.
+/// The racks of the workers that have these tasks, once the last one has a worker. The master
+/// decides in their order.
 async fn racks(world: &World, crew: &Crew, tasks: &[CrewTask]) -> Vec<Option<String>> {
     let last = tasks.last().expect("there are some");
     let is_assigned = async || answer(last.status().await) == Some(TaskStatus::Assigned);
@@ -177,8 +178,8 @@ async fn a_task_expires_whichever_call_its_master_ends_at(world: World) {
     world.each_master_ends(&bob, late, TaskEnd::Expired).await;
 }
 
-/// A task that is about to expire: its master has begun with that, and what it reads first is held back. The master leads so
-/// short a time that it does not follow its ticket yet.
+/// A task that is about to expire: its master has begun with that, and what it reads first is held
+/// back. The master leads so short a time that it does not follow its ticket yet.
 async fn about_to_expire(world: &World, client: &Client, master: &Gate) -> CrewTask {
     loop {
         let id = client.random().id();

@@ -1,4 +1,5 @@
-//! Service discovery: what is registered is shown while it is there, and what cannot be read or reached does no harm.
+//! Service discovery: what is registered is shown while it is there, and what cannot be read or
+//! reached does no harm.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -298,7 +299,8 @@ async fn instances_that_come_back_are_spread_over_time(world: World) {
 
         world.expire(session.info().id).await;
 
-        // When the first and the last request were sent: when they were answered depends on the server.
+        // When the first and the last request were sent: when they were answered depends on the
+        // server.
         let (first, last) = (Cell::new(None), Cell::new(before));
         let spread = Cell::new(Duration::ZERO);
         let sending = async {

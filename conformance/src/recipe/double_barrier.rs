@@ -321,7 +321,8 @@ async fn a_member_does_not_enter_with_itself(world: World) {
     let mut alone = enters(&world, &ann, 2);
     world.members(&bob, 1).await;
 
-    // The client takes its session for lost earlier than the server, so its node is still there when it comes again.
+    // The client takes its session for lost earlier than the server, so its node is still there
+    // when it comes again.
     world.link(session.info().id, Link::Cut).await;
     world.in_time("the loss", session.lost()).await;
 

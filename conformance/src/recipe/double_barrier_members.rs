@@ -1,4 +1,5 @@
-//! Members of a double barrier that give up, come again, or go while others look: which of them count, and which fail.
+//! Members of a double barrier that give up, come again, or go while others look: which of them
+//! count, and which fail.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The queue of another library: no item is lost, invented or doubled, and items are had in the order of that library.
+//! The queue of another library: no item is lost, invented or doubled, and items are had in the
+//! order of that library.
 
 use std::pin::pin;
 use std::time::Duration;

@@ -95,7 +95,8 @@ async fn a_member_whose_node_goes_is_a_member_again(world: World) {
     assert_eq!(names(&world, &bob).await, [""; 0]);
 }
 
-/// Reads changes until one is as expected. Joins and leaves take turns, each with the revision of its incarnation.
+/// Reads changes until one is as expected. Joins and leaves take turns, each with the revision of
+/// its incarnation.
 async fn reads_until(
     world: &World,
     changes: &mut Changes,

@@ -423,7 +423,8 @@ async fn many_items_settle_in_few_calls(world: World) {
     let settled = async || last.share.items().len() == items.len() / (MEMBERS + 1);
     world.eventually("it has its part", settled).await;
     answer(world.in_time("the end of the change", last.share.settled()).await);
-    // To become a member, and for its items, which others give away one transaction after the other.
+    // To become a member, and for its items, which others give away one transaction after the
+    // other.
     let commits = gate.count(Verb::Commit) - before;
     let most = world.at_most(1 + 200 / 39 + 1 + MEMBERS * 2, items.len());
     assert!(commits <= most, "{commits} commits");

@@ -1,4 +1,5 @@
-//! The persistent node: it is there while its owner wants it, with the last data, and then never again.
+//! The persistent node: it is there while its owner wants it, with the last data, and then never
+//! again.
 
 use synod_core::client::{Client, ConnectionState};
 use synod_core::error::ErrorKind;
@@ -35,7 +36,8 @@ async fn stored(world: &World, client: &Client) -> Option<Node> {
 }
 
 impl World {
-    /// Waits until there is a node with this data, other than one that was created at the given revision.
+    /// Waits until there is a node with this data, other than one that was created at the given
+    /// revision.
     async fn has_node(&self, client: &Client, data: &str, what: &str) -> Node {
         let there = async || stored(self, client).await.is_some_and(|node| node.data == data);
         self.eventually(what, there).await;

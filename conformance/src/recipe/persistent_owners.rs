@@ -79,7 +79,8 @@ async fn a_node_that_came_after_the_look_is_not_removed(world: World) {
     let ann = world.client_on(gate.clone(), world.unhurried()).await;
     let kept = kept(&world, &ann, "data").await;
     answer(world.in_time("other data", kept.set("more")).await);
-    // What it made in the session that it has lost is in the way of its next node: it looks, and gets the answer late.
+    // What it made in the session that it has lost is in the way of its next node: it looks, and
+    // gets the answer late.
     gate.hold_behind([(Verb::Read, gate.count(Verb::Read))]);
     gate.lose();
     world.in_time("its look", gate.held(1)).await;
@@ -152,7 +153,8 @@ async fn an_owner_ends_although_another_client_writes_all_the_time(world: World)
 
     let closed = world.in_time("the end", kept.close()).await;
 
-    // Each request to remove it may find that it was written meanwhile. It goes on in the background.
+    // Each request to remove it may find that it was written meanwhile. It goes on in the
+    // background.
     assert!(closed.as_ref().map_or_else(Error::has_unknown_effect, |()| true), "{closed:?}");
     drop(writing);
     let gone = async || stored(&world, &bob).await.is_none();

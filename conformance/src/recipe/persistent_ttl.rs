@@ -1,4 +1,5 @@
-//! The persistent node with a time to live: it outlives the sessions of its owner, and not its silence.
+//! The persistent node with a time to live: it outlives the sessions of its owner, and not its
+//! silence.
 
 use std::time::Duration;
 

@@ -32,7 +32,8 @@ fn lock(world: &World) -> Path {
     world.at("counter-promotion")
 }
 
-/// A counter whose changes are promoted after so many tries. It has changed the number, so its mark and the gate are there.
+/// A counter whose changes are promoted after so many tries. It has changed the number, so its mark
+/// and the gate are there.
 async fn promoted(world: &World, client: &Client, after: u32) -> Counter {
     let one = Counter::new(client, value(world)).promote(Promotion::after(after));
     for _ in 0..2 {

@@ -1,4 +1,5 @@
-//! The queue: no item is lost, invented or doubled, whatever is lost on the way, and items are had in their order.
+//! The queue: no item is lost, invented or doubled, whatever is lost on the way, and items are had
+//! in their order.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::pin::pin;

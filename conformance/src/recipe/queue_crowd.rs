@@ -13,8 +13,8 @@ cases![
     "L-Q-13 L-X-7" breaks [EventReadsAll] => the_first_of_very_many_costs_what_it_costs_of_ten,
 ];
 
-/// How many items very many are: no store of the tests is too small for them. Their data is twice what a store takes in one
-/// request, which is the size of a frame of ZooKeeper.
+/// How many items very many are: no store of the tests is too small for them. Their data is twice
+/// what a store takes in one request, which is the size of a frame of ZooKeeper.
 const MANY: usize = 3_000;
 
 /// How many items are put in one transaction.

@@ -1,4 +1,5 @@
-//! Requests of a queue that are in doubt when their session ends: no item is lost, and none is doubled.
+//! Requests of a queue that are in doubt when their session ends: no item is lost, and none is
+//! doubled.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::pin::pin;
@@ -46,7 +47,8 @@ async fn becomes(world: &World, client: &Client, dir: &str, items: &[&str]) {
     world.eventually(&format!("{dir} has {items:?}"), is_there).await;
 }
 
-/// Ends the session of a client at the server. What is held back is answered when the client knows that.
+/// Ends the session of a client at the server. What is held back is answered when the client knows
+/// that.
 async fn loses_its_session(world: &World, gate: &Gate, client: &Client) {
     let session = answer(client.session().await);
     world.expire(session.info().id).await;

@@ -1,4 +1,5 @@
-//! More than one of everything: queues in one session, clients of one queue in one process, claims that others remove.
+//! More than one of everything: queues in one session, clients of one queue in one process, claims
+//! that others remove.
 
 use std::collections::BTreeSet;
 use std::num::{NonZeroU32, NonZeroUsize};

@@ -1,4 +1,5 @@
-//! Transactions: committed if nothing interferes, exactly once, and never on a mixture of two moments.
+//! Transactions: committed if nothing interferes, exactly once, and never on a mixture of two
+//! moments.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -323,7 +324,8 @@ async fn a_transaction_that_was_not_sent_is_committed_in_the_next_session(world:
     gate.called(Verb::Commit, sent + 1).await;
     // Another thread may be between the count and the gate.
     tokio::time::sleep(world.brief()).await;
-    // The client cannot know that its request never arrives. What it was to replace is replaced by another client.
+    // The client cannot know that its request never arrives. What it was to replace is replaced by
+    // another client.
     answer(add(&transaction(&world, &bob), &both).await);
 
     // The request that was sent stays unanswered.

@@ -109,7 +109,8 @@ async fn negotiates(world: &World, asked: Duration) {
         ann.store.close().await.map_err(|error| error.to_string())?;
         made.map(drop).map_err(|error| format!("asked for {asked:?}: {error}"))
     };
-    // The shortest sessions end when one of the machine's threads stands still for a moment. One of them lives.
+    // The shortest sessions end when one of the machine's threads stands still for a moment. One of
+    // them lives.
     let mut ended = Vec::new();
     for _ in 0..ATTEMPTS {
         match outlives().await {
@@ -360,7 +361,8 @@ async fn a_dropped_session_lives_on_for_a_while(world: World) {
 
     drop(ann);
 
-    // What a backend does about the drop it may do in the background, so a single look is too early.
+    // What a backend does about the drop it may do in the background, so a single look is too
+    // early.
     for _ in 0..5 {
         let seen = bob.exists(&world.at("e")).await;
         assert!(seen || Instant::now() >= until, "it was not ended, and its time is not over");

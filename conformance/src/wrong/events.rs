@@ -160,8 +160,8 @@ impl Teller {
         }
     }
 
-    /// Stops reporting when the store does not answer: for ever, or until it has answered for a while
-    /// without an event.
+    /// Stops reporting when the store does not answer: for ever, or until it has answered for a
+    /// while without an event.
     async fn listen(&mut self) {
         /// What happened during an outage is reported soon after the first answer.
         const QUIET: usize = 10;
