@@ -41,7 +41,8 @@ mod side;
 
 pub use program::Program;
 
-/// How many programs run at a time, each in a directory of its own, because stores wait a lot.
+/// The number of programs that run concurrently, each in a directory of its own, because stores
+/// spend most of the time waiting.
 const LANES: usize = 4;
 
 /// Stores to compare, and how many programs.
@@ -57,10 +58,10 @@ pub struct Comparison {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tally {
-    /// How many programs ran to their end.
+    /// The number of programs that ran to their end.
     pub whole: usize,
-    /// How many ended early: at a container that only one store still had, or a store that did not
-    /// answer.
+    /// The number of programs that ended early: at a container that only one store still had, or a
+    /// store that did not answer.
     pub part: usize,
 }
 
@@ -72,7 +73,7 @@ pub struct Found {
     pub seed: u64,
     /// The program, reduced to what the difference needs.
     pub program: Program,
-    /// How many programs ran before it.
+    /// The number of programs that ran before it.
     pub before: usize,
     difference: Difference,
 }

@@ -119,7 +119,7 @@ impl Ability {
     }
 }
 
-/// How a store is to be tested.
+/// The parameters of the tests of a store.
 ///
 /// No verdict depends on the machine's speed: [`patience`](Profile::patience) only bounds waits for
 /// what must happen in the end, and laws about safety have no clock.
@@ -128,7 +128,8 @@ impl Ability {
 pub struct Profile {
     /// The time to live that sessions request.
     pub ttl: Duration,
-    /// How long a case waits for what must happen in the end. Scale it with the machine.
+    /// The time limit of a case that waits for an event that must happen eventually. Scale it with
+    /// the machine.
     pub patience: Duration,
     /// The number of children of the largest directory.
     pub crowd: usize,
@@ -170,7 +171,7 @@ impl Profile {
         Some(said.map_or_else(|| missing.lack().to_owned(), |(_, reason)| reason.to_string()))
     }
 
-    /// Whether this ability is offered.
+    /// Returns `true` if this ability is offered.
     pub fn can(&self, ability: Ability) -> bool {
         let offered = match ability {
             Ability::Crowd => self.crowd > PAGE,

@@ -34,11 +34,11 @@ pub struct Suite {
     at_once: Option<usize>,
 }
 
-/// How long a case may block its thread, as a deadlock does: every other wait of a case ends
-/// sooner, by itself.
+/// The time limit of a case that blocks its thread, as a deadlock does: every other wait of a case
+/// ends sooner, by itself.
 const BLOCKED: Duration = Duration::from_secs(30 * 60);
 
-/// How much longer than the case's own watchdog to wait for its threads.
+/// The time to wait for the threads of a case after its own watchdog's time limit.
 const OVERTIME: Duration = Duration::from_secs(10);
 
 type Build = dyn Fn(&[Ability]) -> Result<Arc<dyn Harness>, String> + Send + Sync;
@@ -47,16 +47,16 @@ type Build = dyn Fn(&[Ability]) -> Result<Arc<dyn Harness>, String> + Send + Syn
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "what did not run is never shown as passed")]
 pub enum Verdict {
-    /// The store keeps the sentence.
+    /// The store keeps the law.
     Passed,
-    /// It does not, or something panicked.
+    /// The store does not keep the law, or something panicked.
     Failed {
-        /// What was expected and what was found, and the seed.
+        /// The expected result, the result that was found, and the seed.
         why: String,
     },
-    /// It was not run.
+    /// The case was not run.
     Skipped {
-        /// What the harness lacks.
+        /// The ability that the harness lacks.
         why: String,
     },
 }
@@ -292,17 +292,17 @@ impl Suite {
 }
 
 impl Report {
-    /// How many cases passed.
+    /// Returns the number of cases that passed.
     pub fn passed(&self) -> usize {
         self.count(|verdict| *verdict == Verdict::Passed)
     }
 
-    /// How many failed.
+    /// Returns the number of cases that failed.
     pub fn failed(&self) -> usize {
         self.count(|verdict| matches!(verdict, Verdict::Failed { .. }))
     }
 
-    /// How many could not run.
+    /// Returns the number of cases that could not run.
     pub fn skipped(&self) -> usize {
         self.count(|verdict| matches!(verdict, Verdict::Skipped { .. }))
     }

@@ -25,13 +25,13 @@ pub(crate) struct World {
     pub(crate) random: Random,
     /// A directory of this case alone. Nothing is in it yet.
     pub(crate) dir: Path,
-    /// How much longer than it should a wait may last.
+    /// The time by which a wait may exceed its nominal duration.
     pub(crate) slack: Duration,
 }
 
 impl World {
-    /// In paused time a wait lasts as long as it should, except for its rounding; in real time that
-    /// depends on the machine.
+    /// In paused time a wait lasts for its nominal duration, except for its rounding; in real time
+    /// the excess depends on the machine.
     pub(crate) fn new(harness: Arc<dyn Harness>, random: Random, is_paused: bool) -> Self {
         let profile = harness.profile();
         let slack = if is_paused { profile.ttl / 100 } else { profile.patience };
@@ -230,7 +230,7 @@ impl fmt::Display for Step {
 
 pub(crate) const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Whether the case runs on a runtime with worker threads.
+/// Returns `true` if the case runs on a runtime with worker threads.
 pub(crate) fn has_workers() -> bool {
     Handle::current().metrics().num_workers() > 1
 }

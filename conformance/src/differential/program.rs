@@ -129,7 +129,7 @@ impl Step {
 }
 
 impl Ask {
-    /// Whether a change of this place concerns the query.
+    /// Returns `true` if a change of this place concerns the query.
     pub(crate) fn covers(&self, place: &str) -> bool {
         match self.reach {
             Reach::Node => place == self.place,

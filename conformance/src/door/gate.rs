@@ -27,7 +27,7 @@ pub(crate) struct Gate {
 #[derive(Debug)]
 struct Shared {
     way: watch::Sender<Way>,
-    /// How many answers have been held back so far.
+    /// The number of answers that have been held back so far.
     held: watch::Sender<usize>,
     calls: watch::Sender<BTreeMap<Verb, usize>>,
     answers: watch::Sender<BTreeMap<Verb, usize>>,
@@ -35,32 +35,33 @@ struct Shared {
     stranger: Mutex<Option<Path>>,
     /// A container in every listing of its parent, with the sequence in its name: none.
     container: Mutex<Option<Path>>,
-    /// Calls of this kind after the first so many happen, and their answers are held back.
+    /// For each kind of call, the number of calls that are answered. Later calls are executed, and
+    /// their answers are held back.
     holding: watch::Sender<BTreeMap<Verb, usize>>,
     blind: AtomicBool,
     starved: AtomicBool,
     garbles: AtomicBool,
-    /// Whether watches lose changes, and report that.
+    /// `true` if watches lose changes and report the loss.
     forgetful: AtomicBool,
-    /// Watches lose changes, and report nothing.
+    /// `true` if watches lose changes and report nothing.
     mute: AtomicBool,
     /// The server's status of sessions that can be lost is not forwarded.
     frozen: watch::Sender<bool>,
     /// A node whose creation watches do not report, because it joined with the removal.
     brief: Mutex<Option<Path>>,
-    /// How many subtrees were read or observed.
+    /// The number of subtrees that were read or observed.
     subtrees: AtomicUsize,
-    /// How many directories were listed or observed.
+    /// The number of directories that were listed or observed.
     lists: AtomicUsize,
-    /// Whether sessions opened from now on can be reported as lost: [`Gate::lose`].
+    /// `true` if sessions opened from now on can be reported as lost: [`Gate::lose`].
     losing: AtomicBool,
-    /// How many more calls pass before the process ends, if it is to end.
+    /// The number of calls that still pass before the process ends, if it must end.
     passing: Mutex<Option<usize>>,
     dead: watch::Sender<bool>,
     told: Mutex<Vec<watch::Sender<Status>>>,
 }
 
-/// How the gate treats a call.
+/// The treatment of a call by the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Open,
@@ -109,24 +110,24 @@ impl Gate {
         Self { backend, shared: Arc::new(shared) }
     }
 
-    /// How calls are treated from now on.
+    /// Sets the treatment of calls from now on.
     pub(crate) fn set(&self, way: Way) {
         self.shared.way.send_replace(way);
     }
 
-    /// Waits until so many answers have been held back.
+    /// Waits until this number of answers has been held back.
     pub(crate) async fn held(&self, answers: usize) {
         let mut held = self.shared.held.subscribe();
         let all = held.wait_for(|held| *held >= answers).await.is_ok();
         assert!(all, "the gate stands as long as this one");
     }
 
-    /// How many calls of this kind have been made.
+    /// Returns the number of calls of this kind that have been made.
     pub(crate) fn count(&self, verb: Verb) -> usize {
         count(&self.shared.calls.borrow(), verb)
     }
 
-    /// How many calls of this kind have been answered.
+    /// Returns the number of calls of this kind that have been answered.
     pub(crate) fn answers(&self, verb: Verb) -> usize {
         count(&self.shared.answers.borrow(), verb)
     }
@@ -165,12 +166,12 @@ impl Gate {
         self.shared.holding.send_replace(calls.into_iter().collect());
     }
 
-    /// Whether answers from now on omit everything optional that a store could return.
+    /// Sets whether answers from now on omit everything optional that a store could return.
     pub(crate) fn garble(&self, garbles: bool) {
         self.shared.garbles.store(garbles, Ordering::Relaxed);
     }
 
-    /// Whether watches from now on lose every change, and report only that they did.
+    /// Sets whether watches from now on lose every change and report only the loss.
     pub(crate) fn lose_events(&self, loses: bool) {
         self.shared.forgetful.store(loses, Ordering::Relaxed);
     }
@@ -187,12 +188,12 @@ impl Gate {
         *joined = Some(brief.clone());
     }
 
-    /// How many subtrees have been read or observed.
+    /// Returns the number of subtrees that have been read or observed.
     pub(crate) fn subtrees(&self) -> usize {
         self.shared.subtrees.load(Ordering::Relaxed)
     }
 
-    /// How many directories have been listed or observed.
+    /// Returns the number of directories that have been listed or observed.
     pub(crate) fn lists(&self) -> usize {
         self.shared.lists.load(Ordering::Relaxed)
     }
@@ -269,7 +270,7 @@ fn count(calls: &BTreeMap<Verb, usize>, verb: Verb) -> usize {
 }
 
 impl Shared {
-    /// Whether the process still lives when it makes this call.
+    /// Returns `true` if the process is still alive when it makes this call.
     fn lives(&self) -> bool {
         let mut passing = self.passing.lock().unwrap_or_else(PoisonError::into_inner);
         let lives = *passing != Some(0);
@@ -335,7 +336,7 @@ impl Shared {
         })
     }
 
-    /// Whether this change is reported with a later one of its path.
+    /// Returns `true` if this change is reported together with a later change of its path.
     fn joins(&self, change: &Change) -> bool {
         let brief = self.brief.lock().unwrap_or_else(PoisonError::into_inner);
         change.kind != Kind::Deleted && brief.as_ref() == Some(&change.path)

@@ -1,4 +1,4 @@
-//! What other programs keep where a recipe is.
+//! Nodes of other programs at the path of a recipe.
 
 use synod_core::error::ErrorKind;
 use synod_core::store::Lifetime;

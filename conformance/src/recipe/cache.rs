@@ -41,7 +41,7 @@ pub(super) async fn open(world: &World, client: &Client) -> Cache {
     answer(world.in_time("a cache", opened).await)
 }
 
-/// What the store has there.
+/// Returns the nodes that the store has there.
 async fn stored(world: &World, client: &Client) -> Vec<Node> {
     let view = answer(client.read(Query::subtree(world.at("tree"))).await);
     view.nodes.into_iter().filter(|node| node.stat.is_some()).collect()

@@ -18,10 +18,10 @@ cases![
     "L-MW-10 L-MW-1" catches [EventDropped] => very_many_workers_have_a_task_each,
 ];
 
-/// How many tasks are open at the same time.
+/// The number of tasks that are open at the same time.
 const OPEN: usize = 50;
 
-/// How many tasks are done one after the other, to count what they cost.
+/// The number of tasks that are done one after the other, to count their costs.
 const FEW: usize = 20;
 
 /// The most nodes of a crew without tasks: the switch, its master, and four workers.
@@ -93,7 +93,7 @@ async fn go_through(world: &World, bob: &Client, part: &str, tasks: usize, open:
     all.buffer_unordered(open).collect::<Vec<()>>().await;
 }
 
-/// How many nodes the crew has.
+/// Returns the number of nodes of the crew.
 async fn nodes(world: &World, bob: &Client) -> usize {
     let view = answer(bob.read(Query::subtree(world.at("crew"))).await);
     view.nodes.iter().filter(|node| node.stat.is_some()).count()

@@ -191,8 +191,9 @@ impl World {
         }
     }
 
-    /// Whether a task is seen to end before its master makes a call that is not sent. The calls
-    /// that were sent have ended it, so there is no later one at which a master has to end, too.
+    /// Returns `true` if a task is seen to end before its master makes a call that is not sent. The
+    /// calls that were sent have then ended the task, so there is no later call to stop a master
+    /// at.
     async fn is_over_first(&self, task: &CrewTask, end: &TaskEnd, gate: &Gate) -> bool {
         let ends = pin!(self.ends(task, end.clone()));
         matches!(select(ends, pin!(gate.died())).await, Either::Left(_))

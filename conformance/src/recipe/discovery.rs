@@ -201,7 +201,7 @@ async fn the_last_view_stays_while_the_store_is_out_of_reach(world: World) {
     world.serves(&service, &[("a", 3)]).await;
 }
 
-/// What a provider chooses, one after the other.
+/// Returns the choices of a provider, in order.
 fn chosen(provider: &Provider<u64>, times: usize) -> Vec<String> {
     let chosen = (0..times).filter_map(|_| provider.choose());
     chosen.map(|it| it.instance.id.clone()).collect()

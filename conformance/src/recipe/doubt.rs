@@ -38,7 +38,7 @@ async fn data(world: &World, client: &Client) -> Path {
     data
 }
 
-/// Whether a transaction under the guard commits.
+/// Returns `true` if a transaction under the guard commits.
 async fn guards<K>(guard: &Hold<K>, client: &Client, data: &Path) -> bool {
     let write = guard.txn().set(data.clone(), "ann's", Expect::Any);
     answer(client.commit(write).await).is_committed()

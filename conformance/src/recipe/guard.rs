@@ -1,5 +1,5 @@
-//! What every guard can do, for all recipes: check itself in a transaction, report its loss, and be
-//! listed.
+//! The common abilities of guards, for all recipes: a guard checks itself in a transaction, reports
+//! its loss, and is listed.
 
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
@@ -19,7 +19,7 @@ cases![
     "L-MX-8" breaks [SinceUntold] => any_holder_is_listed_with_its_token_and_label,
 ];
 
-/// What is held in each way that a recipe has, each at a path of its own.
+/// Returns a guard of each kind that a recipe has, each at a path of its own.
 async fn all(world: &World, client: &Client) -> Vec<(&'static str, Box<dyn Proof>)> {
     all_of(world, client, rows()).await
 }

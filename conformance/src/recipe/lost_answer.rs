@@ -57,7 +57,7 @@ async fn a_lift_whose_answer_is_lost_before_an_outage_may_have_happened(world: W
     waiter.gets(&world, "a barrier that was lifted").await;
 }
 
-/// What is changed, from outside of the crew.
+/// A change from outside of the crew.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Submit,

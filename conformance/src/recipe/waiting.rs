@@ -40,7 +40,7 @@ impl<T: Send + 'static> Waiting<T> {
         answer(told.unwrap_or_else(|_gone| panic!("{what}: the waiter panicked")))
     }
 
-    /// Whether it ends before something else does.
+    /// Returns `true` if it ends before `other` does.
     pub(crate) async fn ends_before(&mut self, other: impl Future<Output = ()>) -> bool {
         self.result_before(other).await.map(answer).is_some()
     }

@@ -1,4 +1,4 @@
-//! What happens while a session cannot reach its server.
+//! The behaviour of a session that cannot reach its server.
 
 use futures_util::future::{join, join4};
 use synod_core::clock;

@@ -1,4 +1,4 @@
-//! What an answer says about the effects of a call.
+//! The statement of an answer about the effects of its call.
 
 use futures_util::future::{join_all, join3};
 use synod_core::store::{Expect, Lifetime, Query, Txn};

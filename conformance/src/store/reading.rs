@@ -1,4 +1,4 @@
-//! How old an answer may be.
+//! The greatest age of an answer.
 
 use std::cell::{Cell, RefCell};
 use std::pin::pin;

@@ -504,7 +504,8 @@ async fn no_change_is_reported_twice(world: World) {
     }
 }
 
-/// Whether an event can belong to a write with this stat: it is not older, if it has a revision.
+/// Returns `true` if an event can belong to a write with this stat: it is not older, if it has a
+/// revision.
 fn not_before(change: &Change, stat: Stat) -> bool {
     change.revision.is_none_or(|revision| revision >= stat.modified)
 }

@@ -1,4 +1,4 @@
-//! How watches end, and how much memory and how many requests they cost.
+//! The ends of watches, and their costs in memory and requests.
 
 use futures_util::future::{join_all, poll_immediate};
 use synod_core::store::{End, Event, Expect, Feed, Lifetime, Query, SessionEnd, Txn};

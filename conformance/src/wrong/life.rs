@@ -24,11 +24,11 @@ pub(super) struct Life {
 #[derive(Debug)]
 struct State {
     heard: Option<Status>,
-    /// Whether the last status before a loss was that the store does not answer.
+    /// `true` if the last status before a loss was that the store does not answer.
     suspended: bool,
-    /// Until when the session is hoped to be alive.
+    /// The time until which the session is assumed, without proof, to be alive.
     hope: Option<Instant>,
-    /// Whether the session counts as alive after its loss.
+    /// `true` if the session counts as alive after its loss.
     revived: bool,
     last_call: Instant,
 }
@@ -55,7 +55,7 @@ impl Life {
         life
     }
 
-    /// Whether the status differs from that of the store inside.
+    /// Returns `true` if the status differs from the status of the store inside.
     pub(super) fn is_mistaken(&self) -> bool {
         matches!(
             self.mistake,

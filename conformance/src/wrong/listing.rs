@@ -123,7 +123,8 @@ async fn matching(store: &WrongStore, query: &Query, view: &mut View) -> Result<
     Ok(())
 }
 
-/// Whether SQL finds `path LIKE pattern`: case-insensitive, `_` is any letter and `%` any text.
+/// Returns `true` if SQL finds `path LIKE pattern`: case-insensitive, `_` is any letter and `%` any
+/// text.
 pub(super) fn is_like(path: &Path, pattern: &Path) -> bool {
     fn like(text: &[u8], pattern: &[u8]) -> bool {
         match (text, pattern) {

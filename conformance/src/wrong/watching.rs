@@ -15,7 +15,7 @@ use crate::wrong::mistake::Mistake;
 use crate::wrong::shared::pause;
 use crate::wrong::store::WrongStore;
 
-/// How many events a watch keeps for a slow reader.
+/// The number of events that a watch keeps for a slow reader.
 const EVENTS: usize = 4_096;
 
 /// Silences a path when one of its watches is dropped.
