@@ -25,14 +25,14 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// What an operator changes while the service runs.
+/// The configuration that an operator changes while the service runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Schedule {
     #[serde(with = "humantime_serde")]
     every: Duration,
 }
 
-/// What the service remembers.
+/// The state that the service stores.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Last {
     runs: u64,

@@ -76,7 +76,8 @@ async fn logged(work: impl Future<Output = String>) -> (String, String) {
     (shown.expect("it ends"), log.text())
 }
 
-/// Whether this machine has the servers. Where they are required, a missing server fails the test.
+/// Returns the server if this machine has it. Where servers are required, a missing server fails
+/// the test.
 fn there<T>(server: Result<T, String>) -> Option<T> {
     match server {
         Ok(server) => Some(server),

@@ -37,7 +37,7 @@ const KEPT: &[u64] = &[
     0x50e0_b743_1ced_e519,
 ];
 
-/// How many programs are compared by default.
+/// The number of programs that are compared by default.
 const USUAL: usize = 200;
 
 /// Enough for ten thousand programs on a slow machine.

@@ -42,11 +42,11 @@ mod words;
 
 type Failure = Box<dyn StdError + Send + Sync>;
 
-/// How many bytes a piece has. The words of a piece and their numbers have to fit into a node.
+/// The number of bytes of a piece. The words of a piece and their numbers have to fit into a node.
 const PIECE: u64 = 128 * 1024;
-/// How many tasks of one `count` are open at the same time.
+/// The number of tasks of one `count` that are open at the same time.
 const OPEN: usize = 64;
-/// How many words are printed.
+/// The number of words that are printed.
 const ROWS: usize = 20;
 
 #[tokio::main]
@@ -164,7 +164,7 @@ async fn counted(client: &Client, piece: Piece) -> Result<Words, Failure> {
     }
 }
 
-/// How a task ended: before this program asked for it, or since.
+/// The end of a task: before this program submitted the task, or since.
 enum Asked {
     Before(TaskEnd),
     Now(Option<TaskEnd>),

@@ -20,7 +20,7 @@ pub(crate) struct Piece {
     to: u64,
 }
 
-/// What changes when a file is written.
+/// The metadata that changes when a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct FileState {
     bytes: u64,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// is not counted.
 pub(crate) const LONGEST: u64 = 4096;
 
-/// How often each word occurs, in lower case.
+/// The number of occurrences of each word, in lower case.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Words(BTreeMap<String, u64>);

@@ -5,7 +5,7 @@ use synod_testkit::clients::deed::{Deed, Part};
 use crate::scene::Scene;
 use crate::team::{Post, Team, posts};
 
-/// How many tasks there are, and how many things happen meanwhile.
+/// The number of tasks, and the number of faults while they run.
 const PIECE: (u64, usize) = (80, 8);
 /// The same in one round of a long run.
 const ROUND: (u64, usize) = (300, 40);

@@ -143,7 +143,7 @@ fn last(scene: &Scene, ann: &Actor, room: Room) -> Option<Holding> {
 }
 
 fn has_just_entered(scene: &Scene, ann: &Actor, room: Room) -> bool {
-    /// It holds for longer.
+    /// A time shorter than the time for which a process holds, in nanoseconds.
     const SHORTLY: u64 = 60_000_000;
 
     let young = |holding: &Holding| holding.end.is_none() && now() - holding.since < SHORTLY;

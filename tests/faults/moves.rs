@@ -11,12 +11,13 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::scene::{Actor, Scene, at, eventually, shown};
 use crate::servers::SIZE;
 
-/// Long: no session shall end on the way.
+/// A long TTL: no session may expire during a move.
 const LONG: Duration = Duration::from_secs(20);
-/// How long a server lags: less than makes it give up.
+/// The lag of a server: too short for the server to give up.
 const LAG: Duration = Duration::from_millis(1_200);
 
-/// How often a server is made to lag, and how often at most until one is seen to.
+/// The number of times that a server is made to lag, and its limit if no lag has been observed by
+/// then.
 const ROUNDS: usize = 3;
 const MOST_ROUNDS: usize = 20;
 

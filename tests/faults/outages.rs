@@ -12,11 +12,12 @@ use tokio::time::sleep;
 use crate::scene::{Actor, Scene, at, shown};
 use crate::servers::SIZE;
 
-/// How many registers there are.
+/// The number of registers.
 const REGISTERS: u64 = 4;
-/// How many calls each client makes: not more of a register than the search for an order takes.
+/// The number of calls of each client: no more calls of a register than the search for an order can
+/// handle.
 pub(crate) const CALLS: usize = 120;
-/// The time to live of the sessions that clients open while they work, in milliseconds.
+/// The TTL of the sessions that clients open while they work, in milliseconds.
 const SESSION: u64 = 3_000;
 
 /// Some clients.

@@ -5,7 +5,7 @@ use synod_testkit::clients::deed::{Deed, Part};
 use crate::scene::Scene;
 use crate::team::{Post, Team, posts};
 
-/// How many items each producer puts, and how many things happen meanwhile.
+/// The number of items that each producer puts, and the number of faults meanwhile.
 const PIECE: (u64, usize) = (100, 8);
 /// The same in one round of a long run.
 const ROUND: (u64, usize) = (400, 40);

@@ -20,8 +20,8 @@ use crate::outages::{CALLS, clients, prepare, work};
 use crate::scene::{Actor, Scene, TTL};
 use crate::servers::SIZE;
 
-/// How often the clients start again in a new directory: the search for an order cannot handle
-/// registers with many calls.
+/// The number of times that the clients start again in a new directory: the search for an order
+/// cannot handle registers with many calls.
 const ROUNDS: usize = 3;
 
 /// The length of the run, if it was requested.
@@ -29,7 +29,7 @@ pub(crate) fn minutes() -> Option<u64> {
     std::env::var("SYNOD_SOAK").ok()?.parse().ok()
 }
 
-/// What the choices of a run begin with.
+/// Returns the seed of the choices of a run.
 pub(crate) fn seed() -> Result<u64, String> {
     match std::env::var("SYNOD_SEED") {
         Ok(text) => u64::from_str_radix(text.trim_start_matches("0x"), 16)

@@ -17,9 +17,9 @@ use crate::servers::Servers;
 /// Servers, started for the first scenario that needs some, and what lies between them.
 pub(crate) struct Stand {
     pub(crate) servers: Box<dyn Servers>,
-    /// What they kept up to this revision belongs to earlier scenarios.
+    /// The last revision of the earlier scenarios.
     since: u64,
-    /// What their proxies run on, as long as they do.
+    /// The runtime of the proxies, for as long as they run.
     _proxies: Proxies,
 }
 

@@ -6,7 +6,7 @@ use synod_testkit::server::pipe::Lost;
 
 use crate::scene::{Actor, Scene, at, eventually, shown};
 
-/// How often each kind of write loses something.
+/// The number of rounds: each loses one request or answer of every kind of write.
 const ROUNDS: usize = 2;
 
 pub(crate) async fn lost_answers(scene: &mut Scene) {
@@ -70,7 +70,7 @@ fn value(op: &Op) -> u64 {
     }
 }
 
-/// It goes on after a lost connection, in the same session.
+/// Waits until the client continues after a lost connection, in the same session.
 async fn is_back(ann: &Actor) {
     eventually("it is connected again", async || {
         matches!(ann.read("r", true).await, End::Ok(_)) && ann.believes().as_deref() == Some("live")

@@ -139,7 +139,8 @@ fn used(modules: &Crate, module: &Vec<String>) -> BTreeSet<Vec<String>> {
     used.filter(|other| other != module).collect()
 }
 
-/// What a module names of its crate, as paths from the crate's root, each with its place.
+/// Returns the names of its own crate in a module, as paths from the crate's root, each with its
+/// place.
 fn named(modules: &Crate, module: &Vec<String>) -> Vec<(usize, Vec<String>)> {
     let code = &modules[module];
     let home: Vec<_> = module.iter().map(String::as_str).collect();
@@ -157,7 +158,7 @@ fn named(modules: &Crate, module: &Vec<String>) -> Vec<(usize, Vec<String>)> {
     named
 }
 
-/// Whether a place is within braces that a `mod` opened.
+/// Returns `true` if a place is within braces that a `mod` opened.
 fn is_in_inner_module(code: &str, at: usize) -> bool {
     word(&code[..at], "mod ").any(|(start, _)| {
         let Some((name, inside)) = code[start..at].split_once('{') else { return false };
@@ -166,7 +167,7 @@ fn is_in_inner_module(code: &str, at: usize) -> bool {
     })
 }
 
-/// Whether a path stands in a `pub use`, and its last name nowhere else in the file.
+/// Returns `true` if a path stands in a `pub use`, and its last name nowhere else in the file.
 fn is_only_re_exported(code: &str, at: usize, path: &[String]) -> bool {
     let statement = code[..at].rsplit([';', '}']).next().unwrap_or_default().trim_start();
     let statement = statement.rsplit_once(']').map_or(statement, |(_, behind)| behind).trim_start();

@@ -66,7 +66,7 @@ fn calls(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether the function of this name gives its work to `limited`.
+/// Returns `true` if the function of this name passes its work to `limited`.
 fn is_limited(code: &str, name: &str) -> bool {
     let body = |(_, after): (&str, &str)| {
         let end = after.find("\n}").unwrap_or(after.len());

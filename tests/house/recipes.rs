@@ -15,7 +15,7 @@ const TOOLS: [&str; 2] = ["ask_back", "inspect"];
 /// The pages of the recipes.
 const PAGES: &str = "recipes/docs/";
 
-/// What a page has, alone or together with that of its family.
+/// The sections of a page, alone or together with the page of its family.
 const PROMISES: [&str; 6] = [
     "\n# Promises\n",
     "*Assumes*",
@@ -82,7 +82,7 @@ fn no_recipe_lacks_a_part() {
     assert!(found.is_empty(), "\n{}", found.join("\n"));
 }
 
-/// What a recipe lacks, a line each.
+/// Returns the parts that a recipe lacks, one line each.
 fn lacking(tree: &Tree, row: &Row) -> Vec<String> {
     let Row { name, module, .. } = row;
     let code = tree.within(&format!("recipes/src/{module}"));

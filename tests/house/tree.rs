@@ -107,7 +107,8 @@ pub(crate) fn code(text: &str) -> String {
     String::from_utf8(code).expect("literals are replaced whole")
 }
 
-/// How many bytes of a comment or literal `rest` starts with; `before` is the byte preceding it.
+/// Returns the length in bytes of the comment or literal that `rest` starts with; `before` is the
+/// byte preceding it.
 fn literal(rest: &[u8], before: Option<u8>) -> usize {
     let in_word = before.is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     match rest {

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use crate::peer::{PATIENCE, Peer};
 use crate::{Kind, Scene, gets, stand};
 
-/// How long a test waits for something that must not happen.
+/// The time for which a test waits for something that must not happen.
 const SHORT: Duration = Duration::from_millis(300);
 
 pub(crate) const SCENES: [(&str, &[Kind], Scene); 6] = [

@@ -21,9 +21,10 @@ pub(crate) struct Peer {
     process: Child,
     input: Option<ChildStdin>,
     said: mpsc::UnboundedReceiver<Said>,
-    /// Whether it is a shell, which ends with its input, after what it has started.
+    /// `true` if the peer is a shell, which ends with its input, after the programs that it has
+    /// started.
     shell: bool,
-    /// When it was last known to be excluded.
+    /// The last time at which it was known to be excluded.
     excluded: u64,
 }
 
@@ -112,7 +113,7 @@ pub(crate) fn etcdctl_missing() -> Option<String> {
     found.is_err().then(|| "etcdctl is not installed".to_owned())
 }
 
-/// Where Debian has the sources of etcd's client, for Go without modules.
+/// The directory of the sources of etcd's client on Debian, for Go without modules.
 const GO_PATH: &str = "/usr/share/gocode";
 
 pub(crate) fn go_missing() -> Option<String> {
@@ -122,8 +123,8 @@ pub(crate) fn go_missing() -> Option<String> {
     Command::new("go").arg("version").output().is_err().then(|| "Go is not installed".to_owned())
 }
 
-/// Whether the tests with Go must run. It is large, so a build server does not install it:
-/// `dev/test long` does.
+/// Returns `true` if the tests with Go must run. Go is large, so a build server does not install
+/// it: `dev/test long` does.
 pub(crate) fn go_required() -> bool {
     std::env::var_os("SYNOD_GO").is_some()
 }

@@ -22,7 +22,7 @@ pub(crate) const SCENES: [(&str, &[Kind], Scene); 2] = [
     }),
 ];
 
-/// How many holders there may be.
+/// The maximum number of holders.
 const TWO: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
 
 /// The two directories.

@@ -19,9 +19,9 @@ pub(crate) const SCENES: [(&str, &[Kind], Scene); 3] = [
     }),
 ];
 
-/// What each account has at first.
+/// The initial balance of each account.
 const EACH: i64 = 100;
-/// How often each side moves 1: to each of two accounts as often.
+/// The number of times that each side moves 1, to each of two accounts.
 const TIMES: i64 = 100;
 
 /// The key of a node on etcd.

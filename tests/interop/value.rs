@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use crate::peer::{PATIENCE, Peer};
 use crate::{Kind, Scene, gets, stand};
 
-/// How long it is watched that something does not happen.
+/// The time for which a test checks that something does not happen.
 const BRIEF: Duration = Duration::from_millis(300);
 
 pub(crate) const SCENES: [(&str, &[Kind], Scene); 8] = [
@@ -41,7 +41,7 @@ pub(crate) const SCENES: [(&str, &[Kind], Scene); 8] = [
     }),
 ];
 
-/// How often each side adds 1.
+/// The number of times that each side adds 1.
 const TIMES: usize = 50;
 
 async fn a_number_is_shared(kind: Kind, path: Path) {

@@ -40,10 +40,10 @@ const NODES: usize = 100;
 const CACHES: usize = 10;
 /// So long that sessions outlive the election of the next leader.
 const TTL: Duration = Duration::from_secs(20);
-/// How long servers are down.
+/// The time for which servers are down.
 const OUTAGE: Duration = Duration::from_millis(500);
-/// How many calls each node and each cache may cost, whatever happens, and in each second of the
-/// outage.
+/// The maximum number of calls for each node and each cache, in any case, and again in each second
+/// of the outage.
 const CALLS: usize = 4;
 /// Longer than a slow machine takes.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -53,7 +53,7 @@ const LIMIT_OF_MISTAKES: Duration = Duration::from_secs(120);
 
 /// The mistakes of stores that this must find.
 const MISTAKES: &[Mistake] = &[Mistake::WatchSilentAfterOutage, Mistake::EventDropped];
-/// What it waits for then, and in vain: the caches do not show what was written.
+/// The message when a mistake is found: the caches do not show the last writes.
 const SIGN: &str = "still waiting for all";
 
 /// A process that keeps nodes and has caches.

@@ -59,7 +59,7 @@ pub struct FirstComeGuard {
     session: Session,
     node: OpResult,
     token: Token,
-    /// Whether the node is released, or was removed by another client.
+    /// `true` if the node is released, or was removed by another client.
     gone: AtomicBool,
 }
 
@@ -121,8 +121,8 @@ impl FirstComeGuard {
         Ok(Self { session, node, token: Token::new(created), gone: AtomicBool::new(false) })
     }
 
-    /// Whether no other claim was created earlier. The store numbers them in the order of their
-    /// commits.
+    /// Returns `true` if no other claim was created earlier. The store numbers them in the order of
+    /// their commits.
     fn is_first(&self, view: &View) -> bool {
         let first = view.nodes.iter().filter_map(|node| node.sequence).min();
         first.is_some() && first == self.node.sequence
