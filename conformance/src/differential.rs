@@ -1,12 +1,12 @@
 //! Differential tests: the same program on several stores, compared.
 //!
-//! A program is a sequence of calls of three sessions, made at random from a seed, without
+//! A program is a random sequence of calls of three sessions, generated from a seed, without
 //! concurrency. Wherever the contract leaves no choice, the results must then be the same on every
 //! store: outcomes, the first operation that failed and why, kinds of errors, views, the tree in
 //! the end, the events of watches. Where it leaves a choice, results are translated or left out:
 //!
 //! - Numbers are paired when they are first seen together: one revision, version or owner of one
-//!   store stands for one of the other, and revisions order what happened in the same way.
+//!   store corresponds to one of the other, and revisions order the events in the same way.
 //! - The suffix that a store adds to the name of a sequential node is removed.
 //! - An empty container may still be listed, and deleted. If that affects other writes, the program
 //!   ends there.
@@ -71,7 +71,7 @@ pub struct Tally {
 pub struct Found {
     /// The seed of the program; with it the run begins with this program.
     pub seed: u64,
-    /// The program, reduced to what the difference needs.
+    /// The program, reduced to the steps that the difference needs.
     pub program: Program,
     /// The number of programs that ran before it.
     pub before: usize,

@@ -14,8 +14,8 @@ pub use synod_testkit::link::Link;
 /// One store, and the ways to influence it from outside.
 ///
 /// Two methods make a harness. The others are abilities: a harness that offers one in its
-/// [`Profile`] implements its method too. Cases that need one that is not offered report so and are
-/// counted as not run.
+/// [`Profile`] implements its method too. Cases that need an ability that is not offered report
+/// this and are counted as not run.
 #[async_trait]
 pub trait Harness: Debug + Send + Sync + 'static {
     /// The backend under test. Every session that it opens is on the same store.
@@ -24,8 +24,8 @@ pub trait Harness: Debug + Send + Sync + 'static {
     /// Its pace, and its abilities.
     fn profile(&self) -> Profile;
 
-    /// Expires a session at the server, as if nothing had been received from it for its time to
-    /// live. Returns when the server has done so. For [`Ability::Expiry`].
+    /// Expires a session at the server, as if nothing had been received from it for its TTL.
+    /// Returns when the server has done so. For [`Ability::Expiry`].
     async fn expire(&self, session: SessionId) {
         unreachable!("{session} cannot be expired: the profile does not offer it");
     }
@@ -64,7 +64,7 @@ pub trait Harness: Debug + Send + Sync + 'static {
 pub enum Ability {
     /// Sessions can be ended at the server: [`Harness::expire`].
     Expiry,
-    /// The store keeps nodes with a time to live.
+    /// The store supports nodes with a TTL.
     TtlNodes,
     /// Links can be cut and slowed: [`Harness::link`].
     Links,
@@ -80,7 +80,7 @@ pub enum Ability {
     /// A directory can be brought near the end of its sequences: [`Harness::near_sequence_end`].
     SequenceEnd,
     /// The harness itself starts no tasks for sessions: the tasks that remain in a case's runtime
-    /// are those of the store, or of the client on top of it.
+    /// belong to the store, or to the client on top of it.
     TaskCount,
     /// Calls are answered at once, however many there are: a case uses all recipes in hundreds of
     /// ways at the same time.
@@ -122,11 +122,11 @@ impl Ability {
 /// The parameters of the tests of a store.
 ///
 /// No verdict depends on the machine's speed: [`patience`](Profile::patience) only bounds waits for
-/// what must happen in the end, and laws about safety have no clock.
+/// events that must happen eventually, and laws about safety do not depend on time.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Profile {
-    /// The time to live that sessions request.
+    /// The TTL that sessions request.
     pub ttl: Duration,
     /// The time limit of a case that waits for an event that must happen eventually. Scale it with
     /// the machine.

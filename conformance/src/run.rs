@@ -227,7 +227,7 @@ impl Suite {
             (Ended::With(Verdict::Skipped { why }), _) => Verdict::Skipped { why },
             (Ended::With(verdict), None) => with_seed(verdict, seed),
             (_, Some(first)) => {
-                // The last one may sum up what others said.
+                // The last message may sum up the others.
                 let last = said.last().filter(|last| *last != first);
                 let why = last.map_or_else(|| first.clone(), |last| format!("{first}; {last}"));
                 with_seed(Verdict::Failed { why }, seed)

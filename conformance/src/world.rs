@@ -61,7 +61,7 @@ impl World {
         self.ann().await
     }
 
-    /// A session that requests this time to live.
+    /// A session that requests this TTL.
     pub(crate) async fn session(&self, ttl: Duration) -> Actor {
         let backend = self.harness.backend();
         let options = SessionOptions::new(ttl);
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// Opens and drops something again and again: it is watched while it is there, and no longer.
+    /// Opens and drops a value repeatedly, and checks that it has watches only while it exists.
     pub(crate) async fn leaves_no_watch<T>(&self, open: impl AsyncFn() -> T) {
         let before = self.harness.watches().await;
         for _ in 0..5 {
@@ -144,8 +144,8 @@ impl World {
     /// Repeats `attempt` while this process was stalled for so long that a session may have ended
     /// because of that. `attempt` returns why it failed.
     ///
-    /// A stall of this process stalls its heartbeats, because a case runs on one thread: what a
-    /// session did meanwhile says nothing about the store.
+    /// A stall of this process stalls its heartbeats, because a case runs on one thread: the end of
+    /// a session meanwhile proves nothing about the store.
     pub(crate) async fn unless_stalled(
         &self,
         harmless: Duration,
@@ -206,7 +206,7 @@ async fn longest_stall<T>(work: impl Future<Output = T>) -> (T, Duration) {
     (done, longest)
 }
 
-/// A step of a case: what it waits for, and the line of the code.
+/// A step of a case: a description of the awaited event, and the line of the code.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     what: String,

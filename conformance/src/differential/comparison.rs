@@ -1,4 +1,4 @@
-//! [`Comparison`]: whether the results of two stores are equal, except for what each may number in
+//! [`Comparison`]: compares the results of two stores, except for numbers that each may assign in
 //! its own way.
 
 use std::collections::BTreeMap;

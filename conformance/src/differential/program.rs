@@ -38,7 +38,7 @@ pub(crate) enum Step {
 }
 
 /// An operation. Its place is a path below the program's directory, in which a sequential node has
-/// the name that the operation asked for.
+/// the requested name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Act {
     pub(crate) place: String,

@@ -1,4 +1,4 @@
-//! Reduces a program to what a difference needs.
+//! Reduces a program to the steps that a difference needs.
 
 use crate::differential::lockstep::{Difference, Lockstep};
 use crate::differential::program::{Program, Step};

@@ -132,12 +132,12 @@ impl Gate {
         count(&self.shared.answers.borrow(), verb)
     }
 
-    /// Waits until so many calls of this kind have been made.
+    /// Waits until this number of calls of this kind has been made.
     pub(crate) async fn called(&self, verb: Verb, times: usize) {
         until(&self.shared.calls, verb, times).await;
     }
 
-    /// Waits until so many calls of this kind have been answered.
+    /// Waits until this number of calls of this kind has been answered.
     pub(crate) async fn answered(&self, verb: Verb, times: usize) {
         until(&self.shared.answers, verb, times).await;
     }
@@ -161,7 +161,8 @@ impl Gate {
         *named = Some(path.clone());
     }
 
-    /// Holds back the answers of such calls after the first so many; with no kind, releases them.
+    /// Holds back the answers to calls of these kinds after the given number of calls; with no
+    /// kind, releases the answers.
     pub(crate) fn hold_behind(&self, calls: impl IntoIterator<Item = (Verb, usize)>) {
         self.shared.holding.send_replace(calls.into_iter().collect());
     }
@@ -206,8 +207,8 @@ impl Gate {
 }
 
 impl Gate {
-    /// After so many more calls nothing is sent any more, not even a close, as if the process had
-    /// ended.
+    /// After this number of further calls nothing is sent any more, not even a close, as if the
+    /// process had ended.
     pub(crate) fn die_after(&self, calls: usize) {
         let mut passing = self.shared.passing.lock().unwrap_or_else(PoisonError::into_inner);
         *passing = Some(calls);
@@ -218,7 +219,7 @@ impl Gate {
         *self.shared.passing.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Waits until a call was made that the process did not live to send.
+    /// Waits until a call was made that was not sent because the process had ended.
     pub(crate) async fn died(&self) {
         let died = self.shared.dead.subscribe().wait_for(|dead| *dead).await.is_ok();
         assert!(died, "the gate stands as long as this one");
@@ -250,7 +251,7 @@ impl Gate {
     }
 
     /// Reports to the holders of the sessions opened so far that they are lost. The server keeps
-    /// them for their time to live.
+    /// them for their TTL.
     pub(crate) fn lose(&self) {
         let mut told = self.shared.told.lock().unwrap_or_else(PoisonError::into_inner);
         for status in told.drain(..) {
@@ -443,7 +444,7 @@ impl Store for Gated {
 
     async fn close(&self) -> Result<()> {
         if self.relay.is_some() && self.first.borrow().is_lost() {
-            // Only this side gives the session up: the server is not asked.
+            // Only this side considers the session lost: no request is sent to the server.
             return Err(
                 Error::new(ErrorKind::Unreachable, "passing the gate").with_unknown_effect()
             );

@@ -36,7 +36,7 @@ fn using(trial: &Trial, client: &Client) -> Waiting<()> {
     Waiting::new(async move { trial.it.whole(&client, &trial.path).await })
 }
 
-/// All waits of `bob`, with what `ann` put in their way.
+/// All waits of `bob`, each with the obstacle that `ann` created.
 async fn all_wait(world: &World, ann: &Client, bob: &Client) -> Vec<Obstructed> {
     let mut all = Vec::new();
     for trial in Trial::waiting(world) {

@@ -1,5 +1,5 @@
-//! [`Narrow`]: a case puts it between a client and its store, so that a node is full of little
-//! data, and to see what was written.
+//! [`Narrow`]: a layer between a client and its store with a low limit for the data of a node,
+//! which records the paths that were written.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -14,9 +14,9 @@ use crate::world::World;
 #[derive(Debug)]
 pub(super) struct Passers {
     narrow: Narrow,
-    /// The one that passes them.
+    /// The client that passes the arguments.
     pub(super) ann: Client,
-    /// Another one, which uses the same recipe in the usual way afterwards.
+    /// A client that uses the same recipe in the usual way afterwards.
     pub(super) bob: Client,
 }
 
@@ -105,7 +105,7 @@ impl<'a, T: Clone + 'static> Passing<'a, T> {
         let (said, path) = (format!("{} with {what}", self.name), self.at(what));
         let passing = (edge.pass)(passers.ann.clone(), path.clone(), argument);
         let passed = world.in_time(&said, passing).await;
-        // What is written before is nothing that was refused.
+        // Nodes that are written before do not come from the argument that was refused.
         let unwritten = if edge.first { path.clone() } else { path.join("none").expect("valid") };
         let is_taken = passers.is_taken(passed, &said, &unwritten);
 
@@ -117,8 +117,8 @@ impl<'a, T: Clone + 'static> Passing<'a, T> {
         is_taken
     }
 
-    /// Tries arguments of sizes from one that must be taken to one that may be refused, up to the
-    /// largest that is taken and the one after it. Returns whether the last one was taken.
+    /// Tries arguments of all sizes from a size that must be accepted to a size that may be
+    /// refused, and stops after the first refused size. Returns whether the last one was taken.
     pub(super) async fn up_to_the_limit(
         &self,
         sizes: (usize, usize),

@@ -40,7 +40,7 @@ impl Trial {
         Self { path, ..self.clone() }
     }
 
-    /// Waits until nothing is left of it but what its recipe leaves.
+    /// Waits until no nodes are left except for the nodes that its recipe leaves.
     pub(super) async fn is_over(&self, world: &World, client: &Client) {
         let step = format!("{}: nothing is left", self.it.name);
         world.eventually(&step, async || self.leaves_nothing(client).await).await;

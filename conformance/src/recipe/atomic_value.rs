@@ -120,7 +120,7 @@ async fn a_value_that_cannot_be_read_again_is_not_written(world: World) {
         if let Some(number) = stored {
             answer(one.set(&number).await);
         }
-        // JSON has no such number: `null` is written, and that is none.
+        // JSON has no such number: `null` would be written, which is not a number.
         let refused = [
             failure(one.set(&f64::NAN).await, "a set"),
             failure(one.initialize(&f64::INFINITY).await, "a first value"),

@@ -47,8 +47,8 @@ async fn stored(world: &World, client: &Client) -> Vec<Node> {
     view.nodes.into_iter().filter(|node| node.stat.is_some()).collect()
 }
 
-/// A reader of the events of a cache, in a task of its own: what they make, and what was wrong with
-/// them.
+/// A reader of the events of a cache, in a task of its own: the nodes that result from the events,
+/// and the errors in them.
 pub(super) struct Shadow {
     seen: Arc<Mutex<Seen>>,
     _reading: Task,
@@ -144,7 +144,7 @@ async fn disturb(world: &World, client: &Client, value: u64) {
     if world.random.below(3) == 0 {
         let _gone_or_not = answer(client.delete(&path, Expect::Any).await);
     } else {
-        // What is a container only because nodes are below it is no node to write to.
+        // A path that exists only because nodes are below it cannot be written.
         match client.put(&path, value.to_string()).await {
             Err(error) if error.kind() == ErrorKind::Refused => {}
             written => drop(answer(written)),
@@ -175,7 +175,7 @@ async fn the_progress_of_each_read_of_the_whole_ends_with_all_nodes(world: World
         answer(bob.put(&world.at(&format!("tree/n{node}")), "x").await);
     }
 
-    // A filter narrows what is kept, and not what is read.
+    // A filter restricts the nodes that are kept, and not the nodes that are read.
     let extent = Extent::children(world.at("tree")).filtered(|path| path.name().ends_with('7'));
     let cache = Cache::start(&ann, extent);
     let mut progress = cache.progress();

@@ -85,7 +85,7 @@ async fn a_party_that_was_counted_stays_counted(world: World) {
         let by = |client| CountDown::new(client, dir.clone(), many(1));
         let ended = stop_at(waits, by(&ann).count_down("a")).await;
         answer(by(&bob).count_down("a").await);
-        // What was sent has come to its end when a later write of the same session is answered.
+        // A request that was sent has completed when a later write of the same session is answered.
         answer(ann.put(&world.at(&format!("later-{waits}")), "").await);
         assert_eq!(answer(by(&bob).remaining().await), 0, "dropped at await {waits}");
         if let Some(counted) = ended {

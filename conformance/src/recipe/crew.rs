@@ -350,7 +350,7 @@ async fn a_drained_worker_gets_no_new_task(world: World) {
     let workers = answer(crew.snapshot().await).workers;
     assert_eq!((workers.len(), workers[0].drained), (1, false));
 
-    // It is drained once, however often that is asked for.
+    // It is drained once, for any number of requests.
     for _ in 0..2 {
         assert!(answer(crew.drain(&workers[0].name).await));
     }

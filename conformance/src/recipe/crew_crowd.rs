@@ -44,7 +44,7 @@ async fn what_is_stored_and_asked_does_not_grow_with_the_tasks(world: World) {
 
     let lists = gate.lists();
     go_through(&world, &bob, "last", FEW, 1).await;
-    // A store that keeps few events for a reader is asked for a list now and then.
+    // A store that keeps few events for a reader needs a new list now and then.
     let asked = gate.lists() - lists;
     assert!(asked <= world.at_most(0, FEW / 4), "{asked} lists for {FEW} tasks");
 }
@@ -82,7 +82,7 @@ fn many(variable: &str, usual: usize) -> usize {
     std::env::var(variable).map_or(usual, |number| number.parse().expect("it is a number"))
 }
 
-/// Submits so many tasks, some of them at the same time, and waits until all are done.
+/// Submits this number of tasks, some of them concurrently, and waits until all are done.
 async fn go_through(world: &World, bob: &Client, part: &str, tasks: usize, open: usize) {
     let all = iter(0..tasks).map(|number| async move {
         let task = world.submits(bob, &format!("{part}-{number}"), "data").await;

@@ -1,5 +1,5 @@
-//! The crew at its edges: sizes, names, panics, and nodes that are none of its. What one task
-//! breaks, no other notices.
+//! The crew at its limits: sizes, names, panics, and nodes that do not belong to it. The failure of
+//! one task does not affect any other.
 
 use std::convert::Infallible;
 use std::num::NonZeroU32;
@@ -33,8 +33,8 @@ cases![
 /// More than any store takes in a node.
 const TOO_MUCH: usize = 1_100_000;
 
-/// A member that leads, and one that works. What they do with a task is what it is called: `long`,
-/// `huge`, `panic`, or `fail`. Others are done.
+/// A member that leads, and a member that works. The name of a task selects its result: `long`,
+/// `huge`, `panic`, or `fail`. Other tasks succeed.
 fn members(world: &World, client: &Client) -> [Waiting<Infallible>; 2] {
     let does = |task: Assignment| async move {
         match task.id.split('-').next() {
@@ -161,12 +161,12 @@ async fn a_policy_that_panics_sets_its_task_aside(world: World) {
 /// worker, and a name.
 const MAX_CREW_PATH: usize = 2_048 - "/assigned".len() - (1 + 65) - (1 + 1);
 
-/// A path of so many bytes.
+/// A path with the given length in bytes.
 fn long_path(world: &World, bytes: usize) -> Path {
     let mut path = world.at("crew");
     while path.as_str().len() < bytes {
         let left = bytes - path.as_str().len() - 1;
-        // What is left is never one byte, the slash.
+        // The rest is never one byte, which would be the slash.
         let name = if left == 201 { 100 } else { left.min(200) };
         path = path.join(&"y".repeat(name)).expect("it is valid");
     }

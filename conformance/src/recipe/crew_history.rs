@@ -34,7 +34,7 @@ enum Order {
     End(&'static str),
 }
 
-/// A worker that does what it is ordered.
+/// A worker that follows its orders.
 fn obeys(
     world: &World,
     client: &Client,

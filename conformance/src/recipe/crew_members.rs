@@ -20,8 +20,8 @@ use crate::door::gate::Gate;
 use crate::recipe::Waiting;
 use crate::world::World;
 
-/// The least number of calls that a master makes before its first step: its ticket, the switch, and
-/// what it follows.
+/// The minimum number of calls that a master makes before its first step: its ticket, the switch,
+/// and its watches.
 const BEFORE_A_STEP: usize = 4;
 
 pub(super) fn crew(world: &World, client: &Client) -> Crew {
@@ -59,15 +59,15 @@ pub(super) fn at_once(task: NewTask) -> NewTask {
     task.backoff(Duration::ZERO, Duration::ZERO)
 }
 
-/// Waits until the crew has no worker: until then, a task may be assigned to one that has just
+/// Waits until the crew has no worker: until then, a task may be assigned to a worker that has just
 /// left.
 pub(super) async fn no_worker_is_there(world: &World, client: &Client) {
     let workers = world.at("crew/workers");
     world.eventually("no worker is there", async || below(client, &workers).await.is_empty()).await;
 }
 
-/// A worker whose work waits until it is let go, and counts what was begun and what was dropped or
-/// done.
+/// A worker whose work waits until it is released, and counts the works that were begun, and those
+/// that were dropped or done.
 #[derive(Clone, Default)]
 pub(super) struct Slow {
     begun: Arc<AtomicUsize>,

@@ -1,4 +1,4 @@
-//! The crew: what each step of a master and of a worker checks, when another client was faster.
+//! The crew: the checks in each step of a master and of a worker, when another client was faster.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -100,7 +100,7 @@ async fn replaces(world: &World, other: &Client) -> Waiting<()> {
 }
 
 async fn a_master_that_was_replaced_takes_nothing_back(world: World) {
-    // The session lives for so long that the master does not look at its ticket meanwhile.
+    // The TTL is so long that the master does not read its ticket meanwhile.
     let (gate, bob) = (world.gate(), world.client().await);
     let ann = world.client_on(gate.clone(), world.unhurried()).await;
     let _master = leads(&world, &ann);
@@ -341,7 +341,7 @@ async fn a_removal_whose_answer_is_lost_spares_the_next_task_of_its_name(world: 
     let first = world.submits(&bob, "daily", "monday").await;
     world.ends(&first, by("monday by bob")).await;
     plan.cue(Cue::new(Site::ReplyLost).of(Verb::Delete).under(world.of_crew("done/daily")));
-    // Before the request is made again.
+    // Before the request is repeated.
     while world.is_there(&bob, "tasks/daily").await {
         sleep(MILLISECOND).await;
     }

@@ -99,7 +99,7 @@ async fn a_task_goes_to_the_worker_that_the_policy_chooses(world: World) {
     let (crew, tasks, _running) = led_by(&world, &ann, "property", policy, tasks).await;
     assert_eq!(racks(&world, &crew, &tasks).await, some(&["blue", "blue", "red", "red"]));
 
-    // What a function says counts only if it is one of the workers that can have the task.
+    // The choice of a function counts only if it is one of the workers that can have the task.
     let policy = CrewPolicy::chosen(|task, able| match task.priority {
         2 => Some(usize::MAX),
         1 => None,
@@ -178,8 +178,8 @@ async fn a_task_expires_whichever_call_its_master_ends_at(world: World) {
     world.each_master_ends(&bob, late, TaskEnd::Expired).await;
 }
 
-/// A task that is about to expire: its master has begun with that, and what it reads first is held
-/// back. The master leads so short a time that it does not follow its ticket yet.
+/// A task that is about to expire: its master has begun to expire it, and the answer to its first
+/// read is held back. The master leads so short a time that it does not follow its ticket yet.
 async fn about_to_expire(world: &World, client: &Client, master: &Gate) -> CrewTask {
     loop {
         let id = client.random().id();

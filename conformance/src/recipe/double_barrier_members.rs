@@ -1,5 +1,5 @@
-//! Members of a double barrier that give up, come again, or go while others look: which of them
-//! count, and which fail.
+//! Members of a double barrier that time out, enter again, or leave while others read: the cases in
+//! which they count, and in which they fail.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn entering(barrier: DoubleBarrier) -> Waiting<Inside> {
 }
 
 impl World {
-    /// Waits until so many members are at the barrier, inside or not.
+    /// Waits until this number of members is at the barrier, inside or not.
     async fn are_there(&self, client: &Client, count: usize) {
         let query = || Query::children(self.at("both")).starting_with("member-").names_only();
         let there = async || answer(client.read(query()).await).nodes.len() == count;

@@ -105,7 +105,7 @@ async fn any_guard_is_notified_when_its_ticket_is_deleted(world: World) {
 
 async fn any_holder_is_listed_with_its_token_and_label(world: World) {
     let (client, eve) = (world.client().await, world.client().await);
-    // What is claimed in a queue waits in no line.
+    // A claim of an item has no lock queue.
     let lines = rows().filter(|row| row.stair == Some("line"));
     for (recipe, guard) in all_of(&world, &client, lines).await {
         let (path, dir) = (guard.path(), guard.path().parent().expect("it stands in a line"));

@@ -1,4 +1,4 @@
-//! Hand-over: which waiter is notified, by what, and how many requests it costs.
+//! Hand-over: the waiter that is notified, the event that notifies it, and the cost in requests.
 
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;

@@ -33,7 +33,7 @@ async fn joined(world: &World, client: &Client, name: &str) -> Membership {
     answer(world.in_time("joining", group.join_as(name, "1")).await)
 }
 
-/// The member of each key, as the ring says. The question is asked as an application does.
+/// The member of each key, queried from the ring in the same way as by an application.
 fn owners(ring: &HashRing) -> BTreeMap<String, Option<String>> {
     let keys = (0..KEYS).map(|number| format!("key-{number}"));
     keys.map(|key| (key.clone(), ring.owner(key))).collect()
@@ -52,7 +52,7 @@ async fn every_client_finds_the_same_member_for_a_key(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let rings = [open(&world, &ann).await, open(&world, &bob).await];
     assert_eq!(rings[0].owner("key"), None, "there is no member");
-    // What is not ephemeral is no member.
+    // A node that is not ephemeral is no member.
     let place = world.at("ring/place");
     answer(answer(bob.create(&place, "", Lifetime::Persistent).await).required());
     let first = joined(&world, &ann, "first").await;

@@ -88,7 +88,7 @@ async fn a_block_in_doubt_is_skipped(world: World) {
     // Another thread may be between the count and the gate.
     tokio::time::sleep(world.brief()).await;
 
-    // Another client reserves the block that was asked for.
+    // Another client reserves the requested block.
     all.insert(answer(ids(&world, &bob, 1).next().await));
     gate.lose();
     world.in_time("the loss", session.lost()).await;

@@ -1,5 +1,5 @@
-//! Changes that are repeated when their answer is lost: then the store answers no more. What a
-//! later request did not do says nothing of the one whose answer was lost.
+//! Changes that are repeated when their answer is lost and the store then becomes unreachable. A
+//! later request without an effect proves nothing about the request whose answer was lost.
 
 use std::fmt;
 

@@ -198,8 +198,8 @@ async fn a_try_at_a_lock_that_is_passed_on_never_waits(world: World) {
     assert!(answer(mutex.try_lock().await).is_none(), "another task has it");
     assert_eq!(counts(), [1, 2, 0], "the store is not asked");
 
-    // What was got by trying is passed on like any other, and a try does not come before a task
-    // that waits.
+    // A lock that was acquired by a try is passed on like any other, and a try does not overtake a
+    // task that waits.
     let token = first.token();
     answer(first.release().await);
     let second = waits.gets(&world, "the lock").await;

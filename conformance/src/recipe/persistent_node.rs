@@ -1,5 +1,5 @@
-//! The persistent node: it is there while its owner wants it, with the last data, and then never
-//! again.
+//! The persistent node: it exists while its owner keeps it, with the last data, and never again
+//! afterwards.
 
 use synod_core::client::{Client, ConnectionState};
 use synod_core::error::ErrorKind;
@@ -36,8 +36,7 @@ async fn stored(world: &World, client: &Client) -> Option<Node> {
 }
 
 impl World {
-    /// Waits until there is a node with this data, other than one that was created at the given
-    /// revision.
+    /// Waits until there is a node with this data that was not created at the given revision.
     async fn has_node(&self, client: &Client, data: &str, what: &str) -> Node {
         let there = async || stored(self, client).await.is_some_and(|node| node.data == data);
         self.eventually(what, there).await;
@@ -143,7 +142,7 @@ async fn what_another_client_writes_to_a_node_is_replaced(world: World) {
         answer(answer(bob.set(&world.at("node"), "theirs", Expect::Any).await).required());
         world.has_node(&bob, "ours", "it has the data of its owner again").await;
     }
-    // What is never stored is an error, and leaves the data that there is.
+    // Data that cannot be stored is an error, and leaves the present data.
     let too_large = vec![0_u8; 64 << 20];
     let refused = world.in_time("the refusal", kept.set(too_large)).await;
     assert_eq!(failure(refused, "what is too large").kind(), ErrorKind::TooLarge);

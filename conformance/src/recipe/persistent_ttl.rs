@@ -1,5 +1,5 @@
-//! The persistent node with a time to live: it outlives the sessions of its owner, and not its
-//! silence.
+//! The persistent node with a TTL: it outlives the sessions of its owner, but expires if the owner
+//! is silent.
 
 use std::time::Duration;
 

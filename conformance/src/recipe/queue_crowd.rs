@@ -33,7 +33,7 @@ async fn the_first_of_very_many_costs_what_it_costs_of_ten(world: World) {
 
     for costs in [&of_ten, &of_many] {
         assert_eq!(costs.requests, TAKES, "a take is one request");
-        // A store that keeps few events for a reader is asked for a list now and then.
+        // A store that keeps few events for a reader needs a new list now and then.
         assert!(costs.lists <= world.at_most(0, 2), "{costs:?}");
         assert!(costs.reads <= world.at_most(0, TAKES), "{costs:?}");
     }

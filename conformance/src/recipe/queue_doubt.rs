@@ -29,7 +29,7 @@ cases![
     "L-X-5" breaks [TransactionMarkStays] => no_mark_is_left_by_a_client_that_is_closed_nor_for_long_by_one_that_was_killed,
 ];
 
-/// Lets a call be made whose commit is applied and not answered, and gives the call up then.
+/// Makes a call whose commit is applied and not answered, and then drops the call.
 async fn given_up<T>(
     gate: &Gate,
     call: impl Future<Output = T>,
@@ -47,8 +47,8 @@ async fn becomes(world: &World, client: &Client, dir: &str, items: &[&str]) {
     world.eventually(&format!("{dir} has {items:?}"), is_there).await;
 }
 
-/// Ends the session of a client at the server. What is held back is answered when the client knows
-/// that.
+/// Ends the session of a client at the server. The answers that are held back are released when the
+/// client knows of the end.
 async fn loses_its_session(world: &World, gate: &Gate, client: &Client) {
     let session = answer(client.session().await);
     world.expire(session.info().id).await;
@@ -80,7 +80,7 @@ async fn a_take_given_up_in_doubt_when_its_session_is_lost_puts_its_item_back(wo
     let client = world.client_on(gate.clone(), world.options()).await;
     let [anns, bobs] = [&client, &bob].map(|client| queue(&world, client));
     for round in 1..=3 {
-        // What a session needs once is there.
+        // The nodes that a session creates once exist.
         put(&bobs, &["warm"]).await;
         assert_eq!(took(&world, &anns).await, "warm");
         let item = format!("{round}");

@@ -59,7 +59,7 @@ async fn a_holder_that_is_cut_off_stops_before_another_is_granted(world: World) 
 
     world.link(answer(ann.session().await).info().id, Link::Cut).await;
 
-    // The holder is asked all the time whether it believes that it holds the lock.
+    // The case queries the holder all the time whether it believes that it holds the lock.
     let both = async {
         loop {
             let entered = timeout(MILLISECOND, &mut waits.told).await.is_ok();

@@ -218,7 +218,7 @@ async fn a_conditional_write_fails_only_if_the_value_was_written_since(world: Wo
     assert!(answer(bobs.try_set(&bobs.get(), &2).await).is_ok(), "it was not written since");
 
     world.shows_number(&anns, 2).await;
-    // What its writer remembers is older than its copy.
+    // The revision that its writer remembers is older than its copy.
     assert!(answer(anns.try_set(&anns.get(), &3).await).is_ok(), "it was not written since");
     let newer = answer(anns.try_set(&seen, &4).await).expect_err("it was written twice");
     assert_eq!((newer.value, stored(&world, &bob).await), (3, 3));
@@ -346,7 +346,7 @@ async fn what_is_no_value_is_reported_and_leaves_the_last_one(world: World) {
     answer(client.put(&at, "x").await);
     let value = SharedValue::<u64>::open(&client, &at, &0).await;
     assert_eq!(failure(value, "what is no number").kind(), ErrorKind::Corrupt);
-    // JSON has no such number: `null` is written, and that is none.
+    // JSON has no such number: `null` would be written, which is not a number.
     let (odd, nan) = (world.at("odd"), f64::NAN);
     let refused = failure(SharedValue::open(&client, &odd, &nan).await, "no number");
     assert_eq!(refused.kind(), ErrorKind::Invalid);

@@ -104,7 +104,7 @@ async fn whatever_happens_to_what_is_read_the_function_runs_again(world: World) 
     let (ann, bob) = (world.client().await, world.client().await);
     let [a, b] = &pair(&world);
     store(&ann, b, 0).await;
-    // What is there when it is read, and after that. A number that is gone counts as 0.
+    // The number when it is read, and the number after that. A missing number counts as 0.
     for (first, then) in [(Some(1), Some(2)), (Some(1), None), (None, Some(1))] {
         let make = async |number: Option<i64>| match number {
             Some(number) => store(&bob, a, number).await,
@@ -113,7 +113,8 @@ async fn whatever_happens_to_what_is_read_the_function_runs_again(world: World) 
         make(first).await;
         let (make, mut runs) = (&make, 0);
 
-        // A snapshot would read what it writes, and find the change before its commit.
+        // A snapshot would also read the nodes that it writes, and find the change before its
+        // commit.
         let copying = transaction(&world, &ann).isolation(Isolation::Serializable);
         let copying = copying.run(|run| {
             runs += 1;
@@ -324,8 +325,8 @@ async fn a_transaction_that_was_not_sent_is_committed_in_the_next_session(world:
     gate.called(Verb::Commit, sent + 1).await;
     // Another thread may be between the count and the gate.
     tokio::time::sleep(world.brief()).await;
-    // The client cannot know that its request never arrives. What it was to replace is replaced by
-    // another client.
+    // The client cannot know that its request never arrives. Another client replaces the values
+    // that the request would have replaced.
     answer(add(&transaction(&world, &bob), &both).await);
 
     // The request that was sent stays unanswered.

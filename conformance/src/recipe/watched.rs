@@ -1,4 +1,4 @@
-//! The watched value: the last one that could be read, and what is known of it.
+//! The watched value: the last value that could be read, and its state.
 
 use std::panic::resume_unwind;
 use std::pin::pin;
@@ -116,7 +116,7 @@ async fn what_panics_when_it_is_read_is_reported_and_followed_on(world: World) {
     }
 }
 
-/// Looks at what has replaced it when it is dropped.
+/// A value whose drop reads the value that has replaced it.
 struct Looks(u8, Weak<OnceLock<Watched<Self>>>);
 
 impl Drop for Looks {

@@ -306,7 +306,7 @@ async fn a_change_during_an_outage_is_reported(world: World) {
     of_node.hears_of(&node).await;
     for_one_event.hears_of(&once).await;
     of_children.hears_of(&child).await;
-    // The observations go on.
+    // The observations continue.
     bob.set(&node, "2").await;
     of_node.hears_of(&node).await;
 }

@@ -65,7 +65,7 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// Makes so many random calls.
+    /// Makes this number of random calls.
     async fn run(mut self) {
         for call in 0..CALLS {
             let at = usize::try_from(self.world.random.below(REGISTERS as u64)).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Sessions: what they promise, how they end, and what ends with them.
+//! Sessions: their promises, their ends, and the nodes that end with them.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -361,8 +361,7 @@ async fn a_dropped_session_lives_on_for_a_while(world: World) {
 
     drop(ann);
 
-    // What a backend does about the drop it may do in the background, so a single look is too
-    // early.
+    // A backend may handle the drop in the background, so a single check is too early.
     for _ in 0..5 {
         let seen = bob.exists(&world.at("e")).await;
         assert!(seen || Instant::now() >= until, "it was not ended, and its time is not over");
@@ -483,7 +482,7 @@ async fn a_dropped_call_breaks_nothing_else(world: World) {
     }
 }
 
-/// Polls a call so many times, and drops it if it has not ended by then.
+/// Polls a call this number of times, and drops it if it has not ended by then.
 async fn poll_then_drop<T>(call: impl Future<Output = T>, polls: usize) {
     let mut call = Box::pin(call);
     for _ in 0..polls {

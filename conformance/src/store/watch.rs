@@ -446,7 +446,7 @@ async fn a_reader_that_follows_hints_knows_what_is_there(world: World) {
     }
 }
 
-/// The nodes in a view with what they hold.
+/// The nodes in a view with their data.
 fn facts(view: &View) -> BTreeMap<Path, String> {
     view.nodes.iter().map(|node| (node.path.clone(), text(node))).collect()
 }

@@ -120,7 +120,7 @@ async fn a_watch_without_a_reader_keeps_a_bounded_number_of_events(world: World)
 
     let events = unread.up_to(&last).await;
     assert!(events.len() <= Feed::MAX_EVENTS, "{} events were kept", events.len());
-    // The watch goes on.
+    // The watch continues.
     ann.create(&world.at("d/later"), "").await;
     unread.hears_of(&world.at("d/later")).await;
 }

@@ -198,7 +198,7 @@ impl Life {
         self.hear(status);
     }
 
-    /// Ends the session after its time to live without a call.
+    /// Ends the session after its TTL without a call.
     async fn idle(self: Arc<Self>, inner: Arc<dyn Store>) {
         loop {
             let ends = self.state().last_call + self.ttl;

@@ -103,7 +103,7 @@ async fn by_pages(store: &WrongStore, query: &Query) -> Result<View> {
     Ok(view)
 }
 
-/// Adds what is below a path that matches the query's path as an SQL LIKE pattern.
+/// Adds the nodes below each path that matches the query's path as an SQL LIKE pattern.
 async fn matching(store: &WrongStore, query: &Query, view: &mut View) -> Result<()> {
     let Some(parent) = query.path.parent().filter(|_| query.scope != Scope::Node) else {
         return Ok(());

@@ -33,7 +33,7 @@ pub(super) async fn read(store: &WrongStore, query: &Query) -> Result<Option<Vie
     renumbered(store, query).await.map(Some)
 }
 
-/// Reads nodes, and shows other sequences than those of the store inside.
+/// Reads nodes, and replaces the sequences of the store inside.
 async fn renumbered(store: &WrongStore, query: &Query) -> Result<View> {
     let by_name = store.makes(Mistake::SequenceFromName);
     let mut all = query.clone();

@@ -32,7 +32,7 @@ pub(super) struct Shared {
 #[derive(Default)]
 pub(super) struct Books {
     first_session: Option<SessionId>,
-    /// Containers that were made and are not forgotten.
+    /// Containers that were created and are not forgotten.
     pub(super) containers: BTreeSet<Path>,
     /// Tickets that the store does not know as sequential.
     pub(super) tickets: BTreeMap<Path, Sequence>,
