@@ -33,7 +33,7 @@ const KEPT: &[u64] = &[
     // A node that took the place of an empty container was reported as created, and then as
     // updated.
     0x0a30_b75c_9649_b445,
-    // A delete of a ticket that was gone said so, though something was below its path by then.
+    // A delete of a ticket that was gone reported this, though a node was below its path by then.
     0x50e0_b743_1ced_e519,
 ];
 

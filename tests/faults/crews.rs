@@ -26,7 +26,7 @@ async fn a_round(scene: &mut Scene, path: &str, (count, events): (u64, usize), s
     let mut team = Team::gather(scene, path, &all).await;
     // Random faults alone seldom meet these.
     if !team.outlasts(scene, (Part::Member, runs), "L-MW-3").await {
-        // By then nothing may be left for what follows.
+        // By then no task may be left for the next steps.
         return;
     }
     team.loses(scene, Part::Member, runs).await;

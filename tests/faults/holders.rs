@@ -160,8 +160,8 @@ fn entered(scene: &Scene, ann: &Actor, room: Room, since: u64) -> bool {
     last(scene, ann, room).is_some_and(|holding| holding.asked > since)
 }
 
-/// A process that was paused for longer than its session's time to live finds that it holds
-/// nothing, and its write under the lost guard is rejected.
+/// A process that was paused for longer than its session's TTL finds that it holds nothing, and its
+/// write under the lost guard is rejected.
 pub(crate) async fn stopped(scene: &mut Scene) {
     let company = Company::gather(scene).await;
     for room in Room::ALL {

@@ -1,5 +1,5 @@
-//! Faults on real servers: the results and events of clients are recorded and compared with what
-//! the servers kept.
+//! Faults on real servers: the results and events of clients are recorded and compared with the
+//! data that the servers kept.
 //!
 //! `SYNOD_SOAK=10` injects random faults into servers and clients for that many minutes instead,
 //! and `SYNOD_SEED` repeats the choices of a run. `SYNOD_MISTAKES=1` plays each scenario with
@@ -533,8 +533,8 @@ impl Drop for Discard {
     }
 }
 
-/// Waits until a task of a client panics, and returns what it said. The process has ended, and what
-/// the scenario waits for may never happen.
+/// Waits until a task of a client panics, and returns the message. The process has ended, and the
+/// event that the scenario waits for may never happen.
 async fn panicked(book: &Book) -> String {
     loop {
         let found = book.last(|entry| match &entry.what {

@@ -16,8 +16,7 @@ const LONG: Duration = Duration::from_secs(20);
 /// The lag of a server: too short for the server to give up.
 const LAG: Duration = Duration::from_millis(1_200);
 
-/// The number of times that a server is made to lag, and its limit if no lag has been observed by
-/// then.
+/// The number of rounds in which a server lags, and its limit if no lag has been observed by then.
 const ROUNDS: usize = 3;
 const MOST_ROUNDS: usize = 20;
 
@@ -71,7 +70,7 @@ pub(crate) async fn lagging(scene: &mut Scene) {
         for _ in 0..3 {
             let answered = async || match ann.read(&node, true).await {
                 End::Ok(_) => true,
-                // Then it cannot be shown what is old in it.
+                // Then no old value can be shown in it.
                 End::Fail(why) => why.starts_with("SessionLost"),
                 End::Info(_) => false,
             };

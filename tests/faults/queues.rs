@@ -26,7 +26,7 @@ async fn a_round(scene: &mut Scene, path: &str, (items, events): (u64, usize), s
     let mut team = Team::gather(scene, path, &all).await;
     // Random faults alone seldom meet these.
     if !team.outlasts(scene, (Part::Consumer, holds), "L-Q-4").await {
-        // By then nothing may be left for what follows.
+        // By then no item may be left for the next steps.
         return;
     }
     team.loses(scene, Part::Consumer, holds).await;

@@ -1,5 +1,4 @@
-//! [`Scene`]: servers, clients that are processes of their own, and the record of what happens to
-//! them.
+//! [`Scene`]: servers, clients that are processes of their own, and the record of their events.
 
 #![expect(clippy::print_stdout, reason = "excused breaches are reported")]
 
@@ -30,7 +29,7 @@ use crate::{Fault, MISTAKE, NO_VERDICT, WORKER};
 /// of an election after up to a minute.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The time to live of sessions: long enough for a machine that has other things to do.
+/// The TTL of sessions: long enough for a busy machine.
 pub(crate) const TTL: Duration = Duration::from_secs(3);
 
 /// Servers, clients and the record of one scenario.
@@ -57,7 +56,7 @@ pub(crate) struct Scene {
     stalled: Vec<(usize, Stall)>,
 }
 
-/// A client, and what lies between it and the servers.
+/// A client, and the proxy between it and the servers.
 pub(crate) struct Actor {
     pub(crate) client: Client,
     pub(crate) pipe: Pipe,
@@ -127,7 +126,7 @@ impl Scene {
         self.client_for(TTL).await
     }
 
-    /// A client with a session of this time to live.
+    /// A client with a session of this TTL.
     pub(crate) async fn client_for(&mut self, ttl: Duration) -> Arc<Actor> {
         let actor = self.process();
         actor.open(ttl).await;
@@ -229,7 +228,7 @@ impl Scene {
         self.parted.retain(|parted| *parted != server);
     }
 
-    /// Something random is done to a server, for so long.
+    /// Applies a random fault to a server, for this time.
     pub(crate) async fn suffers(&mut self, lasts: Duration) {
         let server = usize::try_from(self.random.below(SIZE as u64)).unwrap_or_default();
         match self.random.below(3) {
@@ -251,14 +250,14 @@ impl Scene {
         }
     }
 
-    /// The first of so many values that nothing else has.
+    /// Reserves this number of unused values, and returns the first.
     pub(crate) fn values(&self, count: u64) -> u64 {
         self.values.fetch_add(count, Ordering::Relaxed)
     }
 
     /// Ends a session before its time.
     pub(crate) async fn expire(&self, session: u64) {
-        // Said before: from now on nothing follows from its time to live.
+        // Recorded before the expiry: from now on nothing follows from the TTL of the session.
         let what = What::Nemesis { what: "expire".to_owned(), outcome: Installed::Installed };
         self.book.add(Entry { t: now(), p: 0, s: Some(session), id: None, what });
         self.stand.servers.expire(session).await.expect("the session is ended");

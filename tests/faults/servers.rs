@@ -1,4 +1,5 @@
-//! [`Servers`]: three that agree, or one, of either kind, and what can be done to them.
+//! [`Servers`]: an ensemble of three servers, or one server, of either kind, and the faults that
+//! can be applied to them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -43,7 +44,7 @@ pub(crate) trait Servers: Send {
     async fn leases(&self, running: &[usize]) -> Vec<(u64, Duration)>;
     /// The version of these servers, by its numbers.
     fn version(&self) -> Result<Vec<u32>, String>;
-    /// Forgets what is past, where servers do.
+    /// Compacts the history, if these servers can.
     async fn compact(&mut self) -> Result<(), String>;
 }
 
@@ -218,7 +219,7 @@ impl Etcd {
         Ok(left)
     }
 
-    /// Takes down what happened since it was last asked.
+    /// Records the changes since the last call.
     async fn catch_up(&mut self) -> Result<i64, etcd_client::Error> {
         let mut client = self.client().await?;
         let now = client.get("x", None).await?;

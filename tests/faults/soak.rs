@@ -38,7 +38,7 @@ pub(crate) fn seed() -> Result<u64, String> {
     }
 }
 
-/// Plays again and again for so long, each time by another seed and on new servers.
+/// Plays repeatedly for this time, each time with another seed and on new servers.
 pub(crate) fn repeat(minutes: u64, play: impl Fn(u64) -> Result<(), String>) -> Result<(), String> {
     let end = Instant::now() + Duration::from_secs(60 * minutes);
     let mut seed = seed()?;

@@ -14,7 +14,7 @@ use crate::Stage;
 use crate::scene::at;
 use crate::servers::Servers;
 
-/// Servers, started for the first scenario that needs some, and what lies between them.
+/// Servers, started for the first scenario that needs some, and the proxies in front of them.
 pub(crate) struct Stand {
     pub(crate) servers: Box<dyn Servers>,
     /// The last revision of the earlier scenarios.
@@ -46,7 +46,7 @@ impl Pool {
         used.map_or_else(|| Stand::start(stage), Ok)
     }
 
-    /// Takes servers back whose clients have ended, if they can be made as new.
+    /// Takes back servers whose clients have ended, if their state can be cleared.
     pub(crate) async fn put(&self, mut stand: Stand) {
         match stand.clear().await {
             Ok(()) => self.0.lock().unwrap_or_else(PoisonError::into_inner).push(stand),

@@ -57,7 +57,7 @@ impl Team {
         let (post, ann) = self.members[member].clone();
         ann.client.kill().expect("it runs");
         let post = match post.part {
-            // What it has put is not put again.
+            // Items that it has put are not put again.
             Part::Producer => rest_of(post, begun(scene, &ann)),
             _ => post,
         };
@@ -102,7 +102,7 @@ impl Team {
         }
     }
 
-    /// Stops a process at such a moment, until another one has what it worked on, which this law
+    /// Stops a process at such a moment, until another process has its work, which this law
     /// promises. Returns whether one had.
     #[must_use]
     pub(crate) async fn outlasts(
@@ -161,7 +161,7 @@ impl Team {
             let is_at = |ann: &Actor| last(scene, ann).is_some_and(|deed| is_caught(&deed));
             if let Some(ann) = self.of(part).find(|ann| is_at(ann)) {
                 ann.client.stop().expect("it runs");
-                // What it reported before it stopped is read by then.
+                // Its reports before the stop have been read by then.
                 sleep(Duration::from_millis(50)).await;
                 if is_at(ann) {
                     return ann.clone();
@@ -213,7 +213,7 @@ impl Team {
         }
     }
 
-    /// Waits until each of so many items is held by a process of this part, which this law
+    /// Waits until each of this number of items is held by a process of this part, which this law
     /// promises.
     pub(crate) async fn await_shares(
         &self,
@@ -290,7 +290,7 @@ impl Team {
     }
 }
 
-/// The posts of so many processes of one part, each with as many items or tasks.
+/// The posts of `of` processes of one part, each with `count` items or tasks.
 pub(crate) fn posts(part: Part, of: usize, first: Value, count: u64) -> Vec<Post> {
     (0..of as u64).map(|place| Post { part, first: first + place * count, count }).collect()
 }

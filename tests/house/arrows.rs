@@ -15,11 +15,11 @@ const LAYER: &[&str] = &["layer"];
 const DOOR: &[&str] = &["client", "held", "session", "retry", "value"];
 /// The modules below the contract that the recipes may name.
 const OFFERED: &[&str] = &["random", "mutant", "clock", "task"];
-/// The modules that recipes are made of. They may import each other. All other modules of the crate
-/// are recipes.
+/// The modules that recipes are built from. They may import each other. All other modules of the
+/// crate are recipes.
 pub(crate) const SUPPORT: &[&str] = &["support", "line", "cell", "mirror", "keeper"];
 
-/// The recipes that are made of others, each with the recipes that it may import.
+/// The recipes that are built from others, each with the recipes that it may import.
 const MADE_OF: &[(&str, &[&str])] = &[("crew", &["leader_selector"])];
 
 /// The modules of core, each with the modules that it may import in addition.

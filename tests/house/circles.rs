@@ -28,7 +28,7 @@ fn a_circle_is_seen_however_its_files_name_each_other() {
         // A module and its own child.
         &[("a", "mod x;\nfn f() { x::f() }"), ("a/x", "use crate::a::A;")],
         &[("a", "mod x;\nfn f() { x::f() }"), ("a/x", "use super::A;")],
-        // What is re-exported and used.
+        // A name that is re-exported and used.
         &[("a", "mod x;\npub use x::X;\nstruct Own(X);"), ("a/x", "use crate::a::Own;")],
         // By way of a re-export.
         &[("a", "mod x;\npub use x::X;"), ("a/x", "use crate::b::B;"), ("b", "use crate::a::X;")],
@@ -49,7 +49,7 @@ fn a_circle_is_seen_however_its_files_name_each_other() {
         &[("a", "mod x;\nfn f() { x::f() }"), ("a/x", "use crate::b::B;"), ("b", "")],
         &[("a", "mod x;\nstruct A;"), ("a/x", "use crate::a::A;")],
         &[("a", "mod x;\nfn f() { x::f() }"), ("a/x", "mod y {\n    use super::X;\n}")],
-        // What is only re-exported is no use, and leads on to where it is defined.
+        // A name that is only re-exported does not count as used, and leads to its definition.
         &[
             ("a", "mod x;\nmod y;\npub use x::X;\npub use y::Y;"),
             ("a/x", ""),

@@ -43,7 +43,7 @@ pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every text file of the tree, except for those of git and cargo.
+/// Every text file of the tree, except for the files of git and cargo.
 pub(crate) fn files() -> Vec<File> {
     let mut files = Vec::new();
     collect(&root(), "", &mut files);

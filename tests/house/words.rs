@@ -64,7 +64,7 @@ fn begins_so(prose: &str) -> bool {
     CLAUSES.contains(&word)
 }
 
-/// The columns of a line of prose: those of the code.
+/// The maximum width of a line of prose, which is the width of the code.
 const WIDTH: usize = 100;
 
 #[test]

@@ -62,7 +62,7 @@ impl Kind {
 
     async fn client(self) -> Client {
         let server = self.server();
-        // The longest time to live, because peers use the processor for seconds when they start.
+        // The longest TTL, because peers use the processor for seconds when they start.
         let url = match self {
             Self::Curator | Self::Kazoo => {
                 format!("zk://{server}?acl=open&session=20s&tick={}ms", TICK.as_millis())

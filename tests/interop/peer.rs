@@ -286,10 +286,10 @@ impl Peer {
         assert_eq!(self.speaks().await, word);
     }
 
-    /// Checks that the peer is excluded now. What it prints later is checked against this time, so
-    /// that a grant that is reported late is found, too, however slow the machine is. The lines of
-    /// a shell have no time, but they are in order: it is asked for a line, which comes after all
-    /// that etcdctl printed before.
+    /// Checks that the peer is excluded now. Its later lines are checked against this time, so that
+    /// a grant that is reported late is also found on a slow machine. The lines of a shell have no
+    /// time, but they are in order: it receives a request for a line, which follows all earlier
+    /// lines of etcdctl.
     pub(crate) async fn keeps_silent(&mut self) {
         let said = timeout(Duration::from_millis(300), self.said.recv()).await;
         assert!(said.is_err(), "it said {said:?}");

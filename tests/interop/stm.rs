@@ -1,5 +1,5 @@
-//! Transactions of synod and of others on the same keys of etcd: those of etcd's own package for
-//! Go, and of etcdctl.
+//! Transactions of synod and of others on the same keys of etcd: of etcd's own package for Go, and
+//! of etcdctl.
 
 use synod::Path;
 use synod::recipe::Transaction;
@@ -60,7 +60,7 @@ async fn a_transfer_of_either_keeps_the_sum(kind: Kind, path: Path) {
     assert_eq!(held, [EACH - TIMES / 2, EACH - TIMES / 2, EACH + TIMES], "each transfer once");
 }
 
-/// Moves 1, and checks that it sees all accounts of one moment.
+/// Moves 1, and checks that it sees a consistent snapshot of all accounts.
 async fn transfer(ours: &Transaction, all: [&Path; 3], from: &Path, to: &Path) {
     let moved = ours.run(|run| async move {
         let mut sum = 0;
@@ -103,7 +103,8 @@ async fn a_transaction_is_shared(kind: Kind, path: Path) {
         if round == 0 {
             return Peer::etcdctl_once(&server, &["put", key, data], "");
         }
-        // Conditions, what to do then, and otherwise, each with an empty line after it.
+        // The conditions, the operations if they hold, and the operations otherwise, each followed
+        // by an empty line.
         let txn = format!("value(\"{key}\") = \"0\"\n\nput {key} {data}\n\n\n");
         Peer::etcdctl_once(&server, &["txn"], &txn)
     };
@@ -126,7 +127,7 @@ async fn a_transaction_is_shared(kind: Kind, path: Path) {
         let read = read.await.expect("reachable");
 
         assert_eq!((&read[..], runs), (&b"7"[..], 2), "round {round}");
-        // etcdctl finds what the transaction has written.
+        // etcdctl finds the values that the transaction has written.
         let found = Peer::etcdctl_once(&server, &["get", &format!("{path}//b")], "");
         assert_eq!(found.lines().last(), Some("7"), "{found}");
     }

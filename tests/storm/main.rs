@@ -45,10 +45,10 @@ const OUTAGE: Duration = Duration::from_millis(500);
 /// The maximum number of calls for each node and each cache, in any case, and again in each second
 /// of the outage.
 const CALLS: usize = 4;
-/// Longer than a slow machine takes.
+/// The time limit of calls and of a storm: longer than a slow machine needs.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Longer than a storm takes that shows a mistake.
+/// The time limit of a storm with a mistake: longer than the time to show the mistake.
 const LIMIT_OF_MISTAKES: Duration = Duration::from_secs(120);
 
 /// The mistakes of stores that this must find.
@@ -134,7 +134,7 @@ async fn write(members: &[Member], data: &str) -> synod::Result<()> {
     Ok(())
 }
 
-/// Checks that these readers are shown neither the removal of a node nor one that is made again.
+/// Checks that these readers are shown neither the removal of a node nor its repeated creation.
 fn only_updates(readers: &mut [impl Stream<Item = CacheEvent> + Unpin]) -> Result<(), Failed> {
     for reader in readers {
         while let Some(Some(event)) = reader.next().now_or_never() {
@@ -181,7 +181,7 @@ async fn storm<K: Kind>(
         for server in lost.clone() {
             servers.kill(server)?;
         }
-        // What is written now fails at first, and is tried again.
+        // The writes fail at first, and are tried again.
         let data = format!("round {round}");
         waits_for("the nodes are written while servers are down");
         let writing = write(&members, &data);
@@ -203,7 +203,7 @@ async fn storm<K: Kind>(
     }
     let outage = began.elapsed();
 
-    // The sessions live, so no node has gone, and no client has made one again.
+    // The sessions are alive, so no node was removed, and no client has created a node again.
     if sessions(&members).await? != were {
         return Err(format!("a session ended in {outage:?}: too busy for a verdict").into());
     }
@@ -220,7 +220,7 @@ async fn storm<K: Kind>(
         }
     }
 
-    // They are more than a picture of what was: the caches show what is written now.
+    // The caches are not stale copies: they show the new writes.
     waits_for("the nodes are written");
     write(&members, "second").await?;
     until("all show it", || members.iter().all(|member| member.is_back("second"))).await;
