@@ -1,5 +1,5 @@
 //! A cron service from its config file to its shutdown: of its processes one leads and runs a job
-//! every so often, by a schedule that is changed while it runs.
+//! at intervals, by a schedule that is changed while it runs.
 //!
 //! ```text
 //! cargo run --example cron_service
@@ -58,7 +58,7 @@ async fn main() -> Result<(), Box<dyn StdError>> {
 /// Takes part until `stop`, and releases everything.
 async fn serve(client: Client, name: &str, stop: impl Future<Output = ()>) -> Result<()> {
     let usual = Schedule { every: Duration::from_secs(1) };
-    // The first process makes what is missing. Losing that race is no error.
+    // The first process creates the nodes that are missing. Losing that race is no error.
     let life = Lifetime::Persistent;
     let _first = client.create_value(&path!("/schedule"), &usual, life).await?.ok();
     let _first = client.create_value(&path!("/last"), &Last::default(), life).await?.ok();
@@ -77,7 +77,7 @@ async fn serve(client: Client, name: &str, stop: impl Future<Output = ()>) -> Re
         stopping.send_replace(true);
     };
     let (left, ()) = join(lead(&client, name, &schedule, stopped), stop).await;
-    // What the session holds is free for the others when this returns.
+    // The locks of the session are free for the others when this returns.
     let closed = client.close().await;
     while let Some(ended) = background.join_next().await {
         ended.expect("the tasks do not panic");
@@ -109,7 +109,7 @@ async fn follow(mut followed: ValueWatch<Schedule>, publish: watch::Sender<Sched
     }
 }
 
-/// Is a candidate until it is asked to stop, and runs the job while it leads.
+/// Is a candidate until it receives a stop request, and runs the job while it leads.
 async fn lead(
     client: &Client,
     name: &str,
@@ -141,7 +141,7 @@ async fn lead(
     candidacy.close().await
 }
 
-/// Runs the job at intervals, until it is asked to stop. A job that runs is finished first.
+/// Runs the job at intervals, until it receives a stop request. A job that runs is finished first.
 async fn jobs(
     client: &Client,
     name: &str,
@@ -163,8 +163,7 @@ async fn jobs(
     }
 }
 
-/// The job: which run it was. What it writes is written only while this process leads and has the
-/// lock.
+/// The job: which run it was. Its write commits only while this process leads and has the lock.
 async fn backup(client: &Client, name: &str, lead: &Hold) -> Result<Option<u64>> {
     let lock = Mutex::new(client, path!("/jobs/backup")).label(name.to_owned());
     let Some(guard) = lock.lock_within(Duration::from_secs(1)).await? else { return Ok(None) };
@@ -183,7 +182,7 @@ mod tests {
 
     const MOMENT: Duration = Duration::from_millis(5);
 
-    /// Waits until the job was run so often.
+    /// Waits until the job was run this number of times.
     async fn runs(client: &Client, runs: u64) -> Last {
         loop {
             let last = client.get_value::<Last>(&path!("/last")).await.expect("memory answers");
@@ -217,7 +216,7 @@ mod tests {
                 serve(client, name, stopped).await
             });
             stops.push((name, stop));
-            // It stands for election when all else is set up.
+            // It becomes a candidate after the rest of its setup.
             while operator.children(&path!("/leader")).await.expect("memory answers").len()
                 < stops.len()
             {

@@ -1,4 +1,4 @@
-//! [`Arguments`]: what is asked of the program.
+//! [`Arguments`]: the arguments of the program.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;

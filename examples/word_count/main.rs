@@ -13,8 +13,8 @@
 //!
 //! A task is a piece of a file, and its id is made of the file's path and state and the place of
 //! the piece. So a `count` that was killed is started again: it submits the same tasks, and gets
-//! the results that are there. The result of a task is what is in its piece. A task has one result,
-//! however often it was done, and each result is added once.
+//! the results that are there. The result of a task is the words in its piece. A task has one
+//! result, however often it was done, and each result is added once.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "its output is for people")]
 
@@ -88,7 +88,8 @@ async fn run() -> Result<(), Failure> {
         Either::Left((done, _)) => done,
         Either::Right((interrupted, _)) => Ok(interrupted?),
     };
-    // What this process had is assigned to others at once, and not after its session.
+    // The tasks of this process are assigned to others immediately, and not after its session
+    // expires.
     let closed = client.close().await;
     done.and(Ok(closed?))
 }
@@ -149,8 +150,8 @@ async fn counted(client: &Client, piece: Piece) -> Result<Words, Failure> {
             Asked::Before(TaskEnd::Done(words)) | Asked::Now(Some(TaskEnd::Done(words))) => {
                 return Ok(serde_json::from_slice(&words)?);
             }
-            // A task keeps its end. What an earlier `count` could not have gets another try under
-            // another id.
+            // The end of a task does not change. A task that failed in an earlier `count` gets
+            // another try under another id.
             Asked::Before(_) => round += 1,
             Asked::Now(Some(TaskEnd::Failed(why))) => {
                 return Err(format!("{}: not counted: {why}", piece.file).into());

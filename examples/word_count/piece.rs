@@ -1,4 +1,4 @@
-//! [`Piece`]: a part of a file, which is what a task counts.
+//! [`Piece`]: a part of a file, which one task counts.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -49,7 +49,7 @@ impl Piece {
         let because = |error| format!("cannot read {}: {error}", self.file);
         let mut file = File::open(&self.file).map_err(because)?;
         self.expect_same(&file)?;
-        // The byte before shows whether a run begins with the piece, and the last run may go on
+        // The byte before shows whether a run begins with the piece, and the last run may continue
         // after it.
         let before = self.from.saturating_sub(1);
         file.seek(SeekFrom::Start(before)).map_err(because)?;

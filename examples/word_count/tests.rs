@@ -60,7 +60,7 @@ async fn connect(store: &str) -> Client {
     synod::connect(&url).await.expect("memory is always there")
 }
 
-/// A worker and master that does so many tasks, begins others, and is dropped with them.
+/// A worker and master that does this number of tasks, begins others, and is dropped with them.
 async fn work_and_be_lost(store: &str, done: usize) {
     let client = connect(store).await;
     let crew = crew(&client);

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-/// The longest run of bytes without a space or an ASCII sign that is taken for text. What is longer
+/// The longest run of bytes without a space or an ASCII sign that is taken for text. A longer run
 /// is not counted.
 pub(crate) const LONGEST: u64 = 4096;
 
