@@ -223,7 +223,7 @@ impl Watcher {
         }
     }
 
-    /// Waits until a change of this path is reported, of whatever kind, or may have been missed.
+    /// Waits until a change of this path of any kind is reported, or may have been missed.
     pub(crate) async fn hears_of(&mut self, path: &Path) -> Heard {
         let parent = path.parent();
         let of = path.to_string();
@@ -267,7 +267,7 @@ impl Watcher {
 #[derive(Debug)]
 pub(crate) enum Heard {
     Told(Change),
-    /// Something may have been missed.
+    /// Events may have been missed.
     Missed,
 }
 

@@ -90,8 +90,8 @@ impl fmt::Debug for Case {
     }
 }
 
-/// Lists the cases of a module, with the laws that each checks, if it is not for the table of the
-/// recipes to say. One that is left out is dead code, and does not build.
+/// Lists the cases of a module, with the laws that each checks, unless the table of the recipes
+/// says it. A case that is left out is dead code, and does not build.
 macro_rules! cases {
     ($(
         $laws:literal

@@ -45,7 +45,7 @@ pub use program::Program;
 /// spend most of the time waiting.
 const LANES: usize = 4;
 
-/// Stores to compare, and how many programs.
+/// The stores to compare, and the number of programs.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     stores: Vec<Arc<dyn Harness>>,

@@ -45,8 +45,8 @@ pub trait Harness: Debug + Send + Sync + 'static {
         unreachable!("watches cannot be counted: the profile does not offer it");
     }
 
-    /// Brings an existing directory so near to the end of its sequences that a hundred tickets are
-    /// too many. For [`Ability::SequenceEnd`].
+    /// Brings an existing directory so near to the end of its sequences that fewer than a hundred
+    /// tickets are left. For [`Ability::SequenceEnd`].
     async fn near_sequence_end(&self, dir: &Path) {
         unreachable!("{dir} cannot be brought to its end: the profile does not offer it");
     }
@@ -58,7 +58,7 @@ pub trait Harness: Debug + Send + Sync + 'static {
     }
 }
 
-/// Something that only some harnesses offer.
+/// An ability that only some harnesses offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Ability {

@@ -121,7 +121,7 @@ impl Suite {
         self
     }
 
-    /// Sets how long one case may use a processor before it is given up, in real time. No verdict
+    /// Sets how long one case may use a processor before it is abandoned, in real time. No verdict
     /// about a store whose calls end depends on it.
     pub fn give_up_after(mut self, hang: Duration) -> Self {
         self.hang = hang;
@@ -211,7 +211,7 @@ impl Suite {
 
     /// Runs one case: on this thread, or on threads of its own (see [`Suite::on_workers`]).
     ///
-    /// A case that waits for ever ends with a description of what it waits for. A panic, the case's
+    /// A case that waits for ever ends with a description of the awaited event. A panic, the case's
     /// own or one in a task of the store, is caught and becomes the reason; nothing is printed.
     pub fn run(&self, case: &Case) -> Verdict {
         let seed = self.seed.unwrap_or_else(|| Random::from_system().number());

@@ -39,8 +39,8 @@ impl World {
         Self { harness, profile, random, dir, slack }
     }
 
-    /// A bound of how often something is done: `paused` where time is paused, and `busy` on a
-    /// server, where it depends on when its answers and events arrive.
+    /// A limit for a number of calls: `paused` where time is paused, and `busy` on a server, where
+    /// it depends on when its answers and events arrive.
     pub(crate) fn at_most(&self, paused: usize, busy: usize) -> usize {
         if self.slack < self.profile.patience { paused } else { busy }
     }
@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// Checks again and again, until it is true. A failure names the line of the caller.
+    /// Checks repeatedly, until it is true. A failure names the line of the caller.
     #[track_caller]
     pub(crate) fn eventually(
         &self,

@@ -56,7 +56,7 @@ impl Model {
         &self.deeds
     }
 
-    /// The version that was reported last, or an earlier one, as each store numbers it.
+    /// The version that was reported last, or an earlier one, in the numbering of each store.
     pub(crate) fn version(&self, place: &str, back: usize) -> Option<&Vec<Version>> {
         self.versions.get(place).and_then(|told| told.iter().rev().nth(back))
     }
@@ -76,7 +76,8 @@ impl Model {
         self.informed.insert(who);
     }
 
-    /// An operation is tried. A store may keep the containers of a refused one for a while.
+    /// Records that an operation is tried. A store may keep the containers of a refused operation
+    /// for a while.
     pub(crate) fn tried(&mut self, acts: &[Act]) {
         for act in acts {
             let (made, itself) = match act.verb {

@@ -59,7 +59,7 @@ pub(crate) enum Life {
     Persistent,
     Session,
     Container,
-    /// So long that it does not end before the program does.
+    /// A TTL so long that the node does not expire before the program ends.
     Hour,
 }
 

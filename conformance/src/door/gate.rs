@@ -1,5 +1,5 @@
-//! [`Gate`]: a case puts it between a client and its store, to do to all calls what a script of
-//! single faults cannot do: refuse them, never answer them, delay their answers, and count them.
+//! [`Gate`]: a layer between a client and its store that affects all calls, unlike a script of
+//! single faults: it refuses them, never answers them, delays their answers, and counts them.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -33,7 +33,8 @@ struct Shared {
     answers: watch::Sender<BTreeMap<Verb, usize>>,
     /// A node that is added to every view.
     stranger: Mutex<Option<Path>>,
-    /// A container in every listing of its parent, with the sequence in its name: none.
+    /// A container in every listing of its parent, with the sequence in its name; `None` for no
+    /// container.
     container: Mutex<Option<Path>>,
     /// For each kind of call, the number of calls that are answered. Later calls are executed, and
     /// their answers are held back.
@@ -47,7 +48,7 @@ struct Shared {
     mute: AtomicBool,
     /// The server's status of sessions that can be lost is not forwarded.
     frozen: watch::Sender<bool>,
-    /// A node whose creation watches do not report, because it joined with the removal.
+    /// A node whose creation watches do not report, because it was merged with the removal.
     brief: Mutex<Option<Path>>,
     /// The number of subtrees that were read or observed.
     subtrees: AtomicUsize,
@@ -77,7 +78,7 @@ pub(crate) enum Way {
 struct Gated {
     store: Box<dyn Store>,
     shared: Arc<Shared>,
-    /// The status that is reported if no other arrives.
+    /// The status that is reported until another one arrives.
     first: watch::Sender<Status>,
     /// Forwards the server's status.
     relay: Option<Task>,
@@ -177,7 +178,7 @@ impl Gate {
         self.shared.forgetful.store(loses, Ordering::Relaxed);
     }
 
-    /// Makes watches lose every change and report nothing, as if their events were late; or ends
+    /// Makes watches lose every change and report nothing, as if their events were delayed; or ends
     /// that.
     pub(crate) fn mute(&self, is_mute: bool) {
         self.shared.mute.store(is_mute, Ordering::Relaxed);
@@ -231,8 +232,8 @@ impl Gate {
         self.shared.losing.store(true, Ordering::Relaxed);
     }
 
-    /// Keeps signs of life from the holders of sessions that [can be lost](Self::may_lose); or ends
-    /// that.
+    /// Withholds the server's status from the holders of sessions that [can be
+    /// lost](Self::may_lose); or ends that.
     pub(crate) fn freeze(&self, is_frozen: bool) {
         self.shared.frozen.send_replace(is_frozen);
     }
@@ -326,7 +327,7 @@ impl Shared {
         self.lists.fetch_add(list, Ordering::Relaxed);
     }
 
-    /// The watch, which may lose changes, or join them.
+    /// The watch, which may lose or merge changes.
     fn forgets(self: &Arc<Self>, watch: Watch) -> Watch {
         let shared = self.clone();
         watch.map(move |event| match event {

@@ -1,4 +1,4 @@
-//! Writes through the client: which are repeated, and the result of those that are not.
+//! Writes through the client: the writes that are repeated, and the results of the other writes.
 
 use futures_util::future::join;
 use synod_core::error::{Effect, ErrorKind};

@@ -60,7 +60,7 @@ fn long(path: &Path, bytes: usize) -> Path {
 }
 
 async fn a_text_of_any_length_is_taken_or_refused(world: World) {
-    /// Of those some have a meaning in paths, in JSON, or when they are encoded.
+    /// Some of them have a meaning in paths, in JSON, or in encodings.
     const STRANGE: [&str; 12] =
         ["", ".", "..", "/", "a/b", "%", "%41", "\0", "\"\\", "é\u{301}", "\u{10ffff}", "-id-"];
     let passers = &Passers::new(&world).await;

@@ -119,11 +119,11 @@ async fn a_runtime_that_ends_is_in_no_others_way(world: World) {
 }
 
 impl Trial {
-    /// True if others can use it at the path of a use whose runtime has ended, also while the
-    /// session of that use lives.
+    /// Returns `true` if others can use the path of a use whose runtime has ended, even while the
+    /// session of that use is alive.
     fn outlasts_its_runtime(&self) -> bool {
-        /// A claim, a worker, a member of a partition and a node that is kept are of the session,
-        /// and no task is left to give them back.
+        /// A claim, a worker, a member of a partition and a persistent node belong to the session,
+        /// and no task is left to release them.
         const OF_THE_SESSION: [&str; 4] = ["queue", "partition", "persistent_node/ttl", "crew"];
         !OF_THE_SESSION.contains(&self.it.name)
     }

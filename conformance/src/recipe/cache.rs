@@ -1,4 +1,4 @@
-//! The cache: a copy of a part of the tree that is right in the end, and the events that make it.
+//! The cache: an eventually correct copy of a part of the tree, and the events that lead to it.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -35,7 +35,7 @@ cases![
     "L-WAT-14 L-X-5 L-CA-11" needs [WatchCount] catches [DropLeavesWatch] => caches_that_were_dropped_leave_no_watch,
 ];
 
-/// The cache of the directory of the case, with all below it.
+/// The cache of the directory of the case and its subtree.
 pub(super) async fn open(world: &World, client: &Client) -> Cache {
     let opened = Cache::open(client, Extent::subtree(world.at("tree")));
     answer(world.in_time("a cache", opened).await)
@@ -60,7 +60,7 @@ struct Seen {
     /// The newest version that was shown of each path.
     newest: BTreeMap<Path, Revision>,
     is_complete: bool,
-    /// All events, in short.
+    /// All events, abbreviated.
     log: Vec<String>,
     wrong: Vec<String>,
 }
@@ -82,12 +82,12 @@ impl Shadow {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// True if the content is complete by the last event about that.
+    /// `true` if the content is complete by the last event about completeness.
     pub(super) fn seen_complete(&self) -> bool {
         self.seen().is_complete
     }
 
-    /// Removes the events that were seen so far, in short.
+    /// Removes and returns the events that were seen so far, abbreviated.
     pub(super) fn take_log(&self) -> Vec<String> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut seen.log)

@@ -1,4 +1,4 @@
-//! Containers whose names look like tickets: a listing of names may not show that no node is there.
+//! Containers whose names look like tickets: a listing of names may not show that no node exists.
 
 use futures_util::StreamExt as _;
 use synod_core::client::Client;

@@ -346,7 +346,7 @@ async fn a_counter_that_is_removed_and_made_again_is_another(world: World) {
     let one = counter(&world, &ann);
     for _ in 0..3 {
         answer(one.set(1).await);
-        // A counter in use is removed with the marks below it.
+        // A counter in use is removed with the write ids below it.
         for mark in answer(bob.children(&world.at("counter")).await) {
             answer(answer(bob.delete(&mark.path, Expect::Any).await).required());
         }
@@ -436,7 +436,7 @@ async fn an_addition_dropped_at_any_await_leaves_nothing_but_its_result(world: W
     let calls = AtomicI64::new(0);
 
     let drops = cancel_at_every_await(async || {
-        // A counter of its own each time, so that each has to make and to remove a mark.
+        // A new counter each time, so that each has to create and to remove a write id.
         let one = counter(&world, &client);
         calls.fetch_add(1, Ordering::Relaxed);
         answer(one.increment().await);

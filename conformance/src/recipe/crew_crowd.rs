@@ -1,4 +1,4 @@
-//! A crew through which very many tasks go, and one of very many workers.
+//! A crew with very many tasks, and a crew with very many workers.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const OPEN: usize = 50;
 /// The number of tasks that are done one after the other, to count their costs.
 const FEW: usize = 20;
 
-/// The most nodes of a crew without tasks: the switch, its master, and four workers.
+/// The maximum number of nodes of a crew without tasks: the switch, its master, and four workers.
 const AT_REST: usize = 6;
 
 async fn what_is_stored_and_asked_does_not_grow_with_the_tasks(world: World) {
@@ -76,8 +76,8 @@ async fn very_many_workers_have_a_task_each(world: World) {
     drop(working);
 }
 
-/// The number that this variable asks for, or else the usual one: on a store that answers at once,
-/// more are done soon.
+/// The number in this environment variable, or else the usual number: on a store that answers
+/// immediately, more tasks take little time.
 fn many(variable: &str, usual: usize) -> usize {
     std::env::var(variable).map_or(usual, |number| number.parse().expect("it is a number"))
 }

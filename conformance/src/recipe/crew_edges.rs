@@ -30,7 +30,7 @@ cases![
     "L-MW-9 L-MW-16" catches [EventDropped] => times_of_any_length_are_times,
 ];
 
-/// More than any store takes in a node.
+/// More bytes than any store accepts in a node.
 const TOO_MUCH: usize = 1_100_000;
 
 /// A member that leads, and a member that works. The name of a task selects its result: `long`,
@@ -48,7 +48,7 @@ fn members(world: &World, client: &Client) -> [Waiting<Infallible>; 2] {
     [leads(world, client), works_as(world, client, CrewWorker::new(), does)]
 }
 
-/// A task that nothing is wrong with is done.
+/// A valid task is done.
 async fn others_are_done(world: &World, client: &Client) {
     let id = client.random().id();
     let task = world.submits(client, &id, "data").await;
@@ -67,7 +67,7 @@ async fn a_failure_of_any_length_ends_its_task_and_no_worker(world: World) {
     others_are_done(&world, &ann).await;
 }
 
-/// Submits the largest task of one of these sizes that the store takes.
+/// Submits the largest task of one of these sizes that the store accepts.
 async fn largest(
     world: &World,
     client: &Client,

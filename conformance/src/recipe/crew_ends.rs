@@ -147,7 +147,7 @@ async fn a_member_that_may_not_read_says_so(world: World) {
         let task = world.submits(&bob, &bob.random().id(), "data").await;
         let _end = answer(world.in_time("the end of a task", task.wait()).await);
 
-        // It is notified that something was missed, and is refused what it reads then.
+        // It is notified that events were missed, and its next reads are refused.
         let workers = below(&bob, &world.at("crew/workers")).await;
         let worker = workers.first().filter(|_| is_worker).map(|node| node.path.name());
         let at = world.at(&format!("crew/{}", dir.replace('W', worker.unwrap_or("W"))));

@@ -146,7 +146,7 @@ pub(super) async fn below(client: &Client, dir: &Path) -> Vec<Node> {
     answer(client.read(Query::children(dir)).await).nodes
 }
 
-/// A worker that is notified of nothing but by its reads.
+/// A worker that learns of changes only by its reads.
 pub(super) async fn reads_only(world: &World, slow: &Slow) -> (Gate, Waiting<Infallible>) {
     let gate = world.gate();
     let client = world.client_on(gate.clone(), world.options()).await;
@@ -155,14 +155,14 @@ pub(super) async fn reads_only(world: &World, slow: &Slow) -> (Gate, Waiting<Inf
     (gate, working)
 }
 
-/// Its reads are answered no more.
+/// Its reads are no longer answered.
 pub(super) fn reads_no_more(gate: &Gate) {
     gate.hold_behind([Verb::Read, Verb::Watch].map(|verb| (verb, gate.count(verb))));
 }
 
 impl World {
     /// Lets a client end, as the only master, at its first call, the next one at its second call,
-    /// and so on, until one lives to see the end of its task. Each of these tasks ends as expected
+    /// and so on, until a task ends before its master does. Each of these tasks ends as expected
     /// under the next master.
     pub(super) async fn each_master_ends(
         &self,
@@ -186,7 +186,7 @@ impl World {
             let next = leads(self, bob);
 
             self.ends(&task, end.clone()).await;
-            // From here on it makes no step: the next task has one master.
+            // From here on this master makes no step: the next task has one master.
             next.stop().await;
         }
     }

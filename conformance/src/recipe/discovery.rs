@@ -300,8 +300,8 @@ async fn instances_that_come_back_are_spread_over_time(world: World) {
 
         world.expire(session.info().id).await;
 
-        // When the first and the last request were sent: when they were answered depends on the
-        // server.
+        // The times at which the first and the last request were sent: the times of the answers
+        // depend on the server.
         let (first, last) = (Cell::new(None), Cell::new(before));
         let spread = Cell::new(Duration::ZERO);
         let sending = async {
@@ -328,7 +328,7 @@ async fn instances_that_come_back_are_spread_over_time(world: World) {
         select(pin!(sending), pin!(returning)).await;
         let requests = gate.count(Verb::Commit) - before;
         assert!(requests <= 3 * MANY, "{requests} requests");
-        // As many draws are never this close to each other.
+        // This number of random delays is never this close together.
         let spread = spread.get();
         if spread > SPREAD { Ok(()) } else { Err(format!("all within {spread:?}")) }
     };

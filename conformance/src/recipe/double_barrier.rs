@@ -46,7 +46,7 @@ fn leaves(inside: Inside) -> Waiting<()> {
 }
 
 impl World {
-    /// So many have entered together.
+    /// The number of members that have entered together.
     async fn all_inside(&self, client: &Client, parties: u32) -> Vec<Inside> {
         let waiting: Vec<_> = (0..parties).map(|_| enters(self, client, parties)).collect();
         let mut inside = Vec::new();
@@ -118,7 +118,7 @@ async fn no_member_leaves_before_all_leave(world: World) {
 
         leaving.gets(&world, "all have left").await;
     }
-    // Who is dropped has left.
+    // A member that is dropped has left.
     let mut inside = world.all_inside(&ann, 2).await;
     let leaving = leaves(inside.remove(0));
     drop(inside);
@@ -321,8 +321,8 @@ async fn a_member_does_not_enter_with_itself(world: World) {
     let mut alone = enters(&world, &ann, 2);
     world.members(&bob, 1).await;
 
-    // The client takes its session for lost earlier than the server, so its node is still there
-    // when it comes again.
+    // The client considers its session lost earlier than the server, so its node still exists when
+    // it enters again.
     world.link(session.info().id, Link::Cut).await;
     world.in_time("the loss", session.lost()).await;
 

@@ -44,7 +44,7 @@ async fn guards<K>(guard: &Hold<K>, client: &Client, data: &Path) -> bool {
     answer(client.commit(write).await).is_committed()
 }
 
-/// The first sending of a draw arrives.
+/// The first sending of a create arrives.
 async fn arrives_late(client: &Client, ticket: &Path) {
     let late = Txn::new().create_sequential(ticket.clone(), "", Lifetime::Session);
     let session = answer(client.session().await);

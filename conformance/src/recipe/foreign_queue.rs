@@ -1,4 +1,4 @@
-//! The queue of another library: no item is lost, invented or doubled, and items are had in the
+//! The queue of another library: no item is lost, invented or doubled, and items are taken in the
 //! order of that library.
 
 use std::pin::pin;

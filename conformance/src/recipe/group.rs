@@ -1,4 +1,4 @@
-//! The group: members are listed while they are there, and join and leave in turn.
+//! The group: members are listed while they are members, and join and leave in turn.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;

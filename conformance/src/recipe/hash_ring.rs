@@ -21,7 +21,7 @@ cases![
     "L-WAT-14 L-X-5" needs [WatchCount] catches [DropLeavesWatch] => rings_that_were_dropped_leave_no_watch,
 ];
 
-/// As many as show where keys are.
+/// Enough keys to show their distribution.
 const KEYS: usize = 300;
 
 async fn open(world: &World, client: &Client) -> HashRing {
@@ -40,7 +40,7 @@ fn owners(ring: &HashRing) -> BTreeMap<String, Option<String>> {
 }
 
 impl World {
-    /// Waits until a ring is that of these members, and says that it is current.
+    /// Waits until a ring has these members, and reports that it is current.
     async fn has_ring(&self, ring: &HashRing, members: &[(&str, u8)]) {
         let expected = Ring::new(members.iter().copied());
         let is_it = async || ring.view().is_current() && *ring.view().ring == expected;
@@ -139,7 +139,7 @@ async fn a_member_whose_data_makes_the_weigher_panic_has_no_weight(world: World)
     let client = world.client().await;
     let weigh = |data: &[u8]| {
         let weight = str::from_utf8(data).ok().and_then(|it| it.parse().ok());
-        // As code of an application panics, and not as a case that fails.
+        // Panics like code of an application, and not like a failed case.
         weight.unwrap_or_else(|| resume_unwind(Box::new("it is no number")))
     };
     let (one, bad) = (joined(&world, &client, "one").await, joined(&world, &client, "bad").await);

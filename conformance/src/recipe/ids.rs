@@ -143,7 +143,7 @@ async fn calls_that_wait_for_a_block_share_its_failure(world: World) {
     let numbers = world.in_time("all of their answers", calls).await;
 
     assert!(numbers.iter().all(Result::is_err), "{numbers:?}");
-    // One for the block, and some for the mark that is given up.
+    // One for the block, and some for the write id that is discarded.
     let sent = gate.count(Verb::Commit) - sent;
     assert!(sent < CALLS / 2, "{sent} requests for {CALLS} calls");
     gate.set(Way::Open);

@@ -1,4 +1,4 @@
-//! The leader latch: candidates lead in turn, and how many requests that costs.
+//! The leader latch: candidates lead in turn, and the cost of this in requests.
 
 use std::pin::pin;
 

@@ -49,7 +49,7 @@ impl Drop for Working {
     }
 }
 
-/// Leads again and again in a task of its own, and reports each term as it begins.
+/// Leads repeatedly in a task of its own, and reports each term as it begins.
 fn keeps_leading(selector: LeaderSelector) -> (Waiting<()>, mpsc::UnboundedReceiver<u64>) {
     let (tell, told) = mpsc::unbounded_channel();
     let at_work = Arc::new(AtomicUsize::new(0));

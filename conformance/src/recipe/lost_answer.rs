@@ -20,8 +20,8 @@ cases![
     "L-OUT-1" catches [CasNeverMatches] => a_change_of_a_crew_whose_answer_is_lost_before_an_outage_may_have_happened,
 ];
 
-/// Makes a change whose first write, of this kind, is applied and not answered; then the store
-/// answers no more.
+/// Makes a change whose first write, of this kind, is applied and not answered; then the store no
+/// longer answers.
 async fn may_have_happened(
     world: &World,
     what: impl fmt::Debug,

@@ -31,7 +31,7 @@ fn mutex(world: &World, client: &Client) -> Mutex {
     Mutex::new(client, world.at("lock"))
 }
 
-/// A waiter for the lock, which has become the last of `count` in the line.
+/// A waiter for the lock, which has become the last of `count` in the wait queue.
 async fn queued(world: &World, client: &Client, count: usize) -> Waiting<MutexGuard> {
     let mutex = mutex(world, client);
     let waiting = Waiting::new(async move { mutex.lock().await });

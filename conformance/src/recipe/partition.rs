@@ -116,7 +116,7 @@ async fn items_are_split_among_the_members_that_are_there(world: World) {
     assert_eq!(first.share.items(), items);
     let second = Worker::joined(&world, &partition(&world, &bob, &FIVE), "second").await;
     world.splits(&[&first.share, &second.share], &[3, 2], &items).await;
-    // Another one of the same name, on the same client.
+    // Another member of the same name, on the same client.
     let third = Worker::joined(&world, &parts, "first").await;
     world.splits(&[&first.share, &second.share, &third.share], &[2, 2, 1], &items).await;
     let holders = answer(parts.holders().await);
@@ -404,7 +404,7 @@ async fn a_member_that_leaves_or_is_dropped_leaves_nothing(world: World) {
 
 async fn many_items_settle_in_few_calls(world: World) {
     const MEMBERS: usize = 4;
-    // On a server that many cases share, a thousand would take the time of all others.
+    // On a server that many cases share, a thousand items would delay all other cases.
     let count = world.at_most(1_000, 200);
     let items: Vec<_> = (0..count).map(|number| format!("item-{number:04}")).collect();
     let (bob, gate) = (world.client().await, world.gate());
@@ -424,13 +424,13 @@ async fn many_items_settle_in_few_calls(world: World) {
     let settled = async || last.share.items().len() == items.len() / (MEMBERS + 1);
     world.eventually("it has its part", settled).await;
     answer(world.in_time("the end of the change", last.share.settled()).await);
-    // To become a member, and for its items, which others give away one transaction after the
-    // other.
+    // The calls to become a member, and for its items, which others release one transaction after
+    // the other.
     let commits = gate.count(Verb::Commit) - before;
     let most = world.at_most(1 + 200 / 39 + 1 + MEMBERS * 2, items.len());
     assert!(commits <= most, "{commits} commits");
     let whole: BTreeSet<_> = items.iter().cloned().collect();
-    // A member has none while its session is not certain, as on a machine that is busy.
+    // A member has no items while its session is not certain, as on a busy machine.
     let has_all = async || all(workers.iter().chain([&last]).map(|it| &*it.share)) == whole;
     world.eventually("each item has a member", has_all).await;
     last.leaves(&world).await;

@@ -1,4 +1,4 @@
-//! Locks without a line, and locks with one ticket for several holders.
+//! Locks without a wait queue, and locks with one ticket for several holders.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

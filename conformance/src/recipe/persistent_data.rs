@@ -27,7 +27,7 @@ async fn stored(world: &World, client: &Client) -> Option<Node> {
     answer(client.get(&world.at("node")).await)
 }
 
-/// As much data as one node has.
+/// The maximum data of a node.
 async fn limit(client: &Client) -> usize {
     answer(client.session().await).info().limits.data
 }
@@ -39,7 +39,7 @@ impl World {
     }
 }
 
-/// Takes the session and the node from an owner, which gets no other before the gate is open.
+/// Takes the session and the node from an owner, which gets no new session before the gate is open.
 async fn is_away(world: &World, gate: &Gate, client: &Client, kept: &KeptNode) {
     let session = answer(client.session().await);
     gate.set(Way::Shut);

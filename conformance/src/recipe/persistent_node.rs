@@ -43,7 +43,7 @@ impl World {
         stored(self, client).await.expect("it is there")
     }
 
-    /// Waits until an owner knows that its node is there.
+    /// Waits until an owner knows that its node exists.
     async fn is_kept(&self, kept: &KeptNode) {
         self.eventually("its owner knows of it", async || kept.is_there()).await;
     }
@@ -166,7 +166,7 @@ async fn a_create_whose_answer_is_lost_makes_one_node(world: World) {
             assert_eq!(now.stat.map(|it| it.created), node.stat.map(|it| it.created));
         }
         plan.cue(Cue::new(site).of(Verb::Delete));
-        // A request to make it may be on its way still.
+        // A request to create it may still be in flight.
         if let Err(error) = world.in_time("the end", kept.close()).await {
             assert!(error.has_unknown_effect() && site != Site::ReplyLost, "{error}");
         }

@@ -1,4 +1,5 @@
-//! Two owners of one path: each writes and removes its own node alone, and both come to rest.
+//! Two owners of one path: each writes and removes only its own node, and both stop writing
+//! eventually.
 
 use std::time::Duration;
 
@@ -166,7 +167,7 @@ async fn a_node_whose_owner_was_dropped_can_be_kept_again_at_once(world: World) 
     let (ann, bob) = (world.client_on(slow, world.options()).await, world.client().await);
     let mut last = None;
     for round in 0..5 {
-        // A call that is dropped leaves its node to the next one, too.
+        // A call that is dropped leaves its node to the next call, too.
         let first = node(&world, &ann);
         let dropped = first.keep("dropped");
         drop(timeout(Duration::from_millis(round * 5), dropped).await);

@@ -1,4 +1,4 @@
-//! Promotions: a change that lost too often has its turn, at no cost for a change that did not.
+//! Promotions: a change that lost too many races gets its turn, at no cost for other changes.
 
 use synod_core::client::Client;
 use synod_core::error::Result;
@@ -33,7 +33,7 @@ fn lock(world: &World) -> Path {
 }
 
 /// A counter whose changes are promoted after this number of tries. It has changed the number, so
-/// its mark and the gate are there.
+/// its write id and the gate exist.
 async fn promoted(world: &World, client: &Client, after: u32) -> Counter {
     let one = Counter::new(client, value(world)).promote(Promotion::after(after));
     for _ in 0..2 {
@@ -54,7 +54,7 @@ struct First {
     one: Counter,
 }
 
-/// A change that has the lock, and is held up before it writes.
+/// A change that has the lock, and is delayed before it writes.
 struct Held {
     gate: Gate,
     change: Waiting<Update<i64>>,
@@ -136,7 +136,7 @@ async fn a_change_under_the_lock_keeps_the_others_out(world: World) {
     let mut sums = Vec::new();
     for other in others {
         let update = other.gets(&world, "a change that stood back").await;
-        // It stood back once, and may have met the other one.
+        // It yielded once, and may have met the other change.
         assert!(update.cost.tries <= 3 && update.cost.promoted_tries == 0, "{:?}", update.cost);
         sums.push(update.after);
     }

@@ -1,5 +1,5 @@
-//! The queue: no item is lost, invented or doubled, whatever is lost on the way, and items are had
-//! in their order.
+//! The queue: no item is lost, invented or doubled, whichever messages are lost, and items are
+//! taken in their order.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::pin::pin;
@@ -373,7 +373,7 @@ async fn an_item_costs_a_request_to_put_and_one_to_take(world: World) {
     let bobs = answer(Queue::<Bytes>::of_bytes(&bob, world.at("queue")));
     let anns = answer(Queue::<Bytes>::of_bytes(&ann, world.at("queue")));
     let (item, commits) = (Bytes::from_static(b"\xff"), |gate: &Gate| gate.count(Verb::Commit));
-    // Those that wait.
+    // The items that wait.
     for _ in 0..30 {
         answer(bobs.put(&item).await);
     }

@@ -41,7 +41,7 @@ async fn given_up<T>(
     assert!(matches!(either, Either::Right(_)), "its answer was held back");
 }
 
-/// Waits until this is all that there is in a directory of the queue.
+/// Waits until a directory of the queue has exactly these items.
 async fn becomes(world: &World, client: &Client, dir: &str, items: &[&str]) {
     let is_there = async || stored(world, client, dir).await == items;
     world.eventually(&format!("{dir} has {items:?}"), is_there).await;
@@ -89,7 +89,7 @@ async fn a_take_given_up_in_doubt_when_its_session_is_lost_puts_its_item_back(wo
 
         loses_its_session(&world, &gate, &client).await;
 
-        // The consumer that gave up may have it, as any other.
+        // The consumer that dropped its call may take it, like any other.
         assert_eq!(took(&world, if round == 1 { &anns } else { &bobs }).await, item);
     }
 }
@@ -104,7 +104,7 @@ async fn an_item_on_its_way_back_gives_way_to_a_new_one_of_its_id_and_slot(world
         answer(one.try_put(&item.to_owned(), options).await)
     };
     for id in ["7", "8"] {
-        // It has a mark for the next take then.
+        // It then has a write id for the next take.
         put(&bobs, &["warm"]).await;
         assert_eq!(took(&world, &anns).await, "warm");
         assert_eq!(enter("old", "7").await, Some(true));
@@ -165,7 +165,7 @@ async fn a_claim_without_its_caller_is_no_delivery(world: World) {
     let (gate, bob) = (world.gate(), world.client().await);
     let client = world.client_on(gate.clone(), world.unhurried()).await;
     let [anns, bobs] = [&client, &bob].map(|client| queue(&world, client));
-    // The first claim of a client makes another node.
+    // The first claim of a client creates another node.
     put(&bobs, &["warm"]).await;
     answer(claimed(&world, &anns).await.ack().await);
     let options = PutOptions::default().id("7");
@@ -216,7 +216,7 @@ async fn marks_that_others_remove_cost_a_request_and_no_item(world: World) {
     removes().await;
     assert_eq!(took(&world, &queue).await, "two");
 
-    // Without its mark a take in doubt is judged by its item.
+    // Without its write id a take in doubt is judged by its item.
     plan.cue(Cue::new(Site::RequestLost).of(Verb::Delete));
     removes().await;
     assert_eq!(took(&world, &queue).await, "three");

@@ -123,7 +123,7 @@ async fn a_system_that_refuses_lower_tokens_hears_each_holder_in_turn(world: Wor
         assert!(outside.write(guard.token(), writer), "it is still held");
         stale.push(guard.token());
         answer(answer(eve.delete(guard.path(), Expect::Any).await).required());
-        // Other directories are written to, while that of the case is empty.
+        // Other directories are written to, while the directory of the case is empty.
         let other = world.at(&format!("other-{writer}"));
         answer(answer(eve.create(&other, "", Lifetime::Persistent).await).required());
     }

@@ -1,4 +1,4 @@
-//! The levels of isolation: each checks what it promises to, and no more.
+//! The levels of isolation: each makes the checks that it promises, and no more.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -29,7 +29,7 @@ async fn open(world: &World, client: &Client) -> Watched<u64> {
 }
 
 impl World {
-    /// Waits until a watched value is this one, in such a state.
+    /// Waits until a watched value has this value and this state.
     async fn watches(
         &self,
         watched: &Watched<u64>,
@@ -98,7 +98,7 @@ async fn what_panics_when_it_is_read_is_reported_and_followed_on(world: World) {
     let (client, at) = (world.client().await, world.at("value"));
     answer(client.put(&at, "13").await);
     let watched = Watched::open_with(&client, &at, |bytes| match bytes {
-        // Without a message, which would be taken for that of the case.
+        // The panic has no message, because it would be taken for the message of the case.
         b"13" => resume_unwind(Box::new("of the parser")),
         bytes => String::from_utf8_lossy(bytes).parse::<u64>(),
     });

@@ -57,7 +57,7 @@ async fn no_call_waits_longer_than_the_time_to_live(world: World) {
     }
 }
 
-/// The result of a write over this link, and how many such nodes exist long after it.
+/// The result of a write over this link, and the number of its nodes long after it.
 async fn write_under(world: &World, link: Link, node: &Path) -> (Result<Outcome, Error>, usize) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     ann.read(Query::node(node)).await;

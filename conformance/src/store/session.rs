@@ -109,8 +109,8 @@ async fn negotiates(world: &World, asked: Duration) {
         ann.store.close().await.map_err(|error| error.to_string())?;
         made.map(drop).map_err(|error| format!("asked for {asked:?}: {error}"))
     };
-    // The shortest sessions end when one of the machine's threads stands still for a moment. One of
-    // them lives.
+    // The shortest sessions end when one of the machine's threads stalls for a moment. One of them
+    // survives.
     let mut ended = Vec::new();
     for _ in 0..ATTEMPTS {
         match outlives().await {
@@ -356,7 +356,7 @@ async fn a_dropped_session_lives_on_for_a_while(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let ttl = ann.ttl();
     ann.ephemeral(&world.at("e")).await;
-    // On a machine that was too busy for a heartbeat it is not certain to live now.
+    // On a machine that was too busy for a heartbeat it is not certain to be alive now.
     let until = ann.status().until().unwrap_or_else(Instant::now);
 
     drop(ann);

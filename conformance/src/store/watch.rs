@@ -414,7 +414,7 @@ async fn a_reader_that_follows_hints_knows_what_is_there(world: World) {
     for round in 0..10 {
         ann.create(&at("kept", round), "0").await;
         ann.create(&at("written", round), "0").await;
-        // It goes as soon as it came.
+        // It is deleted immediately after its creation.
         ann.create(&at("short", round), "").await;
         ann.delete(&at("short", round)).await;
         let absent = Txn::new().check(at("absent", round), Expect::Absent);

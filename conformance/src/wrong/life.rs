@@ -15,7 +15,7 @@ use crate::wrong::mistake::Mistake;
 pub(super) struct Life {
     mistake: Option<Mistake>,
     ttl: Duration,
-    /// When the opening was answered.
+    /// The time at which the opening was answered.
     opened: Instant,
     told: watch::Sender<Status>,
     state: Mutex<State>,
