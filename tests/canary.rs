@@ -25,7 +25,7 @@ fn path(text: &str) -> Path {
     Path::new(text).expect("valid")
 }
 
-/// Uses a store in every way that logs something; returns the other output.
+/// Uses a store in every way that writes to the log; returns the other output.
 async fn work(config: &Config, other: &Path) -> String {
     let client = config.connect().await.expect("the password is right");
     let mut said = format!("{config:?} {client:?} {:?}", client.session().await);

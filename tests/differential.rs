@@ -40,7 +40,7 @@ const KEPT: &[u64] = &[
 /// The number of programs that are compared by default.
 const USUAL: usize = 200;
 
-/// Enough for ten thousand programs on a slow machine.
+/// The time limit: enough for ten thousand programs on a slow machine.
 const LIMIT: Duration = Duration::from_secs(4 * 3_600);
 
 static ZOOKEEPER: LazyLock<Result<Ensemble, String>> = LazyLock::new(|| Ensemble::start(size()));

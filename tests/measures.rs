@@ -122,7 +122,7 @@ fn each_is_measured(measured: &Measured, log: &Log) {
             }
             ["waiting", "holding"].as_slice()
         } else {
-            // The first change makes a mark, the second one finds it.
+            // The first change creates a write id, the second one finds it.
             for metric in ["synod_change_tries", "synod_change_batch"] {
                 assert_eq!(measured.of(metric, name), [1.0; 2], "{metric} of {name}");
             }
@@ -197,7 +197,7 @@ async fn waits_and_holds_are_measured_and_are_spans() {
     assert!(waits[0] < 1.0 && (waits[1] - LONG.as_secs_f64()).abs() < 1.0, "{waits:?}");
     let holds = measured.of("synod_hold_seconds", "mutex");
     assert!((holds[0] - LONG.as_secs_f64()).abs() < 1.0 && holds[1] < 1.0, "{holds:?}");
-    // The create alone, with its look; and two more to wait: the watch, and a read when the
+    // The create alone, with its listing; and two more to wait: the watch, and a read when the
     // predecessor leaves.
     let calls = measured.of("synod_wait_calls", "mutex");
     assert_eq!((calls[0], calls.len()), (1.0, 2));

@@ -1,7 +1,7 @@
 //! Each `mem://` is a store of its own. A program that opens a second one gets a warning: their
 //! locks do not exclude each other.
 //!
-//! Alone in its file: the stores without a name are counted in the process.
+//! This test is alone in its file: the stores without a name are counted in the process.
 
 use crate::logged::Log;
 

@@ -7,7 +7,7 @@ use crate::team::{Post, Team, posts};
 
 /// The number of tasks, and the number of faults while they run.
 const PIECE: (u64, usize) = (80, 8);
-/// The same in one round of a long run.
+/// The same numbers for one round of a long run.
 const ROUND: (u64, usize) = (300, 40);
 
 pub(crate) async fn a_piece(scene: &mut Scene) {

@@ -14,7 +14,7 @@ const EACH: usize = 3;
 const ITEMS: u64 = 5;
 /// The number of additions of each adder, and of the faults meanwhile.
 const PIECE: (u64, usize) = (60, 12);
-/// The same in one round of a long run.
+/// The same numbers for one round of a long run.
 const ROUND: (u64, usize) = (300, 50);
 
 pub(crate) async fn a_piece(scene: &mut Scene) {

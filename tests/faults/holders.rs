@@ -150,7 +150,7 @@ fn has_just_entered(scene: &Scene, ann: &Actor, room: Room) -> bool {
     last(scene, ann, room).is_some_and(|holding| young(&holding))
 }
 
-/// True if the fault took place while the process held, by its own reports until then.
+/// Returns `true` if the fault took place while the process held, by its own reports until then.
 async fn was_caught(scene: &Scene, ann: &Actor, room: Room) -> bool {
     sleep(Duration::from_millis(50)).await;
     last(scene, ann, room).is_some_and(|holding| holding.end.is_none())
@@ -240,7 +240,7 @@ pub(crate) async fn paused_server(scene: &mut Scene) {
     company.leave().await;
 }
 
-/// The disk of the leader stalls for longer than the sessions live by its clock.
+/// The disk of the leader stalls for longer than the TTL of the sessions by its clock.
 pub(crate) async fn stalled_server(scene: &mut Scene) {
     let company = Company::gather(scene).await;
     for _ in 0..2 {

@@ -96,7 +96,7 @@ pub(crate) async fn killed(scene: &mut Scene) {
 }
 
 /// A leader is paused for longer than the session's TTL, and resumed. The next leader keeps the
-/// session alive, so it must continue. Servers that have the defect may end it all the same, which
+/// session alive, so it must continue. Servers that have the defect may end it nevertheless, which
 /// is excused: they are tested until they do, for some rounds.
 pub(crate) async fn old_leader(scene: &mut Scene) {
     /// The maximum number of tries with an affected cluster: whether the old leader revokes before

@@ -1,4 +1,4 @@
-//! Clients that go from one server to another, and servers that know less than others.
+//! Clients that move from one server to another, and servers that lag behind others.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ pub(crate) async fn watching(scene: &mut Scene) {
             bob.done(bob.create(&path)).await;
             bob.done(bob.set(&path)).await;
         }
-        // Some of it happens while she is on her way.
+        // Some of it happens while she changes servers.
         moves(scene, &ann, (round + 1) % SIZE);
         bob.done(bob.create(&format!("d/x{round}"))).await;
         for name in ["a", "b", "c"] {
@@ -138,7 +138,7 @@ async fn while_cut_off(scene: &mut Scene, compact: bool) {
             scene.stand.servers.compact().await.expect("it forgets");
             scene.book.nemesis("compact", Installed::Installed);
         }
-        // Until it has given its connection up.
+        // Until it has closed its connection.
         eventually("it says so", async || ann.believes().as_deref() != Some("live")).await;
         ann.pipe.set(Link::Open);
         let knows = async || matches!(ann.read("d/n", false).await, End::Ok(_));

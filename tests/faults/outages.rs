@@ -1,4 +1,4 @@
-//! Servers that die, stand still or lose each other while clients work.
+//! Servers that are killed, paused or partitioned while clients work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,7 +85,7 @@ async fn own(ann: &Actor, dir: &str) {
     let _may_fail = ann.call(ann.ephemeral(&format!("{dir}/d/own{}", ann.value()))).await;
 }
 
-/// Has all of them work while something happens, and once more when it is over.
+/// Lets all of them work during a fault, and once more after it.
 async fn while_they_work(scene: &mut Scene, happens: impl AsyncFnOnce(&mut Scene)) {
     let clients = clients(scene).await;
     prepare(&clients, "w").await;

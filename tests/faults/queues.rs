@@ -7,7 +7,7 @@ use crate::team::{Post, Team, posts};
 
 /// The number of items that each producer puts, and the number of faults meanwhile.
 const PIECE: (u64, usize) = (100, 8);
-/// The same in one round of a long run.
+/// The same numbers for one round of a long run.
 const ROUND: (u64, usize) = (400, 40);
 
 pub(crate) async fn a_piece(scene: &mut Scene) {

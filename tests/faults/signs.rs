@@ -9,7 +9,7 @@ use synod_testkit::clients::holder::Lapse;
 
 use crate::Fault;
 
-/// Two hold what one can hold.
+/// Two processes hold a lock that only one can hold.
 const EXCLUSION: &[&str] = &["L-MX-1:", "L-RW-1:", "L-SEM-1:", "L-EL-1:", "L-Q-6:"];
 
 /// The texts one of which is in the report of a scene that shows this mistake.

@@ -53,12 +53,12 @@ pub(crate) fn repeat(minutes: u64, play: impl Fn(u64) -> Result<(), String>) -> 
     Ok(())
 }
 
-/// As long as `SYNOD_SOAK` asks for plays this.
+/// The scenario of a run with `SYNOD_SOAK`, which plays it repeatedly.
 pub(crate) async fn anything(scene: &mut Scene) {
     rounds(scene, ROUNDS, CALLS).await;
 }
 
-/// The piece of it that every run of the tests plays.
+/// The part of it that every run of the tests plays.
 pub(crate) async fn a_piece(scene: &mut Scene) {
     rounds(scene, 1, CALLS / 4).await;
 }
@@ -112,7 +112,7 @@ async fn outlasts_a_holder(scene: &Scene, company: &Company) {
     note(scene, &ann, "go on");
 }
 
-/// One thing after another, some of them while others last.
+/// One fault after another, some of them while others last.
 async fn happens(scene: &mut Scene, clients: &[Arc<Actor>]) {
     let random = scene.random.clone();
     let (server, ann) = (index(&random, SIZE), &clients[index(&random, clients.len())]);

@@ -40,7 +40,7 @@ impl Drop for Proxies {
 pub(crate) struct Pool(Mutex<Vec<Stand>>);
 
 impl Pool {
-    /// Servers that are as new, or new ones.
+    /// Servers whose state was cleared, or new servers.
     pub(crate) fn take(&self, stage: Stage) -> Result<Stand, String> {
         let used = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
         used.map_or_else(|| Stand::start(stage), Ok)

@@ -66,8 +66,8 @@ impl Team {
         self.members[member] = (post, heir);
     }
 
-    /// One thing after another is done to random processes, and to servers too if `servers` says
-    /// so.
+    /// Applies one fault after another to random processes, and to servers too if `servers` is
+    /// `true`.
     pub(crate) async fn suffers(&mut self, scene: &mut Scene, servers: bool) {
         let random = scene.random.clone();
         let member = index(random.below(self.members.len() as u64));
@@ -103,7 +103,7 @@ impl Team {
     }
 
     /// Stops a process at such a moment, until another process has its work, which this law
-    /// promises. Returns whether one had.
+    /// promises. Returns `true` if one had it.
     #[must_use]
     pub(crate) async fn outlasts(
         &self,
@@ -131,7 +131,7 @@ impl Team {
         is_passed_on
     }
 
-    /// Kills a process at such a moment, for good, and lets another one take its place.
+    /// Kills a process in such a state for good, and lets another one take its place.
     pub(crate) async fn loses(
         &mut self,
         scene: &mut Scene,
@@ -153,7 +153,7 @@ impl Team {
         note(scene, ann, "open");
     }
 
-    /// Stops a process whose last report is such a one.
+    /// Stops a process whose last report satisfies `is_caught`.
     async fn catches(&self, scene: &Scene, part: Part, is_caught: fn(&Deed) -> bool) -> Arc<Actor> {
         waits_for(format_args!("a {part:?} is caught"));
         let end = Instant::now() + PATIENCE;
@@ -173,7 +173,7 @@ impl Team {
         }
     }
 
-    /// True if all processes of this part have done their work.
+    /// Returns `true` if all processes of this part have done their work.
     fn rests(&self, scene: &Scene, part: Part) -> bool {
         self.of(part).all(|ann| last(scene, ann) == Some(Deed::Rests))
     }
@@ -186,7 +186,7 @@ impl Team {
         }
     }
 
-    /// Waits until each process of this part has reported such a thing.
+    /// Waits until each process of this part has made such a report.
     pub(crate) async fn await_report(&self, scene: &Scene, part: Part, is_it: fn(&Deed) -> bool) {
         let has_reported = |number: usize| {
             let found = scene.book.last(|entry| match &entry.what {

@@ -26,7 +26,7 @@ async fn every_kind(scene: &mut Scene, lost: Lost) -> usize {
     let (ann, bob) = (scene.client().await, scene.client().await);
     bob.done(bob.create("r")).await;
     bob.done(Op::Observe { path: at("d") }).await;
-    // So that the directory of the tickets lives all the while.
+    // This node keeps the directory of the tickets from being collected.
     bob.done(bob.create("q/anchor")).await;
     let mut values = Vec::new();
     for round in 0..ROUNDS {
@@ -113,6 +113,6 @@ pub(crate) async fn replaced(scene: &mut Scene) {
         ann.done(ann.create(&child)).await;
         ann.done(Op::Delete { path: at(&child) }).await;
     }
-    // By now they have collected all that they wanted to.
+    // By now they have collected all empty containers.
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
 }

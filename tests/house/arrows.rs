@@ -1,5 +1,5 @@
-//! Modules of core and of the recipes import only what stands below them, and always by the
-//! defining module: the `use` block of a file is the list of its arrows.
+//! Modules of core and of the recipes import only modules below them, and always by the defining
+//! module: the `use` block of a file is the list of its arrows.
 
 use crate::tree::{File, catches, code, holds, spares};
 

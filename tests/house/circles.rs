@@ -1,6 +1,6 @@
 //! Files of one crate that use each other in a circle are refused.
 //!
-//! A file uses another one if its code, tests aside, names something of it: by `crate::`, by
+//! A file uses another one if its code, tests aside, names an item of it: by `crate::`, by
 //! `super::`, or by a child module. A name that a file only re-exports is looked up where it is
 //! defined, and a re-export alone is no use.
 
@@ -95,7 +95,7 @@ fn crates<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> BTreeMap<Strin
     crates
 }
 
-/// The files of each circle: those from which there is a way to each other and back.
+/// The files of each circle: files that reach each other in both directions.
 fn circles(crates: &BTreeMap<String, Crate>) -> BTreeSet<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     for (home, modules) in crates {
@@ -115,7 +115,7 @@ fn circles(crates: &BTreeMap<String, Crate>) -> BTreeSet<BTreeSet<String>> {
     found
 }
 
-/// The modules that are reached from this one by using what it uses, and so on.
+/// The modules that this one uses, directly or indirectly.
 fn reachable(
     uses: &BTreeMap<&Vec<String>, BTreeSet<Vec<String>>>,
     from: &Vec<String>,

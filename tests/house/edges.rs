@@ -12,7 +12,7 @@ use crate::tree::{File, files};
 /// The place of the edges.
 const PLACE: &str = "testkit/src/edges/";
 
-/// Functions that look something up in memory, by their modules.
+/// Functions that only look up a value in memory, by their modules.
 const LOOKS_UP: [(&str, &[&str]); 3] = [
     ("discovery", &["get"]),
     ("hash_ring", &["new", "owner"]),

@@ -20,7 +20,8 @@ fn no_two_types_of_core_and_the_recipes_have_one_name() {
         "blind for an alias"
     );
     assert_eq!(sample(["struct A;", "struct B;"]), [""; 0]);
-    // Parts of a trait, helpers of tests, and the same type with its parameters filled in.
+    // Exceptions: parts of a trait, helpers of tests, and the same type with its parameters filled
+    // in.
     assert_eq!(sample(["struct A;", "impl T for B {\n    type A = u8;\n}"]), [""; 0]);
     assert_eq!(sample(["struct A;", "mod tests {\n    struct A;\n}"]), [""; 0]);
     assert_eq!(sample(["struct A<T>(T);", "pub type A = a::A<u8>;"]), [""; 0]);

@@ -33,7 +33,7 @@ impl Tree {
         self.0.iter().find(|file| file.path == path).map_or("", |file| &file.text)
     }
 
-    /// All that is in a folder, or in a file of this path.
+    /// All files in a folder, or the file of this path.
     fn within(&self, path: &str) -> String {
         self.0.iter().filter(|file| file.path.starts_with(path)).map(|file| &*file.text).collect()
     }

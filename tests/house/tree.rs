@@ -1,4 +1,4 @@
-//! The files of the tree, and which parts of a Rust file are code.
+//! The files of the tree, and the parts of a Rust file that are code.
 
 use std::fs;
 use std::path::{Path, PathBuf};

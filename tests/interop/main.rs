@@ -33,7 +33,7 @@ use crate::peer::{
 static ZOOKEEPER: LazyLock<Result<Ensemble, String>> = LazyLock::new(|| Ensemble::start(1));
 static ETCD: LazyLock<Result<Cluster, String>> = LazyLock::new(|| Cluster::start(1));
 
-/// A server, and how to start a peer and a client of synod on it.
+/// A server, with functions to start a peer and a client of synod on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Curator,
@@ -113,7 +113,7 @@ impl Kind {
     }
 }
 
-/// Waits until this many contenders are in the line.
+/// Waits until this number of contenders is in the wait queue.
 async fn stand(client: &Client, path: &Path, count: usize) {
     let end = Instant::now() + PATIENCE;
     loop {

@@ -143,7 +143,7 @@ fn build_go(name: &str) -> PathBuf {
     program
 }
 
-/// The classes of the programs in Java, built once: to build one takes five times what it takes to
+/// The classes of the programs in Java, built once: to build one takes five times as long as to
 /// start it.
 static JAVA: LazyLock<PathBuf> = LazyLock::new(|| {
     let classes = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop-java");

@@ -1,6 +1,6 @@
 //! Each of three real servers is killed and started again, one after the other, and then all of
 //! them. The connections of a thousand nodes that are kept and written, and of a hundred caches of
-//! them, are lost at one moment, and come back.
+//! them, are lost at the same time, and are restored.
 //!
 //! `SYNOD_MISTAKES=1` lets every member make the mistakes that this must find, one after the other,
 //! and fails if one is not found.
@@ -38,7 +38,7 @@ const CLIENTS: usize = 10;
 const NODES: usize = 100;
 /// The caches that each client has.
 const CACHES: usize = 10;
-/// So long that sessions outlive the election of the next leader.
+/// The TTL: so long that sessions outlive the election of the next leader.
 const TTL: Duration = Duration::from_secs(20);
 /// The time for which servers are down.
 const OUTAGE: Duration = Duration::from_millis(500);
@@ -174,8 +174,7 @@ async fn storm<K: Kind>(
         members.iter().map(|member| member.calls.load(Ordering::Relaxed)).collect();
 
     let began = Instant::now();
-    // Each alone: whichever server a member is connected to, that is among them. Then all: no
-    // server answers for a while.
+    // Each alone: the server of each member is among them. Then all: no server answers for a while.
     for round in 0..=SERVERS {
         let lost = if round < SERVERS { round..round + 1 } else { 0..SERVERS };
         for server in lost.clone() {
