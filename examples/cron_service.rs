@@ -85,7 +85,7 @@ async fn serve(client: Client, name: &str, stop: impl Future<Output = ()>) -> Re
     left.and(closed)
 }
 
-/// Logs how the connection is.
+/// Logs the state of the connection.
 async fn report(mut state: watch::Receiver<ConnectionState>) {
     while state.changed().await.is_ok() {
         let state = *state.borrow_and_update();
@@ -93,7 +93,7 @@ async fn report(mut state: watch::Receiver<ConnectionState>) {
     }
 }
 
-/// Passes the schedule on. One that cannot be read changes nothing.
+/// Forwards the schedule. A schedule that cannot be read changes nothing.
 async fn follow(mut followed: ValueWatch<Schedule>, publish: watch::Sender<Schedule>) {
     loop {
         match followed.changed().await {
@@ -131,7 +131,7 @@ async fn lead(
             }
             Either::Right(_) => break,
         };
-        // Dropped when the lead is lost, whatever it is about.
+        // Dropped when the lead is lost, at any point.
         let work = Box::pin(jobs(client, name, &lead, schedule, &mut stop));
         match Box::pin(lead.run(work)).await {
             Ok(()) => break,
@@ -163,7 +163,8 @@ async fn jobs(
     }
 }
 
-/// The job: which run it was. Its write commits only while this process leads and has the lock.
+/// Runs the job, and returns the number of the run. Its write commits only while this process leads
+/// and has the lock.
 async fn backup(client: &Client, name: &str, lead: &Hold) -> Result<Option<u64>> {
     let lock = Mutex::new(client, path!("/jobs/backup")).label(name.to_owned());
     let Some(guard) = lock.lock_within(Duration::from_secs(1)).await? else { return Ok(None) };

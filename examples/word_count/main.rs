@@ -8,13 +8,13 @@
 //! cargo run --example word_count --all-features -- --store 'zk://localhost:2181/words?acl=open' count docs
 //! ```
 //!
-//! The first command counts alone, in memory. With a store there is a worker on each machine that
-//! is to help, and one of them is the master. Each machine has the files under the same path.
+//! The first command counts alone, in memory. With a store each machine that helps runs a worker,
+//! and one of them is the master. Each machine has the files under the same path.
 //!
 //! A task is a piece of a file, and its id is made of the file's path and state and the place of
 //! the piece. So a `count` that was killed is started again: it submits the same tasks, and gets
-//! the results that are there. The result of a task is the words in its piece. A task has one
-//! result, however often it was done, and each result is added once.
+//! the results that are stored. The result of a task is the words in its piece. A task has one
+//! result, for any number of attempts, and each result is added once.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "its output is for people")]
 
@@ -66,7 +66,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Does what the arguments say, until it is done or interrupted.
+/// Executes the command of the arguments, until it is done or interrupted.
 async fn run() -> Result<(), Failure> {
     let Arguments { store, job } = Arguments::parse(std::env::args().skip(1))?;
     let client = Config::new(&store)?.connect().await?;
@@ -156,7 +156,7 @@ async fn counted(client: &Client, piece: Piece) -> Result<Words, Failure> {
             Asked::Now(Some(TaskEnd::Failed(why))) => {
                 return Err(format!("{}: not counted: {why}", piece.file).into());
             }
-            // These tasks have no deadline: another program has submitted the same with one.
+            // These tasks have no deadline: another program has submitted the same tasks with one.
             Asked::Now(Some(TaskEnd::Cancelled | TaskEnd::Expired)) => {
                 let file = piece.file;
                 return Err(format!("{file}: its task {id} was cancelled: count again").into());
@@ -180,7 +180,7 @@ async fn ask(client: &Client, id: &str, data: &[u8]) -> Result<Asked> {
     Ok(Asked::Now(task.wait().await?))
 }
 
-/// Asks until the store answers.
+/// Repeats a request until the store answers.
 async fn insist<T>(client: &Client, ask: impl AsyncFn() -> Result<T>) -> Result<T> {
     let mut delays = Retry::forever().delays(client.random());
     loop {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::Failure;
 use crate::words::{LONGEST, Words};
 
-/// A part of a file as it was when it was found.
+/// A part of a file, in the state in which the file was found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Piece {
     /// The absolute path: the workers open it on their machines.

@@ -1,4 +1,4 @@
-//! [`Words`]: how often each word occurs.
+//! [`Words`]: the number of occurrences of each word.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -46,7 +46,7 @@ impl Words {
     /// The most frequent words first, and the sums at the end.
     pub(crate) fn table(&self, rows: usize) -> String {
         let mut all: Vec<_> = self.0.iter().collect();
-        // Those that are equally frequent stay in the order of the alphabet.
+        // Equally frequent words stay in alphabetical order.
         all.sort_by_key(|(_, times)| std::cmp::Reverse(**times));
         let mut table = String::new();
         for (word, times) in all.iter().take(rows) {

@@ -25,8 +25,8 @@ use synod_core::store::{Expect, Lifetime, OpResult, Query, Txn, View};
 /// The first client has it until it releases it, drops the guard or loses its session. The path is
 /// a directory of this recipe alone; the nodes below it are the claims.
 ///
-/// *Not promised* is that a client gets it as soon as it is free: a claim that failed has a node
-/// for another moment, and makes the next one fail.
+/// *Not promised* is that a client gets it as soon as it is free: the node of a failed claim
+/// remains for a moment, and makes the next claim fail.
 ///
 /// # Examples
 ///
@@ -82,7 +82,7 @@ impl FirstCome {
         loop {
             let session = self.client.session().await?;
             // A sequential node of the session under a unique name: the session finds it again if
-            // the answer is lost, and removes it if this call is dropped. The look is answered as
+            // the answer is lost, and removes it if this call is dropped. The look is a snapshot as
             // of the same commit.
             let txn = Txn::new()
                 .create_sequential(
@@ -99,7 +99,7 @@ impl FirstCome {
             let guard = FirstComeGuard::new(session, commit.results.pop())?;
             match commit.look {
                 // A request in doubt may create the node again after it was removed. So only a
-                // settled one counts.
+                // settled request counts.
                 Some(view) if requests.is_settled() => {
                     return Ok(Some(guard).filter(|guard| guard.is_first(&view)));
                 }
