@@ -41,7 +41,8 @@ impl Address {
         self.credentials.as_ref()
     }
 
-    /// The path that everything in the store is below; the root if the URL has no path.
+    /// The path of the node below which a client has all its nodes; the root if the URL has no
+    /// path.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -34,7 +34,7 @@ use crate::target::{Credentials, Tls};
 pub struct Config {
     /// The store.
     pub url: Address,
-    /// A path that everything is below.
+    /// The path of the node below which the client has all its nodes.
     #[serde(default)]
     pub namespace: Option<Path>,
     /// The time for which a session outlives its last heartbeat: `10s` by default.
