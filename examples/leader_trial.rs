@@ -1,5 +1,4 @@
-//! Tests a small leader election, written by hand, in the simulator and prints what is wrong with
-//! it.
+//! Tests a small leader election, written by hand, in the simulator and prints its violations.
 //!
 //! Two servers of one service create an ephemeral node; the server that owns the node leads.
 //! `naive` remembers that it leads until it is notified otherwise. `careful` checks each time that
@@ -73,7 +72,7 @@ async fn naive(me: Process, book: Book) {
     }
 }
 
-/// Leads while its session certainly lives, which it asks just before it acts.
+/// Leads while its session is certain to be alive, which it checks immediately before it acts.
 async fn careful(me: Process, book: Book) {
     let (Ok(client), Ok(office)) = (me.client().await, Path::new("/office")) else { return };
     for _ in 0..me.rounds(4) {

@@ -11,7 +11,7 @@ use crate::registry;
 use crate::scheme::{Scheme, invalid};
 use crate::target::Credentials;
 
-/// Where a store is, for example `mem://`, `zk://host:2181,host:2181/app?session=10s` or
+/// The address of a store, for example `mem://`, `zk://host:2181,host:2181/app?session=10s` or
 /// `etcds://user:password@host:2379`.
 ///
 /// `Display` and `Debug` hide the password.
@@ -41,7 +41,8 @@ impl Address {
         self.credentials.as_ref()
     }
 
-    /// The path that everything in the store is below; the root if the URL has no path.
+    /// The path of the node below which a client has all its nodes; the root if the URL has no
+    /// path.
     pub fn path(&self) -> &Path {
         &self.path
     }

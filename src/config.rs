@@ -34,19 +34,19 @@ use crate::target::{Credentials, Tls};
 pub struct Config {
     /// The store.
     pub url: Address,
-    /// A path that everything is below.
+    /// The path of the node below which the client has all its nodes.
     #[serde(default)]
     pub namespace: Option<Path>,
-    /// How long a session outlives its last heartbeat: `10s` by default.
+    /// The time for which a session outlives its last heartbeat: `10s` by default.
     #[serde(default, with = "humantime_serde")]
     pub session: Option<Duration>,
-    /// How long a call may take, including retries.
+    /// The time limit of a call, including retries.
     #[serde(default, with = "humantime_serde")]
     pub timeout: Option<Duration>,
-    /// How long the first connection may take.
+    /// The time limit of the first connection.
     #[serde(default, with = "humantime_serde")]
     pub connect: Option<Duration>,
-    /// How to retry calls that failed and may be repeated.
+    /// The policy for retries of calls that failed and may be repeated.
     #[serde(default)]
     pub retry: Option<Retry>,
     /// The identity that the client presents to the store.

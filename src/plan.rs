@@ -1,4 +1,4 @@
-//! [`Plan`]: what to open for a [`Config`]. A contradiction is an error.
+//! [`Plan`]: the backend and the options to open for a [`Config`]. A contradiction is an error.
 
 use std::fmt;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Config {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a session that a dropped call leaves open expires after its time to live.
+    /// Cancel safe: a session that a dropped call leaves open expires after its TTL.
     pub async fn connect(&self) -> Result<Client> {
         let plan = Plan::of(self)?;
         let options = plan.options.clone();
@@ -55,7 +55,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// As [`Config::connect`], except for those of connecting.
+    /// The errors of [`Config::connect`], except for errors of the connection.
     pub fn backend(&self) -> Result<Arc<dyn Backend>> {
         Plan::of(self)?.open()
     }

@@ -162,7 +162,7 @@ impl Opening {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Refuses what was said and not asked for.
+    /// Refuses parts of the URL that the backend did not read.
     fn refuse_the_rest(&self) -> Result<()> {
         let asked = self.asked();
         let scheme = self.scheme;

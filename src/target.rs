@@ -1,4 +1,4 @@
-//! [`Target`]: what a backend is opened with.
+//! [`Target`]: the arguments that a backend is opened with.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -25,7 +25,7 @@ fn path(text: &str) -> Path {
     Path::new(text).expect("valid")
 }
 
-/// Uses a store in every way that logs something; returns the other output.
+/// Uses a store in every way that writes to the log; returns the other output.
 async fn work(config: &Config, other: &Path) -> String {
     let client = config.connect().await.expect("the password is right");
     let mut said = format!("{config:?} {client:?} {:?}", client.session().await);
@@ -76,7 +76,8 @@ async fn logged(work: impl Future<Output = String>) -> (String, String) {
     (shown.expect("it ends"), log.text())
 }
 
-/// Whether this machine has the servers. Where they are required, a missing server fails the test.
+/// Returns the server if this machine has it. Where servers are required, a missing server fails
+/// the test.
 fn there<T>(server: Result<T, String>) -> Option<T> {
     match server {
         Ok(server) => Some(server),

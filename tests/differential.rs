@@ -1,8 +1,8 @@
 //! The same programs on memory, on ZooKeeper and on etcd, compared: any difference is a bug, or a
 //! sentence that the contract lacks.
 //!
-//! `SYNOD_PROGRAMS=10000` runs that many programs instead of the usual number, and `SYNOD_SEED` repeats
-//! a failure.
+//! `SYNOD_PROGRAMS=10000` runs that many programs instead of the usual number, and `SYNOD_SEED`
+//! repeats a failure.
 
 #![expect(clippy::print_stdout, reason = "it says how much was compared")]
 
@@ -33,14 +33,14 @@ const KEPT: &[u64] = &[
     // A node that took the place of an empty container was reported as created, and then as
     // updated.
     0x0a30_b75c_9649_b445,
-    // A delete of a ticket that was gone said so, though something was below its path by then.
+    // A delete of a ticket that was gone reported this, though a node was below its path by then.
     0x50e0_b743_1ced_e519,
 ];
 
-/// How many programs are compared by default.
+/// The number of programs that are compared by default.
 const USUAL: usize = 200;
 
-/// Enough for ten thousand programs on a slow machine.
+/// The time limit: enough for ten thousand programs on a slow machine.
 const LIMIT: Duration = Duration::from_secs(4 * 3_600);
 
 static ZOOKEEPER: LazyLock<Result<Ensemble, String>> = LazyLock::new(|| Ensemble::start(size()));

@@ -42,8 +42,8 @@ pub(crate) struct Call {
     pub(crate) write: bool,
     /// The deadline of the call.
     pub(crate) end: Instant,
-    /// The time that one member has to answer before another is called: at least this long for a write,
-    /// and at most this long otherwise.
+    /// The time that one member has to answer before another is called: at least this long for a
+    /// write, and at most this long otherwise.
     first: Duration,
 }
 

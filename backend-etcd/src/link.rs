@@ -29,8 +29,8 @@ const UNUSED: &[u8] = b"synod";
 /// The maximum number of idle clients that are kept for later calls.
 const IDLE: usize = 64;
 
-/// The raft term of the last entry that a member had applied, from the header of an answer. It never
-/// falls at a member, so two equal ones show that it was the same at all times in between.
+/// The raft term of the last entry that a member had applied, from the header of an answer. It
+/// never falls at a member, so two equal ones show that it was the same at all times in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Term {
     /// The number of the latest connection when the request was sent.
@@ -197,8 +197,8 @@ impl Link {
     /// Opens the connection, so that an error or silence before that is known to be one of a
     /// request that was not sent.
     ///
-    /// Not if the connection is encrypted: the handshake of TLS needs an answer of the peer, but the
-    /// first request follows it without waiting for HTTP/2's.
+    /// Not if the connection is encrypted: the handshake of TLS needs an answer of the peer, but
+    /// the first request follows it without waiting for HTTP/2's.
     pub(crate) async fn connect(&self) -> Result<(), Error> {
         match &self.opener {
             Some(opener) => Ok(opener.open().await?),
@@ -251,8 +251,8 @@ impl Link {
         let options = GetOptions::new().with_count_only();
         let header = match self.get(UNUSED.to_vec(), options, false).await {
             Ok(answer) => answer.0.header.unwrap_or_default(),
-            // Without a header, but confirmed like any other read. The list of members is one of the
-            // few requests that need no role: since 3.5.30 the status does.
+            // Without a header, but confirmed like any other read. The list of members is one of
+            // the few requests that need no role: since 3.5.30 the status does.
             Err(error) if is_forbidden(&error) => match self.cluster.clone().member_list().await {
                 Ok(list) => list.0.header.unwrap_or_default(),
                 Err(refused) if judge(&refused).is_final() => return Err(error),

@@ -28,7 +28,7 @@ impl Actor {
         self.store.session().id
     }
 
-    /// The time to live that was negotiated.
+    /// The TTL that was negotiated.
     pub(crate) fn ttl(&self) -> Duration {
         self.store.session().ttl
     }
@@ -155,7 +155,7 @@ impl Actor {
         stat(self.commit(Txn::new().set(path, data, Expect::Any)).await)
     }
 
-    /// Creates the node, or sets it if it is there.
+    /// Creates the node, or sets it if it exists.
     pub(crate) async fn make_or_set(&self, path: &Path, data: impl Into<Bytes>) -> Stat {
         if self.exists(path).await {
             self.set(path, data).await
@@ -223,7 +223,7 @@ impl Watcher {
         }
     }
 
-    /// Waits until a change of this path is reported, of whatever kind, or may have been missed.
+    /// Waits until a change of this path of any kind is reported, or may have been missed.
     pub(crate) async fn hears_of(&mut self, path: &Path) -> Heard {
         let parent = path.parent();
         let of = path.to_string();
@@ -267,7 +267,7 @@ impl Watcher {
 #[derive(Debug)]
 pub(crate) enum Heard {
     Told(Change),
-    /// Something may have been missed.
+    /// Events may have been missed.
     Missed,
 }
 

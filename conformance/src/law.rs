@@ -11,9 +11,9 @@ use synod_testkit::recipe;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Law {
-    /// Its id. `L-` are the laws; `C-` the lines of the contract of a store, in the documentation
-    /// of `synod_core::store`; `D-` the further promises of the client, in the documentation of
-    /// `synod_core::client` and `synod_core::session`.
+    /// Its id. `L-` are the laws; `C-` the sentences of the contract of a store, in the
+    /// documentation of `synod_core::store`; `D-` the further promises of the client, in the
+    /// documentation of `synod_core::client` and `synod_core::session`.
     pub id: &'static str,
     /// The sentence.
     pub sentence: &'static str,

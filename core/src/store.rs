@@ -10,11 +10,12 @@
 //! - **Ancestors always exist.** A create also creates the missing ancestors, as *containers*: a
 //!   container exists exactly while a node is below it. It holds no data and reads as absent.
 //!   Listings name it, without a stat. A set of a container fails, and the create of a node where a
-//!   container has children is rejected as [`RejectReason::Exists`]. An empty container does not block a
-//!   create. It may be removed immediately or after a delay; until then a listing of its parent may
-//!   name it and a delete of it may succeed.
+//!   container has children is rejected as [`RejectReason::Exists`]. An empty container does not
+//!   block a create. It may be removed immediately or after a delay; until then a listing of its
+//!   parent may name it and a delete of it may succeed.
 //! - A node with children cannot be deleted: [`RejectReason::HasChildren`].
-//! - Nothing can be created below an ephemeral node, at any depth: [`RejectReason::BelowEphemeral`].
+//! - Nothing can be created below an ephemeral node, at any depth:
+//!   [`RejectReason::BelowEphemeral`].
 //! - A node with [`Lifetime::Ttl`] is removed once it has not been written for its TTL, or later.
 //!   Give it no children: a store may reject them as [`RejectReason::BelowEphemeral`].
 //! - Data of zero bytes is data: a node with empty data is not absent.

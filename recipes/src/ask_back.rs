@@ -11,8 +11,9 @@ use crate::mutant::mistake;
 /// The data that requests the release of a ticket, as Curator writes it.
 const REVOKE: &[u8] = b"__REVOKE__";
 
-/// Requests that the owner of the ticket at `path` releases it; [`inspect`](crate::lock::inspect()) shows
-/// the paths of the tickets. An owner that waits for [`Hold::asked_back`] is notified, and decides.
+/// Requests that the owner of the ticket at `path` releases it; [`inspect`](crate::lock::inspect())
+/// shows the paths of the tickets. An owner that waits for [`Hold::asked_back`] is notified, and
+/// decides.
 ///
 /// Returns `false` if the ticket is gone.
 ///

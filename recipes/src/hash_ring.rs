@@ -61,8 +61,8 @@ struct RingMaker {
 }
 
 impl HashRing {
-    /// Opens the ring of the [`Group`](crate::presence::Group) at `path`, and follows it. All its members
-    /// have the same weight.
+    /// Opens the ring of the [`Group`](crate::presence::Group) at `path`, and follows it. All its
+    /// members have the same weight.
     ///
     /// # Errors
     ///

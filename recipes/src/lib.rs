@@ -5,8 +5,9 @@
 //! recipe there, in any process. The documentation of its type lists its guarantees, its
 //! assumptions, and its cost.
 //!
-//! A wait has no time limit; [`within`] sets one. [`inspect()`](lock::inspect()) shows the holders and the waiters
-//! of a lock or an election, and [`ask_back()`](lock::ask_back()) requests that a holder releases.
+//! A wait has no time limit; [`within`] sets one. [`inspect()`](lock::inspect()) shows the holders
+//! and the waiters of a lock or an election, and [`ask_back()`](lock::ask_back()) requests that a
+//! holder releases.
 //!
 //! Every guard implements [`Held`], with two exceptions. A [`MultiGuard`](lock::MultiGuard) has several paths, each
 //! with its own token: each of its [`holds`](lock::MultiGuard::holds) implements the trait. A

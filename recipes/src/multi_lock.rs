@@ -51,8 +51,8 @@ impl MultiLock {
         Ok(Self { lines: lines.collect() })
     }
 
-    /// Sets the label of the tickets that are created through this: [`inspect`](crate::lock::inspect())
-    /// shows it.
+    /// Sets the label of the tickets that are created through this:
+    /// [`inspect`](crate::lock::inspect()) shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         let label = label.into();
         let lines = self.lines.into_iter().map(|line| line.labelled(label.clone()));
@@ -63,8 +63,8 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::lock::Mutex::lock), and [`ErrorKind::SessionLost`] if a lock was lost
-    /// during the wait for the others. The locks that the call holds are released, and the
+    /// As [`Mutex::lock`](crate::lock::Mutex::lock), and [`ErrorKind::SessionLost`] if a lock was
+    /// lost during the wait for the others. The locks that the call holds are released, and the
     /// remaining locks are not requested.
     ///
     /// # Cancel safety

@@ -36,8 +36,8 @@ impl Mutex {
         Self { line: Line::new(client, path.into(), Form::exclusive("mutex", "lock-").renewing()) }
     }
 
-    /// Sets the label of the tickets that are created through this: [`inspect`](crate::lock::inspect())
-    /// shows it.
+    /// Sets the label of the tickets that are created through this:
+    /// [`inspect`](crate::lock::inspect()) shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()) }
     }

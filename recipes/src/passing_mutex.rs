@@ -51,8 +51,8 @@ impl PassingMutex {
         Self { line, max_passes: max_passes.get(), here: Arc::default() }
     }
 
-    /// Sets the label of the tickets that are created through this: [`inspect`](crate::lock::inspect())
-    /// shows it.
+    /// Sets the label of the tickets that are created through this:
+    /// [`inspect`](crate::lock::inspect()) shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()), ..self }
     }

@@ -33,7 +33,7 @@ use crate::queue::backoff::ItemBackoff;
 use crate::queue::consumer::Consumer;
 use crate::queue::item_name::{ItemName, MAX_ID};
 use crate::queue::layout::{Codec, DOING, QueueShared};
-use crate::queue::put::{Capacity, PutOutcome, QueueEntry};
+use crate::queue::put::{PutOutcome, QueueBound, QueueEntry};
 use crate::queue::stock_shared::Reserved;
 use crate::queue::take::{claim, take};
 use crate::support::retry::{OutageBackoff, RetryDelays};
@@ -70,7 +70,7 @@ pub struct Queue<T> {
     /// Started by the first call that needs an item. A producer has none.
     consumer: Arc<OnceLock<Consumer>>,
     codec: Codec<T>,
-    capacity: Capacity,
+    capacity: QueueBound,
     /// The maximum number of deliveries of an item.
     max_deliveries: u32,
     backoff: ItemBackoff,
@@ -102,7 +102,7 @@ impl<T> Queue<T> {
     fn of(client: &Client, path: Path, codec: Codec<T>) -> Result<Self> {
         let shared = Arc::new(QueueShared::new(client, path)?);
         let (consumer, capacity, backoff) =
-            (Arc::default(), Capacity::default(), ItemBackoff::default());
+            (Arc::default(), QueueBound::default(), ItemBackoff::default());
         Ok(Self { shared, consumer, codec, capacity, max_deliveries: MAX_DELIVERIES, backoff })
     }
 
@@ -133,7 +133,7 @@ impl<T> Queue<T> {
     /// The limit applies to this producer: all producers that are to be limited must set the same
     /// number. Consumers need not set it.
     pub fn capacity(mut self, max: NonZeroUsize) -> Self {
-        self.capacity = Capacity::of(max);
+        self.capacity = QueueBound::of(max);
         self
     }
 

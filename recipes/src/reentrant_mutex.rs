@@ -56,8 +56,8 @@ impl ReentrantMutex {
         Self { line, owners: Arc::default() }
     }
 
-    /// Sets the label of the tickets that are created through this: [`inspect`](crate::lock::inspect())
-    /// shows it.
+    /// Sets the label of the tickets that are created through this:
+    /// [`inspect`](crate::lock::inspect()) shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()), ..self }
     }

@@ -49,8 +49,8 @@ impl RwLock {
         }
     }
 
-    /// Sets the label of the tickets that are created through this: [`inspect`](crate::lock::inspect())
-    /// shows it.
+    /// Sets the label of the tickets that are created through this:
+    /// [`inspect`](crate::lock::inspect()) shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         let label = label.into();
         Self {
@@ -76,8 +76,8 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::lock::Mutex::lock), and [`ErrorKind::TooLarge`] if the store could not
-    /// store the label after a [downgrade](Hold::downgrade), which adds a few bytes to it.
+    /// As [`Mutex::lock`](crate::lock::Mutex::lock), and [`ErrorKind::TooLarge`] if the store could
+    /// not store the label after a [downgrade](Hold::downgrade), which adds a few bytes to it.
     ///
     /// # Cancel safety
     ///
@@ -163,8 +163,8 @@ impl Hold<Writing> {
 
 impl Hold<Reading> {
     /// Always fails: two readers that both waited for the other's release, in order to write, would
-    /// wait for ever. Release this guard and call [`RwLock::write`](crate::lock::RwLock::write); or lock
-    /// for writing first, and [`downgrade`](Hold::downgrade) when nothing is left to write.
+    /// wait for ever. Release this guard and call [`RwLock::write`](crate::lock::RwLock::write); or
+    /// lock for writing first, and [`downgrade`](Hold::downgrade) when nothing is left to write.
     ///
     /// # Errors
     ///

@@ -46,8 +46,8 @@ impl Semaphore {
         Self::of(client, path.into(), Capacity::Posted)
     }
 
-    /// Sets the label of the tickets that are created through this: [`inspect`](crate::lock::inspect())
-    /// shows it.
+    /// Sets the label of the tickets that are created through this:
+    /// [`inspect`](crate::lock::inspect()) shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()) }
     }

@@ -30,8 +30,8 @@ impl UnfairLock {
         Self { line: Line::new(client, path.into(), Form::exclusive("unfair_lock", "lock-")) }
     }
 
-    /// Sets the label of the tickets that are created through this: [`inspect`](crate::lock::inspect())
-    /// shows it.
+    /// Sets the label of the tickets that are created through this:
+    /// [`inspect`](crate::lock::inspect()) shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()) }
     }

@@ -280,7 +280,7 @@ impl Process {
         self.mending.frozen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether a session is alive at the store now. No real process can know this.
+    /// Returns `true` if a session is alive at the store now. No real process can know this.
     pub fn lives(&self, session: SessionId) -> bool {
         self.cluster.lives(session)
     }

@@ -1,5 +1,5 @@
-//! Values, groups, services, partitions and double barriers whose clients are killed, paused and cut off: counts are right, copies
-//! show the members, and every item has one holder.
+//! Values, groups, services, partitions and double barriers whose clients are killed, paused and
+//! cut off: counts are right, copies show the members, and every item has one holder.
 
 use synod_testkit::clients::deed::{Deed, Part};
 
@@ -14,7 +14,7 @@ const EACH: usize = 3;
 const ITEMS: u64 = 5;
 /// The number of additions of each adder, and of the faults meanwhile.
 const PIECE: (u64, usize) = (60, 12);
-/// The same in one round of a long run.
+/// The same numbers for one round of a long run.
 const ROUND: (u64, usize) = (300, 50);
 
 pub(crate) async fn a_piece(scene: &mut Scene) {

@@ -24,8 +24,8 @@ enum Fault {
     LeaderStalled,
 }
 
-/// With servers that give up on each other after two seconds: sessions with shorter and with longer
-/// times to live.
+/// With servers that disconnect from each other after two seconds: sessions with shorter and with
+/// longer TTLs.
 pub(crate) async fn follower(scene: &mut Scene) {
     isolate(scene, Fault::FollowerCutOff, &[Duration::from_secs(1), TTL]).await;
 }
@@ -138,8 +138,8 @@ async fn sees_gone(witness: &Actor, path: &str) {
     }
 }
 
-/// Opens a session. An attempt lasts no longer than the session's time to live, which may be too
-/// short on a busy machine.
+/// Opens a session. An attempt lasts no longer than the session's TTL, which may be too short on a
+/// busy machine.
 async fn open(actor: &Actor, ttl: Duration) {
     let ttl = u64::try_from(ttl.as_millis()).expect("short");
     // The servers may have to elect a leader first.

@@ -1,4 +1,4 @@
-//! Servers that die, stand still or lose each other while clients work.
+//! Servers that are killed, paused or partitioned while clients work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,12 @@ use tokio::time::sleep;
 use crate::scene::{Actor, Scene, at, shown};
 use crate::servers::SIZE;
 
-/// How many registers there are.
+/// The number of registers.
 const REGISTERS: u64 = 4;
-/// How many calls each client makes: not more of a register than the search for an order takes.
+/// The number of calls of each client: no more calls of a register than the search for an order can
+/// handle.
 pub(crate) const CALLS: usize = 120;
-/// The time to live of the sessions that clients open while they work, in milliseconds.
+/// The TTL of the sessions that clients open while they work, in milliseconds.
 const SESSION: u64 = 3_000;
 
 /// Some clients.
@@ -84,7 +85,7 @@ async fn own(ann: &Actor, dir: &str) {
     let _may_fail = ann.call(ann.ephemeral(&format!("{dir}/d/own{}", ann.value()))).await;
 }
 
-/// Has all of them work while something happens, and once more when it is over.
+/// Lets all of them work during a fault, and once more after it.
 async fn while_they_work(scene: &mut Scene, happens: impl AsyncFnOnce(&mut Scene)) {
     let clients = clients(scene).await;
     prepare(&clients, "w").await;

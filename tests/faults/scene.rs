@@ -1,5 +1,4 @@
-//! [`Scene`]: servers, clients that are processes of their own, and the record of what happens to
-//! them.
+//! [`Scene`]: servers, clients that are processes of their own, and the record of their events.
 
 #![expect(clippy::print_stdout, reason = "excused breaches are reported")]
 
@@ -22,15 +21,16 @@ use synod_testkit::server::pipe::{Lost, Pipe};
 use synod_testkit::server::stall::Stall;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::scenarios::Fault;
 use crate::servers::SIZE;
 use crate::stand::Stand;
-use crate::{Fault, MISTAKE, NO_VERDICT, WORKER};
+use crate::{MISTAKE, NO_VERDICT, WORKER};
 
-/// The limit for everything that must happen in the end. ZooKeeper's servers repeat a lost message of an election after up
-/// to a minute.
+/// The limit for every event that must happen eventually. ZooKeeper's servers repeat a lost message
+/// of an election after up to a minute.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The time to live of sessions: long enough for a machine that has other things to do.
+/// The TTL of sessions: long enough for a busy machine.
 pub(crate) const TTL: Duration = Duration::from_secs(3);
 
 /// Servers, clients and the record of one scenario.
@@ -45,11 +45,11 @@ pub(crate) struct Scene {
     mistake: Option<Fault>,
     /// The defects of servers that this scene may show.
     defects: &'static [Defect],
-    /// The version of the servers, if that matters. Asked for before anything is done to them.
+    /// The version of the servers, if that matters. Queried before any fault.
     version: Vec<u32>,
     /// The breaches that the scene itself found.
     breaches: Vec<Breach>,
-    /// Servers that do not run, and those that stand still or are cut off.
+    /// Servers that do not run, and servers that are paused or cut off.
     killed: Vec<usize>,
     paused: Vec<usize>,
     parted: Vec<usize>,
@@ -57,7 +57,7 @@ pub(crate) struct Scene {
     stalled: Vec<(usize, Stall)>,
 }
 
-/// A client, and what lies between it and the servers.
+/// A client, and the proxy between it and the servers.
 pub(crate) struct Actor {
     pub(crate) client: Client,
     pub(crate) pipe: Pipe,
@@ -66,7 +66,7 @@ pub(crate) struct Actor {
 }
 
 impl Scene {
-    /// A scene that makes its choices by this seed.
+    /// A scene with choices from this seed.
     pub(crate) fn open(
         name: &str,
         stand: Stand,
@@ -106,12 +106,12 @@ impl Scene {
         self
     }
 
-    /// Adds what the scene itself found wrong. [`Scene::judge`] reports it.
+    /// Adds a breach that the scene itself found. [`Scene::judge`] reports it.
     pub(crate) fn breach(&mut self, breach: Breach) {
         self.breaches.push(breach);
     }
 
-    /// True if these servers have a defect that this scene may show.
+    /// Returns `true` if these servers have a defect that this scene may show.
     pub(crate) fn has_defect(&self) -> bool {
         self.defects.iter().any(|defect| defect.affects(&self.version))
     }
@@ -127,7 +127,7 @@ impl Scene {
         self.client_for(TTL).await
     }
 
-    /// A client with a session of this time to live.
+    /// A client with a session of this TTL.
     pub(crate) async fn client_for(&mut self, ttl: Duration) -> Arc<Actor> {
         let actor = self.process();
         actor.open(ttl).await;
@@ -151,7 +151,7 @@ impl Scene {
         actor
     }
 
-    /// Something is done to servers, and that is taken down.
+    /// Applies a fault to servers, and records it.
     fn done<T>(&self, what: String, outcome: &io::Result<T>) {
         let outcome = match outcome {
             Ok(_) => Installed::Installed,
@@ -199,8 +199,8 @@ impl Scene {
         self.done(format!("resume server {server}, whose disk stalled"), &Ok(()));
     }
 
-    /// Records how long the servers say that each lease lives, where that can prove a defect of
-    /// them. Without an answer nothing is proved.
+    /// Records the remaining TTL of each lease by the servers' reports, if that can prove a defect
+    /// of the servers. Without an answer nothing is proved.
     async fn report_leases(&self) {
         if !self.has_defect() {
             return;
@@ -229,7 +229,7 @@ impl Scene {
         self.parted.retain(|parted| *parted != server);
     }
 
-    /// Something random is done to a server, for so long.
+    /// Applies a random fault to a server, for this time.
     pub(crate) async fn suffers(&mut self, lasts: Duration) {
         let server = usize::try_from(self.random.below(SIZE as u64)).unwrap_or_default();
         match self.random.below(3) {
@@ -251,14 +251,14 @@ impl Scene {
         }
     }
 
-    /// The first of so many values that nothing else has.
+    /// Reserves this number of unused values, and returns the first.
     pub(crate) fn values(&self, count: u64) -> u64 {
         self.values.fetch_add(count, Ordering::Relaxed)
     }
 
     /// Ends a session before its time.
     pub(crate) async fn expire(&self, session: u64) {
-        // Said before: from now on nothing follows from its time to live.
+        // Recorded before the expiry: from now on nothing follows from the TTL of the session.
         let what = What::Nemesis { what: "expire".to_owned(), outcome: Installed::Installed };
         self.book.add(Entry { t: now(), p: 0, s: Some(session), id: None, what });
         self.stand.servers.expire(session).await.expect("the session is ended");
@@ -272,7 +272,7 @@ impl Scene {
         let _may_be_over = timeout(TTL, self.stand.servers.expire(session)).await;
     }
 
-    /// Which server leads, once one does.
+    /// Returns the server that leads, as soon as one does.
     pub(crate) async fn leader(&mut self) -> usize {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -284,12 +284,12 @@ impl Scene {
         }
     }
 
-    /// One that follows.
+    /// Returns a server that follows.
     pub(crate) async fn follower(&mut self) -> usize {
         (self.leader().await + 1) % SIZE
     }
 
-    /// Everything is as it should be again.
+    /// Ends all faults.
     pub(crate) async fn heal(&mut self) {
         for server in self.parted.clone() {
             self.join(server);
@@ -315,7 +315,8 @@ impl Scene {
         }
     }
 
-    /// Heals everything, reads everything, and checks what was taken down. Ends all clients, and returns the servers.
+    /// Ends all faults, reads all data, and checks the record. Ends all clients, and returns the
+    /// servers.
     pub(crate) async fn judge(mut self) -> Result<Stand, String> {
         self.heal().await;
         let eve = self.client().await;
@@ -368,7 +369,7 @@ impl Scene {
         }
     }
 
-    /// The breaches up to now, and the record that they are in.
+    /// The breaches up to now, and the record that contains them.
     async fn found(&mut self) -> Result<(Vec<Breach>, Record), String> {
         let facts = self.stand.facts().await?;
         let truth = |fact| Entry { t: now(), p: 0, s: None, id: None, what: What::Truth { fact } };
@@ -411,7 +412,7 @@ impl Actor {
         })
     }
 
-    /// A call that may come to anything, but ends.
+    /// A call that may have any result, but ends.
     pub(crate) async fn call(&self, op: Op) -> End {
         let limit = TTL + PATIENCE;
         waits_for(format_args!("{op:?}"));
@@ -472,13 +473,13 @@ impl Actor {
         self.call(Op::List { path: at(path), local }).await
     }
 
-    /// Writes a register if it is as it was seen.
+    /// Writes a register if it is unchanged since it was read.
     pub(crate) fn cas(&self, path: &str, seen: &Seen) -> Op {
         let from = seen.value.unwrap_or_default();
         Op::Cas { path: at(path), from, version: seen.version, value: self.value() }
     }
 
-    /// Calls until it is answered.
+    /// Repeats a call until it is answered.
     pub(crate) async fn insists(&self, op: impl Fn() -> Op) -> Answer {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -491,7 +492,7 @@ impl Actor {
         }
     }
 
-    /// Waits until a node is there no more.
+    /// Waits until a node no longer exists.
     pub(crate) async fn sees_gone(&self, path: &str) {
         let gone = async || matches!(self.read(path, false).await, End::Ok(answer) if answer.nodes.is_empty());
         eventually(&format!("{path} is gone"), gone).await;
@@ -509,7 +510,7 @@ pub(crate) async fn eventually(what: &str, holds: impl AsyncFnMut() -> bool) {
     assert!(in_time(what, holds).await, "{what}: not within {PATIENCE:?}");
 }
 
-/// Waits until it holds. Returns false if it still does not when the patience is at its end.
+/// Waits until the condition holds. Returns `false` if it does not hold within the patience.
 pub(crate) async fn in_time(what: &str, mut holds: impl AsyncFnMut() -> bool) -> bool {
     waits_for(what);
     let end = Instant::now() + PATIENCE;

@@ -1,4 +1,5 @@
-//! [`Servers`]: three that agree, or one, of either kind, and what can be done to them.
+//! [`Servers`]: an ensemble of three servers, or one server, of either kind, and the faults that
+//! can be applied to them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,7 +21,7 @@ use tokio::time::timeout;
 /// The number of servers, where they have to agree.
 pub(crate) const SIZE: usize = 3;
 
-/// The time limit of the report of all leases. A later one is of no use.
+/// The time limit of the report of all leases. A later report is of no use.
 const LEASES: Duration = Duration::from_secs(1);
 
 /// Some servers.
@@ -32,22 +33,23 @@ pub(crate) trait Servers: Send {
     fn url(&self, at: &[SocketAddr]) -> String;
     /// Their processes.
     fn processes(&mut self) -> &mut dyn Processes;
-    /// Changes what lies between this server and the others.
+    /// Changes the links between this server and the others.
     fn part(&self, server: usize, link: Link);
     /// Ends a session without the knowledge of its client.
     async fn expire(&self, session: u64) -> io::Result<()>;
     /// Every write that was kept, in order.
     async fn facts(&mut self) -> Result<Vec<Fact>, String>;
-    /// The sessions that live by the answers of the given servers, and for how long at least if they
-    /// are not renewed. Empty where servers do not report it, or give no answer in time.
+    /// The sessions that are alive by the answers of the given servers, each with its minimum
+    /// remaining time if it is not renewed. Empty where servers do not report it, or give no answer
+    /// in time.
     async fn leases(&self, running: &[usize]) -> Vec<(u64, Duration)>;
     /// The version of these servers, by its numbers.
     fn version(&self) -> Result<Vec<u32>, String>;
-    /// Forgets what is past, where servers do.
+    /// Compacts the history, if these servers can.
     async fn compact(&mut self) -> Result<(), String>;
 }
 
-/// The processes of some servers of whatever kind.
+/// The processes of some servers of either kind.
 pub(crate) trait Processes: Send {
     fn kill(&mut self, server: usize) -> io::Result<()>;
     fn restart(&mut self, server: usize) -> io::Result<()>;
@@ -95,7 +97,7 @@ pub(crate) struct ZooKeeper {
     peers: Peers,
     /// The proxies for clients, which have the passwords of sessions.
     links: Links,
-    /// The servers' tick, where it is not the stock one.
+    /// The servers' tick, if it is not the stock one.
     tick: Option<Duration>,
 }
 
@@ -218,7 +220,7 @@ impl Etcd {
         Ok(left)
     }
 
-    /// Takes down what happened since it was last asked.
+    /// Records the changes since the last call.
     async fn catch_up(&mut self) -> Result<i64, etcd_client::Error> {
         let mut client = self.client().await?;
         let now = client.get("x", None).await?;

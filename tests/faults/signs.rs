@@ -7,9 +7,9 @@ use synod_conformance::wrong::Mistake;
 use synod_core::mutant::Mutant;
 use synod_testkit::clients::holder::Lapse;
 
-use crate::Fault;
+use crate::scenarios::Fault;
 
-/// Two hold what one can hold.
+/// Two processes hold a lock that only one can hold.
 const EXCLUSION: &[&str] = &["L-MX-1:", "L-RW-1:", "L-SEM-1:", "L-EL-1:", "L-Q-6:"];
 
 /// The texts one of which is in the report of a scene that shows this mistake.
@@ -22,7 +22,7 @@ pub(crate) fn of(fault: Fault) -> &'static [&'static str] {
         Fault::Core(Mutant::TxnUnguarded) => &["L-MX-5:", "L-EL-10:", "no write was refused"],
         Fault::Client(Lapse::PutsAgain) => &["L-Q-3:"],
         Fault::Client(Lapse::WritesFirst) => &["L-Q-6:"],
-        // What is back in the queue while its claim is there cannot be claimed.
+        // An item that is back in the queue while its claim exists cannot be claimed.
         Fault::Core(Mutant::ClaimIgnored) => &["L-Q-4:", "L-Q-5:", "L-Q-6:"],
         Fault::Core(Mutant::ClaimsNeverEnd) => &["L-Q-4:"],
         Fault::Core(Mutant::ResultUnguarded) => &["L-MW-1:", "L-MW-2:"],

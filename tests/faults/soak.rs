@@ -20,8 +20,8 @@ use crate::outages::{CALLS, clients, prepare, work};
 use crate::scene::{Actor, Scene, TTL};
 use crate::servers::SIZE;
 
-/// How often the clients start again in a new directory: the search for an order cannot handle
-/// registers with many calls.
+/// The number of times that the clients start again in a new directory: the search for an order
+/// cannot handle registers with many calls.
 const ROUNDS: usize = 3;
 
 /// The length of the run, if it was requested.
@@ -29,7 +29,7 @@ pub(crate) fn minutes() -> Option<u64> {
     std::env::var("SYNOD_SOAK").ok()?.parse().ok()
 }
 
-/// What the choices of a run begin with.
+/// Returns the seed of the choices of a run.
 pub(crate) fn seed() -> Result<u64, String> {
     match std::env::var("SYNOD_SEED") {
         Ok(text) => u64::from_str_radix(text.trim_start_matches("0x"), 16)
@@ -38,7 +38,7 @@ pub(crate) fn seed() -> Result<u64, String> {
     }
 }
 
-/// Plays again and again for so long, each time by another seed and on new servers.
+/// Plays repeatedly for this time, each time with another seed and on new servers.
 pub(crate) fn repeat(minutes: u64, play: impl Fn(u64) -> Result<(), String>) -> Result<(), String> {
     let end = Instant::now() + Duration::from_secs(60 * minutes);
     let mut seed = seed()?;
@@ -53,12 +53,12 @@ pub(crate) fn repeat(minutes: u64, play: impl Fn(u64) -> Result<(), String>) -> 
     Ok(())
 }
 
-/// As long as `SYNOD_SOAK` asks for plays this.
+/// The scenario of a run with `SYNOD_SOAK`, which plays it repeatedly.
 pub(crate) async fn anything(scene: &mut Scene) {
     rounds(scene, ROUNDS, CALLS).await;
 }
 
-/// The piece of it that every run of the tests plays.
+/// The part of it that every run of the tests plays.
 pub(crate) async fn a_piece(scene: &mut Scene) {
     rounds(scene, 1, CALLS / 4).await;
 }
@@ -112,7 +112,7 @@ async fn outlasts_a_holder(scene: &Scene, company: &Company) {
     note(scene, &ann, "go on");
 }
 
-/// One thing after another, some of them while others last.
+/// One fault after another, some of them while others last.
 async fn happens(scene: &mut Scene, clients: &[Arc<Actor>]) {
     let random = scene.random.clone();
     let (server, ann) = (index(&random, SIZE), &clients[index(&random, clients.len())]);

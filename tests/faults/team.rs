@@ -57,7 +57,7 @@ impl Team {
         let (post, ann) = self.members[member].clone();
         ann.client.kill().expect("it runs");
         let post = match post.part {
-            // What it has put is not put again.
+            // Items that it has put are not put again.
             Part::Producer => rest_of(post, begun(scene, &ann)),
             _ => post,
         };
@@ -66,7 +66,8 @@ impl Team {
         self.members[member] = (post, heir);
     }
 
-    /// One thing after another is done to random processes, and to servers too if `servers` says so.
+    /// Applies one fault after another to random processes, and to servers too if `servers` is
+    /// `true`.
     pub(crate) async fn suffers(&mut self, scene: &mut Scene, servers: bool) {
         let random = scene.random.clone();
         let member = index(random.below(self.members.len() as u64));
@@ -101,7 +102,8 @@ impl Team {
         }
     }
 
-    /// Stops a process at such a moment, until another one has what it worked on, which this law promises. Returns whether one had.
+    /// Stops a process at such a moment, until another process has its work, which this law
+    /// promises. Returns `true` if one had it.
     #[must_use]
     pub(crate) async fn outlasts(
         &self,
@@ -129,7 +131,7 @@ impl Team {
         is_passed_on
     }
 
-    /// Kills a process at such a moment, for good, and lets another one take its place.
+    /// Kills a process in such a state for good, and lets another one take its place.
     pub(crate) async fn loses(
         &mut self,
         scene: &mut Scene,
@@ -151,7 +153,7 @@ impl Team {
         note(scene, ann, "open");
     }
 
-    /// Stops a process whose last report is such a one.
+    /// Stops a process whose last report satisfies `is_caught`.
     async fn catches(&self, scene: &Scene, part: Part, is_caught: fn(&Deed) -> bool) -> Arc<Actor> {
         waits_for(format_args!("a {part:?} is caught"));
         let end = Instant::now() + PATIENCE;
@@ -159,7 +161,7 @@ impl Team {
             let is_at = |ann: &Actor| last(scene, ann).is_some_and(|deed| is_caught(&deed));
             if let Some(ann) = self.of(part).find(|ann| is_at(ann)) {
                 ann.client.stop().expect("it runs");
-                // What it reported before it stopped is read by then.
+                // Its reports before the stop have been read by then.
                 sleep(Duration::from_millis(50)).await;
                 if is_at(ann) {
                     return ann.clone();
@@ -171,7 +173,7 @@ impl Team {
         }
     }
 
-    /// True if all processes of this part have done their work.
+    /// Returns `true` if all processes of this part have done their work.
     fn rests(&self, scene: &Scene, part: Part) -> bool {
         self.of(part).all(|ann| last(scene, ann) == Some(Deed::Rests))
     }
@@ -184,7 +186,7 @@ impl Team {
         }
     }
 
-    /// Waits until each process of this part has reported such a thing.
+    /// Waits until each process of this part has made such a report.
     pub(crate) async fn await_report(&self, scene: &Scene, part: Part, is_it: fn(&Deed) -> bool) {
         let has_reported = |number: usize| {
             let found = scene.book.last(|entry| match &entry.what {
@@ -198,7 +200,8 @@ impl Team {
         eventually(&what, all).await;
     }
 
-    /// Waits until the copies of all processes of this part show these processes, which this law promises.
+    /// Waits until the copies of all processes of this part show these processes, which this law
+    /// promises.
     pub(crate) async fn await_sight(&self, scene: &mut Scene, part: Part, law: &'static str) {
         let mut who: Vec<Value> = self.of(part).map(|ann| ann.client.number() as Value).collect();
         who.sort_unstable();
@@ -210,7 +213,8 @@ impl Team {
         }
     }
 
-    /// Waits until each of so many items is held by a process of this part, which this law promises.
+    /// Waits until each of this number of items is held by a process of this part, which this law
+    /// promises.
     pub(crate) async fn await_shares(
         &self,
         scene: &mut Scene,
@@ -286,7 +290,7 @@ impl Team {
     }
 }
 
-/// The posts of so many processes of one part, each with as many items or tasks.
+/// The posts of `of` processes of one part, each with `count` items or tasks.
 pub(crate) fn posts(part: Part, of: usize, first: Value, count: u64) -> Vec<Post> {
     (0..of as u64).map(|place| Post { part, first: first + place * count, count }).collect()
 }

@@ -117,7 +117,7 @@ fn silent_when_dropped(file: &File) -> Vec<String> {
     found
 }
 
-/// Whether a public function that gives a future starts on this line.
+/// Returns `true` if a public function that returns a future starts on this line.
 fn is_public_async(line: &str, from_here: &str) -> bool {
     let signature = from_here.split(['{', ';']).next().unwrap_or_default();
     line.starts_with("pub async fn ")

@@ -1,5 +1,5 @@
-//! No recipe lacks a part: each has a row in the table of the recipes (`testkit/src/recipe.rs`), and what the row
-//! names exists.
+//! No recipe lacks a part: each has a row in the table of the recipes (`testkit/src/recipe.rs`),
+//! and what the row names exists.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ const TOOLS: [&str; 2] = ["ask_back", "inspect"];
 /// The pages of the recipes.
 const PAGES: &str = "recipes/docs/";
 
-/// What a page has, alone or together with that of its family.
+/// The sections of a page, alone or together with the page of its family.
 const PROMISES: [&str; 6] = [
     "\n# Promises\n",
     "*Assumes*",
@@ -33,7 +33,7 @@ impl Tree {
         self.0.iter().find(|file| file.path == path).map_or("", |file| &file.text)
     }
 
-    /// All that is in a folder, or in a file of this path.
+    /// All files in a folder, or the file of this path.
     fn within(&self, path: &str) -> String {
         self.0.iter().filter(|file| file.path.starts_with(path)).map(|file| &*file.text).collect()
     }
@@ -91,7 +91,7 @@ fn no_recipe_lacks_a_part() {
     assert!(found.is_empty(), "\n{}", found.join("\n"));
 }
 
-/// What a recipe lacks, a line each.
+/// Returns the parts that a recipe lacks, one line each.
 fn lacking(tree: &Tree, row: &Row) -> Vec<String> {
     let Row { name, module, .. } = row;
     let code = tree.within(&format!("recipes/src/{module}"));

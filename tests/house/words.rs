@@ -1,8 +1,10 @@
-//! The first line of a doc comment begins with a noun or a verb, and prose fits the width of the code.
+//! The first line of a doc comment begins with a noun or a verb, and prose fits the width of the
+//! code.
 
 use crate::tree::{File, catches, holds, spares};
 
-/// Words that begin a clause or stand for a noun: the reader has to look for the thing that is meant.
+/// Words that begin a clause or stand for a noun: the reader has to look for the thing that is
+/// meant.
 const CLAUSES: [&str; 8] = ["What", "Whether", "How", "That", "Why", "It", "Who", "Where"];
 
 #[test]
@@ -62,7 +64,7 @@ fn begins_so(prose: &str) -> bool {
     CLAUSES.contains(&word)
 }
 
-/// The columns of a line of prose: those of the code.
+/// The maximum width of a line of prose, which is the width of the code.
 const WIDTH: usize = 100;
 
 #[test]

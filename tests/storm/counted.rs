@@ -10,7 +10,7 @@ use synod_core::store::{
 };
 use tokio::sync::watch;
 
-/// How many calls were sent, repetitions included.
+/// The number of calls that were sent, retries included.
 pub(crate) type Calls = Arc<AtomicUsize>;
 
 /// A backend whose sessions count what they send.

@@ -1,8 +1,9 @@
-//! Each of three real servers is killed and started again, one after the other, and then all of them. The connections of a
-//! thousand nodes that are kept and written, and of a hundred caches of them, are lost at one moment, and come back.
+//! Each of three real servers is killed and started again, one after the other, and then all of
+//! them. The connections of a thousand nodes that are kept and written, and of a hundred caches of
+//! them, are lost at the same time, and are restored.
 //!
-//! `SYNOD_MISTAKES=1` lets every member make the mistakes that this must find, one after the other, and fails if one is
-//! not found.
+//! `SYNOD_MISTAKES=1` lets every member make the mistakes that this must find, one after the other,
+//! and fails if one is not found.
 
 #![expect(clippy::print_stdout, reason = "it says what the storm cost")]
 
@@ -38,21 +39,22 @@ const CLIENTS: usize = 10;
 const NODES: usize = 100;
 /// The caches that each client has.
 const CACHES: usize = 10;
-/// So long that sessions outlive the election of the next leader.
+/// The TTL: so long that sessions outlive the election of the next leader.
 const TTL: Duration = Duration::from_secs(20);
-/// How long servers are down.
+/// The time for which servers are down.
 const OUTAGE: Duration = Duration::from_millis(500);
-/// How many calls each node and each cache may cost, whatever happens, and in each second of the outage.
+/// The maximum number of calls for each node and each cache, in any case, and again in each second
+/// of the outage.
 const CALLS: usize = 4;
-/// Longer than a slow machine takes.
+/// The time limit of calls and of a storm: longer than a slow machine needs.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Longer than a storm takes that shows a mistake.
+/// The time limit of a storm with a mistake: longer than the time to show the mistake.
 const LIMIT_OF_MISTAKES: Duration = Duration::from_secs(120);
 
 /// The mistakes of stores that this must find.
 const MISTAKES: &[Mistake] = &[Mistake::WatchSilentAfterOutage, Mistake::EventDropped];
-/// What it waits for then, and in vain: the caches do not show what was written.
+/// The message when a mistake is found: the caches do not show the last writes.
 const SIGN: &str = "still waiting for all";
 
 /// A process that keeps nodes and has caches.
@@ -133,7 +135,7 @@ async fn write(members: &[Member], data: &str) -> synod::Result<()> {
     Ok(())
 }
 
-/// Checks that these readers are shown neither the removal of a node nor one that is made again.
+/// Checks that these readers are shown neither the removal of a node nor its repeated creation.
 fn only_updates(readers: &mut [impl Stream<Item = CacheEvent> + Unpin]) -> Result<(), Failed> {
     for reader in readers {
         while let Some(Some(event)) = reader.next().now_or_never() {
@@ -173,13 +175,13 @@ async fn storm<K: Kind>(
         members.iter().map(|member| member.calls.load(Ordering::Relaxed)).collect();
 
     let began = Instant::now();
-    // Each alone: whichever server a member is connected to, that is among them. Then all: no server answers for a while.
+    // Each alone: the server of each member is among them. Then all: no server answers for a while.
     for round in 0..=SERVERS {
         let lost = if round < SERVERS { round..round + 1 } else { 0..SERVERS };
         for server in lost.clone() {
             servers.kill(server)?;
         }
-        // What is written now fails at first, and is tried again.
+        // The writes fail at first, and are tried again.
         let data = format!("round {round}");
         waits_for("the nodes are written while servers are down");
         let writing = write(&members, &data);
@@ -201,7 +203,7 @@ async fn storm<K: Kind>(
     }
     let outage = began.elapsed();
 
-    // The sessions live, so no node has gone, and no client has made one again.
+    // The sessions are alive, so no node was removed, and no client has created a node again.
     if sessions(&members).await? != were {
         return Err(format!("a session ended in {outage:?}: too busy for a verdict").into());
     }
@@ -218,7 +220,7 @@ async fn storm<K: Kind>(
         }
     }
 
-    // They are more than a picture of what was: the caches show what is written now.
+    // The caches are not stale copies: they show the new writes.
     waits_for("the nodes are written");
     write(&members, "second").await?;
     until("all show it", || members.iter().all(|member| member.is_back("second"))).await;

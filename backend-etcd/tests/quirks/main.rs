@@ -27,10 +27,11 @@ mod stalled;
 mod trips;
 mod world;
 
-/// How long a test may wait, however slow the machine is.
+/// The time limit of a test that waits, on a machine of any speed.
 const PATIENCE: Duration = Duration::from_secs(4 * 60);
 
-/// How long a test may take that blocks its thread and so does not see that its patience ended.
+/// The time limit of a test that blocks its thread, and so does not notice that [`PATIENCE`] has
+/// elapsed.
 const BLOCKED: Duration = Duration::from_secs(8 * 60);
 
 const NEED_TLS: &[&str] = &[

@@ -277,7 +277,8 @@ pub(crate) async fn a_node_with_a_time_to_live_needs_more() {
     let ann = settled(&world).await;
     let made = commit(&*ann, Txn::new().create(path("/n"), "", Lifetime::Ttl(TTL)));
     assert_eq!(requests(&world, made).await, 2, "a lease, and the node");
-    // And the lease is renewed. That looks like a heartbeat, without the read that each of them has.
+    // And the lease is renewed. That looks like a heartbeat, without the read that each of them
+    // has.
     let set = commit(&*ann, Txn::new().set(path("/n"), "", Expect::Any));
     assert_eq!(requests(&world, set).await + 1, 1);
     let again = commit(&*ann, Txn::new().create(path("/n"), "", Lifetime::Ttl(TTL)));

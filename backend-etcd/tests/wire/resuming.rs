@@ -1,4 +1,4 @@
-//! How watches and connections survive silence and breaks.
+//! Watches and connections survive silence and lost connections.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ async fn a_member_that_says_too_early_how_far_it_is_is_not_believed() {
     }
 }
 
-/// How many streams of watches were opened while the first was silent for this time.
+/// Returns the number of watch streams that were opened while the first was silent for this time.
 async fn streams(version: Option<&'static str>, silent: Duration) -> usize {
     let peer = member(version);
     let bob = session(&peer).await;

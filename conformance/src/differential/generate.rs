@@ -120,7 +120,7 @@ impl Writer {
         Act { place, verb }
     }
 
-    /// Nothing is ever below a node with a time to live: stores may differ in that.
+    /// No node is ever created below a node with a TTL: stores may differ in that.
     fn made(&self, place: String, data: u64, life: Life) -> Act {
         let (place, life) = match life {
             Life::Hour => (format!("{}t", self.dir()), life),

@@ -23,7 +23,7 @@ use crate::harness::{Ability, Harness};
 pub(crate) struct Lockstep {
     sides: Vec<Side>,
     random: Random,
-    /// Whether the sessions may still be busy with an abandoned program.
+    /// `true` if the sessions may still be busy with an abandoned program.
     left: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Difference {
     answers: Vec<String>,
 }
 
-/// How much of a program was compared.
+/// The part of a program that was compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ran {
     Whole,

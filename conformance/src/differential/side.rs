@@ -1,4 +1,4 @@
-//! [`Side`]: one of the compared stores, and how a program's calls are made on it.
+//! [`Side`]: one of the compared stores, and the execution of a program's calls on it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) struct Side {
     harness: Arc<dyn Harness>,
     backend: Arc<dyn Backend>,
     pub(crate) profile: Profile,
-    /// The program's sessions, and one that reads when they have ended.
+    /// The program's sessions, and a session that reads when they have ended.
     sessions: Vec<Arc<dyn Store>>,
     pub(crate) translate: Translate,
     pub(crate) watches: Vec<Watch>,

@@ -14,7 +14,7 @@ use crate::door::gate::Gate;
 use crate::world::World;
 
 impl World {
-    /// A client that does not give up before the case does.
+    /// Options for a client whose calls do not time out before the case does.
     pub(crate) fn options(&self) -> ClientOptions {
         let backoff = Backoff::default().first(Duration::from_millis(5)).cap(self.profile.ttl / 20);
         ClientOptions::default()
@@ -25,8 +25,9 @@ impl World {
             .random(self.random.fork(self.random.number()))
     }
 
-    /// For a client that does much, or whose calls are counted: its session lives for so long that it also outlives a pause of
-    /// a busy machine, and that no ticket is watched by its own owner meanwhile.
+    /// Options for a client that makes many calls, or whose calls are counted: its TTL is so long
+    /// that its session survives a pause of a busy machine, and that no owner watches its own
+    /// ticket meanwhile.
     pub(crate) fn unhurried(&self) -> ClientOptions {
         self.options().session(SessionOptions::new(self.profile.patience * 3))
     }

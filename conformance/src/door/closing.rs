@@ -1,4 +1,4 @@
-//! The end of a client: what ends with it, and what remains.
+//! The end of a client: the sessions and tasks that end with it, and the nodes that remain.
 
 use futures_util::future::{join, join_all};
 use synod_core::client::{Client, ConnectionState};

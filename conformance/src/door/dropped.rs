@@ -1,4 +1,4 @@
-//! Calls that are dropped at any of their awaits, and what they leave in the store.
+//! Calls that are dropped at any of their awaits, and the nodes that they leave in the store.
 
 use std::sync::Arc;
 

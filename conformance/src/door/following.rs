@@ -1,4 +1,4 @@
-//! Values that are followed: what is there in the end is told, whatever was there in between.
+//! Values that are followed: the last value is reported, whatever the values before it were.
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use synod_core::client::{Client, ValueWatch};

@@ -1,4 +1,4 @@
-//! What bounds a call: its deadline, its policy, and its session.
+//! The bounds of a call: its deadline, its policy, and its session.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

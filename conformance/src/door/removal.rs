@@ -1,4 +1,4 @@
-//! Removing what a session created: exactly that, however long it takes.
+//! The removal of the nodes that a session created: exactly these nodes, for as long as it takes.
 
 use synod_core::error::{Effect, ErrorKind};
 use synod_core::retry::Retry;
@@ -31,7 +31,7 @@ async fn only_the_own_incarnation_is_removed(world: World) {
     session.remove_in_background(&made[1]);
     session
         .remove_incarnation_in_background(names[2].clone(), made[2].stat.expect("a stat").created);
-    // Closing comes after all calls that were given up.
+    // Closing is ordered after all calls that were dropped.
     answer(session.close().await);
 
     for at in &names {

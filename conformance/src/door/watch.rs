@@ -1,4 +1,4 @@
-//! Watches that outlive the sessions they are made on.
+//! Watches that outlive the sessions on which they were created.
 
 use synod_core::client::{Client, ClientWatch};
 use synod_core::store::{End, Event, Lifetime, Query, SessionEnd};

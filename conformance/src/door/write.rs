@@ -1,4 +1,4 @@
-//! Writes through the client: which are repeated, and the result of those that are not.
+//! Writes through the client: the writes that are repeated, and the results of the other writes.
 
 use futures_util::future::join;
 use synod_core::error::{Effect, ErrorKind};
@@ -115,7 +115,7 @@ async fn a_call_that_did_nothing_goes_on_in_the_next_session(world: World) {
             }
         }
 
-        // A store that had not heard of the end may have answered in the old session.
+        // A store that did not know of the end may have answered in the old session.
         world.in_time("the loss", session.lost()).await;
         let next = answer(client.session().await);
         assert_ne!(next.info().id, session.info().id);

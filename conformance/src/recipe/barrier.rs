@@ -52,7 +52,7 @@ async fn waiters_pass_when_it_is_lifted_and_not_before(world: World) {
         assert_eq!(gate.count(Verb::Watch), 3 * round + 1, "one watch each");
         assert_eq!(gate.count(Verb::Read), 5 * round, "and one look each");
     }
-    // What is below a path makes it a directory.
+    // A node below a path makes it a directory.
     answer(answer(ann.create(&world.at("barrier/x"), "", Lifetime::Persistent).await).required());
     assert_eq!(failure(anns.set().await, "a directory").kind(), ErrorKind::Refused);
     answer(world.in_time("a directory is no barrier", bobs.wait()).await);
@@ -64,7 +64,7 @@ async fn a_set_that_is_dropped_does_not_undo_that_of_another_client(world: World
         let ended = stop_at(waits, barrier(&world, &ann).set()).await;
         answer(barrier(&world, &bob).set().await);
         world.think().await;
-        // What was sent has come to its end when a later write of the same session is answered.
+        // A request that was sent has completed when a later write of the same session is answered.
         answer(ann.put(&world.at(&format!("later-{waits}")), "").await);
         assert!(answer(barrier(&world, &bob).is_set().await), "dropped at await {waits}");
         answer(barrier(&world, &bob).lift().await);
@@ -74,7 +74,7 @@ async fn a_set_that_is_dropped_does_not_undo_that_of_another_client(world: World
             break;
         }
     }
-    // Lost answers are asked for again.
+    // Requests whose answer was lost are repeated.
     let (client, plan) = world.scripted([]).await;
     for site in [Site::ReplyLost, Site::RequestLost, Site::AppliedLate] {
         plan.cue(Cue::new(site).of(Verb::Commit));

@@ -1,4 +1,4 @@
-//! The cache: a copy of a part of the tree that is right in the end, and the events that make it.
+//! The cache: an eventually correct copy of a part of the tree, and the events that lead to it.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -35,19 +35,20 @@ cases![
     "L-WAT-14 L-X-5 L-CA-11" needs [WatchCount] catches [DropLeavesWatch] => caches_that_were_dropped_leave_no_watch,
 ];
 
-/// The cache of the directory of the case, with all below it.
+/// The cache of the directory of the case and its subtree.
 pub(super) async fn open(world: &World, client: &Client) -> Cache {
     let opened = Cache::open(client, Extent::subtree(world.at("tree")));
     answer(world.in_time("a cache", opened).await)
 }
 
-/// What the store has there.
+/// Returns the nodes that the store has there.
 async fn stored(world: &World, client: &Client) -> Vec<Node> {
     let view = answer(client.read(Query::subtree(world.at("tree"))).await);
     view.nodes.into_iter().filter(|node| node.stat.is_some()).collect()
 }
 
-/// A reader of the events of a cache, in a task of its own: what they make, and what was wrong with them.
+/// A reader of the events of a cache, in a task of its own: the nodes that result from the events,
+/// and the errors in them.
 pub(super) struct Shadow {
     seen: Arc<Mutex<Seen>>,
     _reading: Task,
@@ -59,7 +60,7 @@ struct Seen {
     /// The newest version that was shown of each path.
     newest: BTreeMap<Path, Revision>,
     is_complete: bool,
-    /// All events, in short.
+    /// All events, abbreviated.
     log: Vec<String>,
     wrong: Vec<String>,
 }
@@ -81,12 +82,12 @@ impl Shadow {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// True if the content is complete by the last event about that.
+    /// `true` if the content is complete by the last event about completeness.
     pub(super) fn seen_complete(&self) -> bool {
         self.seen().is_complete
     }
 
-    /// Removes the events that were seen so far, in short.
+    /// Removes and returns the events that were seen so far, abbreviated.
     pub(super) fn take_log(&self) -> Vec<String> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut seen.log)
@@ -143,7 +144,7 @@ async fn disturb(world: &World, client: &Client, value: u64) {
     if world.random.below(3) == 0 {
         let _gone_or_not = answer(client.delete(&path, Expect::Any).await);
     } else {
-        // What is a container only because nodes are below it is no node to write to.
+        // A path that exists only because nodes are below it cannot be written.
         match client.put(&path, value.to_string()).await {
             Err(error) if error.kind() == ErrorKind::Refused => {}
             written => drop(answer(written)),
@@ -174,7 +175,7 @@ async fn the_progress_of_each_read_of_the_whole_ends_with_all_nodes(world: World
         answer(bob.put(&world.at(&format!("tree/n{node}")), "x").await);
     }
 
-    // A filter narrows what is kept, and not what is read.
+    // A filter restricts the nodes that are kept, and not the nodes that are read.
     let extent = Extent::children(world.at("tree")).filtered(|path| path.name().ends_with('7'));
     let cache = Cache::start(&ann, extent);
     let mut progress = cache.progress();

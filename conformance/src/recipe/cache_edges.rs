@@ -1,4 +1,5 @@
-//! A cache at its edges: code of the application that panics or calls back, silent outages, waits, and order.
+//! A cache at its limits: code of the application that panics or calls back, silent outages, waits,
+//! and order.
 
 use std::panic::resume_unwind;
 use std::sync::{Arc, OnceLock};
@@ -82,7 +83,7 @@ async fn a_filter_or_a_reader_that_panics_harms_nothing_else(world: World) {
     assert!(!answer(ann.session().await).is_lost());
 }
 
-/// Panics as code of an application does, and not as a case that fails.
+/// Panics like code of an application, and not like a failed case.
 fn application_panics() -> ! {
     resume_unwind(Box::new("a mistake of the application"))
 }

@@ -1,4 +1,4 @@
-//! Containers whose names look like tickets: a listing of names may not show that no node is there.
+//! Containers whose names look like tickets: a listing of names may not show that no node exists.
 
 use futures_util::StreamExt as _;
 use synod_core::client::Client;
@@ -63,8 +63,8 @@ async fn a_container_that_looks_like_a_ticket_is_not_waited_for(world: World) {
     }
 }
 
-/// A write below the path of a guard that was just lost. A try cannot know at once that no node is there, and waits for
-/// nothing; a call that waits finds out.
+/// A write below the path of a guard that was just lost. A try cannot know at once that no node
+/// exists, and does not wait; a call that waits detects it.
 async fn a_container_at_the_path_of_a_recent_ticket_is_not_waited_for(world: World) {
     let dir = world.at("line");
     let ann = world.client().await;

@@ -1,4 +1,4 @@
-//! The crew: how long a finished task is kept, and what a master knows after it has missed events.
+//! The crew: the retention of finished tasks, and the state of a master that has missed events.
 
 use std::convert::Infallible;
 use std::time::{Duration, SystemTime};
@@ -53,7 +53,8 @@ async fn a_finished_task_is_removed_though_no_master_lives_as_long_as_it_is_kept
     assert!(is_over("attempts").await && is_over("todo").await);
 }
 
-/// Creates so many nodes in a directory that no reader of its changes gets all of them: nodes that are none of the crew.
+/// Creates so many nodes in a directory that no reader of its changes gets all of them. The nodes
+/// do not belong to the crew.
 async fn floods(world: &World, client: &Client, dir: &str) {
     const NODES: usize = 4_200;
     const AT_ONCE: usize = 30;
@@ -92,7 +93,8 @@ async fn a_master_that_has_missed_events_knows_what_is_there(world: World) {
     let waits = world.submits(&bob, "waits", "data").await;
     sleep(world.brief()).await;
 
-    // From now on it is notified only that it has missed something, and what it reads then is held back.
+    // From now on it is notified only that it has missed events, and the answers to its next reads
+    // are held back.
     gate.lose_events(true);
     gate.hold_behind([Verb::Read, Verb::Watch].map(|verb| (verb, gate.count(verb))));
     for dir in ["todo", "workers", "assigned/none/none", "done"] {
@@ -133,7 +135,7 @@ async fn a_member_that_may_not_read_says_so(world: World) {
         let gate = world.gate();
         let (ann, plan) = world.scripted_on(gate.clone(), world.unhurried(), []).await;
         let (is_worker, it) = (dir == "assigned/W", crew(&world, &ann));
-        // The member alone has this client. What the crew needs besides is of another.
+        // The member alone has this client. The other members of the crew use another client.
         let mut member = Waiting::new(async move {
             if is_worker {
                 it.work(CrewWorker::new(), |task| async { Ok::<_, Infallible>(task.data) }).await
@@ -145,7 +147,7 @@ async fn a_member_that_may_not_read_says_so(world: World) {
         let task = world.submits(&bob, &bob.random().id(), "data").await;
         let _end = answer(world.in_time("the end of a task", task.wait()).await);
 
-        // It is notified that something was missed, and is refused what it reads then.
+        // It is notified that events were missed, and its next reads are refused.
         let workers = below(&bob, &world.at("crew/workers")).await;
         let worker = workers.first().filter(|_| is_worker).map(|node| node.path.name());
         let at = world.at(&format!("crew/{}", dir.replace('W', worker.unwrap_or("W"))));

@@ -1,4 +1,4 @@
-//! The crew: what each step of a master and of a worker checks, when another client was faster.
+//! The crew: the checks in each step of a master and of a worker, when another client was faster.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -59,7 +59,7 @@ impl World {
 async fn no_task_is_taken_from_a_worker_that_its_master_does_not_know(world: World) {
     let ann = world.client().await;
     let task = world.submits(&ann, "task", "data").await;
-    // It is registering, or it is one of a later version.
+    // It is registering, or it is a worker of a later version.
     let own = Lifetime::Session;
     answer(
         answer(ann.create(&world.of_crew("workers/later"), "of a later version", own).await)
@@ -99,7 +99,7 @@ async fn replaces(world: &World, other: &Client) -> Waiting<()> {
 }
 
 async fn a_master_that_was_replaced_takes_nothing_back(world: World) {
-    // The session lives for so long that the master does not look at its ticket meanwhile.
+    // The TTL is so long that the master does not read its ticket meanwhile.
     let (gate, bob) = (world.gate(), world.client().await);
     let ann = world.client_on(gate.clone(), world.unhurried()).await;
     let _master = leads(&world, &ann);
@@ -128,7 +128,7 @@ async fn a_master_that_was_replaced_removes_nothing(world: World) {
     let leading = crew(&world, &ann).retention(world.brief());
     let _master = Waiting::new(async move { leading.lead().await });
     let _worker = works(&world, &bob, "bob");
-    // Once one is done it leads.
+    // The master leads once a task is done.
     let first = world.submits(&bob, "first", "data").await;
     let _end = answer(world.in_time("the end of a task", first.wait()).await);
 
@@ -178,7 +178,7 @@ async fn a_drained_worker_gets_nothing_from_a_master_that_does_not_know_that(wor
     world.ends(&second, by("data by bob")).await;
 }
 
-/// A task that a worker has, which is notified of nothing and does not end.
+/// A task of a worker that receives no notifications and does not end.
 async fn held(world: &World, slow: &Slow, task: &CrewTask) -> (Gate, Waiting<Infallible>) {
     let (gate, working) = reads_only(world, slow).await;
     world.eventually("it is begun", async || slow.begun() == 1).await;
@@ -340,7 +340,7 @@ async fn a_removal_whose_answer_is_lost_spares_the_next_task_of_its_name(world: 
     let first = world.submits(&bob, "daily", "monday").await;
     world.ends(&first, by("monday by bob")).await;
     plan.cue(Cue::new(Site::ReplyLost).of(Verb::Delete).under(world.of_crew("done/daily")));
-    // Before the request is made again.
+    // Before the request is repeated.
     while world.is_there(&bob, "tasks/daily").await {
         sleep(MILLISECOND).await;
     }
@@ -403,10 +403,10 @@ async fn a_task_that_failed_is_not_tried_again_before_its_pause_is_over(world: W
 
     let task = world.submits(&ann, "fails", new).await;
     world.eventually("it is tried", async || count() == 1).await;
-    // It is in the way of no other.
+    // It does not block any other task.
     let other = world.submits(&ann, "other", "data").await;
     world.ends(&other, by("data")).await;
-    // A later master keeps to it, too, by the wall clock, which does not follow paused time.
+    // A later master observes it, too, by the wall clock, which does not follow paused time.
     world.eventually("it is tried again", async || count() == 2).await;
     master.stop().await;
     let bob = world.client().await;

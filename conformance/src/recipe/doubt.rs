@@ -39,13 +39,13 @@ async fn data(world: &World, client: &Client) -> Path {
     data
 }
 
-/// Whether a transaction under the guard commits.
+/// Returns `true` if a transaction under the guard commits.
 async fn guards<K>(guard: &Hold<K>, client: &Client, data: &Path) -> bool {
     let write = guard.txn().set(data.clone(), "ann's", Expect::Any);
     answer(client.commit(write).await).is_committed()
 }
 
-/// The first sending of a draw arrives.
+/// The first sending of a create arrives.
 async fn arrives_late(client: &Client, ticket: &Path) {
     let late = Txn::new().create_sequential(ticket.clone(), "", Lifetime::Session);
     let session = answer(client.session().await);

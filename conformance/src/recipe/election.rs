@@ -95,7 +95,7 @@ async fn an_observer_is_notified_of_every_leader_in_order(world: World) {
     let second = world.hears_at_last(&mut told, "bob").await;
     assert!(second > first && second == term(&leader));
 
-    // Without a leader nothing is observed; the observation goes on with the next leader.
+    // Without a leader nothing is observed; the observation continues with the next leader.
     answer(leader.resign().await);
     let leader = answer(election(&world, &ann).campaign("ann again").await);
     assert_eq!(world.hears_at_last(&mut told, "ann again").await, term(&leader));

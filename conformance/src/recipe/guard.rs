@@ -1,5 +1,5 @@
-//! What every guard can do, for all recipes: check itself in a transaction, report its loss, and be
-//! listed.
+//! The common abilities of guards, for all recipes: a guard checks itself in a transaction, reports
+//! its loss, and is listed.
 
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
@@ -20,7 +20,7 @@ cases![
     "L-MX-8" breaks [SinceUntold] => any_holder_is_listed_with_its_token_and_label,
 ];
 
-/// What is held in each way that a recipe has, each at a path of its own.
+/// Returns a guard of each kind that a recipe has, each at a path of its own.
 async fn all(world: &World, client: &Client) -> Vec<(&'static str, Box<dyn Proof>)> {
     all_of(world, client, rows()).await
 }
@@ -106,7 +106,7 @@ async fn any_guard_is_notified_when_its_ticket_is_deleted(world: World) {
 
 async fn any_holder_is_listed_with_its_token_and_label(world: World) {
     let (client, eve) = (world.client().await, world.client().await);
-    // What is claimed in a queue waits in no line.
+    // A claim of an item has no lock queue.
     let lines = rows().filter(|row| row.stair == Some("line"));
     for (recipe, guard) in all_of(&world, &client, lines).await {
         let (path, dir) = (guard.path(), guard.path().parent().expect("it stands in a line"));

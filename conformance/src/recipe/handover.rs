@@ -1,4 +1,4 @@
-//! Hand-over: which waiter is notified, by what, and how many requests it costs.
+//! Hand-over: the waiter that is notified, the event that notifies it, and the cost in requests.
 
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
@@ -44,7 +44,7 @@ async fn a_predecessor_that_leaves_before_the_watch_is_not_waited_for(world: Wor
     let _guard = waits.gets(&world, "the lock of the holder that left").await;
 }
 
-/// A draw does the same when it is repeated after its answer was lost and its ticket was removed.
+/// A create does the same when it is repeated after its answer was lost and its ticket was removed.
 async fn a_ticket_that_is_deleted_and_created_again_is_later(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let name = world.at("lock/_c_00000000-0000-0000-0000-000000000001-lock-");

@@ -41,7 +41,7 @@ async fn a_leader_that_is_cut_off_stops_before_another_leads(world: World) {
 
     world.link(session.info().id, Link::Cut).await;
 
-    // The leader is asked all the time whether it believes that it leads.
+    // The case queries the leader all the time whether it believes that it leads.
     let both = async {
         loop {
             let leads = timeout(MILLISECOND, second.leading()).await.is_ok();

@@ -1,4 +1,4 @@
-//! The leader latch: candidates lead in turn, and how many requests that costs.
+//! The leader latch: candidates lead in turn, and the cost of this in requests.
 
 use std::pin::pin;
 
@@ -254,7 +254,7 @@ async fn a_candidate_that_reconnects_keeps_its_place(world: World) {
             continue;
         }
 
-        // Requests that they were going to make have been made by now.
+        // Requests that they were about to send have been sent by now.
         let mut calm = Waiting::new(std::future::pending::<synod_core::error::Result<()>>());
         calm.waits_for(world.brief(), "nothing").await;
         assert_eq!(line(&known, &world.at("latch")).await, before, "they keep their places");

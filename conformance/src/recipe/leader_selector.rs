@@ -49,7 +49,7 @@ impl Drop for Working {
     }
 }
 
-/// Leads again and again in a task of its own, and reports each term as it begins.
+/// Leads repeatedly in a task of its own, and reports each term as it begins.
 fn keeps_leading(selector: LeaderSelector) -> (Waiting<()>, mpsc::UnboundedReceiver<u64>) {
     let (tell, told) = mpsc::unbounded_channel();
     let at_work = Arc::new(AtomicUsize::new(0));
@@ -155,7 +155,7 @@ async fn an_interruption_ends_the_term_it_meets_and_no_other(world: World) {
     let place = line(&bob, &world.at("select")).await[1].token.revision().get();
     world.in_time("her wait", gate.answered(Verb::Watch, watched + 1)).await;
     for _ in 0..2 {
-        // The second read is the first of the wait that goes on: the look has had its effect.
+        // The second read is the first read of the continued wait: the check has had its effect.
         let looked = gate.count(Verb::Read);
         selector.interrupt();
         world.in_time("her wait after a look", gate.answered(Verb::Read, looked + 2)).await;

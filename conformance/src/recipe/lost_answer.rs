@@ -1,5 +1,5 @@
-//! Changes that are repeated when their answer is lost: then the store answers no more. What a later request did not do says nothing
-//! of the one whose answer was lost.
+//! Changes that are repeated when their answer is lost and the store then becomes unreachable. A
+//! later request without an effect proves nothing about the request whose answer was lost.
 
 use std::fmt;
 
@@ -21,7 +21,8 @@ cases![
     "L-OUT-1" catches [CasNeverMatches] => a_change_of_a_crew_whose_answer_is_lost_before_an_outage_may_have_happened,
 ];
 
-/// Makes a change whose first write, of this kind, is applied and not answered; then the store answers no more.
+/// Makes a change whose first write, of this kind, is applied and not answered; then the store no
+/// longer answers.
 async fn may_have_happened(
     world: &World,
     what: impl fmt::Debug,
@@ -57,7 +58,7 @@ async fn a_lift_whose_answer_is_lost_before_an_outage_may_have_happened(world: W
     waiter.gets(&world, "a barrier that was lifted").await;
 }
 
-/// What is changed, from outside of the crew.
+/// A change from outside of the crew.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Submit,

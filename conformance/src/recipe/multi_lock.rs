@@ -1,4 +1,4 @@
-//! Several locks acquired as one.
+//! Several locks that are acquired as one.
 
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;

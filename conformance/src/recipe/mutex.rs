@@ -31,7 +31,7 @@ fn mutex(world: &World, client: &Client) -> Mutex {
     Mutex::new(client, world.at("lock"))
 }
 
-/// A waiter for the lock, which has become the last of `count` in the line.
+/// A waiter for the lock, which has become the last of `count` in the wait queue.
 async fn queued(world: &World, client: &Client, count: usize) -> Waiting<MutexGuard> {
     let mutex = mutex(world, client);
     let waiting = Waiting::new(async move { mutex.lock().await });
@@ -104,7 +104,7 @@ async fn a_crowd_is_let_in_one_by_one(world: World) {
             let mut last = None;
             for _ in 0..ROUNDS {
                 if random.below(2) == 0 {
-                    // Sometimes a waiter gives up, or is stopped before it waits.
+                    // Sometimes a waiter times out, or is stopped before it waits.
                     let _gave_up = stop_at(1 + index(&random), mutex.lock()).await.transpose()?;
                 }
                 let guard = mutex.lock().await?;

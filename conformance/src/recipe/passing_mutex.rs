@@ -1,4 +1,4 @@
-//! Locks without a line, and locks with one ticket for several holders.
+//! Locks without a wait queue, and locks with one ticket for several holders.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -116,7 +116,8 @@ async fn a_waiter_of_another_process_gets_its_turn(world: World) {
     for _ in 0..3 {
         let (mutex, turns, over) = (mutex.clone(), turns.clone(), over.clone());
         greedy.push(Waiting::new(async move {
-            // As soon as one of these tasks has the lock, another wants it. Virtual time passes only when all have ended.
+            // As soon as one of these tasks has the lock, another wants it. Virtual time passes
+            // only when all have ended.
             for _ in 0..200 {
                 if over.load(Ordering::Relaxed) {
                     break;
@@ -197,7 +198,8 @@ async fn a_try_at_a_lock_that_is_passed_on_never_waits(world: World) {
     assert!(answer(mutex.try_lock().await).is_none(), "another task has it");
     assert_eq!(counts(), [1, 2, 0], "the store is not asked");
 
-    // What was got by trying is passed on like any other, and a try does not come before a task that waits.
+    // A lock that was acquired by a try is passed on like any other, and a try does not overtake a
+    // task that waits.
     let token = first.token();
     answer(first.release().await);
     let second = waits.gets(&world, "the lock").await;

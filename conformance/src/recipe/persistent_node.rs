@@ -1,4 +1,5 @@
-//! The persistent node: it is there while its owner wants it, with the last data, and then never again.
+//! The persistent node: it exists while its owner keeps it, with the last data, and never again
+//! afterwards.
 
 use synod_core::client::{Client, ConnectionState};
 use synod_core::error::ErrorKind;
@@ -35,14 +36,14 @@ async fn stored(world: &World, client: &Client) -> Option<Node> {
 }
 
 impl World {
-    /// Waits until there is a node with this data, other than one that was created at the given revision.
+    /// Waits until there is a node with this data that was not created at the given revision.
     async fn has_node(&self, client: &Client, data: &str, what: &str) -> Node {
         let there = async || stored(self, client).await.is_some_and(|node| node.data == data);
         self.eventually(what, there).await;
         stored(self, client).await.expect("it is there")
     }
 
-    /// Waits until an owner knows that its node is there.
+    /// Waits until an owner knows that its node exists.
     async fn is_kept(&self, kept: &KeptNode) {
         self.eventually("its owner knows of it", async || kept.is_there()).await;
     }
@@ -141,7 +142,7 @@ async fn what_another_client_writes_to_a_node_is_replaced(world: World) {
         answer(answer(bob.set(&world.at("node"), "theirs", Expect::Any).await).required());
         world.has_node(&bob, "ours", "it has the data of its owner again").await;
     }
-    // What is never stored is an error, and leaves the data that there is.
+    // Data that cannot be stored is an error, and leaves the present data.
     let too_large = vec![0_u8; 64 << 20];
     let refused = world.in_time("the refusal", kept.set(too_large)).await;
     assert_eq!(failure(refused, "what is too large").kind(), ErrorKind::TooLarge);
@@ -165,7 +166,7 @@ async fn a_create_whose_answer_is_lost_makes_one_node(world: World) {
             assert_eq!(now.stat.map(|it| it.created), node.stat.map(|it| it.created));
         }
         plan.cue(Cue::new(site).of(Verb::Delete));
-        // A request to make it may be on its way still.
+        // A request to create it may still be in flight.
         if let Err(error) = world.in_time("the end", kept.close()).await {
             assert!(error.has_unknown_effect() && site != Site::ReplyLost, "{error}");
         }

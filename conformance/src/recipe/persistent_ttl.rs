@@ -1,4 +1,5 @@
-//! The persistent node with a time to live: it outlives the sessions of its owner, and not its silence.
+//! The persistent node with a TTL: it outlives the sessions of its owner, but expires if the owner
+//! is silent.
 
 use std::time::Duration;
 
@@ -96,7 +97,7 @@ async fn a_node_with_a_time_to_live_outlives_its_owners_sessions(world: World) {
         assert!(world.in_time("the next session", next).await.is_ok());
         let has_data = async || stored(&world, &bob).await.is_some_and(|node| node.data == data);
         world.eventually("what was set meanwhile is stored", has_data).await;
-        // All that it does in the next session is done.
+        // All its work in the next session is done.
         answer(world.in_time("other data", kept.set(data)).await);
         sleep(world.brief()).await;
         assert_eq!(created(&world, &bob).await, first, "it is the same one");
@@ -157,7 +158,7 @@ async fn a_node_with_a_time_to_live_is_made_again_with_the_last_data(world: Worl
 async fn a_node_with_a_time_to_live_is_made_once_whatever_is_lost(world: World) {
     let ((ann, plan), bob) = (world.scripted([]).await, world.client().await);
     for site in [Site::ReplyLost, Site::RequestLost, Site::AppliedLate] {
-        // The first create is that of the mark.
+        // The first create creates the write id.
         plan.cue(Cue::new(site).of(Verb::Create).nth(2));
         let kept = kept(&world, &ann, "data").await;
         assert_eq!(plan.pending(), 0, "{site:?} did not fire");
@@ -191,7 +192,7 @@ async fn a_node_with_a_time_to_live_is_gone_when_it_is_closed(world: World) {
     drop(kept(&world, &ann, "dropped").await);
     let gone = async || stored(&world, &bob).await.is_none();
     world.eventually("what was dropped is removed", gone).await;
-    // A client that is closed says that it is not gone.
+    // A client that is closed reports that the node is not gone.
     let last = kept(&world, &ann, "last").await;
     answer(world.in_time("the end of the client", ann.close()).await);
     let closed = world.in_time("the end", last.close()).await;

@@ -1,4 +1,4 @@
-//! Promotions: a change that lost too often has its turn, at no cost for a change that did not.
+//! Promotions: a change that lost too many races gets its turn, at no cost for other changes.
 
 use synod_core::client::Client;
 use synod_core::error::Result;
@@ -33,7 +33,8 @@ fn lock(world: &World) -> Path {
     world.at("counter-promotion")
 }
 
-/// A counter whose changes are promoted after so many tries. It has changed the number, so its mark and the gate are there.
+/// A counter whose changes are promoted after this number of tries. It has changed the number, so
+/// its write id and the gate exist.
 async fn promoted(world: &World, client: &Client, after: u32) -> Counter {
     let one = Counter::new(client, value(world)).promote(Promotion::after(after));
     for _ in 0..2 {
@@ -54,7 +55,7 @@ struct First {
     one: Counter,
 }
 
-/// A change that has the lock, and is held up before it writes.
+/// A change that has the lock, and is delayed before it writes.
 struct Held {
     gate: Gate,
     change: Waiting<Update<i64>>,
@@ -105,7 +106,7 @@ async fn a_change_that_lost_too_often_waits_for_the_lock(world: World) {
 
     for lost in 1..=TRIES {
         world.in_time("a lost try", gate.held(lost)).await;
-        // What its rejection shows is out of date when it arrives.
+        // The value in its rejection is out of date when it arrives.
         answer(bobs.add(10).await);
         gate.hold_behind(Some((Verb::Commit, sent + lost)));
     }
@@ -121,7 +122,7 @@ async fn a_change_that_lost_too_often_waits_for_the_lock(world: World) {
 
 async fn a_change_under_the_lock_keeps_the_others_out(world: World) {
     let (first, bob) = (First::new(&world).await, world.client().await);
-    // It made the last change, so it writes without a read.
+    // This counter made the last change, so it writes without a read.
     let bobs = promoted(&world, &bob, 5).await;
     let held = first.holds().await;
 
@@ -136,7 +137,7 @@ async fn a_change_under_the_lock_keeps_the_others_out(world: World) {
     let mut sums = Vec::new();
     for other in others {
         let update = other.gets(&world, "a change that stood back").await;
-        // It stood back once, and may have met the other one.
+        // It yielded once, and may have met the other change.
         assert!(update.cost.tries <= 3 && update.cost.promoted_tries == 0, "{:?}", update.cost);
         sums.push(update.after);
     }
@@ -163,7 +164,7 @@ async fn a_change_under_the_lock_that_lost_its_session_lets_the_others_in(world:
     world.in_time("the loss", session.lost()).await;
 
     assert_eq!(other.gets(&world, "a change that stood back").await.after, 1);
-    // It goes on in the next session.
+    // It continues in the next session.
     assert_eq!(held.goes_on().gets(&world, "the promoted change").await.after, 2);
 }
 

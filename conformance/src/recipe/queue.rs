@@ -1,4 +1,5 @@
-//! The queue: no item is lost, invented or doubled, whatever is lost on the way, and items are had in their order.
+//! The queue: no item is lost, invented or doubled, whichever messages are lost, and items are
+//! taken in their order.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::pin::pin;
@@ -59,7 +60,7 @@ pub(super) async fn claimed(world: &World, queue: &Queue<String>) -> Delivery<St
     answer(world.in_time("a delivery", queue.claim()).await)
 }
 
-/// The data of what is in a directory of the queue.
+/// The data of the nodes in a directory of the queue.
 pub(super) async fn stored(world: &World, client: &Client, dir: &str) -> Vec<String> {
     let nodes = answer(client.children(&world.at(&format!("queue/{dir}"))).await);
     let data = nodes.iter().map(|node| String::from_utf8_lossy(&node.data).into_owned());
@@ -178,7 +179,7 @@ async fn a_take_dropped_at_any_await_loses_no_item(world: World) {
     }
 
     dropped_enough(stopped, 2);
-    // What was not had is there, or is put back.
+    // Items that were not taken are still queued, or are put back.
     let left = vec!["\"item\""; ITEMS - had];
     let there = async || stored(&world, &bob, "items").await == left;
     world.eventually("what was dropped is there", there).await;
@@ -373,7 +374,7 @@ async fn an_item_costs_a_request_to_put_and_one_to_take(world: World) {
     let bobs = answer(Queue::<Bytes>::of_bytes(&bob, world.at("queue")));
     let anns = answer(Queue::<Bytes>::of_bytes(&ann, world.at("queue")));
     let (item, commits) = (Bytes::from_static(b"\xff"), |gate: &Gate| gate.count(Verb::Commit));
-    // Those that wait.
+    // The items that wait.
     for _ in 0..30 {
         answer(bobs.put(&item).await);
     }
@@ -402,7 +403,7 @@ async fn an_item_costs_a_request_to_put_and_one_to_take(world: World) {
         "a claim is one request, and so is the end of it"
     );
     assert_eq!(gate.count(Verb::Watch), observed);
-    // A store that keeps few events for a reader is asked for a list now and then.
+    // A store that keeps few events for a reader needs a new list now and then.
     let (lists, reads) = (gate.lists() - observed, gate.count(Verb::Read) - read);
     let most = world.at_most(2, 10) * ITEMS;
     assert!(lists < most && reads <= most, "{lists} lists, {reads} reads");
@@ -465,7 +466,7 @@ async fn an_item_waits_for_its_time_and_keeps_none_waiting(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let [anns, bobs] = [&ann, &bob].map(|client| queue(&world, client));
     let delay = world.brief() * 4;
-    // The wall clock goes on while time is paused.
+    // The wall clock continues while time is paused.
     let least = delay / 2;
     let options = PutOptions::default().priority(1).after(delay);
     let since = Instant::now();

@@ -1,4 +1,5 @@
-//! The ends of what a queue takes: ids, names, numbers and delays of any size, nodes of other programs, types that panic.
+//! The limits of the arguments of a queue: ids, names, numbers and delays of any size, nodes of
+//! other programs, types that panic.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::panic::resume_unwind;

@@ -1,4 +1,4 @@
-//! The items of a queue and its dead letters, as tools see and change them.
+//! The items of a queue and its dead letters, as tools read and change them.
 
 use synod_core::clock::date;
 use synod_core::error::ErrorKind;

@@ -1,4 +1,5 @@
-//! The capacity of a bounded queue: no more items are put, whatever is sent at the same time or lost on the way.
+//! The capacity of a bounded queue: no more items are put, whichever requests are concurrent and
+//! whichever messages are lost.
 
 use std::num::NonZeroUsize;
 

@@ -72,7 +72,7 @@ async fn two_tasks_with_one_owner_acquire_together(world: World) {
     world.stand(&bob, &world.at("lock"), 2).await;
     let both = async { join(mutex.lock(&me), mutex.lock(&me)).await };
     let entering = async {
-        // The first waiter gives up, and another one sends the request instead.
+        // The first waiter is dropped, and another one sends the request instead.
         let first = line(&bob, &world.at("lock")).await.pop().expect("bob waits");
         drop(gives_up);
         let gone =

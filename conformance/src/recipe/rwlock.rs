@@ -250,7 +250,7 @@ async fn readers_are_woken_by_the_nearest_writer_alone(world: World) {
     for one in &mut readers {
         one.waits_for(world.brief() / 4, "a writer is in").await;
     }
-    // Those reads that the case itself made through the gate to see the tickets.
+    // The only reads are those that the case itself made through the gate to see the tickets.
     assert_eq!(
         gate.count(Verb::Read),
         before,

@@ -1,4 +1,4 @@
-//! The semaphore: a limited number of permits, granted in order, all that a caller asks for or
+//! The semaphore: a limited number of permits, granted in order, either all requested permits or
 //! none.
 
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn semaphore(world: &World, client: &Client, permits: u32) -> Semaphore {
     Semaphore::new(client, world.at("pool"), many(permits))
 }
 
-/// A waiter for permits, which has become the last of `count` in the line.
+/// A waiter for permits, which has become the last of `count` in the wait queue.
 async fn queued(
     world: &World,
     client: &Client,
@@ -135,8 +135,8 @@ async fn any_permit_given_back_lets_the_next_one_in(world: World) {
 
 async fn permits_got_by_trying_let_the_next_one_in(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
-    // The answer to the create is lost: the listing in it is unknown, so the ticket is looked for,
-    // and then the line is listed.
+    // The answer to the create is lost: the listing in it is unknown, so the ticket is searched
+    // for, and then the wait queue is listed.
     let plan = Plan::scripted([Cue::new(Site::ReplyLost).of(Verb::Create)]);
     let faulty = FaultyBackend::new(world.harness.backend(), plan.clone(), Actor::new(1));
     let gate = Gate::new(Arc::new(faulty));
@@ -204,7 +204,8 @@ async fn clients_that_name_different_limits_keep_to_the_smallest(world: World) {
     answer(only.release().await);
     let large = large.gets(&world, "two of three").await;
 
-    // A smaller limit applies to later requests, also while its owner waits, and any release may serve them.
+    // A smaller limit applies to later requests, also while its owner waits, and any release may
+    // serve them.
     let one_more = answer(of(&ann, 3).acquire().await);
     let mut small = queued(&world, &ann, (of(&ann, 2), 1), 3).await;
     let mut last = queued(&world, &bob, (of(&bob, 3), 1), 4).await;
@@ -322,7 +323,7 @@ async fn a_released_permit_wakes_the_waiter_that_it_serves(world: World) {
         world.in_time("bob's watch", gate.called(Verb::Watch, number + 1)).await;
     }
     let counts = || [Verb::Commit, Verb::Watch].map(|verb| gate.count(verb));
-    // Bob notifies the next waiter, which watches the line from then on.
+    // Bob notifies the next waiter, which watches the wait queue from then on.
     let due = counts().map(|count| count + 1);
 
     let [_kept, given] = held;

@@ -1,4 +1,4 @@
-//! Places in a line: taken, read, given up, removed from outside.
+//! Places in a wait queue: taken, read, released, removed from outside.
 
 use std::time::{Duration, SystemTime};
 

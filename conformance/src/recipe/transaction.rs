@@ -1,4 +1,5 @@
-//! Transactions: committed if nothing interferes, exactly once, and never on a mixture of two moments.
+//! Transactions: committed if nothing interferes, exactly once, and never on a mixture of two
+//! snapshots.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -65,7 +66,7 @@ pub(super) async fn transfer(run: &Attempt, [from, to]: [&Path; 2], amount: i64)
 async fn of_two_that_read_what_the_other_writes_one_runs_again(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let [a, b] = &pair(&world);
-    // Takes one away, as long as there are two.
+    // Subtracts one, as long as there are two.
     let take = async |run: &Attempt, mine: &Path| {
         if read(run, a).await? + read(run, b).await? == 2 {
             run.put_value(mine, &0)?;
@@ -103,7 +104,7 @@ async fn whatever_happens_to_what_is_read_the_function_runs_again(world: World) 
     let (ann, bob) = (world.client().await, world.client().await);
     let [a, b] = &pair(&world);
     store(&ann, b, 0).await;
-    // What is there when it is read, and after that. A number that is gone counts as 0.
+    // The number when it is read, and the number after that. A missing number counts as 0.
     for (first, then) in [(Some(1), Some(2)), (Some(1), None), (None, Some(1))] {
         let make = async |number: Option<i64>| match number {
             Some(number) => store(&bob, a, number).await,
@@ -112,7 +113,8 @@ async fn whatever_happens_to_what_is_read_the_function_runs_again(world: World) 
         make(first).await;
         let (make, mut runs) = (&make, 0);
 
-        // A snapshot would read what it writes, and find the change before its commit.
+        // A snapshot would also read the nodes that it writes, and find the change before its
+        // commit.
         let copying = transaction(&world, &ann).isolation(Isolation::Serializable);
         let copying = copying.run(|run| {
             runs += 1;
@@ -323,7 +325,8 @@ async fn a_transaction_that_was_not_sent_is_committed_in_the_next_session(world:
     gate.called(Verb::Commit, sent + 1).await;
     // Another thread may be between the count and the gate.
     tokio::time::sleep(world.brief()).await;
-    // The client cannot know that its request never arrives. What it was to replace is replaced by another client.
+    // The client cannot know that its request never arrives. Another client replaces the values
+    // that the request would have replaced.
     answer(add(&transaction(&world, &bob), &both).await);
 
     // The request that was sent stays unanswered.
@@ -331,7 +334,7 @@ async fn a_transaction_that_was_not_sent_is_committed_in_the_next_session(world:
     gate.lose();
     world.in_time("the loss", first.lost()).await;
 
-    // The mark is still there, and shows that nothing was committed.
+    // The write id still exists, and shows that nothing was committed.
     assert_eq!(adding.gets(&world, "its addition").await, 3);
     assert_eq!(stored(&bob, &both[1]).await, 3);
 }
@@ -370,7 +373,7 @@ async fn a_transaction_is_a_read_and_a_write(world: World) {
     answer(add(true).await);
     assert_eq!(counts(), [5, 3, 0], "a rejection shows all that the next run reads");
 
-    // One that only reads writes nothing, also where its reads are of several moments.
+    // A transaction that only reads writes nothing, even if its reads are of several snapshots.
     let sum = async |level: Isolation| {
         let reading = one.clone().isolation(level);
         let summed = reading.run(|run| async move {
@@ -534,7 +537,7 @@ async fn a_transaction_dropped_at_any_await_leaves_nothing_but_its_result(world:
     let calls = AtomicU32::new(0);
 
     let drops = cancel_at_every_await(async || {
-        // A value of its own each time, so that each has to make and to remove a mark.
+        // A new value each time, so that each has to create and to remove a write id.
         let one = transaction(&world, &client);
         calls.fetch_add(1, Ordering::Relaxed);
         answer(add(&one, &both).await);

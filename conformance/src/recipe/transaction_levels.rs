@@ -1,4 +1,4 @@
-//! The levels of isolation: each checks what it promises to, and no more.
+//! The levels of isolation: each makes the checks that it promises, and no more.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -37,9 +37,9 @@ async fn a_mixture_is_committed_only_where_nothing_is_checked(world: World) {
             let first = read(&run, a).await?;
             if seen_so_far.fetch_add(1, Ordering::Relaxed) == 0 {
                 bobs.run(|run| async move { transfer(&run, [a, b], 20).await }).await?;
-                // What was read stays as it was read.
+                // A value that was read stays the same in the transaction.
                 assert_eq!(read(&run, a).await?, first, "{level:?}");
-                // A read may lag at these levels, so another one waits for what was written.
+                // A read may lag at these levels, so another read waits for the written value.
                 answer(ann.get(b).await);
             }
             let both = first + read(&run, b).await?;
@@ -70,7 +70,7 @@ async fn what_was_only_read_is_confirmed_where_reads_are_repeatable(world: World
             let first = read(&run, a).await?;
             if seen_so_far.fetch_add(1, Ordering::Relaxed) == 0 {
                 bobs.run(|run| async move { transfer(&run, [a, b], 20).await }).await?;
-                // A read may lag at these levels, so another one waits for what was written.
+                // A read may lag at these levels, so another read waits for the written value.
                 answer(ann.get(b).await);
             }
             Ok::<_, Error>(first + read(&run, b).await?)
@@ -168,7 +168,7 @@ async fn what_is_written_blindly_is_unchanged_in_a_snapshot_only(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let [a, b] = &pair(&world);
     let levels = [(Isolation::SerializableSnapshot, 2), (Isolation::Serializable, 1)];
-    // What is written is known before it changes, or is not, or is known after it, too.
+    // The written node is read before its change only, or never, or before and after its change.
     let knows = [(true, false), (false, false), (true, true)];
     let all = levels.iter().flat_map(|level| knows.map(|known| (*level, known)));
     for ((level, expected), (before, after)) in all {
@@ -188,7 +188,7 @@ async fn what_is_written_blindly_is_unchanged_in_a_snapshot_only(world: World) {
                     store(bob, b, 50).await;
                 }
                 if after {
-                    // From now on no read of this session is older than what bob wrote.
+                    // From now on no read of this session is older than bob's write.
                     answer(ann.get(another).await);
                     assert!(!run.exists(another).await?);
                 }

@@ -79,7 +79,7 @@ async fn a_lifetime_that_no_store_could_keep_is_refused(world: World) {
     assert_eq!(ann.names(&world.dir).await, Vec::<String>::new());
 }
 
-/// Queries with a prefix or a window of something that has no children in it.
+/// Queries with a prefix or a window and a scope that has no children.
 fn impossible(path: &Path) -> Vec<Query> {
     let sequence = Sequence::new(1);
     let all = [Query::node(path), Query::subtree(path)].map(|query| {
@@ -140,7 +140,7 @@ async fn a_look_that_no_store_could_answer_is_refused(world: World) {
     assert_eq!(ann.names(&world.dir).await, Vec::<String>::new());
 }
 
-/// As many creates as asked for, each with so many bytes.
+/// A transaction of `count` creates, each with `bytes` bytes.
 fn many(world: &World, count: usize, bytes: usize) -> Txn {
     let data = Bytes::from(vec![b'x'; bytes]);
     (0..count).fold(Txn::new(), |txn, number| {

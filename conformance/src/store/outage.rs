@@ -1,4 +1,4 @@
-//! What happens while a session cannot reach its server.
+//! The behaviour of a session that cannot reach its server.
 
 use futures_util::future::{join, join4};
 use synod_core::clock;
@@ -57,7 +57,7 @@ async fn no_call_waits_longer_than_the_time_to_live(world: World) {
     }
 }
 
-/// The result of a write over this link, and how many such nodes exist long after it.
+/// The result of a write over this link, and the number of its nodes long after it.
 async fn write_under(world: &World, link: Link, node: &Path) -> (Result<Outcome, Error>, usize) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     ann.read(Query::node(node)).await;
@@ -306,7 +306,7 @@ async fn a_change_during_an_outage_is_reported(world: World) {
     of_node.hears_of(&node).await;
     for_one_event.hears_of(&once).await;
     of_children.hears_of(&child).await;
-    // The observations go on.
+    // The observations continue.
     bob.set(&node, "2").await;
     of_node.hears_of(&node).await;
 }

@@ -1,4 +1,4 @@
-//! What an answer says about the effects of a call.
+//! The statement of an answer about the effects of its call.
 
 use futures_util::future::{join_all, join3};
 use synod_core::store::{Expect, Lifetime, Query, Txn};
@@ -76,7 +76,7 @@ async fn an_error_of_a_server_that_is_gone_names_its_path(world: World) {
     let [node, other] = ["n", "d/m"].map(|name| world.at(name));
     world.link(ann.id(), Link::Cut).await;
 
-    // While the session may still recover, and when it is lost.
+    // Both while the session may still recover, and when it is lost.
     for _ in 0..2 {
         let two = Txn::new().create(&node, "", Lifetime::Persistent);
         let two = two.check(&other, Expect::Absent);

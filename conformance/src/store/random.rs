@@ -65,7 +65,7 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// Makes so many random calls.
+    /// Makes this number of random calls.
     async fn run(mut self) {
         for call in 0..CALLS {
             let at = usize::try_from(self.world.random.below(REGISTERS as u64)).unwrap_or(0);
@@ -257,7 +257,7 @@ async fn a_mirror_that_follows_the_events_is_equal_in_the_end(world: World) {
     };
     join(churning, mirroring).await;
 
-    // Events for other paths may be later than that for the last one.
+    // Events for other paths may arrive later than the event for the last one.
     let equal = async || {
         while let Some(event) = mirror.watcher.watch.try_next() {
             mirror.follow(event).await;

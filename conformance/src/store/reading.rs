@@ -1,4 +1,4 @@
-//! How old an answer may be.
+//! The greatest age of an answer.
 
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
@@ -211,7 +211,7 @@ fn number(view: &View) -> usize {
 }
 
 async fn the_progress_of_a_read_never_falls(world: World) {
-    /// More than the first answer of a store has that answers in pages.
+    /// More nodes than the first page of a store that answers in pages.
     const NODES: usize = 100;
     let (ann, bob) = (world.ann().await, world.bob().await);
     for node in 0..NODES {

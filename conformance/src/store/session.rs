@@ -1,4 +1,4 @@
-//! Sessions: what they promise, how they end, and what ends with them.
+//! Sessions: their promises, their ends, and the nodes that end with them.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -109,7 +109,8 @@ async fn negotiates(world: &World, asked: Duration) {
         ann.store.close().await.map_err(|error| error.to_string())?;
         made.map(drop).map_err(|error| format!("asked for {asked:?}: {error}"))
     };
-    // The shortest sessions end when one of the machine's threads stands still for a moment. One of them lives.
+    // The shortest sessions end when one of the machine's threads stalls for a moment. One of them
+    // survives.
     let mut ended = Vec::new();
     for _ in 0..ATTEMPTS {
         match outlives().await {
@@ -355,12 +356,12 @@ async fn a_dropped_session_lives_on_for_a_while(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let ttl = ann.ttl();
     ann.ephemeral(&world.at("e")).await;
-    // On a machine that was too busy for a heartbeat it is not certain to live now.
+    // On a machine that was too busy for a heartbeat it is not certain to be alive now.
     let until = ann.status().until().unwrap_or_else(Instant::now);
 
     drop(ann);
 
-    // What a backend does about the drop it may do in the background, so a single look is too early.
+    // A backend may handle the drop in the background, so a single check is too early.
     for _ in 0..5 {
         let seen = bob.exists(&world.at("e")).await;
         assert!(seen || Instant::now() >= until, "it was not ended, and its time is not over");
@@ -481,7 +482,7 @@ async fn a_dropped_call_breaks_nothing_else(world: World) {
     }
 }
 
-/// Polls a call so many times, and drops it if it has not ended by then.
+/// Polls a call this number of times, and drops it if it has not ended by then.
 async fn poll_then_drop<T>(call: impl Future<Output = T>, polls: usize) {
     let mut call = Box::pin(call);
     for _ in 0..polls {

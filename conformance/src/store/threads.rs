@@ -17,8 +17,8 @@ cases![
     "L-SES-18 C-OBS-1" catches [WatchMissesDelete] => many_tasks_use_one_session_at_once,
 ];
 
-/// How many workers of the runtime can be blocked so that one remains: none on a runtime of one
-/// thread.
+/// Returns the number of workers of the runtime that can be blocked so that one remains: zero on a
+/// runtime with one thread.
 fn to_spare() -> usize {
     Handle::current().metrics().num_workers() - 1
 }

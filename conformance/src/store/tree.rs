@@ -44,7 +44,7 @@ async fn a_container_reads_as_absent(world: World) {
         assert_eq!(ann.get(&path).await, None, "{path} is a container");
         let local = ann.read(Query::node(&path).local().names_only()).await;
         assert_eq!(local.node(), None, "{path} is a container");
-        // A server may keep something there, with a first version.
+        // A server may keep an entry there, with a first version.
         for expect in [Expect::Any, Expect::Version(Version::new(0))] {
             let no = ann.rejected(Txn::new().check(&path, expect)).await;
             assert_eq!(no.reason, RejectReason::Missing, "{path} {expect:?}");

@@ -62,7 +62,7 @@ async fn several_nodes_are_read_as_of_one_moment(world: World) {
     for node in [&a, &b, &d, &far] {
         ann.create(node, "0").await;
     }
-    // It is the container of a node, and not listed for it.
+    // It is the container of a node, and is not listed because of that.
     let dir = world.at("c");
     let several = || Query::nodes(&far, [&b, &a, &b, &world.at("absent"), &dir].map(Clone::clone));
 
@@ -346,7 +346,8 @@ async fn a_look_of_a_rejected_transaction_shows_the_reason(world: World) {
     }
     let without = ann.rejected(writes(&node)).await;
     assert_eq!(without.look, None, "no look was asked for");
-    // One that is wanted for a rejection only: also of the second of two, and not for a commit.
+    // A look that is requested for a rejection only: also if the second of two operations is
+    // rejected, and not for a commit.
     for round in 0..3 {
         let query = || Query::nodes(&node, [absent.clone()]);
         let no = ann.rejected(writes(&node).look_if_rejected(query())).await;
@@ -421,7 +422,7 @@ async fn a_look_is_narrowed_as_a_read_is(world: World) {
     }
 }
 
-/// Draws a ticket in a line, and lists the line in the same transaction.
+/// Creates a ticket in a wait queue, and lists the queue in the same transaction.
 async fn draw_and_look(actor: &Actor, line: &Path) -> (OpResult, Vec<Path>) {
     let ticket = line.join("t-").expect("valid");
     let txn = Txn::new().create_sequential(ticket, "", Lifetime::Session);

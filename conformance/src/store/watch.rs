@@ -414,7 +414,7 @@ async fn a_reader_that_follows_hints_knows_what_is_there(world: World) {
     for round in 0..10 {
         ann.create(&at("kept", round), "0").await;
         ann.create(&at("written", round), "0").await;
-        // It goes as soon as it came.
+        // It is deleted immediately after its creation.
         ann.create(&at("short", round), "").await;
         ann.delete(&at("short", round)).await;
         let absent = Txn::new().check(at("absent", round), Expect::Absent);
@@ -446,7 +446,7 @@ async fn a_reader_that_follows_hints_knows_what_is_there(world: World) {
     }
 }
 
-/// The nodes in a view with what they hold.
+/// The nodes in a view with their data.
 fn facts(view: &View) -> BTreeMap<Path, String> {
     view.nodes.iter().map(|node| (node.path.clone(), text(node))).collect()
 }
@@ -504,7 +504,8 @@ async fn no_change_is_reported_twice(world: World) {
     }
 }
 
-/// Whether an event can belong to a write with this stat: it is not older, if it has a revision.
+/// Returns `true` if an event can belong to a write with this stat: it is not older, if it has a
+/// revision.
 fn not_before(change: &Change, stat: Stat) -> bool {
     change.revision.is_none_or(|revision| revision >= stat.modified)
 }

@@ -1,4 +1,4 @@
-//! How watches end, and how much memory and how many requests they cost.
+//! The ends of watches, and their costs in memory and requests.
 
 use futures_util::future::{join_all, poll_immediate};
 use synod_core::store::{End, Event, Expect, Feed, Lifetime, Query, SessionEnd, Txn};
@@ -57,7 +57,8 @@ async fn a_watch_ends_when_its_session_expires(world: World) {
 /// More changes than a store keeps for a watch that is not read.
 const FLOOD: usize = 5_000;
 
-/// Creates ten nodes, and writes all of them again and again. One write after the other would take a round trip each.
+/// Creates ten nodes, and writes all of them repeatedly. One write after the other would take a
+/// round trip each.
 async fn flood(actor: &Actor, world: &World, changes: usize) {
     let nodes: Vec<_> = (0..10).map(|number| world.at(&format!("d/n{number}"))).collect();
     for node in &nodes {
@@ -119,7 +120,7 @@ async fn a_watch_without_a_reader_keeps_a_bounded_number_of_events(world: World)
 
     let events = unread.up_to(&last).await;
     assert!(events.len() <= Feed::MAX_EVENTS, "{} events were kept", events.len());
-    // The watch goes on.
+    // The watch continues.
     ann.create(&world.at("d/later"), "").await;
     unread.hears_of(&world.at("d/later")).await;
 }
@@ -166,7 +167,7 @@ async fn of_a_lasting_watch_and_one_for_one_event_either_can_go(world: World) {
             let query = Query::node(&node).once();
             bob.watch(if until_gone { query.names_only() } else { query })
         };
-        // Which of the two watches is first, and which one is dropped, at once or after a while.
+        // The order of the two watches, and the one that is dropped, immediately or after a while.
         let (mut stays, goes) = match round % 4 {
             0 => (lasting().await.1, once().await.1),
             1 => (once().await.1, lasting().await.1),

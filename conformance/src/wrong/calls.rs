@@ -85,7 +85,7 @@ impl Store for WrongStore {
         let txn = validation::txn(self, txn).await?;
         expiry::settle(&self.shared).await;
         if txn.ops.is_empty() {
-            // Nothing sensible remains of it.
+            // No operation remains.
             return Ok(Outcome::Committed(Commit::new(None, Vec::new(), None)));
         }
         let committing = Box::pin(commit(self, txn));
@@ -126,7 +126,7 @@ impl Drop for WrongStore {
             }
             _ => {}
         }
-        // The store inside reports it when it is dropped, and is not followed any more by then.
+        // The store inside reports it when it is dropped, and is no longer watched by then.
         self.life.hear(Status::Lost { reason: SessionEnd::Closed });
     }
 }

@@ -1,7 +1,7 @@
 //! Mistakes in the deletion of the nodes of a session that ended.
 //!
 //! A wrapper cannot change how a backend ends a session. So the wrong store has an ephemeral node
-//! of its own in each session, notices its deletion, and then changes the others itself.
+//! of its own in each session, notices its deletion, and then changes the other nodes itself.
 
 use std::sync::Arc;
 

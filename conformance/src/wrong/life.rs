@@ -15,7 +15,7 @@ use crate::wrong::mistake::Mistake;
 pub(super) struct Life {
     mistake: Option<Mistake>,
     ttl: Duration,
-    /// When the opening was answered.
+    /// The time at which the opening was answered.
     opened: Instant,
     told: watch::Sender<Status>,
     state: Mutex<State>,
@@ -24,11 +24,11 @@ pub(super) struct Life {
 #[derive(Debug)]
 struct State {
     heard: Option<Status>,
-    /// Whether the last status before a loss was that the store does not answer.
+    /// `true` if the last status before a loss was that the store does not answer.
     suspended: bool,
-    /// Until when the session is hoped to be alive.
+    /// The time until which the session is assumed, without proof, to be alive.
     hope: Option<Instant>,
-    /// Whether the session counts as alive after its loss.
+    /// `true` if the session counts as alive after its loss.
     revived: bool,
     last_call: Instant,
 }
@@ -55,7 +55,7 @@ impl Life {
         life
     }
 
-    /// Whether the status differs from that of the store inside.
+    /// Returns `true` if the status differs from the status of the store inside.
     pub(super) fn is_mistaken(&self) -> bool {
         matches!(
             self.mistake,
@@ -198,7 +198,7 @@ impl Life {
         self.hear(status);
     }
 
-    /// Ends the session after its time to live without a call.
+    /// Ends the session after its TTL without a call.
     async fn idle(self: Arc<Self>, inner: Arc<dyn Store>) {
         loop {
             let ends = self.state().last_call + self.ttl;

@@ -13,7 +13,7 @@ use crate::wrong::mistake::Mistake;
 use crate::wrong::shared::pause;
 use crate::wrong::store::WrongStore;
 
-/// Whether this store numbers the tickets instead of the store inside.
+/// Returns `true` if this store numbers the tickets instead of the store inside.
 fn numbers_itself(store: &WrongStore) -> bool {
     matches!(
         store.mistake(),
@@ -33,7 +33,7 @@ pub(super) async fn read(store: &WrongStore, query: &Query) -> Result<Option<Vie
     renumbered(store, query).await.map(Some)
 }
 
-/// Reads nodes, and shows other sequences than those of the store inside.
+/// Reads nodes, and replaces the sequences of the store inside.
 async fn renumbered(store: &WrongStore, query: &Query) -> Result<View> {
     let by_name = store.makes(Mistake::SequenceFromName);
     let mut all = query.clone();
@@ -124,7 +124,7 @@ async fn numbered(store: &WrongStore, mut txn: Txn) -> Result<Outcome> {
     }
 }
 
-/// What this store shows, also where it does not number the tickets.
+/// Returns the view that this store shows, also if it does not number the tickets.
 async fn shown(store: &WrongStore, query: &Query) -> Result<View> {
     match read(store, query).await? {
         Some(view) => Ok(view),

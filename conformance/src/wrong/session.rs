@@ -151,7 +151,7 @@ async fn detached(store: &WrongStore, txn: Txn) -> Result<Outcome> {
     store.honest_commit(txn).await
 }
 
-/// Records the nodes with a time to live.
+/// Records the nodes with a TTL.
 async fn mortal(store: &WrongStore, txn: Txn) -> Result<Outcome> {
     let ttls: Vec<Option<Duration>> = txn
         .ops

@@ -97,7 +97,7 @@ impl WrongStore {
         outcome
     }
 
-    /// Whether a call with this error is answered all the same.
+    /// Returns `true` if a call with this error is answered nevertheless.
     fn answers_for_the_dead(&self, error: &Error) -> bool {
         let lost = match self.mistake() {
             Some(Mistake::ExpiredSessionAnswers) => SessionEnd::Expired,

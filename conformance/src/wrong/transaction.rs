@@ -1,4 +1,4 @@
-//! Mistakes about the unity of a transaction.
+//! Mistakes about the atomicity of a transaction.
 
 use std::ops::ControlFlow;
 

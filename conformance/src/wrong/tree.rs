@@ -141,7 +141,8 @@ async fn with_empty_parents(store: &WrongStore, txn: Txn) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Removes what made the store reject, and tries again. `None` if the rejection was correct.
+/// Removes the operation that made the store reject the transaction, and tries again. `None` if the
+/// rejection was correct.
 async fn forced(store: &WrongStore, txn: Txn, no: &Rejected) -> Result<Option<Outcome>> {
     let path = &no.path;
     let is_node = node(store, path).await?.is_some();

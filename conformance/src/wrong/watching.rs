@@ -15,7 +15,7 @@ use crate::wrong::mistake::Mistake;
 use crate::wrong::shared::pause;
 use crate::wrong::store::WrongStore;
 
-/// How many events a watch keeps for a slow reader.
+/// The number of events that a watch keeps for a slow reader.
 const EVENTS: usize = 4_096;
 
 /// Silences a path when one of its watches is dropped.
@@ -111,7 +111,7 @@ async fn begin(store: &WrongStore, query: &Query) -> Result<(View, Watch)> {
     }
 }
 
-/// Forwards events until the session is lost, and keeps the watch of the store inside all the same.
+/// Forwards events until the session is lost, and keeps the watch of the store inside nevertheless.
 async fn until_lost(teller: Teller, inner: Watch, mut status: watch::Receiver<Status>, feed: Feed) {
     let telling = pin!(teller.deliver(inner));
     let lost = pin!(async {

@@ -49,7 +49,7 @@ fn expectation(mistake: Mistake, op: &mut Op) {
     }
 }
 
-/// Does something else instead of a rejected operation, where the mistake treats that as correct.
+/// Replaces a rejected operation by another one, if the mistake treats that as correct.
 async fn mended(store: &WrongStore, mistake: Mistake, mut txn: Txn) -> Result<Outcome> {
     loop {
         let outcome = store.honest_commit(txn.clone()).await?;

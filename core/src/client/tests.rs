@@ -13,7 +13,7 @@ use crate::path::Path;
 use crate::random::Random;
 use crate::retry::{Backoff, Retry};
 use crate::session::Session;
-use crate::session::script::{Fault, Script};
+use crate::session::script::{Fault, Script, idle};
 use crate::store::{End, Event, Expect, Lifetime, Query, SessionEnd, Status, Txn};
 
 const LIMIT: Duration = Duration::from_secs(5);
@@ -52,12 +52,6 @@ async fn states_until_end(mut state: watch::Receiver<ConnectionState>) -> Vec<Co
         states.push(*state.borrow_and_update());
     }
     states
-}
-
-/// Asserts that no task is left but the test.
-async fn idle() {
-    tokio::task::yield_now().await;
-    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -399,3 +399,10 @@ impl Store for Scripted {
 fn unreachable(doing: &'static str) -> Error {
     Error::new(ErrorKind::Unreachable, doing)
 }
+
+/// Asserts that no task is left but the test.
+pub(crate) async fn idle() {
+    tokio::task::yield_now().await;
+    let alive = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    assert_eq!(alive, 0);
+}

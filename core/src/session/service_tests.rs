@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::clock::{self, sleep};
 use crate::session::Session;
 use crate::session::script::Fault;
-use crate::session::tests::{LONG, draw, idle, opened, path};
+use crate::session::script::idle;
+use crate::session::tests::{LONG, draw, opened, path};
 use crate::store::{Lifetime, Query, Txn};
 
 #[tokio::test(start_paused = true)]

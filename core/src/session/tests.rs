@@ -15,7 +15,7 @@ use crate::random::Random;
 use crate::retry::{Backoff, Retry};
 use crate::session::Session;
 use crate::session::call_context::Tuning;
-use crate::session::script::{Fault, Script};
+use crate::session::script::{Fault, Script, idle};
 use crate::store::{
     Backend, Expect, Lifetime, OpResult, Outcome, Query, SessionOptions, Status, Txn,
 };
@@ -569,13 +569,6 @@ async fn a_lost_session_leaves_no_task() {
 
     idle().await;
     assert!(session.is_lost());
-}
-
-/// Asserts that no task is left but the test.
-pub(super) async fn idle() {
-    tokio::task::yield_now().await;
-    let alive = tokio::runtime::Handle::current().metrics().num_alive_tasks();
-    assert_eq!(alive, 0);
 }
 
 /// Asserts that every mistake of a session breaks the promise that it is planted against.

@@ -1,4 +1,5 @@
-//! [`ChangeBatch`]: changes of one value that are decided one after the other, and written together.
+//! [`ChangeBatch`]: changes of one value that are decided one after the other, and written
+//! together.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

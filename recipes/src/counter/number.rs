@@ -4,8 +4,8 @@ use std::fmt;
 
 use bytes::Bytes;
 
-/// A number that a [`Counter`](crate::value::Counter) holds: `i64`, `u64` or `i32`. It is stored with its
-/// most significant byte first, in eight or four bytes.
+/// A number that a [`Counter`](crate::value::Counter) holds: `i64`, `u64` or `i32`. It is stored
+/// with its most significant byte first, in eight or four bytes.
 pub trait Number: Layout {}
 
 /// The operations that a counter needs. No other crate can implement them.

@@ -29,10 +29,10 @@ pub struct Assignment {
 
 impl Assignment {
     /// Reports the progress of the work to all clients that [follow the
-    /// task](crate::crew::CrewTask::follow). The first 1,000 bytes of the text are kept. This does not
-    /// wait: the last reported text is stored soon afterwards, if this worker still has the task.
-    /// Otherwise the store rejects the report. Of texts that follow each other within a tenth of a
-    /// second some are skipped.
+    /// task](crate::crew::CrewTask::follow). The first 1,000 bytes of the text are kept. This does
+    /// not wait: the last reported text is stored soon afterwards, if this worker still has the
+    /// task. Otherwise the store rejects the report. Of texts that follow each other within a tenth
+    /// of a second some are skipped.
     pub fn report(&self, progress: impl Into<String>) {
         self.progress.send_replace(Some(progress.into()));
     }

@@ -23,7 +23,8 @@ use crate::support::retry::{OutageBackoff, Race, repeat_race};
 use crate::support::time::date;
 use crate::support::wait::until;
 
-/// A handle of a task of a [`Crew`](crate::crew::Crew), for clients that want its result, in any process.
+/// A handle of a task of a [`Crew`](crate::crew::Crew), for clients that want its result, in any
+/// process.
 #[derive(Clone)]
 pub struct CrewTask {
     nodes: TaskNodes,

@@ -20,9 +20,9 @@ pub enum CrewPolicy {
     /// One worker after the other, in the order of their names. A worker that is added or removed
     /// does not disturb the order.
     RoundRobin,
-    /// A worker with the value of this property that the task [prefers](crate::crew::NewTask::prefers).
-    /// If no such worker has room, or the task prefers none, any worker. Among several the least
-    /// loaded one.
+    /// A worker with the value of this property that the task
+    /// [prefers](crate::crew::NewTask::prefers). If no such worker has room, or the task prefers
+    /// none, any worker. Among several the least loaded one.
     Property(String),
     /// The worker that this function chooses.
     Chosen(ChooseWorker),

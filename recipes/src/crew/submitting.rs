@@ -44,9 +44,9 @@ impl NewTask {
         self
     }
 
-    /// Sets the deadline. The task ends as [expired](crate::crew::TaskEnd::Expired) if it is not finished
-    /// within `time` after its submission, by the wall clocks of the submitter and of the master.
-    /// After that no result is accepted.
+    /// Sets the deadline. The task ends as [expired](crate::crew::TaskEnd::Expired) if it is not
+    /// finished within `time` after its submission, by the wall clocks of the submitter and of the
+    /// master. After that no result is accepted.
     pub fn deadline(mut self, time: Duration) -> Self {
         self.time = Some(time);
         self
@@ -77,8 +77,9 @@ impl NewTask {
         self
     }
 
-    /// Prefers a worker with [this property](crate::crew::CrewWorker::property). This has an effect if
-    /// the policy of the master is [this property](crate::crew::CrewPolicy::Property) or a function.
+    /// Prefers a worker with [this property](crate::crew::CrewWorker::property). This has an effect
+    /// if the policy of the master is [this property](crate::crew::CrewPolicy::Property) or a
+    /// function.
     pub fn prefers(mut self, property: impl Into<String>, value: impl Into<String>) -> Self {
         self.terms.prefers.insert(property.into(), value.into());
         self

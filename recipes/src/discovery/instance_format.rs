@@ -10,8 +10,8 @@ use synod_core::value::{decode, encode};
 use crate::discovery::instance::Instance;
 use crate::support::names::decoded_name;
 
-/// The format in which a [`Discovery`](crate::discovery::Discovery) writes instances to their nodes: the JSON
-/// of another library.
+/// The format in which a [`Discovery`](crate::discovery::Discovery) writes instances to their
+/// nodes: the JSON of another library.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InstanceFormat {

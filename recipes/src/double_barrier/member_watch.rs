@@ -168,7 +168,8 @@ pub enum OnLoss {
     /// The member waits for another one instead.
     #[default]
     Wait,
-    /// The member gives up, too: [`DoubleBarrier::enter`](crate::barrier::DoubleBarrier::enter) fails.
+    /// The member gives up, too: [`DoubleBarrier::enter`](crate::barrier::DoubleBarrier::enter)
+    /// fails.
     Fail,
 }
 

@@ -14,7 +14,8 @@ use crate::mutant::mistake;
 /// The action that errors name.
 pub(super) const DOING: &str = "using a queue of another library";
 
-/// The library and the kind of queue whose nodes a [`ForeignQueue`](crate::queue::ForeignQueue) shares.
+/// The library and the kind of queue whose nodes a [`ForeignQueue`](crate::queue::ForeignQueue)
+/// shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QueueLayout {

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use synod_core::path::Path;
 use synod_core::store::{Kind, Node, Query};
 
-/// The nodes that a [`Cache`](crate::cache::Cache) contains: one node, its children, or the node and all
-/// nodes below it.
+/// The nodes that a [`Cache`](crate::cache::Cache) contains: one node, its children, or the node
+/// and all nodes below it.
 ///
 /// A depth and a filter narrow the content, but not the reads: the store returns the whole extent.
 ///

@@ -16,8 +16,8 @@ use crate::mirror::event::CacheState;
 /// The character after `/`.
 const AFTER_SLASH: char = '0';
 
-/// The nodes of a [`Cache`](crate::cache::Cache) as of one moment, with its state then. It does not change
-/// any more.
+/// The nodes of a [`Cache`](crate::cache::Cache) as of one moment, with its state then. It does not
+/// change any more.
 ///
 /// A snapshot is cheap: while it exists, the next change of the cache copies its table of nodes,
 /// once.

@@ -59,8 +59,8 @@ impl<T> Delivery<T> {
         self.claimed.name.delivered
     }
 
-    /// Returns true if this is the [last delivery](crate::queue::Queue::deliver_at_most) of the item: if
-    /// it is put back now, it is moved to the dead letters.
+    /// Returns true if this is the [last delivery](crate::queue::Queue::deliver_at_most) of the
+    /// item: if it is put back now, it is moved to the dead letters.
     pub fn is_last(&self) -> bool {
         self.claimed.is_last
     }

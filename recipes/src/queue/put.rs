@@ -53,7 +53,7 @@ impl PutOptions {
 /// which is a node, so the store enforces the limit. Without a capacity items fill no slots. Clones
 /// share the list of free slots.
 #[derive(Clone, Default)]
-pub(super) struct Capacity {
+pub(super) struct QueueBound {
     max: Option<u64>,
     /// Slots that were free when they were last listed, in random order, so that producers seldom
     /// try the same slot.
@@ -73,7 +73,7 @@ pub(super) struct QueueEntry<'a> {
     pub(super) items: Vec<(ItemName, Bytes)>,
 }
 
-impl Capacity {
+impl QueueBound {
     pub(super) fn of(max: NonZeroUsize) -> Self {
         Self { max: u64::try_from(max.get()).ok(), free: Arc::default() }
     }

@@ -17,7 +17,8 @@ use tokio::task::yield_now;
 
 use crate::transaction::footprint::{BufferedWrite, DOING, Footprint};
 
-/// One run of the function of a [`Transaction`](crate::transaction::Transaction): reads, and collects writes.
+/// One run of the function of a [`Transaction`](crate::transaction::Transaction): reads, and
+/// collects writes.
 ///
 /// Clones are the same run. When the function has ended, or the run was aborted, its calls fail as
 /// [`ErrorKind::Invalid`].

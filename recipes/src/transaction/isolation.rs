@@ -10,9 +10,9 @@
 /// | `ReadCommitted` | each node as it was when it was first read | nothing |
 ///
 /// Commits are serializable at the first three levels, as far as versions distinguish a node from
-/// the next one at its path: [`Transaction`](crate::transaction::Transaction) describes the exception on
-/// ZooKeeper. The levels differ in the nodes that a run sees which is not committed: at the first
-/// two always those of one snapshot.
+/// the next one at its path: [`Transaction`](crate::transaction::Transaction) describes the
+/// exception on ZooKeeper. The levels differ in the nodes that a run sees which is not committed:
+/// at the first two always those of one snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Isolation {

@@ -4,6 +4,10 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+/// The maximum duration of a start on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A process that ends when this is dropped, or when this process ends in any way.
 #[derive(Debug)]

@@ -11,13 +11,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::server::child::{Child, Signal};
+use crate::server::child::{Child, PATIENCE, Signal};
 use crate::server::home::Home;
 use crate::server::ports::Ports;
 use crate::server::stall::Stall;
-
-/// The maximum duration of a start on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The properties of a kind of server.
 pub trait Kind: Debug + Send + Sync + 'static {

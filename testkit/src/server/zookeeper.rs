@@ -15,7 +15,8 @@ use synod_core::store::SessionId;
 use tokio::time::Instant;
 
 use crate::clients::entry::Fact;
-use crate::server::members::{Kind, Members, PATIENCE};
+use crate::server::child::PATIENCE;
+use crate::server::members::{Kind, Members};
 use crate::server::peers::Peers;
 use crate::server::ports::Ports;
 use crate::server::{newer, zookeeper_log};
