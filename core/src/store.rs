@@ -42,7 +42,8 @@
 //!   only changes nothing: if its [`Commit`] has a revision, the checks hold at that revision, and
 //!   every later change has a higher one.
 //! - [`Outcome::Rejected`] names the *first* operation that failed, and the reason; nothing was
-//!   changed. A sequential create whose final name is taken is rejected as [`RejectReason::Exists`].
+//!   changed. A sequential create whose final name is taken is rejected as
+//!   [`RejectReason::Exists`].
 //! - **A follow-up query** is answered as of the commit, or of the rejection: its view reflects at
 //!   least the state that the commit left, or the state that caused the rejection. A view of
 //!   several nodes is a consistent snapshot, as for a read.
@@ -56,7 +57,8 @@
 //!   node has completed. The store may append to the name, and gives the node a [`Sequence`]. Once
 //!   any client saw a sequence, no lower one appears in that directory while the directory exists;
 //!   there may be gaps. After a directory was empty its sequences may start again. A store that has
-//!   no sequences left rejects the create as [`RejectReason::SequenceExhausted`], and later ones too.
+//!   no sequences left rejects the create as [`RejectReason::SequenceExhausted`], and later ones
+//!   too.
 //! - **Repeating a sequential create** whose effect is unknown creates no second node, if a
 //!   [`Freshness::Latest`] read in the same session did not show the first. A store that appends no
 //!   sequence to names (etcd) may apply a delayed request after the node was deleted, and so create
@@ -84,8 +86,8 @@
 //! - A watch ends with exactly one [`Event::Ended`], and then reports nothing. It keeps at most
 //!   [`Feed::MAX_EVENTS`] events for a reader that does not take them.
 //! - A watch [for one event](Query::once) reports the first like any other. After that event it may
-//!   end with [`End::Delivered`], or continue; if the view shows no node, it may end so immediately.
-//!   Otherwise it does not end so before its first event.
+//!   end with [`End::Delivered`], or continue; if the view shows no node, it may end so
+//!   immediately. Otherwise it does not end so before its first event.
 //! - A watch [until a node is deleted](Query::until_gone) reports only that, and ends immediately
 //!   if the view shows no node.
 //! - A read may return a change before a watch reports it: callers do not rely on their order.

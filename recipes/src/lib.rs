@@ -9,10 +9,11 @@
 //! and the waiters of a lock or an election, and [`ask_back()`](lock::ask_back()) requests that a
 //! holder releases.
 //!
-//! Every guard implements [`Held`], with two exceptions. A [`MultiGuard`](lock::MultiGuard) has several paths, each
-//! with its own token: each of its [`holds`](lock::MultiGuard::holds) implements the trait. A
-//! [`Leadership`](election::Leadership) is a [`Hold`](lock::Hold) in an `Arc`: `&*leadership` implements the trait, and the candidacy
-//! or the work that it belongs to releases it.
+//! Every guard implements [`Held`], with two exceptions. A [`MultiGuard`](lock::MultiGuard) has
+//! several paths, each with its own token: each of its [`holds`](lock::MultiGuard::holds)
+//! implements the trait. A [`Leadership`](election::Leadership) is a [`Hold`](lock::Hold) in an
+//! `Arc`: `&*leadership` implements the trait, and the candidacy or the work that it belongs to
+//! releases it.
 //!
 //! The recipes use only the public interface of `synod-core`, so that other crates can add recipes
 //! at the same cost.
