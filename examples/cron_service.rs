@@ -1,5 +1,5 @@
-//! A cron service from its config file to its shutdown: of its processes one leads and runs a job every so often, by a
-//! schedule that is changed while it runs.
+//! A cron service from its config file to its shutdown: of its processes one leads and runs a job
+//! at intervals, by a schedule that is changed while it runs.
 //!
 //! ```text
 //! cargo run --example cron_service
@@ -7,8 +7,8 @@
 //! cargo run --features zookeeper --example cron_service -- cron.json
 //! ```
 //!
-//! `SYNOD_STORE='zk://localhost:2181/cron?acl=open' synod set /schedule '{"every":"5s"}'` changes the schedule meanwhile, and
-//! `synod lock /jobs/backup` keeps the job from running.
+//! `SYNOD_STORE='zk://localhost:2181/cron?acl=open' synod set /schedule '{"every":"5s"}'` changes
+//! the schedule meanwhile, and `synod lock /jobs/backup` keeps the job from running.
 
 use std::error::Error as StdError;
 use std::pin::pin;
@@ -16,23 +16,23 @@ use std::time::Duration;
 
 use futures_util::future::{Either, join, select};
 use serde::{Deserialize, Serialize};
-use synod::error::ErrorKind;
-use synod::recipe::Hold;
-use synod::recipe::LeaderLatch;
-use synod::recipe::Mutex;
-use synod::{Client, Config, Connection, Lifetime, Result, Txn, ValueWatch, path};
+use synod::ErrorKind;
+use synod::election::LeaderLatch;
+use synod::lock::Hold;
+use synod::lock::Mutex;
+use synod::{Client, Config, ConnectionState, Lifetime, Result, Txn, ValueWatch, path};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// What an operator changes while the service runs.
+/// The configuration that an operator changes while the service runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Schedule {
     #[serde(with = "humantime_serde")]
     every: Duration,
 }
 
-/// What the service remembers.
+/// The state that the service stores.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Last {
     runs: u64,
@@ -58,10 +58,10 @@ async fn main() -> Result<(), Box<dyn StdError>> {
 /// Takes part until `stop`, and releases everything.
 async fn serve(client: Client, name: &str, stop: impl Future<Output = ()>) -> Result<()> {
     let usual = Schedule { every: Duration::from_secs(1) };
-    // The first process makes what is missing. Losing that race is no error.
+    // The first process creates the nodes that are missing. Losing that race is no error.
     let life = Lifetime::Persistent;
-    let _first = client.create_value(&path!("/schedule"), &usual, life).await?.committed();
-    let _first = client.create_value(&path!("/last"), &Last::default(), life).await?.committed();
+    let _first = client.create_value(&path!("/schedule"), &usual, life).await?.ok();
+    let _first = client.create_value(&path!("/last"), &Last::default(), life).await?.ok();
     let followed = client.follow_value::<Schedule>(&path!("/schedule")).await?;
     let now = followed.current().map_or(usual, |schedule| schedule.value.clone());
     let (publish, schedule) = watch::channel(now);
@@ -77,7 +77,7 @@ async fn serve(client: Client, name: &str, stop: impl Future<Output = ()>) -> Re
         stopping.send_replace(true);
     };
     let (left, ()) = join(lead(&client, name, &schedule, stopped), stop).await;
-    // What the session holds is free for the others when this returns.
+    // The locks of the session are free for the others when this returns.
     let closed = client.close().await;
     while let Some(ended) = background.join_next().await {
         ended.expect("the tasks do not panic");
@@ -85,15 +85,15 @@ async fn serve(client: Client, name: &str, stop: impl Future<Output = ()>) -> Re
     left.and(closed)
 }
 
-/// Logs how the connection is.
-async fn report(mut state: watch::Receiver<Connection>) {
+/// Logs the state of the connection.
+async fn report(mut state: watch::Receiver<ConnectionState>) {
     while state.changed().await.is_ok() {
         let state = *state.borrow_and_update();
         tracing::info!(?state, "the connection changed");
     }
 }
 
-/// Passes the schedule on. One that cannot be read changes nothing.
+/// Forwards the schedule. A schedule that cannot be read changes nothing.
 async fn follow(mut followed: ValueWatch<Schedule>, publish: watch::Sender<Schedule>) {
     loop {
         match followed.changed().await {
@@ -109,7 +109,7 @@ async fn follow(mut followed: ValueWatch<Schedule>, publish: watch::Sender<Sched
     }
 }
 
-/// Is a candidate until it is asked to stop, and runs the job while it leads.
+/// Is a candidate until it receives a stop request, and runs the job while it leads.
 async fn lead(
     client: &Client,
     name: &str,
@@ -131,7 +131,7 @@ async fn lead(
             }
             Either::Right(_) => break,
         };
-        // Dropped when the lead is lost, whatever it is about.
+        // Dropped when the lead is lost, at any point.
         let work = Box::pin(jobs(client, name, &lead, schedule, &mut stop));
         match Box::pin(lead.run(work)).await {
             Ok(()) => break,
@@ -141,7 +141,7 @@ async fn lead(
     candidacy.close().await
 }
 
-/// Runs the job at intervals, until it is asked to stop. A job that runs is finished first.
+/// Runs the job at intervals, until it receives a stop request. A job that runs is finished first.
 async fn jobs(
     client: &Client,
     name: &str,
@@ -163,7 +163,8 @@ async fn jobs(
     }
 }
 
-/// The job: which run it was. What it writes is written only while this process leads and has the lock.
+/// Runs the job, and returns the number of the run. Its write commits only while this process leads
+/// and has the lock.
 async fn backup(client: &Client, name: &str, lead: &Hold) -> Result<Option<u64>> {
     let lock = Mutex::new(client, path!("/jobs/backup")).label(name.to_owned());
     let Some(guard) = lock.lock_within(Duration::from_secs(1)).await? else { return Ok(None) };
@@ -171,7 +172,7 @@ async fn backup(client: &Client, name: &str, lead: &Hold) -> Result<Option<u64>>
     let Some(last) = client.get_value::<Last>(&at).await? else { return Ok(None) };
     let next = Last { runs: last.value.runs + 1, by: name.to_owned() };
     let done = Txn::new().under(lead).under(&guard).set_value(&at, &next, last.unchanged())?;
-    let written = client.transaction(done).await?.committed().is_some();
+    let written = client.commit(done).await?.is_committed();
     guard.release().await?;
     Ok(written.then_some(next.runs))
 }
@@ -182,7 +183,7 @@ mod tests {
 
     const MOMENT: Duration = Duration::from_millis(5);
 
-    /// Waits until the job was run so often.
+    /// Waits until the job was run this number of times.
     async fn runs(client: &Client, runs: u64) -> Last {
         loop {
             let last = client.get_value::<Last>(&path!("/last")).await.expect("memory answers");
@@ -216,7 +217,7 @@ mod tests {
                 serve(client, name, stopped).await
             });
             stops.push((name, stop));
-            // It stands for election when all else is set up.
+            // It becomes a candidate after the rest of its setup.
             while operator.children(&path!("/leader")).await.expect("memory answers").len()
                 < stops.len()
             {

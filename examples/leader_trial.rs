@@ -1,5 +1,4 @@
-//! Tests a small leader election, written by hand, in the simulator and prints what is wrong with
-//! it.
+//! Tests a small leader election, written by hand, in the simulator and prints its violations.
 //!
 //! Two servers of one service create an ephemeral node; the server that owns the node leads.
 //! `naive` remembers that it leads until it is notified otherwise. `careful` checks each time that
@@ -14,9 +13,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use synod::Revision;
 use synod::sim::{Fault, Hunt, Process, Rates, Sim};
-use synod::store::Revision;
-use synod::{Client, Connection, Expect, Lifetime, Outcome, Path, Session, Txn};
+use synod::{Client, ConnectionState, Expect, Lifetime, Outcome, Path, Session, Txn};
 
 /// A log shared by all processes, which only a simulation can have.
 #[derive(Clone, Default)]
@@ -46,7 +45,7 @@ async fn campaign(client: &Client, office: &Path, name: &str) -> Option<(Session
     let claim = Txn::new().create(office, name.to_owned(), Lifetime::Session);
     match session.commit(claim).await {
         Ok(Outcome::Committed(commit)) => {
-            let created = commit.done.first()?.stat?.created;
+            let created = commit.results.first()?.stat?.created;
             Some((session, created))
         }
         _ => None,
@@ -65,7 +64,7 @@ async fn naive(me: Process, book: Book) {
                     book.acts(&me, term);
                 }
                 me.rest(Duration::from_millis(300)).await;
-                leads &= *client.state().borrow() == Connection::Connected;
+                leads &= *client.state().borrow() == ConnectionState::Connected;
             }
             let _either_way = client.delete(&office, Expect::Any).await.is_ok();
         }
@@ -73,7 +72,7 @@ async fn naive(me: Process, book: Book) {
     }
 }
 
-/// Leads while its session certainly lives, which it asks just before it acts.
+/// Leads while its session is certain to be alive, which it checks immediately before it acts.
 async fn careful(me: Process, book: Book) {
     let (Ok(client), Ok(office)) = (me.client().await, Path::new("/office")) else { return };
     for _ in 0..me.rounds(4) {

@@ -21,7 +21,7 @@ async fn main() -> Result<()> {
     let path = path!("/config/limits");
     client.put_value(&path, &Limits { requests_per_second: 100 }).await?;
 
-    // What is there now, and from then on whenever it changes.
+    // The current value, and then each change.
     let mut limits = client.follow_value::<Limits>(&path).await?;
     for requests_per_second in [200, 300] {
         client.put_value(&path, &Limits { requests_per_second }).await?;
@@ -31,6 +31,6 @@ async fn main() -> Result<()> {
     }
 
     let left = client.delete(&path, Expect::Any).await?;
-    assert!(left.committed().is_some());
+    assert!(left.is_committed());
     client.close().await
 }

@@ -11,7 +11,7 @@ use crate::registry;
 use crate::scheme::{Scheme, invalid};
 use crate::target::Credentials;
 
-/// Where a store is, for example `mem://`, `zk://host:2181,host:2181/app?session=10s` or
+/// The address of a store, for example `mem://`, `zk://host:2181,host:2181/app?session=10s` or
 /// `etcds://user:password@host:2379`.
 ///
 /// `Display` and `Debug` hide the password.
@@ -41,7 +41,8 @@ impl Address {
         self.credentials.as_ref()
     }
 
-    /// The path that everything in the store is below; the root if the URL has no path.
+    /// The path of the node below which a client has all its nodes; the root if the URL has no
+    /// path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -217,13 +218,13 @@ mod tests {
 
     #[test]
     fn every_part_of_a_url_is_found() {
-        let address = parse("zks://ann:p%40ss@a:2181,b:2182/app/x?session=10s&deadline=2s");
+        let address = parse("zks://ann:p%40ss@a:2181,b:2182/app/x?session=10s&timeout=2s");
         assert_eq!(address.scheme(), Scheme::ZooKeeper { tls: true });
         assert_eq!(address.hosts(), ["a:2181", "b:2182"]);
         assert_eq!(address.credentials(), Some(&Credentials::new("ann", "p@ss".to_owned())));
         assert_eq!(address.path().as_str(), "/app/x");
         let parameters: Vec<_> = address.parameters().collect();
-        assert_eq!(parameters, [("session", "10s"), ("deadline", "2s")]);
+        assert_eq!(parameters, [("session", "10s"), ("timeout", "2s")]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::target::{Credentials, Tls};
 
 /// The settings of a connection, read from a configuration file by serde or built by hand.
 ///
-/// The URL may contain some of the same settings: `session`, `deadline`, `connect`, the path, user
+/// The URL may contain some of the same settings: `session`, `timeout`, `connect`, the path, user
 /// and password, and the TLS files `ca`, `certificate` and `key`. A setting in both places is an
 /// error. Unknown fields and unknown URL parameters are errors. No output shows the password.
 ///
@@ -34,19 +34,19 @@ use crate::target::{Credentials, Tls};
 pub struct Config {
     /// The store.
     pub url: Address,
-    /// A path that everything is below.
+    /// The path of the node below which the client has all its nodes.
     #[serde(default)]
     pub namespace: Option<Path>,
-    /// How long a session outlives its last heartbeat: `10s` by default.
+    /// The time for which a session outlives its last heartbeat: `10s` by default.
     #[serde(default, with = "humantime_serde")]
     pub session: Option<Duration>,
-    /// How long a call may take, including retries.
+    /// The time limit of a call, including retries.
     #[serde(default, with = "humantime_serde")]
-    pub deadline: Option<Duration>,
-    /// How long the first connection may take.
+    pub timeout: Option<Duration>,
+    /// The time limit of the first connection.
     #[serde(default, with = "humantime_serde")]
     pub connect: Option<Duration>,
-    /// How to retry calls that failed and may be repeated.
+    /// The policy for retries of calls that failed and may be repeated.
     #[serde(default)]
     pub retry: Option<Retry>,
     /// The identity that the client presents to the store.
@@ -68,7 +68,7 @@ impl Config {
             url: url.parse()?,
             namespace: None,
             session: None,
-            deadline: None,
+            timeout: None,
             connect: None,
             retry: None,
             credentials: None,

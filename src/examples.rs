@@ -1,5 +1,7 @@
 //! The pages whose examples are run.
 
+#[doc = include_str!("../README.md")]
+mod readme {}
 #[doc = include_str!("../docs/guide.md")]
 mod guide {}
 #[doc = include_str!("../recipes/docs/atomic_value.md")]

@@ -1,4 +1,4 @@
-#![doc = include_str!("../README.md")]
+#![doc = include_str!("crate.md")]
 
 mod address;
 mod backend;
@@ -16,23 +16,27 @@ pub use address::Address;
 pub use config::Config;
 pub use registry::{Opening, register};
 pub use scheme::Scheme;
-pub use synod_core::client::{Client, ClientOptions, ClientWatch, Connection, ValueWatch};
+pub use synod_core::client::{Client, ClientOptions, ClientWatch, ConnectionState, ValueWatch};
 pub use synod_core::error::{Effect, Error, ErrorKind, Result};
+pub use synod_core::held::{Held, Token};
 pub use synod_core::name::Name;
 pub use synod_core::path::{InvalidPath, Path};
 pub use synod_core::retry::Retry;
 pub use synod_core::session::Session;
 pub use synod_core::store::{
-    Commit, Done, End, Event, Expect, Lifetime, Loss, Node, Outcome, Query, Rejected, Revision,
-    Stat, Status, Txn, Version, Why,
+    Change, Commit, End, Event, Expect, Kind, Lifetime, Node, OpResult, Outcome, Query,
+    RejectReason, Rejected, Revision, SessionEnd, SessionId, SessionOptions, Stat, Status, Txn,
+    Version, View, Watch,
 };
 pub use synod_core::value::Value;
-pub use synod_core::{
-    chance, client, clock, error, layer, name, path, retry, session, store, value,
-};
+pub use synod_core::{clock, path};
 #[cfg(feature = "mem")]
 pub use synod_mem as mem;
-pub use synod_recipes as recipe;
+#[doc(inline)]
+pub use synod_recipes::{
+    barrier, cache, crew, discovery, election, lock, partition, presence, queue, transaction,
+    value, within,
+};
 #[cfg(feature = "sim")]
 pub use synod_sim as sim;
 pub use target::{Credentials, Tls};

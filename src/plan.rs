@@ -1,4 +1,4 @@
-//! [`Plan`]: what to open for a [`Config`]. A contradiction is an error.
+//! [`Plan`]: the backend and the options to open for a [`Config`]. A contradiction is an error.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ struct Plan {
 #[derive(Default)]
 struct Said {
     session: Option<Duration>,
-    deadline: Option<Duration>,
+    timeout: Option<Duration>,
     connect: Option<Duration>,
     tls: Option<Tls>,
 }
@@ -44,7 +44,7 @@ impl Config {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a session that a dropped call leaves open expires after its time to live.
+    /// Cancel safe: a session that a dropped call leaves open expires after its TTL.
     pub async fn connect(&self) -> Result<Client> {
         let plan = Plan::of(self)?;
         let options = plan.options.clone();
@@ -55,7 +55,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// As [`Config::connect`], except for those of connecting.
+    /// The errors of [`Config::connect`], except for errors of the connection.
     pub fn backend(&self) -> Result<Arc<dyn Backend>> {
         Plan::of(self)?.open()
     }
@@ -69,11 +69,11 @@ impl Plan {
         if let Some(ttl) = once("session", config.session, said.session)? {
             options = options.session(SessionOptions::new(ttl));
         }
-        if let Some(deadline) = once("deadline", config.deadline, said.deadline)? {
-            options = options.deadline(deadline);
+        if let Some(timeout) = once("timeout", config.timeout, said.timeout)? {
+            options = options.timeout(timeout);
         }
         if let Some(connect) = once("connect", config.connect, said.connect)? {
-            options = options.connect_deadline(connect);
+            options = options.connect_timeout(connect);
         }
         if let Some(retry) = &config.retry {
             retry.validate()?;
@@ -120,7 +120,7 @@ impl Said {
         for (key, value) in url.parameters() {
             match key {
                 "session" => said.session = Some(duration(key, value)?),
-                "deadline" => said.deadline = Some(duration(key, value)?),
+                "timeout" => said.timeout = Some(duration(key, value)?),
                 "connect" => said.connect = Some(duration(key, value)?),
                 "ca" => said.tls.get_or_insert_default().ca = Some(value.into()),
                 "certificate" => said.tls.get_or_insert_default().certificate = Some(value.into()),
@@ -191,12 +191,12 @@ mod tests {
 
     #[test]
     fn what_is_said_in_the_url_and_in_the_config_comes_together() {
-        let said = r#"{ "url": "mem://name/app?session=2s&connect=1s", "deadline": "3s",
+        let said = r#"{ "url": "mem://name/app?session=2s&connect=1s", "timeout": "3s",
             "retry": { "policy": "never" } }"#;
         let plan = plan(said).expect("fine");
         assert_eq!(plan.options.session.ttl, Duration::from_secs(2));
-        assert_eq!(plan.options.connect_deadline, Duration::from_secs(1));
-        assert_eq!(plan.options.deadline, Duration::from_secs(3));
+        assert_eq!(plan.options.connect_timeout, Duration::from_secs(1));
+        assert_eq!(plan.options.timeout, Duration::from_secs(3));
         assert_eq!(plan.namespace.as_str(), "/app");
         assert_eq!(plan.target.hosts, ["name"]);
     }

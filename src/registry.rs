@@ -150,7 +150,7 @@ impl Opening {
         &self.target.tls
     }
 
-    /// The parameter of the URL with this name, decoded. `session`, `deadline`, `connect` and the
+    /// The parameter of the URL with this name, decoded. `session`, `timeout`, `connect` and the
     /// TLS files are synod's own and never among them.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         self.asked().parameters.push(name.to_owned());
@@ -162,7 +162,7 @@ impl Opening {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Refuses what was said and not asked for.
+    /// Refuses parts of the URL that the backend did not read.
     fn refuse_the_rest(&self) -> Result<()> {
         let asked = self.asked();
         let scheme = self.scheme;

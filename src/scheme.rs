@@ -12,12 +12,12 @@ pub enum Scheme {
     Mem,
     /// `zk`, or `zks` with TLS: ZooKeeper.
     ZooKeeper {
-        /// Whether it is `zks`.
+        /// `true` for `zks`.
         tls: bool,
     },
     /// `etcd`, or `etcds` with TLS: etcd.
     Etcd {
-        /// Whether it is `etcds`.
+        /// `true` for `etcds`.
         tls: bool,
     },
     /// The scheme of a store that this program added with [`register`](crate::register).
@@ -47,12 +47,13 @@ impl Scheme {
         }
     }
 
-    /// Whether the text after a colon in a host is a port. A registered store interprets it itself.
+    /// Returns `true` if the text after a colon in a host is a port. A registered store interprets
+    /// it itself.
     pub(crate) fn has_ports(self) -> bool {
         matches!(self, Self::ZooKeeper { .. } | Self::Etcd { .. })
     }
 
-    /// Whether the connection uses TLS.
+    /// Returns `true` if the connection uses TLS.
     pub fn is_secure(self) -> bool {
         matches!(self, Self::ZooKeeper { tls: true } | Self::Etcd { tls: true })
     }

@@ -14,8 +14,8 @@ pub(crate) fn read(file: &Path) -> Result<String> {
     })
 }
 
-/// The content of a file of certificates. A file without any is refused: with it no server would be trusted, and which
-/// setting is wrong would be hard to find.
+/// The content of a file of certificates. A file without any is refused: with it no server would be
+/// trusted, and which setting is wrong would be hard to find.
 pub(crate) fn read_certificates(file: &Path) -> Result<String> {
     let text = read(file)?;
     if !text.contains("-----BEGIN CERTIFICATE-----") {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use etcd_client::{Client as Raw, Permission, PermissionType};
-use synod::recipe::Mutex as Lock;
+use synod::lock::Mutex as Lock;
 use synod::{Client, Config, Lifetime, Path, Query, Txn};
 use synod_testkit::server::etcd::Cluster;
 use synod_testkit::server::links::Links;
@@ -25,13 +25,13 @@ fn path(text: &str) -> Path {
     Path::new(text).expect("valid")
 }
 
-/// Uses a store in every way that logs something; returns the other output.
+/// Uses a store in every way that writes to the log; returns the other output.
 async fn work(config: &Config, other: &Path) -> String {
     let client = config.connect().await.expect("the password is right");
     let mut said = format!("{config:?} {client:?} {:?}", client.session().await);
     let node = path("/n");
     let ephemeral = Txn::new().create(&node, "x", Lifetime::Session);
-    client.transaction(ephemeral).await.expect("answered").required().expect("it is free");
+    client.commit(ephemeral).await.expect("answered").required().expect("it is free");
     let (view, watch) = client.watch(Query::node(&node)).await.expect("answered");
     write!(said, "{view:?} {watch:?}").expect("a string has room");
     let held = Lock::new(&client, path("/lock")).lock().await.expect("free");
@@ -76,7 +76,8 @@ async fn logged(work: impl Future<Output = String>) -> (String, String) {
     (shown.expect("it ends"), log.text())
 }
 
-/// Whether this machine has the servers. Where they are required, a missing server fails the test.
+/// Returns the server if this machine has it. Where servers are required, a missing server fails
+/// the test.
 fn there<T>(server: Result<T, String>) -> Option<T> {
     match server {
         Ok(server) => Some(server),

@@ -1,8 +1,8 @@
 //! The same programs on memory, on ZooKeeper and on etcd, compared: any difference is a bug, or a
 //! sentence that the contract lacks.
 //!
-//! `SYNOD_PROGRAMS=10000` runs that many programs instead of the usual number, and `SYNOD_SEED` repeats
-//! a failure.
+//! `SYNOD_PROGRAMS=10000` runs that many programs instead of the usual number, and `SYNOD_SEED`
+//! repeats a failure.
 
 #![expect(clippy::print_stdout, reason = "it says how much was compared")]
 
@@ -14,11 +14,11 @@ use async_trait::async_trait;
 use etcd_client::Client;
 use libtest_mimic::{Arguments, Failed, Trial};
 use synod::Config;
-use synod::chance::Chance;
 use synod::mem::MemBackend;
-use synod::store::{Backend, SessionId};
 use synod_conformance::differential::Comparison;
 use synod_conformance::harness::{Ability, Harness, Profile};
+use synod_core::random::Random;
+use synod_core::store::{Backend, SessionId};
 use synod_testkit::limit::limited;
 use synod_testkit::server::etcd::Cluster;
 use synod_testkit::server::links::Links;
@@ -33,14 +33,14 @@ const KEPT: &[u64] = &[
     // A node that took the place of an empty container was reported as created, and then as
     // updated.
     0x0a30_b75c_9649_b445,
-    // A delete of a ticket that was gone said so, though something was below its path by then.
+    // A delete of a ticket that was gone reported this, though a node was below its path by then.
     0x50e0_b743_1ced_e519,
 ];
 
-/// How many programs are compared by default.
+/// The number of programs that are compared by default.
 const USUAL: usize = 200;
 
-/// Enough for ten thousand programs on a slow machine.
+/// The time limit: enough for ten thousand programs on a slow machine.
 const LIMIT: Duration = Duration::from_secs(4 * 3_600);
 
 static ZOOKEEPER: LazyLock<Result<Ensemble, String>> = LazyLock::new(|| Ensemble::start(size()));
@@ -143,7 +143,7 @@ fn compare(start: Start) -> Result<(), Failed> {
         }
         // The default run is always the same; a run with more programs has a new seed each time.
         let more = std::env::var_os("SYNOD_PROGRAMS").is_some();
-        let seed = if more { Chance::from_system().number() } else { ORDINARY };
+        let seed = if more { Random::from_system().number() } else { ORDINARY };
         let comparison = Comparison::new(&stores, seed).programs(USUAL);
         comparison.from_environment().run().await.map_err(|found| found.to_string())
     });

@@ -1,6 +1,7 @@
-//! Each `mem://` is a store of its own. A program that opens a second one gets a warning: their locks do not exclude each other.
+//! Each `mem://` is a store of its own. A program that opens a second one gets a warning: their
+//! locks do not exclude each other.
 //!
-//! Alone in its file: the stores without a name are counted in the process.
+//! This test is alone in its file: the stores without a name are counted in the process.
 
 use crate::logged::Log;
 
@@ -26,7 +27,7 @@ async fn a_second_store_without_a_name_is_warned_of() {
     for client in named.into_iter().chain([first, second]) {
         client.close().await.expect("memory answers");
     }
-    // What the client's task held goes with the task.
+    // The values that the client's task held are dropped with the task.
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     let _third = connect("mem://").await;
     assert_eq!(warnings(&log), 1, "it is the only one again");

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use synod::mem::MemBackend;
-use synod::store::{Backend, SessionOptions, Store};
 use synod::{Config, ErrorKind, Lifetime, Path, Query, Result, Txn};
+use synod_core::store::{Backend, SessionOptions, Store};
 
 /// A backend as another crate would write it, around memory.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ async fn a_registered_store_is_reached_by_its_url() {
     let url = "foreign+v1://ann:canary-7f3a@a:1,b:name/app?colour=light%20blue&session=5s";
     let client = synod::connect(url).await.expect("it is registered");
     let create = Txn::new().create(path("/n"), "x", Lifetime::Persistent);
-    client.transaction(create).await.expect("answered").required().expect("nothing is there");
+    client.commit(create).await.expect("answered").required().expect("nothing is there");
     client.close().await.expect("it is open");
 
     assert_eq!(opened.load(Ordering::SeqCst), 1);

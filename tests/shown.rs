@@ -1,4 +1,4 @@
-//! The debug output of recipes and of what they hold.
+//! The debug output of recipes and of their guards.
 
 use synod::Path;
 use synod_testkit::recipe::{Act, LABEL, rows};
@@ -16,7 +16,7 @@ async fn a_recipe_is_shown_by_its_path_and_without_its_label() {
         drop(made);
         assert!(shown.contains(row.shown), "{}: {shown}", row.name);
         assert!(shown.len() < 400 && !shown.contains(&quoted), "{}: {shown}", row.name);
-        // Labels, tickets and values are not shown as a part of what is held.
+        // Labels, tickets and values are not shown as a part of a guard.
         for it in row.uses {
             let Act::Hold { take, .. } = it.act else { continue };
             let path = at(&it.name.replace('/', "-"));

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use etcd_client::LeaseGrantOptions;
-use futures_util::future::try_join3;
-use synod_core::chance::Chance;
+use futures_util::future::try_join;
 use synod_core::clock;
 use synod_core::error::Result;
+use synod_core::random::Random;
 use synod_core::store::{Backend, Life, SessionOptions, Store, clamp_ttl};
 
 use crate::endpoints::{Call, Endpoints};
@@ -21,14 +21,14 @@ use crate::options::EtcdOptions;
 use crate::store::EtcdStore;
 
 /// The shortest session that etcd may keep: its lower limit is one and a half election timeouts.
-/// And the longest that is requested.
+/// And the longest session that is requested.
 const TTLS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(24 * 60 * 60));
 
 /// An etcd cluster. Clones share its connections.
 #[derive(Clone)]
 pub struct EtcdBackend {
     endpoints: Arc<Endpoints>,
-    chance: Chance,
+    random: Random,
 }
 
 impl EtcdBackend {
@@ -37,15 +37,15 @@ impl EtcdBackend {
     /// # Errors
     ///
     /// [`Invalid`](synod_core::error::ErrorKind::Invalid) if there is no member, or one that is
-    /// not written as `host` or `host:port`.
+    /// not written as `host` or `host:port`, or [`Tls`](crate::Tls) without a certificate in PEM.
     pub fn new(options: EtcdOptions) -> Result<Self> {
-        Self::over(options, Chance::from_system())
+        Self::over(options, Random::from_system())
     }
 
-    /// Like [`Self::new`], with every id and every choice from `chance`.
-    pub(crate) fn over(options: EtcdOptions, chance: Chance) -> Result<Self> {
-        let endpoints = Arc::new(Endpoints::new(options, &chance)?);
-        Ok(Self { endpoints, chance })
+    /// Like [`Self::new`], with every id and every choice from `random`.
+    pub(crate) fn over(options: EtcdOptions, random: Random) -> Result<Self> {
+        let endpoints = Arc::new(Endpoints::new(options, &random)?);
+        Ok(Self { endpoints, random })
     }
 }
 
@@ -57,25 +57,24 @@ impl Backend for EtcdBackend {
         // one.
         let call = Call::read("opening a session", self.endpoints.timeout());
         let granting = |link: Arc<Link>| {
-            let id = LeaseGrantOptions::new().with_id(lease::of_session(&self.chance));
+            let id = LeaseGrantOptions::new().with_id(lease::of_session(&self.random));
             async move {
                 let sent = clock::now();
                 let mut lease = link.lease.clone();
                 let granting = lease.grant(wanted, Some(id));
-                let (version, _, granted) =
-                    try_join3(link.version(), link.direct(), granting).await?;
-                Ok((sent, granted, link.connection(), version))
+                let connection = link.connection();
+                let (_, granted) = try_join(link.direct(), granting).await?;
+                link.set_term(connection, granted.0.header.as_ref());
+                Ok((sent, granted))
             }
         };
-        let (sent, granted, connection, version) = self.endpoints.call(call, granting).await?;
-        self.endpoints.check_version(version);
+        let (sent, granted) = self.endpoints.call(call, granting).await?;
         let history = History::default();
         history.answered(granted.0.header.as_ref(), 0)?;
-        history.confirmed_on(connection);
         let ttl = Duration::from_secs(number(granted.ttl()));
         let life = (granted.id(), Life::new(ttl, sent, Duration::ZERO));
-        let (endpoints, chance) = (self.endpoints.clone(), self.chance.clone());
-        Ok(Box::new(EtcdStore::start(endpoints, chance, life, history)))
+        let (endpoints, random) = (self.endpoints.clone(), self.random.clone());
+        Ok(Box::new(EtcdStore::start(endpoints, random, life, history)))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use etcd_client::proto::{PbKeyValue, PbTxnResponse};
 use futures_util::future::{join_all, try_join_all};
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::store::{Commit, Done, Lifetime, Op, Outcome, Sequence, Stat, Txn, View};
+use synod_core::store::{Commit, Lifetime, Op, OpResult, Outcome, Sequence, Stat, Txn, View};
 use tokio::time::Instant;
 
 use crate::endpoints::{Call, Endpoints};
@@ -35,7 +35,7 @@ impl Committing<'_> {
         let parts = Mutex::new(Some(first.take()));
         let again = || plan().unwrap_or_default().take();
         let look = self.txn.look.as_ref().map(fetch::gets).unwrap_or_default();
-        // A look for which there is no room is read afterwards.
+        // A follow-up read that does not fit into the request is sent afterwards.
         let beside = if look.len() <= first.room() { look.as_slice() } else { &[] };
         let asking = |link: Arc<Link>| {
             let parts = parts.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -66,7 +66,8 @@ impl Committing<'_> {
         error
     }
 
-    /// The rejection, with its look, which was answered at the same revision; `None` as in [`Self::attempt`].
+    /// The rejection, with the view of its follow-up read, which was answered at the same revision;
+    /// `None` as in [`Self::attempt`].
     async fn refused(
         &self,
         plan: &Plan<'_>,
@@ -74,12 +75,12 @@ impl Committing<'_> {
         answer: PbTxnResponse,
     ) -> Result<Option<Outcome>> {
         let revision = revision(answer.header.as_ref());
-        let mut told = ranges(answer);
-        let ranges = told.split_off(plan.questions().min(told.len()));
-        let told: Vec<Vec<PbKeyValue>> = told.into_iter().map(|range| range.kvs).collect();
-        let Some(rejected) = plan.rejected(&self.txn.ops, &told)? else { return Ok(None) };
+        let mut answers = ranges(answer);
+        let ranges = answers.split_off(plan.questions().min(answers.len()));
+        let answers: Vec<Vec<PbKeyValue>> = answers.into_iter().map(|range| range.kvs).collect();
+        let Some(rejected) = plan.rejected(&self.txn.ops, &answers)? else { return Ok(None) };
         let seen = self.look(look, Answer { revision, ranges }).await;
-        // The transaction was refused, whatever becomes of the look.
+        // The transaction was refused, whatever the result of the follow-up read.
         Ok(Some(Outcome::Rejected(rejected.with_look(seen.unwrap_or_default()))))
     }
 
@@ -90,14 +91,14 @@ impl Committing<'_> {
         answer: PbTxnResponse,
     ) -> Result<Commit> {
         let at = revision(answer.header.as_ref());
-        let mut told = ranges(answer);
-        let look_ranges = told.split_off(plan.writes().min(told.len()));
+        let mut answers = ranges(answer);
+        let read_ranges = answers.split_off(plan.writes().min(answers.len()));
         let written: Vec<Option<&PbKeyValue>> = plan
             .answer_places()
             .iter()
-            .map(|place| place.and_then(|place| told.get(place)?.kvs.first()))
+            .map(|place| place.and_then(|place| answers.get(place)?.kvs.first()))
             .collect();
-        let answer = Answer { revision: at, ranges: look_ranges };
+        let answer = Answer { revision: at, ranges: read_ranges };
         let mut commit = self.commit_of(&written, at).await?;
         if self.txn.look_of_commit().is_some() {
             commit.look = self.look(look, answer).await?;
@@ -118,8 +119,8 @@ impl Committing<'_> {
         Ok(Commit::new(Some(fetch::revision(at)), done, None))
     }
 
-    fn done(&self, op: &Op, at: i64, index: usize, kv: Option<&PbKeyValue>) -> Done {
-        let done = Done::new(op.path().clone());
+    fn done(&self, op: &Op, at: i64, index: usize, kv: Option<&PbKeyValue>) -> OpResult {
+        let done = OpResult::new(op.path().clone());
         match op {
             Op::Create { lifetime, sequential, .. } if *lifetime != Lifetime::Container => {
                 let owner = self.own.leases[index].and_then(lease::owner);
@@ -181,7 +182,7 @@ impl Own {
     }
 }
 
-/// Renews the leases of nodes that were just written, all at once, before the call ends.
+/// Renews the leases of nodes that were just written, concurrently, before the call ends.
 async fn refresh(
     endpoints: &Endpoints,
     leases: impl IntoIterator<Item = i64>,

@@ -4,13 +4,13 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use synod_core::chance::Chance;
 use synod_core::error::{Error, Result};
+use synod_core::random::Random;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::{judge, translate, unanswered};
@@ -18,7 +18,6 @@ use crate::error_help::{Member, error_text};
 use crate::link::Link;
 use crate::options::EtcdOptions;
 use crate::patience::Patience;
-use crate::version::Version;
 
 /// The members of a cluster. Each process has an order of its own, and calls one member until that
 /// one fails.
@@ -26,8 +25,6 @@ pub(crate) struct Endpoints {
     options: EtcdOptions,
     all: Vec<Endpoint>,
     current: AtomicUsize,
-    /// True if the warning about an old member was given.
-    warned: AtomicBool,
 }
 
 struct Endpoint {
@@ -45,8 +42,8 @@ pub(crate) struct Call {
     pub(crate) write: bool,
     /// The deadline of the call.
     pub(crate) end: Instant,
-    /// How long one member has to answer before another is called: at least this long for a write,
-    /// and at most this long otherwise.
+    /// The time that one member has to answer before another is called: at least this long for a
+    /// write, and at most this long otherwise.
     first: Duration,
 }
 
@@ -89,7 +86,7 @@ struct Sent {
 }
 
 impl Endpoints {
-    pub(crate) fn new(options: EtcdOptions, chance: &Chance) -> Result<Self> {
+    pub(crate) fn new(options: EtcdOptions, random: &Random) -> Result<Self> {
         let endpoint = |url| Endpoint {
             url,
             link: Mutex::default(),
@@ -102,23 +99,10 @@ impl Endpoints {
         let mut all = Vec::with_capacity(urls.len());
         while !urls.is_empty() {
             let count = u64::try_from(urls.len()).unwrap_or(u64::MAX);
-            let next = usize::try_from(chance.below(count)).unwrap_or_default();
+            let next = usize::try_from(random.below(count)).unwrap_or_default();
             all.push(endpoint(urls.swap_remove(next)));
         }
-        Ok(Self { options, all, current: AtomicUsize::new(0), warned: AtomicBool::new(false) })
-    }
-
-    /// Warns once if a session was opened at a member whose keep-alives prove too little.
-    pub(crate) fn check_version(&self, version: Option<Version>) {
-        if let Some(version) = version.filter(|version| !version.confirms_leases())
-            && !self.warned.swap(true, Ordering::Relaxed)
-        {
-            tracing::warn!(
-                %version,
-                "this version of etcd answers keep-alives without asking its quorum, so each is \
-                 confirmed by a read, which costs requests: run 3.4.31, 3.5.13 or later"
-            );
-        }
+        Ok(Self { options, all, current: AtomicUsize::new(0) })
     }
 
     /// The upper limit for any call.
@@ -392,7 +376,7 @@ struct Failed {
     /// The text for a person.
     told: String,
     refused: bool,
-    /// Whether another member, or the same one on a new connection, may succeed.
+    /// True if another member, or the same one on a new connection, may succeed.
     again: bool,
 }
 

@@ -5,17 +5,17 @@ use std::error::Error as StdError;
 use synod_core::error::{Error, ErrorKind};
 use tonic::{Code, ConnectError, Status};
 
-use crate::error_help::said;
+use crate::error_help::describe;
 
 /// The meaning of a failed call for the caller, and for its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) kind: ErrorKind,
-    /// Whether the server certainly did nothing, and never will.
+    /// The server certainly did nothing, and never will.
     pub(crate) refused: bool,
-    /// Whether another member may succeed.
+    /// Another member may succeed.
     pub(crate) elsewhere: bool,
-    /// Whether the same member may succeed on a new connection, with a new token.
+    /// The same member may succeed on a new connection, with a new token.
     pub(crate) reconnect: bool,
 }
 
@@ -223,7 +223,7 @@ pub(crate) fn other_term() -> etcd_client::Error {
     Status::unavailable("another leader was elected meanwhile").into()
 }
 
-/// Whether a read at one revision needed a revision that etcd has compacted.
+/// Returns whether a read at one revision needed a revision that etcd has compacted.
 pub(crate) fn is_compacted(error: &Error) -> bool {
     let source = StdError::source(error);
     let client = source.and_then(|source| source.downcast_ref::<etcd_client::Error>());
@@ -231,28 +231,28 @@ pub(crate) fn is_compacted(error: &Error) -> bool {
         if status.code() == Code::OutOfRange && status.message().contains("revision"))
 }
 
-/// Whether a write of a key that must exist was refused because it does not.
+/// Returns whether a write of a key that must exist was refused because the key does not exist.
 pub(crate) fn is_missing(error: &etcd_client::Error) -> bool {
     matches!(error, etcd_client::Error::GRpcStatus(status)
         if status.code() == Code::InvalidArgument && status.message().contains("key not found"))
 }
 
-/// Whether a login was refused because authentication is not enabled.
+/// Returns whether a login was refused because authentication is not enabled.
 pub(crate) fn is_open_to_all(error: &etcd_client::Error) -> bool {
     matches!(error, etcd_client::Error::GRpcStatus(status)
         if status.code() == Code::FailedPrecondition
             && status.message().contains("authentication is not enabled"))
 }
 
-/// Whether no connection was established, so that nothing can have been sent.
+/// Returns whether no connection was established, so that nothing can have been sent.
 fn is_connect(error: &(dyn StdError + 'static)) -> bool {
-    // Not any error of the kind `ConnectionRefused`: an established connection may end with it, too,
-    // for example because of a firewall that begins to reject its packets.
+    // Not any error of the kind `ConnectionRefused`: an established connection may end with it,
+    // too, for example because of a firewall that begins to reject its packets.
     std::iter::successors(Some(error), |error| (**error).source())
         .any(<dyn StdError>::is::<ConnectError>)
 }
 
-/// Translates an error of the client, without a text. `write` is whether its effect matters.
+/// Translates an error of the client, without a text. `write`: the effect of the call matters.
 pub(crate) fn translate(doing: &'static str, write: bool, error: etcd_client::Error) -> Error {
     let verdict = judge(&error);
     let mut translated = Error::new(verdict.kind, doing);
@@ -269,10 +269,10 @@ pub(crate) fn unanswered(doing: &'static str) -> Error {
 
 /// The error of watches that stay refused although their stream was opened with new tokens.
 pub(crate) fn refused_again(reason: &str) -> Error {
-    Error::new(ErrorKind::Denied, "observe").because(said(reason).into_owned())
+    Error::new(ErrorKind::Denied, "watch").because(describe(reason).into_owned())
 }
 
-/// Whether etcd refuses a watch because of the token with which its stream was opened.
+/// Returns whether etcd refuses a watch because of the token with which its stream was opened.
 pub(crate) fn is_stale(reason: &str) -> bool {
     ["invalid auth token", "revision of auth store is old", "user name is empty"]
         .iter()
@@ -288,7 +288,7 @@ pub(crate) fn of_watch(reason: &str) -> Error {
         ErrorKind::Backend
     };
     let reason = if reason.is_empty() { "etcd ended the watch" } else { reason };
-    Error::new(kind, "observe").because(said(reason).into_owned())
+    Error::new(kind, "watch").because(describe(reason).into_owned())
 }
 
 #[cfg(test)]
@@ -303,7 +303,7 @@ mod tests {
         Status::new(code, message).into()
     }
 
-    fn said(code: Code, message: &str) -> Error {
+    fn status_error(code: Code, message: &str) -> Error {
         translate("commit", true, status(code, message))
     }
 
@@ -350,7 +350,7 @@ mod tests {
                 None,
             ),
             (Code::InvalidArgument, "etcdserver: duplicate key given in txn", Invalid, None),
-            (Code::InvalidArgument, "said by another program", Invalid, Unknown),
+            (Code::InvalidArgument, "a text of another program", Invalid, Unknown),
             (Code::ResourceExhausted, "etcdserver: too many requests", Unreachable, None),
             (Code::ResourceExhausted, "grpc: received message larger than max", TooLarge, None),
             (Code::ResourceExhausted, "trying to send message larger than max", TooLarge, Unknown),
@@ -360,7 +360,7 @@ mod tests {
                 Backend,
                 Unknown,
             ),
-            (Code::ResourceExhausted, "said by another program", Backend, Unknown),
+            (Code::ResourceExhausted, "a text of another program", Backend, Unknown),
             (Code::OutOfRange, "decoded message length too large: 5", TooLarge, Unknown),
             (
                 Code::OutOfRange,
@@ -369,16 +369,16 @@ mod tests {
                 None,
             ),
             (Code::NotFound, "etcdserver: requested lease not found", SessionLost, None),
-            (Code::NotFound, "said by another program", Backend, Unknown),
+            (Code::NotFound, "a text of another program", Backend, Unknown),
             (Code::FailedPrecondition, "etcdserver: lease already exists", Backend, None),
             (Code::DataLoss, "etcdserver: corrupt cluster", Backend, Unknown),
             (Code::Unimplemented, "unknown service", Unsupported, None),
-            (Code::Unauthenticated, "said by a proxy", Denied, None),
-            (Code::PermissionDenied, "said by a proxy", Denied, None),
+            (Code::Unauthenticated, "a text of a proxy", Denied, None),
+            (Code::PermissionDenied, "a text of a proxy", Denied, None),
             (Code::Internal, "protocol error", Unreachable, Unknown),
         ];
         for (code, message, kind, effect) in table {
-            let error = said(code, message);
+            let error = status_error(code, message);
             assert_eq!((error.kind(), error.effect()), (kind, effect), "{code:?} {message}");
         }
     }
@@ -476,8 +476,8 @@ mod tests {
     #[test]
     fn only_a_forgotten_revision_is_compacted() {
         let compacted = "etcdserver: mvcc: required revision has been compacted";
-        assert!(is_compacted(&said(Code::OutOfRange, compacted)));
-        assert!(!is_compacted(&said(Code::OutOfRange, "decoded message length too large")));
+        assert!(is_compacted(&status_error(Code::OutOfRange, compacted)));
+        assert!(!is_compacted(&status_error(Code::OutOfRange, "decoded message length too large")));
         assert!(!is_compacted(&unanswered("read")));
     }
 }

@@ -11,7 +11,7 @@ use tonic::Status;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member<'a> {
     pub(crate) url: &'a str,
-    /// Whether it ever answered on this connection.
+    /// The member has answered on this connection.
     pub(crate) proven: bool,
 }
 
@@ -25,8 +25,8 @@ impl Member<'_> {
     }
 }
 
-/// Messages of etcd, with what to do about them where that is not obvious.
-const SAID: &[(&str, &str)] = &[
+/// Messages of etcd, with advice where it is not obvious what to do.
+const ADVICE: &[(&str, &str)] = &[
     ("no leader", "a majority of the members must run and reach each other"),
     ("database space exceeded", "compact and defragment it, then disarm the alarm with etcdctl"),
     (
@@ -41,7 +41,7 @@ const SAID: &[(&str, &str)] = &[
 /// One line about an error.
 pub(crate) fn error_text(error: &Error, member: Member<'_>) -> String {
     match error {
-        Error::GRpcStatus(status) if status.source().is_none() => said(status.message()).into(),
+        Error::GRpcStatus(status) if status.source().is_none() => describe(status.message()).into(),
         Error::GRpcStatus(status) => of_connection(status, member),
         Error::TransportError(error) => {
             format!("the TLS settings cannot be used: {}", deepest(error))
@@ -50,11 +50,11 @@ pub(crate) fn error_text(error: &Error, member: Member<'_>) -> String {
     }
 }
 
-/// A message of etcd, and what to do about it.
-pub(crate) fn said(message: &str) -> Cow<'_, str> {
+/// A message of etcd, with advice.
+pub(crate) fn describe(message: &str) -> Cow<'_, str> {
     // Some messages went through etcd's own client.
-    let message = message.rsplit_once("desc = ").map_or(message, |(_, said)| said);
-    match SAID.iter().find(|(said, _)| message.contains(said)) {
+    let message = message.rsplit_once("desc = ").map_or(message, |(_, text)| text);
+    match ADVICE.iter().find(|(text, _)| message.contains(text)) {
         Some((_, advice)) => format!("{message}: {advice}").into(),
         None => message.into(),
     }
@@ -124,8 +124,8 @@ mod tests {
 
     #[test]
     fn what_etcd_says_comes_with_advice() {
-        let text = |said: &str| {
-            let status = Status::unavailable(said);
+        let text = |message: &str| {
+            let status = Status::unavailable(message);
             error_text(&Error::GRpcStatus(status), Member { url: "http://h:1", proven: false })
         };
         let advice = "a majority of the members must run and reach each other";

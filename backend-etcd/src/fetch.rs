@@ -18,8 +18,8 @@ const DATA_PAGE: i64 = 64;
 const PAGE_BYTES: usize = 4 << 20;
 /// The most keys in a further page.
 const MOST: i64 = 65_536;
-/// Nodes with data in a look. The answer to a commit, with its look, must not be too large to be
-/// received.
+/// Nodes with data in a follow-up read. The answer to a commit, with its read, must not be too
+/// large to be received.
 const LOOK_PAGE: i64 = 32;
 
 /// Approximate bytes that etcd adds to a key and its value.
@@ -44,7 +44,8 @@ impl Get {
         (page / less).max(1)
     }
 
-    /// The number of keys in the request after one of this number: as many as should fit, by the sizes of what came.
+    /// The number of keys in the request after one of this number: as many as should fit, given the
+    /// sizes of the previous answer.
     pub(crate) fn next_page(&self, page: i64, came: &[PbKeyValue]) -> i64 {
         let size = |kv: &PbKeyValue| kv.key.len() + kv.value.len() + KEY_BYTES;
         if came.is_empty() {
@@ -76,7 +77,8 @@ impl Get {
                     .with_sort(SortTarget::Create, SortOrder::Descend)
                     .with_limit(limit(count));
                 match before {
-                    // Zero would mean any; before the first there is nothing: see `view`.
+                    // Zero would mean any revision; before the first revision there is nothing: see
+                    // `view`.
                     Some(before) => options.with_max_create_revision(before_this(before).max(1)),
                     None => options,
                 }
@@ -85,7 +87,7 @@ impl Get {
         (self.range.key.clone(), options)
     }
 
-    /// The operation for the look of a transaction.
+    /// The operation for the follow-up read of a transaction.
     pub(crate) fn look(&self) -> TxnOp {
         let (key, options) = self.options(if self.keys_only { PAGE } else { LOOK_PAGE });
         TxnOp::get(key, Some(options))
@@ -96,7 +98,7 @@ impl Get {
         Self { range, ..self.clone() }
     }
 
-    /// Whether it may need more than one request.
+    /// Returns whether the range may need more than one request.
     pub(crate) fn is_paged(&self) -> bool {
         self.window.is_none() && !self.range.end.is_empty()
     }

@@ -4,25 +4,27 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use etcd_client::proto::PbResponseHeader;
 use futures_util::future::{Either, select, try_join};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use synod_core::clock::{self, Instant, Vigil};
 use synod_core::error::{ErrorKind, Result};
-use synod_core::store::{Life, Loss};
-use tokio::time::timeout;
+use synod_core::store::{Life, SessionEnd};
 
 use crate::endpoints::{Call, Endpoints};
 use crate::error::other_term;
 use crate::history::is_before;
 use crate::link::Link;
 use crate::reader::Reader;
-use crate::version::Version;
 
 /// The longest time between heartbeats, however long the time to live is.
 const SLOWEST_BEAT: Duration = Duration::from_secs(10);
 
 /// When a heartbeat is tried again that failed: less than a third of the shortest time to live.
 const SOON: Duration = Duration::from_millis(100);
+
+/// The maximum number of keep-alives in one heartbeat, if another leader is elected during each.
+const MAX_KEEP_ALIVES: usize = 3;
 
 /// Keeps the lease alive until the session is lost, and makes sure that the session is lost in
 /// time.
@@ -39,7 +41,7 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, reader: Arc<Reader>) 
     let mut asked = FuturesUnordered::new();
     let mut vigil = Vigil::new();
     let mut unanswered_since = None;
-    let mut loss = Loss::Expired;
+    let mut loss = SessionEnd::Expired;
     while let Some(until) = life.until() {
         let begun = clock::now();
         if vigil.resumed() {
@@ -52,7 +54,7 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, reader: Arc<Reader>) 
         // Connections are judged by the clock of timers, which does not count a suspension.
         let begun_awake = Instant::now();
         let call = Call::read("keeping a lease alive", interval * 3).urgent(interval / 2);
-        asked.push(Box::pin(keep(&reader, lease, call, interval / 4)));
+        asked.push(Box::pin(keep(&reader, lease, call)));
         // Half of the remaining time, so that a session without answers is suspended before it is
         // lost.
         let left = until.saturating_duration_since(begun);
@@ -67,21 +69,21 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, reader: Arc<Reader>) 
             }
             Either::Right((Some(Ok(sent)), _)) => {
                 asked.clear();
-                (unanswered_since, loss) = (None, Loss::Expired);
+                (unanswered_since, loss) = (None, SessionEnd::Expired);
                 life.renew(sent);
                 // A late answer leaves less time for the next.
                 sent + interval
             }
             Either::Right((Some(Err(error)), _)) if error.kind() == ErrorKind::SessionLost => {
                 tracing::debug!(%error, "the session is over");
-                life.lose(Loss::Expired);
+                life.lose(SessionEnd::Expired);
                 return;
             }
             Either::Right((Some(Err(error)), _)) if error.kind() == ErrorKind::Denied => {
-                if loss == Loss::Expired {
+                if loss == SessionEnd::Expired {
                     tracing::warn!(%error, "the session is not permitted to be kept alive just now");
                 }
-                loss = Loss::Denied;
+                loss = SessionEnd::Denied;
                 endpoints.move_on();
                 life.suspend();
                 clock::now() + SOON
@@ -89,7 +91,7 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, reader: Arc<Reader>) 
             Either::Right((failed, _)) => {
                 let error = failed.and_then(Result::err);
                 tracing::debug!(?error, "the session was not kept alive just now");
-                loss = Loss::Expired;
+                loss = SessionEnd::Expired;
                 life.suspend();
                 clock::now() + SOON
             }
@@ -105,45 +107,54 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, reader: Arc<Reader>) 
 /// Renews the lease of a session. Returns when the request was sent whose answer proves that the
 /// lease lives.
 ///
-/// A member that does not [confirm leases](crate::version::Version::confirms_leases) is asked for
-/// its term before, and for a linearizable read after the answer. If that read shows the same term,
-/// the leader of this term has renewed the lease, and led a quorum later than that: any other leader
-/// was elected after it, and gives each lease all of its time again.
-///
-/// A new connection may be one to a store that was restored from a backup: see [`crate::history`]. The read
-/// that finds this out may take `aside`, and the next heartbeat tries again.
-async fn keep(reader: &Reader, lease: i64, call: Call, aside: Duration) -> Result<Instant> {
+/// The linearizable read after it also shows that the store has still the history of the session:
+/// a new connection may be one to a store that was restored from a backup, see [`crate::history`].
+async fn keep(reader: &Reader, lease: i64, call: Call) -> Result<Instant> {
     let seen = reader.history.seen();
     let renewal = |link: Arc<Link>| async move {
-        let confirms = link.version().await?.is_none_or(Version::confirms_leases);
-        let term = if confirms { None } else { Some(link.term().await?) };
-        let sent = clock::now();
-        let mut leases = link.lease.clone();
-        let (cluster, _answered) = try_join(link.direct(), leases.keep_alive(lease)).await?;
-        let connection = link.connection();
-        let header = match term {
-            Some(term) => {
-                let header = link.confirm().await?;
-                if header.raft_term != term {
-                    return Err(other_term());
-                }
-                Some(header)
-            }
-            None if reader.history.is_confirmed_on(connection) => None,
-            None => timeout(aside, link.confirm()).await.ok().and_then(Result::ok),
-        };
-        Ok((sent, cluster, connection, header))
+        try_join(link.direct(), renew_in_one_term(&link, lease)).await
     };
-    let (sent, cluster, connection, header) = reader.endpoints.call(call, renewal).await?;
+    let (cluster, (sent, header)) = reader.endpoints.call(call, renewal).await?;
     reader.history.same_cluster(cluster)?;
-    if let Some(header) = header {
-        reader.history.same_cluster(header.cluster_id)?;
-        if is_before(header.revision, seen) {
-            reader.confirm_history(call, seen).await?;
-        }
-        reader.history.confirmed_on(connection);
+    reader.history.same_cluster(header.cluster_id)?;
+    if is_before(header.revision, seen) {
+        reader.confirm_history(call, seen).await?;
     }
     Ok(sent)
+}
+
+/// Renews a lease, and confirms that its leader still led after that. Returns when the keep-alive
+/// was sent, and the header of the confirmation.
+///
+/// The answer to a keep-alive alone proves nothing, in any version of etcd. A leader that does not
+/// know yet that it was deposed renews leases from memory, and the next leader lets them expire:
+/// - before 3.4.31, and from 3.5.0 to 3.5.12, as long as its process is paused, its disk stalls, or
+///   it has not noticed that it is cut off;
+/// - from 3.4.34 and 3.5.16 on as long as its clock ticks (`isActive` in `server.go`): when it is
+///   cut off, and when it continues after a pause;
+/// - in every version if another member forwards the keep-alive to it (`leasehttp/http.go`).
+///
+/// A linearizable read at the same member with the same term as before shows that the leader of
+/// this term has renewed the lease, and led a quorum later than that. Any other leader was elected
+/// after it, and gives each lease all of its time again.
+async fn renew_in_one_term(
+    link: &Link,
+    lease: i64,
+) -> Result<(Instant, PbResponseHeader), etcd_client::Error> {
+    let mut before = match link.term() {
+        Some(term) => term,
+        None => link.confirm().await?.0,
+    };
+    for _ in 0..MAX_KEEP_ALIVES {
+        let sent = clock::now();
+        link.lease.clone().keep_alive(lease).await?;
+        let (after, header) = link.confirm().await?;
+        if after == before {
+            return Ok((sent, header));
+        }
+        before = after;
+    }
+    Err(other_term())
 }
 
 /// Renews the lease of a node with a time to live. Returns when the answered request was sent.

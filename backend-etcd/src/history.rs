@@ -1,9 +1,9 @@
 //! [`History`]: the history of the store that a session belongs to.
 //!
 //! A store that is restored from a backup has another history from then on: revisions, and with
-//! them fencing tokens, begin again at those of the backup, and what was written after the backup is
-//! gone. But leases are in the backup, so that their keep-alives are answered as before. Nothing
-//! that a session knows is true in another history, so the session ends.
+//! them fencing tokens, begin again at those of the backup, and everything that was written after
+//! the backup is gone. But leases are in the backup, so their keep-alives are answered as before.
+//! No knowledge of a session is true in another history, so the session ends.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -17,8 +17,6 @@ pub(crate) struct History {
     cluster: AtomicU64,
     /// The highest revision that the session has seen.
     seen: AtomicI64,
-    /// The connection on which the history was last confirmed.
-    connection: AtomicU64,
 }
 
 impl History {
@@ -53,15 +51,6 @@ impl History {
         }
         self.saw(header.revision);
         Ok(header.revision)
-    }
-
-    /// True if the history was confirmed on this connection. A restored server has new ones.
-    pub(crate) fn is_confirmed_on(&self, connection: u64) -> bool {
-        self.connection.load(Ordering::Relaxed) == connection
-    }
-
-    pub(crate) fn confirmed_on(&self, connection: u64) {
-        self.connection.store(connection, Ordering::Relaxed);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use synod_core::chance::Chance;
+use synod_core::random::Random;
 use synod_core::store::SessionId;
 
 /// The upper 16 bits of the lease ids of nodes with a time to live.
@@ -11,9 +11,9 @@ const TTL_MARK: i64 = 0x7474;
 const MARK_SHIFT: u32 = 48;
 
 /// A new id for a session's lease.
-pub(crate) fn of_session(chance: &Chance) -> i64 {
+pub(crate) fn of_session(random: &Random) -> i64 {
     loop {
-        let id = i64::from_ne_bytes(chance.number().to_ne_bytes()) & i64::MAX;
+        let id = i64::from_ne_bytes(random.number().to_ne_bytes()) & i64::MAX;
         if id != 0 && !is_ttl(id) {
             return id;
         }
@@ -21,8 +21,8 @@ pub(crate) fn of_session(chance: &Chance) -> i64 {
 }
 
 /// A new id for the lease of a node with a time to live.
-pub(crate) fn of_ttl(chance: &Chance) -> i64 {
-    let low = i64::from_ne_bytes(chance.number().to_ne_bytes()) & ((1 << MARK_SHIFT) - 1);
+pub(crate) fn of_ttl(random: &Random) -> i64 {
+    let low = i64::from_ne_bytes(random.number().to_ne_bytes()) & ((1 << MARK_SHIFT) - 1);
     TTL_MARK << MARK_SHIFT | low
 }
 
@@ -51,10 +51,10 @@ mod tests {
 
     #[test]
     fn leases_of_nodes_are_distinguished_from_those_of_sessions() {
-        let chance = Chance::seeded(1);
+        let random = Random::seeded(1);
         // One of 65,536 random ids would be of a node.
         for _ in 0..1 << 20 {
-            let (session, node) = (of_session(&chance), of_ttl(&chance));
+            let (session, node) = (of_session(&random), of_ttl(&random));
             assert!(session > 0 && !is_ttl(session) && owner(session).is_some());
             assert!(node > 0 && is_ttl(node) && owner(node).is_none());
         }

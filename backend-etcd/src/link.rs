@@ -26,8 +26,17 @@ use crate::wire::{self, Connect, Direct, Numbered, Sockets};
 const LARGEST: usize = 64 << 20;
 /// A key that no node has.
 const UNUSED: &[u8] = b"synod";
-/// How many idle clients are kept for later calls.
+/// The maximum number of idle clients that are kept for later calls.
 const IDLE: usize = 64;
+
+/// The raft term of the last entry that a member had applied, from the header of an answer. It
+/// never falls at a member, so two equal ones show that it was the same at all times in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Term {
+    /// The number of the latest connection when the request was sent.
+    connection: u64,
+    number: u64,
+}
 
 /// A connection to one member.
 pub(crate) struct Link {
@@ -48,11 +57,13 @@ pub(crate) struct Link {
     version: OfConnection<Option<Version>>,
     /// The number of the latest connection.
     connection: Arc<AtomicU64>,
+    /// The term in the latest answer that was used for it.
+    term: Mutex<Option<Term>>,
     /// Opens the connection, if it is not encrypted.
     opener: Option<Direct>,
     /// When the last answer arrived.
     heard: Mutex<Option<Instant>>,
-    /// Whether it may be dead: a request was not answered in time, and nothing was received since.
+    /// True if it may be dead: a request was not answered in time, and nothing was received since.
     doubted: AtomicBool,
 }
 
@@ -91,6 +102,7 @@ impl Link {
             cluster_id: OfConnection::default(),
             version: OfConnection::default(),
             connection,
+            term: Mutex::default(),
             opener,
             heard: Mutex::default(),
             doubted: AtomicBool::new(false),
@@ -185,8 +197,8 @@ impl Link {
     /// Opens the connection, so that an error or silence before that is known to be one of a
     /// request that was not sent.
     ///
-    /// Not if the connection is encrypted: the handshake of TLS needs an answer of the peer, but the
-    /// first request follows it without waiting for HTTP/2's.
+    /// Not if the connection is encrypted: the handshake of TLS needs an answer of the peer, but
+    /// the first request follows it without waiting for HTTP/2's.
     pub(crate) async fn connect(&self) -> Result<(), Error> {
         match &self.opener {
             Some(opener) => Ok(opener.open().await?),
@@ -232,28 +244,42 @@ impl Link {
         self.version.get(&self.connection, asking).await
     }
 
-    /// The term of the last entry that the member has applied.
-    pub(crate) async fn term(&self) -> Result<u64, Error> {
-        let status = self.maintenance.clone().status().await?;
-        Ok(status.header().map_or(0, ResponseHeader::raft_term))
-    }
-
     /// A header as of a linearizable read: a quorum has confirmed the leader after this call began,
     /// and the member has applied everything that was committed then.
-    pub(crate) async fn confirm(&self) -> Result<PbResponseHeader, Error> {
+    pub(crate) async fn confirm(&self) -> Result<(Term, PbResponseHeader), Error> {
+        let connection = self.connection();
         let options = GetOptions::new().with_count_only();
-        match self.get(UNUSED.to_vec(), options, false).await {
-            Ok(answer) => Ok(answer.0.header.unwrap_or_default()),
-            Err(error) if is_forbidden(&error) => {
-                // Without a header, but confirmed like any other read.
-                let status = self.maintenance.clone().status().await?;
-                Ok(status.0.header.unwrap_or_default())
-            }
-            Err(error) => Err(error),
-        }
+        let header = match self.get(UNUSED.to_vec(), options, false).await {
+            Ok(answer) => answer.0.header.unwrap_or_default(),
+            // Without a header, but confirmed like any other read. The list of members is one of
+            // the few requests that need no role: since 3.5.30 the status does.
+            Err(error) if is_forbidden(&error) => match self.cluster.clone().member_list().await {
+                Ok(list) => list.0.header.unwrap_or_default(),
+                Err(refused) if judge(&refused).is_final() => return Err(error),
+                Err(failed) => return Err(failed),
+            },
+            Err(error) => return Err(error),
+        };
+        Ok((self.set_term(connection, Some(&header)), header))
     }
 
-    /// Whether anything was received since then.
+    /// The term in an earlier answer on the latest connection.
+    pub(crate) fn term(&self) -> Option<Term> {
+        let term = *self.term.lock().unwrap_or_else(PoisonError::into_inner);
+        term.filter(|term| term.connection == self.connection())
+    }
+
+    /// Records the term in an answer. `connection` is [`Link::connection`] before the request was
+    /// sent.
+    pub(crate) fn set_term(&self, connection: u64, header: Option<&PbResponseHeader>) -> Term {
+        // The first connection may have been opened for this request.
+        let connection = if connection == 0 { self.connection() } else { connection };
+        let term = Term { connection, number: header.map_or(0, |header| header.raft_term) };
+        *self.term.lock().unwrap_or_else(PoisonError::into_inner) = Some(term);
+        term
+    }
+
+    /// True if anything was received since then.
     pub(crate) fn heard_since(&self, then: Instant) -> bool {
         self.heard().is_some_and(|heard| heard >= then)
     }
@@ -264,7 +290,7 @@ impl Link {
         self.doubted.store(false, Ordering::Relaxed);
     }
 
-    /// Whether an answer ever arrived.
+    /// True if an answer ever arrived.
     pub(crate) fn is_proven(&self) -> bool {
         self.heard().is_some()
     }

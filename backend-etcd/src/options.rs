@@ -11,7 +11,7 @@ use synod_core::error::{Error, ErrorKind, Result};
 use crate::tls::Tls;
 use crate::wire::Connect;
 
-/// How to connect to an etcd cluster.
+/// The options of connections to an etcd cluster.
 ///
 /// # Examples
 ///
@@ -31,7 +31,7 @@ pub struct EtcdOptions {
     pub(crate) user: Option<(String, SecretString)>,
     pub(crate) tls: Option<Tls>,
     pub(crate) timeout: Duration,
-    /// How connections are opened, if not as sockets.
+    /// Opens connections, if they are not sockets.
     pub(crate) way: Option<Arc<dyn Connect>>,
     plaintext_auth: bool,
 }
@@ -87,6 +87,10 @@ impl EtcdOptions {
         if self.hosts.is_empty() {
             return Err(invalid("an etcd cluster has at least one member"));
         }
+        if let Some(fault) = self.tls.as_ref().and_then(Tls::fault) {
+            let why = format!("the TLS settings cannot be used: {fault}");
+            return Err(Error::new(ErrorKind::Invalid, "connecting").because(why));
+        }
         self.check_password()?;
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         self.hosts
@@ -121,7 +125,7 @@ impl EtcdOptions {
     }
 }
 
-/// Whether data sent to a host stays on this machine.
+/// True if data sent to a host stays on this machine.
 fn is_this_machine(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
@@ -161,6 +165,17 @@ mod tests {
         for wrong in [&[][..], &[""], &["a", ""], &["http://a"], &["u:p@a"], &["a b"]] {
             assert_eq!(urls(wrong).expect_err("wrong").kind(), ErrorKind::Invalid, "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn tls_without_a_certificate_to_trust_is_refused() {
+        let urls = EtcdOptions::new(["a"]).tls(Tls::trusting("")).urls();
+        let error = urls.expect_err("it trusts nobody");
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(
+            error.to_string().contains("no certificate in PEM among the authorities"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! [`Patience`]: how long a member has to answer before another is called too, learnt from its
+//! [`Patience`]: the time that a member has to answer before another is called too, learnt from its
 //! answers.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -6,7 +6,7 @@ use etcd_client::proto::PbKeyValue;
 use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, Txn as Request, TxnOp};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::store::{Expect, Facts, Found, Lifetime, Op, Rejected, Why, judge};
+use synod_core::store::{Expect, Facts, Found, Lifetime, Op, RejectReason, Rejected, judge};
 
 use crate::fetch::version;
 use crate::key::{self, Range};
@@ -14,16 +14,18 @@ use crate::key::{self, Range};
 /// The maximum number of conditions, and of operations, in one etcd transaction.
 const MOST: usize = 128;
 
-/// The size up to which data is written by a put whose answer contains the data of before: to etcd, this is cheaper than a read.
+/// The size up to which data is written by a put whose answer contains the previous data: for etcd,
+/// this is cheaper than a read.
 pub(crate) const SMALL: usize = 16 << 10;
 
-/// How many puts of a transaction are answered so: what was replaced by many could be more than an answer may have.
+/// The maximum number of such puts in a transaction: the previous data of many could be more than
+/// an answer may have.
 const FEW: usize = 2;
 
 /// No limit, to etcd.
 const ALL: i64 = 0;
 
-/// How much a transaction reads to explain its refusal.
+/// The extent of the reads by which a transaction explains its refusal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Asking {
     /// The reads that explain nearly all refusals: the nodes that operations name and other clients
@@ -227,17 +229,18 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// How many operations remain for a look, which is added to the writes and to the reads.
+    /// The number of operations that remain for a follow-up read, which is added to the writes and
+    /// to the reads.
     pub(crate) fn room(&self) -> usize {
         MOST - self.writes.max(self.asked.len())
     }
 
-    /// How many answers precede those to the look of a transaction that was applied.
+    /// The number of answers before those to the follow-up read, if the transaction was applied.
     pub(crate) fn writes(&self) -> usize {
         self.writes
     }
 
-    /// How many answers precede those to the look of a transaction that was refused.
+    /// The number of answers before those to the follow-up read, if the transaction was refused.
     pub(crate) fn questions(&self) -> usize {
         self.asked.len()
     }
@@ -268,7 +271,8 @@ impl<'a> Plan<'a> {
         // A sequential create is judged without its name: the name is taken.
         let taken = |op: &&Op| op.is_sequential() && known.node(op.path()).is_some();
         let taken = ops.iter().enumerate().find(|(_, op)| taken(op));
-        let taken = taken.map(|(index, op)| Rejected::new(index, op.path().clone(), Why::Exists));
+        let taken =
+            taken.map(|(index, op)| Rejected::new(index, op.path().clone(), RejectReason::Exists));
         taken.map(Some).ok_or_else(|| {
             Error::new(ErrorKind::Backend, "commit").because("etcd refused it for no known reason")
         })
@@ -285,7 +289,8 @@ impl About<'_> {
 }
 
 impl Parts {
-    /// The request, with a look at the end of the reads; and at the end of the writes, if it is `always` wanted.
+    /// The request, with the follow-up read at the end of the reads; and at the end of the writes,
+    /// if it is `always` wanted.
     pub(crate) fn request(
         mut self,
         look: impl Iterator<Item = TxnOp> + Clone,
@@ -318,7 +323,7 @@ fn get(range: Range, limit: i64) -> TxnOp {
 struct Known<'a> {
     plan: &'a Plan<'a>,
     answers: &'a [Vec<PbKeyValue>],
-    /// Whether the answer depends on something that was not read.
+    /// The answer depends on something that was not read.
     missed: Cell<bool>,
 }
 
@@ -397,7 +402,7 @@ mod tests {
         let answers =
             [vec![child.clone()], vec![], vec![answer("/a", 3)], vec![child.clone(), other]];
         let no = plan.rejected(&txn.ops, &answers).expect("known").expect("reported");
-        assert_eq!((no.index, no.why), (1, Why::HasChildren));
+        assert_eq!((no.index, no.reason), (1, RejectReason::HasChildren));
     }
 
     #[test]
@@ -407,10 +412,10 @@ mod tests {
             let plan = Plan::new(&txn.ops, &leases, Asking::Little).expect("small");
             assert_eq!(plan.asked.len(), answers.len(), "{:?}", plan.asked);
             let no = plan.rejected(&txn.ops, answers).expect("not all was asked");
-            no.map(|no| (no.index, no.why))
+            no.map(|no| (no.index, no.reason))
         };
         let there = || vec![PbKeyValue { mod_revision: 7, ..PbKeyValue::default() }];
-        assert_eq!(little(&create("/a/b"), &[there()]), Some((0, Why::Exists)));
+        assert_eq!(little(&create("/a/b"), &[there()]), Some((0, RejectReason::Exists)));
         assert_eq!(little(&create("/a/b"), &[vec![]]), None, "below it, or above it");
 
         let ticket = Txn::new().create_sequential(path("/q/t-"), "", Lifetime::Persistent);
@@ -418,13 +423,13 @@ mod tests {
 
         let version = Expect::Version(Version::new(3));
         let delete = Txn::new().delete(path("/a"), version);
-        assert_eq!(little(&delete, &[there()]), Some((0, Why::OtherVersion)));
+        assert_eq!(little(&delete, &[there()]), Some((0, RejectReason::OtherVersion)));
         assert_eq!(little(&delete, &[vec![]]), None, "missing, or a container with children");
 
         let set = delete.set(path("/b"), "", Expect::Any);
         assert_eq!(little(&set, &[vec![], vec![]]), None, "the first of two is not known");
         let guarded = Txn::new().check(path("/t"), Expect::Any).set(path("/b"), "", version);
-        assert_eq!(little(&guarded, &[there(), there()]), Some((1, Why::OtherVersion)));
+        assert_eq!(little(&guarded, &[there(), there()]), Some((1, RejectReason::OtherVersion)));
     }
 
     #[test]
@@ -447,7 +452,7 @@ mod tests {
         assert_eq!(plan.parts.conditions.len(), 2);
         let taken = vec![PbKeyValue { key: key::of(path("/q/t-")), ..PbKeyValue::default() }];
         let no = plan.rejected(&txn.ops, &[taken, vec![]]).expect("known").expect("reported");
-        assert_eq!((no.index, no.why), (0, Why::Exists));
+        assert_eq!((no.index, no.reason), (0, RejectReason::Exists));
         assert!(plan.rejected(&txn.ops, &[vec![], vec![]]).is_err());
     }
 

@@ -1,12 +1,14 @@
 //! [`Portions`]: divides a large range, so that no request reaches much further than its answer.
 //!
-//! For every answer etcd goes through all keys of the range that was asked for, also through those that the limit cuts off,
-//! because it reports how many there are. So reading a range in pages, each of which asks for all that is left, takes
-//! quadratic time: with a million keys 5.7 s in pages of 26,000, where a third of that is enough (etcd 3.4.23). Here a request
-//! ends where, by the answers so far, two pages of keys should be.
+//! For every answer etcd goes through all keys of the requested range, also through those that the
+//! limit cuts off, because it reports their number. So reading a range in pages, each of which
+//! requests all the rest, takes quadratic time: with a million keys 5.7 s in pages of 26,000, where
+//! a third of that is enough (etcd 3.4.23). Here a request ends where, by the answers so far, two
+//! pages of keys should end.
 //!
-//! Where that is, is an estimate: keys are taken for numbers, as if they were spread evenly. The number of keys that etcd
-//! reports corrects it. A wrong estimate costs another request, or a longer way through the keys, and never a key.
+//! That end is an estimate: keys are interpreted as numbers that are spread evenly. The number of
+//! keys that etcd reports corrects it. A wrong estimate costs another request, or a longer way
+//! through the keys, and never a key.
 
 use std::iter::zip;
 
@@ -18,29 +20,29 @@ use crate::key::Range;
 const FEW: i64 = 4;
 /// The pages that a portion should have.
 const AIM: i64 = 2;
-/// The most times that a portion is larger than the one before.
+/// The maximum growth from one portion to the next, as a factor.
 const GROWTH: i64 = 16;
-/// After so many portions without keys the next ones grow faster.
+/// After this number of portions without keys the next ones grow faster.
 const GAPS: usize = 16;
 
-/// A range that is read in order, and how far that is.
+/// A range that is read in order, and the progress.
 #[derive(Debug)]
 pub(crate) struct Portions {
-    /// Where the whole ends.
+    /// The end of the whole range.
     end: Vec<u8>,
-    /// What to ask for next. Empty when all is read.
+    /// The range to request next. Empty when everything is read.
     next: Range,
-    /// How far the current portion reaches. `None` as long as there was no need to divide anything.
+    /// The length of the current portion. `None` as long as there was no need to divide anything.
     reach: Option<Distance>,
     /// The keys that were read of the current portion.
     read: i64,
     /// The keys that are left in the whole, by etcd's count.
     left: i64,
     /// The portions without keys, one after the other.
-    gaps: usize,
+    missing_features: usize,
 }
 
-/// How far one key is from another, as numbers: so many units of the byte at a place.
+/// The distance between two keys, as numbers: in units of the byte at one position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Distance {
     place: usize,
@@ -48,25 +50,26 @@ struct Distance {
 }
 
 impl Portions {
-    /// What remains of a range after the first answer, if the next one has up to `page` keys.
+    /// Creates the rest of a range after the first answer, if the next one has up to `page` keys.
     pub(crate) fn new(whole: &Range, first: &PbRangeResponse, page: i64) -> Self {
         let (end, next) = (whole.end.clone(), whole.clone());
-        let mut portions = Self { end, next, reach: None, read: 0, left: first.count, gaps: 0 };
+        let mut portions =
+            Self { end, next, reach: None, read: 0, left: first.count, missing_features: 0 };
         portions.answered(first, page);
         portions
     }
 
-    /// What to ask for next. `None` when all is read.
+    /// The range to request next. `None` when everything is read.
     pub(crate) fn next(&self) -> Option<&Range> {
         (self.next.key < self.next.end).then_some(&self.next)
     }
 
-    /// How many keys are left, by what etcd counted when the reading began.
+    /// The number of keys that are left, by etcd's count when the reading began.
     pub(crate) fn left(&self) -> i64 {
         self.left
     }
 
-    /// Takes note of the answer for [`Portions::next`]. The next one has up to `page` keys.
+    /// Records the answer for [`Portions::next`]. The next one has up to `page` keys.
     pub(crate) fn answered(&mut self, answer: &PbRangeResponse, page: i64) {
         let came = i64::try_from(answer.kvs.len()).unwrap_or(i64::MAX);
         self.read += came;
@@ -81,9 +84,9 @@ impl Portions {
             }
             _ => {
                 self.next.key = std::mem::replace(&mut self.next.end, self.end.clone());
-                self.gaps = if self.read == 0 { self.gaps + 1 } else { 0 };
+                self.missing_features = if self.read == 0 { self.missing_features + 1 } else { 0 };
                 if let Some(reach) = self.reach.filter(|_| self.left > page * FEW) {
-                    let places = self.gaps.saturating_sub(GAPS).max(1);
+                    let places = self.missing_features.saturating_sub(GAPS).max(1);
                     self.divide(match self.read {
                         0 => reach.beyond(places),
                         read => reach.times((page * AIM).clamp(1, read * GROWTH), read),
@@ -93,7 +96,7 @@ impl Portions {
         }
     }
 
-    /// Begins a portion that ends so far from its first key, or where the last one ends.
+    /// Begins a portion that ends at this distance from its first key, or at the end of the range.
     fn divide(&mut self, reach: Distance) {
         (self.reach, self.read) = (Some(reach), 0);
         if let Some(end) = reach.after(&self.next.key).filter(|end| *end < self.next.end) {
@@ -121,13 +124,14 @@ impl Distance {
         Self { place, units: units.clamp(1, 0xffff) }
     }
 
-    /// A distance to beyond the next key that differs from this one so many places before.
+    /// The distance to beyond the next key that differs from this one in this position before the
+    /// last.
     fn beyond(self, places: usize) -> Self {
         let place = if self.units > 0xff { self.place.saturating_sub(1) } else { self.place };
         Self { place: place.saturating_sub(places), units: 2 }
     }
 
-    /// The key that is so far from another. `None` if none is.
+    /// The key at this distance from another. `None` if there is none.
     fn after(self, key: &[u8]) -> Option<Vec<u8>> {
         let mut after = key.to_vec();
         after.resize(self.place + 1, 0);
@@ -149,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    /// What it takes to read a range.
+    /// The cost of reading a range.
     #[derive(Debug)]
     struct Effort {
         requests: usize,
@@ -183,7 +187,7 @@ mod tests {
         let mut read: Vec<_> = first.kvs.into_iter().map(|kv| kv.key).collect();
         while let Some(range) = portions.next() {
             let answer = ask(range, limit);
-            // As pages of one session do.
+            // Reads pages as one session does.
             limit = (limit * 4).min(page);
             portions.answered(&answer, number(limit));
             read.extend(answer.kvs.into_iter().map(|kv| kv.key));
@@ -196,8 +200,8 @@ mod tests {
     const PAGE: usize = 800;
     const COUNT: usize = 50 * PAGE;
 
-    /// What reading takes at most, in percent: of the fewest pages, and of the keys that are there. Pages of all that is left
-    /// would pass 2,500 percent of them.
+    /// The maximum cost of reading, in percent: of the fewest pages, and of the keys in the range.
+    /// Pages that each request all the rest would pass 2,500 percent of the keys.
     struct Most {
         pages: usize,
         passed: usize,

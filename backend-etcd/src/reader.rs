@@ -13,10 +13,10 @@ use synod_core::store::{Freshness, Query, View};
 use crate::endpoints::{Call, Endpoints};
 use crate::error::is_compacted;
 use crate::fetch::{self, Get, PAGE};
-use crate::gathered::Gathered;
 use crate::history::{self, History, is_before};
 use crate::link::Link;
 use crate::portions::Portions;
+use crate::view_builder::ViewBuilder;
 
 /// The divisor for the number of keys in a request whose answer was too large.
 const STEP: i64 = 16;
@@ -88,7 +88,8 @@ impl Reader {
 
     /// Reads the remaining pages.
     pub(crate) async fn finish(&self, query: &Query, mut begun: Begun) -> Result<View> {
-        /// How often a listing that takes longer than etcd keeps old revisions is started again.
+        /// The maximum number of restarts of a listing that takes longer than etcd keeps old
+        /// revisions.
         const PATIENCE: usize = 3;
 
         let mut again = PATIENCE;
@@ -122,7 +123,7 @@ impl Reader {
         Err(history::ended("its revision is lower than before"))
     }
 
-    /// Reads all ranges at once.
+    /// Reads all ranges in one request.
     async fn ask(&self, call: Call, gets: &[Get], less: i64, local: bool) -> Result<Answer> {
         if let [get] = gets {
             let asking = |link: Arc<Link>| {
@@ -146,10 +147,10 @@ impl Reader {
     /// this revision.
     pub(crate) async fn confirm_history(&self, call: Call, seen: i64) -> Result<()> {
         let confirming = |link: Arc<Link>| async move { link.confirm().await };
-        let mut header = self.endpoints.call(call, confirming).await?;
+        let (_, mut header) = self.endpoints.call(call, confirming).await?;
         if is_before(header.revision, seen) {
             // As in `first`.
-            header = self.endpoints.call(call, confirming).await?;
+            (_, header) = self.endpoints.call(call, confirming).await?;
         }
         self.history.answered(Some(&header), seen).map(drop)
     }
@@ -168,12 +169,12 @@ impl Reader {
         gets: &[Get],
         answer: Answer,
     ) -> Result<View> {
-        let mut gathered = Gathered::new(query);
+        let mut builder = ViewBuilder::new(query);
         for (get, range) in gets.iter().zip(answer.ranges) {
-            self.rest(call, get, answer.revision, range, &mut gathered).await?;
+            self.rest(call, get, answer.revision, range, &mut builder).await?;
         }
         self.saw(answer.revision);
-        Ok(gathered.view(answer.revision))
+        Ok(builder.view(answer.revision))
     }
 
     /// Gathers the whole range, given its first page.
@@ -183,17 +184,17 @@ impl Reader {
         get: &Get,
         revision: i64,
         first: PbRangeResponse,
-        gathered: &mut Gathered<'_>,
+        builder: &mut ViewBuilder<'_>,
     ) -> Result<()> {
         if !first.more || !get.is_paged() {
-            gathered.add(first.kvs);
+            builder.add(first.kvs);
             return Ok(());
         }
         let came = i64::try_from(first.kvs.len()).unwrap_or(i64::MAX);
         let (mut call, mut page) = (call, get.next_page(came, &first.kvs));
         let mut portions = Portions::new(&get.range, &first, page);
-        gathered.add(first.kvs);
-        gathered.report(portions.left());
+        builder.add(first.kvs);
+        builder.report(portions.left());
         while let Some(range) = portions.next() {
             let part = get.part(range.clone());
             let asking = |link: Arc<Link>| {
@@ -210,12 +211,12 @@ impl Reader {
                 }
                 Err(error) => return Err(error),
             };
-            // As long as there are answers, it is large, and the store not silent.
+            // As long as there are answers, the range is large, and the store not silent.
             call = call.prolonged(self.limit);
             page = get.next_page(page, &next.kvs);
             portions.answered(&next, page);
-            gathered.add(next.kvs);
-            gathered.report(portions.left());
+            builder.add(next.kvs);
+            builder.report(portions.left());
         }
         Ok(())
     }
@@ -226,8 +227,8 @@ pub(crate) fn revision(header: Option<&PbResponseHeader>) -> i64 {
     header.map_or(0, |header| header.revision)
 }
 
-/// The answers for all ranges of a transaction, in order; for a put that answers with the key as it was, the key as it is, without
-/// its value; empty ones for other operations.
+/// The answers for all ranges of a transaction, in order; for a put that answers with the key as it
+/// was, the key as it is, without its value; empty ones for other operations.
 pub(crate) fn ranges(answer: PbTxnResponse) -> Vec<PbRangeResponse> {
     let at = revision(answer.header.as_ref());
     let each = answer.responses.into_iter().map(|op| match op.response {
@@ -241,7 +242,8 @@ pub(crate) fn ranges(answer: PbTxnResponse) -> Vec<PbRangeResponse> {
     each.collect()
 }
 
-/// A key after a write, without its value, as the key before it and the revision of the write show it.
+/// A key after a write, without its value, as the key before it and the revision of the write show
+/// it.
 pub(crate) fn rewritten(before: PbKeyValue, at: i64) -> PbKeyValue {
     PbKeyValue { mod_revision: at, value: Vec::new(), ..before }
 }

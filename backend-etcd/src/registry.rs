@@ -1,6 +1,6 @@
 //! [`Registry`]: the watches of a session, their listeners, and their ids on the stream.
 //!
-//! A watch that has reported a deletion rests for a while. A client that waits in a line again and
+//! A watch that has reported a deletion rests for a while. A client that waits for a lock again and
 //! again mostly waits for the same predecessor, whose ticket reuses its name. It then finds the key
 //! watched already, and no request is sent to start or end a watch. A resting watch that reports an
 //! event without a listener ends, so that a server does not send each release to many clients.
@@ -36,11 +36,12 @@ pub(crate) struct Registry {
     by_name: BTreeMap<i64, i64>,
     last_name: i64,
     unsent: VecDeque<Unsent>,
-    /// The ids that were sent and not answered, in order, and when each was sent.
+    /// The ids that were sent and not answered, in order, with the time of sending.
     unanswered: VecDeque<(i64, Instant)>,
-    /// When the first of those was answered last.
+    /// The time at which the first of those was last answered.
     answered: Option<Instant>,
-    /// The watches without a listener, and until when each rests, in order of that time.
+    /// The watches without a listener, with the time at which each stops resting, in order of that
+    /// time.
     resting: VecDeque<(i64, Instant)>,
 }
 
@@ -59,7 +60,7 @@ pub(crate) enum Request {
 
 /// The consequence of a message, in addition to the events that were delivered.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum Consequence {
     Fine,
     /// A watch continues after this revision; earlier events are lost.
     Behind(i64, i64),
@@ -76,12 +77,12 @@ pub(crate) enum Heard {
 }
 
 impl Registry {
-    /// Whether no watch has a listener.
+    /// Returns whether no watch has a listener.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.len() == self.resting.len()
     }
 
-    /// Until when the first of the resting watches rests.
+    /// The time at which the first of the resting watches stops resting.
     pub(crate) fn rests_until(&self) -> Option<Instant> {
         self.resting.front().map(|(_, until)| *until)
     }
@@ -223,8 +224,8 @@ impl Registry {
         }
     }
 
-    /// Since when the answer to the oldest request for a watch is due: since it was sent, or since
-    /// the request before it was answered. Answers arrive in order.
+    /// The time since which the answer to the oldest request for a watch is due: since it was sent,
+    /// or since the request before it was answered. Answers arrive in order.
     pub(crate) fn unanswered_since(&self) -> Option<Instant> {
         self.unanswered.front().map(|(_, sent)| self.answered.map_or(*sent, |at| at.max(*sent)))
     }
@@ -282,7 +283,7 @@ impl Registry {
     }
 
     /// Handles a message of etcd.
-    pub(crate) fn hear(&mut self, response: WatchResponse) -> Heard {
+    pub(crate) fn receive(&mut self, response: WatchResponse) -> Consequence {
         let response = response.0;
         let mut name = response.watch_id;
         let revision = response.header.map_or(0, |header| header.revision);
@@ -291,17 +292,17 @@ impl Registry {
             // The proxy numbers the watches of each stream from zero, an id that this client never
             // uses.
             if !response.canceled && name <= 0 {
-                return Heard::Proxied;
+                return Consequence::Proxied;
             }
             // The answer to a refused request may lack the id.
             if name <= 0 {
                 name = asked.unwrap_or(name);
             }
         } else if name == ALL && !response.canceled && response.events.is_empty() {
-            return Heard::Progress(revision);
+            return Consequence::Progress(revision);
         }
-        let Some(id) = self.by_name.get(&name).copied() else { return Heard::Fine };
-        let Some(watched) = self.all.get_mut(&id) else { return Heard::Fine };
+        let Some(id) = self.by_name.get(&name).copied() else { return Consequence::Fine };
+        let Some(watched) = self.all.get_mut(&id) else { return Consequence::Fine };
         let beside = watched.others.contains(&name);
         if beside && response.canceled {
             // The first watch still exists, and gets its own refusal if there is one.
@@ -316,17 +317,17 @@ impl Registry {
             self.ask_for(id);
         } else if response.canceled {
             if is_stale(&response.cancel_reason) {
-                return Heard::Stale(response.cancel_reason);
+                return Consequence::Stale(response.cancel_reason);
             }
             self.by_name.remove(&name);
             watched.refuse(&of_watch(&response.cancel_reason));
             self.end(id);
         } else if response.created {
             if watched.begun(revision) {
-                return Heard::Behind(revision, id);
+                return Consequence::Behind(revision, id);
             }
             if watched.is_ahead_of(revision) {
-                return Heard::Ahead;
+                return Consequence::Ahead;
             }
         } else {
             watched.deliver(response.events, response.fragment);
@@ -334,7 +335,7 @@ impl Registry {
                 self.end(id);
             }
         }
-        Heard::Fine
+        Consequence::Fine
     }
 }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use http::Uri;
 use hyper_util::rt::TokioIo;
-use synod_core::chance::Chance;
 use synod_core::error::Result;
+use synod_core::random::Random;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower::BoxError;
 
@@ -17,18 +17,18 @@ use crate::backend::EtcdBackend;
 use crate::options::EtcdOptions;
 use crate::wire::{Connect, Io};
 
-/// A backend that opens connections by `dial`, given `host:port`, and takes its ids from `chance`.
+/// A backend that opens connections by `dial`, given `host:port`, and takes its ids from `random`.
 ///
 /// # Errors
 ///
 /// As [`EtcdBackend::new`].
-pub fn backend<D, F, T>(options: EtcdOptions, chance: Chance, dial: D) -> Result<EtcdBackend>
+pub fn backend<D, F, T>(options: EtcdOptions, random: Random, dial: D) -> Result<EtcdBackend>
 where
     D: Fn(String) -> F + Send + Sync + 'static,
     F: Future<Output = io::Result<T>> + Send + 'static,
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    EtcdBackend::over(options.over(Arc::new(Dialled(dial))), chance)
+    EtcdBackend::over(options.over(Arc::new(Dialled(dial))), random)
 }
 
 struct Dialled<D>(D);

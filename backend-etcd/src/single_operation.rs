@@ -7,7 +7,7 @@ use etcd_client::proto::{PbResponseHeader, PbTxnOpResponse};
 use etcd_client::{PutOptions, Txn as Request, TxnOp};
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::store::{Expect, Op, Outcome, Rejected, Txn, Why};
+use synod_core::store::{Expect, Op, Outcome, RejectReason, Rejected, Txn};
 
 use crate::committing::Committing;
 use crate::error::is_missing;
@@ -65,7 +65,7 @@ impl Committing<'_> {
         };
         let seen = self.reader.history.seen();
         let Some(answer) = self.reader.endpoints.call(self.call, asking).await? else {
-            return Ok(refused(path, Why::Missing));
+            return Ok(refused(path, RejectReason::Missing));
         };
         let at = self.reader.history.answered(answer.header.as_ref(), seen).map_err(unsure)?;
         // The answer contains the node as it was before.
@@ -103,8 +103,8 @@ impl Committing<'_> {
         let at = self.reader.history.answered(header.as_ref(), seen).map_err(unsure)?;
         match count {
             // Also for a container, which has children but no key.
-            None => Ok(refused(path, Why::HasChildren)),
-            Some(0) => Ok(refused(path, Why::Missing)),
+            None => Ok(refused(path, RejectReason::HasChildren)),
+            Some(0) => Ok(refused(path, RejectReason::Missing)),
             Some(_) => Ok(Outcome::Committed(self.commit_of(&[None], at).await.map_err(unsure)?)),
         }
     }
@@ -128,7 +128,7 @@ async fn childless(link: &Link, key: Vec<u8>, path: &Path) -> Result<Deleted, et
     Ok(Deleted { header, count: count.filter(|_| answer.succeeded) })
 }
 
-fn refused(path: &Path, why: Why) -> Outcome {
+fn refused(path: &Path, why: RejectReason) -> Outcome {
     Outcome::Rejected(Rejected::new(0, path.clone(), why))
 }
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::future::{Either, select, try_join};
-use synod_core::chance::Chance;
 use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::random::Random;
 use synod_core::store::{
-    End, Event, Feed, Gap, Life, Limits, Loss, Outcome, Query, SessionInfo, Status, Store, Txn,
-    View, Watch,
+    End, Event, Feature, Feed, Life, Limits, Outcome, Query, SessionEnd, SessionInfo, Status,
+    Store, Txn, View, Watch,
 };
 use synod_core::task::{Task, spawn};
 use tokio::sync::{Mutex, watch};
@@ -37,8 +37,8 @@ pub(crate) struct EtcdStore {
     reader: Arc<Reader>,
     writer: Writer,
     watches: Watches,
-    /// Whether the server confirmed that the lease is gone. Locked for the length of a close: a
-    /// second close waits for the first.
+    /// The server confirmed that the lease is gone. Locked during a close: a second close waits for
+    /// the first.
     closing: Mutex<bool>,
     _heart: Task,
 }
@@ -47,19 +47,19 @@ impl EtcdStore {
     /// The session of `lease`, and the task that keeps it alive.
     pub(crate) fn start(
         endpoints: Arc<Endpoints>,
-        chance: Chance,
+        random: Random,
         (lease, life): (i64, Life<i64>),
         history: History,
     ) -> Self {
         let life = Arc::new(life);
         let mut limits = Limits::default();
-        limits.gaps = vec![Gap::NumberedNames];
+        limits.missing_features = vec![Feature::NumberedNames];
         limits.operations = OPERATIONS;
         let info = SessionInfo::new(lease::session(lease), life.ttl(), limits);
         let limit = endpoints.timeout().min(life.ttl());
         let reader = Arc::new(Reader::new(endpoints, history, limit));
-        let watches = Watches::start(reader.clone(), life.clone(), chance.clone());
-        let writer = Writer::new(reader.clone(), chance, lease);
+        let watches = Watches::start(reader.clone(), life.clone(), random.clone());
+        let writer = Writer::new(reader.clone(), random, lease);
         let heart = spawn(beat(life.clone(), lease, reader.clone()));
         let closing = Mutex::default();
         Self { info, lease, life, reader, writer, watches, closing, _heart: heart }
@@ -81,7 +81,7 @@ impl EtcdStore {
                 Err(if write { unsure(error) } else { error })
             }
             Either::Right((Err(error), _)) if error.kind() == ErrorKind::SessionLost => {
-                self.life.lose(Loss::Expired);
+                self.life.lose(SessionEnd::Expired);
                 Err(error)
             }
             Either::Right((result, _)) => result,
@@ -105,7 +105,7 @@ impl EtcdStore {
         }
         if query.is_until_gone() && view.node().is_none() {
             let (feed, over) = Feed::once();
-            feed.end(End::Told);
+            feed.end(End::Delivered);
             return Ok((view, over));
         }
         let (shown, reader) = (view.revision, self.reader.clone());
@@ -138,10 +138,10 @@ impl Store for EtcdStore {
         read.map_err(|error| error.or_at(&query.path))
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         query.validate_observed()?;
         let path = query.path.clone();
-        let observed = self.alive("observe", false, self.watch(query)).await;
+        let observed = self.alive("watch", false, self.watch(query)).await;
         observed.map_err(|error| error.or_at(&path))
     }
 
@@ -161,7 +161,7 @@ impl Store for EtcdStore {
         // First, because no client may take the session for alive while the server ends it. A
         // session that is lost already may still be alive at the server: only the certainty was
         // lost.
-        self.life.lose(Loss::Closed);
+        self.life.lose(SessionEnd::Closed);
         let revoked = revoke(&self.reader.endpoints, self.lease, self.reader.limit).await;
         *ended = revoked.is_ok();
         revoked.map_err(Error::with_unknown_effect)
@@ -169,9 +169,9 @@ impl Store for EtcdStore {
 }
 
 impl Drop for EtcdStore {
-    /// The server is left to expire the lease; watches are notified now.
+    /// Leaves the lease to expire at the server; watches are notified now.
     fn drop(&mut self) {
-        self.life.lose(Loss::Closed);
+        self.life.lose(SessionEnd::Closed);
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use synod_core::path::Path;
 
-/// How many are remembered. Others are deleted like any node.
+/// The maximum number of remembered nodes. Others are deleted like any node.
 const MOST: usize = 8_192;
 
 /// The ephemeral nodes that a session created by sequential creates, and has not deleted yet.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use etcd_client::Error as EtcdError;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use tonic::transport::Endpoint;
 
 /// The trusted authorities and the client's identity, as certificates in PEM. Names of servers are
@@ -12,10 +12,10 @@ use tonic::transport::Endpoint;
 /// Needs the feature `tls`: without it, opening a session fails as
 /// [`Unsupported`](synod_core::error::ErrorKind::Unsupported).
 #[derive(Clone, Default)]
-#[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "nothing is encrypted"))]
 pub struct Tls {
     authorities: Option<Vec<u8>>,
     identity: Option<(Vec<u8>, SecretString)>,
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "nothing is encrypted"))]
     server_name: Option<String>,
 }
 
@@ -46,9 +46,27 @@ impl Tls {
         self
     }
 
+    /// The reason that these settings cannot be used, if a file is visibly not what it must be. An
+    /// empty list of authorities would trust no server, and say so only as a failed handshake.
+    pub(crate) fn fault(&self) -> Option<&'static str> {
+        let has = |pem: &[u8], label: &str| {
+            let label = label.as_bytes();
+            pem.windows(label.len()).any(|window| window == label)
+        };
+        let has_certificate = |pem: &[u8]| has(pem, "-----BEGIN CERTIFICATE-----");
+        if self.authorities.as_ref().is_some_and(|pem| !has_certificate(pem)) {
+            return Some("there is no certificate in PEM among the authorities");
+        }
+        let (certificate, key) = self.identity.as_ref()?;
+        if !has_certificate(certificate) {
+            return Some("the client's certificate is no certificate in PEM");
+        }
+        let is_key = has(key.expose_secret().as_bytes(), "PRIVATE KEY-----");
+        (!is_key).then_some("the client's key is no private key in PEM")
+    }
+
     #[cfg(feature = "tls")]
     pub(crate) fn configure(&self, endpoint: Endpoint) -> Result<Endpoint, EtcdError> {
-        use secrecy::ExposeSecret as _;
         use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
         let tls = ClientTlsConfig::new();
@@ -89,5 +107,26 @@ mod tests {
         let shown = format!("{:?}", Tls::new().identity("a certificate", "a key".to_owned()));
         assert_eq!(shown, "Tls { identity: true, .. }");
         assert_eq!(format!("{:?}", Tls::new()), "Tls { identity: false, .. }");
+    }
+
+    #[test]
+    fn files_without_certificates_and_keys_are_refused() {
+        const CERTIFICATE: &str = "# ours\n-----BEGIN CERTIFICATE-----\n";
+        const KEY: &str = "-----BEGIN EC PRIVATE KEY-----\n";
+
+        let trusting = |pem: &str| Tls::trusting(pem).fault();
+        let identity = |certificate: &str, key: &str| Tls::new().identity(certificate, key).fault();
+        assert_eq!(Tls::new().fault(), None);
+        assert_eq!(trusting(CERTIFICATE), None);
+        assert_eq!(identity(CERTIFICATE, KEY), None);
+        for none in ["", "\n", "no certificate", "-----BEGIN CERTIFICATE REQUEST-----\n", KEY] {
+            assert!(trusting(none).is_some_and(|why| why.contains("authorities")), "{none:?}");
+            let fault = identity(none, KEY);
+            assert!(fault.is_some_and(|why| why.contains("certificate")), "{none:?}");
+        }
+        for none in ["", "no key", CERTIFICATE, "-----BEGIN PUBLIC KEY-----\n"] {
+            let fault = identity(CERTIFICATE, none);
+            assert!(fault.is_some_and(|why| why.contains("private key")), "{none:?}");
+        }
     }
 }

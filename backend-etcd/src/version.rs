@@ -1,7 +1,5 @@
 //! [`Version`]: the version that a member reports.
 
-use std::fmt;
-
 /// The version of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version(u64, u64, u64);
@@ -14,19 +12,7 @@ impl Version {
         Some(Self(number()?, number()?, number()?))
     }
 
-    /// True if its leader answers a keep-alive only after a quorum has confirmed that it still
-    /// leads. Older leaders answer from memory: one whose process was paused, whose disk stalls, or
-    /// that was cut off, extends leases that the next leader lets expire
-    /// (<https://github.com/etcd-io/etcd/issues/15247>).
-    pub(crate) fn confirms_leases(self) -> bool {
-        match (self.0, self.1) {
-            (3, 4) => self.2 >= 31,
-            (3, 5) => self.2 >= 13,
-            (major, minor) => (major, minor) >= (3, 6),
-        }
-    }
-
-    /// Whether its answer to a request for progress arrives after all events up to the revision in
+    /// True if its answer to a request for progress arrives after all events up to the revision in
     /// it. Older members answer while events of a watch are still to be sent
     /// (<https://github.com/etcd-io/etcd/issues/15220>).
     pub(crate) fn tells_progress(self) -> bool {
@@ -38,31 +24,9 @@ impl Version {
     }
 }
 
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.0, self.1, self.2)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_version_is_shown_as_members_write_it() {
-        assert_eq!(Version(3, 4, 23).to_string(), "3.4.23");
-    }
-
-    #[test]
-    fn only_members_with_the_fix_confirm_leases() {
-        let confirms = |text| Version::parse(text).expect("a version").confirms_leases();
-        for text in ["3.4.31", "3.4.40", "3.5.13", "3.6.0", "3.10.0", "4.0.0"] {
-            assert!(confirms(text), "{text}");
-        }
-        for text in ["3.3.27", "3.4.23", "3.4.30", "3.5.0", "3.5.12", "2.9.9"] {
-            assert!(!confirms(text), "{text}");
-        }
-    }
 
     #[test]
     fn versions_are_read_as_members_write_them() {

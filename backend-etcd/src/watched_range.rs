@@ -1,4 +1,4 @@
-//! [`WatchedRange`]: one watched range, its listeners, and up to which revision its events were
+//! [`WatchedRange`]: one watched range, its listeners, and the revision up to which its events were
 //! delivered.
 
 use etcd_client::proto::PbEvent;
@@ -18,7 +18,7 @@ const OTHERS: usize = 3;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Subject {
     pub(crate) range: Range,
-    /// Whether only deletes are of interest.
+    /// Only deletes are of interest.
     until_gone: bool,
 }
 
@@ -26,11 +26,11 @@ pub(crate) struct Subject {
 #[derive(Clone, Debug)]
 pub(crate) struct Covered {
     pub(crate) subject: Subject,
-    /// Whether writes of data matter, or only existence.
+    /// Writes of data matter, and not only existence.
     updates: bool,
 }
 
-/// The ranges that a query is about.
+/// The ranges that a query needs.
 pub(crate) fn covers(query: &Query) -> Vec<Covered> {
     let (path, data) = (&query.path, query.detail == Detail::Data);
     let of = |range, updates| {
@@ -93,17 +93,18 @@ pub(crate) struct WatchedRange {
     listeners: Vec<Listener>,
     /// Every change before this revision was delivered; zero before the first.
     next: i64,
-    /// Whether changes were lost and the listeners must still be notified of that.
+    /// Changes were lost, and the listeners must still be notified of that.
     missed: bool,
     /// Changes of one revision that may not be complete yet.
     held: Vec<PbEvent>,
     /// The id of the watch on the stream.
     pub(crate) name: i64,
-    /// The ids of the additional watches: see [`Registry::double`](crate::registry::Registry::double).
+    /// The ids of the additional watches: see
+    /// [`Registry::double`](crate::registry::Registry::double).
     pub(crate) others: Vec<i64>,
     /// The server's revision when it registered the latest of them.
     taken: i64,
-    /// Whether the last event was a delete, and no listener has joined since.
+    /// The last event was a delete, and no listener has joined since.
     gone: bool,
 }
 
@@ -135,20 +136,20 @@ impl WatchedRange {
         self.listeners.is_empty()
     }
 
-    /// Whether it may rest without a listener: it has exactly one watch, no revision is partly
-    /// delivered, none was missed, and the deletion was reported, so that the next event comes only
-    /// after the node exists again.
+    /// Returns whether the watch may rest without a listener: it has exactly one watch at the
+    /// server, no revision is partly delivered, none was missed, and the deletion was reported, so
+    /// that the next event comes only after the node exists again.
     pub(crate) fn may_rest(&self) -> bool {
         let whole = !self.missed && self.held.is_empty();
         self.subject.until_gone && self.gone && self.others.is_empty() && whole
     }
 
-    /// Whether an event arrived without a listener.
+    /// Returns whether an event arrived without a listener.
     pub(crate) fn is_overheard(&self) -> bool {
         self.listeners.is_empty()
     }
 
-    /// Whether one more watch may be added.
+    /// Returns whether one more watch may be added.
     pub(crate) fn may_double(&self) -> bool {
         self.is_one() && self.others.len() < OTHERS
     }
@@ -158,20 +159,20 @@ impl WatchedRange {
         revision > std::mem::replace(&mut self.taken, revision)
     }
 
-    /// Whether it is about one key.
+    /// Returns whether it concerns one key.
     fn is_one(&self) -> bool {
         self.subject.range.end.is_empty()
     }
 
-    /// The request for the watch: from now on at first, later from where it broke off. Additional
-    /// watches begin now.
+    /// The request for the watch: at first from now on, later from the point where it broke.
+    /// Additional watches begin now.
     ///
     /// More precisely, it starts at the last delivered revision: some servers lose a delete that is
     /// the first event of a watch when all earlier revisions are compacted. If that revision is
     /// compacted too, they report it.
     pub(crate) fn request(&self, name: i64) -> (Vec<u8>, WatchOptions) {
         let from = if self.others.contains(&name) { 0 } else { self.next.saturating_sub(1).max(0) };
-        // In fragments: events that were missed arrive at once, and may exceed the maximum message
+        // In fragments: events that were missed arrive together, and may exceed the maximum message
         // size.
         let mut options =
             WatchOptions::new().with_watch_id(name).with_start_revision(from).with_fragment();
@@ -204,7 +205,7 @@ impl WatchedRange {
         (self.next - 1).max(0)
     }
 
-    /// True if it has events from after this revision, of a member that registered it.
+    /// Returns whether it has events from after this revision, of a member that registered it.
     pub(crate) fn is_ahead_of(&self, revision: i64) -> bool {
         is_before(revision, self.reported())
     }

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use etcd_client::{ResponseHeader, WatchRequestSender, WatchResponse, WatchResponseStream};
 use futures_util::future::{Either, select, try_join_all};
-use synod_core::chance::Chance;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::store::{Feed, Life, Loss, Query, Watch};
+use synod_core::random::Random;
+use synod_core::store::{Feed, Life, Query, SessionEnd, Watch};
 use synod_core::task::{Task, spawn};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -20,14 +20,14 @@ use crate::endpoints::Call;
 use crate::error::{judge, proxy, refused_again, translate, unanswered};
 use crate::link::Link;
 use crate::reader::Reader;
-use crate::registry::{Heard, Registry, Request};
+use crate::registry::{Consequence, Registry, Request};
 use crate::version::Version;
 use crate::watched_range::{Listener, Subject, covers};
 
-/// How many events a watch keeps for a slow reader.
+/// The number of events that a watch keeps for a slow reader.
 const EVENTS: usize = 4_096;
-/// How long a watch without a listener may rest: the name of a ticket is reused within a second or
-/// not at all.
+/// The time for which a watch without a listener may rest: the name of a ticket is reused within a
+/// second or not at all.
 const REST: Duration = Duration::from_secs(1);
 /// The pauses between attempts to open the stream: the first and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
@@ -65,7 +65,7 @@ struct Unwatch {
 }
 
 impl Watches {
-    pub(crate) fn start(reader: Arc<Reader>, life: Arc<Life<i64>>, chance: Chance) -> Self {
+    pub(crate) fn start(reader: Arc<Reader>, life: Arc<Life<i64>>, random: Random) -> Self {
         let (orders, taken) = mpsc::unbounded_channel();
         let beat = (life.ttl() / 3).clamp(Duration::from_millis(300), Duration::from_secs(10));
         let task = Watcher {
@@ -74,7 +74,7 @@ impl Watches {
             orders: taken,
             registry: Registry::default(),
             beat,
-            chance,
+            random,
             refusals: 0,
         };
         let (task, lost) = (task.run(), life.clone());
@@ -111,10 +111,10 @@ impl Watches {
         let opening = async move {
             let each = created.into_iter().map(|answer| async move {
                 // The task ends, and drops the sender, only with the session.
-                answer.await.unwrap_or_else(|_gone| Err(unanswered("observe")))
+                answer.await.unwrap_or_else(|_gone| Err(unanswered("watch")))
             });
             let all = timeout(limit, try_join_all(each)).await;
-            let all = all.unwrap_or_else(|_elapsed| Err(unanswered("observe")))?;
+            let all = all.unwrap_or_else(|_elapsed| Err(unanswered("watch")))?;
             Ok(Opened { revision: all.into_iter().max().unwrap_or_default(), ids })
         };
         (opening, watch.with_guard(guard))
@@ -143,34 +143,34 @@ struct Watcher {
     life: Arc<Life<i64>>,
     orders: mpsc::UnboundedReceiver<Order>,
     registry: Registry,
-    /// How often something must be received on the stream.
+    /// The maximum silence on the stream.
     beat: Duration,
-    chance: Chance,
+    random: Random,
     /// The number of streams in succession that were refused.
     refusals: u32,
 }
 
 /// One stream to one member.
-struct Line {
+struct MemberStream {
     place: usize,
     link: Arc<Link>,
     requests: WatchRequestSender,
     answers: WatchResponseStream,
-    /// When to request progress, or to give up after such a request.
+    /// The time to request progress, or to give up after such a request.
     next: Instant,
-    /// Since when a request for progress has been unanswered.
+    /// The time since which a request for progress has been unanswered.
     asked: Option<Instant>,
-    /// Whether the member's answers to that request show up to where all watches have reported.
+    /// The member's answers to that request include all events that its watches have reported.
     tells_progress: bool,
     /// The highest revision that the history of the store was found to contain.
     confirmed: i64,
 }
 
-/// How often in succession a stream may be silent while the member answers other calls. Newer
-/// members do not answer a request for progress while a watch still has old events to report.
+/// The maximum number of successive silences of a stream while the member answers other calls.
+/// Newer members do not answer a request for progress while a watch still has old events to report.
 const SILENCES: u32 = 10;
 
-impl Line {
+impl MemberStream {
     /// Requests progress, to see whether the stream is alive.
     async fn ask_for_progress(&mut self) -> Result<(), etcd_client::Error> {
         let version = self.link.version().await?;
@@ -178,7 +178,7 @@ impl Line {
         self.requests.request_progress().await
     }
 
-    /// Whether the stream may be alive although nothing was received on it since `asked`.
+    /// Returns whether the stream may be alive although nothing was received on it since `asked`.
     fn may_wait(&self, asked: Instant, beat: Duration) -> bool {
         let recent = asked.elapsed() < beat * SILENCES;
         self.tells_progress && recent && self.link.heard_since(asked)
@@ -189,15 +189,15 @@ impl Line {
 enum Next {
     Order(Option<Order>),
     Sent(Result<(), etcd_client::Error>),
-    Heard(Box<Result<Option<WatchResponse>, etcd_client::Error>>),
+    Message(Box<Result<Option<WatchResponse>, etcd_client::Error>>),
     Silence,
 }
 
-/// Why the stream has ended.
+/// The reason that the stream has ended.
 enum Broken {
     /// There is no watch left.
     Idle,
-    Line(Error, usize),
+    Stream(Error, usize),
     /// The member accepts the stream, or watches on it, only with a newer token, if at all.
     Refused(Error, usize),
 }
@@ -212,12 +212,12 @@ impl Watcher {
             }
             let begun = Instant::now();
             let broken = match self.dial().await {
-                Ok(line) => self.serve(line).await,
+                Ok(stream) => self.serve(stream).await,
                 Err(broken) => broken,
             };
             match broken {
                 Broken::Idle => return,
-                Broken::Line(error, place) => {
+                Broken::Stream(error, place) => {
                     tracing::debug!(%error, "the stream of watches broke; opening it again");
                     self.reader.endpoints.pass_over(place);
                 }
@@ -228,7 +228,7 @@ impl Watcher {
                 pause = PAUSES.0;
             }
             // When a member fails, its clients connect to the next one at different times.
-            sleep(jittered(pause, &self.chance)).await;
+            sleep(jittered(pause, &self.random)).await;
             pause = (pause * 2).min(PAUSES.1);
         }
     }
@@ -256,10 +256,10 @@ impl Watcher {
     }
 
     /// Opens a stream, with the first request on it.
-    async fn dial(&mut self) -> Result<Line, Broken> {
+    async fn dial(&mut self) -> Result<MemberStream, Broken> {
         self.registry.hang_up();
         let Some(Request::Create(key, options)) = self.registry.request() else {
-            return Err(Broken::Line(unanswered("observe"), 0));
+            return Err(Broken::Stream(unanswered("watch"), 0));
         };
         self.registry.sent();
         let endpoints = self.reader.endpoints.clone();
@@ -284,7 +284,7 @@ impl Watcher {
                 let (requests, answers) = stream.split();
                 let next = Instant::now() + self.beat;
                 let (asked, tells_progress, confirmed) = (None, false, 0);
-                Ok(Line {
+                Ok(MemberStream {
                     place: at,
                     link,
                     requests,
@@ -295,25 +295,25 @@ impl Watcher {
                     confirmed,
                 })
             }
-            Ok(Err((told, error))) => {
-                let error = translate("observe", false, error).because(told);
+            Ok(Err((text, error))) => {
+                let error = translate("watch", false, error).because(text);
                 let denied = error.kind() == ErrorKind::Denied;
-                Err(if denied { Broken::Refused(error, at) } else { Broken::Line(error, at) })
+                Err(if denied { Broken::Refused(error, at) } else { Broken::Stream(error, at) })
             }
-            Err(_elapsed) => Err(Broken::Line(unanswered("observe"), at)),
+            Err(_elapsed) => Err(Broken::Stream(unanswered("watch"), at)),
         }
     }
 
     /// Serves the stream until it breaks.
-    async fn serve(&mut self, mut line: Line) -> Broken {
+    async fn serve(&mut self, mut stream: MemberStream) -> Broken {
         loop {
             self.registry.wake(Instant::now());
             // Answers arrive in order: one that is missing while others arrive is lost.
             let oldest = self.registry.unanswered_since();
             if oldest.is_some_and(|sent| sent.elapsed() > self.beat * 2) {
-                return Broken::Line(unanswered("observe"), line.place);
+                return Broken::Stream(unanswered("watch"), stream.place);
             }
-            let broken = match self.next(&mut line).await {
+            let broken = match self.next(&mut stream).await {
                 Next::Order(None) => return Broken::Idle,
                 Next::Order(Some(order)) => {
                     self.take(order);
@@ -323,71 +323,71 @@ impl Watcher {
                     self.registry.sent();
                     continue;
                 }
-                Next::Silence if Instant::now() < line.next => continue,
+                Next::Silence if Instant::now() < stream.next => continue,
                 Next::Silence if self.registry.is_empty() => {
-                    line.next = Instant::now() + self.beat;
+                    stream.next = Instant::now() + self.beat;
                     continue;
                 }
                 Next::Silence
-                    if line.asked.is_some_and(|asked| !line.may_wait(asked, self.beat)) =>
+                    if stream.asked.is_some_and(|asked| !stream.may_wait(asked, self.beat)) =>
                 {
-                    unanswered("observe")
+                    unanswered("watch")
                 }
                 Next::Silence => {
-                    line.asked.get_or_insert(Instant::now());
-                    line.next = Instant::now() + self.beat;
-                    let asking = timeout(self.beat, line.ask_for_progress()).await;
+                    stream.asked.get_or_insert(Instant::now());
+                    stream.next = Instant::now() + self.beat;
+                    let asking = timeout(self.beat, stream.ask_for_progress()).await;
                     match asking {
                         Ok(Ok(())) => continue,
-                        Ok(Err(error)) => translate("observe", false, error),
-                        Err(_elapsed) => unanswered("observe"),
+                        Ok(Err(error)) => translate("watch", false, error),
+                        Err(_elapsed) => unanswered("watch"),
                     }
                 }
-                Next::Heard(heard) => match *heard {
+                Next::Message(message) => match *message {
                     Ok(Some(response)) => {
-                        line.asked = None;
-                        line.next = Instant::now() + self.beat;
+                        stream.asked = None;
+                        stream.next = Instant::now() + self.beat;
                         let cluster = response.header().map_or(0, ResponseHeader::cluster_id);
                         if self.reader.history.same_cluster(cluster).is_err() {
-                            self.life.lose(Loss::Expired);
+                            self.life.lose(SessionEnd::Expired);
                         }
-                        match self.registry.hear(response) {
-                            Heard::Fine => {
+                        match self.registry.receive(response) {
+                            Consequence::Fine => {
                                 self.refusals = 0;
                                 continue;
                             }
-                            Heard::Ahead => match self.confirm_history(&mut line).await {
+                            Consequence::Ahead => match self.confirm_history(&mut stream).await {
                                 Ok(()) => continue,
                                 Err(error) => error,
                             },
-                            Heard::Behind(revision, key) => {
+                            Consequence::Behind(revision, key) => {
                                 self.reader.saw(revision);
                                 self.registry.resync(key);
                                 continue;
                             }
-                            Heard::Progress(revision) => {
-                                if line.tells_progress {
+                            Consequence::Progress(revision) => {
+                                if stream.tells_progress {
                                     self.registry.progress(revision);
                                 }
                                 continue;
                             }
-                            Heard::Proxied => {
-                                let said =
-                                    self.reader.endpoints.error_text(line.place, None, &proxy());
-                                let error = translate("observe", false, proxy()).because(said);
+                            Consequence::Proxied => {
+                                let text =
+                                    self.reader.endpoints.error_text(stream.place, None, &proxy());
+                                let error = translate("watch", false, proxy()).because(text);
                                 self.registry.refuse(&error);
                                 error
                             }
-                            Heard::Stale(reason) => {
+                            Consequence::Stale(reason) => {
                                 let endpoints = &self.reader.endpoints;
-                                endpoints.forget(line.place, &line.link);
-                                return Broken::Refused(refused_again(&reason), line.place);
+                                endpoints.forget(stream.place, &stream.link);
+                                return Broken::Refused(refused_again(&reason), stream.place);
                             }
                         }
                     }
-                    Ok(None) => unanswered("observe"),
+                    Ok(None) => unanswered("watch"),
                     Err(error) => {
-                        let error = translate("observe", false, error);
+                        let error = translate("watch", false, error);
                         if error.kind() == ErrorKind::TooLarge {
                             // Without this it would be sent again.
                             self.registry.miss();
@@ -395,54 +395,55 @@ impl Watcher {
                         error
                     }
                 },
-                Next::Sent(Err(error)) => translate("observe", false, error),
+                Next::Sent(Err(error)) => translate("watch", false, error),
             };
-            return Broken::Line(broken, line.place);
+            return Broken::Stream(broken, stream.place);
         }
     }
 
-    /// Finds out whether the member lags, or the store has lost what the watches reported.
-    async fn confirm_history(&self, line: &mut Line) -> Result<()> {
+    /// Determines whether the member lags, or the store has lost the changes that the watches
+    /// reported.
+    async fn confirm_history(&self, stream: &mut MemberStream) -> Result<()> {
         let reported = self.registry.reported();
-        if line.confirmed < reported {
-            let call = Call::read("observe", self.beat);
+        if stream.confirmed < reported {
+            let call = Call::read("watch", self.beat);
             let confirmed = self.reader.confirm_history(call, reported).await;
             if confirmed.as_ref().is_err_and(|error| error.kind() == ErrorKind::SessionLost) {
-                self.life.lose(Loss::Expired);
+                self.life.lose(SessionEnd::Expired);
             }
             confirmed?;
-            line.confirmed = reported;
+            stream.confirmed = reported;
         }
         Ok(())
     }
 
     /// Waits for the first event. Each of these futures can be dropped without loss.
-    async fn next(&mut self, line: &mut Line) -> Next {
+    async fn next(&mut self, stream: &mut MemberStream) -> Next {
         let sending = async {
             match self.registry.request() {
                 Some(Request::Create(key, options)) => {
-                    line.requests.watch(key, Some(options)).await
+                    stream.requests.watch(key, Some(options)).await
                 }
-                Some(Request::Cancel(name)) => line.requests.cancel(name).await,
+                Some(Request::Cancel(name)) => stream.requests.cancel(name).await,
                 None => pending().await,
             }
         };
         let (order, sending) = (pin!(self.orders.recv()), pin!(sending));
-        let until = self.registry.rests_until().map_or(line.next, |until| until.min(line.next));
-        let (heard, silence) = (pin!(line.answers.message()), pin!(sleep_until(until)));
-        match select(select(order, sending), select(heard, silence)).await {
+        let until = self.registry.rests_until().map_or(stream.next, |until| until.min(stream.next));
+        let (message, silence) = (pin!(stream.answers.message()), pin!(sleep_until(until)));
+        match select(select(order, sending), select(message, silence)).await {
             Either::Left((Either::Left((order, _)), _)) => Next::Order(order),
             Either::Left((Either::Right((sent, _)), _)) => Next::Sent(sent),
-            Either::Right((Either::Left((heard, _)), _)) => Next::Heard(Box::new(heard)),
+            Either::Right((Either::Left((message, _)), _)) => Next::Message(Box::new(message)),
             Either::Right((Either::Right(_), _)) => Next::Silence,
         }
     }
 }
 
 /// Between half the pause and one and a half times the pause.
-fn jittered(pause: Duration, chance: &Chance) -> Duration {
+fn jittered(pause: Duration, random: &Random) -> Duration {
     let micros = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
-    pause / 2 + Duration::from_micros(chance.below(micros))
+    pause / 2 + Duration::from_micros(random.below(micros))
 }
 
 impl fmt::Debug for Watches {

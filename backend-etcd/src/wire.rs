@@ -2,8 +2,8 @@
 //!
 //! The client library writes the start of a request, its message, its end and the answers to the
 //! server's pings separately: three or four system calls per request, and as many needless wake-ups
-//! of the server. [`MarkedEnd`] marks the last piece of a message as the last, and [`WriteBatching`] holds
-//! written bytes until the other tasks that are ready have run.
+//! of the server. [`MarkedEnd`] marks the last piece of a message as the last, and
+//! [`WriteBatching`] holds written bytes until the other tasks that are ready have run.
 
 use std::sync::Arc;
 

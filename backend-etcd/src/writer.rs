@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use etcd_client::LeaseGrantOptions;
 use futures_util::future::try_join_all;
-use synod_core::chance::Chance;
 use synod_core::error::Result;
+use synod_core::random::Random;
 use synod_core::store::{Lifetime, Op, Outcome, Txn};
 use tokio::time::Instant;
 
@@ -26,21 +26,21 @@ const HEAD_START: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Writer {
     reader: Arc<Reader>,
-    chance: Chance,
+    random: Random,
     /// The session's lease.
     lease: i64,
     tickets: Tickets,
 }
 
 impl Writer {
-    pub(crate) fn new(reader: Arc<Reader>, chance: Chance, lease: i64) -> Self {
-        Self { reader, chance, lease, tickets: Tickets::default() }
+    pub(crate) fn new(reader: Arc<Reader>, random: Random, lease: i64) -> Self {
+        Self { reader, random, lease, tickets: Tickets::default() }
     }
 
     pub(crate) async fn commit(&self, txn: &Txn) -> Result<Outcome> {
         let (reader, began) = (&*self.reader, Instant::now());
         let call = Call::write("commit", reader.limit);
-        let leases = leases(&reader.endpoints, &self.chance, call, self.lease, &txn.ops).await?;
+        let leases = leases(&reader.endpoints, &self.random, call, self.lease, &txn.ops).await?;
         let own = Own { leases, session: self.lease };
         let committing = Committing { reader, tickets: &self.tickets, call, txn, own: &own };
         let outcome = run(&committing).await;
@@ -49,7 +49,7 @@ impl Writer {
                 own.catch_up(&reader.endpoints, call).await?;
             }
             Ok(Outcome::Rejected(_)) => own.give_up(&reader.endpoints, call).await,
-            Err(error) if !error.is_ambiguous() => own.give_up(&reader.endpoints, call).await,
+            Err(error) if !error.has_unknown_effect() => own.give_up(&reader.endpoints, call).await,
             _ => {}
         }
         outcome
@@ -59,7 +59,7 @@ impl Writer {
 /// The lease of each operation's node: the session's own, or a new one.
 async fn leases(
     endpoints: &Endpoints,
-    chance: &Chance,
+    random: &Random,
     call: Call,
     session: i64,
     ops: &[Op],
@@ -72,7 +72,7 @@ async fn leases(
     let granting = ops.iter().enumerate().filter_map(|(index, op)| match op {
         Op::Create { lifetime: Lifetime::Ttl(ttl), .. } => Some(async move {
             // A lease whose grant was not received expires by itself.
-            grant(endpoints, chance, call.harmless(), *ttl).await.map(|lease| (index, lease))
+            grant(endpoints, random, call.harmless(), *ttl).await.map(|lease| (index, lease))
         }),
         _ => None,
     });
@@ -85,10 +85,10 @@ async fn leases(
     Ok(leases)
 }
 
-async fn grant(endpoints: &Endpoints, chance: &Chance, call: Call, ttl: Duration) -> Result<i64> {
+async fn grant(endpoints: &Endpoints, random: &Random, call: Call, ttl: Duration) -> Result<i64> {
     let seconds = lease::seconds(ttl + HEAD_START);
     let granting = |link: Arc<Link>| {
-        let id = LeaseGrantOptions::new().with_id(lease::of_ttl(chance));
+        let id = LeaseGrantOptions::new().with_id(lease::of_ttl(random));
         async move { link.lease.clone().grant(seconds, Some(id)).await }
     };
     Ok(endpoints.call(call, granting).await?.id())

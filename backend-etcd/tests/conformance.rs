@@ -34,8 +34,8 @@ const WORKERS: usize = 4;
 /// together and keeps the writes of all clients, and links are kept going by tasks.
 const ALONE: &[Ability] = &[Ability::WatchCount, Ability::Truth, Ability::TaskCount];
 
-/// Servers whose followers wait longer for their leader than usual: no case is about another leader, and a busy machine is
-/// not to cause one. A time to live of one second is still granted.
+/// Servers whose followers wait longer for their leader than usual: no case is about another
+/// leader, and a busy machine is not to cause one. A time to live of one second is still granted.
 fn cluster(size: usize) -> Result<Cluster, String> {
     let mut flavour = Flavour::default();
     flavour.arguments = ["--election-timeout", "600"].map(str::to_owned).to_vec();

@@ -11,9 +11,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use synod_conformance::harness::{Ability, Harness, Link, Profile};
 use synod_conformance::run::Suite;
-use synod_core::chance::Chance;
 use synod_core::error::Error;
 use synod_core::path::Path;
+use synod_core::random::Random;
 use synod_core::store::{Backend, Change, Kind, Revision, SessionId, SessionOptions, Store};
 
 use crate::peer::Peer;
@@ -42,8 +42,8 @@ impl Scripted {
 impl Backend for Scripted {
     async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>, Error> {
         let network = self.peer.network();
-        let chance = Chance::seeded(self.opened.fetch_add(1, Ordering::Relaxed));
-        let store = network.backend(self.peer.options(), chance)?.open(options).await?;
+        let random = Random::seeded(self.opened.fetch_add(1, Ordering::Relaxed));
+        let store = network.backend(self.peer.options(), random)?.open(options).await?;
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         links.insert(store.session().id, network);
         Ok(store)

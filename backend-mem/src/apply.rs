@@ -1,10 +1,11 @@
 //! Applies a judged transaction to a [`Tree`].
 
 use bytes::Bytes;
-use synod_core::chance::mix;
 use synod_core::path::Path;
+use synod_core::random::mix;
 use synod_core::store::{
-    Change, Done, Kind, Lifetime, Op, Rejected, Revision, Sequence, SessionId, Stat, Version, Why,
+    Change, Kind, Lifetime, Op, OpResult, RejectReason, Rejected, Revision, Sequence, SessionId,
+    Stat, Version,
 };
 
 use crate::tree::{Body, LAST_SEQUENCE, Tree};
@@ -35,7 +36,7 @@ impl Effect {
         }
     }
 
-    /// The effect as an observer is notified of it that reads what it wants to know.
+    /// The effect as the change for an observer that reads the details itself.
     pub(crate) fn to_hint(&self) -> Change {
         Change::new(self.path.clone(), self.kind)
     }
@@ -44,13 +45,13 @@ impl Effect {
 /// The result of a transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Applied {
-    pub(crate) done: Vec<Done>,
+    pub(crate) done: Vec<OpResult>,
     pub(crate) effects: Vec<Effect>,
     /// The last sequential node that it created.
     pub(crate) own: Option<(Path, Sequence)>,
 }
 
-/// How a store names sequential nodes.
+/// The names that a store gives to sequential nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Naming {
     /// By a counter, with gaps.
@@ -103,7 +104,7 @@ fn next_name(
         Naming::Gaps => tree.next_sequence_or_so(&dir, mix(at.get()) ^ index as u64),
         Naming::Counter => tree.next_sequence(&dir),
         Naming::Revision if tree.contains(prefix) => {
-            return Err(Rejected::new(index, prefix.clone(), Why::Exists));
+            return Err(Rejected::new(index, prefix.clone(), RejectReason::Exists));
         }
         Naming::Revision => return Ok((prefix.clone(), Sequence::new(at.get()))),
     };
@@ -115,7 +116,7 @@ fn next_name(
         }
         number += 1;
     }
-    Err(Rejected::new(index, prefix.clone(), Why::SequenceExhausted))
+    Err(Rejected::new(index, prefix.clone(), RejectReason::SequenceExhausted))
 }
 
 /// Applies operations that were judged to be possible.
@@ -157,8 +158,8 @@ fn rewritten(tree: &Tree, path: &Path, data: Bytes, at: Revision) -> Body {
     tree.body(path).expect("the operation was judged possible").rewritten(data, at)
 }
 
-fn done(path: Path, sequence: Option<Sequence>, stat: Option<Stat>) -> Done {
-    let mut done = Done::new(path);
+fn done(path: Path, sequence: Option<Sequence>, stat: Option<Stat>) -> OpResult {
+    let mut done = OpResult::new(path);
     done.sequence = sequence;
     done.stat = stat;
     done

@@ -9,14 +9,14 @@ use async_trait::async_trait;
 use synod_core::clock;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::store::{Backend, Change, Gap, SessionId, SessionOptions, Store, clamp_ttl};
+use synod_core::store::{Backend, Change, Feature, SessionId, SessionOptions, Store, clamp_ttl};
 
-use crate::link::{Link, Way, Weather};
-use crate::post::Post;
+use crate::event_queue::EventQueue;
+use crate::link::{Direction, Link, Weather};
 use crate::session::MemStore;
 use crate::shared::{Buffers, Shared};
 
-/// The shortest and the longest session that memory keeps.
+/// The shortest and the longest session of the store in memory.
 const TTLS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(3_600));
 
 /// A store in this process. Clones are the same store; it is freed with the last of them and of its
@@ -43,7 +43,7 @@ const TTLS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_se
 #[derive(Clone)]
 pub struct MemBackend(Arc<Shared>);
 
-/// Counts of what is in a store: each returns to zero when what needs it is gone.
+/// Counts of the contents of a store: each returns to zero when its users are gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Census {
@@ -65,16 +65,16 @@ impl MemBackend {
     /// link that lets nothing through buffers one message; more are replaced by a
     /// [`Resync`](synod_core::store::Event::Resync). It keeps no nodes with a time to live.
     pub fn minimal() -> Self {
-        Self::with(Buffers::SMALL, &[Gap::TtlNodes])
+        Self::with(Buffers::SMALL, &[Feature::TtlNodes])
     }
 
-    /// Whether it is [`minimal`](MemBackend::minimal).
+    /// The store is [`minimal`](MemBackend::minimal).
     pub fn is_minimal(&self) -> bool {
-        !self.0.gaps.is_empty()
+        !self.0.missing_features.is_empty()
     }
 
-    fn with(buffers: Buffers, gaps: &'static [Gap]) -> Self {
-        Self(Arc::new(Shared::new(buffers, gaps)))
+    fn with(buffers: Buffers, missing_features: &'static [Feature]) -> Self {
+        Self(Arc::new(Shared::new(buffers, missing_features)))
     }
 
     /// The store of this process with that name: the same for every caller, as long as any handle
@@ -93,7 +93,7 @@ impl MemBackend {
     }
 
     /// Expires a session, as if the store had received nothing from it for too long. The session
-    /// notices it by itself.
+    /// detects it by itself.
     pub fn expire(&self, id: SessionId) {
         self.0.world().end(id, clock::now());
     }
@@ -111,7 +111,7 @@ impl MemBackend {
         self.0.set_next_weather(weather);
     }
 
-    /// Lets the sequences of an existing directory continue at `next`.
+    /// Sets the next sequence of an existing directory.
     pub fn skip_sequences(&self, dir: &Path, next: u64) {
         self.0.world().skip_sequences(dir, next);
     }
@@ -138,8 +138,8 @@ impl MemBackend {
     }
 }
 
-/// Passes one step of an opening across its link.
-async fn cross(link: &Link, way: Way, limit: Duration) -> Result<()> {
+/// Delivers one message of the session handshake over the link.
+async fn cross(link: &Link, way: Direction, limit: Duration) -> Result<()> {
     if link.is_clear() {
         return Ok(());
     }
@@ -159,13 +159,13 @@ impl Backend for MemBackend {
         if let Some(weather) = self.0.take_next_weather() {
             link.set(weather);
         }
-        let post = Arc::new(Post::new(link.clone(), self.0.buffers.messages));
-        cross(&link, Way::There, ttl).await?;
-        let id = self.0.world().open(ttl, Some(post.clone()), clock::now());
+        let queue = Arc::new(EventQueue::new(link.clone(), self.0.buffers.messages));
+        cross(&link, Direction::ToStore, ttl).await?;
+        let id = self.0.world().open(ttl, Some(queue.clone()), clock::now());
         self.0.remember(id, &link);
         self.0.sooner.notify_waiters();
-        cross(&link, Way::Back, ttl).await.map_err(Error::with_unknown_effect)?;
-        Ok(Box::new(MemStore::start(self.0.clone(), (link, post), id, ttl, sent)))
+        cross(&link, Direction::ToSession, ttl).await.map_err(Error::with_unknown_effect)?;
+        Ok(Box::new(MemStore::start(self.0.clone(), (link, queue), id, ttl, sent)))
     }
 }
 

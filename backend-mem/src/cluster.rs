@@ -7,8 +7,8 @@
 //! end, leaders change: every such decision is made at a [`Site`], by a
 //! [`Choice`](synod_testkit::choice::Choice).
 //!
-//! Nothing happens in it by itself: it is for a simulation, which runs [`Cluster::run`] on its own
-//! clock, and is of no use to an application.
+//! It does nothing by itself: it is for a simulation, which runs [`Cluster::run`] on its own clock,
+//! and is of no use to an application.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -72,7 +72,7 @@ impl Cluster {
         Self(Arc::new(Shared { state: Mutex::new(state), sooner: Notify::new() }))
     }
 
-    /// Creates a node that no process has asked for.
+    /// Creates a node that no process has requested.
     pub fn give(&self, path: Path, data: Bytes) {
         self.touch(|state, now| state.give(path, data, now));
     }
@@ -138,12 +138,13 @@ impl Cluster {
         self.touch(|state, now| state.end_session(session, now));
     }
 
-    /// Whether a session is alive at the store now.
+    /// Returns whether a session is alive at the store now.
     pub fn lives(&self, session: SessionId) -> bool {
         self.state().lives(session)
     }
 
-    /// When a path was created, and which session owns it: at `created`, or else the last time.
+    /// The time of a path's creation, and the session that owns it: the creation at `created`, or
+    /// else the last one.
     pub fn born(&self, path: &Path, created: Revision) -> Option<(Revision, Option<SessionId>)> {
         self.state().born(path, created)
     }
@@ -165,8 +166,8 @@ impl Cluster {
         true
     }
 
-    /// How many servers have a connection in both directions to a process: the number of answers it
-    /// would get if it sent a heartbeat to each.
+    /// The number of servers that have a connection in both directions to a process: the number of
+    /// answers that it would get if it sent a heartbeat to each.
     pub fn reaches(&self, actor: u64) -> usize {
         self.state().reaches(actor, clock::true_now())
     }
@@ -188,17 +189,17 @@ impl Cluster {
         self.0.sooner.notify_one();
     }
 
-    /// Stops a server for ever. At least two must remain.
+    /// Stops a server forever. At least two must remain.
     pub fn freeze(&self, server: usize) {
         self.state().freeze(server);
     }
 
-    /// Buries a process that has died: nothing that it sends from now on leaves it.
+    /// Discards everything that a process sends after its death.
     pub fn bury(&self, actor: u64) {
         self.state().bury(actor, clock::true_now());
     }
 
-    /// Lets the sequences of an existing directory continue at `next`.
+    /// Sets the next sequence of an existing directory.
     pub fn skip_sequences(&self, dir: &Path, next: u64) {
         self.state().skip_sequences(dir, next);
     }

@@ -1,10 +1,10 @@
 //! A complete store inside one process: the default store, the reference for all others, and the
 //! base of the deterministic simulation.
 //!
-//! It keeps the contract of [`synod_core::store`] and no more than that. Where the contract is weak
-//! it is weak too, on purpose: `Local` reads lag, empty containers stay a while, sequences have
-//! gaps and start again with their directory. So a program that runs well here does not depend on
-//! the strengths of a particular store.
+//! It keeps the contract of [`synod_core::store`] and no more than that. Where the contract is
+//! weak, it is weak too, on purpose: `Local` reads lag, empty containers stay for a while,
+//! sequences have gaps and start again with their directory. So a program that runs well here does
+//! not depend on the strengths of a particular store.
 //!
 //! Its clock is tokio's, so it follows paused time.
 
@@ -17,9 +17,9 @@ mod apply;
 mod backend;
 #[cfg(feature = "cluster")]
 pub mod cluster;
+mod event_queue;
 mod link;
-mod look;
-mod post;
+mod query;
 mod replica;
 mod session;
 mod shared;

@@ -7,19 +7,19 @@ use std::time::Duration;
 use synod_core::clock;
 use tokio::sync::watch;
 
-/// How a link behaves: how long messages take, or that they do not arrive. A message that does not
-/// arrive waits until the link lets it through, or its sender has given up.
+/// The behaviour of a link: the time that messages take, or that they do not arrive. A message that
+/// does not arrive waits until the link lets it through, or its sender gives up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "a plain description, made by tests")]
 pub struct Weather {
-    /// How long a request takes; `None` if it does not arrive.
+    /// The time that a request takes; `None` if it does not arrive.
     pub there: Option<Duration>,
-    /// How long an answer takes; `None` if it does not arrive.
+    /// The time that an answer takes; `None` if it does not arrive.
     pub back: Option<Duration>,
 }
 
 impl Weather {
-    /// Everything arrives at once.
+    /// Everything arrives immediately.
     pub const CLEAR: Self = Self { there: Some(Duration::ZERO), back: Some(Duration::ZERO) };
     /// Nothing arrives.
     pub const CUT: Self = Self { there: None, back: None };
@@ -30,7 +30,7 @@ impl Weather {
 /// The path of one session's requests, and of the answers to them.
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// Whether the weather was ever anything but perfect. Most links check only this.
+    /// The link was ever changed. Most links check only this.
     troubled: AtomicBool,
     weather: Mutex<Weather>,
     changed: watch::Sender<()>,
@@ -38,9 +38,9 @@ pub(crate) struct Link {
 
 /// The direction of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    There,
-    Back,
+pub(crate) enum Direction {
+    ToStore,
+    ToSession,
 }
 
 impl Link {
@@ -58,19 +58,19 @@ impl Link {
         self.changed.send_replace(());
     }
 
-    /// Whether every message arrives at once.
+    /// Returns whether every message arrives immediately.
     pub(crate) fn is_clear(&self) -> bool {
         !self.troubled.load(Ordering::Acquire)
     }
 
     /// Waits until a message has crossed, however long that takes.
-    pub(crate) async fn cross(&self, way: Way) {
+    pub(crate) async fn cross(&self, direction: Direction) {
         if self.is_clear() {
             return;
         }
         let mut changed = self.changed.subscribe();
         loop {
-            if let Some(delay) = self.delay(way) {
+            if let Some(delay) = self.delay(direction) {
                 return clock::sleep(delay).await;
             }
             // The sender lives as long as this link does.
@@ -78,11 +78,11 @@ impl Link {
         }
     }
 
-    fn delay(&self, way: Way) -> Option<Duration> {
+    fn delay(&self, direction: Direction) -> Option<Duration> {
         let weather = self.weather();
-        match way {
-            Way::There => weather.there,
-            Way::Back => weather.back,
+        match direction {
+            Direction::ToStore => weather.there,
+            Direction::ToSession => weather.back,
         }
     }
 

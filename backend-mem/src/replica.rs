@@ -3,29 +3,29 @@
 
 use std::collections::VecDeque;
 
-use synod_core::chance::mix;
+use synod_core::random::mix;
 use synod_core::store::Revision;
 
 use crate::apply::Effect;
 use crate::tree::Tree;
 
-/// By how many commits the copy lags at most.
+/// The maximum lag of the copy, in commits.
 const LAG: usize = 32;
 
-/// A tree as it was some commits ago, and those commits.
+/// A copy of the tree as of some commits ago, and those commits.
 #[derive(Debug)]
 pub(crate) struct Replica {
     tree: Tree,
     at: Revision,
     ahead: VecDeque<(Revision, Vec<Effect>)>,
-    /// How often it was read, so that no lag lasts.
-    asked: u64,
+    /// The number of reads, so that no lag lasts.
+    reads: u64,
 }
 
 impl Replica {
     /// A copy that does not lag yet.
     pub(crate) fn new(tree: &Tree, at: Revision) -> Self {
-        Self { tree: tree.clone(), at, ahead: VecDeque::new(), asked: 0 }
+        Self { tree: tree.clone(), at, ahead: VecDeque::new(), reads: 0 }
     }
 
     /// Adds a commit.
@@ -36,13 +36,13 @@ impl Replica {
         }
     }
 
-    /// Advances to `seen` at least, so that a reader who has seen that does not go back, and
+    /// Advances to `seen` at least, so that no reader that has seen this revision goes back, and
     /// perhaps further.
-    pub(crate) fn reach(&mut self, seen: Revision) {
-        self.asked += 1;
-        let lucky = |at: Revision, asked| mix(at.get() ^ mix(asked)).is_multiple_of(3);
+    pub(crate) fn advance_to(&mut self, seen: Revision) {
+        self.reads += 1;
+        let advances = |at: Revision, reads| mix(at.get() ^ mix(reads)).is_multiple_of(3);
         while let Some((at, _)) = self.ahead.front()
-            && (*at <= seen || lucky(*at, self.asked))
+            && (*at <= seen || advances(*at, self.reads))
         {
             self.step();
         }

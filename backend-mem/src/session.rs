@@ -10,14 +10,14 @@ use futures_util::future::{Either, select};
 use synod_core::clock::{self, Instant};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{
-    End, Feed, Life, Limits, Loss, Outcome, Query, SessionId, SessionInfo, Status, Store, Txn,
-    View, Watch,
+    End, Feed, Life, Limits, Outcome, Query, SessionEnd, SessionId, SessionInfo, Status, Store,
+    Txn, View, Watch,
 };
 use synod_core::task::{Task, spawn};
 use tokio::sync::watch;
 
-use crate::link::{Link, Way};
-use crate::post::Post;
+use crate::event_queue::EventQueue;
+use crate::link::{Direction, Link};
 use crate::shared::Shared;
 use crate::watches::WatchId;
 use crate::world::SessionOver;
@@ -39,22 +39,22 @@ struct Unwatch {
 }
 
 impl MemStore {
-    /// The session `id`, which the store opened for a request that was sent at `sent`.
+    /// Creates the session `id`, which the store opened for a request that was sent at `sent`.
     pub(crate) fn start(
         shared: Arc<Shared>,
-        (link, post): (Arc<Link>, Arc<Post>),
+        (link, queue): (Arc<Link>, Arc<EventQueue>),
         id: SessionId,
         ttl: Duration,
         sent: Instant,
     ) -> Self {
         let life = Arc::new(Life::new(ttl, sent, Duration::ZERO));
-        let (to_store, to_session) = (beat(shared.clone(), link.clone(), life.clone(), id), post);
+        let (to_store, to_session) = (beat(shared.clone(), link.clone(), life.clone(), id), queue);
         let heart = spawn(async move {
             // Ends with the session: `carry` alone never does.
             let _first = select(pin!(to_store), pin!(to_session.carry())).await;
         });
         let mut limits = Limits::default();
-        limits.gaps = shared.gaps.to_vec();
+        limits.missing_features = shared.missing_features.to_vec();
         let info = SessionInfo::new(id, ttl, limits);
         Self { info, shared, link, life, _heart: heart }
     }
@@ -68,24 +68,24 @@ impl MemStore {
         if let Some(why) = self.life.loss() {
             return Err(why.error(doing));
         }
-        // A loop of calls that are all answered at once must not block the thread.
+        // A loop of calls that are all answered immediately must not block the thread.
         tokio::task::coop::consume_budget().await;
-        if !self.crosses(Way::There).await {
+        if !self.crosses(Direction::ToStore).await {
             return Err(self.unanswered(doing));
         }
         let answer = request(&self.shared, clock::now());
-        if !self.crosses(Way::Back).await {
+        if !self.crosses(Direction::ToSession).await {
             return Err(self.unanswered(doing).with_unknown_effect());
         }
         answer.map_err(|SessionOver| {
-            self.life.lose(Loss::Expired);
-            Loss::Expired.error(doing)
+            self.life.lose(SessionEnd::Expired);
+            SessionEnd::Expired.error(doing)
         })
     }
 
-    /// Waits until a message has crossed the link. `false` if it did not arrive while the session
-    /// is alive, and within its time to live.
-    async fn crosses(&self, way: Way) -> bool {
+    /// Waits until a message has crossed the link. Returns `false` if it did not arrive while the
+    /// session is alive, and within its time to live.
+    async fn crosses(&self, way: Direction) -> bool {
         if self.link.is_clear() {
             return true;
         }
@@ -123,21 +123,21 @@ impl Store for MemStore {
         read.map_err(|error| error.or_at(&path))
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         query.validate_observed()?;
         let path = query.path.clone();
         let (feed, watch) =
             if query.once { Feed::once() } else { Feed::new(self.shared.buffers.events) };
         let (id, life) = (self.info.id, self.life.clone());
         let observe = move |shared: &Shared, now| {
-            let (view, watch) = shared.world().observe(id, &query, feed.clone(), now)?;
+            let (view, watch) = shared.world().watch(id, &query, feed.clone(), now)?;
             if query.once && view.node().is_none() {
-                feed.end(End::Told);
+                feed.end(End::Delivered);
             }
             life.keep(watch, feed);
             Ok((view, watch))
         };
-        let observed = self.ask("observe", observe).await;
+        let observed = self.ask("watch", observe).await;
         let (view, id) = observed.map_err(|error| error.or_at(&path))?;
         let (shared, life) = (self.shared.clone(), self.life.clone());
         Ok((view, watch.with_guard(Unwatch { shared, life, watch: id })))
@@ -177,8 +177,8 @@ impl Store for MemStore {
             Ok(())
         };
         let closed = self.ask("close", end).await;
-        self.life.lose(Loss::Closed);
-        // That this side lost the session meanwhile does not prove that the store ended it.
+        self.life.lose(SessionEnd::Closed);
+        // This side lost the session meanwhile; that does not prove that the store ended it.
         closed.map_err(|error| {
             if self.shared.world().lives(id) { error.with_unknown_effect() } else { error }
         })
@@ -186,9 +186,9 @@ impl Store for MemStore {
 }
 
 impl Drop for MemStore {
-    /// The store is left to expire the session; observers are notified now.
+    /// Leaves the session to expire at the store; observers are notified now.
     fn drop(&mut self) {
-        self.life.lose(Loss::Closed);
+        self.life.lose(SessionEnd::Closed);
     }
 }
 
@@ -215,14 +215,14 @@ async fn beat(shared: Arc<Shared>, link: Arc<Link>, life: Arc<Life<WatchId>>, id
     while life.loss().is_none() {
         let sent = clock::now();
         let answer = pin!(async {
-            link.cross(Way::There).await;
+            link.cross(Direction::ToStore).await;
             let answer = shared.world().touch(id, clock::now());
-            link.cross(Way::Back).await;
+            link.cross(Direction::ToSession).await;
             answer
         });
         match select(answer, pin!(keep_time(&shared, &life, sent + third))).await {
             Either::Left((Ok(()), _)) => life.renew(sent),
-            Either::Left((Err(SessionOver), _)) => life.lose(Loss::Expired),
+            Either::Left((Err(SessionOver), _)) => life.lose(SessionEnd::Expired),
             Either::Right(_) => life.suspend(),
         }
         keep_time(&shared, &life, sent + third).await;
@@ -240,6 +240,6 @@ async fn keep_time(shared: &Shared, life: &Life<WatchId>, until: Instant) {
         shared.world().tick(clock::now());
     }
     if life.until().is_none_or(|certain| certain <= clock::now()) {
-        life.lose(Loss::Expired);
+        life.lose(SessionEnd::Expired);
     }
 }

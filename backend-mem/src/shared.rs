@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use synod_core::store::{Gap, SessionId};
+use synod_core::store::{Feature, SessionId};
 use tokio::sync::Notify;
 
 use crate::link::{Link, Weather};
@@ -15,15 +15,15 @@ pub(crate) struct Shared {
     world: Mutex<World>,
     pub(crate) buffers: Buffers,
     /// The features that its sessions report as missing.
-    pub(crate) gaps: &'static [Gap],
+    pub(crate) missing_features: &'static [Feature],
     links: Mutex<BTreeMap<SessionId, Weak<Link>>>,
-    /// The weather of the next session, already during its opening.
+    /// The state of the link of the next session, already during its opening.
     next_weather: Mutex<Option<Weather>>,
     /// Notified when a session or node may end earlier than before.
     pub(crate) sooner: Notify,
 }
 
-/// How much a store buffers for a slow reader or a slow link.
+/// The buffers of a store for a slow reader or a slow link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Buffers {
     /// Events in one watch.
@@ -38,11 +38,11 @@ impl Buffers {
 }
 
 impl Shared {
-    pub(crate) fn new(buffers: Buffers, gaps: &'static [Gap]) -> Self {
+    pub(crate) fn new(buffers: Buffers, missing_features: &'static [Feature]) -> Self {
         Self {
             world: Mutex::new(World::new()),
             buffers,
-            gaps,
+            missing_features,
             links: Mutex::default(),
             next_weather: Mutex::default(),
             sooner: Notify::new(),

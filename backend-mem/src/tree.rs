@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
-use synod_core::chance::mix;
 use synod_core::path::Path;
+use synod_core::random::mix;
 use synod_core::store::{
     Facts, Found, Lifetime, Node, Revision, Sequence, SessionId, Stat, Version,
 };
@@ -157,8 +157,8 @@ impl Tree {
         }
     }
 
-    /// Collects about half of the empty containers, because the contract allows both at once and
-    /// later; the same ones for the same `salt`.
+    /// Collects about half of the empty containers, because the contract allows a container to be
+    /// collected immediately and later; the same containers for the same `salt`.
     pub(crate) fn collect(&mut self, salt: u64) {
         if self.empties.is_empty() {
             return;
@@ -180,7 +180,7 @@ impl Tree {
         any
     }
 
-    /// Whether there is a node or a container at `path`.
+    /// Returns whether there is a node or a container at `path`.
     pub(crate) fn contains(&self, path: &Path) -> bool {
         self.entries.contains_key(path)
     }
@@ -190,14 +190,14 @@ impl Tree {
         self.entries.get(dir).map_or(0, |entry| entry.next_sequence)
     }
 
-    /// The next sequence of a directory, now and then with a gap, which the contract allows.
+    /// The next sequence of a directory, sometimes after a gap, which the contract allows.
     pub(crate) fn next_sequence_or_so(&self, dir: &Path, salt: u64) -> u64 {
         let next = self.next_sequence(dir);
         let gap = u64::from(mix(salt).is_multiple_of(4));
         if next + gap <= LAST_SEQUENCE { next + gap } else { next }
     }
 
-    /// Lets the sequences of an existing directory continue at `next`.
+    /// Sets the next sequence of an existing directory.
     pub(crate) fn skip_sequences(&mut self, dir: &Path, next: u64) {
         if let Some(entry) = self.entries.get_mut(dir) {
             entry.next_sequence = entry.next_sequence.max(next);
@@ -212,8 +212,9 @@ impl Facts for Tree {
         Some(Found { version: body.stat.version, leased })
     }
 
-    fn occupied(&self, path: &Path, gone: &dyn Fn(&Path) -> bool) -> bool {
-        self.children(path)
-            .any(|child| (self.body(child).is_some() && !gone(child)) || self.occupied(child, gone))
+    fn occupied(&self, path: &Path, deleted: &dyn Fn(&Path) -> bool) -> bool {
+        self.children(path).any(|child| {
+            (self.body(child).is_some() && !deleted(child)) || self.occupied(child, deleted)
+        })
     }
 }

@@ -1,4 +1,4 @@
-//! [`Watches`]: which watches are notified of which effects.
+//! [`Watches`]: the watches of a store, and the effects that each is notified of.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use synod_core::path::Path;
 use synod_core::store::{Change, Feed, Query, Revision, Scope, SessionId};
 
 use crate::apply::Effect;
-use crate::post::Post;
+use crate::event_queue::EventQueue;
 
-/// Every watch of a store, indexed by the path that it is about.
+/// Every watch of a store, by the path that it concerns.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     all: BTreeMap<WatchId, Watching>,
@@ -30,10 +30,11 @@ struct Watching {
     session: SessionId,
     query: Query,
     feed: Feed,
-    post: Arc<Post>,
+    queue: Arc<EventQueue>,
 }
 
-/// Whether a watch of `query`, found at one of the paths that `effect` concerns, is notified of it.
+/// Returns whether a watch of `query`, found at one of the paths that `effect` concerns, is
+/// notified of it.
 pub(crate) fn covers(query: &Query, effect: &Effect) -> bool {
     query.covers(&effect.path, effect.kind)
 }
@@ -48,13 +49,13 @@ impl Watches {
         session: SessionId,
         query: Query,
         feed: Feed,
-        post: Arc<Post>,
+        queue: Arc<EventQueue>,
     ) -> WatchId {
         let id = WatchId(self.next);
         self.next += 1;
         self.subtrees += usize::from(query.scope == Scope::Subtree);
         self.by_path.entry(query.path.clone()).or_default().push(id);
-        self.all.insert(id, Watching { session, query, feed, post });
+        self.all.insert(id, Watching { session, query, feed, queue });
         id
     }
 
@@ -69,7 +70,7 @@ impl Watches {
         }
     }
 
-    /// Removes all watches of a session. The session's own side ends them.
+    /// Removes all watches of a session, which ends them on its own side.
     pub(crate) fn remove_session(&mut self, session: SessionId) {
         let mine =
             |(id, watching): (&WatchId, &Watching)| (watching.session == session).then_some(*id);
@@ -113,14 +114,14 @@ impl Watches {
         let changes: Vec<Change> = mine.map(|effect| effect.to_change(at)).collect();
         let missed = !changes.is_empty();
         if missed {
-            watching.post.send(&watching.feed, changes);
+            watching.queue.send(&watching.feed, changes);
         }
         missed
     }
 
     fn send(&self, id: WatchId, changes: Vec<Change>) -> SessionId {
         let watching = &self.all[&id];
-        watching.post.send(&watching.feed, changes);
+        watching.queue.send(&watching.feed, changes);
         watching.session
     }
 

@@ -5,17 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use synod_core::chance::mix;
 use synod_core::clock::Instant;
 use synod_core::path::Path;
+use synod_core::random::mix;
 use synod_core::store::{
     Change, Commit, Feed, Freshness, Op, Outcome, Query, Rejected, Revision, Sequence, SessionId,
     Txn, View, judge,
 };
 
 use crate::apply::{self, Applied, Effect, Naming};
-use crate::look::look;
-use crate::post::Post;
+use crate::event_queue::EventQueue;
+use crate::query::answer;
 use crate::replica::Replica;
 use crate::tree::Tree;
 use crate::watches::{WatchId, Watches};
@@ -28,11 +28,11 @@ pub(crate) struct World {
     sessions: BTreeMap<SessionId, Session>,
     last_session: u64,
     watches: Watches,
-    /// Made by the first read that may lag.
+    /// Created by the first read that may lag.
     replica: Option<Replica>,
-    /// When each session expires, unless it is renewed before.
+    /// The time at which each session expires, unless it is renewed before.
     session_ends: BTreeSet<(Instant, SessionId)>,
-    /// When each node with a time to live expires, unless it is written before.
+    /// The time at which each node with a TTL expires, unless it is written before.
     node_ends: BTreeSet<(Instant, Path)>,
     node_end_of: BTreeMap<Path, Instant>,
     /// Every change since [`Self::keep_log`], if it was called.
@@ -46,7 +46,7 @@ pub(crate) struct World {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Habits {
     pub(crate) naming: Naming,
-    /// Whether an empty container may stay for a while.
+    /// An empty container may stay for a while.
     pub(crate) linger: bool,
     /// Sessions expire at a multiple of this.
     pub(crate) tick: Duration,
@@ -61,10 +61,10 @@ struct Session {
     ttl: Duration,
     ends: Instant,
     ephemerals: BTreeSet<Path>,
-    /// The newest revision that it was shown, in a view, an outcome or an event.
+    /// The newest revision that the session was shown, in a view, an outcome or an event.
     seen: Revision,
     /// Its event queue; `None` if the caller delivers the events.
-    post: Option<Arc<Post>>,
+    queue: Option<Arc<EventQueue>>,
 }
 
 /// The answer to a request of a session that has ended.
@@ -89,7 +89,7 @@ impl World {
         }
     }
 
-    /// A store with these habits, whose effects are collected in a journal.
+    /// A store with these properties, whose effects are collected in a journal.
     pub(crate) fn with_journal(habits: Habits) -> Self {
         Self { habits, journal: Some(Vec::new()), ..Self::new() }
     }
@@ -97,7 +97,7 @@ impl World {
     pub(crate) fn open(
         &mut self,
         ttl: Duration,
-        post: Option<Arc<Post>>,
+        queue: Option<Arc<EventQueue>>,
         now: Instant,
     ) -> SessionId {
         self.tick(now);
@@ -105,12 +105,12 @@ impl World {
         let id = SessionId::new(mix(self.last_session) >> 1);
         let (ends, ephemerals) = (self.end_of(now, ttl), BTreeSet::new());
         let seen = Revision::ZERO;
-        self.sessions.insert(id, Session { ttl, ends, ephemerals, seen, post });
+        self.sessions.insert(id, Session { ttl, ends, ephemerals, seen, queue });
         self.session_ends.insert((ends, id));
         id
     }
 
-    /// Renews a session: its time starts again.
+    /// Renews a session: its time to live starts again.
     pub(crate) fn touch(&mut self, id: SessionId, now: Instant) -> Result<(), SessionOver> {
         self.tick(now);
         let ttl = self.sessions.get(&id).ok_or(SessionOver)?.ttl;
@@ -168,7 +168,7 @@ impl World {
         later(ends, tick)
     }
 
-    /// Whether a session has not ended.
+    /// Returns whether a session has not ended.
     pub(crate) fn lives(&self, id: SessionId) -> bool {
         self.sessions.contains_key(&id)
     }
@@ -224,12 +224,12 @@ impl World {
         self.tick(now);
         let session = self.sessions.get_mut(&id).ok_or(SessionOver)?;
         let view = match query.freshness {
-            Freshness::Latest => look(&self.tree, query, self.revision, None),
+            Freshness::Latest => answer(&self.tree, query, self.revision, None),
             Freshness::Local => {
                 let replica =
                     self.replica.get_or_insert_with(|| Replica::new(&self.tree, self.revision));
-                replica.reach(session.seen);
-                look(replica.tree(), query, replica.at(), None)
+                replica.advance_to(session.seen);
+                answer(replica.tree(), query, replica.at(), None)
             }
         };
         session.seen = session.seen.max(view.revision);
@@ -237,8 +237,8 @@ impl World {
     }
 
     /// Reads and watches as one step. Changes that a lagging view does not include yet are reported
-    /// at once.
-    pub(crate) fn observe(
+    /// immediately.
+    pub(crate) fn watch(
         &mut self,
         id: SessionId,
         query: &Query,
@@ -246,15 +246,15 @@ impl World {
         now: Instant,
     ) -> Result<(View, WatchId), SessionOver> {
         let view = self.read(id, query, now)?;
-        let post = self.sessions.get(&id).and_then(|session| session.post.clone());
-        let post = post.ok_or(SessionOver)?;
-        let watch = self.watches.add(id, query.clone(), feed, post);
+        let queue = self.sessions.get(&id).and_then(|session| session.queue.clone());
+        let queue = queue.ok_or(SessionOver)?;
+        let watch = self.watches.add(id, query.clone(), feed, queue);
         if query.freshness == Freshness::Local
             && let Some(replica) = &self.replica
         {
             let missed =
                 replica.ahead().filter(|(at, effects)| self.watches.tell_late(watch, effects, *at));
-            // What is read after these events is no older than they are.
+            // A read after these events is no older than they are.
             if let (Some((at, _)), Some(session)) = (missed.last(), self.sessions.get_mut(&id)) {
                 session.seen = session.seen.max(at);
             }
@@ -278,17 +278,17 @@ impl World {
             return Err(SessionOver);
         }
         let at = Revision::new(self.revision.get() + 1);
-        let look = txn.look_of_commit().cloned();
+        let follow_up = txn.look_of_commit().cloned();
         Ok(match self.judged(txn.ops, at) {
             Err(rejected) => {
-                let view = self.shown(id, txn.look.as_ref(), None);
+                let view = self.view_for(id, txn.look.as_ref(), None);
                 Outcome::Rejected(rejected.with_look(view))
             }
             Ok(ops) => {
                 let applied = apply::apply(&mut self.tree, ops, at, id, self.habits.naming);
                 self.settle(&applied.effects, now);
                 self.record(at, &applied.effects);
-                Outcome::Committed(self.answer(id, look.as_ref(), applied))
+                Outcome::Committed(self.commit_of(id, follow_up.as_ref(), applied))
             }
         })
     }
@@ -298,23 +298,24 @@ impl World {
         apply::name(&self.tree, ops, at, self.habits.naming)
     }
 
-    fn answer(&mut self, id: SessionId, query: Option<&Query>, applied: Applied) -> Commit {
+    fn commit_of(&mut self, id: SessionId, query: Option<&Query>, applied: Applied) -> Commit {
         let own = applied.own.as_ref().map(|(path, sequence)| (path, *sequence));
-        let view = self.shown(id, query, own);
+        let view = self.view_for(id, query, own);
         if let Some(session) = self.sessions.get_mut(&id) {
             session.seen = session.seen.max(self.revision);
         }
         Commit::new(Some(self.revision), applied.done, view)
     }
 
-    /// The answer to the look of a transaction. `own` is the sequential node that the transaction created.
-    fn shown(
+    /// The view of the follow-up read of a transaction. `own` is the sequential node that the
+    /// transaction created.
+    fn view_for(
         &mut self,
         id: SessionId,
         query: Option<&Query>,
         own: Option<(&Path, Sequence)>,
     ) -> Option<View> {
-        let view = look(&self.tree, query?, self.revision, own);
+        let view = answer(&self.tree, query?, self.revision, own);
         if let Some(session) = self.sessions.get_mut(&id) {
             session.seen = session.seen.max(view.revision);
         }
@@ -391,7 +392,7 @@ impl World {
         }
     }
 
-    /// When the next session or node expires.
+    /// The time at which the next session or node expires.
     pub(crate) fn next_end(&self) -> Option<Instant> {
         let session = self.session_ends.first().map(|(ends, _)| *ends);
         let node = self.node_ends.first().map(|(ends, _)| *ends);

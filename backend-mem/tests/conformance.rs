@@ -17,7 +17,7 @@ mod memory;
 const WORKERS: usize = 4;
 
 /// In real time the cases wait more than they work.
-const AT_ONCE: usize = 32;
+const CONCURRENT_CASES: usize = 32;
 
 fn main() -> ExitCode {
     let usual = || Memory::behind(unhurried(), |memory| memory);
@@ -27,6 +27,6 @@ fn main() -> ExitCode {
     Suite::main_of(vec![
         ("", Suite::new(usual).on_paused_time()),
         ("minimal", Suite::new(minimal).on_paused_time()),
-        ("workers", Suite::new(on_workers).on_workers(WORKERS).at_once(AT_ONCE)),
+        ("workers", Suite::new(on_workers).on_workers(WORKERS).at_once(CONCURRENT_CASES)),
     ])
 }

@@ -5,16 +5,16 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use synod_core::chance::Chance;
 use synod_core::client::{Client, ClientOptions};
 use synod_core::clock::{self, sleep, timeout};
 use synod_core::error::{Effect, ErrorKind};
 use synod_core::path::Path;
+use synod_core::random::Random;
 use synod_core::retry::Retry;
 use synod_core::store::{Backend, Expect, Kind, Lifetime, Query, SessionOptions, Status, Txn};
 use synod_core::task::spawn;
 use synod_mem::{MemBackend, Weather};
-use synod_recipes::UnfairLock;
+use synod_recipes::lock::UnfairLock;
 use synod_testkit::cancel::cancel_at_every_await;
 use synod_testkit::fault::{Actor, Choice, Cue, Faults, FaultyBackend, Fired, Plan, Site, Verb};
 use synod_testkit::hesitant::HesitantBackend;
@@ -26,7 +26,7 @@ fn path(text: &str) -> Path {
 }
 
 fn options(seed: u64) -> ClientOptions {
-    ClientOptions::default().chance(Chance::seeded(seed))
+    ClientOptions::default().random(Random::seeded(seed))
 }
 
 /// Asserts that no node, session or watch is left in the store, and no task in the runtime.
@@ -77,7 +77,7 @@ async fn a_call_dropped_at_any_await_leaves_no_node() {
         let made = Cell::new(false);
         let drops = cancel_at_every_await(async || {
             let outcome = client.create(&plain, "", lifetime).await.expect("reachable");
-            made.set(outcome.committed().is_some());
+            made.set(outcome.is_committed());
         });
         assert!(drops.await >= 2, "the store never pauses");
         sleep(LONG).await;
@@ -85,7 +85,7 @@ async fn a_call_dropped_at_any_await_leaves_no_node() {
         // are removed.
         assert_eq!(client.exists(&plain).await.expect("reachable"), made.get());
         assert_eq!(backend.census().nodes, usize::from(made.get()));
-        let _gone = client.delete(&plain, Expect::Any).await.expect("reachable").committed();
+        let _gone = client.delete(&plain, Expect::Any).await.expect("reachable").ok();
     }
     client.close().await.expect("reachable");
     drop(client);
@@ -132,10 +132,10 @@ async fn weather(seed: u64) -> Vec<Fired> {
         .swarm(seed);
     let plan = Plan::new(faults, Choice::seeded(seed));
     let exposed = FaultyBackend::new(backend.clone(), plan.clone(), Actor::new(1));
-    let chance = Chance::seeded(seed);
+    let random = Random::seeded(seed);
     let client = Client::open(exposed, options(seed)).await.expect("opens in the end");
 
-    join_all((0..4).map(|worker| work(client.clone(), chance.fork(worker)))).await;
+    join_all((0..4).map(|worker| work(client.clone(), random.fork(worker)))).await;
     // Nodes that were given up are removed while the client lives; closing does not wait for long.
     sleep(LONG * 10).await;
     // Closing may fail for either side; what is left then expires.
@@ -148,11 +148,11 @@ async fn weather(seed: u64) -> Vec<Fired> {
 }
 
 /// Creates tickets, some of them for less than a moment, and releases them.
-async fn work(client: Client, chance: Chance) {
+async fn work(client: Client, random: Random) {
     let prefix = path("/q/t-");
     for _ in 0..5 {
-        let lifetime = if chance.below(2) == 0 { Lifetime::Session } else { Lifetime::Persistent };
-        let patience = Duration::from_millis(chance.below(3_000));
+        let lifetime = if random.below(2) == 0 { Lifetime::Session } else { Lifetime::Persistent };
+        let patience = Duration::from_millis(random.below(3_000));
         let Ok(session) = client.session().await else { return };
         let draw = session.create_sequential(&prefix, "", lifetime);
         let Ok(Ok(drawn)) = timeout(patience, draw).await else { continue };
@@ -163,8 +163,8 @@ async fn work(client: Client, chance: Chance) {
         if let Ok(view) = session.read(mine).await {
             assert_eq!(view.nodes.len(), 1, "one create, one node");
         }
-        if chance.below(2) == 0 {
-            session.abandon(&done);
+        if random.below(2) == 0 {
+            session.remove_in_background(&done);
         } else {
             let _removed = session.remove(&done).await.is_ok();
         }
@@ -211,7 +211,7 @@ async fn a_session_given_up_by_its_own_clock_is_closed_once_the_store_has_ended_
     let store = backend.open(&SessionOptions::default()).await.expect("opens");
     let id = store.session().id;
     let txn = Txn::new().create(path("/mine"), "", Lifetime::Session);
-    store.commit(txn).await.expect("reachable").committed().expect("free");
+    store.commit(txn).await.expect("reachable").ok().expect("free");
     backend.set_weather(id, Weather::CUT);
     let mut status = store.status();
     status.wait_for(Status::is_lost).await.expect("it is reported");
@@ -228,7 +228,7 @@ async fn a_session_given_up_by_its_own_clock_is_closed_once_the_store_has_ended_
     other.close().await.expect("reachable");
 }
 
-/// A waiter for an unfair lock waits for a time of its own, and looks before it tries.
+/// A waiter for an unfair lock waits for a time of its own, and reads before it tries.
 #[tokio::test(start_paused = true)]
 async fn few_of_many_waiters_try_an_unfair_lock_when_it_is_free() {
     const WAITERS: usize = 20;
@@ -240,7 +240,8 @@ async fn few_of_many_waiters_try_an_unfair_lock_when_it_is_free() {
     let mut clients = clients.await.into_iter().map(|client| client.expect("opens"));
     let holder = clients.next().expect("there is one");
     let held = UnfairLock::new(&holder, path("/lock")).lock().await.expect("free");
-    // All are notified at the same moment, and none is answered before the others have asked.
+    // All are notified at the same moment, and none is answered before the others have sent their
+    // requests.
     let slow = Some(Duration::from_micros(100));
     let waiters: Vec<_> = clients
         .map(|client| {

@@ -1,4 +1,5 @@
-//! A view that lags is followed at once by the events that it does not reflect, and by no older view.
+//! A view that lags is followed immediately by the events that it does not reflect, and by no older
+//! view.
 
 use synod_core::path::Path;
 use synod_core::store::{
@@ -29,7 +30,7 @@ async fn what_is_read_is_no_older_than_an_event_that_a_view_had_missed() {
     for round in 1..=60 {
         let set = Txn::new().set(path.clone(), round.to_string(), Expect::Any);
         let newest = written(&*ann, set).await;
-        let (view, mut watch) = bob.observe(local()).await.expect("memory answers");
+        let (view, mut watch) = bob.watch(local()).await.expect("memory answers");
         if modified(&view) < newest {
             lagged += 1;
             let event = watch.next().await;

@@ -53,7 +53,7 @@ async fn the_root_of_a_namespace_is_no_node_even_where_it_is_one() {
     let inside = Namespaced::new(outer.clone(), path("/app"));
     commit(&*outer, create("/apple")).await;
     commit(&*outer, create("/app")).await;
-    let (view, mut watch) = inside.observe(Query::subtree(Path::root())).await.expect("answered");
+    let (view, mut watch) = inside.watch(Query::subtree(Path::root())).await.expect("answered");
     assert_eq!(names(&view), [""; 0]);
 
     commit(&*outer, Txn::new().set(path("/app"), "more", Expect::Any)).await;
@@ -99,7 +99,7 @@ async fn a_late_write_comes_while_the_session_lives_and_never_after() {
         let backend = FaultyBackend::new(backend.clone(), late(), Actor::new(1));
         let store = open(&backend).await;
         let at = if closes { "/closed" } else { "/open" };
-        assert!(store.commit(create(at)).await.is_err_and(|error| error.is_ambiguous()));
+        assert!(store.commit(create(at)).await.is_err_and(|error| error.has_unknown_effect()));
         if closes {
             store.close().await.expect("nothing planned");
         }
@@ -124,7 +124,7 @@ async fn a_held_call_outlives_the_session_no_more_than_any_other() {
     .await;
 
     let error = error.expect_err("held");
-    assert!(error.is_ambiguous());
+    assert!(error.has_unknown_effect());
     assert!(clock::elapsed(start) <= store.session().ttl, "after {:?}", clock::elapsed(start));
     assert_eq!(backend.census().nodes, 1, "it happened all the same");
 }
@@ -160,7 +160,7 @@ async fn what_a_storm_answers_is_true() {
         let store = Faulty::new(outer.clone(), plan, Actor::new(1));
         let mut answers = Vec::new();
         for n in 0..40 {
-            answers.push(store.commit(create(&format!("/n{n:02}"))).await.map(Outcome::committed));
+            answers.push(store.commit(create(&format!("/n{n:02}"))).await.map(Outcome::ok));
         }
         sleep(Duration::from_secs(60)).await;
 
@@ -169,7 +169,7 @@ async fn what_a_storm_answers_is_true() {
             let is_there = names(&there).contains(&format!("/n{n:02}").as_str());
             match answer {
                 Ok(done) => assert!(done.is_some() && is_there, "/n{n:02} of {seed}"),
-                Err(error) if error.is_ambiguous() => unknown += 1,
+                Err(error) if error.has_unknown_effect() => unknown += 1,
                 Err(error) => assert!(!is_there, "/n{n:02} of {seed}: {error}"),
             }
         }
@@ -189,9 +189,9 @@ async fn stacked(backend: MemBackend, root: &str) -> Arc<dyn Store> {
 /// All answers of a store to a program, as text.
 async fn played(store: Arc<dyn Store>, program: &[Txn]) -> String {
     let mut said = String::new();
-    let (_view, mut below) = store.observe(Query::subtree(Path::root())).await.expect("answered");
+    let (_view, mut below) = store.watch(Query::subtree(Path::root())).await.expect("answered");
     let names = Query::children(path("/q")).names_only();
-    let (_view, mut children) = store.observe(names).await.expect("answered");
+    let (_view, mut children) = store.watch(names).await.expect("answered");
     for txn in program {
         let answer = store.commit(txn.clone().look(Query::subtree(Path::root()))).await;
         writeln!(said, "{answer:?}").expect("a string takes it");
@@ -238,7 +238,7 @@ async fn played_twice(root: &str, whole_stack: bool, program: &[Txn]) -> (String
 async fn what_is_dropped_through_all_layers_is_freed_below() {
     let backend = MemBackend::new();
     let store = stacked(backend.clone(), "/a").await;
-    let (_view, watch) = store.observe(Query::subtree(Path::root())).await.expect("answered");
+    let (_view, watch) = store.watch(Query::subtree(Path::root())).await.expect("answered");
     assert_eq!(backend.census().watches, 1);
 
     drop(watch);

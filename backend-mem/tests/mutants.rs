@@ -27,7 +27,7 @@ use crate::simulated::Simulated;
 mod memory;
 mod simulated;
 
-/// A mistake, of whichever kind.
+/// A mistake, of any kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Known {
     Store(Mistake),
@@ -47,7 +47,7 @@ impl Known {
         }
     }
 
-    /// Whether a case claims to find it.
+    /// Returns whether a case claims to find it.
     fn is_caught_by(self, case: &Case) -> bool {
         match self {
             Self::Store(mistake) => case.catches().contains(&mistake),

@@ -1,4 +1,5 @@
-//! A store that was restored from a backup, under a cache: its revisions and versions begin again where the backup was made.
+//! A store that was restored from a backup, under a cache: its revisions and versions begin again
+//! where the backup was made.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,9 +13,9 @@ use synod_core::path;
 use synod_core::path::Path;
 use synod_core::store::{Backend, Node, SessionOptions, Store};
 use synod_mem::MemBackend;
-use synod_recipes::{Cache, CacheEvent};
+use synod_recipes::cache::{Cache, CacheEvent};
 
-/// Opens sessions on the store that there is at the time.
+/// Opens sessions on the current store.
 #[derive(Clone, Debug)]
 struct Restorable(Arc<Mutex<MemBackend>>);
 
@@ -35,7 +36,7 @@ async fn client(backend: impl Backend) -> Client {
     Client::open(backend, ClientOptions::default()).await.expect("memory is there")
 }
 
-/// A store after so many writes.
+/// A store after this number of writes.
 async fn written(times: u32) -> MemBackend {
     let store = MemBackend::new();
     let writer = client(store.clone()).await;

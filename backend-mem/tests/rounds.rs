@@ -1,4 +1,5 @@
-//! How many round trips a recipe takes one after the other, in virtual time: each call takes one, and nothing else takes any.
+//! The number of successive round trips of a recipe, in virtual time: each call takes one, and
+//! nothing else takes any.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -11,14 +12,14 @@ use synod_core::clock;
 use synod_core::path;
 use synod_core::task::{Task, spawn};
 use synod_mem::MemBackend;
-use synod_recipes::{Partition, Share, ShareChange};
+use synod_recipes::partition::{Partition, Share, ShareChange};
 use synod_testkit::hesitant::HesitantBackend;
 
 const TRIP: Duration = Duration::from_millis(100);
 const ITEMS: usize = 1_000;
 const MEMBERS: usize = 16;
 
-/// A member that stops at once when it is asked to.
+/// A member that stops as soon as it is told to.
 struct Worker {
     share: Arc<Share>,
     _task: Task,
@@ -75,7 +76,8 @@ async fn a_thousand_items_of_sixteen_members_settle_within_three_round_trips() {
         settles(&workers).await;
     }
 
-    // Until then the last read of each is answered. The store has the new member before the answer to that arrives.
+    // Until then the last read of each is answered. The store has the new member before the answer
+    // to that arrives.
     clock::sleep(TRIP * 5).await;
     workers.push(joined(&backend, "last").await);
     let after_join = settles(&workers).await + TRIP / 2;

@@ -1,4 +1,5 @@
-//! Recipe values of one client on a second runtime that ends: its tasks are dropped at the await where they are.
+//! Recipe values of one client on a second runtime that ends: its tasks are dropped at the await
+//! where they are.
 
 #![expect(
     clippy::disallowed_methods,
@@ -16,11 +17,11 @@ use synod_core::client::{Client, ClientOptions};
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_mem::MemBackend;
-use synod_recipes::{Counter, Ids, SharedValue};
+use synod_recipes::value::{Counter, Ids, SharedValue};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-/// For what must end by itself.
+/// The limit for operations that must end by themselves.
 const LONG: Duration = Duration::from_secs(60);
 
 /// A client on a runtime with a thread of its own, and another runtime.
@@ -42,8 +43,9 @@ impl Two {
         Self { main, second, client: opened.expect("memory opens it") }
     }
 
-    /// Polls a call once on the second runtime, which then ends. The tasks that the call has started are never polled.
-    /// Before that, another call is made on the main one. Returns the results of both, on the main runtime.
+    /// Polls a call once on the second runtime, which then ends. The tasks that the call has
+    /// started are never polled. Before that, another call is made on the main one. Returns the
+    /// results of both, on the main runtime.
     fn calls<T>(self, mut first: Call<T>, mut other: Call<T>) -> [T; 2] {
         let Self { main, second, client } = self;
         second.block_on(async { assert!((&mut first).now_or_never().is_none(), "it waits") });

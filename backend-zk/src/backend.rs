@@ -9,7 +9,7 @@ use futures_util::future::{Either, FutureExt as _, select};
 use synod_core::clock::{self, sleep_until, timeout};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{
-    Backend, Gap, Heartbeats, Life, Limits, SessionId, SessionInfo, SessionOptions, Store,
+    Backend, Feature, Heartbeats, Life, Limits, SessionId, SessionInfo, SessionOptions, Store,
     clamp_ttl,
 };
 
@@ -24,11 +24,11 @@ use crate::options::{Access, Login, ZkOptions, with_port};
 use crate::session::ZkStore;
 use crate::tls::Tls;
 
-/// The shortest and the longest session that is requested. The servers have limits of their own.
+/// The shortest and the longest TTL that is requested. The servers have limits of their own.
 const TTLS: (Duration, Duration) =
     (Duration::from_millis(500), Duration::from_secs(24 * 24 * 60 * 60));
 
-/// The longest that opening a session takes.
+/// The maximum duration of opening a session.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// A store on ZooKeeper servers.
@@ -45,7 +45,7 @@ struct Opened {
     states: StateWatcher,
     life: Life,
     beats: Heartbeats,
-    gaps: Vec<Gap>,
+    missing_features: Vec<Feature>,
 }
 
 impl ZkBackend {
@@ -53,8 +53,8 @@ impl ZkBackend {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] for options that cannot work, and if neither credentials nor `access`
-    /// decide the access rights of new nodes.
+    /// [`ErrorKind::Invalid`] for invalid options, and if neither credentials nor `access` decide
+    /// the access rights of new nodes.
     pub fn new(options: ZkOptions) -> Result<Self> {
         let (options, access) = options.checked()?;
         Ok(Self { options: Arc::new(options), access, probe: Arc::default() })
@@ -76,34 +76,34 @@ impl ZkBackend {
         const DOING: &str = "opening a session";
 
         let end = clock::now() + limit;
-        let ask = || self.probe.why(&self.options.hosts, self.options.tls.is_some(), limit / 4);
+        let query = || self.probe.why(&self.options.hosts, self.options.tls.is_some(), limit / 4);
         // Connecting continues while the servers are queried for the reason of the delay.
         let late = async {
             sleep_until(end - limit / 4).await;
-            ask().await
+            query().await
         };
-        let (said, why) = match select(pin!(timeout(limit, opening)), pin!(late)).await {
+        let (result, reason) = match select(pin!(timeout(limit, opening)), pin!(late)).await {
             Either::Left((Ok(Ok(opened)), _)) => return Ok(opened),
-            Either::Left((said, _)) => (said.ok(), None),
-            Either::Right((why, opening)) => match opening.await {
+            Either::Left((result, _)) => (result.ok(), None),
+            Either::Right((reason, opening)) => match opening.await {
                 Ok(Ok(opened)) => return Ok(opened),
-                said => (said.ok(), Some(why)),
+                result => (result.ok(), Some(reason)),
             },
         };
-        let error = match said.and_then(Result::err) {
+        let error = match result.and_then(Result::err) {
             Some(Refusal::Known(error)) => return Err(error),
-            Some(Refusal::Said(said @ (ZkError::AuthFailed | ZkError::BadArguments(_)))) => {
-                return Err(Trouble::Said(said).translate(DOING, Sort::Read));
+            Some(Refusal::Zk(cause @ (ZkError::AuthFailed | ZkError::BadArguments(_)))) => {
+                return Err(Trouble::Zk(cause).translate(DOING, Sort::Read));
             }
-            Some(Refusal::Said(said)) => Trouble::Said(said).translate(DOING, Sort::Read),
+            Some(Refusal::Zk(cause)) => Trouble::Zk(cause).translate(DOING, Sort::Read),
             None => Error::new(ErrorKind::Unreachable, DOING),
         };
         // The servers' own answers are more precise than the client's error.
-        let why = match why {
-            Some(why) => why,
-            None => ask().await,
+        let reason = match reason {
+            Some(reason) => reason,
+            None => query().await,
         };
-        Err(error.because(why))
+        Err(error.because(reason))
     }
 
     fn identity(&self) -> Identity {
@@ -112,8 +112,8 @@ impl ZkBackend {
         match self.options.login {
             Login::Digest => Identity::Digest(login),
             #[cfg(feature = "sasl")]
-            Login::Sasl => Identity::Sasl(login, synod_core::chance::Chance::from_system()),
-            // `checked` has refused this.
+            Login::Sasl => Identity::Sasl(login, synod_core::random::Random::from_system()),
+            // Unreachable: `checked` has refused this.
             #[cfg(not(feature = "sasl"))]
             Login::Sasl => Identity::Nobody,
         }
@@ -125,14 +125,14 @@ impl Backend for ZkBackend {
     async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
         let wanted = clamp_ttl(options.ttl, TTLS.0, TTLS.1)?;
         let limit = wanted.clamp(Duration::from_secs(1), PATIENCE);
-        let Opened { client, states, life, beats, gaps } =
+        let Opened { client, states, life, beats, missing_features } =
             self.within(limit, self.session(wanted).boxed()).await?;
         let mut limits = Limits::default();
-        limits.gaps = gaps;
+        limits.missing_features = missing_features;
         let id = SessionId::new(client.session_id().cast_unsigned());
         let info = SessionInfo::new(id, life.ttl(), limits);
-        let wire = Arc::new(Connection::new(client, life, self.access, &self.options));
-        Ok(Box::new(ZkStore::start(info, wire, states, beats)))
+        let connection = Arc::new(Connection::new(client, life, self.access, &self.options));
+        Ok(Box::new(ZkStore::start(info, connection, states, beats, self.options.listing_cache)))
     }
 }
 
@@ -148,10 +148,10 @@ impl ZkBackend {
         let _first = states.state();
         let sent = clock::now();
         let alive = heartbeat::send(&client, self.options.heartbeat);
-        let (gaps, age) = (gaps(&client), is_too_old(&client));
+        let (missing_features, age) = (missing_features(&client), is_too_old(&client));
         alive.await?;
         let _counted = beats.answered(sent, clock::now());
-        let gaps = gaps.await?;
+        let missing_features = missing_features.await?;
         age.await?;
         // The leader counts from the moment at which it created the session. The client does not
         // report which of its attempts that was.
@@ -171,21 +171,21 @@ impl ZkBackend {
                 life.renew(counted);
             }
         }
-        Ok(Opened { client, states, life, beats, gaps })
+        Ok(Opened { client, states, life, beats, missing_features })
     }
 }
 
-/// Why there is no session.
+/// The reason that there is no session.
 enum Refusal {
     /// The error of the servers or of the client.
-    Said(ZkError),
+    Zk(ZkError),
     /// The reason is known, so the servers need not be queried.
     Known(Error),
 }
 
 impl From<ZkError> for Refusal {
-    fn from(said: ZkError) -> Self {
-        Self::Said(said)
+    fn from(error: ZkError) -> Self {
+        Self::Zk(error)
     }
 }
 
@@ -209,7 +209,7 @@ fn judge_age(answer: Result<(), ZkError>) -> Result<(), Refusal> {
         Err(ZkError::Unimplemented) => Err(Error::new(ErrorKind::Unsupported, "opening a session")
             .because("these servers are older than ZooKeeper 3.6, which brought persistent watches")
             .into()),
-        Err(said) => Err(said.into()),
+        Err(error) => Err(error.into()),
         Ok(()) => Ok(()),
     }
 }
@@ -218,15 +218,17 @@ fn judge_age(answer: Result<(), ZkError>) -> Result<(), Refusal> {
 const NOWHERE: &str = "/synod-nowhere-5f0e9c/x";
 
 /// The features that the servers lack, found by requests that cannot succeed.
-fn gaps(client: &Client) -> impl Future<Output = Result<Vec<Gap>, ZkError>> + use<'_> {
+fn missing_features(
+    client: &Client,
+) -> impl Future<Output = Result<Vec<Feature>, ZkError>> + use<'_> {
     let options = CreateMode::Persistent.with_acls(AclSet::ANYONE);
     let options = options.with_ttl(Duration::from_secs(1));
     let refused = client.create(NOWHERE, b"", &options);
     async move {
         match refused.await {
-            Err(ZkError::Unimplemented) => Ok(vec![Gap::TtlNodes]),
+            Err(ZkError::Unimplemented) => Ok(vec![Feature::TtlNodes]),
             Ok(_) | Err(ZkError::NoNode | ZkError::NoAuth | ZkError::NodeExists) => Ok(vec![]),
-            Err(said) => Err(said),
+            Err(error) => Err(error),
         }
     }
 }
@@ -243,6 +245,6 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert!(error.to_string().contains("3.6"), "{error}");
         assert!(judge_age(Ok(())).is_ok());
-        assert!(matches!(judge_age(Err(ZkError::ConnectionLoss)), Err(Refusal::Said(_))));
+        assert!(matches!(judge_age(Err(ZkError::ConnectionLoss)), Err(Refusal::Zk(_))));
     }
 }

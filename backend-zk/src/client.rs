@@ -1,19 +1,22 @@
 //! A client of ZooKeeper's protocol: one session, kept on whichever server answers.
 //!
-//! A [`Connector`](connector::Connector) opens a session. Its [`Client`] sends a request when a method is called, in the order of the
-//! calls, and returns the [`Answer`](answer::Answer) as a future. When the last reference to the client is dropped, the session is
-//! ended.
+//! A [`Connector`](connector::Connector) opens a session. Its [`Client`] sends a request when a
+//! method is called, in the order of the calls, and returns the [`Answer`](answer::Answer) as a
+//! future. When the last reference to the client is dropped, the session is ended.
 //!
-//! What holds for everything above it:
+//! Guarantees to everything above:
 //!
-//! - **One task has the session** (`session.rs`): it reads, writes, and sets up another connection when one is lost. It reports the
-//!   loss to [`StateWatcher`]s and to persistent watchers before any answer on the next connection.
-//! - **Answers and events come in the order of the server.** An answer that is not the next one ends the connection, as its meaning is
-//!   not known.
-//! - **A request is sent once.** Those without an answer fail with [`ZkError::ConnectionLoss`], whether they were received or not.
+//! - **One task owns the session** (`session.rs`): it reads, writes, and sets up another connection
+//!   when one is lost. It reports the loss to [`StateWatcher`]s and to persistent watchers before
+//!   any answer on the next connection.
+//! - **Answers and events arrive in the order of the server.** An answer that is not the next one
+//!   ends the connection, as its meaning is unknown.
+//! - **A request is sent once.** Requests without an answer fail with [`ZkError::ConnectionLoss`],
+//!   whether they were received or not.
 //! - **Nothing that a server sends panics**, or takes more memory than was received.
-//! - **Watches for one event are set again** on the next connection, in the same step as its first requests. Persistent watches are
-//!   not: events may have been missed, so their users set them again, and read.
+//! - **Watches for one event are set again** on the next connection, in the same step as its first
+//!   requests. Persistent watches are not: events may have been missed, so their users set them
+//!   again, and read.
 
 mod answer;
 mod calls;
@@ -22,13 +25,13 @@ mod event;
 mod granted;
 pub(crate) mod identity;
 mod jute;
-mod line;
 mod multi;
 mod node;
 mod outbox;
 mod request;
 #[cfg(feature = "sasl")]
 mod sasl;
+mod server_connection;
 mod servers;
 mod session;
 mod start;

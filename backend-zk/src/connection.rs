@@ -11,16 +11,15 @@ use futures_util::future::{Either, select};
 use synod_core::clock;
 use synod_core::error::{Error, Result};
 use synod_core::path::Path;
-use synod_core::store::{Life, Loss, Revision};
+use synod_core::store::{Life, Revision, SessionEnd};
 
 use crate::client::{Client, StateWatcher, ZkError, ZkStat};
+use crate::containers::{Guards, Vacated};
 use crate::error::Trouble;
-use crate::guard::{Guards, Vacated};
 use crate::options::{Access, Heartbeat, ZkOptions};
-use crate::races::Races;
+use crate::recent_rejections::RecentRejections;
 
-/// The client, the session's life, and the revision up to which the session has seen
-/// changes.
+/// The client, the session's life, and the revision up to which the session has seen all changes.
 pub(crate) struct Connection {
     client: Mutex<Option<Arc<Client>>>,
     abandoned: Mutex<Option<Arc<Client>>>,
@@ -29,26 +28,28 @@ pub(crate) struct Connection {
     pub(crate) heartbeat: Heartbeat,
     pub(crate) guards: Guards,
     pub(crate) vacated: Vacated,
-    pub(crate) races: Races,
-    /// The number of nodes whose answer is not too long, whatever their data.
-    pub(crate) few: usize,
+    pub(crate) rejections: RecentRejections,
+    /// The maximum number of nodes in a request whose response is not too long, whatever their
+    /// data.
+    pub(crate) max_nodes: usize,
     seen: AtomicU64,
-    mine: Mutex<BTreeSet<Path>>,
-    births: AtomicBool,
+    tickets: Mutex<BTreeSet<Path>>,
+    create_stats: AtomicBool,
     ended: AtomicBool,
-    connections: Mutex<Connections>,
+    generations: Mutex<Generations>,
     /// The last connection whose server had applied every change that the session was notified of
     /// before.
     caught_up: AtomicU64,
 }
 
-/// The length of the largest node, with its stat: by default, servers take no request that is longer than a mebibyte.
+/// The length of the largest node, with its stat: by default, servers take no request that is
+/// longer than a mebibyte.
 const NODE: usize = (1 << 20) + 1_024;
 
-/// How often the connection was seen to change.
-struct Connections {
+/// The number of changes of the connection that were observed.
+struct Generations {
     states: StateWatcher,
-    seen: u64,
+    current: u64,
 }
 
 impl Connection {
@@ -59,7 +60,7 @@ impl Connection {
         options: &ZkOptions,
     ) -> Self {
         let mut states = client.state_watcher();
-        let _as_it_is = states.state();
+        let _current = states.state();
         let alive = life.status();
         client.set_certain(move || alive.borrow().until()?.checked_duration_since(clock::now()));
         let client = Mutex::new(Some(client));
@@ -71,13 +72,13 @@ impl Connection {
             heartbeat: options.heartbeat,
             guards: Guards::default(),
             vacated: Vacated::default(),
-            races: Races::default(),
-            few: (options.max_answer / NODE).max(1),
+            rejections: RecentRejections::default(),
+            max_nodes: (options.max_answer / NODE).max(1),
             seen: AtomicU64::new(0),
-            mine: Mutex::default(),
-            births: AtomicBool::new(false),
+            tickets: Mutex::default(),
+            create_stats: AtomicBool::new(false),
             ended: AtomicBool::new(false),
-            connections: Mutex::new(Connections { states, seen: 0 }),
+            generations: Mutex::new(Generations { states, current: 0 }),
             caught_up: AtomicU64::new(0),
         }
     }
@@ -97,7 +98,7 @@ impl Connection {
 
     /// The error for a missing answer: the session is over.
     pub(crate) fn lost(&self, doing: &'static str) -> Error {
-        self.life.loss().unwrap_or(Loss::Closed).error(doing)
+        self.life.loss().unwrap_or(SessionEnd::Closed).error(doing)
     }
 
     /// Removes the client. It ends the session when the last reference is dropped.
@@ -122,7 +123,7 @@ impl Connection {
     /// Waits for an answer while the session is alive.
     ///
     /// This bounds every call: answers arrive in the order of the requests, so a missing answer
-    /// also holds back those to the heartbeats, and the session is lost within its time.
+    /// also delays the answers to the heartbeats, and the session is lost within its time to live.
     pub(crate) async fn answer<T>(
         &self,
         answer: impl Future<Output = Result<T, ZkError>>,
@@ -133,29 +134,30 @@ impl Connection {
         };
         match &answered {
             Err(ZkError::SessionExpired | ZkError::ClientClosed) => self.expired(),
-            Err(ZkError::AuthFailed) => self.life.lose(Loss::Denied),
-            Err(ZkError::Abandoned) => self.life.lose(Loss::Expired),
+            Err(ZkError::AuthFailed) => self.life.lose(SessionEnd::Denied),
+            Err(ZkError::Abandoned) => self.life.lose(SessionEnd::Expired),
             _ => {}
         }
         match self.life.loss() {
             Some(why) => Err(Trouble::Lost(why)),
-            None => answered.map_err(Trouble::Said),
+            None => answered.map_err(Trouble::Zk),
         }
     }
 
-    /// Called when the client reports that the session is over.
+    /// Records the client's report that the session is over.
     ///
-    /// It does so when a server refuses the session, and also by its own clock, after it found no
-    /// server for seven fifths of the session's time. That is later than the session is certain to
-    /// be alive; so while the session is certain, the report comes from a server.
+    /// The client reports this when a server refuses the session, and also by its own clock, after
+    /// it found no server for seven fifths of the session's time to live. At that time the session
+    /// is no longer certain to be alive. So while the session is certain, the report comes from a
+    /// server.
     pub(crate) fn expired(&self) {
         if self.life.until().is_some_and(|until| clock::now() < until) {
             self.ended.store(true, Ordering::Relaxed);
         }
-        self.life.lose(Loss::Expired);
+        self.life.lose(SessionEnd::Expired);
     }
 
-    /// Whether a server reported the end of the session, and so of its ephemeral nodes.
+    /// Returns whether a server reported the end of the session, and so of its ephemeral nodes.
     pub(crate) fn is_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
     }
@@ -170,57 +172,58 @@ impl Connection {
 
     /// Records a ticket that the session created. No other client uses its name, so it is never a
     /// container.
-    pub(crate) fn know(&self, path: &Path) {
+    pub(crate) fn add_ticket(&self, path: &Path) {
         /// A ticket that was forgotten costs one more request.
-        const MOST: usize = 10_000;
+        const MAX_TICKETS: usize = 10_000;
 
-        let mut mine = self.mine.lock().unwrap_or_else(PoisonError::into_inner);
-        if mine.len() >= MOST {
-            mine.clear();
+        let mut tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);
+        if tickets.len() >= MAX_TICKETS {
+            tickets.clear();
         }
-        mine.insert(path.clone());
+        tickets.insert(path.clone());
     }
 
-    /// Whether the session created a ticket with this path.
-    pub(crate) fn knows(&self, path: &Path) -> bool {
-        self.mine.lock().unwrap_or_else(PoisonError::into_inner).contains(path)
+    /// Returns whether the session created a ticket with this path.
+    pub(crate) fn has_ticket(&self, path: &Path) -> bool {
+        self.tickets.lock().unwrap_or_else(PoisonError::into_inner).contains(path)
     }
 
     /// Forgets a node that the session deleted.
-    pub(crate) fn forget(&self, path: &Path) {
-        self.mine.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
+    pub(crate) fn remove_ticket(&self, path: &Path) {
+        self.tickets.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
     }
 
     /// Records that the servers return the stat of a create in a transaction of several.
-    pub(crate) fn hear_births(&self) {
-        self.births.store(true, Ordering::Relaxed);
+    pub(crate) fn record_create_stats(&self) {
+        self.create_stats.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the servers have ever returned it.
-    pub(crate) fn hears_births(&self) -> bool {
-        self.births.load(Ordering::Relaxed)
+    /// Returns whether the servers have ever returned the stat of a create in a transaction of
+    /// several.
+    pub(crate) fn returns_create_stats(&self) -> bool {
+        self.create_stats.load(Ordering::Relaxed)
     }
 
     /// The number of the current connection. The loss of a connection is reported before any
     /// answer on the next one.
-    pub(crate) fn connection(&self) -> u64 {
-        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        if connections.states.changed().now_or_never().is_some() {
-            connections.seen += 1;
+    pub(crate) fn generation(&self) -> u64 {
+        let mut generations = self.generations.lock().unwrap_or_else(PoisonError::into_inner);
+        if generations.states.changed().now_or_never().is_some() {
+            generations.current += 1;
         }
-        connections.seen
+        generations.current
     }
 
-    /// Whether the server of this connection may lag behind an event of an earlier one. When the
-    /// client reconnects it requires a server that has everything it read, but not everything that
-    /// it was notified of.
-    pub(crate) fn may_be_behind(&self, connection: u64) -> bool {
-        self.caught_up.load(Ordering::Relaxed) < connection
+    /// Returns whether the server of this connection may be behind an event of an earlier one. When
+    /// the client reconnects, it requires a server that has everything it read, but not everything
+    /// that it was notified of.
+    pub(crate) fn may_be_behind(&self, generation: u64) -> bool {
+        self.caught_up.load(Ordering::Relaxed) < generation
     }
 
     /// Records that a `sync` sent on this connection was answered.
-    pub(crate) fn caught_up(&self, connection: u64) {
-        self.caught_up.fetch_max(connection, Ordering::Relaxed);
+    pub(crate) fn caught_up(&self, generation: u64) {
+        self.caught_up.fetch_max(generation, Ordering::Relaxed);
     }
 
     /// The revision up to which the session has certainly seen all changes.

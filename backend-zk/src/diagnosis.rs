@@ -1,6 +1,6 @@
-//! Finds out why no server accepts the client: an attempt to connect does not show it, so each server is
-//! queried once more, with the command `srvr`, which every server answers without a login unless it
-//! is configured otherwise.
+//! Finds the reason that no server accepts the client: an attempt to connect does not show it, so
+//! each server is queried once more, with the command `srvr`, which every server answers without a
+//! login unless it is configured otherwise.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    /// How long the last result is returned again.
+    /// The time for which the last result is returned again.
     const FRESH: Duration = Duration::from_secs(60);
 
     /// The state of each server, for a person, found within `limit`.
@@ -62,20 +62,20 @@ async fn why(hosts: &[String], encrypted: bool, limit: Duration) -> String {
         });
         join_all(each).await
     });
-    format!("no server let us in: {}", join_all(asked).await.concat().join("; "))
+    format!("no server accepted the client: {}", join_all(asked).await.concat().join("; "))
 }
 
 fn of_one(server: &str, answer: &Answer, encrypted: bool) -> String {
     format!("{server}: {}", judge(answer, encrypted))
 }
 
-/// The answer of a server, or why there was none.
+/// The answer of a server, or the reason that there is none.
 #[derive(Debug)]
 enum Answer {
     /// No server could be connected to.
     Nobody(io::Error),
     /// The server sent this before it closed the connection.
-    Said(Vec<u8>),
+    Received(Vec<u8>),
 }
 
 async fn ask(address: SocketAddr) -> Answer {
@@ -83,19 +83,19 @@ async fn ask(address: SocketAddr) -> Answer {
         Ok(stream) => stream,
         Err(error) => return Answer::Nobody(error),
     };
-    let mut said = Vec::new();
+    let mut text = Vec::new();
     let talk = async {
         // Long enough that a server which expects TLS recognises that this is none.
         stream.write_all(b"srvr\n").await?;
-        (&mut stream).take(4_096).read_to_end(&mut said).await
+        (&mut stream).take(4_096).read_to_end(&mut text).await
     };
     // After a timeout, use what was received so far.
     let _closed = talk.await.is_ok();
-    Answer::Said(said)
+    Answer::Received(text)
 }
 
 fn judge(answer: &Answer, encrypted: bool) -> String {
-    let said = match answer {
+    let text = match answer {
         Answer::Nobody(error) => {
             return match error.kind() {
                 ErrorKind::ConnectionRefused => {
@@ -104,33 +104,33 @@ fn judge(answer: &Answer, encrypted: bool) -> String {
                 _ => format!("it cannot be reached ({error}); is the name right?"),
             };
         }
-        Answer::Said(said) => String::from_utf8_lossy(said),
+        Answer::Received(text) => String::from_utf8_lossy(text),
     };
     let speaks = ["Zookeeper version", "not currently serving", "is not executed"];
-    if !speaks.iter().any(|words| said.contains(words)) {
-        return match (encrypted, said.is_empty() || said.starts_with('\u{15}')) {
+    if !speaks.iter().any(|words| text.contains(words)) {
+        return match (encrypted, text.is_empty() || text.starts_with('\u{15}')) {
             (true, true) => {
                 "it speaks TLS, but refuses us; is its certificate for this name (as a subject \
                  alternative name: a common name alone is not enough) and from a CA that we trust, \
                  and does it want one of ours?"
             }
-            (false, true) => "it closes the connection; if it speaks TLS there, say zks://",
-            (_, false) => "what listens there is no ZooKeeper",
+            (false, true) => "it closes the connection; if it expects TLS on this port, use zks://",
+            (_, false) => "the service on this port is not ZooKeeper",
         }
         .to_owned();
     }
     if encrypted {
         return "it does not speak TLS on this port; use its secure port, or zk://".to_owned();
     }
-    if said.contains("not currently serving") {
+    if text.contains("not currently serving") {
         return "it runs without a majority of its servers; are enough of them started?".to_owned();
     }
-    match said.lines().find_map(|line| line.strip_prefix("Mode: ")) {
+    match text.lines().find_map(|line| line.strip_prefix("Mode: ")) {
         Some("read-only") => {
-            "it is cut off from the majority of its servers, and only lets read".to_owned()
+            "it is cut off from the majority of its servers, and accepts only reads".to_owned()
         }
-        Some(mode) => format!("it runs ({mode}), and gave us no session in time"),
-        None => "it runs, and gave us no session in time".to_owned(),
+        Some(mode) => format!("it runs ({mode}), and created no session in time"),
+        None => "it runs, and created no session in time".to_owned(),
     }
 }
 
@@ -159,20 +159,20 @@ mod tests {
 
     #[test]
     fn each_answer_has_its_reason() {
-        let said = |said: &str| Answer::Said(said.as_bytes().to_vec());
+        let text = |text: &str| Answer::Received(text.as_bytes().to_vec());
         let refused = || Answer::Nobody(ErrorKind::ConnectionRefused.into());
         let table = [
             (refused(), false, "nothing listens"),
             (Answer::Nobody(io::Error::other("no such host")), false, "no such host"),
-            (said(""), false, "zks://"),
-            (said("\u{15}\u{3}\u{3}"), false, "zks://"),
-            (said(""), true, "alternative name"),
-            (said("Zookeeper version: 3.9"), true, "zk://"),
-            (said("HTTP/1.1 400 Bad Request"), false, "no ZooKeeper"),
-            (said("This ZooKeeper instance is not currently serving requests"), false, "majority"),
-            (said("Zookeeper version: 3.9\nMode: read-only\n"), false, "only lets read"),
-            (said("Zookeeper version: 3.9\nMode: leader\n"), false, "it runs (leader)"),
-            (said("srvr is not executed because it is not in the whitelist."), false, "it runs"),
+            (text(""), false, "zks://"),
+            (text("\u{15}\u{3}\u{3}"), false, "zks://"),
+            (text(""), true, "alternative name"),
+            (text("Zookeeper version: 3.9"), true, "zk://"),
+            (text("HTTP/1.1 400 Bad Request"), false, "not ZooKeeper"),
+            (text("This ZooKeeper instance is not currently serving requests"), false, "majority"),
+            (text("Zookeeper version: 3.9\nMode: read-only\n"), false, "accepts only reads"),
+            (text("Zookeeper version: 3.9\nMode: leader\n"), false, "it runs (leader)"),
+            (text("srvr is not executed because it is not in the whitelist."), false, "it runs"),
         ];
         for (answer, encrypted, words) in table {
             let why = judge(&answer, encrypted);

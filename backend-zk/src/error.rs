@@ -1,27 +1,28 @@
-//! Translates errors of the servers and of the client into those of synod. The only place that does.
+//! Translates errors of the servers and of the client into those of synod. The only place that
+//! does.
 
 use synod_core::error::{Error, ErrorKind};
 use synod_core::path::Path;
-use synod_core::store::Loss;
+use synod_core::store::SessionEnd;
 
 use crate::client::ZkError;
 
-/// Why a request has no answer that the `Store` trait has a value for.
+/// The reason that a request has no result that the `Store` trait has a value for.
 #[derive(Debug)]
 pub(crate) enum Trouble {
     /// The session is over.
-    Lost(Loss),
-    /// Nodes that were to be read as of one moment kept changing.
+    Lost(SessionEnd),
+    /// Nodes that were to be read as a consistent snapshot kept changing.
     Restless,
-    /// Nodes that were to be read as of one moment do not fit into one request.
+    /// Nodes that were to be read as a consistent snapshot do not fit into one request.
     TooLarge,
     /// One of the nodes that were to be read is not readable for this client.
     Unreadable(String),
     /// The error of the server or of the client.
-    Said(ZkError),
+    Zk(ZkError),
 }
 
-/// Whether a call only reads, or may have changed something.
+/// The kind of a call: it only reads, or may have changed something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sort {
     Read,
@@ -31,27 +32,26 @@ pub(crate) enum Sort {
 impl Trouble {
     /// The error of a call.
     pub(crate) fn translate(self, doing: &'static str, sort: Sort) -> Error {
-        let definite = matches!(&self, Self::Said(error) if is_definite(error));
+        let definite = matches!(&self, Self::Zk(error) if is_definite(error));
         let error = match self {
             Self::Lost(why) => why.error(doing),
-            Self::Restless => {
-                Error::new(ErrorKind::Unreachable, doing).because("what was read kept changing")
-            }
+            Self::Restless => Error::new(ErrorKind::Unreachable, doing)
+                .because("the nodes that were read kept changing"),
             Self::TooLarge => Error::new(ErrorKind::TooLarge, doing),
             Self::Unreadable(node) => {
-                let error = Self::Said(ZkError::NoAuth).translate(doing, sort);
+                let error = Self::Zk(ZkError::NoAuth).translate(doing, sort);
                 match Path::new(&node) {
                     Ok(node) => error.at(&node),
                     Err(_) => error,
                 }
             }
-            Self::Said(said) => {
-                let error = Error::new(kind(&said), doing);
-                let error = match advice(&said) {
+            Self::Zk(cause) => {
+                let error = Error::new(kind(&cause), doing);
+                let error = match advice(&cause) {
                     Some(advice) => error.because(advice),
                     None => error,
                 };
-                error.caused_by(said)
+                error.caused_by(cause)
             }
         };
         if sort == Sort::Write && !definite { error.with_unknown_effect() } else { error }
@@ -79,25 +79,25 @@ fn kind(error: &ZkError) -> ErrorKind {
     }
 }
 
-/// The feature that is requested and that not every server supports.
+/// The required setting for a feature that not every server has enabled.
 pub(crate) const NO_TTL_NODES: &str =
     "nodes with a time to live need zookeeper.extendedTypesEnabled=true on each server";
 
-/// What a person can do about the error.
+/// Advice to a person about the error.
 fn advice(error: &ZkError) -> Option<&'static str> {
     Some(match error {
         ZkError::ConnectionLoss => {
-            "the connection was lost before the answer came; if that goes on, look into the \
+            "the connection was lost before the answer arrived; if that continues, see the \
              server's log"
         }
         ZkError::Timeout => "the server did not answer in time",
-        ZkError::Throttled => "the server has more to do than it can; ask for less at a time",
+        ZkError::Throttled => "the server is overloaded; request less at a time",
         ZkError::NotReadOnly => {
-            "the server is cut off from the majority of its servers, and only lets read"
+            "the server is cut off from the majority of its servers, and accepts only reads"
         }
         ZkError::NoAuth => {
-            "the node's access list does not allow us this: it was made by another user, or with \
-             another password"
+            "the node's access list does not permit this: the node was created by another user, \
+             or with another password"
         }
         ZkError::AuthFailed => {
             "the servers do not accept our user and password, or refuse DIGEST-MD5 in FIPS mode \
@@ -113,8 +113,8 @@ fn advice(error: &ZkError) -> Option<&'static str> {
     })
 }
 
-/// Whether this is the server's answer to this very request, and means that nothing was changed.
-/// Any other error may come from the connection, whether the request was applied or not.
+/// Returns whether this is the server's answer to this very request, and means that nothing was
+/// changed. Any other error may come from the connection, whether the request was applied or not.
 pub(crate) fn is_definite(error: &ZkError) -> bool {
     matches!(
         error,
@@ -145,7 +145,7 @@ mod tests {
         let hints = [
             (ZkError::ConnectionLoss, "log"),
             (ZkError::Timeout, "in time"),
-            (ZkError::Throttled, "ask for less"),
+            (ZkError::Throttled, "request less"),
             (ZkError::NotReadOnly, "majority"),
             (ZkError::QuotaExceeded, "quota"),
             (ZkError::TooLong, "max_answer"),
@@ -154,8 +154,8 @@ mod tests {
             (ZkError::InvalidAcl, "Access::Open"),
             (ZkError::Unimplemented, "extendedTypesEnabled"),
         ];
-        for (said, hint) in hints {
-            assert!(advice(&said).is_some_and(|text| text.contains(hint)), "{said}");
+        for (error, hint) in hints {
+            assert!(advice(&error).is_some_and(|text| text.contains(hint)), "{error}");
         }
     }
 
@@ -173,10 +173,10 @@ mod tests {
             (ZkError::TooLong, ErrorKind::TooLarge, Effect::Unknown),
             (ZkError::InvalidAcl, ErrorKind::Invalid, Effect::None),
         ];
-        for (said, kind, effect) in table {
-            let error = Trouble::Said(said.clone()).translate("commit", Sort::Write);
-            assert_eq!((error.kind(), error.effect()), (kind, effect), "{said}");
-            let read = Trouble::Said(said).translate("read", Sort::Read);
+        for (cause, kind, effect) in table {
+            let error = Trouble::Zk(cause.clone()).translate("commit", Sort::Write);
+            assert_eq!((error.kind(), error.effect()), (kind, effect), "{cause}");
+            let read = Trouble::Zk(cause).translate("read", Sort::Read);
             assert_eq!((read.kind(), read.effect()), (kind, Effect::None));
         }
     }

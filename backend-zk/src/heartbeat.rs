@@ -1,4 +1,4 @@
-//! The heartbeat of a session: it extends the session's life, and notices its end.
+//! The heartbeat of a session: it extends the session's life, and detects its end.
 //!
 //! # What is certain
 //!
@@ -33,12 +33,12 @@ use futures_util::future::{BoxFuture, Either, FutureExt as _, select};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use synod_core::clock::{self, Instant, Vigil};
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::store::{Heartbeats, Loss};
+use synod_core::store::{Heartbeats, SessionEnd};
 
 use crate::client::{Client, SessionState, StateWatcher, ZkError};
 use crate::connection::Connection;
-use crate::hub::Hub;
 use crate::options::Heartbeat;
+use crate::watch_registry::WatchRegistry;
 
 /// The event that woke the heartbeat task.
 enum Wake {
@@ -49,28 +49,29 @@ enum Wake {
 
 /// Heartbeats per time to live of a session.
 ///
-/// The protocol's pings are not enough, as a server answers them itself. The client pings when nothing else was sent for three
-/// twentieths of that time, or ten seconds; so these heartbeats replace its pings.
+/// The protocol's pings are not enough, as a server answers them itself. The client pings when
+/// nothing else was sent for three twentieths of that time, or ten seconds; so these heartbeats
+/// replace its pings.
 const BEATS: u32 = 10;
-const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+const MAX_PAUSE: Duration = Duration::from_secs(8);
 
-/// After this many heartbeats without an answer it is unknown whether there is a server.
-const SILENT: u32 = 3;
+/// The number of unanswered heartbeats after which the session is suspended.
+const MAX_SILENT_BEATS: u32 = 3;
 
 /// ZooKeeper's default `tickTime`. Its sample configuration has 2 s.
-const STOCK_TICK: Duration = Duration::from_secs(3);
+const DEFAULT_TICK: Duration = Duration::from_secs(3);
 
 /// The time between heartbeats.
 pub(crate) fn pause(ttl: Duration) -> Duration {
-    (ttl / BEATS).min(LONGEST_PAUSE)
+    (ttl / BEATS).min(MAX_PAUSE)
 }
 
-/// How late a ping may be, where a quarter of a tick is less: a stalled process or a pause for
+/// The allowed delay of a ping, where a quarter of a tick is less: a stalled process or a pause for
 /// garbage collection does not become shorter with the tick.
-const LATE: Duration = Duration::from_millis(100);
+const PING_DELAY: Duration = Duration::from_millis(100);
 
 /// The longest time between two pings of the leader: half a tick, and a quarter of a tick or
-/// [`LATE`] for one that is late.
+/// [`PING_DELAY`] for one that is late.
 ///
 /// The tick is the one in the options. Without one, it is assumed to be at most the default, and at
 /// most half of `ttl`: with default settings, no session is shorter than two ticks.
@@ -80,15 +81,15 @@ const LATE: Duration = Duration::from_millis(100);
 /// If the session is too short for the given tick: it would not be certain from one heartbeat to
 /// the next.
 pub(crate) fn gap(tick: Option<Duration>, ttl: Duration) -> Result<Duration> {
-    let bound = tick.unwrap_or(STOCK_TICK.min(ttl / 2));
+    let bound = tick.unwrap_or(DEFAULT_TICK.min(ttl / 2));
     let least = bound / 4 * 3;
     if least > ttl / 2 {
         return Err(Error::new(ErrorKind::Invalid, "opening a session").because(format!(
-            "a session of {ttl:?} is too short for servers with a tick of {bound:?}; ask for a longer one"
+            "a session of {ttl:?} is too short for servers with a tick of {bound:?}; request a longer one"
         )));
     }
     // For a very short session that margin would leave nothing.
-    Ok((bound / 2 + LATE).min(ttl / 8 * 3).max(least))
+    Ok((bound / 2 + PING_DELAY).min(ttl / 8 * 3).max(least))
 }
 
 /// Sends a heartbeat. It has been sent when this returns; the future is its answer.
@@ -124,39 +125,39 @@ fn sent(
 
 /// Sends heartbeats until the session is over; then ends its watches.
 pub(crate) async fn beat(
-    wire: Arc<Connection>,
-    hub: Arc<Hub>,
+    connection: Arc<Connection>,
+    registry: Arc<WatchRegistry>,
     mut states: StateWatcher,
     mut beats: Heartbeats,
 ) {
-    let mut asked = FuturesUnordered::new();
+    let mut requests = FuturesUnordered::new();
     let mut vigil = Vigil::new();
-    let mut heard = clock::now();
-    let mut next = heard + pause(wire.life.ttl());
-    while let Some(until) = wire.life.until() {
-        let pause = pause(wire.life.ttl());
+    let mut last_answered = clock::now();
+    let mut next = last_answered + pause(connection.life.ttl());
+    while let Some(until) = connection.life.until() {
+        let pause = pause(connection.life.ttl());
         if vigil.resumed() {
             // The machine slept: only an answer shows whether the session is alive.
-            wire.life.suspend();
+            connection.life.suspend();
             next = clock::now();
         }
         let now = clock::now();
         if now >= until {
-            wire.life.lose(Loss::Expired);
+            connection.life.lose(SessionEnd::Expired);
             break;
         }
         if now >= next {
-            if !asked.is_empty() && now >= heard + pause * SILENT {
-                wire.life.suspend();
+            if !requests.is_empty() && now >= last_answered + pause * MAX_SILENT_BEATS {
+                connection.life.suspend();
             }
-            let Ok(client) = wire.client("heartbeat") else { break };
-            let answer = send(&client, wire.heartbeat);
-            asked.push(async move { (now, answer.await) });
+            let Ok(client) = connection.client("heartbeat") else { break };
+            let answer = send(&client, connection.heartbeat);
+            requests.push(async move { (now, answer.await) });
             next = now + pause;
         }
         let wake = {
             let answer = pin!(async {
-                match asked.next().await {
+                match requests.next().await {
                     Some((sent, answer)) => Wake::Answer(sent, answer),
                     None => std::future::pending().await,
                 }
@@ -164,7 +165,8 @@ pub(crate) async fn beat(
             let state = pin!(async { Wake::State(states.changed().await) });
             let time = pin!(async {
                 let _first =
-                    select(pin!(vigil.sleep_until(next.min(until))), pin!(wire.life.lost())).await;
+                    select(pin!(vigil.sleep_until(next.min(until))), pin!(connection.life.lost()))
+                        .await;
                 Wake::Time
             });
             match select(state, select(answer, time)).await {
@@ -176,21 +178,23 @@ pub(crate) async fn beat(
             Wake::Answer(sent, Ok(())) => {
                 // A new connection is reported before any answer on it.
                 if let Some(state) = states.changed().now_or_never() {
-                    turn(&wire, &mut beats, state);
+                    record_state(&connection, &mut beats, state);
                 }
-                heard = heard.max(sent);
+                last_answered = last_answered.max(sent);
                 match beats.answered(sent, clock::now()) {
-                    Some(counted) => wire.life.renew(counted),
-                    None => wire.life.answered(),
+                    Some(counted) => connection.life.renew(counted),
+                    None => connection.life.answered(),
                 }
-                relieve_guards(&wire);
+                remove_guards(&connection);
             }
-            Wake::Answer(_, Err(ZkError::SessionExpired | ZkError::ClientClosed)) => wire.expired(),
-            Wake::Answer(_, Err(ZkError::AuthFailed)) => wire.life.lose(Loss::Denied),
-            Wake::Answer(_, Err(ZkError::Abandoned)) => wire.life.lose(Loss::Expired),
-            Wake::Answer(_, Err(_)) => wire.life.suspend(),
+            Wake::Answer(_, Err(ZkError::SessionExpired | ZkError::ClientClosed)) => {
+                connection.expired();
+            }
+            Wake::Answer(_, Err(ZkError::AuthFailed)) => connection.life.lose(SessionEnd::Denied),
+            Wake::Answer(_, Err(ZkError::Abandoned)) => connection.life.lose(SessionEnd::Expired),
+            Wake::Answer(_, Err(_)) => connection.life.suspend(),
             Wake::State(state) => {
-                turn(&wire, &mut beats, state);
+                record_state(&connection, &mut beats, state);
                 if state == SessionState::SyncConnected {
                     next = clock::now();
                 }
@@ -199,42 +203,42 @@ pub(crate) async fn beat(
         }
     }
     // The requests hold the client.
-    drop(asked);
-    hub.end(wire.life.loss().unwrap_or(Loss::Expired));
+    drop(requests);
+    registry.end(connection.life.loss().unwrap_or(SessionEnd::Expired));
     // The client ends the session when it finds a server, unless the session was ended already.
-    drop(wire.take());
-    if let Some(client) = wire.abandoned() {
-        // It was dropped and not closed: it expires after its time to live.
-        clock::sleep(wire.life.ttl()).await;
+    drop(connection.take());
+    if let Some(client) = connection.abandoned() {
+        // The session was dropped and not closed: it expires after its time to live.
+        clock::sleep(connection.life.ttl()).await;
         drop(client);
     }
 }
 
-/// The connection has changed, or there is none.
-fn turn(wire: &Connection, beats: &mut Heartbeats, state: SessionState) {
+/// Records that the connection has changed, or was lost.
+fn record_state(connection: &Connection, beats: &mut Heartbeats, state: SessionState) {
     match state {
-        SessionState::Expired | SessionState::Closed => wire.expired(),
-        SessionState::AuthFailed => wire.life.lose(Loss::Denied),
-        // No server knows of that.
-        SessionState::Abandoned => wire.life.lose(Loss::Expired),
+        SessionState::Expired | SessionState::Closed => connection.expired(),
+        SessionState::AuthFailed => connection.life.lose(SessionEnd::Denied),
+        // No server was informed.
+        SessionState::Abandoned => connection.life.lose(SessionEnd::Expired),
         SessionState::SyncConnected => {
-            if let Ok(client) = wire.client("heartbeat") {
-                wire.life.renegotiated(client.session_timeout());
+            if let Ok(client) = connection.client("heartbeat") {
+                connection.life.renegotiated(client.session_timeout());
             }
             if let Some(counted) = beats.reconnected() {
-                wire.life.renew(counted);
+                connection.life.renew(counted);
             }
         }
-        SessionState::Disconnected => wire.life.suspend(),
+        SessionState::Disconnected => connection.life.suspend(),
     }
 }
 
-/// Deletes the guards that have stayed long enough, now that the connection has proved to work.
-/// Guards that it does not reach stay as long as the session.
-fn relieve_guards(wire: &Connection) {
-    wire.vacated.forget(Instant::now());
-    let Ok(client) = wire.client("relieve guards") else { return };
-    for guard in wire.guards.relieve(Instant::now()) {
+/// Deletes the guards that have expired, now that the connection has proved to work. Guards that
+/// cannot be deleted stay as long as the session.
+fn remove_guards(connection: &Connection) {
+    connection.vacated.forget(Instant::now());
+    let Ok(client) = connection.client("take_expired guards") else { return };
+    for guard in connection.guards.take_expired(Instant::now()) {
         // The request has been sent when this returns, and its answer does not matter: the guard
         // may have been deleted with its node.
         drop(client.delete(&guard, None));
@@ -245,10 +249,10 @@ fn relieve_guards(wire: &Connection) {
 mod tests {
     use super::*;
 
-    const STOCK: [u64; 6] = [4_000, 5_000, 6_000, 10_000, 20_000, 40_000];
+    const TTLS: [u64; 6] = [4_000, 5_000, 6_000, 10_000, 20_000, 40_000];
 
-    /// For how long a session is still certain right before the next answer, in thousandths of its
-    /// time to live, where an answer takes a hundredth of a pause.
+    /// The time for which a session is still certain right before the next answer, in thousandths
+    /// of its time to live, where an answer takes a hundredth of a pause.
     fn certain(tick: Option<Duration>, ttl: Duration) -> u128 {
         let (gap, pause) = (gap(tick, ttl).expect("long enough"), pause(ttl));
         let mut beats = Heartbeats::new(gap);
@@ -259,7 +263,7 @@ mod tests {
             counted = beats.answered(sent, sent + pause / 100);
         }
         let next_answer = start + pause * 100 + pause / 100;
-        let age = next_answer - counted.expect("a hundred beats prove something");
+        let age = next_answer - counted.expect("a hundred beats read_created something");
         (ttl * 98 / 100).saturating_sub(age).as_nanos() * 1_000 / ttl.as_nanos()
     }
 
@@ -285,18 +289,18 @@ mod tests {
         for (tick, ttl, thousandths) in table {
             assert_eq!(certain(tick.map(ms), ms(ttl)), thousandths, "{tick:?} {ttl}");
         }
-        assert!(gap(Some(STOCK_TICK), ms(4_500)).is_ok(), "it is just long enough");
-        assert!(gap(Some(STOCK_TICK), ms(2_250)).is_err(), "no heartbeat would be in time");
+        assert!(gap(Some(DEFAULT_TICK), ms(4_500)).is_ok(), "it is just long enough");
+        assert!(gap(Some(DEFAULT_TICK), ms(2_250)).is_err(), "no heartbeat would be in time");
     }
 
     /// The worst case of a leader that is cut off while its clients reach it: see the module.
     #[test]
     fn a_deposed_leader_makes_no_session_certain_for_longer_than_its_successor_lets_it_live() {
         let election = Duration::from_millis(200);
-        for ttl in STOCK.map(Duration::from_millis) {
+        for ttl in TTLS.map(Duration::from_millis) {
             // Counted from the end of `syncLimit` ticks: the old leader steps down a tick later,
             // and answered the newest heartbeat right before.
-            let newest = STOCK_TICK.min(ttl / 2);
+            let newest = DEFAULT_TICK.min(ttl / 2);
             let middle = newest.saturating_sub(pause(ttl));
             let until = (middle + ttl * 98 / 100).checked_sub(gap(None, ttl).expect("long enough"));
             assert!(until.is_some_and(|until| until <= election + ttl), "{ttl:?}");

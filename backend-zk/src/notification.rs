@@ -1,10 +1,10 @@
-//! [`Notification`]: a translated event of the server, and which queries it concerns. Pure.
+//! [`Notification`]: a translated event of the server, and its meaning for queries. Pure.
 
 use synod_core::path::Path;
 use synod_core::store::{Change, Detail, Kind, Query, Revision, Scope};
 
 use crate::client::{EventType, WatchedEvent};
-use crate::container::is_probe;
+use crate::containers::is_probe;
 use crate::selection::is_ours;
 
 /// A translated event of the server.
@@ -81,7 +81,7 @@ mod tests {
         let names = Query::children(path("/a")).names_only();
         let data = Query::children(path("/a")).starting_with("b");
         let tree = Query::subtree(path("/a"));
-        // Which of the four queries are notified.
+        // The queries, of four, that are notified.
         let table = [
             ("/a", Kind::Updated, [true, false, false, true]),
             ("/a", Kind::Children, [false, true, false, false]),
@@ -93,9 +93,9 @@ mod tests {
         ];
         for (at, kind, expected) in table {
             let notification = Notification { path: path(at), kind, revision: None };
-            let heard = [&node, &names, &data, &tree]
+            let notified = [&node, &names, &data, &tree]
                 .map(|query| change_for(query, &notification).is_some());
-            assert_eq!(heard, expected, "{at} {kind:?}");
+            assert_eq!(notified, expected, "{at} {kind:?}");
         }
     }
 }

@@ -21,30 +21,32 @@ pub struct ZkOptions {
     pub hosts: Vec<String>,
     /// User and password.
     pub credentials: Option<(String, SecretString)>,
-    /// How the credentials are sent to the servers.
+    /// The login to the servers.
     pub login: Login,
-    /// How connections are encrypted; not at all if it is `None`.
+    /// The encryption of connections. `None`: connections are not encrypted.
     pub tls: Option<Tls>,
     /// The access rights of new nodes. Without credentials, this must be given.
     pub access: Option<Access>,
-    /// The longest `tickTime` of the servers. It bounds how late their leader learns of a
-    /// heartbeat. The default is 3 s, which is that of the servers, or half of a session's time to
-    /// live if that is less: with default settings, servers give no shorter session. Set it where
-    /// the tick is longer than 3 s, or where `minSessionTimeout` is less than two ticks; and where
-    /// the tick is shorter, as in ZooKeeper's sample configuration with 2 s, for sessions that are
-    /// certain for longer.
+    /// The longest `tickTime` of the servers. It bounds the delay after which their leader learns
+    /// of a heartbeat. The default is 3 s, which is that of the servers, or half of a session's
+    /// time to live if that is less: with default settings, servers give no shorter session. Set it
+    /// where the tick is longer than 3 s, or where `minSessionTimeout` is less than two ticks; and
+    /// where the tick is shorter, as in ZooKeeper's sample configuration with 2 s, for sessions
+    /// that are certain for longer.
     pub tick: Option<Duration>,
-    /// The length of the longest answer that is read, in bytes: 256 MiB by default. Servers have
-    /// no limit for the answer to a read of many nodes. What is longer fails as
+    /// The maximum length of an answer, in bytes: 256 MiB by default. Servers have no limit for the
+    /// answer to a read of many nodes. A longer answer fails as
     /// [`TooLarge`](synod_core::error::ErrorKind::TooLarge), unless it can be read in parts.
     pub max_answer: usize,
-    /// How a session is kept alive.
+    /// Omits listings in directories where the session is the only contender.
+    pub(crate) listing_cache: bool,
+    /// The heartbeat that keeps a session alive.
     pub heartbeat: Heartbeat,
-    /// Whether user and password may be sent unencrypted to servers on other machines.
+    /// User and password may be sent unencrypted to servers on other machines.
     pub plaintext_auth: bool,
 }
 
-/// How a session is kept alive, and what an answer proves.
+/// The heartbeat that keeps a session alive; the choice decides what an answer proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Heartbeat {
@@ -57,7 +59,7 @@ pub enum Heartbeat {
     Write,
 }
 
-/// How the client logs in to the servers.
+/// The login of the client to the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Login {
@@ -70,7 +72,7 @@ pub enum Login {
     Sasl,
 }
 
-/// Which clients may read and write the nodes that this client creates.
+/// The clients that may read and write the nodes that this client creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Access {
@@ -80,7 +82,7 @@ pub enum Access {
     Open,
 }
 
-/// The limits of the longest answer. Lengths on the wire are numbers of 31 bits.
+/// The limits of the maximum length of an answer. Lengths are numbers of 31 bits.
 const ANSWERS: RangeInclusive<usize> = 1 << 16..=(1 << 31) - 1;
 
 impl ZkOptions {
@@ -95,6 +97,7 @@ impl ZkOptions {
             access: None,
             tick: None,
             max_answer: MAX_ANSWER,
+            listing_cache: true,
             heartbeat: Heartbeat::Sync,
             plaintext_auth: false,
         }
@@ -110,13 +113,13 @@ impl ZkOptions {
         self
     }
 
-    /// Sets how the client logs in.
+    /// Sets the login to the servers.
     pub fn login(mut self, login: Login) -> Self {
         self.login = login;
         self
     }
 
-    /// Sets how connections are encrypted.
+    /// Sets the encryption of connections.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
         self
@@ -134,13 +137,13 @@ impl ZkOptions {
         self
     }
 
-    /// Sets the length of the longest answer that is read, from 64 KiB to 2 GiB.
+    /// Sets the maximum length of an answer, from 64 KiB to 2 GiB.
     pub fn max_answer(mut self, bytes: usize) -> Self {
         self.max_answer = bytes;
         self
     }
 
-    /// Sets how a session is kept alive.
+    /// Sets the heartbeat that keeps a session alive.
     pub fn heartbeat(mut self, heartbeat: Heartbeat) -> Self {
         self.heartbeat = heartbeat;
         self
@@ -149,6 +152,14 @@ impl ZkOptions {
     /// Sets whether user and password may be sent unencrypted to servers on other machines.
     pub fn plaintext_auth(mut self, allowed: bool) -> Self {
         self.plaintext_auth = allowed;
+        self
+    }
+
+    /// Switches the listing cache, for tests: without it, a listing follows each create of a
+    /// ticket, also where the session is the only contender.
+    #[doc(hidden)]
+    pub fn listing_cache(mut self, is_on: bool) -> Self {
+        self.listing_cache = is_on;
         self
     }
 
@@ -169,6 +180,9 @@ impl ZkOptions {
         if self.tls.is_some() && !cfg!(feature = "tls") {
             return Err(Error::new(ErrorKind::Unsupported, DOING)
                 .because("this program was built without the feature `tls` of synod"));
+        }
+        if let Some(fault) = self.tls.as_ref().and_then(Tls::fault) {
+            return Err(invalid(fault));
         }
         if self.login == Login::Sasl {
             if !cfg!(feature = "sasl") {
@@ -228,7 +242,7 @@ pub(crate) fn with_port(host: &str) -> String {
     }
 }
 
-/// Whether a server is on this machine, judged by its name.
+/// Returns whether a server is on this machine, judged by its name.
 fn is_local(host: &str) -> bool {
     let host = with_port(host);
     let name = host.rsplit_once(':').map_or("", |(name, _)| name);

@@ -1,8 +1,8 @@
-//! Selects the children of a listing that a query asks for. Pure.
+//! Selects the children of a listing that belong to the view of a query. Pure.
 
 use synod_core::store::{Query, Sequence, Window};
 
-use crate::guard::is_guard;
+use crate::containers::is_guard;
 
 /// A child in a listing.
 pub(crate) type Child = (Option<Sequence>, String);
@@ -26,7 +26,7 @@ pub(crate) fn sequence(name: &str) -> Option<Sequence> {
     (number < i32::MAX.unsigned_abs().into()).then_some(Sequence::new(number))
 }
 
-/// The children that a query asks for, in its order. Children with a sequence above `own` are left
+/// The children in the view of a query, in its order. Children with a sequence above `own` are left
 /// out.
 pub(crate) fn select_children(
     query: &Query,
@@ -65,16 +65,16 @@ pub(crate) fn select_children(
     }
 }
 
-/// Moves the `first` smallest children to the front, in any order: in a line of a thousand, only
-/// two are needed.
+/// Moves the `first` smallest children to the front, in any order: of a thousand tickets, only two
+/// are needed.
 fn part(children: &mut [Child], first: usize) {
     if first < children.len() {
         children.select_nth_unstable(first);
     }
 }
 
-/// Whether a child is an application's: the server keeps its own nodes in `/zookeeper`, and guards
-/// are there for the server alone.
+/// Returns whether a child belongs to an application: the server keeps its own nodes in
+/// `/zookeeper`, and guards exist for the server alone.
 pub(crate) fn is_ours(dir: &str, name: &str) -> bool {
     !(is_guard(name) || dir == "/" && name == "zookeeper")
 }
@@ -84,7 +84,7 @@ mod tests {
     use synod_core::path::Path;
 
     use super::*;
-    use crate::guard::guard;
+    use crate::containers::guard;
 
     fn names(children: Vec<Child>) -> Vec<String> {
         children.into_iter().map(|(_, name)| name).collect()

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use synod_core::clock::{self, Instant};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{
-    Heartbeats, Loss, Outcome, Query, SessionInfo, Status, Store, Txn, View, Watch,
+    Heartbeats, Outcome, Query, SessionEnd, SessionInfo, Status, Store, Txn, View, Watch,
 };
 use synod_core::task::{Task, spawn};
 use tokio::sync::{Mutex, watch};
@@ -18,30 +18,34 @@ use crate::commit::commit;
 use crate::connection::Connection;
 use crate::error::{NO_TTL_NODES, Sort};
 use crate::heartbeat::beat;
-use crate::hub::Hub;
+use crate::listing_cache::ListingCache;
+use crate::watch_registry::WatchRegistry;
 
 /// One session with the servers.
 pub(crate) struct ZkStore {
     info: SessionInfo,
-    wire: Arc<Connection>,
-    hub: Arc<Hub>,
+    connection: Arc<Connection>,
+    registry: Arc<WatchRegistry>,
+    listings: ListingCache,
     states: StateWatcher,
     heart: Option<Task>,
-    /// Until when the session was certain to be alive when it was first closed. Locked for the
-    /// length of a close: a second close waits for the first.
+    /// The time until which the session was certain to be alive when it was first closed. Locked
+    /// during a close: a second close waits for the first.
     closing: Mutex<Option<Instant>>,
 }
 
 impl ZkStore {
     pub(crate) fn start(
         info: SessionInfo,
-        wire: Arc<Connection>,
+        connection: Arc<Connection>,
         states: StateWatcher,
         beats: Heartbeats,
+        listing_cache: bool,
     ) -> Self {
-        let hub = Hub::new(wire.clone(), states.clone());
-        let heart = Some(spawn(beat(wire.clone(), hub.clone(), states.clone(), beats)));
-        Self { info, wire, hub, states, heart, closing: Mutex::default() }
+        let registry = WatchRegistry::new(connection.clone());
+        let listings = ListingCache::new(registry.clone(), listing_cache);
+        let heart = Some(spawn(beat(connection.clone(), registry.clone(), states.clone(), beats)));
+        Self { info, connection, registry, listings, states, heart, closing: Mutex::default() }
     }
 
     /// Waits until the client has ended the session.
@@ -62,22 +66,22 @@ impl Store for ZkStore {
     }
 
     fn status(&self) -> watch::Receiver<Status> {
-        self.wire.life.status()
+        self.connection.life.status()
     }
 
     async fn read(&self, query: Query) -> Result<View> {
         query.validate()?;
-        let client = self.wire.client("read").map_err(|error| error.at(&query.path))?;
-        let view = self.hub.read(&client, &query).await;
+        let client = self.connection.client("read").map_err(|error| error.at(&query.path))?;
+        let view = self.registry.read(&client, &query).await;
         let (view, _) =
-            view.map_err(|said| said.translate("read", Sort::Read).or_at(&query.path))?;
+            view.map_err(|trouble| trouble.translate("read", Sort::Read).or_at(&query.path))?;
         Ok(view)
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         query.validate_observed()?;
         let path = query.path.clone();
-        self.hub.observe(query).await.map_err(|error| error.or_at(&path))
+        self.registry.watch(query).await.map_err(|error| error.or_at(&path))
     }
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
@@ -86,46 +90,48 @@ impl Store for ZkStore {
             _ => error,
         })?;
         // It was validated, so there is a first operation.
-        commit(&self.hub, &txn).await.map_err(|error| error.or_at(txn.ops[0].path()))
+        commit(&self.connection, &self.listings, &txn)
+            .await
+            .map_err(|error| error.or_at(txn.ops[0].path()))
     }
 
     async fn close(&self) -> Result<()> {
         const DOING: &str = "close";
         let mut certain = self.closing.lock().await;
-        if self.wire.is_ended() {
+        if self.connection.is_ended() {
             return Ok(());
         }
-        if let Some(until) = self.wire.life.until() {
+        if let Some(until) = self.connection.life.until() {
             *certain = Some(until);
         }
-        self.wire.life.lose(Loss::Closed);
-        self.hub.end(Loss::Closed);
-        // The session is ended when its client is dropped everywhere. Without a connection the client
-        // continues to look for a server for seven fifths of the session's time, even if the
-        // session was given up by our own clock.
-        drop(self.wire.take());
+        self.connection.life.lose(SessionEnd::Closed);
+        self.registry.end(SessionEnd::Closed);
+        // The session is ended when its client is dropped everywhere. Without a connection the
+        // client continues to look for a server for seven fifths of the session's time to live,
+        // even if the session is already lost by our own clock.
+        drop(self.connection.take());
         let error = || Error::new(ErrorKind::Unreachable, DOING).with_unknown_effect();
         match timeout(self.info.ttl, self.over()).await {
             // A server answered the request that ends the session.
             Ok(SessionState::Closed) => Ok(()),
-            // A server refused the session: the client by itself would not give up so early; see
+            // A server refused the session: the client by itself would not stop so early; see
             // `Connection::expired`.
             Ok(SessionState::Expired) if certain.is_some_and(|until| clock::now() < until) => {
                 Ok(())
             }
-            Ok(_) => Err(error().because("no server said that the session is over")),
+            Ok(_) => Err(error().because("no server confirmed the end of the session")),
             Err(_) => Err(error().because("no server answered within the session's time to live")),
         }
     }
 }
 
 impl Drop for ZkStore {
-    /// The servers are left to expire the session; observers are notified now.
+    /// Leaves the session to expire at the servers; observers are notified now.
     fn drop(&mut self) {
-        if self.wire.life.loss().is_none() {
-            self.wire.abandon();
-            self.wire.life.lose(Loss::Closed);
-            self.hub.end(Loss::Closed);
+        if self.connection.life.loss().is_none() {
+            self.connection.abandon();
+            self.connection.life.lose(SessionEnd::Closed);
+            self.registry.end(SessionEnd::Closed);
         }
         // The task ends when the session's time does.
         if let Some(heart) = self.heart.take() {
@@ -138,7 +144,7 @@ impl fmt::Debug for ZkStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ZkStore")
             .field("session", &self.info.id)
-            .field("status", &*self.wire.life.status().borrow())
+            .field("status", &*self.connection.life.status().borrow())
             .finish_non_exhaustive()
     }
 }

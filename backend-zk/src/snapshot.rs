@@ -1,9 +1,9 @@
-//! [`Snapshot`]: several nodes as they were at one moment.
+//! [`Snapshot`]: a consistent snapshot of several nodes.
 //!
-//! One request for many nodes is answered as of one moment. The nodes to request must be known
-//! first, and may have changed by then; so the request is repeated with all nodes seen so far,
-//! until an answer names no node that was not requested. What does not fit into one request is
-//! put together under a watch: see [`Gathering`](gathering::Gathering).
+//! One request for many nodes is answered with a consistent snapshot. The nodes to request must be
+//! known first, and may have changed by then; so the request is repeated with all nodes found so
+//! far, until an answer names no node that was not requested. Nodes that do not fit into one
+//! request are read under a watch: see [`Gathering`](gathering::Gathering).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -16,131 +16,134 @@ use tokio::time::Instant;
 
 use crate::client::{Client, MultiReadResult, ZkError, ZkStat, behind};
 use crate::connection::Connection;
+use crate::containers::is_guard;
+use crate::containers::{is_container, translate};
 use crate::error::Trouble;
-use crate::guard::is_guard;
 use crate::selection::{is_ours, select_children};
-use crate::stat::{is_container, translate};
 
 mod gather;
 mod gathering;
 
-/// Nodes as they were at one moment.
+/// A consistent snapshot of nodes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Snapshot {
-    /// By their paths.
-    pub(crate) nodes: BTreeMap<String, Found>,
+    /// The nodes by path.
+    pub(crate) nodes: BTreeMap<String, ReadNode>,
     /// The names of children, for the nodes whose children were requested.
     names: BTreeMap<String, Vec<String>>,
     /// The revision up to which it reflects all changes.
     revision: Revision,
-    /// Whether it came in one answer.
+    /// The snapshot is one answer.
     whole: bool,
 }
 
 /// A node as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct ReadNode {
     data: Vec<u8>,
     pub(crate) stat: ZkStat,
 }
 
 /// The nodes that a snapshot is for.
 #[derive(Clone, Copy, Debug)]
-enum Aim<'a> {
+enum Target<'a> {
     /// A node and all nodes below it.
     Tree(&'a Path),
     /// The nodes that a query names.
     Nodes(&'a Query),
-    /// A node and those of its children that a query asks for, up to a sequence that may become
-    /// known late.
+    /// A node and those of its children that are in the view of a query, up to a sequence that may
+    /// become known while the request is in flight.
     Children(&'a Query, &'a OnceLock<Sequence>),
 }
 
-/// What to do where the nodes do not fit into one request.
+/// The treatment of nodes that do not fit into one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TooLarge {
     /// The caller gathers them under a watch.
     Refuse,
-    /// Read them until two readings in succession are equal.
+    /// They are read until two successive readings are equal.
     Compare,
 }
 
 impl Snapshot {
     /// A node and all nodes below it. [`Trouble::TooLarge`] if they do not fit into one request.
     pub(crate) async fn take(
-        wire: &Connection,
+        connection: &Connection,
         client: &Client,
         path: &Path,
         sync: bool,
     ) -> Result<Self, Trouble> {
-        Self::settle(wire, client, Aim::Tree(path), sync, TooLarge::Refuse).await
+        Self::settle(connection, client, Target::Tree(path), sync, TooLarge::Refuse).await
     }
 
     /// [`Self::take`] of any size, without a watch.
     pub(crate) async fn take_unwatched(
-        wire: &Connection,
+        connection: &Connection,
         client: &Client,
         path: &Path,
     ) -> Result<Self, Trouble> {
-        Self::settle(wire, client, Aim::Tree(path), true, TooLarge::Compare).await
+        Self::settle(connection, client, Target::Tree(path), true, TooLarge::Compare).await
     }
 
     /// Several nodes.
     pub(crate) async fn nodes(
-        wire: &Connection,
+        connection: &Connection,
         client: &Client,
         query: &Query,
         sync: bool,
     ) -> Result<Self, Trouble> {
-        Self::settle(wire, client, Aim::Nodes(query), sync, TooLarge::Compare).await
+        Self::settle(connection, client, Target::Nodes(query), sync, TooLarge::Compare).await
     }
 
-    /// The children that a query asks for. [`Trouble::TooLarge`] if they are all requested, and do not fit into one request.
+    /// The children in the view of a query. [`Trouble::TooLarge`] if all of them are requested, and
+    /// do not fit into one request.
     pub(crate) async fn children(
-        wire: &Connection,
+        connection: &Connection,
         client: &Client,
         query: &Query,
         sync: bool,
         own: &OnceLock<Sequence>,
     ) -> Result<Self, Trouble> {
         let too_large = if query.window.is_none() { TooLarge::Refuse } else { TooLarge::Compare };
-        Self::settle(wire, client, Aim::Children(query, own), sync, too_large).await
+        Self::settle(connection, client, Target::Children(query, own), sync, too_large).await
     }
 
     async fn settle(
-        wire: &Connection,
+        connection: &Connection,
         client: &Client,
-        aim: Aim<'_>,
+        target: Target<'_>,
         sync: bool,
         too_large: TooLarge,
     ) -> Result<Self, Trouble> {
         // No call takes longer than the session's time to live.
-        let end = Instant::now() + wire.life.ttl() / 2;
+        let end = Instant::now() + connection.life.ttl() / 2;
         let mut sync = sync;
-        let mut asked = aim.reached(&BTreeMap::new());
+        let mut requested = target.reached(&BTreeMap::new());
         let mut last: Option<Self> = None;
         loop {
-            if too_large == TooLarge::Refuse && !aim.fits(&asked) {
+            if too_large == TooLarge::Refuse && !target.fits(&requested) {
                 return Err(Trouble::TooLarge);
             }
-            let snapshot = Self::ask(wire, client, aim, &asked, std::mem::take(&mut sync)).await?;
-            let reached = aim.reached(&snapshot.names);
-            // Several answers are as of one moment if two in succession are equal.
-            let complete = reached.is_subset(&asked);
+            let snapshot =
+                Self::read_paths(connection, client, target, &requested, std::mem::take(&mut sync))
+                    .await?;
+            let reached = target.reached(&snapshot.names);
+            // Several answers are a consistent snapshot if two in succession are equal.
+            let complete = reached.is_subset(&requested);
             if complete && (snapshot.whole || last.as_ref().is_some_and(|last| *last == snapshot)) {
                 return Ok(snapshot);
             }
             if let Some(mut last) = last.take()
-                && last.complete(aim, &snapshot)
+                && last.complete(target, &snapshot)
             {
                 return Ok(last);
             }
-            // A node that is gone may come back; but such nodes must not become most of the
+            // A node that is gone may be created again; but such nodes must not become most of the
             // request.
-            if asked.len() > 2 * reached.len() + 100 {
-                asked.clear();
+            if requested.len() > 2 * reached.len() + 100 {
+                requested.clear();
             }
-            asked.extend(reached);
+            requested.extend(reached);
             last = Some(snapshot);
             if Instant::now() >= end {
                 return Err(Trouble::Restless);
@@ -148,71 +151,74 @@ impl Snapshot {
         }
     }
 
-    async fn ask(
-        wire: &Connection,
+    async fn read_paths(
+        connection: &Connection,
         client: &Client,
-        aim: Aim<'_>,
+        target: Target<'_>,
         paths: &BTreeSet<String>,
         sync: bool,
     ) -> Result<Self, Trouble> {
-        let asked: Vec<Ask> = paths.iter().flat_map(|path| aim.asks(path)).collect();
+        let requested: Vec<ReadOp> = paths.iter().flat_map(|path| target.reads(path)).collect();
         let mut snapshot =
-            Self::request(wire, client, (&asked, usize::MAX), sync, |_answers| {}).await?;
-        snapshot.narrow(aim);
+            Self::request(connection, client, (&requested, usize::MAX), sync, |_answers| {})
+                .await?;
+        snapshot.narrow(target);
         Ok(snapshot)
     }
 
-    /// The server's answers, `most` of them in one message at most. Each message is also shown when it arrives.
+    /// Reads the nodes, with at most `max_answers` answers in one message. `arrived` is called with
+    /// each message.
     async fn request(
-        wire: &Connection,
+        connection: &Connection,
         client: &Client,
-        (asked, most): (&[Ask<'_>], usize),
+        (requested, max_answers): (&[ReadOp<'_>], usize),
         sync: bool,
         arrived: impl Fn(&[MultiReadResult]),
     ) -> Result<Self, Trouble> {
-        let (answers, whole) = ask(wire, client, (asked, most), sync, arrived).await?;
+        let (answers, whole) =
+            request_all(connection, client, (requested, max_answers), sync, arrived).await?;
         let mut snapshot = Self { whole, ..Self::default() };
-        for (ask, answer) in asked.iter().zip(answers) {
-            match (ask, answer) {
-                (Ask::Children(dir), MultiReadResult::Children { children }) => {
+        for (op, answer) in requested.iter().zip(answers) {
+            match (op, answer) {
+                (ReadOp::Children(dir), MultiReadResult::Children { children }) => {
                     snapshot.names.insert((*dir).to_owned(), children);
                 }
-                (Ask::Data(path), MultiReadResult::Data { data, stat }) => {
-                    snapshot.revision = snapshot.revision.max(wire.see(&stat));
-                    snapshot.nodes.insert((*path).to_owned(), Found { data, stat });
+                (ReadOp::Data(path), MultiReadResult::Data { data, stat }) => {
+                    snapshot.revision = snapshot.revision.max(connection.see(&stat));
+                    snapshot.nodes.insert((*path).to_owned(), ReadNode { data, stat });
                 }
                 (_, MultiReadResult::Error { err: ZkError::NoNode }) => {}
                 (
-                    Ask::Children(path) | Ask::Data(path),
+                    ReadOp::Children(path) | ReadOp::Data(path),
                     MultiReadResult::Error { err: ZkError::NoAuth },
                 ) => return Err(Trouble::Unreadable((*path).to_owned())),
-                (_, MultiReadResult::Error { err }) => return Err(Trouble::Said(err)),
+                (_, MultiReadResult::Error { err }) => return Err(Trouble::Zk(err)),
                 _ => return Err(unexpected()),
             }
         }
         Ok(snapshot)
     }
 
-    /// Leaves the known containers out of a listing where only a window is wanted: a window counts
+    /// Removes the known containers from a listing where only a window is wanted: a window counts
     /// nodes, and a container may have the name of a ticket.
-    fn narrow(&mut self, aim: Aim<'_>) {
-        let Aim::Children(query, _) = aim else { return };
+    fn narrow(&mut self, target: Target<'_>) {
+        let Target::Children(query, _) = target else { return };
         let dir = query.path.as_str();
         if let (Some(_), Some(names)) = (query.window, self.names.get_mut(dir)) {
             let nodes = &self.nodes;
-            names.retain(|name| !nodes.get(&below(dir, name)).is_some_and(Found::is_container));
+            names.retain(|name| !nodes.get(&below(dir, name)).is_some_and(ReadNode::is_container));
         }
     }
 
-    /// Adds the nodes that were seen but not requested, from a later snapshot, if they cannot have
-    /// changed in between. Returns whether this completes it.
+    /// Adds the nodes that were listed but not requested, from a later snapshot, if they cannot
+    /// have changed in between. Returns whether this completes it.
     ///
-    /// This way a moment is found even where nodes are created all the time.
-    fn complete(&mut self, aim: Aim<'_>, later: &Self) -> bool {
+    /// So a snapshot is found even where nodes are created all the time.
+    fn complete(&mut self, target: Target<'_>, later: &Self) -> bool {
         if !(self.whole && later.whole) {
             return false;
         }
-        for path in aim.reached(&self.names) {
+        for path in target.reached(&self.names) {
             if self.nodes.contains_key(&path) {
                 continue;
             }
@@ -226,11 +232,11 @@ impl Snapshot {
                 _ => return false,
             }
         }
-        self.narrow(aim);
-        aim.reached(&self.names).iter().all(|path| self.nodes.contains_key(path))
+        self.narrow(target);
+        target.reached(&self.names).iter().all(|path| self.nodes.contains_key(path))
     }
 
-    /// Whether a node has a guard.
+    /// Returns whether a node has a guard.
     pub(crate) fn is_guarded(&self, path: &Path) -> bool {
         self.names.get(path.as_str()).is_some_and(|names| names.iter().any(|name| is_guard(name)))
     }
@@ -242,7 +248,7 @@ impl Snapshot {
         own: &OnceLock<Sequence>,
         seen: Revision,
     ) -> (View, Vec<Path>) {
-        let hidden = |(path, found): (&String, &Found)| {
+        let hidden = |(path, found): (&String, &ReadNode)| {
             let path = Path::new(path).ok().filter(|path| *path != query.path)?;
             found.is_container().then_some(path)
         };
@@ -266,7 +272,7 @@ impl Snapshot {
     /// The view for a query about a subtree.
     pub(crate) fn tree(self, query: &Query, seen: Revision) -> (View, Vec<Path>) {
         let revision = self.revision.max(seen);
-        let all: Vec<(Path, Found)> = self
+        let all: Vec<(Path, ReadNode)> = self
             .nodes
             .into_iter()
             .filter_map(|(path, found)| Some((Path::new(&path).ok()?, found)))
@@ -297,7 +303,7 @@ impl Snapshot {
     }
 }
 
-impl Found {
+impl ReadNode {
     pub(crate) fn is_container(&self) -> bool {
         is_container(&self.data, &self.stat)
     }
@@ -314,11 +320,11 @@ impl Found {
     }
 }
 
-impl Aim<'_> {
+impl Target<'_> {
     /// All paths to request, given the known children.
     fn reached(self, names: &BTreeMap<String, Vec<String>>) -> BTreeSet<String> {
         match self {
-            Self::Tree(path) => reach(path, names),
+            Self::Tree(path) => reachable(path, names),
             Self::Nodes(query) => {
                 query.nodes_asked().map(|path| path.as_str().to_owned()).collect()
             }
@@ -332,18 +338,19 @@ impl Aim<'_> {
         }
     }
 
-    /// Whether all of it is one request.
+    /// Returns whether all paths fit into one request.
     fn fits(self, paths: &BTreeSet<String>) -> bool {
-        paths.iter().flat_map(|path| self.asks(path)).map(Ask::size).sum::<usize>() <= REQUEST
+        paths.iter().flat_map(|path| self.reads(path)).map(ReadOp::size).sum::<usize>()
+            <= MAX_REQUEST
     }
 
-    fn asks(self, path: &str) -> impl Iterator<Item = Ask<'_>> {
+    fn reads(self, path: &str) -> impl Iterator<Item = ReadOp<'_>> {
         let names = match self {
             Self::Tree(_) => true,
             Self::Nodes(_) => false,
             Self::Children(query, _) => path == query.path.as_str(),
         };
-        names.then_some(Ask::Children(path)).into_iter().chain([Ask::Data(path)])
+        names.then_some(ReadOp::Children(path)).into_iter().chain([ReadOp::Data(path)])
     }
 }
 
@@ -353,7 +360,7 @@ fn below(dir: &str, name: &str) -> String {
 }
 
 /// All paths that can be reached from `path` through the known children.
-fn reach(path: &Path, children: &BTreeMap<String, Vec<String>>) -> BTreeSet<String> {
+fn reachable(path: &Path, children: &BTreeMap<String, Vec<String>>) -> BTreeSet<String> {
     let mut reached = BTreeSet::new();
     let mut open = vec![path.as_str().to_owned()];
     while let Some(next) = open.pop() {
@@ -367,13 +374,13 @@ fn reach(path: &Path, children: &BTreeMap<String, Vec<String>>) -> BTreeSet<Stri
 
 /// One part of a request for many nodes.
 #[derive(Clone, Copy, Debug)]
-enum Ask<'a> {
+enum ReadOp<'a> {
     Children(&'a str),
     Data(&'a str),
 }
 
-impl Ask<'_> {
-    /// How many bytes of a request it takes.
+impl ReadOp<'_> {
+    /// The number of bytes in a request.
     fn size(self) -> usize {
         const HEADER: usize = 14;
 
@@ -383,14 +390,14 @@ impl Ask<'_> {
 }
 
 /// The server's limit of a request, less its frame.
-const REQUEST: usize = 1_048_000;
+const MAX_REQUEST: usize = 1_048_000;
 
-/// Requests many nodes at once, which the server answers as of one moment; in several requests one
-/// after the other if they do not fit. Returns whether it was one request.
-async fn ask(
-    wire: &Connection,
+/// Requests many nodes in one request, which the server answers with a consistent snapshot; in
+/// several successive requests if they do not fit. Returns whether it was one request.
+async fn request_all(
+    connection: &Connection,
     client: &Client,
-    (asked, most): (&[Ask<'_>], usize),
+    (requested, max_answers): (&[ReadOp<'_>], usize),
     sync: bool,
     arrived: impl Fn(&[MultiReadResult]),
 ) -> Result<(Vec<MultiReadResult>, bool), Trouble> {
@@ -398,39 +405,39 @@ async fn ask(
     let mut answers = Vec::new();
     let mut reader = client.new_multi_reader();
     let (mut size, mut count) = (0, 0);
-    for ask in asked {
-        if size + ask.size() > REQUEST || count >= most {
+    for op in requested {
+        if size + op.size() > MAX_REQUEST || count >= max_answers {
             answers.push(std::mem::replace(&mut reader, client.new_multi_reader()).commit());
             (size, count) = (0, 0);
         }
-        (size, count) = (size + ask.size(), count + 1);
-        match ask {
-            Ask::Children(path) => reader.add_get_children(path),
-            Ask::Data(path) => reader.add_get_data(path),
+        (size, count) = (size + op.size(), count + 1);
+        match op {
+            ReadOp::Children(path) => reader.add_get_children(path),
+            ReadOp::Data(path) => reader.add_get_data(path),
         }
     }
     answers.push(reader.commit());
     let whole = answers.len() == 1;
     let answers = answers.into_iter().map(|answer| answer.inspect_ok(|came| arrived(came)));
-    let answers = wire.answer(behind(ahead, try_join_all(answers))).await?;
+    let answers = connection.answer(behind(ahead, try_join_all(answers))).await?;
     Ok((answers.into_iter().flatten().collect(), whole))
 }
 
 fn unexpected() -> Trouble {
-    Trouble::Said(ZkError::Malformed("the answer to another question"))
+    Trouble::Zk(ZkError::Malformed("the answer to another request"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn found(czxid: i64, mzxid: i64, pzxid: i64) -> Found {
-        Found { data: Vec::new(), stat: ZkStat { czxid, mzxid, pzxid, ..ZkStat::NEW } }
+    fn found(czxid: i64, mzxid: i64, pzxid: i64) -> ReadNode {
+        ReadNode { data: Vec::new(), stat: ZkStat { czxid, mzxid, pzxid, ..ZkStat::NEW } }
     }
 
     /// A directory that was last changed at 9 and lists these names; some of the nodes were read
     /// too.
-    fn snapshot(listed: &[&str], read: &[(&str, Found)]) -> Snapshot {
+    fn snapshot(listed: &[&str], read: &[(&str, ReadNode)]) -> Snapshot {
         let own = [("/d", found(1, 1, 9))];
         let nodes = own.iter().chain(read).map(|(path, found)| ((*path).to_owned(), found.clone()));
         let names = listed.iter().map(|name| (*name).to_owned()).collect();
@@ -442,10 +449,10 @@ mod tests {
     fn what_came_in_between_is_added_if_it_is_as_it_was() {
         let query = Query::children(Path::new("/d").expect("valid"));
         let own = OnceLock::new();
-        let aim = Aim::Children(&query, &own);
-        let completed = |later: &[(&str, Found)]| {
+        let target = Target::Children(&query, &own);
+        let completed = |later: &[(&str, ReadNode)]| {
             let mut early = snapshot(&["a", "b"], &[("/d/a", found(2, 7, 2))]);
-            early.complete(aim, &snapshot(&[], later)).then_some(early)
+            early.complete(target, &snapshot(&[], later)).then_some(early)
         };
 
         let whole = completed(&[("/d/b", found(9, 9, 9))]).expect("it is as it was");
@@ -467,21 +474,21 @@ mod tests {
             let mut early = snapshot(&["a"], &[]);
             let mut later = snapshot(&["a"], &[("/d/a", found(2, 2, 2))]);
             (early.whole, later.whole) = (first, second);
-            assert_eq!(early.complete(Aim::Children(&query, &own), &later), first && second);
+            assert_eq!(early.complete(Target::Children(&query, &own), &later), first && second);
         }
     }
 
     #[test]
     fn what_is_below_what_came_in_between_has_to_be_known_too() {
         let path = Path::new("/d").expect("valid");
-        let aim = Aim::Tree(&path);
+        let target = Target::Tree(&path);
         let mut early = snapshot(&["b"], &[]);
         let mut later = snapshot(&["b"], &[("/d/b", found(9, 9, 9))]);
         later.names.insert("/d/b".to_owned(), vec!["c".to_owned()]);
-        assert!(!early.complete(aim, &later), "/d/b/c was not read");
+        assert!(!early.complete(target, &later), "/d/b/c was not read");
 
         let mut early = snapshot(&["b"], &[]);
         later.names.insert("/d/b".to_owned(), Vec::new());
-        assert!(early.complete(aim, &later));
+        assert!(early.complete(target, &later));
     }
 }

@@ -1,4 +1,4 @@
-//! [`Tls`]: how connections are encrypted.
+//! [`Tls`]: the encryption of connections.
 
 use std::fmt;
 
@@ -36,6 +36,14 @@ impl Tls {
         self
     }
 
+    /// The reason that these settings cannot be used, if there is one.
+    pub(crate) fn fault(&self) -> Option<&'static str> {
+        match self.encryption() {
+            Err(ZkError::BadArguments(why)) => Some(why),
+            _ => None,
+        }
+    }
+
     #[cfg(feature = "tls")]
     pub(crate) fn encryption(&self) -> Result<Encryption, ZkError> {
         use std::sync::Arc;
@@ -52,9 +60,13 @@ impl Tls {
         };
         let mut roots = RootCertStore::empty();
         let authorities = certificates(&self.authorities);
-        for authority in authorities.ok_or(ZkError::BadArguments("the authorities are no PEM"))? {
+        for authority in authorities
+            .ok_or(ZkError::BadArguments("there is no certificate in PEM among the authorities"))?
+        {
             let added = roots.add(authority);
-            added.map_err(|_| ZkError::BadArguments("an authority is no certificate"))?;
+            added.map_err(|_| {
+                ZkError::BadArguments("a certificate of an authority cannot be used")
+            })?;
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
@@ -64,12 +76,14 @@ impl Tls {
         let Some((certificate, key)) = &self.identity else {
             return Ok(Encryption::new(config.with_no_client_auth()));
         };
-        let certificate =
-            certificates(certificate).ok_or(ZkError::BadArguments("the certificate is no PEM"))?;
+        let certificate = certificates(certificate)
+            .ok_or(ZkError::BadArguments("the client's certificate is no certificate in PEM"))?;
         let key = PrivateKeyDer::from_pem_slice(key.expose_secret().as_bytes())
-            .map_err(|_| ZkError::BadArguments("the key is no PEM"))?;
+            .map_err(|_| ZkError::BadArguments("the client's key is no private key in PEM"))?;
         let config = config.with_client_auth_cert(certificate, key);
-        config.map(Encryption::new).map_err(|_| ZkError::BadArguments("it is another key's"))
+        config
+            .map(Encryption::new)
+            .map_err(|_| ZkError::BadArguments("the client's certificate is not for its key"))
     }
 
     #[cfg(not(feature = "tls"))]
@@ -89,11 +103,35 @@ impl fmt::Debug for Tls {
 mod tests {
     use super::*;
 
+    /// An authority until the year 2126.
+    const CERTIFICATE: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBbzCCARWgAwIBAgIUWqZlVMJJspckPcNxbtYYOXgyMLIwCgYIKoZIzj0EAwIw
+DDEKMAgGA1UEAwwBYTAgFw0yNjExMjgxODI4MzJaGA8yMTI2MTEwNDE4MjgzMlow
+DDEKMAgGA1UEAwwBYTBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABM92/3rMKqcU
+7aDG002R0mUNIdIgQWSser86q6l1Vd/izH6TMK5YRHR9N8RhpfC2TcU1UZKAUVkt
+cQ0j3U63R0qjUzBRMB0GA1UdDgQWBBTq2YHWgq2aseGcZAYXXk3G9BdFBDAfBgNV
+HSMEGDAWgBTq2YHWgq2aseGcZAYXXk3G9BdFBDAPBgNVHRMBAf8EBTADAQH/MAoG
+CCqGSM49BAMCA0gAMEUCICGRGR7nWrxsVBZvzipLUWQTn+z3LV/vllrWz20Ju6Ex
+AiEAkF498jjZI8IUFa3flnYdCoYxbhgTEl+QdaAsgrpHssA=
+-----END CERTIFICATE-----
+";
+
     #[test]
-    fn what_holds_no_certificate_is_refused() {
+    fn files_without_certificates_and_keys_are_refused() {
         for text in ["", "no certificate"] {
-            let said = Tls::trusting(text).encryption().err();
-            assert_eq!(said, Some(ZkError::BadArguments("the authorities are no PEM")));
+            let none = "there is no certificate in PEM among the authorities";
+            assert_eq!(Tls::trusting(text).fault(), Some(none), "{text:?}");
+        }
+        let trusting = || Tls::trusting(CERTIFICATE);
+        assert_eq!(trusting().fault(), None);
+        for text in ["", "no certificate"] {
+            let none = "the client's certificate is no certificate in PEM";
+            assert_eq!(trusting().identity(text, "").fault(), Some(none), "{text:?}");
+        }
+        for text in ["", "no key", CERTIFICATE] {
+            let none = "the client's key is no private key in PEM";
+            assert_eq!(trusting().identity(CERTIFICATE, text).fault(), Some(none), "{text:?}");
         }
     }
 }

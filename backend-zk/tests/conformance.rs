@@ -26,7 +26,7 @@ static ONE: Servers = LazyLock::new(|| Ensemble::start(1));
 static THREE: Servers = LazyLock::new(|| Ensemble::start(3));
 
 /// The cases wait more than they compute.
-const AT_ONCE: usize = 8;
+const CONCURRENT_CASES: usize = 8;
 
 /// More than the machine may have processors, so that the threads interrupt each other at any
 /// point.
@@ -108,7 +108,7 @@ impl Harness for ZooKeeper {
 
 fn main() -> ExitCode {
     let suite = |servers: &'static Servers| {
-        Suite::by_need(move |needs| ZooKeeper::start(servers, needs)).at_once(AT_ONCE)
+        Suite::by_need(move |needs| ZooKeeper::start(servers, needs)).at_once(CONCURRENT_CASES)
     };
     let obstacles = [&ONE, &THREE].map(|servers| servers.as_ref().err().map(String::as_str));
     if let Some(why) = failure(required(), obstacles) {

@@ -23,11 +23,11 @@ use tokio::time::timeout;
 #[global_allocator]
 static MEMORY: Cap<System> = Cap::new(System, usize::MAX);
 
-/// How many rounds the usual run makes.
+/// The number of rounds of the usual run.
 const USUAL: usize = 1_000;
 /// Rounds in which allocations are made once, or grow to their final size.
 const WARM_UP: usize = 300;
-/// How many bytes may be in use temporarily: buffers, and requests in flight.
+/// The number of bytes that may be in use temporarily: buffers, and requests in flight.
 const ROOM: usize = 64 << 10;
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -39,17 +39,17 @@ async fn round(client: &Client, number: usize) {
     let _created = client.create(&node, "data", Lifetime::Session).await.expect("answers");
     let ticket = dir.join(&format!("ticket-{number}-")).expect("valid");
     let ticket = client.create_sequential(&ticket, "", Lifetime::Session).await.expect("answers");
-    let ticket = ticket.committed().expect("nothing stands against it").path;
+    let ticket = ticket.ok().expect("nothing stands against it").path;
     let (view, _gone) = client.watch(Query::children(&dir)).await.expect("answers");
     assert!(view.nodes.len() >= 2, "both are there");
     // Each is a watch for one event. The first is dropped before it has come.
     let (_view, unheard) = client.watch(Query::until_gone(&ticket)).await.expect("answers");
     drop(unheard);
-    let (_view, mut heard) = client.watch(Query::until_gone(&ticket)).await.expect("answers");
+    let (_view, mut events) = client.watch(Query::until_gone(&ticket)).await.expect("answers");
     for node in [&node, &ticket] {
         let _deleted = client.delete(node, Expect::Any).await.expect("answers");
     }
-    let event = timeout(PATIENCE, heard.next()).await.expect("in time").expect("it goes on");
+    let event = timeout(PATIENCE, events.next()).await.expect("in time").expect("it goes on");
     assert!(matches!(event, Event::Changed(change) if change.kind == Kind::Deleted));
     loop {
         match timeout(PATIENCE, watch.next()).await.expect("in time").expect("it goes on") {

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
+use synod::Path;
 use synod::mem::MemBackend;
-use synod::path::Path;
-use synod::store::{
+use synod_core::store::{
     Backend as _, Event, Expect, Lifetime, Query, SessionOptions, Store, Txn, Watch,
 };
 use tokio::runtime::Runtime;
@@ -58,7 +58,7 @@ impl Stage {
     }
 
     fn watchers(&self, count: usize) -> Vec<Watch> {
-        let observe = || self.runtime.block_on(self.store.observe(Query::node(&self.node)));
+        let observe = || self.runtime.block_on(self.store.watch(Query::node(&self.node)));
         (0..count).map(|_| observe().expect("answered").1).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! How many whole histories one core simulates in a second, and how fast virtual time passes.
+//! Number of whole histories that one core simulates in a second, and the speed of virtual time.
 //!
 //! `cargo bench -p synod-bench --bench simulator --features simulator`. Each history is a world of
 //! its own: a runtime, three servers, its clients, all faults by its seed.

@@ -25,7 +25,7 @@ use crate::task::{Task, Work};
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "the command's arguments")]
 pub struct Wanted {
-    /// How much to measure.
+    /// The amount to measure.
     pub extent: Extent,
     /// The server; both if `None`.
     pub server: Option<Server>,
@@ -116,8 +116,8 @@ impl Contest {
         Ok(records)
     }
 
-    /// Kills the process that does the work again and again. A killed racer cannot be used again, so
-    /// each round starts its own.
+    /// Kills the process that does the work again and again. A killed racer cannot be used again,
+    /// so each round starts its own.
     async fn kill(
         &self,
         server: Server,
@@ -127,8 +127,9 @@ impl Contest {
         const ROUNDS: usize = 9;
         let mut records = Vec::new();
         for round in 0..ROUNDS {
-            // Heartbeats have a period, and so has the server's look for what has expired, with which a round begins, as that
-            // ended the last one. The kills are spread evenly over both.
+            // Heartbeats have a period, and so has the server's check for expired sessions, with
+            // which a round begins, as such a check ended the last round. The kills are spread
+            // evenly over both periods.
             let golden = u64::try_from(round)? * 618 % 1_000;
             let after = Duration::from_secs(1) + Duration::from_millis(golden);
             for name in server.names() {
@@ -144,7 +145,8 @@ impl Contest {
         Ok(records)
     }
 
-    /// Lets each racer do the work in a process that has done nothing before: it has the memory of no earlier work.
+    /// Lets each racer do the work in a process that has done nothing before: it has the memory of
+    /// no earlier work.
     async fn begin(
         &self,
         server: Server,
@@ -155,11 +157,11 @@ impl Contest {
         let mut records = Vec::new();
         for round in 0..ROUNDS {
             for name in server.names() {
-                // One that cannot be started was reported.
+                // A racer that cannot be started was reported.
                 let Ok(mut racer) = start(name, server, address, SESSION, &self.tools) else {
                     continue;
                 };
-                // By then it has a session.
+                // By this time the process has a session.
                 let _met = racer.run(&Task::laps(Work::Get, 1, 1)).await?;
                 let fact = match racer.run(&case.task(Duration::ZERO)).await {
                     Ok(Some(report)) => Fact::Round(round, report),
@@ -203,7 +205,8 @@ impl Contest {
     }
 }
 
-/// What this process does while racers race: it creates the nodes that they cache, and writes in the background.
+/// Runs the work of this process while racers race: creates the nodes that they cache, and writes
+/// in the background.
 async fn background(
     server: Server,
     address: SocketAddr,
@@ -223,21 +226,21 @@ async fn background(
     })
 }
 
-/// One process does the work, another waits, and the first is killed after a while: the time until the
-/// second has taken over.
+/// One process does the work, another waits, and the first is killed after a while. The result is
+/// the time until the second has taken over.
 async fn kill(
     start: impl Fn() -> Result<Process, Failure>,
     task: &Task,
     after: Duration,
 ) -> Result<Option<Report>, Failure> {
     let (mut leader, mut heir) = (start()?, start()?);
-    // By then the second one has a session.
+    // By this time the second process has a session.
     heir.run(&Task::laps(Work::Get, 1, 1)).await?;
     if leader.run(task).await?.is_none() {
         return Ok(None);
     }
     let killed = async {
-        // By then the second one waits.
+        // By this time the second process waits.
         sleep(after).await;
         drop(leader);
         Instant::now()

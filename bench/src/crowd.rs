@@ -3,22 +3,23 @@
 use std::collections::BTreeMap;
 
 use futures_util::future::try_join_all;
-use synod::client::Client;
-use synod::path::Path;
-use synod::store::{Lifetime, Node, Txn};
+use synod::Client;
+use synod::Path;
+use synod::{Lifetime, Node, Txn};
 
 use crate::racer::Failure;
 
-/// How many nodes a directory has.
+/// Number of nodes in a directory.
 const DIRECTORY: usize = 250;
-/// How many nodes are created in one transaction.
+/// Number of nodes that are created in one transaction.
 const TOGETHER: usize = 25;
-/// How many transactions are under way.
+/// Number of transactions in flight.
 const AT_ONCE: usize = 20;
 /// The bytes of a node.
 const SIZE: usize = 100;
 
-/// So many nodes, in several directories. The data of each begins with its name, and a number that grows with each change.
+/// A number of nodes, in several directories. The data of each node begins with its name, and a
+/// number that grows with each change.
 ///
 /// They are created by the process that lets racers race, and all racers cache the same ones.
 #[derive(Clone, Copy, Debug)]
@@ -27,12 +28,12 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// A crowd of so many nodes.
+    /// A crowd of this number of nodes.
     pub fn of(nodes: usize) -> Self {
         Self { nodes }
     }
 
-    /// Where they are.
+    /// Returns the directory of the nodes.
     ///
     /// # Errors
     ///
@@ -41,7 +42,7 @@ impl Crowd {
         Ok(Path::new(&format!("/crowd/{}", self.nodes))?)
     }
 
-    /// The path of one of them. They are numbered from 0.
+    /// The path of one of the nodes, which are numbered from 0.
     ///
     /// # Errors
     ///
@@ -51,7 +52,7 @@ impl Crowd {
         Ok(Path::new(&format!("/crowd/{}/d{dir:03}/{name}", self.nodes))?)
     }
 
-    /// The path of the node that changes by the change with this number, and its data then.
+    /// The path of the node that the change with this number writes, and the new data.
     ///
     /// # Errors
     ///
@@ -63,7 +64,7 @@ impl Crowd {
         Ok((self.node(node)?, data(node, number)))
     }
 
-    /// Creates those that are not there.
+    /// Creates the nodes that are missing.
     ///
     /// # Errors
     ///
@@ -77,17 +78,17 @@ impl Crowd {
         });
         let txns = txns.collect::<Result<Vec<Txn>, Failure>>()?;
         for some in txns.chunks(AT_ONCE) {
-            // What is rejected is there from an earlier run.
-            let _all = try_join_all(some.iter().map(|txn| client.transaction(txn.clone()))).await?;
+            // A rejected transaction was already applied by an earlier run.
+            let _all = try_join_all(some.iter().map(|txn| client.commit(txn.clone()))).await?;
         }
         Ok(())
     }
 
-    /// Fails unless these are all of them, and each has its own data.
+    /// Checks that the cache has all nodes, each with its own data.
     ///
     /// # Errors
     ///
-    /// What is wrong.
+    /// A missing node, or one with other data.
     pub fn expect<'a>(self, cached: impl IntoIterator<Item = &'a Node>) -> Result<(), Failure> {
         let cached: BTreeMap<&str, &Node> =
             cached.into_iter().map(|node| (node.path.as_str(), node)).collect();
@@ -125,7 +126,7 @@ pub fn number(node: &Node) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use synod::store::Query;
+    use synod::Query;
 
     use super::*;
 

@@ -91,7 +91,7 @@ enum Kind {
     Floor,
     /// A client crate: on etcd the one that the backend is built on
     Bare,
-    /// That crate, sending exactly the requests of synod
+    /// The other crate, sending exactly the requests of synod
     Same,
 }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use synod::client::Client;
-use synod::path::Path;
+use synod::Client;
+use synod::Path;
 use tokio::task::JoinSet;
 use tokio::time::interval;
 
@@ -14,7 +14,7 @@ use crate::racer::Failure;
 const BURST: usize = 10;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What a write changes, by its number, and the data.
+/// A write: its path, which depends on its number, and the data.
 pub type Change = (Path, Vec<u8>);
 
 /// Writes to a store until it is dropped.
@@ -47,7 +47,7 @@ async fn write(
     client: Client,
     change: impl Fn(u64) -> Result<Change, Failure>,
 ) -> Result<(), Failure> {
-    // Writes that are late are made up for.
+    // The interval makes up for late writes.
     let (mut next, mut numbers) = (interval(PAUSE), 1..);
     loop {
         next.tick().await;

@@ -6,11 +6,12 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use synod::client::Client;
-use synod::path::Path;
-use synod::recipe::{Leader, Registration};
-use synod::store::{Expect, Outcome, Query, SessionOptions, Store};
+use synod::Client;
+use synod::Path;
+use synod::discovery::Registration;
+use synod::election::Leader;
 use synod::{Config, Lifetime};
+use synod_core::store::{Expect, Outcome, Query, SessionOptions, Store};
 use tokio::task::JoinSet;
 
 use crate::racer::Failure;
@@ -43,7 +44,7 @@ pub struct Ours {
     leader: Option<Leader>,
     /// The instance that is there until the end.
     registered: Option<Registration>,
-    /// What a member of a crew does until the end.
+    /// The tasks of a member of a crew, which run until the end.
     background: JoinSet<synod::Result<Infallible>>,
 }
 
@@ -133,7 +134,7 @@ impl Floor {
 /// The time to live of a bare session if the URL has none.
 const SESSION: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// The result of a write that nothing can conflict with.
+/// The result of a write that cannot conflict.
 fn done<T>(outcome: Outcome<T>) -> Result<T, Failure> {
     match outcome {
         Outcome::Committed(done) => Ok(done),
@@ -184,7 +185,7 @@ mod tests {
                     | Work::Resign
                     | Work::ResignLate => 2,
                     _ if work.kills() => 1,
-                    // As many as came at once.
+                    // All that arrived at once.
                     Work::CacheChanges => report.laps.max(2),
                     _ => 6,
                 };

@@ -3,7 +3,7 @@
 use crate::record::Case;
 use crate::task::Work;
 
-/// How much to measure.
+/// The amount to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "there is no third")]
 pub enum Extent {

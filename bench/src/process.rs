@@ -14,7 +14,7 @@ use crate::racer::{Answer, Failure, Racer};
 use crate::report::Report;
 use crate::task::Task;
 
-/// How much longer than requested a racer may take.
+/// Time that a racer may take beyond the requested time.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A program that does tasks: it ends with its input, and at the latest when this is dropped.

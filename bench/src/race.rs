@@ -12,13 +12,13 @@ use crate::task::{Task, Work};
 /// A racer, with its name in the table.
 pub type Named = (String, Box<dyn Racer>);
 
-/// How thoroughly to race.
+/// The thoroughness of a race.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "two of them, below")]
 pub struct Pace {
-    /// How long each racer warms up.
+    /// The time for which each racer warms up.
     pub warm_up: Duration,
-    /// How long each works in a round.
+    /// The time for which each racer works in a round.
     pub round: Duration,
     /// The number of rounds.
     pub rounds: usize,
@@ -34,7 +34,7 @@ pub const THOROUGH: Pace = Pace {
     budget: Duration::from_secs(15),
 };
 
-/// The least that gives a useful result.
+/// The smallest pace that gives a useful result.
 pub const QUICK: Pace = Pace {
     warm_up: Duration::from_millis(250),
     round: Duration::from_millis(100),
@@ -122,7 +122,7 @@ mod tests {
         budget: Duration::from_secs(60),
     };
 
-    /// How a fake answers.
+    /// The answers of a fake.
     #[derive(Clone, Copy)]
     enum Way {
         Does,
@@ -130,7 +130,7 @@ mod tests {
         Fails,
     }
 
-    /// Records the call, and answers in its way.
+    /// Records the call, and gives the answer of this fake.
     struct Fake {
         name: &'static str,
         asked: Rc<RefCell<Vec<String>>>,

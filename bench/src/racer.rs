@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::report::{Report, Stopwatch};
 use crate::task::Task;
 
-/// Why a task was not done.
+/// The reason why a task was not done.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 /// One client library, working on one server.
@@ -33,16 +33,16 @@ pub trait Racer {
 #[serde(untagged)]
 #[expect(clippy::exhaustive_enums, reason = "the protocol")]
 pub enum Answer {
-    /// It was done.
+    /// The task was done.
     Done(Report),
     /// The racer does not support it.
     Missing {
         /// The name of the work.
         missing: String,
     },
-    /// It failed.
+    /// The task failed.
     Failed {
-        /// Why.
+        /// The reason for the failure.
         failed: String,
     },
 }

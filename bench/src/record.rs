@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 use crate::report::Report;
 use crate::task::{Task, Work};
 
-/// What is measured on which server, for all racers: a row of the table.
+/// A measurement on one server, for all racers: a row of the table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[expect(clippy::exhaustive_structs, reason = "a line of the results")]
 pub struct Case {
     /// The kind of server.
     pub server: String,
-    /// Whether it writes to the disk before it answers.
+    /// `true` if the server writes to the disk before it answers.
     pub fsync: bool,
     /// The kind of work.
     pub work: Work,
     /// The number of clients.
     pub clients: usize,
-    /// Whether there are background writes.
+    /// `true` if there are background writes.
     #[serde(default)]
     pub busy: bool,
 }
@@ -48,7 +48,7 @@ pub enum Fact {
     Round(usize, Report),
     /// The requests of a lap.
     Count(Count),
-    /// It failed, and why.
+    /// The race failed, for this reason.
     Failed(String),
 }
 
@@ -73,8 +73,8 @@ impl Case {
         if self.busy { format!("{}, busy", self.work) } else { self.work.to_string() }
     }
 
-    /// The task for this case, lasting `time`; a drain lasts until it is done, and what is measured by its CPU time lasts
-    /// for at least a second, because some systems count in hundredths.
+    /// The task for this case, lasting `time`; a drain lasts until it is done, and a measurement of
+    /// CPU time lasts for at least a second, because some systems count in hundredths.
     pub fn task(&self, time: Duration) -> Task {
         match self.work {
             Work::Drain | Work::CacheMemory => Task::laps(self.work, self.clients, 1),
@@ -106,7 +106,7 @@ pub fn write<'a>(
 ///
 /// # Errors
 ///
-/// The line that is no record, and why.
+/// The line that is no record, and the reason.
 pub fn read(text: &str) -> Result<Vec<Record>, String> {
     let record = |(index, line): (usize, &str)| {
         serde_json::from_str(line).map_err(|error| format!("line {}: {error}", index + 1))

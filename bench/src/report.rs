@@ -13,7 +13,7 @@ use crate::task::{Measure, Task};
 pub struct Report {
     /// The number of laps of all clients together.
     pub laps: u64,
-    /// From the beginning of the first lap to the end of the last.
+    /// The time from the beginning of the first lap to the end of the last.
     pub micros: f64,
     /// Half of the laps took no longer.
     pub p50: f64,
@@ -24,11 +24,11 @@ pub struct Report {
     /// CPU time of this process meanwhile, if the system reports it.
     #[serde(default)]
     pub cpu: Option<f64>,
-    /// Memory of the process at the end, or while most clients wait, or by how much it has grown by a cache, in KiB, if the
-    /// system reports it.
+    /// Memory of the process at the end, or while most clients wait, or its growth by a cache, in
+    /// KiB, if the system reports it.
     #[serde(default)]
     pub rss: Option<u64>,
-    /// How many nodes a cache had when it said that it was complete.
+    /// Number of nodes in a cache when it reported that it was complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<u64>,
 }
@@ -44,7 +44,7 @@ impl Report {
         (self.laps > 0).then_some(self.cpu? / count(self.laps))
     }
 
-    /// What this measure says: the less, the faster; zero if it was not measured.
+    /// Returns the cost by this measure: the less, the faster; zero if it was not measured.
     pub fn cost(&self, measure: Measure) -> f64 {
         match measure {
             Measure::Rate => 1e6 / self.rate(),
@@ -69,7 +69,7 @@ impl Stopwatch {
         Self { cpu: cpu(), started: Instant::now(), task: *task }
     }
 
-    /// Whether a client that did `laps` laps does another.
+    /// Returns `true` if a client that did `laps` laps does another.
     pub fn goes_on(&self, laps: usize) -> bool {
         if self.task.laps > 0 {
             return (laps as u64) < self.task.laps;
@@ -83,7 +83,7 @@ impl Stopwatch {
         self.stop_with(laps, rss())
     }
 
-    /// Like [`Stopwatch::stop`], with the memory at another moment.
+    /// Like [`Stopwatch::stop`], with the memory at another time.
     pub fn stop_with(self, laps: Vec<Duration>, rss: Option<u64>) -> Report {
         let micros = micros(self.started.elapsed());
         let cpu = self.cpu.zip(cpu()).map(|(before, now)| self::micros(now.saturating_sub(before)));

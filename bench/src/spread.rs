@@ -17,7 +17,7 @@ impl Spread {
     ///
     /// # Panics
     ///
-    /// If there are none.
+    /// If there are no numbers.
     pub fn of(all: impl IntoIterator<Item = f64>) -> Self {
         let mut all: Vec<f64> = all.into_iter().collect();
         assert!(!all.is_empty(), "nothing was measured");

@@ -36,9 +36,9 @@ enum Fixture {
     Etcd(Cluster),
 }
 
-/// How long a counted task lasts.
+/// Duration of a counted task.
 const COUNTED: Duration = Duration::from_millis(200);
-/// How often to ask a server for its counts before giving up.
+/// Number of attempts to get the counts of a server.
 const TRIES: usize = 20;
 
 impl Server {
@@ -77,7 +77,7 @@ impl Stand {
     ///
     /// # Errors
     ///
-    /// Why it cannot be started.
+    /// The reason why the server cannot be started.
     pub fn start(server: Server, fsync: bool) -> Result<Self, String> {
         let fixture = match server {
             Server::Zookeeper => {

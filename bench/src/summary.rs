@@ -29,7 +29,7 @@ struct Racer {
     nodes: Option<f64>,
     requests: Option<f64>,
     bytes: Option<f64>,
-    /// How many times faster synod is: the median and the quartiles of the rounds.
+    /// The factor by which synod is faster: the median and the quartiles of the rounds.
     ours_faster: Option<[f64; 3]>,
     failed: Option<String>,
 }
@@ -75,7 +75,7 @@ impl Racer {
     }
 }
 
-/// To a tenth.
+/// Rounds to a tenth.
 fn rounded(number: f64) -> f64 {
     (number * 10.0).round() / 10.0
 }

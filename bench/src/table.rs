@@ -10,7 +10,7 @@ use crate::task::Measure;
 
 /// The racer that the others are compared with.
 pub const OURS: &str = "ours";
-/// The clients that somebody would use instead.
+/// The clients that a user could choose instead.
 const PEERS: [&str; 3] = ["curator", "kazoo", "go"];
 
 /// All results, by row and column.
@@ -26,7 +26,7 @@ pub struct Cell {
     pub rounds: BTreeMap<usize, Report>,
     /// The requests of a lap.
     pub count: Option<Count>,
-    /// Why it failed.
+    /// The reason for the failure.
     pub failed: Option<String>,
 }
 
@@ -69,7 +69,7 @@ impl Cell {
         (!all.is_empty()).then(|| Spread::of(all).median)
     }
 
-    /// How many times faster this is than the other, in each round.
+    /// Returns the factor by which this racer is faster than the other, in each round.
     pub fn times_faster(&self, other: &Self, measure: Measure) -> Option<Spread> {
         let ratios: Vec<f64> = self
             .rounds
@@ -84,7 +84,7 @@ impl Cell {
 }
 
 impl fmt::Display for Table {
-    /// A table for each server, with what somebody who chooses a library needs. The rest is in
+    /// A table for each server, with the figures for a reader who chooses a library. The rest is in
     /// [`summary`](crate::summary::summary).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let servers: BTreeSet<String> = self.rows.keys().map(Case::stand).collect();
@@ -155,7 +155,7 @@ fn line(case: &Case, row: &BTreeMap<String, Cell>, has_peers: bool) -> Option<Ve
     Some(line)
 }
 
-/// The fastest of those that synod would replace.
+/// The fastest of the racers that synod would replace.
 fn best_peer<'a>(case: &Case, row: &'a BTreeMap<String, Cell>) -> Option<(&'static str, &'a Cell)> {
     let speed = |cell: &Cell| {
         let speed = |report: &Report| 1.0 / report.cost(case.work.measure());
@@ -165,7 +165,7 @@ fn best_peer<'a>(case: &Case, row: &'a BTreeMap<String, Cell>) -> Option<(&'stat
     raced.max_by(|(_, one), (_, other)| speed(one).total_cmp(&speed(other)))
 }
 
-/// How many nodes a cache had that said to be complete, if there were more.
+/// Returns the number of nodes in a cache that reported to be complete, if there were more.
 fn lacking(case: &Case, cell: &Cell) -> String {
     let all = f64::from(u32::try_from(case.work.nodes()).unwrap_or(u32::MAX));
     let had = |report: &Report| Some(f64::from(u32::try_from(report.nodes?).ok()?));

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// A kind of work, done again and again.
 ///
-/// A lap is what one client does before it starts again. It must be the same in all languages:
+/// A lap is the work of one client before it starts again. It must be the same in all languages:
 /// docs/benchmarks.md has the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -28,7 +28,7 @@ pub enum Work {
     Lock,
     /// Takes a lock that all clients want, and releases it.
     LockContended,
-    /// Waits in line for a lock, until all waiters in front have had it.
+    /// Waits for a lock, until all earlier waiters have had it.
     Drain,
     /// Takes a lock that only other tasks of one process want, and releases it.
     LockTasks,
@@ -42,8 +42,8 @@ pub enum Work {
     IncrementTasks,
     /// Takes a hundred unique numbers, which is a block of them.
     Ids,
-    /// Adds 1 to each of a few nodes, in one transaction of a function that reads all of them. All clients want the same
-    /// nodes.
+    /// Adds 1 to each of a few nodes, in one transaction of a function that reads all of them. All
+    /// clients want the same nodes.
     Transaction,
     /// Puts an item into a queue that all clients use, and takes one.
     QueueTake,
@@ -51,7 +51,8 @@ pub enum Work {
     QueueAck,
     /// Puts a bunch of items into a queue of its own, and takes as many.
     QueueBunches,
-    /// Submits a task to a crew, and waits for its result. For each client there is a worker, too, and one master.
+    /// Submits a task to a crew, and waits for its result. There is one worker for each client, and
+    /// one master.
     CrewTasks,
     /// Leaves a partition of many items, and waits until the other members have all of them.
     Partition,
@@ -63,52 +64,53 @@ pub enum Work {
     CacheSmall,
     /// Fills a cache with a hundred thousand nodes.
     CacheLarge,
-    /// The same once, in a process that has just begun: how much memory it needs.
+    /// The same once, in a process that has just begun: the memory that a cache needs.
     CacheMemory,
     /// Changes one of ten thousand nodes, and waits until the cache of another session shows it.
     CacheSeen,
-    /// Keeps a cache of ten thousand nodes equal, of which another process changes a thousand a second. A lap is a change.
+    /// Keeps a cache of ten thousand nodes equal, of which another process changes a thousand a
+    /// second. A lap is a change.
     CacheChanges,
     /// Puts an item into a queue in which many wait, and takes the first.
     QueueLong,
-    /// The same with some that wait, in the same store.
+    /// The same with a few waiting items, in the same store.
     QueueShort,
     /// Changes a node and waits until another session gets the event.
     Observe,
-    /// Resigns, and waits until another session leads that entered the line just before.
+    /// Resigns, and waits until another session leads, which became a candidate just before.
     Resign,
-    /// The same, with another session that has waited in line for a while.
+    /// The same, with another session that has been a candidate for a while.
     ResignLate,
     /// Leads, and does not stop while its process lives. A lap of the race begins when the leader's
     /// process is killed, and ends when another process leads.
     Lead,
-    /// Works for a crew, and does not stop while its process lives. A lap begins when the process is killed, and ends when
-    /// its task was done by another worker.
+    /// Works for a crew, and does not stop while its process lives. A lap begins when the process
+    /// is killed, and ends when its task was done by another worker.
     CrewWorker,
-    /// Is the master of a crew, and does not stop while its process lives. A lap begins when the process is killed, and ends
-    /// when a task was done that the next master has assigned.
+    /// Is the master of a crew, and does not stop while its process lives. A lap begins when the
+    /// process is killed, and ends when a task was done that the next master has assigned.
     CrewMaster,
-    /// Is an instance of a service while its process lives. A lap begins when the process is killed, and ends when all clients
-    /// of another process know that it is gone.
+    /// Is an instance of a service while its process lives. A lap begins when the process is
+    /// killed, and ends when all clients of another process know that it is gone.
     Instance,
 }
 
 /// The number of permits in [`Work::Semaphore`].
 pub const PERMITS: usize = 4;
 
-/// How many numbers are reserved at a time in [`Work::Ids`], and taken in a lap.
+/// Count of numbers that are reserved at a time in [`Work::Ids`], and taken in a lap.
 pub const BLOCK: NonZeroU64 = NonZeroU64::new(100).unwrap();
 
 /// The number of nodes in [`Work::Transaction`].
 pub const NODES: usize = 4;
 
-/// How many items [`Work::QueueBunches`] puts and takes.
+/// Number of items that [`Work::QueueBunches`] puts and takes.
 pub const BUNCH: NonZeroUsize = NonZeroUsize::new(20).unwrap();
 
 /// The number of items in [`Work::Partition`].
 pub const ITEMS: usize = 1_000;
 
-/// What a race over some work compares.
+/// The quantity that a race over some work compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a table matches all")]
 pub enum Measure {
@@ -130,19 +132,19 @@ pub struct Task {
     pub work: Work,
     /// The number of clients.
     pub clients: usize,
-    /// For how long, unless `laps` is given.
+    /// The duration, unless `laps` is given.
     #[serde(default)]
     pub millis: u64,
-    /// How many laps each client does; zero if `millis` is given.
+    /// Number of laps that each client does; zero if `millis` is given.
     #[serde(default)]
     pub laps: u64,
-    /// Whether this process lives on when another one is killed that does the same work.
+    /// `true` if this process survives when another one that does the same work is killed.
     #[serde(default)]
     pub heir: bool,
-    /// How many nodes there are to cache.
+    /// Number of nodes to cache.
     #[serde(default)]
     pub nodes: usize,
-    /// How many items wait in a queue from the beginning.
+    /// Number of items that wait in a queue from the beginning.
     #[serde(default)]
     pub waiting: usize,
 }
@@ -207,12 +209,12 @@ impl Work {
         }
     }
 
-    /// Whether it ends with the process that does it, which is killed.
+    /// Returns `true` if the work ends with the process that does it, which is killed.
     pub fn kills(self) -> bool {
         matches!(self, Self::Lead | Self::CrewWorker | Self::CrewMaster | Self::Instance)
     }
 
-    /// How many nodes there are to cache.
+    /// Returns the number of nodes to cache.
     pub fn nodes(self) -> usize {
         match self {
             Self::CacheSmall | Self::CacheSeen | Self::CacheChanges => 10_000,
@@ -221,7 +223,7 @@ impl Work {
         }
     }
 
-    /// How many items wait in a queue from the beginning.
+    /// Returns the number of items that wait in a queue from the beginning.
     pub fn waiting(self) -> usize {
         match self {
             Self::QueueLong => 100_000,
@@ -230,7 +232,8 @@ impl Work {
         }
     }
 
-    /// Whether its requests are counted: there are not so many that they take minutes, and others make none meanwhile.
+    /// Returns `true` if the requests of the work are counted: they are few enough not to take
+    /// minutes, and no other process sends any meanwhile.
     pub fn is_counted(self) -> bool {
         let many = matches!(
             self,

@@ -1,4 +1,5 @@
-//! The commands that this build does not contain: `--help` lists them, and calling one reports how to build it.
+//! The commands that this build does not contain: `--help` lists them, and calling one reports how
+//! to build it.
 
 use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -6,14 +7,15 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use crate::failure::Failure;
 use crate::usage::USAGE;
 
-/// Each command that has a feature of the same name, whether this build has it, and what it does.
+/// Each command that has a feature of the same name, whether this build has it, and its
+/// description.
 const COMMANDS: [(&str, bool, &str); 3] = [
     ("bench", cfg!(feature = "bench"), "Measure how fast a store is"),
     ("conformance", cfg!(feature = "conformance"), "Test a store against its contract"),
     ("sim", cfg!(feature = "sim"), "Run processes on a simulated store with faults"),
 ];
 
-/// The features that change what the other commands can do, and whether this build has them.
+/// The features that add to the other commands, and whether this build has them.
 const OTHERS: [(&str, bool); 4] = [
     ("zookeeper", cfg!(feature = "zookeeper")),
     ("etcd", cfg!(feature = "etcd")),

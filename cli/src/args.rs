@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use synod::path::Path;
+use synod::Path;
 
 #[cfg(feature = "bench")]
 use crate::args::bench::Bench;
@@ -62,10 +62,11 @@ pub(crate) struct Common {
     pub(crate) json: bool,
 }
 
-/// What to do.
+/// The command to run.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Watch three programs share a list of members, a lock and tasks, in memory; with --store the tasks, on a server
+    /// Watch three programs share a list of members, a lock and tasks, in memory; with --store the
+    /// tasks, on a server
     Demo,
     /// Print the data of a node
     Get {
@@ -192,7 +193,7 @@ pub(crate) enum Command {
     #[cfg(unix)]
     #[command(name = "__guard", hide = true)]
     Guard {
-        /// How long the command may take to end, in milliseconds
+        /// Time that the command may take to end, in milliseconds
         grace: u64,
     },
     /// Measure how fast a store is, below a node that is removed afterwards
@@ -206,7 +207,7 @@ pub(crate) enum Command {
     Sim(Box<Sim>),
 }
 
-/// How to create a node.
+/// The node to create.
 #[derive(Debug, Args)]
 pub(crate) struct Create {
     /// The node; with --sequential, the start of its name
@@ -225,7 +226,7 @@ pub(crate) struct Create {
     pub(crate) ttl: Option<Duration>,
 }
 
-/// What to hold.
+/// The lock to hold.
 #[cfg(unix)]
 #[derive(Debug, Args)]
 pub(crate) struct Lock {
@@ -234,7 +235,8 @@ pub(crate) struct Lock {
     /// Hold it together with other holders that use --shared
     #[arg(long, short, conflicts_with = "permits")]
     pub(crate) shared: bool,
-    /// Allow up to this many holders at once; if commands give different numbers, the smallest of those before in line counts
+    /// Allow up to this many holders at once; if commands give different numbers, the smallest of
+    /// those before in line counts
     #[arg(long, short = 'n', value_name = "N", value_parser = permits)]
     pub(crate) permits: Option<NonZeroU32>,
     /// The label that `inspect` shows to others: host and process by default
@@ -244,7 +246,7 @@ pub(crate) struct Lock {
     pub(crate) running: Running,
 }
 
-/// What to lead.
+/// The election to take part in.
 #[cfg(unix)]
 #[derive(Debug, Args)]
 pub(crate) struct Elect {
@@ -257,7 +259,7 @@ pub(crate) struct Elect {
     pub(crate) running: Running,
 }
 
-/// Which group to join, and what to run meanwhile.
+/// The group to join, and the command to run meanwhile.
 #[cfg(unix)]
 #[derive(Debug, Args)]
 pub(crate) struct Join {
@@ -269,10 +271,10 @@ pub(crate) struct Join {
     /// Replace a member of that name
     #[arg(long, requires = "name")]
     pub(crate) take_over: bool,
-    /// What `members` shows of it: host and process by default
+    /// Text that `members` shows of the member: host and process by default
     #[arg(long, value_name = "TEXT")]
     pub(crate) data: Option<String>,
-    /// How long the command may take to end after SIGTERM: 2s, or a quarter of the session's time
+    /// Time that the command may take to end after SIGTERM: 2s, or a quarter of the session's time
     /// to live if that is less
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) grace: Option<Duration>,
@@ -282,7 +284,7 @@ pub(crate) struct Join {
     pub(crate) command: Vec<OsString>,
 }
 
-/// What to keep as files, and what to run when they change.
+/// The directory to keep as files, and the command to run when they change.
 #[cfg(unix)]
 #[derive(Debug, Args)]
 pub(crate) struct Mirror {
@@ -293,7 +295,7 @@ pub(crate) struct Mirror {
     /// Write the files once, and end
     #[arg(long)]
     pub(crate) once: bool,
-    /// How long the command may take to end after SIGTERM: 2s by default
+    /// Time that the command may take to end after SIGTERM: 2s by default
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) grace: Option<Duration>,
     /// The command to run after files have changed, and its arguments; after -- if it begins with a
@@ -302,7 +304,7 @@ pub(crate) struct Mirror {
     pub(crate) command: Vec<OsString>,
 }
 
-/// What to run while holding, and how.
+/// The command to run while holding, and the way to run it.
 #[cfg(unix)]
 #[derive(Debug, Args)]
 pub(crate) struct Running {
@@ -322,7 +324,7 @@ pub(crate) struct Running {
     /// The exit code after giving up
     #[arg(long, short = 'E', value_name = "CODE", default_value_t = 75)]
     pub(crate) conflict_exit_code: u8,
-    /// How long the command may take to end after SIGTERM: 2s, or a quarter of the session's time
+    /// Time that the command may take to end after SIGTERM: 2s, or a quarter of the session's time
     /// to live if that is less
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) grace: Option<Duration>,

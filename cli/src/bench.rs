@@ -2,7 +2,6 @@
 
 use std::io::{self, Write as _};
 
-use synod::chance::Chance;
 use synod::{Config, Error, Scheme};
 use synod_bench::ours::Ours;
 use synod_bench::plan::{Extent, cases};
@@ -11,6 +10,7 @@ use synod_bench::racer;
 use synod_bench::record::{self, Case, Record};
 use synod_bench::table::{OURS, Table};
 use synod_bench::task::Work;
+use synod_core::random::Random;
 
 use crate::args::Common;
 use crate::args::bench::Bench;
@@ -21,18 +21,18 @@ use crate::progress::Progress;
 
 /// Measures below a node of its own, which is removed again, also on an interrupt.
 pub(crate) async fn run(common: &Common, bench: &Bench) -> Result<(), Failure> {
-    let chance = Chance::from_system();
+    let random = Random::from_system();
     let url = store(common)?;
     let scheme = Config::new(url)?.url.scheme();
     // Each connection to `mem://` opens a store of its own, so the shared one needs a name.
-    let url = if url == "mem://" { format!("mem://bench-{}", chance.id()) } else { url.to_owned() };
+    let url = if url == "mem://" { format!("mem://bench-{}", random.id()) } else { url.to_owned() };
     let cases = chosen(scheme, bench)?;
     if cfg!(debug_assertions) {
         let hint =
             "built without --release: what the client needs is several times what it would be";
         let _told = writeln!(io::stderr(), "note: {hint}").is_ok();
     }
-    let dir = format!("/synod-bench-{}", chance.id());
+    let dir = format!("/synod-bench-{}", random.id());
     let ours = Progress::waiting("connecting", Ours::open(&url, &dir)).await.map_err(failure)?;
     let mut racers: [Named; 1] = [(OURS.to_owned(), Box::new(ours))];
     let measured = until_interrupted(measure(common, bench, &cases, &mut racers)).await;
@@ -49,8 +49,8 @@ fn chosen(scheme: Scheme, bench: &Bench) -> Result<Vec<Case>, Failure> {
     let extent = if bench.full { Extent::Full } else { Extent::Quick };
     let only = bench.only.as_deref().unwrap_or_default();
     let mut cases = cases(scheme.as_str(), false, extent);
-    // The background load and thousands of nodes are not for a cluster that may have other users, and there is no process to
-    // kill.
+    // The background load and thousands of nodes are not for a cluster that may have other users,
+    // and there is no process to kill.
     let is_small = |work: Work| work.nodes() == 0 && work.waiting() < 1_000;
     let is_light = |case: &Case| !case.busy && is_small(case.work) && !case.work.kills();
     cases.retain(|case| is_light(case) && case.work.to_string().contains(only));

@@ -4,9 +4,9 @@ use std::io::Read as _;
 use std::pin::pin;
 
 use futures_util::future::{Either, select};
-use synod::client::Client;
-use synod::store::{Expect, Version};
+use synod::Client;
 use synod::{Address, Scheme};
+use synod::{Expect, Version};
 
 use crate::args::Common;
 use crate::failure::Failure;
@@ -45,7 +45,7 @@ pub(crate) fn store(common: &Common) -> Result<&str, Failure> {
     common.store.as_deref().ok_or_else(|| Failure::plain(NO_STORE))
 }
 
-/// A store in memory is that of this process alone.
+/// A store in memory belongs to this process alone.
 fn refuse_memory(common: &Common, so: &str) -> Result<(), Failure> {
     let address: Address = store(common)?.parse()?;
     if address.scheme() != Scheme::Mem {
@@ -81,7 +81,8 @@ pub(crate) async fn until_interrupted<T>(work: impl Future<Output = T>) -> Optio
     Interrupts::listen().until(work).await
 }
 
-/// The signals that ask this process to end, from now on: it removes first what it has written.
+/// The signals that ask this process to end, from now on: before it ends, the command removes what
+/// it has written.
 #[cfg(unix)]
 pub(crate) struct Interrupts(std::io::Result<crate::process::signals::Signals>);
 

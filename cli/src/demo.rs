@@ -1,4 +1,5 @@
-//! `demo`: three programs share a list of members, a lock and tasks, while machines and a network fail.
+//! `demo`: three programs share a list of members, a lock and tasks, while machines and a network
+//! fail.
 
 use std::time::Duration;
 
@@ -20,10 +21,10 @@ mod members;
 mod program;
 mod teller;
 
-/// How long a session outlives its last heartbeat.
+/// Time that a session outlives its last heartbeat.
 const TTL: Duration = Duration::from_millis(1_500);
 
-/// The time limit for the removal of what is left when the demo ends early.
+/// The time limit for the removal of the remaining nodes when the demo ends early.
 const LEAVING: Duration = Duration::from_secs(10);
 
 const INTRODUCTION: &str = "\
@@ -76,18 +77,18 @@ async fn in_memory(common: &Common, teller: &Teller) -> Result<(), Failure> {
     teller.say(END)
 }
 
-/// Only what can be shown without a store of one's own: programs that fail are those of the demo.
+/// Shows the events that need no store of one's own: the programs that fail are those of the demo.
 async fn on_server(common: &Common, url: &str, teller: &Teller) -> Result<(), Failure> {
     teller.say(ON_SERVER)?;
     let start = |name| Program::connect(name, url, teller);
     let programs = [start("ann").await?, start("bob").await?, start("cat").await?];
     let dan = start("dan").await?;
-    let path = path!("/synod-demo").join(&dan.client.chance().id())?;
+    let path = path!("/synod-demo").join(&dan.client.random().id())?;
     let shown = crew::run("", programs, &dan, &path, Board::new(common.json));
     let shown = until_interrupted(shown).await;
     let shown = shown.unwrap_or_else(|| Err(Failure::plain("interrupted")));
     if shown.is_err() {
-        // Also where the output is closed, nothing may be left.
+        // Even if the output is closed, no node may be left.
         let removing = delete::remove(&dan.client, &path);
         let _removed = timeout(LEAVING, removing).await.is_ok_and(|removed| removed.is_ok());
     }

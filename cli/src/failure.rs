@@ -1,14 +1,14 @@
-//! [`Failure`]: why a command failed, in one plain line.
+//! [`Failure`]: the reason why a command failed, in one plain line.
 
 use std::error::Error as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use synod::error::{Error, ErrorKind};
-use synod::path::InvalidPath;
+use synod::InvalidPath;
+use synod::{Error, ErrorKind};
 
-/// Why a command ends without success.
+/// The reason why a command ends without success.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// An error of the store, or of the connection to it.

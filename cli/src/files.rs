@@ -6,13 +6,13 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path as FilePath, PathBuf};
 
-use synod::path::Path;
-use synod::store::Node;
+use synod::Node;
+use synod::Path;
 
 use crate::failure::Failure;
 
-/// The beginning of the names of files that are no nodes: the one that says what the directory is, and those that are
-/// being written.
+/// The beginning of the names of files that are no nodes: the one that describes the directory, and
+/// those that are being written.
 const OWN: &str = ".synod-mirror";
 
 /// The name of the file with the data of a node that has nodes below it, and so is a directory.
@@ -29,14 +29,15 @@ pub(crate) struct Files {
     there: BTreeMap<PathBuf, Option<Node>>,
 }
 
-/// What was done to a file.
+/// A change of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum FileChange {
     Written(PathBuf),
     Removed(PathBuf),
 }
 
-/// The files that the nodes at a path and below it become, and the nodes that become none because of their names.
+/// The files that the nodes at a path and below it become, and the nodes that become none because
+/// of their names.
 pub(crate) fn wanted<'a>(nodes: impl Iterator<Item = &'a Node>, top: &Path) -> (Wanted, Vec<Path>) {
     let nodes: Vec<_> = nodes.collect();
     let directories: BTreeSet<&str> = nodes.iter().flat_map(|node| node.path.above()).collect();
@@ -65,8 +66,8 @@ fn is_reserved(name: &OsStr) -> bool {
 }
 
 impl Files {
-    /// Takes a directory for the nodes at `top`: a new or empty one, or one that was taken for the same path before. Nothing
-    /// that is in another one is ever removed.
+    /// Takes a directory for the nodes at `top`: a new or empty one, or one that was taken for the
+    /// same path before. Files in any other directory are never removed.
     pub(crate) fn open(root: &FilePath, top: &Path) -> Result<Self, Failure> {
         fs::create_dir_all(root).map_err(|error| at(root, &error))?;
         let (sign, shown) = (root.join(OWN), root.display());
@@ -97,8 +98,8 @@ impl Files {
         Ok(Self { root: root.to_owned(), there })
     }
 
-    /// Makes the files those that are wanted: each is replaced at once, so that a reader sees all of the old one or of the new
-    /// one. Returns what had to be done.
+    /// Updates the files to those that are wanted: each file is replaced atomically, so that a
+    /// reader sees all of the old file or of the new one. Returns the changes.
     pub(crate) fn update(&mut self, wanted: &Wanted) -> Result<Vec<FileChange>, Failure> {
         let mut done = Vec::new();
         let gone: Vec<_> =
@@ -124,7 +125,7 @@ impl Files {
             // From an earlier run.
             Some(None) => {
                 let whole = self.root.join(file);
-                // A link is another program's, whatever it leads to.
+                // A link belongs to another program, whatever its target.
                 let is_file = fs::symlink_metadata(&whole).is_ok_and(|found| found.is_file());
                 is_file && fs::read(whole).is_ok_and(|data| *data == *node.data)
             }
@@ -136,7 +137,7 @@ impl Files {
         let (whole, new) =
             (self.root.join(file), self.root.join(format!("{OWN}.{}", std::process::id())));
         self.make_directories(file)?;
-        // No link is followed: what it leads to is not this directory's.
+        // No link is followed: its target does not belong to this directory.
         remove(&new)?;
         let mut written = File::create_new(&new)?;
         written.write_all(data)?;
@@ -148,8 +149,8 @@ impl Files {
         fs::rename(&new, whole)
     }
 
-    /// Makes the directories above a file. Anything else in the place of one is removed, links to directories, too:
-    /// what is below them is elsewhere.
+    /// Makes the directories above a file. Anything else at the path of one is removed, also links
+    /// to directories: the files below them are elsewhere.
     fn make_directories(&self, file: &FilePath) -> io::Result<()> {
         for directory in self.above(file) {
             if !is_directory(&directory)? {
@@ -188,12 +189,12 @@ impl Files {
     }
 }
 
-/// The failure of what was done to a file.
+/// The failure of an operation on a file.
 fn at(file: &FilePath, error: &io::Error) -> Failure {
     Failure::plain(format!("{}: {error}", file.display().to_string().escape_debug()))
 }
 
-/// True if a directory is there, and no link to one.
+/// Returns `true` if a directory is there, and no link to one.
 fn is_directory(path: &FilePath) -> io::Result<bool> {
     match fs::symlink_metadata(path) {
         Ok(found) => Ok(found.is_dir()),
@@ -212,7 +213,7 @@ fn remove(path: &FilePath) -> io::Result<()> {
     }
 }
 
-/// True if nothing is there, nor a directory in which it could be.
+/// Returns `true` if neither the file nor its directory exists.
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
@@ -229,7 +230,7 @@ fn remove_empty(directory: &FilePath) -> io::Result<()> {
     Ok(())
 }
 
-/// All files below a directory. A link is a file, whatever it leads to.
+/// All files below a directory. A link is a file, whatever its target.
 fn walk(
     root: &FilePath,
     below: &FilePath,
@@ -249,7 +250,7 @@ fn walk(
 
 #[cfg(test)]
 mod tests {
-    use synod::store::{Revision, Stat, Version};
+    use synod::{Revision, Stat, Version};
 
     use super::*;
 
@@ -280,7 +281,7 @@ mod tests {
             Files::open(&self.0, &path("/app")).expect("it may be taken")
         }
 
-        /// All files, with what is in them.
+        /// All files, with their content.
         fn content(&self) -> Vec<String> {
             let mut found = BTreeMap::new();
             walk(&self.0, FilePath::new(""), &mut found).expect("readable");

@@ -1,7 +1,8 @@
 //! The `synod` command, as a library: for programs that add a store of their own.
 //!
 //! A program that registers a store and calls [`main`] is the `synod` command for that store too:
-//! `get`, `watch`, `lock` and all others take its URLs; `conformance` and `bench` too, which are features of this crate.
+//! `get`, `watch`, `lock` and all others take its URLs; `conformance` and `bench` too, which are
+//! features of this crate.
 //!
 //! ```no_run
 //! # // It would run the command that the arguments of the test name.

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
-use synod::store::{Node, Stat};
+use synod::{Node, Stat};
 
 /// Prints one line.
 ///
@@ -30,8 +30,9 @@ pub(crate) fn bytes(data: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
-/// Prints one JSON object on a line. Where its `data` is an object, an array or a string in JSON, the line has that as
-/// `json`, too: byte for byte, as a parser would round its numbers and drop repeated keys.
+/// Prints one JSON object on a line. Where its `data` is an object, an array or a string in JSON,
+/// the line has that as `json`, too: byte for byte, as a parser would round its numbers and drop
+/// repeated keys.
 ///
 /// # Errors
 ///
@@ -54,7 +55,8 @@ fn rendered(value: &Value) -> String {
 /// The JSON that a text is, on one line. A number or a word is plain text.
 fn json_in(text: &str) -> Option<String> {
     match serde_json::from_str(text) {
-        // A line break in JSON is between two parts of it: within a string it is written as an escape.
+        // A line break in JSON is between two parts of it: within a string it is written as an
+        // escape.
         Ok(Value::Object(_) | Value::Array(_) | Value::String(_)) => {
             Some(text.trim().replace(['\r', '\n'], " "))
         }
@@ -62,7 +64,7 @@ fn json_in(text: &str) -> Option<String> {
     }
 }
 
-/// Prints what does not keep a command from going on.
+/// Prints a warning, after which the command continues.
 pub(crate) fn warning(text: &str) {
     // If standard error is closed, there is no reader.
     let _told = writeln!(io::stderr(), "warning: {text}").is_ok();
@@ -120,7 +122,8 @@ pub(crate) fn data(data: &[u8]) -> (&'static str, Value) {
     }
 }
 
-/// Prints data: as it is with `raw`, and otherwise with a line break at its end, and escaped for a terminal.
+/// Prints data: as it is with `raw`, and otherwise with a line break at its end, and escaped for a
+/// terminal.
 ///
 /// # Errors
 ///
@@ -136,7 +139,7 @@ pub(crate) fn content(data: &[u8], raw: bool) -> io::Result<()> {
     bytes(b"\n")
 }
 
-/// Prints what a command has printed elsewhere: as it is, or escaped for a terminal.
+/// Prints the output of a command that ran elsewhere: as it is, or escaped for a terminal.
 ///
 /// # Errors
 ///
@@ -158,7 +161,7 @@ fn for_terminal(data: &[u8]) -> String {
     printed
 }
 
-/// [`data`] of what a client says of itself.
+/// [`data`] of the label that a client has set.
 pub(crate) fn label(label: &[u8]) -> (&'static str, String) {
     match std::str::from_utf8(label) {
         Err(_) => ("label_base64", STANDARD.encode(label)),
@@ -186,7 +189,7 @@ fn shown(c: char) -> impl Iterator<Item = char> {
     plain.into_iter().chain(escaped.into_iter().flatten())
 }
 
-/// Whether standard output is a terminal whose user wants colours.
+/// Returns `true` if standard output is a terminal whose user wants colours.
 pub(crate) fn wants_colour() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }

@@ -6,8 +6,8 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{ChildStdin, Command, Stdio};
 use std::time::Duration;
 
-use synod::client::Client;
-use synod::recipe::Held;
+use synod::Client;
+use synod::Held;
 
 use crate::failure::Failure;
 use crate::process::group::Group;
@@ -30,24 +30,24 @@ mod terminal;
 pub(crate) struct Job {
     pub(crate) command: Vec<OsString>,
     pub(crate) environment: Vec<(OsString, OsString)>,
-    /// How long the command may take to end after SIGTERM.
+    /// Time that the command may take to end after SIGTERM.
     pub(crate) grace: Duration,
-    /// What the command reads, instead of the input of this process.
+    /// The input of the command, instead of the input of this process.
     pub(crate) input: Option<Vec<u8>>,
 }
 
-/// How the command ended.
+/// The way in which the command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// With this exit code.
+    /// The command exited with this code.
     Exited(u8),
     /// The command was ended because the lock was lost.
     Lost,
 }
 
 impl Job {
-    /// Runs the command while `held` is held, and passes signals on to it. What the command leaves in its group is ended
-    /// with it.
+    /// Runs the command while `held` is held, and passes signals on to it. Processes that the
+    /// command leaves in its group are ended with it.
     pub(crate) async fn run_while(
         self,
         client: &Client,
@@ -104,7 +104,8 @@ impl Job {
     }
 }
 
-/// Writes the input of a command. A thread waits for a command that reads slowly; one that reads nothing ends it.
+/// Writes the input of a command. A thread waits for a command that reads slowly; one that reads
+/// nothing ends it.
 fn feed(mut pipe: ChildStdin, input: Vec<u8>) {
     std::thread::spawn(move || {
         let _read = pipe.write_all(&input).is_ok();

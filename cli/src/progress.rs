@@ -1,11 +1,11 @@
-//! [`Progress`]: a progress bar on standard error for what takes longer than a second.
+//! [`Progress`]: a progress bar on standard error for work that takes longer than a second.
 
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use synod::store::Loaded;
+use synod_core::store::Loaded;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -17,7 +17,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// With `total` steps, or without a known end.
+    /// Makes a bar with `total` steps, or without a known end.
     pub(crate) fn new(what: &'static str, total: Option<u64>) -> Self {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
         let template = match total {

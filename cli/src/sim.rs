@@ -28,7 +28,7 @@ mod sweep;
 #[cfg(not(feature = "mutants"))]
 use honest as mutants;
 
-/// With this many seeds, an event that should happen sometimes must have happened.
+/// Number of seeds with which an event that should happen sometimes must have happened.
 const ENOUGH: u64 = 20_000;
 
 /// Runs the `sim` command.
@@ -116,13 +116,14 @@ fn expected(personality: Option<Personality>) -> impl Iterator<Item = Site> {
     usual.filter(move |site| personality.is_none_or(|one| !one.never(*site)))
 }
 
-/// Whether there were enough histories for every event that should happen sometimes.
+/// Returns `true` if there were enough histories for every event that should happen sometimes.
 fn is_enough(asked: &Sim, histories: u64) -> bool {
     let Seeds { without, mutant, .. } = &asked.seeds;
     without.is_empty() && mutant.is_none() && (asked.strict || histories >= ENOUGH)
 }
 
-/// What one of several workloads gets: an equal part of the time, and of the other limits if they are for all together.
+/// Returns the share of one of several workloads: an equal part of the time, and of the other
+/// limits if they are for all together.
 fn shared_out(asked: &Sim, workloads: usize) -> Sim {
     let mut share = asked.clone();
     let seeds = &mut share.seeds;
@@ -163,7 +164,7 @@ fn hunt_one(common: &Common, asked: &Sim, workload: &str) -> Result<Tally, Failu
     )))
 }
 
-/// As many seeds as were requested, or as there is time for.
+/// Runs as many seeds as were requested, or as there is time for.
 fn counted(hunt: &Hunt, asked: &Sim) -> Result<(Tally, Duration), Failure> {
     /// Seeds per step, where a limit other than their number applies.
     const SLICE: u64 = 512;

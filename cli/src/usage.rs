@@ -46,7 +46,7 @@ fn escaped(text: &str) -> String {
     text.chars().map(escaped).collect()
 }
 
-/// A line without what is between the scheme and the host of a URL.
+/// A line without the text between the scheme and the host of a URL.
 fn without_password(line: &str) -> String {
     const SCHEME_END: &str = "://";
     match (line.find(SCHEME_END), line.rfind('@')) {

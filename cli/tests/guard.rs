@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Longer than any test: a guard that waits for it has not seen the end of the lock.
+/// Longer than any test: a guard that waits for so long a time has not seen the end of the lock.
 const GRACE: &str = "3600000";
 
 /// A guard, and a command in its group that SIGTERM does not end.
@@ -32,7 +32,7 @@ impl Group {
         Self { guard, command }
     }
 
-    /// Renews the time for which the lock is certain: up to so many seconds from now.
+    /// Renews the time for which the lock is certain: up to this number of seconds from now.
     fn certain_for(&mut self, seconds: f64) {
         let uptime = std::fs::read_to_string("/proc/uptime").expect("readable");
         let uptime: f64 = uptime.split(' ').next().expect("a time").parse().expect("a number");

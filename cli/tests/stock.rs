@@ -55,7 +55,7 @@ fn what_a_stock_zookeeper_cannot_do_is_skipped_with_its_reason() {
         let why = case["why"].as_str().unwrap_or_default();
         assert!(why.contains("zookeeper.extendedTypesEnabled=true"), "{case}");
     }
-    // It refuses what it does not support.
+    // The store rejects operations that it does not support.
     let (passed, told) = verdicts(&url, "what_the_store_cannot_do_it_refuses");
     assert!(passed && told[0]["verdict"] == "ok", "{told:?}");
 }

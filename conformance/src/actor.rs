@@ -7,8 +7,8 @@ use bytes::Bytes;
 use synod_core::error::{Error, Result};
 use synod_core::path::Path;
 use synod_core::store::{
-    Change, Commit, Done, End, Event, Expect, Kind, Lifetime, Loss, Node, Outcome, Query, Rejected,
-    SessionId, Stat, Status, Store, Txn, View, Watch,
+    Change, Commit, End, Event, Expect, Kind, Lifetime, Node, OpResult, Outcome, Query, Rejected,
+    SessionEnd, SessionId, Stat, Status, Store, Txn, View, Watch,
 };
 use tokio::time::timeout;
 
@@ -28,7 +28,7 @@ impl Actor {
         self.store.session().id
     }
 
-    /// The time to live that was negotiated.
+    /// The TTL that was negotiated.
     pub(crate) fn ttl(&self) -> Duration {
         self.store.session().ttl
     }
@@ -38,12 +38,12 @@ impl Actor {
     }
 
     /// Waits until the session is lost, and returns the reason.
-    pub(crate) async fn lost(&self) -> Loss {
+    pub(crate) async fn lost(&self) -> SessionEnd {
         let mut status = self.store.status();
         let waiting = async {
             loop {
-                if let Status::Lost { why } = *status.borrow_and_update() {
-                    return why;
+                if let Status::Lost { reason } = *status.borrow_and_update() {
+                    return reason;
                 }
                 status.changed().await.expect("a store reports the loss before it ends");
             }
@@ -97,8 +97,8 @@ impl Actor {
         }
     }
 
-    pub(crate) async fn observe(&self, query: Query) -> (View, Watcher) {
-        let observing = self.in_time("observe", self.patience, self.store.observe(query)).await;
+    pub(crate) async fn watch(&self, query: Query) -> (View, Watcher) {
+        let observing = self.in_time("watch", self.patience, self.store.watch(query)).await;
         match observing {
             Ok((view, watch)) => (view, Watcher { watch, patience: self.patience }),
             Err(error) => panic!("observe failed: {}", text_of(&error)),
@@ -155,7 +155,7 @@ impl Actor {
         stat(self.commit(Txn::new().set(path, data, Expect::Any)).await)
     }
 
-    /// Creates the node, or sets it if it is there.
+    /// Creates the node, or sets it if it exists.
     pub(crate) async fn make_or_set(&self, path: &Path, data: impl Into<Bytes>) -> Stat {
         if self.exists(path).await {
             self.set(path, data).await
@@ -169,9 +169,9 @@ impl Actor {
     }
 
     /// Creates a sequential node whose path starts with this one.
-    pub(crate) async fn draw(&self, path: &Path, lifetime: Lifetime) -> Done {
+    pub(crate) async fn draw(&self, path: &Path, lifetime: Lifetime) -> OpResult {
         let commit = self.commit(Txn::new().create_sequential(path, "", lifetime)).await;
-        only(commit.done)
+        only(commit.results)
     }
 }
 
@@ -214,7 +214,7 @@ impl Watcher {
             match self.next(of).await {
                 Event::Changed(change) if !found(&change) => {}
                 Event::Changed(_) | Event::Resync => return,
-                Event::Ended(End::Told) => {
+                Event::Ended(End::Delivered) => {
                     assert!(self.watch.next().await.is_none(), "no event follows the end");
                     return;
                 }
@@ -223,7 +223,7 @@ impl Watcher {
         }
     }
 
-    /// Waits until a change of this path is reported, of whatever kind, or may have been missed.
+    /// Waits until a change of this path of any kind is reported, or may have been missed.
     pub(crate) async fn hears_of(&mut self, path: &Path) -> Heard {
         let parent = path.parent();
         let of = path.to_string();
@@ -267,7 +267,7 @@ impl Watcher {
 #[derive(Debug)]
 pub(crate) enum Heard {
     Told(Change),
-    /// Something may have been missed.
+    /// Events may have been missed.
     Missed,
 }
 
@@ -292,7 +292,7 @@ pub(crate) fn text_of(error: &Error) -> String {
 
 /// The stat of a transaction of one operation, which always returns it.
 pub(crate) fn stat(commit: Commit) -> Stat {
-    only(commit.done).stat.expect("a single create or set returns the stat")
+    only(commit.results).stat.expect("a single create or set returns the stat")
 }
 
 pub(crate) fn only<T>(things: Vec<T>) -> T {

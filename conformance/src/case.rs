@@ -56,7 +56,8 @@ impl Case {
         self.ids().filter_map(law::by_id)
     }
 
-    /// The ids of these laws: those that it is listed with, and, if it is the same for all recipes, those in their table.
+    /// The ids of these laws: those that it is listed with, and, if it is the same for all recipes,
+    /// those in their table.
     pub fn ids(&self) -> impl Iterator<Item = &'static str> + use<> {
         let sentence = self.sentence();
         let of_recipes = recipe::kept().filter(move |(case, _)| *case == sentence);
@@ -89,7 +90,8 @@ impl fmt::Debug for Case {
     }
 }
 
-/// Lists the cases of a module, with the laws that each checks, if it is not for the table of the recipes to say. One that is left out is dead code, and does not build.
+/// Lists the cases of a module, with the laws that each checks, unless the table of the recipes
+/// says it. A case that is left out is dead code, and does not build.
 macro_rules! cases {
     ($(
         $laws:literal

@@ -1,12 +1,12 @@
 //! Differential tests: the same program on several stores, compared.
 //!
-//! A program is a sequence of calls of three sessions, made at random from a seed, without
+//! A program is a random sequence of calls of three sessions, generated from a seed, without
 //! concurrency. Wherever the contract leaves no choice, the results must then be the same on every
 //! store: outcomes, the first operation that failed and why, kinds of errors, views, the tree in
 //! the end, the events of watches. Where it leaves a choice, results are translated or left out:
 //!
 //! - Numbers are paired when they are first seen together: one revision, version or owner of one
-//!   store stands for one of the other, and revisions order what happened in the same way.
+//!   store corresponds to one of the other, and revisions order the events in the same way.
 //! - The suffix that a store adds to the name of a sequential node is removed.
 //! - An empty container may still be listed, and deleted. If that affects other writes, the program
 //!   ends there.
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use synod_core::chance::mix;
+use synod_core::random::mix;
 use tokio::time::Instant;
 
 use crate::harness::Harness;
@@ -41,10 +41,11 @@ mod side;
 
 pub use program::Program;
 
-/// How many programs run at a time, each in a directory of its own, because stores wait a lot.
+/// The number of programs that run concurrently, each in a directory of its own, because stores
+/// spend most of the time waiting.
 const LANES: usize = 4;
 
-/// Stores to compare, and how many programs.
+/// The stores to compare, and the number of programs.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     stores: Vec<Arc<dyn Harness>>,
@@ -57,10 +58,10 @@ pub struct Comparison {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tally {
-    /// How many programs ran to their end.
+    /// The number of programs that ran to their end.
     pub whole: usize,
-    /// How many ended early: at a container that only one store still had, or a store that did not
-    /// answer.
+    /// The number of programs that ended early: at a container that only one store still had, or a
+    /// store that did not answer.
     pub part: usize,
 }
 
@@ -70,9 +71,9 @@ pub struct Tally {
 pub struct Found {
     /// The seed of the program; with it the run begins with this program.
     pub seed: u64,
-    /// The program, reduced to what the difference needs.
+    /// The program, reduced to the steps that the difference needs.
     pub program: Program,
-    /// How many programs ran before it.
+    /// The number of programs that ran before it.
     pub before: usize,
     difference: Difference,
 }

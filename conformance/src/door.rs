@@ -1,5 +1,5 @@
-//! The promises of the client over every store: those of `synod_core::client` and
-//! `synod_core::session`, sentence by sentence.
+//! The promises of the client over every store: the promises in the documentation of
+//! `synod_core::client` and `synod_core::session`, one by one.
 //!
 //! Faults are injected between the client and the store under test, so that they are the same over
 //! each store: a script of faults, a pause at every call, or a [`Gate`](gate::Gate).

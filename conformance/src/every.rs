@@ -1,5 +1,4 @@
-//! What every recipe keeps, whatever it is for: cases that are the same for all of them, by the table
-//! of the recipes.
+//! Cases that are the same for all recipes, generated from the table of the recipes.
 
 use crate::case::Case;
 

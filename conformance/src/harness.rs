@@ -14,8 +14,8 @@ pub use synod_testkit::link::Link;
 /// One store, and the ways to influence it from outside.
 ///
 /// Two methods make a harness. The others are abilities: a harness that offers one in its
-/// [`Profile`] implements its method too. Cases that need one that is not offered report so and are
-/// counted as not run.
+/// [`Profile`] implements its method too. Cases that need an ability that is not offered report
+/// this and are counted as not run.
 #[async_trait]
 pub trait Harness: Debug + Send + Sync + 'static {
     /// The backend under test. Every session that it opens is on the same store.
@@ -24,8 +24,8 @@ pub trait Harness: Debug + Send + Sync + 'static {
     /// Its pace, and its abilities.
     fn profile(&self) -> Profile;
 
-    /// Expires a session at the server, as if nothing had been received from it for its time to
-    /// live. Returns when the server has done so. For [`Ability::Expiry`].
+    /// Expires a session at the server, as if nothing had been received from it for its TTL.
+    /// Returns when the server has done so. For [`Ability::Expiry`].
     async fn expire(&self, session: SessionId) {
         unreachable!("{session} cannot be expired: the profile does not offer it");
     }
@@ -45,8 +45,8 @@ pub trait Harness: Debug + Send + Sync + 'static {
         unreachable!("watches cannot be counted: the profile does not offer it");
     }
 
-    /// Brings an existing directory so near to the end of its sequences that a hundred tickets are
-    /// too many. For [`Ability::SequenceEnd`].
+    /// Brings an existing directory so near to the end of its sequences that fewer than a hundred
+    /// tickets are left. For [`Ability::SequenceEnd`].
     async fn near_sequence_end(&self, dir: &Path) {
         unreachable!("{dir} cannot be brought to its end: the profile does not offer it");
     }
@@ -58,13 +58,13 @@ pub trait Harness: Debug + Send + Sync + 'static {
     }
 }
 
-/// Something that only some harnesses offer.
+/// An ability that only some harnesses offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Ability {
     /// Sessions can be ended at the server: [`Harness::expire`].
     Expiry,
-    /// The store keeps nodes with a time to live.
+    /// The store supports nodes with a TTL.
     TtlNodes,
     /// Links can be cut and slowed: [`Harness::link`].
     Links,
@@ -80,9 +80,10 @@ pub enum Ability {
     /// A directory can be brought near the end of its sequences: [`Harness::near_sequence_end`].
     SequenceEnd,
     /// The harness itself starts no tasks for sessions: the tasks that remain in a case's runtime
-    /// are those of the store, or of the client on top of it.
+    /// belong to the store, or to the client on top of it.
     TaskCount,
-    /// Calls are answered at once, however many there are: a case uses all recipes in hundreds of ways at the same time.
+    /// Calls are answered at once, however many there are: a case uses all recipes in hundreds of
+    /// ways at the same time.
     ManyUses,
 }
 
@@ -118,16 +119,17 @@ impl Ability {
     }
 }
 
-/// How a store is to be tested.
+/// The parameters of the tests of a store.
 ///
 /// No verdict depends on the machine's speed: [`patience`](Profile::patience) only bounds waits for
-/// what must happen in the end, and laws about safety have no clock.
+/// events that must happen eventually, and laws about safety do not depend on time.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Profile {
-    /// The time to live that sessions request.
+    /// The TTL that sessions request.
     pub ttl: Duration,
-    /// How long a case waits for what must happen in the end. Scale it with the machine.
+    /// The time limit of a case that waits for an event that must happen eventually. Scale it with
+    /// the machine.
     pub patience: Duration,
     /// The number of children of the largest directory.
     pub crowd: usize,
@@ -169,7 +171,7 @@ impl Profile {
         Some(said.map_or_else(|| missing.lack().to_owned(), |(_, reason)| reason.to_string()))
     }
 
-    /// Whether this ability is offered.
+    /// Returns `true` if this ability is offered.
     pub fn can(&self, ability: Ability) -> bool {
         let offered = match ability {
             Ability::Crowd => self.crowd > PAGE,

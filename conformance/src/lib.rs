@@ -52,10 +52,11 @@
 //! [`wrong`] has stores that make one mistake each, to prove that the cases notice it; the mistakes
 //! of the client and of the recipes are in `synod_core::mutant`.
 //!
-//! Start reading with [`harness`], then any file of `src/store`, then any of `src/door`, of `src/every`
-//! and of `src/recipe`.
+//! Start reading with [`harness`], then any file of `src/store`, then any of `src/door`, of
+//! `src/every` and of `src/recipe`.
 
-// The unit tests are built without the cases, which are most of the crate, and `tests/list.rs` is about these.
+// The unit tests are built without the cases, which are most of the crate, and `tests/list.rs` is
+// about these.
 #![cfg_attr(test, expect(dead_code, unused_macros, reason = "the cases are what uses it"))]
 
 #[macro_use]

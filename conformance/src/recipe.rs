@@ -1,5 +1,5 @@
-//! The promises of the recipes over every store: those of `synod_recipes`, sentence by
-//! sentence.
+//! The promises of the recipes over every store: the promises in the documentation of
+//! `synod_recipes`, one by one.
 
 use crate::case::Case;
 

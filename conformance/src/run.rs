@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use libtest_mimic::{Arguments, Failed, Trial};
-use synod_core::chance::{Chance, mix};
+use synod_core::random::{Random, mix};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 
@@ -34,11 +34,11 @@ pub struct Suite {
     at_once: Option<usize>,
 }
 
-/// How long a case may block its thread, as a deadlock does: every other wait of a case ends
-/// sooner, by itself.
+/// The time limit of a case that blocks its thread, as a deadlock does: every other wait of a case
+/// ends sooner, by itself.
 const BLOCKED: Duration = Duration::from_secs(30 * 60);
 
-/// How much longer than the case's own watchdog to wait for its threads.
+/// The time to wait for the threads of a case after its own watchdog's time limit.
 const OVERTIME: Duration = Duration::from_secs(10);
 
 type Build = dyn Fn(&[Ability]) -> Result<Arc<dyn Harness>, String> + Send + Sync;
@@ -47,16 +47,16 @@ type Build = dyn Fn(&[Ability]) -> Result<Arc<dyn Harness>, String> + Send + Syn
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "what did not run is never shown as passed")]
 pub enum Verdict {
-    /// The store keeps the sentence.
+    /// The store keeps the law.
     Passed,
-    /// It does not, or something panicked.
+    /// The store does not keep the law, or something panicked.
     Failed {
-        /// What was expected and what was found, and the seed.
+        /// The expected result, the result that was found, and the seed.
         why: String,
     },
-    /// It was not run.
+    /// The case was not run.
     Skipped {
-        /// What the harness lacks.
+        /// The ability that the harness lacks.
         why: String,
     },
 }
@@ -121,7 +121,7 @@ impl Suite {
         self
     }
 
-    /// Sets how long one case may use a processor before it is given up, in real time. No verdict
+    /// Sets how long one case may use a processor before it is abandoned, in real time. No verdict
     /// about a store whose calls end depends on it.
     pub fn give_up_after(mut self, hang: Duration) -> Self {
         self.hang = hang;
@@ -211,10 +211,10 @@ impl Suite {
 
     /// Runs one case: on this thread, or on threads of its own (see [`Suite::on_workers`]).
     ///
-    /// A case that waits for ever ends with a description of what it waits for. A panic, the case's
+    /// A case that waits for ever ends with a description of the awaited event. A panic, the case's
     /// own or one in a task of the store, is caught and becomes the reason; nothing is printed.
     pub fn run(&self, case: &Case) -> Verdict {
-        let seed = self.seed.unwrap_or_else(|| Chance::from_system().number());
+        let seed = self.seed.unwrap_or_else(|| Random::from_system().number());
         let (ended, said) = match self.workers {
             None => panics::capture(|| self.run_here(case, seed)),
             Some(workers) => {
@@ -227,7 +227,7 @@ impl Suite {
             (Ended::With(Verdict::Skipped { why }), _) => Verdict::Skipped { why },
             (Ended::With(verdict), None) => with_seed(verdict, seed),
             (_, Some(first)) => {
-                // The last one may sum up what others said.
+                // The last message may sum up the others.
                 let last = said.last().filter(|last| *last != first);
                 let why = last.map_or_else(|| first.clone(), |last| format!("{first}; {last}"));
                 with_seed(Verdict::Failed { why }, seed)
@@ -262,8 +262,8 @@ impl Suite {
         }
         // Every wait of a case is bounded, so only a case that loops takes this long.
         let limit = (profile.patience + profile.ttl) * 50;
-        let chance = Chance::seeded(seed ^ hash(case.name()));
-        let world = World::new(harness, chance.fork(1), self.paused);
+        let random = Random::seeded(seed ^ hash(case.name()));
+        let world = World::new(harness, random.fork(1), self.paused);
         let act = watchdog::guard(self.hang, (case.act)(world));
         match select(pin!(act), pin!(sleep(limit))).await {
             Either::Left((Ok(()), _)) => Verdict::Passed,
@@ -292,17 +292,17 @@ impl Suite {
 }
 
 impl Report {
-    /// How many cases passed.
+    /// Returns the number of cases that passed.
     pub fn passed(&self) -> usize {
         self.count(|verdict| *verdict == Verdict::Passed)
     }
 
-    /// How many failed.
+    /// Returns the number of cases that failed.
     pub fn failed(&self) -> usize {
         self.count(|verdict| matches!(verdict, Verdict::Failed { .. }))
     }
 
-    /// How many could not run.
+    /// Returns the number of cases that could not run.
     pub fn skipped(&self) -> usize {
         self.count(|verdict| matches!(verdict, Verdict::Skipped { .. }))
     }

@@ -41,7 +41,7 @@ where
     }
 }
 
-/// How work ended.
+/// The end of the work.
 pub(crate) enum Ended<T> {
     With(T),
     ByPanic,

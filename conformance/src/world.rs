@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use synod_core::chance::Chance;
 use synod_core::path::Path;
+use synod_core::random::Random;
 use synod_core::store::{Backend, SessionId, SessionOptions};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -22,25 +22,25 @@ use synod_testkit::limit::waits_for;
 pub(crate) struct World {
     pub(crate) harness: Arc<dyn Harness>,
     pub(crate) profile: Profile,
-    pub(crate) chance: Chance,
+    pub(crate) random: Random,
     /// A directory of this case alone. Nothing is in it yet.
     pub(crate) dir: Path,
-    /// How much longer than it should a wait may last.
+    /// The time by which a wait may exceed its nominal duration.
     pub(crate) slack: Duration,
 }
 
 impl World {
-    /// In paused time a wait lasts as long as it should, except for its rounding; in real time that
-    /// depends on the machine.
-    pub(crate) fn new(harness: Arc<dyn Harness>, chance: Chance, is_paused: bool) -> Self {
+    /// In paused time a wait lasts for its nominal duration, except for its rounding; in real time
+    /// the excess depends on the machine.
+    pub(crate) fn new(harness: Arc<dyn Harness>, random: Random, is_paused: bool) -> Self {
         let profile = harness.profile();
         let slack = if is_paused { profile.ttl / 100 } else { profile.patience };
-        let dir = Path::new(&format!("/synod-conformance/{}", chance.id())).expect("valid");
-        Self { harness, profile, chance, dir, slack }
+        let dir = Path::new(&format!("/synod-conformance/{}", random.id())).expect("valid");
+        Self { harness, profile, random, dir, slack }
     }
 
-    /// A bound of how often something is done: `paused` where time is paused, and `busy` on a server, where it depends on when
-    /// its answers and events arrive.
+    /// A limit for a number of calls: `paused` where time is paused, and `busy` on a server, where
+    /// it depends on when its answers and events arrive.
     pub(crate) fn at_most(&self, paused: usize, busy: usize) -> usize {
         if self.slack < self.profile.patience { paused } else { busy }
     }
@@ -61,7 +61,7 @@ impl World {
         self.ann().await
     }
 
-    /// A session that requests this time to live.
+    /// A session that requests this TTL.
     pub(crate) async fn session(&self, ttl: Duration) -> Actor {
         let backend = self.harness.backend();
         let options = SessionOptions::new(ttl);
@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// Checks again and again, until it is true. A failure names the line of the caller.
+    /// Checks repeatedly, until it is true. A failure names the line of the caller.
     #[track_caller]
     pub(crate) fn eventually(
         &self,
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// Opens and drops something again and again: it is watched while it is there, and no longer.
+    /// Opens and drops a value repeatedly, and checks that it has watches only while it exists.
     pub(crate) async fn leaves_no_watch<T>(&self, open: impl AsyncFn() -> T) {
         let before = self.harness.watches().await;
         for _ in 0..5 {
@@ -144,8 +144,8 @@ impl World {
     /// Repeats `attempt` while this process was stalled for so long that a session may have ended
     /// because of that. `attempt` returns why it failed.
     ///
-    /// A stall of this process stalls its heartbeats, because a case runs on one thread: what a
-    /// session did meanwhile says nothing about the store.
+    /// A stall of this process stalls its heartbeats, because a case runs on one thread: the end of
+    /// a session meanwhile proves nothing about the store.
     pub(crate) async fn unless_stalled(
         &self,
         harmless: Duration,
@@ -166,7 +166,7 @@ impl World {
 
     /// Waits for some random times, without borrowing the world.
     pub(crate) fn think_for(&self, times: usize) -> impl Future<Output = ()> + Send + 'static {
-        let micros: Vec<_> = (0..times).map(|_| self.chance.below(2_000)).collect();
+        let micros: Vec<_> = (0..times).map(|_| self.random.below(2_000)).collect();
         async move {
             for micros in micros {
                 pause(micros).await;
@@ -176,7 +176,7 @@ impl World {
 
     /// Waits for a random time, so that calls of several actors overlap in many ways.
     pub(crate) async fn think(&self) {
-        pause(self.chance.below(2_000)).await;
+        pause(self.random.below(2_000)).await;
     }
 }
 
@@ -206,7 +206,7 @@ async fn longest_stall<T>(work: impl Future<Output = T>) -> (T, Duration) {
     (done, longest)
 }
 
-/// A step of a case: what it waits for, and the line of the code.
+/// A step of a case: a description of the awaited event, and the line of the code.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     what: String,
@@ -230,7 +230,7 @@ impl fmt::Display for Step {
 
 pub(crate) const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Whether the case runs on a runtime with worker threads.
+/// Returns `true` if the case runs on a runtime with worker threads.
 pub(crate) fn has_workers() -> bool {
     Handle::current().metrics().num_workers() > 1
 }

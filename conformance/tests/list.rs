@@ -1,4 +1,4 @@
-//! The list of all cases: what each checks, and that none passes for nothing.
+//! The list of all cases, each with the law that it checks; no case passes without a check.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! [`Client`]: what an application holds.
+//! The interface of an application to a store, [`Client`].
 
 use std::fmt;
 use std::pin::pin;
@@ -8,12 +8,12 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use tokio::sync::{mpsc, watch};
 
-use crate::chance::Chance;
 use crate::client::generations::Generations;
-use crate::client::reconnect::{Close, Keeper, Opener};
+use crate::client::reconnect::{ClientTask, Close, Opener};
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::mutant::mistake;
 use crate::path::Path;
+use crate::random::Random;
 use crate::session::Session;
 use crate::session::call_context::Tuning;
 use crate::session::deadline::Deadline;
@@ -32,33 +32,51 @@ mod watching;
 mod tests;
 
 pub use following::ValueWatch;
-pub use generations::Connection;
+pub use generations::ConnectionState;
 pub use options::ClientOptions;
 pub use watching::ClientWatch;
 
-/// A store as an application holds it: alive across sessions.
+/// A connection to a store that outlives its sessions.
 ///
-/// Cheap to clone; clones share everything. When a session is lost the next one is opened in the background,
-/// with the retry policy of the [`ClientOptions`]. When the last clone is dropped, no more are opened, and the
-/// last session is closed in the background once its own last clone is dropped. [`Client::close`] does that at
-/// once, and returns when it is done.
+/// Cheap to clone; clones share everything. When a session is lost, the client opens the next one
+/// in the background, with the retry policy of the [`ClientOptions`]. When the last clone is
+/// dropped, it opens no more sessions, and the last session is closed in the background once its
+/// own last clone is dropped. [`Client::close`] closes it without that delay, and returns when it
+/// is done.
 ///
-/// What is repeated, and what remains of a dropped call, is as on a [`Session`]. A call that certainly did
-/// nothing before its session was lost goes on in the next one, within its deadline.
+/// Retries, and the effects of a dropped call, are those of a [`Session`]. A call that certainly
+/// had no effect before its session was lost continues in the next session, within its deadline.
+///
+/// # Errors of every call
+///
+/// Each call on a client may fail with one of these, beside those that the call documents. The
+/// error tells [whether the call had an effect](crate::error::Error::effect).
+///
+/// - [`ErrorKind::Unreachable`]: the store did not answer, or no session was opened, before the
+///   [deadline](ClientOptions::timeout) of the call.
+/// - [`ErrorKind::SessionLost`]: the session was lost while the effect of a write was unknown, or
+///   the client is closed. If the client stopped opening sessions, the error has the kind of the
+///   error for which it stopped.
+/// - [`ErrorKind::Denied`]: the store rejected the credentials, or they do not permit the call.
+/// - [`ErrorKind::Invalid`], [`ErrorKind::TooLarge`], [`ErrorKind::Unsupported`]: the store cannot
+///   do the call. Examples are a path that is too long within the root of the client, and data
+///   above the [limits](crate::store::Limits) of the store.
+/// - [`ErrorKind::Backend`]: the store failed in another way.
 ///
 /// # Code that blocks
 ///
-/// The heartbeats of a session are sent by tasks on the runtime that opened the client. Code that blocks the only thread
-/// of a `current_thread` runtime, or all threads of another, stops them: after the time to live the session is lost, and
-/// with it all locks and leads. [`Session::is_certain`] is right all the same, as it asks the clock. Such code belongs
-/// into `spawn_blocking`, or the client on a runtime of its own.
+/// The heartbeats of a session are sent by tasks on the runtime that opened the client. Code that
+/// blocks the only thread of a `current_thread` runtime, or all threads of another, stops them:
+/// after the TTL the session is lost, and with it all locks and leaderships.
+/// [`Session::is_certain`] stays correct, as it uses the clock. Run such code in `spawn_blocking`,
+/// or the client on a runtime of its own.
 #[derive(Clone)]
 pub struct Client {
     generations: Arc<Generations>,
     tuning: Arc<Tuning>,
-    /// The keeper ends when the last of these is gone.
+    /// The task that opens sessions ends when the last of these senders is dropped.
     close: mpsc::UnboundedSender<Close>,
-    /// What is `/` to the holder of this clone.
+    /// The node that this clone uses as its root.
     root: Path,
 }
 
@@ -69,32 +87,33 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] for options that cannot be meant, [`ErrorKind::Unreachable`] if no
-    /// session could be opened in time, and what the store says.
+    /// [`ErrorKind::Invalid`] for invalid options, [`ErrorKind::Unreachable`] if no session could
+    /// be opened in time, and the errors of the store.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call may leave a session to its time to live.
+    /// Cancel safe: a dropped call may leave a session, which expires after its TTL.
     pub async fn open(backend: impl Backend, options: ClientOptions) -> Result<Self> {
         options.validate()?;
         let opener = Opener::new(Arc::new(backend), options);
         let session = opener.first().await?;
         let tuning = opener.tuning();
         let generations = Arc::new(Generations::new(session.clone()));
-        let (close, asked) = mpsc::unbounded_channel();
-        let keeper = Keeper { opener, generations: generations.clone(), close: asked };
+        let (close, requests) = mpsc::unbounded_channel();
+        let background = ClientTask { opener, generations: generations.clone(), close: requests };
         // It ends by itself: when the client is closed, or when its last clone is dropped.
-        task::spawn(keeper.run(session)).let_go();
+        task::spawn(background.run(session)).let_go();
         Ok(Self { generations, tuning, close, root: Path::root() })
     }
 
     /// The state of the connection to the store. The receiver always holds the latest.
     ///
-    /// A receiver that looks rarely may find `Reconnected` and have missed the `Lost` before it. Whether a
-    /// session is still the same is for [`Session::is_lost`] to say.
+    /// A receiver that is read rarely may show `Reconnected` without the `Lost` before it. Use
+    /// [`Session::is_lost`] to determine whether a session is still the same.
     ///
-    /// [`Connection::Closed`] is the last state: after it `changed` fails, also in receivers that were made
-    /// later, so that a loop over the changes ends with the client. `borrow` goes on to answer `Closed`.
+    /// [`ConnectionState::Closed`] is the last state: after it `changed` fails, also in receivers that
+    /// were created later, so that a loop over the changes ends with the client. `borrow` still
+    /// returns `Closed`.
     ///
     /// # Examples
     ///
@@ -107,28 +126,29 @@ impl Client {
     /// }
     /// # }
     /// ```
-    pub fn state(&self) -> watch::Receiver<Connection> {
+    pub fn state(&self) -> watch::Receiver<ConnectionState> {
         self.generations.state()
     }
 
-    /// This client as seen from below `root`: below `/app`, what it calls `/x` is `/app/x` here, and it cannot
-    /// name anything outside. It shares all else with this one, and counts as a clone of it.
+    /// Returns a client whose root is `root`: with `/app` as its root, its path `/x` is `/app/x`
+    /// for this client, and it cannot name a node outside. It shares everything else with this
+    /// client, and counts as a clone of it.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] if `root` gets too long, being within this client's own root.
+    /// [`ErrorKind::Invalid`] if `root` within this client's own root is too long.
     pub fn namespace(&self, root: &Path) -> Result<Self> {
         let outer = &self.root;
         mistake!(NamespaceReplaces: let outer = &Path::root());
         Ok(Self { root: root.within(outer)?, ..self.clone() })
     }
 
-    /// The session that lives now; waits for the next one while there is none.
+    /// Returns the current session; waits for the next one while there is none.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unreachable`] if there was none in time, [`ErrorKind::SessionLost`] once the
-    /// client is closed, and what the store said if it gave up.
+    /// [`ErrorKind::Unreachable`] if there was no session in time, [`ErrorKind::SessionLost`] once
+    /// the client is closed, and the error of the store that made the client stop opening sessions.
     ///
     /// # Cancel safety
     ///
@@ -137,45 +157,46 @@ impl Client {
         self.session_by(self.deadline()).await
     }
 
-    /// Closes the client: its session, and with it all that depends on it, and its tasks. Every
-    /// pending call fails. Closing twice is no error.
+    /// Closes the client: its session, everything that depends on it, and its tasks. Every pending
+    /// call fails. Closing twice is not an error.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unreachable`], with an unknown effect, if the store did not say in time that the last session is
-    /// over: its ephemeral nodes are gone, or go when its time to live is over. So it is also between two sessions, if
-    /// the last one was lost by this side's clock.
+    /// [`ErrorKind::Unreachable`], with an unknown effect, if the store did not confirm in time
+    /// that the last session is over: its ephemeral nodes are gone, or will be once its TTL has
+    /// passed. The same between two sessions, if the last one was lost by the clock of this client.
     ///
     /// # Cancel safety
     ///
-    /// A dropped call goes on in the background: the client is closed.
+    /// A dropped call continues in the background: the client is closed.
     pub async fn close(&self) -> Result<()> {
         const DOING: &str = "closing a client";
         mistake!(CloseNeedsItsCaller: tokio::task::yield_now().await);
-        let _asked = self.close.send(Close).is_ok();
+        let _sent = self.close.send(Close).is_ok();
         let deadline = self.deadline();
         match select(pin!(self.generations.closed()), pin!(deadline.passed())).await {
             Either::Left((true, _)) => Ok(()),
             Either::Left((false, _)) => Err(Error::new(ErrorKind::Unreachable, DOING)
                 .because(
-                    "the store did not say that the session is over; it ends with its time to live",
+                    "the store did not confirm the end of the session; it expires after its TTL",
                 )
                 .with_unknown_effect()),
             Either::Right(_) => Err(deadline.error(DOING).with_unknown_effect()),
         }
     }
 
-    /// Whether it was closed, or gave up opening sessions: no call succeeds any more.
+    /// Returns `true` once the client was closed, or stopped opening sessions: no call succeeds any
+    /// more.
     pub fn is_closed(&self) -> bool {
         self.generations.is_over()
     }
 
-    /// Whether a later try may succeed after this failure: the store did not answer, or there was no session in time. Not
-    /// once the client [is closed](Client::is_closed).
+    /// Returns `true` if a later attempt may succeed after this error: the store did not answer, or
+    /// there was no session in time. `false` once the client [is closed](Client::is_closed).
     ///
     /// # Examples
     ///
-    /// What is tried until it succeeds:
+    /// A call that is repeated until it succeeds:
     ///
     /// ```
     /// # use synod_core::client::Client;
@@ -184,7 +205,7 @@ impl Client {
     /// # use synod_core::path::Path;
     /// # use synod_core::retry::Retry;
     /// # async fn example(client: Client, path: Path) -> Result<()> {
-    /// let mut delays = Retry::forever().delays(client.chance());
+    /// let mut delays = Retry::forever().delays(client.random());
     /// while let Err(error) = client.get(&path).await {
     ///     if !client.is_transient(&error) {
     ///         return Err(error);
@@ -198,31 +219,31 @@ impl Client {
         error.kind().is_outage() && !self.is_closed()
     }
 
-    /// Where the ids and random choices of this client come from: see [`Session::chance`].
+    /// The source of the ids and random choices of this client: see [`Session::random`].
     ///
     /// # Examples
     ///
-    /// The delays of what is tried until it succeeds:
+    /// Delays between the attempts of a call that is repeated until it succeeds:
     ///
     /// ```
     /// # use synod_core::client::Client;
     /// # use synod_core::retry::Retry;
     /// # fn example(client: &Client) {
-    /// let mut delays = Retry::forever().delays(client.chance());
+    /// let mut delays = Retry::forever().delays(client.random());
     /// # }
     /// ```
-    pub fn chance(&self) -> &Chance {
-        &self.tuning.chance
+    pub fn random(&self) -> &Random {
+        &self.tuning.random
     }
 
-    /// How long a call may take, with its repetitions: [`ClientOptions::deadline`]. A recipe that repeats what it asked
-    /// for begins no repetition later.
-    pub fn time_limit(&self) -> Duration {
-        self.tuning.deadline
+    /// The maximum duration of a call, including its retries: [`ClientOptions::timeout`]. A recipe
+    /// begins no retry after it.
+    pub fn timeout(&self) -> Duration {
+        self.tuning.timeout
     }
 
     fn deadline(&self) -> Deadline {
-        Deadline::within(self.time_limit())
+        Deadline::within(self.timeout())
     }
 
     async fn session_by(&self, deadline: Deadline) -> Result<Session> {
@@ -242,7 +263,7 @@ impl Client {
         }
     }
 
-    /// Calls on the session that lives now, and on the next one if the call did nothing because
+    /// Calls on the current session, and again on the next one if the call had no effect because
     /// the session was over.
     async fn on_session<T, F>(&self, mut call: impl FnMut(Session, Deadline) -> F) -> Result<T>
     where

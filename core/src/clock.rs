@@ -1,9 +1,8 @@
-//! The one place where time is read and waited for: tokio's clock, or on a [`Runtime`] the clock
-//! of the process that runs there.
+//! The only access to time: tokio's clock, or the clock of the simulated process that runs.
 //!
-//! What it shows includes the time during which the machine was suspended, as far as the system reports it: tokio's
-//! own clock stands still meanwhile, and servers do not. So an [`Instant`] of this clock is compared with [`now`] and waited
-//! for with [`sleep_until`], not with tokio's functions of these names.
+//! The clock includes the time during which the machine was suspended, as far as the system reports
+//! it: tokio's own clock stops meanwhile, and servers do not. So compare an [`Instant`] of this
+//! clock with [`now`], and wait for it with [`sleep_until`], not with the functions of tokio.
 
 #![expect(clippy::disallowed_methods, reason = "the one place where time is read")]
 
@@ -21,12 +20,12 @@ use crate::runtime::{self, Runtime};
 
 mod suspend;
 
-/// A limit that was reached before what it limits came to its end.
+/// A limit that passed before the work was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Elapsed;
 
-/// What the clock shows.
+/// Returns the current instant.
 #[inline]
 pub fn now() -> Instant {
     match runtime::here() {
@@ -35,35 +34,37 @@ pub fn now() -> Instant {
     }
 }
 
-/// How long the machine was suspended since this process first looked. It is part of what the clock shows.
+/// Returns how long the machine was suspended since the first call in this process. The clock
+/// includes it.
 pub fn slept() -> Duration {
     runtime::here().map_or_else(suspend::slept, |runtime| counted(&*runtime))
 }
 
-/// How much of the time in which the machine of a runtime slept is counted: all of it.
+/// Returns the part of a runtime's suspension that is counted: all of it.
 fn counted(runtime: &dyn Runtime) -> Duration {
     mistake!(SleepUncounted: return Duration::ZERO);
     runtime.slept()
 }
 
-/// What no process can see: the time by a clock that is right. On a runtime, the runtime's own.
+/// Returns the time of a correct clock, which no process can read. In a simulation, the clock of
+/// the simulator.
 #[inline]
 pub fn true_now() -> Instant {
     Instant::now()
 }
 
-/// The date that the wall clock shows, which may be set to another date at any time. It is for names and logs:
-/// no promise depends on it.
+/// Returns the date of the wall clock, which may be set to another date at any time. It is for
+/// names and logs: no promise depends on it.
 pub fn date() -> SystemTime {
     runtime::here().map_or_else(SystemTime::now, |runtime| runtime.date())
 }
 
-/// How long ago the clock showed `since`.
+/// Returns the time since `since`.
 pub fn elapsed(since: Instant) -> Duration {
     now().saturating_duration_since(since)
 }
 
-/// Waits for so long.
+/// Waits for `duration`.
 pub fn sleep(duration: Duration) -> Sleep {
     let Some(runtime) = runtime::here() else { return tokio::time::sleep(duration) };
     match runtime.now().checked_add(duration) {
@@ -72,33 +73,33 @@ pub fn sleep(duration: Duration) -> Sleep {
     }
 }
 
-/// Waits until the clock shows `at`. A suspension that begins later delays the end by its length: where that matters,
-/// use [`Vigil`].
+/// Waits until `at`. A suspension that begins later delays the end by its length: where that
+/// matters, use [`Vigil`].
 pub fn sleep_until(at: Instant) -> Sleep {
     let timer = at.checked_sub(slept()).unwrap_or(at);
     tokio::time::sleep_until(runtime::here().map_or(timer, |runtime| runtime.true_time(timer)))
 }
 
-/// Waits that end soon after the machine was suspended and goes on: a timer stands still meanwhile, and then waits for
-/// its rest.
+/// A wait that ends soon after a suspension of the machine: a timer stops during a suspension, and
+/// then waits for the rest of its time.
 #[derive(Debug)]
 pub struct Vigil {
     slept: Duration,
 }
 
 impl Vigil {
-    /// How often it looks whether the machine was suspended.
+    /// The interval at which a wait checks whether the machine was suspended.
     pub const LOOK: Duration = Duration::from_secs(1);
 
-    /// Shorter suspensions are only added to what the clock shows.
+    /// Shorter suspensions only advance the clock.
     const LEAST: Duration = Duration::from_millis(50);
 
-    /// Begins now.
+    /// Creates a wait that counts suspensions from now.
     pub fn new() -> Self {
         Self { slept: slept() }
     }
 
-    /// Whether the machine was suspended since this was last asked.
+    /// Returns `true` if the machine was suspended since the last call.
     pub fn resumed(&mut self) -> bool {
         let slept = slept();
         let resumed = self.is_behind(slept);
@@ -108,8 +109,8 @@ impl Vigil {
         resumed
     }
 
-    /// Waits until the clock shows `at`, or until the machine was suspended since [`resumed`](Self::resumed) was last
-    /// asked.
+    /// Waits until `at`, or until the machine was suspended since the last call of
+    /// [`resumed`](Self::resumed).
     ///
     /// # Cancel safety
     ///
@@ -135,15 +136,15 @@ impl Default for Vigil {
     }
 }
 
-/// Waits for something, but no longer than so long.
+/// Waits for `work`, but no longer than `limit`.
 ///
 /// # Errors
 ///
-/// [`Elapsed`] if that was too short.
+/// [`Elapsed`] if the limit passed first.
 ///
 /// # Cancel safety
 ///
-/// As cancel safe as what is waited for.
+/// As cancel safe as `work`.
 pub async fn timeout<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, Elapsed> {
     let rest = pin!(sleep(limit));
     match select(pin!(work), rest).await {
@@ -154,7 +155,7 @@ pub async fn timeout<T>(limit: Duration, work: impl Future<Output = T>) -> Resul
 
 impl fmt::Display for Elapsed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the time was up")
+        f.write_str("the time limit passed")
     }
 }
 

@@ -1,4 +1,4 @@
-//! [`Error`]: what went wrong, whether it happened all the same, and what to do.
+//! The error of a call, [`Error`], with its kind, its effect and its source.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -7,18 +7,38 @@ use std::sync::Arc;
 
 use crate::path::{InvalidPath, Path};
 
-/// The result of everything that talks to a store.
+/// The result of a call on a store.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A call that did not come to its end.
+/// A failed call.
 ///
-/// It carries three independent facts: its [`kind`](Error::kind) says what a caller can do about
-/// it, its [`effect`](Error::effect) whether a write may have happened all the same, and its
-/// [`source`](StdError::source) what the client underneath said. A lost race is no error: see
-/// [`Outcome`](crate::store::Outcome).
+/// An error carries three independent facts: its [`kind`](Error::kind), which tells how a caller
+/// can react; its [`effect`](Error::effect), which tells whether a write may have been applied
+/// nevertheless; and its [`source`](StdError::source), the error of the client library or the
+/// system. A lost race is not an error: see [`Outcome`](crate::store::Outcome).
 ///
-/// `Display` is one line without the cause. No error holds a secret.
-#[derive(Clone, Debug)]
+/// `Display` is one line without the source. No error contains a secret.
+///
+/// # Examples
+///
+/// ```
+/// # use synod_core::client::Client;
+/// # use synod_core::path::Path;
+/// use synod_core::error::{Effect, Result};
+///
+/// /// Stores a setting, and tells the caller whether to repeat the call.
+/// async fn store(client: &Client, path: &Path, limit: u32) -> Result<bool> {
+///     match client.put_value(path, &limit).await {
+///         Ok(_) => Ok(true),
+///         // The value was certainly not written: a later call may succeed.
+///         Err(error) if error.effect() == Effect::None && client.is_transient(&error) => {
+///             Ok(false)
+///         }
+///         Err(error) => Err(error),
+///     }
+/// }
+/// ```
+#[derive(Clone)]
 pub struct Error(Box<Details>);
 
 #[derive(Clone, Debug)]
@@ -31,53 +51,53 @@ struct Details {
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// What a caller can do about an [`Error`].
+/// The kind of an [`Error`], by the reaction that is open to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The store did not answer, or not in time. Repeat later; look first if the effect is
-    /// unknown.
+    /// The store did not answer, or not in time. Retry later; if the effect is unknown, read first.
     Unreachable,
-    /// The session is over, and with it all that depends on it. Open a new one.
+    /// The session is over, and with it everything that depends on it. Open a new one.
     SessionLost,
-    /// The store knows the caller and refuses the call, or does not know the caller.
+    /// The store rejected the credentials, or they do not permit the call.
     Denied,
-    /// The call itself is wrong and was not sent.
+    /// The call itself is invalid and was not sent.
     Invalid,
     /// The call, or its answer, is larger than the store allows.
     TooLarge,
-    /// This store cannot do this. Choose another, or do without.
+    /// This store does not support the call. Use another store, or no such call.
     Unsupported,
-    /// What is stored there is not what was expected to be stored there.
+    /// The data of the node does not have the expected format.
     Corrupt,
-    /// Something else was there first, and the caller asked for an error in that case: see
+    /// Another client was first, and the caller requested an error in that case: see
     /// [`Outcome::required`](crate::store::Outcome::required).
     Refused,
-    /// The store failed in a way that has no better name.
+    /// The store failed in another way.
     Backend,
 }
 
 impl ErrorKind {
-    /// Whether the store was out of reach, or the session is over: a later try, in whatever session, may succeed.
+    /// Returns `true` if the store was unreachable, or the session is over: a later attempt may
+    /// succeed, possibly in another session.
     pub fn is_outage(self) -> bool {
         matches!(self, Self::Unreachable | Self::SessionLost)
     }
 }
 
-/// Whether a failed write happened.
+/// The effect of a failed write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "either it certainly did not happen or it may have")]
 pub enum Effect {
-    /// It did not, and it never will.
+    /// The write was not applied, and never will be.
     None,
-    /// It may have happened, or may still happen, at most once.
+    /// The write may have been applied, or may still be, at most once.
     Unknown,
 }
 
 impl Error {
-    /// An error of the given kind while `doing` something: a verb like `commit`.
+    /// Creates an error of the given kind. `doing` names the failed call: a verb like `commit`.
     ///
-    /// The effect is [`Effect::None`] until [`Error::with_unknown_effect`] says otherwise.
+    /// The effect is [`Effect::None`] until [`Error::with_unknown_effect`] is called.
     pub fn new(kind: ErrorKind, doing: impl Into<Cow<'static, str>>) -> Self {
         Self(Box::new(Details {
             kind,
@@ -89,63 +109,64 @@ impl Error {
         }))
     }
 
-    /// Says that the write may have happened.
+    /// Marks the effect as unknown: the write may have been applied.
     pub fn with_unknown_effect(mut self) -> Self {
         self.0.effect = Effect::Unknown;
         self
     }
 
-    /// Names the node that the call was about.
+    /// Sets the path of the node that the call was about.
     pub fn at(mut self, path: &Path) -> Self {
         self.0.path = Some(path.clone());
         self
     }
 
-    /// Names the node that the call was about, unless the error names one already.
+    /// Sets the path of the node that the call was about, unless the error has a path.
     pub fn or_at(self, path: &Path) -> Self {
         if self.0.path.is_some() { self } else { self.at(path) }
     }
 
-    /// Names the node as `f` does, or not at all: for stores that wrap stores.
+    /// Maps the path with `f`, or removes it: for stores that wrap stores.
     pub fn map_path(mut self, f: impl FnOnce(&Path) -> Option<Path>) -> Self {
         self.0.path = self.0.path.as_ref().and_then(f);
         self
     }
 
-    /// Adds what a person needs to know, best with what to do.
+    /// Adds a description for people, if possible with a remedy.
     pub fn because(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         self.0.detail = Some(detail.into());
         self
     }
 
-    /// Keeps the error that this one was made of.
+    /// Sets the error that caused this one.
     pub fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.0.source = Some(Arc::from(source.into()));
         self
     }
 
-    /// What can be done about it.
+    /// Returns the kind.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// Whether the write may have happened all the same.
+    /// Returns whether the write may have been applied nevertheless.
     pub fn effect(&self) -> Effect {
         self.0.effect
     }
 
-    /// Whether the write may have happened all the same: `effect() == Effect::Unknown`.
-    pub fn is_ambiguous(&self) -> bool {
+    /// Returns `true` if the write may have been applied nevertheless: `effect() ==
+    /// Effect::Unknown`.
+    pub fn has_unknown_effect(&self) -> bool {
         self.effect() == Effect::Unknown
     }
 
-    /// The node that the call was about.
+    /// Returns the path of the node that the call was about.
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_ref()
     }
 
-    /// What a person needs to know, if more is known than the kind. Where it is there, the
-    /// [`source`](StdError::source) says the same in the words of the client underneath.
+    /// Returns the description for people, if there is more to say than the kind. If the error has
+    /// a [`source`](StdError::source), that is the same in the words of the client library.
     pub fn detail(&self) -> Option<&str> {
         self.0.detail.as_deref()
     }
@@ -160,8 +181,25 @@ impl fmt::Display for Error {
         if let Some(detail) = &self.0.detail {
             write!(f, ": {detail}")?;
         }
-        if self.is_ambiguous() {
-            f.write_str(" (it may have happened)")?;
+        if self.has_unknown_effect() {
+            f.write_str(" (it may have taken effect)")?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads as [`Display`](fmt::Display) with the causes: `main` prints an error so. `{:#?}` shows the
+/// fields.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if f.alternate() {
+            return self.0.fmt(f);
+        }
+        write!(f, "{self}")?;
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
         }
         Ok(())
     }
@@ -210,8 +248,14 @@ mod tests {
 
         assert_eq!(
             error.to_string(),
-            "commit failed: store unreachable at /locks/db: no answer within 5s (it may have happened)"
+            "commit failed: store unreachable at /locks/db: no answer within 5s (it may have taken effect)"
         );
+        let inner = Error::new(ErrorKind::Backend, "open").caused_by(error.clone());
+        assert_eq!(
+            format!("{inner:?}"),
+            format!("open failed: store failed: {error}: connection reset")
+        );
+        assert!(format!("{inner:#?}").contains("effect: Unknown"));
         assert_eq!(error.detail(), Some("no answer within 5s"));
         assert_eq!(error.source().map(ToString::to_string).as_deref(), Some("connection reset"));
     }

@@ -1,4 +1,4 @@
-//! [`Held`]: what the guard of every recipe can do. [`Token`]: the fencing token of a guard.
+//! The trait of all guards, [`Held`], and their fencing token, [`Token`].
 
 use std::fmt;
 
@@ -12,9 +12,10 @@ mod token;
 
 pub use token::Token;
 
-/// A guard of one path, of any recipe: for code that works under any guard.
+/// A guard of one path, of any recipe. For code that works with every kind of guard.
 ///
-/// The guards of `synod-recipes` implement it, and so does the guard of any other recipe that depends on one node.
+/// The guards of `synod-recipes` implement it, and so can the guard of any other recipe that
+/// depends on one node.
 ///
 /// # Examples
 ///
@@ -28,37 +29,40 @@ pub use token::Token;
 /// /// Writes the token of a lock under the lock, and releases the lock.
 /// async fn note(client: &Client, log: &Path, guard: impl Held) -> Result<()> {
 ///     let write = guard.txn().set(log.clone(), guard.token().to_string(), Expect::Any);
-///     client.transaction(write).await?.required()?;
+///     client.commit(write).await?.required()?;
 ///     guard.release().await
 /// }
 /// ```
 pub trait Held: fmt::Debug + Send + Sync {
-    /// The fencing token: larger for each later holder of the path.
+    /// Returns the fencing token, which is larger for each later holder of the path.
     fn token(&self) -> Token;
 
-    /// The path of the ticket.
+    /// Returns the path of the ticket.
     fn path(&self) -> &Path;
 
-    /// [`Held::path`], for tools that only compare it with what they see in the store, and keep it no longer than that.
+    /// Returns [`Held::path`], for tools that only compare it with paths in the store and do not
+    /// keep it.
     #[doc(hidden)]
     fn seen_path(&self) -> &Path {
         self.path()
     }
 
-    /// Whether it is certainly held at this moment.
+    /// Returns `true` if the guard is certainly held at this moment.
     fn is_held(&self) -> bool;
 
-    /// Waits until it is lost. Cancel safe: it only watches.
+    /// Waits until the guard is lost. Cancel safe: it only watches.
     fn lost(&self) -> BoxFuture<'_, ()>;
 
-    /// A transaction that is applied only while this is held.
+    /// Returns a transaction that is applied only while the guard is held.
     fn txn(&self) -> Txn;
 
-    /// Runs `work` while this is held. When it is lost, or the call is dropped, `work` is dropped.
+    /// Runs `work` while the guard is held. If the guard is lost, or the call is dropped, `work` is
+    /// dropped.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::SessionLost`](crate::error::ErrorKind::SessionLost) if it was lost before `work` was done.
+    /// [`ErrorKind::SessionLost`](crate::error::ErrorKind::SessionLost) if the guard was lost
+    /// before `work` was done.
     fn run<T: Send>(
         &self,
         work: impl Future<Output = T> + Send,
@@ -66,13 +70,13 @@ pub trait Held: fmt::Debug + Send + Sync {
     where
         Self: Sized;
 
-    /// Releases it. A dropped call continues in the background.
+    /// Releases the guard. A dropped call continues in the background.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::SessionLost`](crate::error::ErrorKind::SessionLost) if it was lost before, and
-    /// [`ErrorKind::Unreachable`](crate::error::ErrorKind::Unreachable) if the store did not answer in time: the node
-    /// is then removed in the background.
+    /// [`ErrorKind::SessionLost`](crate::error::ErrorKind::SessionLost) if the guard was lost
+    /// before, and [`ErrorKind::Unreachable`](crate::error::ErrorKind::Unreachable) if the store
+    /// did not answer in time: the node is then removed in the background.
     fn release(self) -> impl Future<Output = Result<()>> + Send
     where
         Self: Sized;
@@ -80,14 +84,17 @@ pub trait Held: fmt::Debug + Send + Sync {
 
 /// # Guards
 impl Txn {
-    /// Requires that this is held, too, whatever the clocks do. It adds the check that the node of the hold exists.
+    /// Requires in addition that `held` is held, whatever the clocks do. It adds the check that the
+    /// node of the guard exists.
     ///
-    /// All checks of a transaction are made in its one commit: it is applied while all guards that it is under are
-    /// held, or it is rejected and changes nothing. [`Rejected::path`](crate::store::Rejected::path) then is the node
-    /// of the first guard that is gone. Each guard takes one of the operations that the store allows in a transaction.
+    /// All checks of a transaction are made in its one commit: it is applied while all its guards
+    /// are held, or it is rejected and changes nothing.
+    /// [`Rejected::path`](crate::store::Rejected::path) is then the node of the first guard that
+    /// was lost. Each guard takes one of the operations that the store allows in a transaction.
     ///
-    /// The guards may be of different sessions and clients, provided that all clients are of one store and use the same
-    /// paths as the client that sends it: those of one [namespace](crate::client::Client::namespace).
+    /// The guards may belong to different sessions and clients, provided that all clients use one
+    /// store and the same paths as the client that sends the transaction: the paths of one
+    /// [namespace](crate::client::Client::namespace).
     ///
     /// # Examples
     ///

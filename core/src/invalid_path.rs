@@ -1,10 +1,12 @@
-//! [`InvalidPath`]: why a text is neither a path nor a name, and how texts are shown that may hide something.
+//! The error of a text that is neither a path nor a name, [`InvalidPath`], and the escaping of
+//! text.
 
 use std::fmt::{self, Write as _};
 
-/// Why a text is not a [`Path`](crate::path::Path) or not a [`Name`](crate::name::Name).
+/// The error of a text that is not a [`Path`](crate::path::Path) or not a
+/// [`Name`](crate::name::Name).
 ///
-/// The text is shown with its control characters escaped, and cut where it is long.
+/// The text is shown with its control characters escaped, and truncated if it is long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidPath {
     text: String,
@@ -26,12 +28,12 @@ impl InvalidPath {
         Self { text: shown, at, why }
     }
 
-    /// The byte offset of the first thing that is wrong.
+    /// Returns the byte offset of the first error.
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// What is wrong there.
+    /// Returns the reason.
     pub fn why(&self) -> &'static str {
         self.why
     }
@@ -45,7 +47,7 @@ impl fmt::Display for InvalidPath {
 
 impl std::error::Error for InvalidPath {}
 
-/// Writes `text` with the characters escaped that would reorder or hide what surrounds them.
+/// Writes `text`, and escapes the characters that would reorder or hide other text.
 pub(crate) fn write_safely(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     for c in text.chars() {
         if c.is_control() || is_invisible(c) {

@@ -2,8 +2,8 @@
 //!
 //! Each layer is a [`Store`](crate::store::Store) over another one, and a
 //! [`Backend`](crate::store::Backend) over another one that opens such stores. A layer keeps the
-//! contract of the floor wherever what it wraps does, so layers stack in any order. Those that disturb a
-//! store, for tests, are in `synod-testkit`.
+//! contract if the underlying store does, so layers stack in any order. Layers that inject faults
+//! for tests are in `synod-testkit`.
 //!
 //! | layer | what it does |
 //! |---|---|

@@ -1,19 +1,23 @@
-//! The contract of synod and everything that is built on it. Knows no backend and no network.
+//! The contract of synod and the client on top of it. This crate contains no backend and no network
+//! code.
 //!
-//! From the ground up it has [`path`](mod@path) and [`error`]; then the floor, [`store`];
-//! then the door, [`session`] and [`client`]. The recipes are in `synod-recipes`, on what is public here.
+//! From the bottom up: [`path`](mod@path) and [`error`]; the contract of a backend, [`store`]; the
+//! client, [`session`] and [`client`]. The recipes are in `synod-recipes` and use only the public
+//! items of this crate.
 
-pub mod chance;
 pub mod client;
 pub mod clock;
 pub mod error;
 pub mod held;
 mod invalid_path;
 pub mod layer;
+#[doc(hidden)]
 pub mod mutant;
 pub mod name;
 pub mod path;
+pub mod random;
 pub mod retry;
+#[doc(hidden)]
 pub mod runtime;
 pub mod session;
 pub mod store;

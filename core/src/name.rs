@@ -1,4 +1,4 @@
-//! [`Name`]: one segment of a path, and a safe way to make one of foreign text.
+//! A segment of a path, [`Name`], and a safe encoding of other text as a name.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -8,14 +8,16 @@ use crate::invalid_path::{InvalidPath, write_safely};
 /// The longest segment that every store accepts, in bytes.
 pub const MAX_NAME_BYTES: usize = 255;
 
-/// One segment of a [`Path`](crate::path::Path): a member's id, an instance's id, a task's id.
+/// One segment of a [`Path`](crate::path::Path): for example the id of a member, an instance or a
+/// task.
 ///
-/// A name holds no `/`, so an id from outside cannot climb out of its directory.
+/// A name contains no `/`, so an id from an untrusted source cannot refer to a node outside its
+/// directory.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<str>);
 
 impl Name {
-    /// Checks `text` and makes it a name.
+    /// Creates a name from a text, after validation.
     ///
     /// # Errors
     ///
@@ -25,12 +27,12 @@ impl Name {
         Ok(Self(Arc::from(text)))
     }
 
-    /// Makes a name of any text by writing what a name cannot hold as `%` and two hex digits a
-    /// byte. Different texts give different names; [`Name::decode`] is the inverse.
+    /// Encodes any text as a name: each byte of a character that a name cannot contain becomes `%`
+    /// and two hex digits. Different texts give different names; [`Name::decode`] is the inverse.
     ///
     /// # Errors
     ///
-    /// [`InvalidPath`] if `text` is empty, or too long once written so.
+    /// [`InvalidPath`] if `text` is empty, or too long once encoded.
     ///
     /// # Examples
     ///
@@ -58,7 +60,8 @@ impl Name {
         Self::new(&name)
     }
 
-    /// The text that [`Name::encode`] was given; `None` if this name was not made by it.
+    /// Returns the text that was passed to [`Name::encode`]; `None` if this name is not the result
+    /// of it.
     pub fn decode(&self) -> Option<String> {
         let mut bytes = Vec::with_capacity(self.0.len());
         let mut rest = self.0.as_bytes();
@@ -76,7 +79,7 @@ impl Name {
         (Self::encode(&text).ok()? == *self).then_some(text)
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -106,14 +109,14 @@ impl fmt::Debug for Name {
     }
 }
 
-/// The first thing in `segment` that some store would refuse or misread.
+/// Returns the first error in `segment` that some store would reject or misread.
 pub(crate) fn check_segment(segment: &str) -> Result<(), (usize, &'static str)> {
     match segment {
         "" => return Err((0, "a name is not empty")),
         "." | ".." => return Err((0, "a name is not . or ..")),
         _ => {}
     }
-    // What most names are made of, byte by byte.
+    // Most names are plain ASCII, which is checked byte by byte.
     let plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'/';
     if segment.len() <= MAX_NAME_BYTES && segment.bytes().all(plain) {
         return Ok(());
@@ -132,8 +135,8 @@ pub(crate) fn check_segment(segment: &str) -> Result<(), (usize, &'static str)> 
     Ok(())
 }
 
-/// What a ZooKeeper server accepts in a path. Its strings are UTF-16, so everything above U+FFFF
-/// is a pair of surrogates to it, and those it refuses.
+/// Returns `true` for a character that a ZooKeeper server accepts in a path. Its strings are
+/// UTF-16: it represents everything above U+FFFF as a pair of surrogates, and rejects those.
 fn is_allowed(c: char) -> bool {
     !matches!(c,
         '\u{0}'..='\u{1F}' | '\u{7F}'..='\u{9F}' | '\u{E000}'..='\u{F8FF}'

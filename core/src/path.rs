@@ -1,4 +1,4 @@
-//! [`Path`]: where a node is, checked once when it is made.
+//! The path of a node, [`Path`], validated once when it is created.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,14 +14,13 @@ pub const MAX_PATH_BYTES: usize = 2_048;
 
 /// The absolute path of a node, like `/locks/db`.
 ///
-/// A `Path` that exists is valid on every store: it is absolute, has no empty, `.` or `..`
-/// segment, no control characters, nothing above U+FFFF, at most [`MAX_PATH_BYTES`] bytes and
-/// at most [`MAX_NAME_BYTES`] a segment. `/zookeeper` belongs to
-/// ZooKeeper itself and is refused everywhere.
+/// A `Path` is valid on every store: it is absolute, has no empty, `.` or `..` segment, no control
+/// characters, nothing above U+FFFF, at most [`MAX_PATH_BYTES`] bytes and at most
+/// [`MAX_NAME_BYTES`] a segment. `/zookeeper` is reserved by ZooKeeper and rejected on every store.
 ///
-/// Paths are compared byte by byte. Two spellings that look alike (composed and decomposed
-/// accents, say) are two paths: nothing is normalised. `Display` escapes characters that would
-/// reorder or hide text; [`Path::as_str`] gives the path as it is.
+/// Paths are compared byte by byte and are not normalised: two spellings that look alike (for
+/// example composed and decomposed accents) are two paths. `Display` escapes characters that would
+/// reorder or hide text; [`Path::as_str`] returns the path unchanged.
 ///
 /// # Examples
 ///
@@ -42,12 +41,12 @@ pub const MAX_PATH_BYTES: usize = 2_048;
 pub struct Path(Arc<str>);
 
 impl Path {
-    /// The root, `/`, which always exists and holds no data.
+    /// Returns the root, `/`, which always exists and holds no data.
     pub fn root() -> Self {
         Self(Arc::from("/"))
     }
 
-    /// Checks `text` and makes it a path.
+    /// Creates a path from a text, after validation.
     ///
     /// # Errors
     ///
@@ -58,7 +57,7 @@ impl Path {
         Ok(Self(Arc::from(text)))
     }
 
-    /// What `path!` makes of a text that [`check_constant`] accepted.
+    /// Creates the path of a `path!` constant, which [`check_constant`] accepted.
     ///
     /// # Panics
     ///
@@ -68,7 +67,7 @@ impl Path {
         Self::new(text).expect("`path!` checked it when the program was compiled")
     }
 
-    /// The child of this path with the given name.
+    /// Returns the child of this path with the given name.
     ///
     /// # Errors
     ///
@@ -78,7 +77,7 @@ impl Path {
         self.with_segment(name)
     }
 
-    /// The child of this path with the given name, which is known to be valid.
+    /// Returns the child of this path with the given validated name.
     ///
     /// # Errors
     ///
@@ -97,48 +96,48 @@ impl Path {
         Ok(Self(Arc::from(text)))
     }
 
-    /// The path as text.
+    /// Returns the path as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether this is `/`.
+    /// Returns `true` for `/`.
     pub fn is_root(&self) -> bool {
         self.as_str() == "/"
     }
 
-    /// The last segment; empty for the root.
+    /// Returns the last segment; empty for the root.
     pub fn name(&self) -> &str {
         self.as_str().rsplit_once('/').map_or("", |(_, name)| name)
     }
 
-    /// The path without its last segment; `None` for the root.
+    /// Returns the path without its last segment; `None` for the root.
     pub fn parent(&self) -> Option<Self> {
         self.parent_str().map(|parent| Self(Arc::from(parent)))
     }
 
-    /// [`Path::parent`] as text, without an allocation.
+    /// Returns [`Path::parent`] as text, without an allocation.
     pub fn parent_str(&self) -> Option<&str> {
         parent_of(self.as_str())
     }
 
-    /// The paths above this one as text, nearest first, the root last.
+    /// Iterates over the paths above this one as text, nearest first, the root last.
     pub fn above(&self) -> impl Iterator<Item = &str> {
         std::iter::successors(parent_of(self.as_str()), |path| parent_of(path))
     }
 
-    /// The paths above this one, nearest first, without the root.
+    /// Iterates over the paths above this one, nearest first, without the root.
     pub fn ancestors(&self) -> impl Iterator<Item = Self> {
         self.above().filter(|path| *path != "/").map(|path| Self(Arc::from(path)))
     }
 
-    /// The segments from the top down.
+    /// Iterates over the segments, from the top down.
     pub fn segments(&self) -> impl Iterator<Item = &str> {
         self.as_str().split('/').filter(|segment| !segment.is_empty())
     }
 
-    /// Whether this path lies below `other`, at any depth. A path is not below itself, and
-    /// `/ab` is not below `/a`.
+    /// Returns `true` if this path lies below `other`, at any depth. A path is not below itself,
+    /// and `/ab` is not below `/a`.
     pub fn is_below(&self, other: &Self) -> bool {
         if other.is_root() {
             return !self.is_root();
@@ -146,8 +145,9 @@ impl Path {
         self.as_str().strip_prefix(other.as_str()).is_some_and(|rest| rest.starts_with('/'))
     }
 
-    /// This path as seen below `root`: the inverse of [`Path::within`]. `None` if it is neither
-    /// `root` nor below it, and for what would be `/zookeeper` there, which is no path.
+    /// Returns this path relative to `root`: the inverse of [`Path::within`]. `None` if it is
+    /// neither `root` nor below `root`, and if the result would be `/zookeeper`, which is not a
+    /// valid path.
     pub fn relative_to(&self, root: &Self) -> Option<Self> {
         if root.is_root() {
             return Some(self.clone());
@@ -162,7 +162,7 @@ impl Path {
         }
     }
 
-    /// This path moved below `root`: `/x` within `/app` is `/app/x`.
+    /// Returns this path moved below `root`: `/x` within `/app` is `/app/x`.
     ///
     /// # Errors
     ///
@@ -193,7 +193,7 @@ impl Path {
 /// assert_eq!(path!("/locks/db").parent(), Some(path!(DIR)));
 /// ```
 ///
-/// What is no path does not compile:
+/// An invalid path does not compile:
 ///
 /// ```compile_fail
 /// let path = synod_core::path!("locks/db");
@@ -206,7 +206,7 @@ macro_rules! path {
     }};
 }
 
-/// Refuses a text that is no path, and one that is not printable ASCII, when the program is compiled.
+/// Rejects, at compile time, a text that is not a valid path or not printable ASCII.
 ///
 /// # Panics
 ///
@@ -232,7 +232,7 @@ pub const fn check_constant(text: &str) {
     assert!(!is_reserved(bytes), "/zookeeper is reserved");
 }
 
-/// Whether it is `/zookeeper` or below it.
+/// Returns `true` for `/zookeeper` and the paths below it.
 const fn is_reserved(path: &[u8]) -> bool {
     let reserved = b"/zookeeper";
     if path.len() < reserved.len() || (path.len() > reserved.len() && path[reserved.len()] != b'/')
@@ -349,7 +349,7 @@ fn check(text: &str) -> Result<(), InvalidPath> {
     check_whole(text)
 }
 
-/// What a path whose segments are valid can still break.
+/// Validates the rules that concern the whole path; its segments are valid.
 fn check_whole(text: &str) -> Result<(), InvalidPath> {
     if text.len() > MAX_PATH_BYTES {
         return Err(InvalidPath::new(text, MAX_PATH_BYTES, "a path has at most 2048 bytes"));

@@ -1,4 +1,4 @@
-//! [`Retry`]: how often something is repeated, and how long to wait in between.
+//! The number of retries and the delays between them, [`Retry`].
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -7,25 +7,33 @@ use crate::clock::{self, Instant};
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::chance::Chance;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::mistake;
+use crate::random::Random;
 
-/// The shortest first delay: what bounds the traffic of a client whose store is gone.
-const SHORTEST: Duration = Duration::from_millis(1);
+/// The shortest first delay. It limits the traffic of a client whose store is unreachable.
+const MIN_DELAY: Duration = Duration::from_millis(1);
 
-/// The longest delay that can be meant.
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+/// The longest delay.
+const MAX_DELAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// When to stop repeating what failed and may be repeated.
+/// A policy that decides when to stop retrying a failed call.
 ///
-/// Which calls may be repeated is not decided here: see [`Session`](crate::session::Session). The
-/// deadline of a call ends its repetitions too.
+/// It does not decide which calls may be retried: see [`Session`](crate::session::Session). The
+/// deadline of a call also ends its retries.
 ///
 /// # Examples
 ///
+/// The policy of a client, and a policy from a configuration file:
+///
 /// ```
+/// use std::time::Duration;
+///
+/// use synod_core::client::ClientOptions;
 /// use synod_core::retry::Retry;
+///
+/// let options = ClientOptions::default().retry(Retry::until_elapsed(Duration::from_secs(3)));
+/// # assert!(options.validate().is_ok());
 ///
 /// let retry: Retry = serde_json::from_str(
 ///     r#"{ "policy": "times", "times": 3, "backoff": { "first": "50ms", "cap": "2s" } }"#,
@@ -38,28 +46,28 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 #[serde(tag = "policy", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Retry {
-    /// Nothing is repeated.
+    /// No retries.
     Never,
-    /// Repeated so many times at most: one more try than that.
+    /// A maximum number of retries: one attempt more than that.
     Times {
-        /// How many times.
+        /// The maximum number of retries.
         times: NonZeroU32,
-        /// How long to wait in between.
+        /// The delays between the attempts.
         #[serde(default)]
         backoff: Backoff,
     },
-    /// Repeated until so much time has passed since the first try.
+    /// Retries until this much time has passed since the first attempt.
     UntilElapsed {
-        /// How much time.
+        /// The maximum time.
         #[serde(serialize_with = "humantime_serde::serialize", deserialize_with = "positive")]
         limit: Duration,
-        /// How long to wait in between.
+        /// The delays between the attempts.
         #[serde(default)]
         backoff: Backoff,
     },
-    /// Repeated for ever.
+    /// Retries without an end.
     Forever {
-        /// How long to wait in between.
+        /// The delays between the attempts.
         #[serde(default)]
         backoff: Backoff,
     },
@@ -73,60 +81,62 @@ pub struct Backoff {
     /// The first delay: at least a millisecond.
     #[serde(with = "humantime_serde")]
     pub first: Duration,
-    /// How many times longer each delay is than the one before: at least 1.
+    /// The ratio of each delay to the one before: at least 1.
     pub factor: f32,
-    /// No delay is longer than this: at most a day.
+    /// The longest delay: at most a day.
     #[serde(with = "humantime_serde")]
     pub cap: Duration,
-    /// Up to this share of each delay, from 0 to 1, is taken off at random, so that clients that
-    /// failed together do not come back together.
+    /// The share of each delay, from 0 to 1, of which a random part is subtracted, so that clients
+    /// that failed together do not retry together.
     pub jitter: f32,
 }
 
-/// The delays of one call, in order; ends when it is to be repeated no more.
+/// The delays between the attempts of one call, in order. The iterator ends when the retries end.
 #[derive(Debug)]
 pub struct Delays {
     grow: Option<ExponentialBackoff>,
     jitter: f32,
     end: Option<Instant>,
-    chance: Chance,
+    random: Random,
 }
 
 impl Retry {
-    /// Repeats `times` times at most, with the default delays.
+    /// Creates a policy with at most `times` retries, and the default delays.
     pub fn times(times: NonZeroU32) -> Self {
         Self::Times { times, backoff: Backoff::default() }
     }
 
-    /// Repeats until `limit` has passed, with the default delays.
+    /// Creates a policy that retries until `limit` has passed, with the default delays.
     pub fn until_elapsed(limit: Duration) -> Self {
         Self::UntilElapsed { limit, backoff: Backoff::default() }
     }
 
-    /// Repeats for ever, with the default delays.
+    /// Creates a policy that retries without an end, with the default delays.
     pub fn forever() -> Self {
         Self::Forever { backoff: Backoff::default() }
     }
 
-    /// Repeats for ever, with delays of anything up to a limit that grows from 10 milliseconds to a second: for
-    /// clients that would otherwise all try at the same moment.
+    /// Creates a policy that retries without an end, with random delays from zero up to a limit,
+    /// which grows from 10 milliseconds to a second: for clients that would otherwise all retry at
+    /// the same time.
     pub fn contended() -> Self {
         Self::spread(100)
     }
 
-    /// As [`Retry::contended`], with delays that grow to a tenth of a second only: for writes that expect what was read. They
-    /// exclude each other only while they are on their way, so a client that waits longer leaves the store idle, and others
-    /// are faster again and again meanwhile. What was read before a delay is out of date after it.
+    /// Creates a policy as [`Retry::contended`], with a limit that grows only to 100 milliseconds:
+    /// for writes that expect the version that was read. Such writes exclude each other only while
+    /// they are in flight. So a client that waits longer leaves the store idle, while others
+    /// overtake it repeatedly; and the version that was read before a delay is outdated after it.
     pub fn optimistic() -> Self {
         Self::spread(10)
     }
 
-    fn spread(most: u32) -> Self {
+    fn spread(growth: u32) -> Self {
         const FIRST: Duration = Duration::from_millis(10);
-        Self::Forever { backoff: Backoff::default().first(FIRST).cap(most * FIRST).jitter(1.0) }
+        Self::Forever { backoff: Backoff::default().first(FIRST).cap(growth * FIRST).jitter(1.0) }
     }
 
-    /// Refuses what cannot be meant. What was deserialised has been through this.
+    /// Validates the policy. A deserialised policy is valid.
     ///
     /// # Errors
     ///
@@ -144,12 +154,12 @@ impl Retry {
         })
     }
 
-    /// The delays between the tries of a call whose first try is made now.
-    pub fn delays(&self, chance: &Chance) -> Delays {
+    /// Returns the delays between the attempts of a call whose first attempt is made now.
+    pub fn delays(&self, random: &Random) -> Delays {
         let (backoff, times, end) = match self {
             Self::Never => (None, None, None),
             Self::Times { times, backoff } => (Some(backoff), Some(times.get()), None),
-            // A limit beyond the end of time is none.
+            // A limit that exceeds the range of the clock is no limit.
             Self::UntilElapsed { limit, backoff } => {
                 (Some(backoff), None, clock::now().checked_add(*limit))
             }
@@ -159,13 +169,13 @@ impl Retry {
             grow: backoff.map(|backoff| backoff.grow(times)),
             jitter: backoff.map_or(0.0, |backoff| backoff.jitter),
             end,
-            chance: chance.clone(),
+            random: random.clone(),
         }
     }
 }
 
 impl Default for Retry {
-    /// For ever: what ends the repetitions of a call is its deadline.
+    /// Retries without an end: the deadline of a call ends its retries.
     fn default() -> Self {
         Self::forever()
     }
@@ -178,7 +188,7 @@ impl Backoff {
         self
     }
 
-    /// Sets how many times longer each delay is than the one before.
+    /// Sets the ratio of each delay to the one before.
     pub fn factor(mut self, factor: f32) -> Self {
         self.factor = factor;
         self
@@ -190,21 +200,21 @@ impl Backoff {
         self
     }
 
-    /// Sets the share of a delay that is left to chance.
+    /// Sets the share of a delay that is random.
     pub fn jitter(mut self, jitter: f32) -> Self {
         self.jitter = jitter;
         self
     }
 
-    /// What cannot be meant.
+    /// Returns the first invalid value.
     fn fault(&self) -> Option<&'static str> {
-        // Written so that what is no number is refused too.
+        // Written so that NaN is rejected too.
         let fits = |number: f32, low: f32, high: f32| (low..=high).contains(&number);
-        if self.first < SHORTEST {
+        if self.first < MIN_DELAY {
             Some("the first delay is at least a millisecond")
         } else if self.cap < self.first {
             Some("the cap is not below the first delay")
-        } else if self.cap > LONGEST {
+        } else if self.cap > MAX_DELAY {
             Some("the cap is at most a day")
         } else if !fits(self.factor, 1.0, f32::MAX) {
             Some("the factor is a number of at least 1")
@@ -215,11 +225,11 @@ impl Backoff {
         }
     }
 
-    /// Grows without a panic and without a storm even if it was not validated.
+    /// Grows without a panic and without delays below the minimum, also if it was not validated.
     fn grow(&self, times: Option<u32>) -> ExponentialBackoff {
-        let cap = self.cap.clamp(SHORTEST, LONGEST);
+        let cap = self.cap.clamp(MIN_DELAY, MAX_DELAY);
         let growing = ExponentialBuilder::new()
-            .with_min_delay(self.first.clamp(SHORTEST, cap))
+            .with_min_delay(self.first.clamp(MIN_DELAY, cap))
             .with_max_delay(cap)
             .with_factor(if self.factor >= 1.0 { self.factor } else { 1.0 });
         match times.and_then(|times| usize::try_from(times).ok()) {
@@ -231,7 +241,7 @@ impl Backoff {
 }
 
 impl Default for Backoff {
-    /// From 50 ms to 5 s, doubling, half of it left to chance.
+    /// From 50 ms to 5 s, doubling, half of it random.
     fn default() -> Self {
         Self {
             first: Duration::from_millis(50),
@@ -248,18 +258,18 @@ impl Iterator for Delays {
     fn next(&mut self) -> Option<Duration> {
         const PARTS: u32 = 1 << 20;
         let whole = self.grow.as_mut()?.next()?;
-        let part = u32::try_from(self.chance.below(PARTS.into())).unwrap_or(0);
+        let part = u32::try_from(self.random.below(PARTS.into())).unwrap_or(0);
         let share = f64::from(part) / f64::from(PARTS) * f64::from(self.jitter);
-        // A share that is no number, or out of its bounds, takes nothing off.
+        // A share that is NaN or out of its bounds subtracts nothing.
         let off = if (0.0..=1.0).contains(&share) { whole.mul_f64(share) } else { Duration::ZERO };
-        let delay = whole.saturating_sub(off).max(SHORTEST);
-        mistake!(RetriesInAStorm: let delay = SHORTEST);
+        let delay = whole.saturating_sub(off).max(MIN_DELAY);
+        mistake!(RetriesInAStorm: let delay = MIN_DELAY);
         let in_time = self.end.is_none_or(|end| delay < end - clock::now());
         in_time.then_some(delay)
     }
 }
 
-const ZERO_LIMIT: &str = "the limit is more than zero; to repeat nothing say never";
+const ZERO_LIMIT: &str = "the limit is more than zero; the policy without retries is `never`";
 
 fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let limit: Duration = humantime_serde::deserialize(deserializer)?;
@@ -269,7 +279,7 @@ fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::E
     Ok(limit)
 }
 
-/// A [`Backoff`] that is not checked yet.
+/// A [`Backoff`] before validation.
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Draft {
@@ -306,7 +316,7 @@ mod tests {
     }
 
     fn millis(backoff: Backoff, seed: u64, count: usize) -> Vec<u128> {
-        let delays = Retry::Forever { backoff }.delays(&Chance::seeded(seed));
+        let delays = Retry::Forever { backoff }.delays(&Random::seeded(seed));
         delays.take(count).map(|delay| delay.as_millis()).collect()
     }
 
@@ -328,20 +338,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_write_that_lost_a_race_waits_a_tenth_of_a_second_at_most() {
-        let longest = Retry::optimistic().delays(&Chance::seeded(1)).take(1_000).max();
+        let longest = Retry::optimistic().delays(&Random::seeded(1)).take(1_000).max();
         let tenth = Duration::from_millis(100);
         assert!(longest.is_some_and(|it| it <= tenth && it > tenth / 2), "{longest:?}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn policies_end_when_they_say() {
-        let chance = Chance::seeded(1);
-        assert_eq!(Retry::Never.delays(&chance).count(), 0);
+        let random = Random::seeded(1);
+        assert_eq!(Retry::Never.delays(&random).count(), 0);
         let three = NonZeroU32::new(3).expect("not zero");
-        assert_eq!(Retry::times(three).delays(&chance).count(), 3);
+        assert_eq!(Retry::times(three).delays(&random).count(), 3);
 
         let started = clock::now();
-        for delay in Retry::until_elapsed(Duration::from_secs(60)).delays(&chance) {
+        for delay in Retry::until_elapsed(Duration::from_secs(60)).delays(&random) {
             clock::sleep(delay).await;
         }
         let took = clock::elapsed(started);
@@ -357,8 +367,8 @@ mod tests {
                     Backoff::default().first(first).cap(cap).factor(factor).jitter(jitter);
                 assert!(Retry::Forever { backoff }.validate().is_err());
                 let retry = Retry::UntilElapsed { limit: Duration::MAX, backoff };
-                let mut delays = retry.delays(&Chance::seeded(1)).take(100);
-                assert!(delays.all(|delay| (SHORTEST..=LONGEST).contains(&delay)));
+                let mut delays = retry.delays(&Random::seeded(1)).take(100);
+                assert!(delays.all(|delay| (MIN_DELAY..=MAX_DELAY).contains(&delay)));
             }
         }
     }

@@ -1,7 +1,7 @@
-//! [`Runtime`]: what a simulation puts in the place of tokio's clock and tokio's runtime, on its thread.
+//! The clock and the executor of a simulation, [`Runtime`], which replace tokio's on its thread.
 //!
-//! Without one, [`clock`](crate::clock) is tokio's clock and [`task`](crate::task) spawns on tokio's
-//! runtime, and all that this costs is a look at a flag of the thread.
+//! Without one, [`clock`](crate::clock) is tokio's clock and [`task`](crate::task) spawns on
+//! tokio's runtime, and the only cost is the check of a flag of the thread.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -15,40 +15,41 @@ use tokio::time::Instant;
 #[cfg(test)]
 pub(crate) mod laptop;
 
-/// Something that runs until it comes to its end.
+/// The work of a task.
 pub type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A simulated machine room: each process on it has a clock of its own, and runs when it is its turn.
+/// A simulated environment: each process in it has its own clock, and runs when it is scheduled.
 pub trait Runtime {
-    /// What the clock of the process that runs now shows.
+    /// Returns the time of the clock of the current process.
     fn now(&self) -> Instant;
 
-    /// The true time at which the clock of the process that runs now will show `shown`.
+    /// Returns the true time at which the clock of the current process will show `shown`.
     fn true_time(&self, shown: Instant) -> Instant;
 
-    /// How long the machine of the process that runs now was suspended so far. It never falls. The process's
-    /// [`clock`](crate::clock) shows `now() + slept()`, and its timers do not count it.
+    /// Returns how long the machine of the current process was suspended so far. It never
+    /// decreases. The [`clock`](crate::clock) of the process shows `now() + slept()`, and its
+    /// timers do not count it.
     fn slept(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// The date that the wall clock of the process that runs now shows. It may be set to another date at any
-    /// time.
+    /// Returns the date of the wall clock of the current process. It may be set to another date at
+    /// any time.
     fn date(&self) -> SystemTime;
 
-    /// Takes on work for the process that runs now.
+    /// Spawns work for the current process.
     fn spawn(&self, work: Work) -> Arc<dyn RuntimeTask>;
 }
 
 /// A task on a runtime, as its owner sees it.
 pub trait RuntimeTask: std::fmt::Debug + Send + Sync {
-    /// Whether it came to its end.
+    /// Returns `true` if the task has ended.
     fn is_finished(&self) -> bool;
 
-    /// Waits for its end.
+    /// Waits until the task has ended.
     fn poll_finished(&self, cx: &mut Context<'_>) -> Poll<()>;
 
-    /// Ends it. It is dropped before its turn comes again.
+    /// Aborts the task. It is dropped before it is scheduled again.
     fn abort(&self);
 }
 
@@ -57,14 +58,14 @@ thread_local! {
     static CURRENT: RefCell<Option<Rc<dyn Runtime>>> = const { RefCell::new(None) };
 }
 
-/// The runtime is this thread's while this lives.
+/// A guard that keeps a runtime set for this thread.
 #[derive(Debug)]
 #[must_use = "the runtime goes when this is dropped"]
 pub struct Entered {
     last: bool,
 }
 
-/// Makes a runtime this thread's.
+/// Sets the runtime of this thread.
 ///
 /// # Panics
 ///
@@ -82,7 +83,7 @@ impl Drop for Entered {
     }
 }
 
-/// The runtime of this thread, if it has one.
+/// Returns the runtime of this thread, if it has one.
 #[inline]
 pub fn here() -> Option<Rc<dyn Runtime>> {
     if !IS_SET.get() {

@@ -1,5 +1,5 @@
-//! [`Session`]: one generation of a client, for a caller that has to know that two things depend on one
-//! session.
+//! One session of a client, [`Session`], for a caller that requires that several operations belong
+//! to the same session.
 
 use std::fmt;
 use std::pin::pin;
@@ -10,20 +10,21 @@ use bytes::Bytes;
 use futures_util::future::{Either, select};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::chance::Chance;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layer::namespace::Namespaced;
 use crate::mutant::mistake;
 use crate::path::Path;
+use crate::random::Random;
 use crate::session::call_context::{CallContext, Tuning};
 use crate::session::deadline::Deadline;
 use crate::session::local::Locals;
-use crate::session::removal::Own;
+use crate::session::removal::OwnNode;
 use crate::session::session_state::{SessionState, over};
-use crate::session::sweeper::{Job, Sweeper};
+use crate::session::session_task::{Job, SessionTask};
 use crate::session::write::Write;
 use crate::store::{
-    Done, Lifetime, Loss, Outcome, Query, Revision, SessionInfo, Status, Store, Txn, View, Watch,
+    Lifetime, OpResult, Outcome, Query, Revision, SessionEnd, SessionInfo, Status, Store, Txn,
+    View, Watch,
 };
 use crate::task;
 
@@ -36,7 +37,7 @@ mod removal;
 mod requests;
 mod sequential;
 pub(crate) mod session_state;
-mod sweeper;
+mod session_task;
 mod write;
 
 #[cfg(test)]
@@ -49,31 +50,55 @@ mod tests;
 pub use node_guard::NodeGuard;
 pub use requests::Requests;
 
-/// One session on a store, as a [`Client`](crate::client::Client) has one after the other.
+/// One session on a store. A [`Client`](crate::client::Client) has a sequence of them.
 ///
-/// Cheap to clone. Everything that was made with [`Lifetime::Session`] on it goes when it ends, and
-/// nothing of it carries over to the next. When its last clone is dropped it is closed in the
-/// background.
+/// Cheap to clone. Every node that was created on it with [`Lifetime::Session`] is removed when it
+/// ends, and none carries over to the next session. When its last clone is dropped it is closed in
+/// the background.
 ///
-/// # What is repeated
+/// # Retries
 ///
-/// - Reads, when the store was unreachable.
-/// - Writes that certainly did not happen because it was.
-/// - A transaction with a sequential create, also when its effect is unknown: the session looks for the node,
-///   and takes it for this call's if it is this session's; if it is not there, the transaction is sent again,
-///   with the same name. When the node was found so, the look of the transaction is left unanswered, and the
-///   results of its other operations have no more than their paths.
+/// These calls are retried:
 ///
-/// Nothing else: an error with an unknown effect is the caller's to resolve. One deadline covers a
-/// call and all of its repetitions.
+/// - Reads, if the store was unreachable.
+/// - Writes that certainly had no effect because the store was unreachable.
+/// - A transaction with a sequential create, also if its effect is unknown: the session searches
+///   for the node, and accepts it as the result of this call if this session owns it. If the node
+///   does not exist, the transaction is sent again, with the same name. If the node was found by
+///   this search, the follow-up query of the transaction stays unanswered, and the results of its
+///   other operations have only their paths.
 ///
-/// # What remains of a dropped call
+/// No other calls are retried: the caller has to resolve an error with an unknown effect. One
+/// deadline applies to a call and all its retries.
 ///
-/// A write that is on its way is driven to its end in the background, also when its caller no longer waits for
-/// it. If the transaction only checks and creates, its nodes are then removed again. A set, a delete or a mixed
-/// transaction stays done. The node of a single sequential create is removed too when the call fails with an
-/// unknown effect. Two things cannot be undone: a plain create whose *answer* was lost, and one of several
-/// creates if the store does not return what it made (some ZooKeeper servers do not).
+/// # Dropped calls
+///
+/// A write that is in flight completes in the background, also if its caller does not wait for it
+/// any more. If the transaction only checks and creates, its nodes are then removed again. The
+/// effect of a set, a delete or a mixed transaction stays. The node of a single sequential create
+/// is also removed if the call fails with an unknown effect. Two effects cannot be undone: a plain
+/// create whose *answer* was lost, and one of several creates if the store does not return the
+/// created nodes (some ZooKeeper servers do not).
+///
+/// # Examples
+///
+/// Two ephemeral nodes that belong to the same session: they exist and disappear together.
+///
+/// ```
+/// # use synod_core::client::Client;
+/// # use synod_core::error::Result;
+/// # use synod_core::path;
+/// use synod_core::store::{Lifetime, Txn};
+///
+/// # async fn example(client: Client) -> Result<()> {
+/// let session = client.session().await?;
+/// for name in [path!("/members/a"), path!("/leaders/a")] {
+///     session.commit(Txn::new().create(name, "", Lifetime::Session)).await?.required()?;
+/// }
+/// println!("lost: {}", session.lost().await);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Session {
     context: CallContext,
@@ -82,59 +107,61 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session over what a backend opened. It starts the session's one task, so it needs a
-    /// tokio runtime.
+    /// Starts a session on an opened store. It spawns the task of the session, so it needs a tokio
+    /// runtime.
     pub(crate) fn start(store: Box<dyn Store>, tuning: Arc<Tuning>) -> Self {
         let store: Arc<dyn Store> = Arc::from(store);
         let state = Arc::new(SessionState::new(store.status()));
         let (jobs, queue) = mpsc::unbounded_channel();
-        let grace = store.session().ttl.min(tuning.deadline / 2);
-        let sweeper = Sweeper { store: store.clone(), state: state.clone(), jobs: queue, grace };
-        // It ends by itself: when the session is over, or when its last clone is dropped.
-        task::spawn(sweeper.run()).let_go();
+        let grace = store.session().ttl.min(tuning.timeout / 2);
+        let background =
+            SessionTask { store: store.clone(), state: state.clone(), jobs: queue, grace };
+        // The task ends by itself: when the session is over, or when its last clone is dropped.
+        task::spawn(background.run()).let_go();
         Self { context: CallContext { store, state, tuning }, jobs, locals: Arc::default() }
     }
 
-    /// This session as seen from below `root`: below `/app`, what it calls `/x` is `/app/x` here, and it cannot
-    /// name anything outside. It counts as a clone of this one.
+    /// Returns this session with another root: with `/app` as its root, its path `/x` is `/app/x`
+    /// for this session, and it cannot name a node outside. It counts as a clone of this session.
     pub fn namespace(&self, root: Path) -> Self {
         let store = Arc::new(Namespaced::new(self.context.store.clone(), root));
         Self { context: CallContext { store, ..self.context.clone() }, ..self.clone() }
     }
 
-    /// [`Session::namespace`], where the root may also be the store's own.
+    /// Returns [`Session::namespace`], where the root may also be the root of the store.
     pub(crate) fn below(&self, root: &Path) -> Self {
         if root.is_root() { self.clone() } else { self.namespace(root.clone()) }
     }
 
-    /// The id of this session, its time to live, and what its store can and cannot do.
+    /// Returns the id of this session, its TTL, and the limits and features of its store.
     pub fn info(&self) -> &SessionInfo {
         self.context.store.session()
     }
 
-    /// Whether the session lives, and until when for certain. The receiver always holds the
-    /// latest; [`Status::Lost`] is never taken back.
+    /// Returns a receiver of the state of the session, with the time until which it certainly
+    /// lives. The receiver always holds the latest status; [`Status::Lost`] is final.
     pub fn status(&self) -> watch::Receiver<Status> {
         self.context.state.subscribe()
     }
 
-    /// Whether the session certainly lives at the server now. This, and nothing else, is what "I still hold it"
-    /// means: it is false as soon as the session is no longer certain, before any receiver is notified.
+    /// Returns `true` if the session certainly lives at the server now. Only this proves that a
+    /// lock is still held: it is `false` as soon as the session is no longer certain, before any
+    /// receiver is notified.
     pub fn is_certain(&self) -> bool {
         self.context.state.is_certain()
     }
 
-    /// Whether the session is over for good.
+    /// Returns `true` if the session is over.
     pub fn is_lost(&self) -> bool {
         self.context.state.loss().is_some()
     }
 
-    /// Waits until the session is over.
+    /// Waits until the session is over, and returns the reason.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: it only waits.
-    pub async fn lost(&self) -> Loss {
+    pub async fn lost(&self) -> SessionEnd {
         self.context.state.lost().await
     }
 
@@ -143,16 +170,16 @@ impl Session {
     /// # Errors
     ///
     /// [`ErrorKind::SessionLost`] once the session is over, [`ErrorKind::Unreachable`] if there was
-    /// no answer in time, and what the store says.
+    /// no answer in time, and the errors of the store.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call read or did not.
+    /// Cancel safe: it only reads.
     pub async fn read(&self, query: Query) -> Result<View> {
         self.read_by(query, self.deadline()).await
     }
 
-    /// Answers a query, and reports every change of what it covers from then on.
+    /// Answers a query, and reports every later change of the nodes that it covers.
     ///
     /// # Errors
     ///
@@ -161,28 +188,30 @@ impl Session {
     /// # Cancel safety
     ///
     /// Cancel safe: a dropped call observes nothing.
-    pub async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+    pub async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         self.observe_by(query, self.deadline()).await
     }
 
-    /// Applies a transaction, whole or not at all.
+    /// Applies a transaction, completely or not at all.
     ///
     /// # Errors
     ///
-    /// As [`Session::read`]; [`Error::effect`] says whether it may have happened all the same.
+    /// As [`Session::read`]; [`Error::effect`] tells whether the transaction may have been applied
+    /// nevertheless.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: what a dropped call created is removed again, and what else it did stays done.
-    /// See the [type](Self).
+    /// Cancel safe: the nodes that a dropped call created are removed again, and its other effects
+    /// stay. See the [type](Self).
     pub async fn commit(&self, txn: Txn) -> Result<Outcome> {
         self.commit_by(txn, self.deadline()).await
     }
 
-    /// [`Session::commit`]; and also whether one of its requests may still take effect.
+    /// [`Session::commit`] that also returns whether one of its requests may still take effect.
     ///
-    /// After [`Requests::Settled`] the outcome is all that the transaction ever does. So the path of a node that it
-    /// created and that is removed later may be given to another node: no late request creates the first one again.
+    /// After [`Requests::Settled`] the outcome is the complete effect of the transaction. So the
+    /// path of a node that it created and that is removed later may be given to another node: no
+    /// late request creates the first one again.
     ///
     /// # Errors
     ///
@@ -199,55 +228,57 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// As [`Session::commit`], and [`ErrorKind::Invalid`] if the path gets too long. If the effect is
-    /// unknown, the node is looked for and removed in the background.
+    /// As [`Session::commit`], and [`ErrorKind::Invalid`] if the path is too long. If the effect is
+    /// unknown, the node is searched for and removed in the background.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: nothing remains of a dropped call.
+    /// Cancel safe: a dropped call leaves no node.
     pub async fn create_sequential(
         &self,
         prefix: &Path,
         data: impl Into<Bytes>,
         lifetime: Lifetime,
-    ) -> Result<Outcome<Done>> {
+    ) -> Result<Outcome<OpResult>> {
         let txn = Txn::new().create_sequential(self.unique(prefix)?, data, lifetime);
         only(self.commit(txn).await?)
     }
 
-    /// A path for a sequential create: `prefix` and a unique id.
+    /// Returns a path for a sequential create: `prefix` and a unique id.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] if it gets too long.
+    /// [`ErrorKind::Invalid`] if the path is too long.
     pub fn unique(&self, prefix: &Path) -> Result<Path> {
-        Ok(Path::new(&format!("{}{}-", prefix.as_str(), self.chance().id()))?)
+        Ok(Path::new(&format!("{}{}-", prefix.as_str(), self.random().id()))?)
     }
 
-    /// Removes the node that a create on this session made, if it is still there: exactly that incarnation,
-    /// never a later node at its path. Repeated, whatever the policy says, until it is gone.
+    /// Removes the node that a create on this session created, if it still exists: exactly that
+    /// incarnation, never a later node at its path. Retried, whatever the policy, until the node is
+    /// gone.
     ///
-    /// If the store goes on refusing for the session's time to live, the removal ends. If the node is ephemeral the
-    /// session is then closed, and the node goes with it: a ticket that stays would block others for as long as the
-    /// session lives.
+    /// If the store rejects the removal for the TTL of the session, the removal ends. If the node
+    /// is ephemeral, the session is then closed, and its end removes the node: a ticket that stays
+    /// would block other clients while the session lives.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::SessionLost`] once the session is over, [`ErrorKind::Refused`] if the node is not ephemeral and there
-    /// is something below it. Otherwise the removal goes on in the background, and the effect is unknown:
-    /// [`ErrorKind::Unreachable`] if it takes too long, and what the store says.
+    /// [`ErrorKind::SessionLost`] once the session is over, [`ErrorKind::Refused`] if the node is
+    /// not ephemeral and has children. Otherwise the removal continues in the background, and the
+    /// effect is unknown: [`ErrorKind::Unreachable`] if it takes too long, and the errors of the
+    /// store.
     ///
     /// # Cancel safety
     ///
-    /// A dropped call goes on in the background: the node is removed.
-    pub async fn remove(&self, node: &Done) -> Result<()> {
+    /// A dropped call continues in the background: the node is removed.
+    pub async fn remove(&self, node: &OpResult) -> Result<()> {
         self.remove_tracked(node).await.map(drop)
     }
 
-    /// [`Session::remove`]; and also whether one of its requests may still take effect.
+    /// [`Session::remove`] that also returns whether one of its requests may still take effect.
     ///
-    /// [`Requests::Settled`] says that the first request removed the node. So no late request removes another node
-    /// that is made at the same path from now on.
+    /// [`Requests::Settled`] means that the first request removed the node. So no late request
+    /// removes another node that is created at the same path from now on.
     ///
     /// # Errors
     ///
@@ -256,59 +287,62 @@ impl Session {
     /// # Cancel safety
     ///
     /// As [`Session::remove`].
-    pub async fn remove_tracked(&self, node: &Done) -> Result<Requests> {
+    pub async fn remove_tracked(&self, node: &OpResult) -> Result<Requests> {
         const DOING: &str = "removing a node";
-        let (own, context, deadline) = (Own::of(node)?, self.context.clone(), self.deadline());
-        let (tell, mut told) = oneshot::channel();
-        let removal = Box::pin(async move { own.tell_until_gone(&context, tell).await });
+        let (own, context, deadline) = (OwnNode::of(node)?, self.context.clone(), self.deadline());
+        let (reply, mut reported) = oneshot::channel();
+        let removal = Box::pin(async move { own.remove_and_report(&context, reply).await });
         mistake!(RemovalNeedsItsCaller: {
             removal.await;
-            return told.await.unwrap_or_else(|_unheard| Err(over(Loss::Closed, DOING)));
+            return reported.await.unwrap_or_else(|_dropped| Err(over(SessionEnd::Closed, DOING)));
         });
         self.send(removal);
-        let result = match select(&mut told, pin!(self.context.stopped(deadline))).await {
+        let result = match select(&mut reported, pin!(self.context.stopped(deadline))).await {
             Either::Left((Ok(result), _)) => self.context.judge(result, DOING),
-            Either::Left((Err(_unheard), _)) => Err(over(Loss::Closed, DOING)),
+            Either::Left((Err(_dropped), _)) => Err(over(SessionEnd::Closed, DOING)),
             Either::Right((stop, _)) => Err(stop.error(DOING, deadline).with_unknown_effect()),
         };
         result.map_err(|error| error.at(&node.path))
     }
 
-    /// [`Session::remove`] in the background. Costs the caller nothing, so it may be called in a
-    /// `Drop`.
-    pub fn abandon(&self, node: &Done) {
+    /// Removes a node as [`Session::remove`], in the background. It does not block, so it may be
+    /// called in a `Drop`.
+    pub fn remove_in_background(&self, node: &OpResult) {
         let context = self.context.clone();
-        match Own::of(node) {
+        match OwnNode::of(node) {
             Ok(own) => self.send(Box::pin(async move { own.remove(&context).await })),
-            Err(error) => tracing::warn!(%error, "could not remove a node that was given up"),
+            Err(error) => tracing::warn!(%error, "could not remove an abandoned node"),
         }
     }
 
-    /// Removes a node that was made on this session, in the background: only the incarnation that
-    /// was `created` then. Repeated until it is gone or the session is over. Costs the caller
-    /// nothing, so it may be called in a `Drop`.
-    pub fn discard(&self, path: Path, created: Revision) {
-        let (own, context) = (Own::incarnation(path, created, false), self.context.clone());
+    /// Removes a node that was created on this session, in the background: only the incarnation
+    /// that was created at `created`. Retried until the node is gone or the session is over. It
+    /// does not block, so it may be called in a `Drop`.
+    pub fn remove_incarnation_in_background(&self, path: Path, created: Revision) {
+        let (own, context) = (OwnNode::incarnation(path, created, false), self.context.clone());
         self.send(Box::pin(async move { own.remove(&context).await }));
     }
 
-    /// Sets the data of a node in the background. Repeated, whatever the policy says, until it is done, the node is
-    /// gone or the session is over. Costs the caller nothing, so it may be called in a `Drop`.
+    /// Sets the data of a node in the background. Retried, whatever the policy, until the data is
+    /// set, the node is gone or the session is over. It does not block, so it may be called in a
+    /// `Drop`.
     ///
-    /// Any version of the node is replaced, and a request may take effect late: it is for a path that only this
-    /// session writes to and that is not used again, such as that of a sequential node.
+    /// It replaces any version of the node, and a request may take effect late. So use it only for
+    /// a path that only this session writes to and that is not used again, such as that of a
+    /// sequential node.
     pub fn rewrite(&self, path: Path, data: Bytes) {
         let context = self.context.clone();
         self.send(Box::pin(async move { write::rewrite(&context, path, data).await }));
     }
 
-    /// Removes in the background what this session makes at `path` after all: the ephemeral node of a plain create whose
-    /// effect is unknown. It goes on until the session is over, as the request may arrive at any time. Costs the caller
-    /// nothing, so it may be called in a `Drop`.
+    /// Removes in the background the ephemeral node that this session may still create at `path`:
+    /// that of a plain create whose effect is unknown. It continues until the session is over, as
+    /// the request may arrive at any time. It does not block, so it may be called in a `Drop`.
     ///
-    /// The path may be used again: a node is left alone if `is_kept` returns true for the revision of its create. It returns
-    /// `None` if that is not known yet, and is then asked again.
-    pub fn retract(
+    /// The path may be used again: a node is kept if `is_kept` returns `Some(true)` for the
+    /// revision of its create. `None` means that this is not known yet, and `is_kept` is called
+    /// again.
+    pub fn remove_created_in_background(
         &self,
         path: Path,
         is_kept: impl Fn(Revision) -> Option<bool> + Send + Sync + 'static,
@@ -318,27 +352,28 @@ impl Session {
     }
 
     /// Ends the session: when this returned without an error, its ephemeral nodes are gone. Every
-    /// pending call fails. Closing twice is no error, and asks the store again if it did not say so the first time.
+    /// pending call fails. Closing twice is not an error; the second close queries the store again
+    /// if it did not confirm the first one.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unreachable`], with an unknown effect, if the store did not say in time that the session is over,
-    /// also when it was lost before by this side's clock: its ephemeral nodes are gone, or go when its time to live
-    /// is over.
+    /// [`ErrorKind::Unreachable`], with an unknown effect, if the store did not confirm in time
+    /// that the session is over, also if it was lost before by the clock of this client: its
+    /// ephemeral nodes are gone, or will be once its TTL has passed.
     ///
     /// # Cancel safety
     ///
-    /// A dropped call goes on in the background: the session is closed.
+    /// A dropped call continues in the background: the session is closed.
     pub async fn close(&self) -> Result<()> {
         const DOING: &str = "closing a session";
-        self.context.state.end(Loss::Closed);
+        self.context.state.end(SessionEnd::Closed);
         let (deadline, state) = (self.deadline(), &self.context.state);
         let closed = async {
             if state.is_closed() != Some(false) {
                 return state.closed().await;
             }
-            // It was asked before, and could not say so. The session may have ended since.
-            let is_over = sweeper::is_over(&self.context.store.close().await);
+            // The first close was not confirmed. The session may have ended since.
+            let is_over = session_task::is_over(&self.context.store.close().await);
             if is_over {
                 state.confirm();
             }
@@ -347,17 +382,21 @@ impl Session {
         match select(pin!(closed), pin!(deadline.passed())).await {
             Either::Left((true, _)) => Ok(()),
             Either::Left((false, _)) => Err(Error::new(ErrorKind::Unreachable, DOING)
-                .because("the store did not confirm the end of the session; it expires after its time to live")
+                .because(
+                    "the store did not confirm the end of the session; it expires after its TTL",
+                )
                 .with_unknown_effect()),
             Either::Right(_) => Err(deadline.error(DOING).with_unknown_effect()),
         }
     }
 
-    /// The value of this type that is kept for the session: the default, when it is first asked for. All clones of
-    /// the session and its [namespaces](Self::namespace) share it; the next session of a client has another one.
+    /// Returns the value of this type that is stored with the session, created by `Default` at the
+    /// first call. All clones of the session and its [namespaces](Self::namespace) share it; the
+    /// next session of a client has another one.
     ///
-    /// It is for what a recipe remembers of its own work in one session. Take a type of your own, so that nobody
-    /// else uses the value. It is dropped with the last clone of the session, so it must not hold a clone itself.
+    /// It is for the state of a recipe that belongs to one session. Use a private type, so that no
+    /// other code uses the value. It is dropped with the last clone of the session, so it must not
+    /// hold a clone itself.
     ///
     /// # Examples
     ///
@@ -376,22 +415,23 @@ impl Session {
         self.locals.get()
     }
 
-    /// Where the ids and random choices of this session come from: the [source of its client's
-    /// options](crate::client::ClientOptions::chance). A recipe that takes all of its own from here is repeated
-    /// exactly by a simulator that repeats the seed.
-    pub fn chance(&self) -> &Chance {
-        &self.context.tuning.chance
+    /// Returns the source of the ids and random choices of this session: the [source of its
+    /// client's options](crate::client::ClientOptions::random). A simulator repeats a recipe
+    /// exactly by its seed if the recipe takes all its random values from here.
+    pub fn random(&self) -> &Random {
+        &self.context.tuning.random
     }
 
-    /// How long a call may take, with its repetitions: [`ClientOptions::deadline`](crate::client::ClientOptions::deadline).
-    /// A recipe that repeats what it asked for begins no repetition later.
-    pub fn time_limit(&self) -> Duration {
-        self.context.tuning.deadline
+    /// Returns the maximum duration of a call, including its retries:
+    /// [`ClientOptions::timeout`](crate::client::ClientOptions::timeout). A recipe begins no
+    /// retry after it.
+    pub fn timeout(&self) -> Duration {
+        self.context.tuning.timeout
     }
 
-    /// The deadline of a call that starts now.
+    /// Returns the deadline of a call that starts now.
     pub(crate) fn deadline(&self) -> Deadline {
-        Deadline::within(self.time_limit())
+        Deadline::within(self.timeout())
     }
 
     pub(crate) fn state(&self) -> &Arc<SessionState> {
@@ -400,7 +440,7 @@ impl Session {
 
     pub(crate) async fn read_by(&self, query: Query, deadline: Deadline) -> Result<View> {
         let (store, call) = (&self.context.store, ("read", &query.path));
-        let view = self.context.ask(call, deadline, || store.read(query.clone())).await?;
+        let view = self.context.request(call, deadline, || store.read(query.clone())).await?;
         query.report(view.nodes.len(), 0);
         Ok(view)
     }
@@ -410,9 +450,9 @@ impl Session {
         query: Query,
         deadline: Deadline,
     ) -> Result<(View, Watch)> {
-        let (store, call) = (&self.context.store, ("observe", &query.path));
+        let (store, call) = (&self.context.store, ("watch", &query.path));
         let (view, watch) =
-            self.context.ask(call, deadline, || store.observe(query.clone())).await?;
+            self.context.request(call, deadline, || store.watch(query.clone())).await?;
         query.report(view.nodes.len(), 0);
         Ok((view, watch))
     }
@@ -421,10 +461,10 @@ impl Session {
         self.settle(txn, deadline).await.map(|(outcome, _requests)| outcome)
     }
 
-    /// [`Session::commit_by`], except that what it creates stays even if its caller is gone.
+    /// [`Session::commit_by`] whose created nodes stay if the caller is dropped.
     pub(crate) async fn keep_by(&self, txn: Txn, deadline: Deadline) -> Result<Outcome> {
         let path = txn.ops.first().map(|op| op.path().clone());
-        let write = Write::new(&self.context, &self.jobs, txn).kept();
+        let write = Write::new(&self.context, &self.jobs, txn).keep_created();
         self.finish(write, path, deadline).await.map(|(outcome, _requests)| outcome)
     }
 
@@ -443,7 +483,7 @@ impl Session {
     ) -> Result<(Outcome, Requests)> {
         let flight = write.flight();
         mistake!(PathUntold: let path = None);
-        match write.ended(deadline).await {
+        match write.result(deadline).await {
             Ok(outcome) => Ok((outcome, Requests::settled_if(!flight.is_unsure()))),
             Err(error) => Err(match (error.path(), path) {
                 (None, Some(path)) => error.at(&path),
@@ -453,7 +493,7 @@ impl Session {
     }
 
     fn send(&self, job: Job) {
-        // If the sweeper does not take it, the session is over, and its nodes with it.
+        // If the task does not take the job, the session is over, and so are its nodes.
         let _taken = self.jobs.send(job).is_ok();
     }
 }
@@ -468,15 +508,15 @@ impl fmt::Debug for Session {
     }
 }
 
-/// What the only operation of a transaction did.
-pub(crate) fn only(outcome: Outcome) -> Result<Outcome<Done>> {
+/// Returns the result of the only operation of a transaction.
+pub(crate) fn only(outcome: Outcome) -> Result<Outcome<OpResult>> {
     match outcome {
         Outcome::Committed(commit) => {
-            let done = commit.done.into_iter().next();
+            let done = commit.results.into_iter().next();
             mistake!(AnswerTrusted: assert!(done.is_some(), "a store reports every operation"));
             done.map(Outcome::Committed).ok_or_else(|| {
                 Error::new(ErrorKind::Backend, "commit")
-                    .because("the store did not report what it did")
+                    .because("the store did not report the result")
                     .with_unknown_effect()
             })
         }

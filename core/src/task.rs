@@ -1,4 +1,4 @@
-//! Tasks that have an owner. The one place where anything is spawned.
+//! Tasks that have an owner. All tasks are spawned here.
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
@@ -18,16 +18,16 @@ enum Running {
     Simulated(Arc<dyn RuntimeTask>),
 }
 
-/// Starts a task on tokio's runtime, or on the simulated [`Runtime`](crate::runtime::Runtime) of this thread.
+/// Starts a task on tokio's runtime, or on the simulated runtime of this thread.
 ///
 /// # Panics
 ///
-/// Outside a tokio runtime, where nothing could run it.
+/// Outside a tokio runtime.
 pub fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Task {
     start(Box::pin(work))
 }
 
-/// With work of one type, so that what tokio does for a task is compiled once, and not again for each kind of work.
+/// Takes work of one type, so that tokio's code for a task is compiled only once.
 fn start(work: Work) -> Task {
     if let Some(runtime) = runtime::here() {
         return Task(Some(Running::Simulated(runtime.spawn(work))));
@@ -38,7 +38,7 @@ fn start(work: Work) -> Task {
 }
 
 impl Task {
-    /// Whether it came to its end.
+    /// Returns `true` if the task has ended.
     pub fn is_finished(&self) -> bool {
         match &self.0 {
             None => true,
@@ -47,7 +47,7 @@ impl Task {
         }
     }
 
-    /// Waits for its end.
+    /// Waits until the task has ended.
     ///
     /// # Cancel safety
     ///
@@ -56,7 +56,7 @@ impl Task {
         match &mut self.0 {
             None => return,
             Some(Running::Tokio(handle)) => {
-                // A task that panicked has said so; to its owner it has ended.
+                // A panic was reported already; for its owner the task has ended.
                 let _ended = handle.await.is_ok();
             }
             Some(Running::Simulated(task)) => poll_fn(|cx| task.poll_finished(cx)).await,
@@ -64,7 +64,7 @@ impl Task {
         self.0 = None;
     }
 
-    /// Lets it run without an owner. Only for work that comes to its own end.
+    /// Detaches the task. Only for work that ends by itself.
     pub fn let_go(mut self) {
         self.0 = None;
     }

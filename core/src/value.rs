@@ -1,4 +1,4 @@
-//! Typed values: what a node holds, as JSON.
+//! Typed values: the data of a node as JSON.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -9,18 +9,18 @@ use crate::mutant::mistake;
 use crate::path::Path;
 use crate::store::{Expect, Lifetime, Node, Stat, Txn};
 
-/// A value that a node holds, and which version of it that is.
+/// A value of a node, and its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Value<T> {
     /// The value.
     pub value: T,
-    /// Which incarnation and version of the node held it.
+    /// The incarnation and version of the node that had the value.
     pub stat: Stat,
 }
 
 impl<T> Value<T> {
-    /// What a write expects that shall replace exactly this.
+    /// Returns the required state for a write that replaces exactly this version.
     pub fn unchanged(&self) -> Expect {
         mistake!(ValueWithoutVersion: return Expect::Any);
         Expect::Version(self.stat.version)
@@ -28,14 +28,14 @@ impl<T> Value<T> {
 }
 
 impl<T: DeserializeOwned> Value<T> {
-    /// Reads the value that a node holds.
+    /// Reads the value of a node.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`] with the path and the place, never with what is stored there.
+    /// [`ErrorKind::Corrupt`] with the path and the position in the data, but never with the data.
     pub fn of(node: &Node) -> Result<Self> {
         let Some(stat) = node.stat else {
-            return Err(corrupt(&node.path, "the store returned no version of it".into()));
+            return Err(corrupt(&node.path, "the store returned no version".into()));
         };
         decode(&node.path, &node.data).map(|value| Self { value, stat })
     }
@@ -43,11 +43,11 @@ impl<T: DeserializeOwned> Value<T> {
 
 /// # Values as JSON
 impl Txn {
-    /// [`Txn::create`] of a node that holds a value as JSON.
+    /// Adds a [`Txn::create`] of a node with a value as JSON.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] if the value cannot be written as JSON.
+    /// [`ErrorKind::Invalid`] if the value cannot be serialised as JSON.
     ///
     /// # Examples
     ///
@@ -72,11 +72,12 @@ impl Txn {
         Ok(self.create(path, data, lifetime))
     }
 
-    /// [`Txn::set`] to a value as JSON. With [`Value::unchanged`] it replaces exactly what was read.
+    /// Adds a [`Txn::set`] to a value as JSON. With [`Value::unchanged`] it replaces exactly the
+    /// version that was read.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] if the value cannot be written as JSON.
+    /// [`ErrorKind::Invalid`] if the value cannot be serialised as JSON.
     pub fn set_value<T: Serialize + ?Sized>(
         self,
         path: impl Into<Path>,
@@ -89,24 +90,24 @@ impl Txn {
     }
 }
 
-/// Writes a value the way that [`Value::of`] reads it.
+/// Serialises a value in the format that [`Value::of`] reads.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Invalid`] if the value cannot be written as JSON.
+/// [`ErrorKind::Invalid`] if the value cannot be serialised as JSON.
 pub fn encode<T: Serialize + ?Sized>(path: &Path, value: &T) -> Result<Bytes> {
     serde_json::to_vec(value).map(Bytes::from).map_err(|_quotes_the_data| {
         Error::new(ErrorKind::Invalid, "writing a value")
             .at(path)
-            .because("it cannot be written as JSON")
+            .because("the value cannot be serialised as JSON")
     })
 }
 
-/// Reads what [`encode`] wrote.
+/// Deserialises the result of [`encode`].
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Corrupt`] with the path and the place, never with what is stored there.
+/// [`ErrorKind::Corrupt`] with the path and the position in the data, but never with the data.
 pub fn decode<T: DeserializeOwned>(path: &Path, data: &[u8]) -> Result<T> {
     // Not the error itself: it quotes the data, which may be secret.
     serde_json::from_slice(data).map_err(|error| {

@@ -90,20 +90,20 @@ install_peers() {
     fi
 }
 
-# The servers of the tests: the name of each, the variable that selects one, its backend, and the selection of
-# `dev/test`: the newest one that Debian has, or, without a word, the machine's own. `dev/test other` runs the other.
+# The servers of the tests: the name of each, the variable that selects one, and its backend. `dev/test` selects the
+# newest that Debian has; `dev/test other` runs the machine's own.
 servers=(
-    zookeeper:SYNOD_ZOOKEEPER:synod-zk:newer
-    etcd:SYNOD_ETCD:synod-etcd:
+    zookeeper:SYNOD_ZOOKEEPER:synod-zk
+    etcd:SYNOD_ETCD:synod-etcd
 )
 
 # Selects the servers for the tests, as far as they can be had, and where the caller has selected none.
 select_servers() {
-    local each name variable selected
+    local each name variable
     for each in "${servers[@]}"; do
-        IFS=: read -r name variable _ selected <<<"$each"
-        if [[ -n $selected && ! -v $variable ]] && dev/newer "$name" >/dev/null 2>&1; then
-            export "$variable=$selected"
+        IFS=: read -r name variable _ <<<"$each"
+        if [[ ! -v $variable ]] && dev/newer "$name" >/dev/null 2>&1; then
+            export "$variable=newer"
         fi
     done
 }

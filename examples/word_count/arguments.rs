@@ -1,9 +1,9 @@
-//! [`Arguments`]: what is asked of the program.
+//! [`Arguments`]: the arguments of the program.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use synod::recipe::CrewWorker;
+use synod::crew::CrewWorker;
 
 use crate::Failure;
 
@@ -13,7 +13,7 @@ word_count --store URL work [TASKS]     help to count, as many pieces at once; 4
 
 URL is zk://HOST:PORT/PATH or etcd://HOST:PORT/PATH. Without one, `count` does all the work in memory.";
 
-/// What is asked of the program.
+/// The arguments of the program.
 #[derive(Debug)]
 pub(crate) struct Arguments {
     pub(crate) store: String,

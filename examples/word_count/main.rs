@@ -1,5 +1,5 @@
-//! A service that counts words: workers on any number of machines, which may be killed at any time, and totals that are
-//! exact nevertheless.
+//! A service that counts words: workers on any number of machines, which may be killed at any time,
+//! and totals that are exact nevertheless.
 //!
 //! ```text
 //! cargo run --example word_count -- count docs
@@ -8,12 +8,13 @@
 //! cargo run --example word_count --all-features -- --store 'zk://localhost:2181/words?acl=open' count docs
 //! ```
 //!
-//! The first command counts alone, in memory. With a store there is a worker on each machine that is to help, and one of
-//! them is the master. Each machine has the files under the same path.
+//! The first command counts alone, in memory. With a store each machine that helps runs a worker,
+//! and one of them is the master. Each machine has the files under the same path.
 //!
-//! A task is a piece of a file, and its id is made of the file's path and state and the place of the piece. So a `count`
-//! that was killed is started again: it submits the same tasks, and gets the results that are there. The result of a
-//! task is what is in its piece. A task has one result, however often it was done, and each result is added once.
+//! A task is a piece of a file, and its id is made of the file's path and state and the place of
+//! the piece. So a `count` that was killed is started again: it submits the same tasks, and gets
+//! the results that are stored. The result of a task is the words in its piece. A task has one
+//! result, for any number of attempts, and each result is added once.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "its output is for people")]
 
@@ -26,7 +27,7 @@ use std::process::ExitCode;
 use futures_util::future::{Either, select, try_join};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use synod::clock::sleep;
-use synod::recipe::{Assignment, Crew, CrewWorker, NewTask, TaskEnd, TaskStatus};
+use synod::crew::{Assignment, Crew, CrewWorker, NewTask, TaskEnd, TaskStatus};
 use synod::{Client, Config, Result, Retry, path};
 
 use crate::arguments::{Arguments, Job};
@@ -41,11 +42,11 @@ mod words;
 
 type Failure = Box<dyn StdError + Send + Sync>;
 
-/// How many bytes a piece has. The words of a piece and their numbers have to fit into a node.
+/// The number of bytes of a piece. The words of a piece and their numbers have to fit into a node.
 const PIECE: u64 = 128 * 1024;
-/// How many tasks of one `count` are open at the same time.
+/// The number of tasks of one `count` that are open at the same time.
 const OPEN: usize = 64;
-/// How many words are printed.
+/// The number of words that are printed.
 const ROWS: usize = 20;
 
 #[tokio::main]
@@ -65,7 +66,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Does what the arguments say, until it is done or interrupted.
+/// Executes the command of the arguments, until it is done or interrupted.
 async fn run() -> Result<(), Failure> {
     let Arguments { store, job } = Arguments::parse(std::env::args().skip(1))?;
     let client = Config::new(&store)?.connect().await?;
@@ -87,7 +88,8 @@ async fn run() -> Result<(), Failure> {
         Either::Left((done, _)) => done,
         Either::Right((interrupted, _)) => Ok(interrupted?),
     };
-    // What this process had is assigned to others at once, and not after its session.
+    // The tasks of this process are assigned to others immediately, and not after its session
+    // expires.
     let closed = client.close().await;
     done.and(Ok(closed?))
 }
@@ -148,12 +150,13 @@ async fn counted(client: &Client, piece: Piece) -> Result<Words, Failure> {
             Asked::Before(TaskEnd::Done(words)) | Asked::Now(Some(TaskEnd::Done(words))) => {
                 return Ok(serde_json::from_slice(&words)?);
             }
-            // A task keeps its end. What an earlier `count` could not have gets another try under another id.
+            // The end of a task does not change. A task that failed in an earlier `count` gets
+            // another try under another id.
             Asked::Before(_) => round += 1,
             Asked::Now(Some(TaskEnd::Failed(why))) => {
                 return Err(format!("{}: not counted: {why}", piece.file).into());
             }
-            // These tasks have no deadline: another program has submitted the same with one.
+            // These tasks have no deadline: another program has submitted the same tasks with one.
             Asked::Now(Some(TaskEnd::Cancelled | TaskEnd::Expired)) => {
                 let file = piece.file;
                 return Err(format!("{file}: its task {id} was cancelled: count again").into());
@@ -162,7 +165,7 @@ async fn counted(client: &Client, piece: Piece) -> Result<Words, Failure> {
     }
 }
 
-/// How a task ended: before this program asked for it, or since.
+/// The end of a task: before this program submitted the task, or since.
 enum Asked {
     Before(TaskEnd),
     Now(Option<TaskEnd>),
@@ -177,9 +180,9 @@ async fn ask(client: &Client, id: &str, data: &[u8]) -> Result<Asked> {
     Ok(Asked::Now(task.wait().await?))
 }
 
-/// Asks until the store answers.
+/// Repeats a request until the store answers.
 async fn insist<T>(client: &Client, ask: impl AsyncFn() -> Result<T>) -> Result<T> {
-    let mut delays = Retry::forever().delays(client.chance());
+    let mut delays = Retry::forever().delays(client.random());
     loop {
         match ask().await {
             Err(error) if client.is_transient(&error) => {

@@ -1,4 +1,4 @@
-//! [`Piece`]: a part of a file, which is what a task counts.
+//! [`Piece`]: a part of a file, which one task counts.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::Failure;
 use crate::words::{LONGEST, Words};
 
-/// A part of a file as it was when it was found.
+/// A part of a file, in the state in which the file was found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Piece {
     /// The absolute path: the workers open it on their machines.
@@ -20,7 +20,7 @@ pub(crate) struct Piece {
     to: u64,
 }
 
-/// What changes when a file is written.
+/// The metadata that changes when a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct FileState {
     bytes: u64,
@@ -29,8 +29,8 @@ struct FileState {
 }
 
 impl Piece {
-    /// The pieces of all files in `place`, which may be a file itself, in the same order each time. Symbolic links are not
-    /// followed.
+    /// The pieces of all files in `place`, which may be a file itself, in the same order each time.
+    /// Symbolic links are not followed.
     pub(crate) fn all_in(place: &Path, length: u64) -> Result<Vec<Self>, Failure> {
         let mut pieces = Vec::new();
         let because = |error| format!("cannot read {}: {error}", place.display());
@@ -43,12 +43,14 @@ impl Piece {
         Ok(serde_json::to_vec(self)?)
     }
 
-    /// Counts the words of the runs that begin in this piece. Fails if the file is not as it was when it was found.
+    /// Counts the words of the runs that begin in this piece. Fails if the file is not as it was
+    /// when it was found.
     pub(crate) fn count(&self) -> Result<Words, Failure> {
         let because = |error| format!("cannot read {}: {error}", self.file);
         let mut file = File::open(&self.file).map_err(because)?;
         self.expect_same(&file)?;
-        // The byte before shows whether a run begins with the piece, and the last run may go on after it.
+        // The byte before shows whether a run begins with the piece, and the last run may continue
+        // after it.
         let before = self.from.saturating_sub(1);
         file.seek(SeekFrom::Start(before)).map_err(because)?;
         let mut text = Vec::new();

@@ -8,10 +8,10 @@ use tokio::time::timeout;
 
 use super::*;
 
-/// Longer than any of this takes.
+/// The time limit of a test: longer than any test takes.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Small, so that there are many.
+/// The size of a piece: small, so that there are many pieces.
 const SHORT: u64 = 50;
 
 /// A directory of this test, with files in it.
@@ -60,7 +60,7 @@ async fn connect(store: &str) -> Client {
     synod::connect(&url).await.expect("memory is always there")
 }
 
-/// A worker and master that does so many tasks, begins others, and is dropped with them.
+/// A worker and master that does this number of tasks, begins others, and is dropped with them.
 async fn work_and_be_lost(store: &str, done: usize) {
     let client = connect(store).await;
     let crew = crew(&client);
@@ -105,7 +105,7 @@ async fn totals_are_exact_although_workers_are_lost_in_the_middle() {
     };
     assert_eq!(counted, files.plain());
 
-    // Asked again, it is the same tasks: no worker is there any more.
+    // A repeated count submits the same tasks: no worker exists any more.
     let again = timeout(LIMIT, count(&client, files.pieces())).await;
     assert_eq!(again.expect("the results are there").expect("memory answers"), files.plain());
 }

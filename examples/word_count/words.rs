@@ -1,4 +1,4 @@
-//! [`Words`]: how often each word occurs.
+//! [`Words`]: the number of occurrences of each word.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,17 +6,19 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-/// The longest run of bytes without a space or an ASCII sign that is taken for text. What is longer is not counted.
+/// The longest run of bytes without a space or an ASCII sign that is taken for text. A longer run
+/// is not counted.
 pub(crate) const LONGEST: u64 = 4096;
 
-/// How often each word occurs, in lower case.
+/// The number of occurrences of each word, in lower case.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Words(BTreeMap<String, u64>);
 
 impl Words {
-    /// Counts the words of those runs that begin within `part` of `text`. So parts that follow one another count each word
-    /// once, wherever they meet. A run ends at an ASCII byte, and never within a character.
+    /// Counts the words of those runs that begin within `part` of `text`. So parts that follow one
+    /// another count each word once, wherever they meet. A run ends at an ASCII byte, and never
+    /// within a character.
     pub(crate) fn of(text: &[u8], part: &Range<u64>) -> Self {
         let mut words = Self::default();
         let mut begin = 0;
@@ -44,7 +46,7 @@ impl Words {
     /// The most frequent words first, and the sums at the end.
     pub(crate) fn table(&self, rows: usize) -> String {
         let mut all: Vec<_> = self.0.iter().collect();
-        // Those that are equally frequent stay in the order of the alphabet.
+        // Equally frequent words stay in alphabetical order.
         all.sort_by_key(|(_, times)| std::cmp::Reverse(**times));
         let mut table = String::new();
         for (word, times) in all.iter().take(rows) {

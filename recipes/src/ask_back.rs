@@ -1,33 +1,35 @@
-//! [`ask_back`]: asks a holder to release. The holder is notified, and decides.
+//! [`ask_back`]: requests that a holder releases. The holder is notified, and decides.
 
 use synod_core::client::Client;
-use synod_core::clock::sleep;
 use synod_core::error::{ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::store::{Expect, Node, Outcome, Query, Why};
+use synod_core::store::{Expect, Node, Outcome, Query, RejectReason};
 
 use crate::line::hold::Hold;
 use crate::mutant::mistake;
 
-/// What is written to a ticket to ask its owner to release it, as Curator writes it.
-const ASKED: &[u8] = b"__REVOKE__";
+/// The data that requests the release of a ticket, as Curator writes it.
+const REVOKE: &[u8] = b"__REVOKE__";
 
-/// Asks the owner of the ticket at `path` to release what it holds; [`inspect`](crate::inspect()) shows the
-/// paths of the tickets. An owner that waits for [`Hold::asked_back`] is notified, and decides.
+/// Requests that the owner of the ticket at `path` releases it; [`inspect`](crate::lock::inspect())
+/// shows the paths of the tickets. An owner that waits for [`Hold::asked_back`] is notified, and
+/// decides.
 ///
 /// Returns `false` if the ticket is gone.
 ///
-/// A holder that listens is notified as soon as the store answers it, and keeps what it holds until it releases or
-/// loses it. *Not promised*: that the holder listens, that it releases, or that it learns which client asks.
+/// A holder that listens is notified as soon as the store responds to it, and keeps what it holds
+/// until it releases or loses it. *Not guaranteed*: that the holder listens, that it releases, or
+/// that it learns which client made the request.
 ///
-/// The request replaces the label of the ticket. To take a lock away from a holder that does not listen, delete
-/// the ticket: the holder is then notified of the loss, and its guarded transactions fail.
+/// The request replaces the label of the ticket. To take a lock away from a holder that does not
+/// listen, delete the ticket: the holder is then notified of the loss, and its guarded transactions
+/// fail.
 ///
-/// On ZooKeeper, Curator's revocable locks ask and listen in the same way.
+/// On ZooKeeper, Curator's revocable locks use the same data.
 ///
 /// # Errors
 ///
-/// As every verb of a [`Client`].
+/// The errors common to all calls of a [`Client`].
 ///
 /// # Cancel safety
 ///
@@ -39,31 +41,32 @@ const ASKED: &[u8] = b"__REVOKE__";
 /// # use synod_core::client::Client;
 /// # use synod_core::error::Result;
 /// # use synod_core::path::Path;
-/// use synod_recipes::{ask_back, inspect};
+/// use synod_recipes::lock::{ask_back, inspect};
 ///
 /// # async fn example(client: Client) -> Result<()> {
-/// let line = inspect(&client, Path::new("/locks/db")?).await?;
-/// if let Some(holder) = line.first() {
+/// let contenders = inspect(&client, Path::new("/locks/db")?).await?;
+/// if let Some(holder) = contenders.first() {
 ///     ask_back(&client, &holder.path).await?;
 /// }
 /// # Ok(())
 /// # }
 /// ```
 pub async fn ask_back(client: &Client, path: impl Into<Path>) -> Result<bool> {
-    match client.set(&path.into(), ASKED, Expect::Any).await? {
+    match client.set(&path.into(), REVOKE, Expect::Any).await? {
         Outcome::Committed(_) => Ok(true),
-        Outcome::Rejected(no) if no.why == Why::Missing => Ok(false),
+        Outcome::Rejected(no) if no.reason == RejectReason::Missing => Ok(false),
         outcome @ Outcome::Rejected(_) => outcome.required().map(|_| true),
     }
 }
 
 impl<K> Hold<K> {
-    /// Waits until another client [asks](ask_back) for it back. It remains held: the holder decides whether to release
-    /// it.
+    /// Waits until another client [requests](ask_back) its release. It remains held: the holder
+    /// decides whether to release it.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::SessionLost`] if it is lost before a request, and any error that the store returns.
+    /// [`ErrorKind::SessionLost`] if it is lost before such a request, and any error that the store
+    /// returns.
     ///
     /// # Cancel safety
     ///
@@ -72,25 +75,25 @@ impl<K> Hold<K> {
         let mut delays = self.node.delays();
         loop {
             let query = Query::node(self.path().clone());
-            let (view, mut watch) = match self.node.session().observe(query).await {
+            let (view, mut watch) = match self.node.session().watch(query).await {
                 // The session may still be alive.
                 Err(error) if error.kind() == ErrorKind::Unreachable => {
-                    sleep(delays.next().unwrap_or_default()).await;
+                    delays.wait().await;
                     continue;
                 }
                 observed => observed?,
             };
-            let own = |node: &&Node| node.stat.is_none_or(|stat| self.node.learn(stat));
+            let own = |node: &&Node| node.stat.is_none_or(|stat| self.node.record(stat));
             let Some(node) = view.node().filter(own) else {
                 self.lost().await;
                 return Err(self.node.was_lost());
             };
             let written = node.stat.is_some_and(|stat| stat.modified != stat.created);
             mistake!(QuestionUnheard: let written = false);
-            if written && node.data == ASKED {
+            if written && node.data == REVOKE {
                 return Ok(());
             }
-            let _look_again = watch.next().await;
+            let _event = watch.next().await;
         }
     }
 }

@@ -11,90 +11,94 @@ use synod_core::error::{Error, Result};
 use synod_core::path::Path;
 use synod_core::value::decode;
 
-use crate::cell::Cell;
-use crate::cell::json::encode_readable;
+use crate::cell::SingleValue;
+use crate::cell::change::{Cost, Update};
+use crate::cell::codec::encode_readable;
 use crate::cell::promotion::{Enter, Promotion};
-use crate::cell::update::{Cost, Update};
-use crate::line::Line;
-use crate::line::form::Form;
+use crate::line::{Form, Line};
 use crate::mutant::mistake;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/atomic_value.md"))]
 #[cfg_attr(not(doctest), doc = include_str!("../docs/values.md"))]
 pub struct AtomicValue<T> {
-    cell: Cell,
-    value: PhantomData<fn() -> T>,
+    value: SingleValue,
+    of: PhantomData<fn() -> T>,
 }
 
 impl<T> Clone for AtomicValue<T> {
     fn clone(&self) -> Self {
-        Self { cell: self.cell.clone(), value: PhantomData }
+        Self { value: self.value.clone(), of: PhantomData }
     }
 }
 
 impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
-    /// The value at `path`.
+    /// Creates the value at `path`.
     pub fn new(client: &Client, path: impl Into<Path>) -> Self {
-        Self { cell: Cell::new(client, path.into(), "atomic_value"), value: PhantomData }
+        Self { value: SingleValue::new(client, path.into(), "atomic_value"), of: PhantomData }
     }
 
-    /// The same value, whose changes go on [under a lock](Promotion) when they have lost too often. Clones that were made before are not
-    /// promoted, and share no requests with this one.
+    /// Returns the same value, whose changes [take a lock](Promotion) after too many lost races.
+    /// Clones that were made before are not promoted, and share no requests with this one.
     pub fn promote(self, promotion: Promotion) -> Self {
         let enter: Enter =
-            |client, lock| Line::new(client, lock, Form::alone("atomic_value", "lock-")).held();
-        Self { cell: self.cell.promoting(promotion, enter), ..self }
+            |client, lock| Line::new(client, lock, Form::exclusive("atomic_value", "lock-")).held();
+        Self { value: self.value.promoting(promotion, enter), ..self }
     }
 
-    /// The value now; `None` if there is none.
+    /// Reads the value; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](synod_core::error::ErrorKind::Corrupt) if what is stored is no such value, and as every verb of
-    /// a [`Client`].
+    /// [`ErrorKind::Corrupt`](synod_core::error::ErrorKind::Corrupt) if the stored data is no such
+    /// value, and the errors that are common to all calls: see [`Client`].
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: it only reads.
     pub async fn get(&self) -> Result<Option<T>> {
-        let node = self.cell.read().await?;
-        read(self.cell.path(), node.as_ref().map(|node| &node.data))
+        let node = self.value.read().await?;
+        read(self.value.path(), node.as_ref().map(|node| &node.data))
     }
 
     /// Replaces the value by a function of it.
     ///
-    /// `next` may be called several times, each time with a later value. Only the result of the last call is stored. It is
-    /// called by a task of its own, so it may not wait for this call. If it panics, so does this call, and nothing is changed.
+    /// `next` may be called several times, each time with a later value. Only the result of the
+    /// last call is stored. It is called in a task of its own, so it must not wait for this call.
+    /// If `next` panics, this call panics, too, and nothing is changed.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](synod_core::error::ErrorKind::Corrupt) if what is stored is no such value,
-    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the next one cannot be written as JSON, or could not be
-    /// read again, such as a number that is infinite,
-    /// [`ErrorKind::TooLarge`](synod_core::error::ErrorKind::TooLarge) if the store takes less data in a node,
-    /// [`ErrorKind::Refused`](synod_core::error::ErrorKind::Refused) if the path is a directory, and as every verb of a
-    /// [`Client`]. [`Effect::None`](synod_core::error::Effect::None) means that nothing was changed, and never will be.
+    /// [`ErrorKind::Corrupt`](synod_core::error::ErrorKind::Corrupt) if the stored data is no such
+    /// value, [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the next value
+    /// cannot be written as JSON, or could not be read again, such as an infinite number,
+    /// [`ErrorKind::TooLarge`](synod_core::error::ErrorKind::TooLarge) if the store accepts less
+    /// data in a node, [`ErrorKind::Refused`](synod_core::error::ErrorKind::Refused) if the path is
+    /// a directory, and the errors that are common to all calls: see [`Client`].
+    /// [`Effect::None`](synod_core::error::Effect::None) means that nothing was changed and nothing
+    /// will be.
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has changed the value or has not. A request that was sent is driven to its end.
+    /// A dropped call has changed the value or has not. A request that was sent is completed in the
+    /// background.
     pub async fn update(
         &self,
         mut next: impl FnMut(Option<T>) -> T + Send + 'static,
     ) -> Result<Update<Option<T>, T>> {
-        let path = self.cell.path().clone();
-        let decided = self.cell.change(move |bytes| {
+        let path = self.value.path().clone();
+        let decided = self.value.change(move |bytes| {
             let value = read(&path, bytes);
             mistake!(CorruptIsNone: let value = value.or_else(|_| Ok(None)));
             encode_readable(&path, &next(value?)).map(Some)
         });
-        let (path, decided) = (self.cell.path(), decided.await?);
-        let after = decode(path, decided.after.as_deref().unwrap_or_default()).map_err(written)?;
-        let before = read(path, decided.before.as_ref()).map_err(written)?;
+        let (path, decided) = (self.value.path(), decided.await?);
+        let after =
+            decode(path, decided.after.as_deref().unwrap_or_default()).map_err(after_write)?;
+        let before = read(path, decided.before.as_ref()).map_err(after_write)?;
         Ok(Update::new(before, after, decided.cost))
     }
 
-    /// Replaces the value, and returns the one before it.
+    /// Replaces the value, and returns the value before.
     ///
     /// # Errors
     ///
@@ -104,15 +108,16 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
     ///
     /// As [`AtomicValue::update`].
     pub async fn swap(&self, value: &T) -> Result<Option<T>> {
-        let (path, data) = (self.cell.path().clone(), encode_readable(self.cell.path(), value)?);
-        let decided = self.cell.change(move |bytes| {
+        let (path, data) = (self.value.path().clone(), encode_readable(self.value.path(), value)?);
+        let decided = self.value.change(move |bytes| {
             read::<T>(&path, bytes)?;
             Ok(Some(data.clone()))
         });
-        read(self.cell.path(), decided.await?.before.as_ref()).map_err(written)
+        read(self.value.path(), decided.await?.before.as_ref()).map_err(after_write)
     }
 
-    /// Replaces `expected` by `value`. If the value is another one, it returns that, and changes nothing.
+    /// Replaces `expected` by `value`. If there is another value, it is returned, and nothing is
+    /// changed.
     ///
     /// # Errors
     ///
@@ -129,8 +134,8 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
     where
         T: PartialEq + Send,
     {
-        let (path, data) = (self.cell.path().clone(), encode_readable(self.cell.path(), value)?);
-        let decided = self.cell.change(move |bytes| {
+        let (path, data) = (self.value.path().clone(), encode_readable(self.value.path(), value)?);
+        let decided = self.value.change(move |bytes| {
             let value: Option<T> = read(&path, bytes)?;
             Ok((value == expected).then(|| data.clone()))
         });
@@ -138,24 +143,25 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
         if decided.written {
             return Ok(Ok(decided.cost));
         }
-        read(self.cell.path(), decided.after.as_ref()).map(Err)
+        read(self.value.path(), decided.after.as_ref()).map(Err)
     }
 
-    /// Replaces what is stored, whatever it is. Returns what it took.
+    /// Replaces the stored data, whatever it is. Returns the cost of the change.
     ///
     /// # Errors
     ///
-    /// As [`AtomicValue::update`], but for [`ErrorKind::Corrupt`](synod_core::error::ErrorKind::Corrupt).
+    /// As [`AtomicValue::update`], but for
+    /// [`ErrorKind::Corrupt`](synod_core::error::ErrorKind::Corrupt).
     ///
     /// # Cancel safety
     ///
     /// As [`AtomicValue::update`].
     pub async fn set(&self, value: &T) -> Result<Cost> {
-        let data = encode_readable(self.cell.path(), value)?;
-        Ok(self.cell.change(move |_before| Ok(Some(data.clone()))).await?.cost)
+        let data = encode_readable(self.value.path(), value)?;
+        Ok(self.value.change(move |_before| Ok(Some(data.clone()))).await?.cost)
     }
 
-    /// Stores the value if nothing is stored yet, and returns whether this call did.
+    /// Stores the value if there is none yet. Returns true if this call has stored it.
     ///
     /// # Errors
     ///
@@ -165,14 +171,14 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
     ///
     /// As [`AtomicValue::update`].
     pub async fn initialize(&self, value: &T) -> Result<bool> {
-        let data = encode_readable(self.cell.path(), value)?;
+        let data = encode_readable(self.value.path(), value)?;
         let store = move |before: Option<&Bytes>| Ok(before.is_none().then(|| data.clone()));
-        Ok(self.cell.change(store).await?.written)
+        Ok(self.value.change(store).await?.written)
     }
 }
 
-/// The error of a change that was made, and whose values could not be read.
-fn written(error: Error) -> Error {
+/// The error of a change that was made and whose values could not be read.
+fn after_write(error: Error) -> Error {
     error.with_unknown_effect()
 }
 
@@ -183,6 +189,6 @@ fn read<T: DeserializeOwned>(path: &Path, bytes: Option<&Bytes>) -> Result<Optio
 /// Shows the path only.
 impl<T> fmt::Debug for AtomicValue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AtomicValue").field("cell", &self.cell).finish_non_exhaustive()
+        f.debug_struct("AtomicValue").field("path", self.value.path()).finish_non_exhaustive()
     }
 }

@@ -1,12 +1,15 @@
 //! [`Barrier`]: no waiter passes while it is set.
 
+pub use crate::count_down::CountDown;
+pub use crate::double_barrier::{DoubleBarrier, Inside, OnLoss};
+
 use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::store::{Expect, Outcome, Query, Why};
+use synod_core::store::{Expect, Outcome, Query, RejectReason};
 
-use crate::cell::repeat::repeat;
-use crate::cell::until::until;
+use crate::support::retry::repeat;
+use crate::support::wait::until;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/barrier.md"))]
 #[derive(Clone, Debug)]
@@ -16,17 +19,18 @@ pub struct Barrier {
 }
 
 impl Barrier {
-    /// The barrier at `path`.
+    /// Creates the barrier at `path`.
     pub fn new(client: &Client, path: impl Into<Path>) -> Self {
         Self { client: client.clone(), path: path.into() }
     }
 
-    /// Sets the barrier, if it is not set: when this returned without an error, no later wait returns before it is
-    /// lifted.
+    /// Sets the barrier, if it is not set. After this returned without an error, no later wait
+    /// returns before the barrier is lifted.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Refused`](synod_core::error::ErrorKind::Refused) if the path is a directory, and as every verb of a [`Client`].
+    /// [`ErrorKind::Refused`](synod_core::error::ErrorKind::Refused) if the path is a directory,
+    /// and the errors that are common to all calls: see [`Client`].
     ///
     /// # Cancel safety
     ///
@@ -35,30 +39,31 @@ impl Barrier {
         repeat(&self.client, || self.client.put(&self.path, "")).await.map(drop)
     }
 
-    /// Lifts the barrier, if it is set: all that wait for it may pass.
+    /// Lifts the barrier, if it is set: all its waiters may pass.
     ///
-    /// If the answer is lost, the request is sent again. A barrier that another client sets meanwhile may then be lifted,
-    /// too, before this returns.
+    /// If the answer is lost, the request is sent again. A barrier that another client sets
+    /// meanwhile may then be lifted, too, before this returns.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Refused`](synod_core::error::ErrorKind::Refused) if there are nodes below it, and as every verb of a [`Client`].
+    /// [`ErrorKind::Refused`](synod_core::error::ErrorKind::Refused) if there are nodes below it,
+    /// and the errors that are common to all calls: see [`Client`].
     ///
     /// # Cancel safety
     ///
     /// A dropped call has lifted the barrier or has not.
     pub async fn lift(&self) -> Result<()> {
         match repeat(&self.client, || self.client.delete(&self.path, Expect::Any)).await? {
-            Outcome::Rejected(no) if no.why == Why::Missing => Ok(()),
+            Outcome::Rejected(no) if no.reason == RejectReason::Missing => Ok(()),
             lifted => lifted.required(),
         }
     }
 
-    /// Whether the barrier is set.
+    /// Returns true if the barrier is set.
     ///
     /// # Errors
     ///
-    /// As every verb of a [`Client`].
+    /// The errors that are common to all calls: see [`Client`].
     ///
     /// # Cancel safety
     ///
@@ -67,12 +72,13 @@ impl Barrier {
         self.client.exists(&self.path).await
     }
 
-    /// Waits until the barrier is not set. Returns at once if it is not.
+    /// Waits until the barrier is not set. Returns immediately if it is not.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is closed, and what the store says if it refuses to be read. An outage
-    /// is no error: the wait continues.
+    /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is
+    /// closed, and the error of the store if it refuses the read. An outage is no error: the wait
+    /// continues.
     ///
     /// # Cancel safety
     ///

@@ -1,5 +1,10 @@
 //! [`Cache`]: a local copy of a part of the tree.
 
+pub use crate::mirror::event::{CacheEvent, CacheState};
+pub use crate::mirror::extent::Extent;
+pub use crate::mirror::snapshot::Snapshot;
+pub use crate::watched::{Watched, WatchedValue};
+
 use std::fmt;
 
 use futures_core::Stream;
@@ -11,9 +16,6 @@ use synod_core::store::{Loaded, Node};
 use tokio::sync::watch;
 
 use crate::mirror::Mirror;
-use crate::mirror::event::{CacheEvent, CacheState};
-use crate::mirror::extent::Extent;
-use crate::mirror::snapshot::Snapshot;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/cache.md"))]
 #[cfg_attr(not(doctest), doc = include_str!("../docs/mirrors.md"))]
@@ -23,16 +25,19 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Starts a cache, and waits until it is complete. A path is the extent of the whole subtree there.
+    /// Starts a cache, and waits until it is complete. A path stands for the extent of its whole
+    /// subtree.
     ///
     /// # Errors
     ///
-    /// What the store says if it refuses to be read, and [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is closed. An outage is no
-    /// error: the call waits for its end. [`within`](crate::within) gives it a limit.
+    /// The error with which the store rejects reads, and
+    /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is
+    /// closed. An outage is no error: the call waits for its end. [`within`](crate::within) sets a
+    /// limit.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call follows nothing.
+    /// Cancel safe: a dropped call leaves no task and no watch.
     pub async fn open(client: &Client, extent: impl Into<Extent>) -> Result<Self> {
         let cache = Self::start(client, extent);
         // On the heap, so that the future of a caller stays small.
@@ -40,7 +45,7 @@ impl Cache {
         Ok(cache)
     }
 
-    /// Starts a cache that is empty at first. It needs a tokio runtime.
+    /// Starts a cache that is empty at first. Needs a tokio runtime.
     pub fn start(client: &Client, extent: impl Into<Extent>) -> Self {
         Self { mirror: Mirror::start(client, extent.into(), "cache") }
     }
@@ -63,33 +68,35 @@ impl Cache {
         self.mirror.get(path)
     }
 
-    /// The nodes right below a path, sorted by path; and places without a node that have nodes below them, without a stat.
-    /// Several questions about the same moment are for a [snapshot](Self::snapshot).
+    /// The nodes directly below a path, sorted by path; and paths without a node that have nodes
+    /// below them, without a stat. For several consistent reads take a [snapshot](Self::snapshot).
     pub fn children(&self, path: &Path) -> Vec<Node> {
         self.mirror.snapshot().children(path)
     }
 
-    /// All nodes as they are here now.
+    /// All nodes that the cache contains now.
     pub fn snapshot(&self) -> Snapshot {
         self.mirror.snapshot()
     }
 
-    /// How the content compares with the store.
+    /// The state of the content compared with the store.
     pub fn state(&self) -> CacheState {
         self.mirror.state()
     }
 
-    /// How far the reading of the whole is, after the start and after each outage: a large tree takes several requests, and it
-    /// changes after each. A depth and a filter do not narrow what is read.
+    /// The progress of the read of the whole extent, after the start and after each outage. A large
+    /// tree takes several requests, and the progress changes after each. A depth and a filter do
+    /// not narrow the read.
     pub fn progress(&self) -> watch::Receiver<Loaded> {
         self.mirror.progress()
     }
 
-    /// The events that make the content, from an empty map on: first all nodes that there are now, then each change.
+    /// The events that produce the content, starting with an empty map: first all current nodes,
+    /// then each change.
     ///
-    /// A slow reader makes neither the cache nor other readers wait: once it misses events, it gets
-    /// [`CacheEvent::Reset`] and the content anew. Streams do not keep the cache going: they end with the client, and when its
-    /// last clone is dropped.
+    /// A slow reader delays neither the cache nor other readers: if it misses events, it gets
+    /// [`CacheEvent::Reset`] and the content from the beginning. Streams do not keep the cache
+    /// alive: they end with the client, and when its last clone is dropped.
     pub fn events(&self) -> impl Stream<Item = CacheEvent> + Send + use<> {
         unfold(self.mirror.reader(), |mut reader| async move {
             let event = reader.next().await?;

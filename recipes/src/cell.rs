@@ -1,43 +1,69 @@
-//! [`Cell`]: one node that is read, decided upon, and written if it is unchanged: the base of counters and values.
+//! [`SingleValue`]: one node that is read, decided upon, and written if it is unchanged. Counters
+//! and values are made of it.
 //!
-//! A recipe makes a [`Cell`] of a client and a path, and gets from it
+//! A recipe makes a [`SingleValue`] of a client and a path, and uses
 //!
-//! - [`Cell::read`]: the node as it is now;
-//! - [`Cell::change`]: a decision, which is a function of the value, applied to the value exactly once.
+//! - [`SingleValue::read`]: returns the node as it is now;
+//! - [`SingleValue::change`]: applies a decision, which is a function of the value, exactly once.
 //!
-//! A value with a copy in each client is a [`Followed`](followed::Followed) cell.
+//! A value with a local copy in each client is a [`FollowedValue`](followed::FollowedValue).
 //!
-//! What only waits for a state of the store, such as a barrier, needs no cell, and calls [`until`](until::until) and
-//! [`repeat`](repeat::repeat); a wait of another kind pauses with [`Patience`](patience::Patience).
+//! Properties that all these recipes have:
 //!
-//! What holds for all recipes:
+//! - **The node has the value and nothing else**, so other libraries can use it.
+//! - **A change is applied once.** The writer has a [write id](crate::support::exactly_once): an
+//!   ephemeral node below the path. One transaction sets the write id to the number of the write,
+//!   replaces the value, and expects the versions of both.
+//! - **A version means one incarnation.** A node with children is not deleted, so while the write
+//!   id exists, the node is the one that was read. A value that was deleted and created again is
+//!   never taken for the earlier one, although it may have the same version.
+//! - **The cost is bounded.** Each value that writes has one write id, shared by its clones. It is
+//!   removed with the last clone, and with the session. To remove a value in use, remove the tree
+//!   at its path.
+//! - **A lost session is survived.** A change that certainly did not happen is made in the next
+//!   session. A change that may have happened is made again only if the value is still the one
+//!   that was to be replaced: the old request and the new one then exclude each other. Otherwise
+//!   the effect is unknown, and the error says so.
+//! - **A write is one round trip.** A writer remembers the value that it wrote last, and writes
+//!   again without a read. After a lost race the rejection shows the value, and the write is sent
+//!   again: one more round trip.
+//! - **Changes of one process are batched.** While a write is in flight, the changes of other tasks
+//!   wait. They are decided one after the other and written together. Each gets the value before
+//!   and after its own decision. A decision that fails, is too large for a node, or panics affects
+//!   its caller alone, to which a panic is passed on.
+//! - **The task that writes may end at any time**, as the runtime of the caller that started it
+//!   does. The changes that were not sent return to their callers, which start another task.
+//! - **A decision counts only on the latest value.** A decision that writes nothing, or that fails,
+//!   is confirmed by a read or by the write of another change.
 //!
-//! - **The cell holds the value and nothing else**, so that other libraries can use it.
-//! - **A change is applied once.** A cell writes with a [`Mark`](mark::Mark): an ephemeral node of its own below the
-//!   path. One transaction replaces the data of the mark by the number of the write, and the value by the next one, and
-//!   expects the versions of both. If its answer is lost, the same transaction is sent again. It is applied at most once,
-//!   because it changes the version of the mark. If it is rejected because of the mark, the mark has the number of the
-//!   write that was applied; if it is rejected because of the value, it was not applied before, and never will be.
-//! - **A version means one incarnation.** A node with children is not deleted, so while the mark is there, the node is the
-//!   one that was read. A value that was deleted and created again is never taken for the earlier one, although it may
-//!   have the same version.
-//! - **The cost is bounded.** There is one mark for each value of a recipe that writes, shared by its clones. It is removed
-//!   with the last clone, and with the session. To remove a value in use, remove the tree at its path.
-//! - **A lost session is survived.** A change that certainly did not happen is made in the next session. If it may have
-//!   happened, the cell looks whether the value is still the one that was to be replaced. Then no other write was applied,
-//!   and the change is made on that version: the old request and the new one exclude each other. Otherwise the effect is
-//!   unknown, and the error says so.
-//! - **One round trip.** A cell remembers the value that it wrote last, and writes again without a read. A write that
-//!   another client was faster than costs one more: the rejection shows the value, and the write is sent again.
-//! - **Changes of one process travel together.** While a write is on its way, the changes of other tasks wait. They are
-//!   decided one after the other, and written at once. Each gets the value before and after its own. A decision that fails, is too
-//!   large for a node, or panics, is that of its caller alone, where the panic goes on.
-//! - **The task that writes may end at any time**, as the runtime of the caller that has started it does. The changes that it has not
-//!   sent go back to their callers, which start another one.
-//! - **A decision counts only on the latest value.** One that writes nothing, or that fails, is confirmed by a read or by
-//!   the write of another change.
+//! # Decisions that are easy to undo by mistake
+//!
+//! - **The write id is below the value, not beside it.** A node with children is not deleted, so a
+//!   remembered version means the node that was read, also on ZooKeeper, where versions start again
+//!   in a new node.
+//! - **The write id comes first in the transaction.** So a rejection distinguishes "this write, or
+//!   an earlier one of this writer, was applied" from "another client was faster". In the second
+//!   case the version of the value has passed the expected one, and no delayed request is applied.
+//! - **One task writes for all clones of a recipe value**, and is not dropped with its callers. A
+//!   dropped transaction that only creates would be undone, together with what other clients wrote
+//!   since.
+//! - **The gate of a promotion is checked and never opened.** A promoted change writes the name of
+//!   its ticket to the gate unconditionally, so no fast client can prevent it. Every other change
+//!   checks the version of the gate in its own transaction. The gate is closed as long as the
+//!   ticket exists, so no holder has to open it, and a dead holder delays others no longer than its
+//!   session lives.
+//! - **The gate has a name, not a path**, because clients in different namespaces share it.
+//! - **A write in doubt does not yield.** Its request may still be applied, and only the write id
+//!   tells. It is sent again without the check of the gate.
+//! - **The lock of a promotion is next to the value.** A ticket below the value would prevent the
+//!   value from being created again after a removal.
+//! - **Revisions order the states of a copy.** Versions start again in a new node, so only the
+//!   revision of the last write says which of two states is newer. An absent node has none: a read
+//!   that began before a write of this client was answered, and found nothing, is repeated.
+//! - **Only one task reads a followed value**: after an event, and after every change of the
+//!   connection, whatever the watch reports. Own writes are added to the copy when they are
+//!   answered.
 
-use std::fmt;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
@@ -50,51 +76,38 @@ use synod_core::store::Node;
 use tokio::sync::oneshot;
 use tracing::Instrument;
 
-use crate::cell::batch::{CellState, ChangeEnd, Decide, Decided, Pending, stopped};
+use crate::cell::change::{ChangeEnd, CurrentValue, Decide, Decided, PendingChange, writer_ended};
 use crate::cell::promotion::{Enter, Promotion};
 use crate::cell::writer::Writer;
+use crate::support::metrics::record_change;
 
-mod batch;
+pub(crate) mod change;
+pub(crate) mod codec;
 pub(crate) mod copy;
 pub(crate) mod followed;
-mod follower;
-mod gate;
-pub(crate) mod guarded;
-pub(crate) mod json;
-mod mark;
-mod page;
-pub(crate) mod patience;
-mod place;
 pub(crate) mod promotion;
-pub(crate) mod repeat;
-mod replace;
 mod tries;
-pub(crate) mod until;
-pub(crate) mod update;
+mod value_state;
 mod writer;
+mod writer_state;
 
-#[cfg(feature = "metrics")]
-mod meter;
-#[cfg(not(feature = "metrics"))]
-mod unmetered;
-#[cfg(not(feature = "metrics"))]
-use unmetered as meter;
+/// The maximum number of tasks that a change starts, one after the other, if each ends before it
+/// writes.
+const MAX_RESTARTS: usize = 8;
 
-/// The number of tasks that a change starts, one after the other, if each ends before it writes.
-const RESTARTS: usize = 8;
-
-/// One value of a recipe, at a path. Clones share the mark and the writes. Costs nothing to make.
+/// One value of a recipe, at a path. Clones share the write id and the writes. Nothing is sent
+/// before the first use.
 #[derive(Clone)]
-pub(crate) struct Cell {
+pub(crate) struct SingleValue {
     writer: Arc<Writer>,
 }
 
-impl Cell {
+impl SingleValue {
     pub(crate) fn new(client: &Client, path: Path, recipe: &'static str) -> Self {
         Self { writer: Arc::new(Writer::new(client, path, recipe)) }
     }
 
-    /// The same value, whose changes go on under a lock when they have lost too often.
+    /// Returns the same value, whose changes take a lock after too many lost races.
     pub(crate) fn promoting(&self, promotion: Promotion, enter: Enter) -> Self {
         let writer = Writer::new(self.writer.client(), self.path().clone(), self.writer.recipe());
         Self { writer: Arc::new(writer.promoting(promotion, enter)) }
@@ -104,14 +117,15 @@ impl Cell {
         self.writer.path()
     }
 
-    /// The node as it is now, if there is one.
+    /// Reads the node; `None` if there is none.
     pub(crate) async fn read(&self) -> Result<Option<Node>> {
         self.writer.client().get(self.path()).await
     }
 
-    /// Applies a decision to the latest value: the bytes to write, or `None` to keep what is there.
+    /// Applies a decision to the latest value: the bytes to write, or `None` to keep the value.
     ///
-    /// `decide` may be called several times. The last call counts, and its error is the error of the change.
+    /// `decide` may be called several times. The last call counts, and its error is the error of
+    /// the change.
     pub(crate) async fn change(
         &self,
         mut decide: impl FnMut(Option<&Bytes>) -> Result<Option<Bytes>> + Send + 'static,
@@ -119,10 +133,11 @@ impl Cell {
         self.decide(move |found| decide(found.data.as_ref())).await
     }
 
-    /// [`Cell::change`] by a decision that also depends on the version of the node.
+    /// Applies a decision as [`SingleValue::change`] does. The decision also depends on the version
+    /// of the node.
     pub(crate) async fn decide(
         &self,
-        decide: impl FnMut(&CellState) -> Result<Option<Bytes>> + Send + 'static,
+        decide: impl FnMut(&CurrentValue) -> Result<Option<Bytes>> + Send + 'static,
     ) -> Result<Decided> {
         let recipe = self.writer.recipe();
         let span = tracing::debug_span!(
@@ -135,32 +150,25 @@ impl Cell {
         let since = clock::now();
         let decided = self.enqueued(Box::new(decide), since).instrument(span.clone()).await?;
         let (took, tries) = (decided.cost.time, decided.cost.tries);
-        meter::changed(recipe, took, tries);
+        record_change(recipe, took, tries);
         span.record("took", tracing::field::debug(took)).record("tries", tries);
         Ok(decided)
     }
 
-    /// Waits until a change has come to its end.
+    /// Enqueues a change, and waits for its end.
     async fn enqueued(&self, mut decide: Decide, since: Instant) -> Result<Decided> {
-        for _ in 0..RESTARTS {
-            let (tell, told) = oneshot::channel();
-            self.writer.clone().enqueue(Pending::new(decide, since, tell));
-            decide = match told.await {
+        for _ in 0..MAX_RESTARTS {
+            let (reply, end) = oneshot::channel();
+            self.writer.clone().enqueue(PendingChange::new(decide, since, reply));
+            decide = match end.await {
                 Ok(ChangeEnd::Ended(decided)) => {
                     return decided.map_err(|error| error.or_at(self.path()));
                 }
                 Ok(ChangeEnd::Panicked(payload)) => resume_unwind(payload),
                 Ok(ChangeEnd::Unsent(decide)) => decide,
-                Err(_dropped) => return Err(stopped().at(self.path()).with_unknown_effect()),
+                Err(_dropped) => return Err(writer_ended().at(self.path()).with_unknown_effect()),
             };
         }
-        Err(stopped().at(self.path()))
-    }
-}
-
-/// Shows the path only: the value is the application's.
-impl fmt::Debug for Cell {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self.path(), f)
+        Err(writer_ended().at(self.path()))
     }
 }

@@ -8,9 +8,9 @@ use synod_core::name::Name;
 use synod_core::path::Path;
 use synod_core::store::{Query, View};
 
-use crate::cell::repeat::repeat;
-use crate::cell::until::until;
 use crate::mutant::mistake;
+use crate::support::retry::repeat;
+use crate::support::wait::until;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/count_down.md"))]
 #[derive(Clone, Debug)]
@@ -24,46 +24,50 @@ pub struct CountDown {
 const PARTY: &str = "party-";
 
 impl CountDown {
-    /// The latch at `path`, for so many parties. All clients must name the same number.
+    /// Creates the latch at `path` for this number of parties. All clients must name the same
+    /// number.
     pub fn new(client: &Client, path: impl Into<Path>, parties: NonZeroU32) -> Self {
         Self { client: client.clone(), path: path.into(), parties }
     }
 
-    /// Counts a party: when this returned without an error, it has counted. It may be called again, with the same effect.
+    /// Counts a party, which has counted when this returned without an error. A party that is
+    /// counted again has counted once.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the name is empty or too long, and as every verb of a [`Client`].
+    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the name is empty or too
+    /// long, and the errors that are common to all calls: see [`Client`].
     ///
     /// # Cancel safety
     ///
     /// A dropped call has counted the party or has not.
     pub async fn count_down(&self, party: &str) -> Result<()> {
         let name = Name::encode(party)?;
-        mistake!(CountsEachTry: let name = Name::encode(&self.client.chance().id())?);
+        mistake!(CountsEachTry: let name = Name::encode(&self.client.random().id())?);
         let node = self.path.join(&format!("{PARTY}{name}"))?;
         repeat(&self.client, || self.client.put(&node, "")).await.map(drop)
     }
 
-    /// How many parties have not counted down yet.
+    /// Returns the number of parties that have not counted down yet.
     ///
     /// # Errors
     ///
-    /// As every verb of a [`Client`].
+    /// The errors that are common to all calls: see [`Client`].
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: it only reads.
     pub async fn remaining(&self) -> Result<u32> {
-        Ok(left(self.parties, &self.client.read(self.query()).await?))
+        Ok(remaining(self.parties, &self.client.read(self.query()).await?))
     }
 
-    /// Waits until all parties have counted down. Returns at once if they have.
+    /// Waits until all parties have counted down. Returns immediately if they have.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is closed, and what the store says if it refuses to be read. An outage
-    /// is no error: the wait continues.
+    /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is
+    /// closed, and the error of the store if it refuses the read. An outage is no error: the wait
+    /// continues.
     ///
     /// # Cancel safety
     ///
@@ -71,7 +75,7 @@ impl CountDown {
     pub async fn wait(&self) -> Result<()> {
         let parties = self.parties;
         // On the heap, so that the future of a caller with many waits stays small.
-        Box::pin(until(&self.client, self.query(), |view| left(parties, view) == 0)).await
+        Box::pin(until(&self.client, self.query(), |view| remaining(parties, view) == 0)).await
     }
 
     fn query(&self) -> Query {
@@ -81,8 +85,8 @@ impl CountDown {
     }
 }
 
-/// How many parties are missing in a view of those that have counted.
-fn left(parties: NonZeroU32, view: &View) -> u32 {
+/// Returns the number of parties that are missing in a view of those that have counted.
+fn remaining(parties: NonZeroU32, view: &View) -> u32 {
     let counted = u32::try_from(view.nodes.len()).unwrap_or(u32::MAX);
     parties.get().saturating_sub(counted)
 }

@@ -1,88 +1,89 @@
 //! [`Crew`]: a master that assigns tasks to workers, and results for the submitters.
 //!
-//! | node below the path | what | made by | removed by |
+//! | node below the path | content | created by | removed by |
 //! |---|---|---|---|
-//! | `master/` | the election of the master | candidates | with its session |
-//! | `workers/W` | a worker, with its capacity and properties | the worker | with its session |
-//! | `tasks/ID` | a task: its data while it is open, then how it ended | the submitter | the master, after the retention |
-//! | `todo/ID` | that a task waits, with its terms, such as its deadline | the submitter, a master, a worker | the master |
-//! | `assigned/W/ID` | that a worker has a task, with its terms | the master | the worker, or a master after it |
-//! | `switch` | whether the crew is paused | the first master, or the client that pauses it | stays |
-//! | `attempts/ID` | the last attempts at a task, and what its worker says of its progress | the worker, or the master when a worker is lost | the master, with the task |
-//! | `done/ID` | that a task is over, and since when | the worker, the client that cancels it, or the master when it expires | the master, after the retention |
+//! | `master/` | the election of the master | candidates | expiry of their sessions |
+//! | `workers/W` | a worker, with its capacity and properties | the worker | expiry of its session |
+//! | `tasks/ID` | a task: its data while it is open, then its result | the submitter | the master, after the retention |
+//! | `todo/ID` | a task that waits, with its terms, such as its deadline | the submitter, a master, a worker | the master |
+//! | `assigned/W/ID` | a task that a worker has, with its terms | the master | the worker, or a master after the worker is gone |
+//! | `switch` | the state of the crew: paused or not | the first master, or the client that pauses the crew | nobody |
+//! | `attempts/ID` | the last attempts at a task, and the progress that its worker reported | the worker, or the master when a worker is lost | the master, with the task |
+//! | `done/ID` | the date of the end of a finished task | the worker, the client that cancels it, or the master when it expires | the master, after the retention |
 //!
-//! Each step is one transaction, so a task is in one place at every moment. What makes a step safe is checked in it:
+//! Each step is one transaction, so a task is in exactly one place at every revision. Each
+//! transaction checks what makes its step safe:
 //!
-//! - **Every step of a master checks its lead.** The store refuses a master that was replaced.
-//! - **A worker has its name for one session.** What takes its tasks from it checks that it is gone, and what it reports
-//!   checks that it is there and that it has the task.
-//! - **The version of `tasks/ID` changes with each end of an attempt.** An open task becomes a finished one once.
-//! - **What takes a task from its worker enters the attempt in `attempts/ID`,** in the same transaction, which expects the version
-//!   that this node has.
-//! - **A request of unknown effect is repeated until it is answered.** The first one that is applied makes all others fail. The
-//!   removal of a finished task is not repeated: a later task of the same name may be over, too.
-//! - **No transaction is larger than one that was checked at the submission,** which has all nodes of the task at their largest.
+//! - **Every step of a master checks its leadership.** The store rejects the steps of a master that
+//!   was replaced.
+//! - **A worker has its name for one session.** A step that takes tasks from a worker checks that
+//!   the worker is gone. A report of a worker checks that the worker is registered and has the
+//!   task.
+//! - **The version of `tasks/ID` changes with each end of an attempt.** An open task becomes a
+//!   finished one once.
+//! - **A step that takes a task from its worker records the attempt in `attempts/ID`,** in the same
+//!   transaction, which expects the known version of this node.
+//! - **A request of unknown effect is repeated until it is answered.** The first request that is
+//!   applied makes all others fail. The removal of a finished task is not repeated: a later task of
+//!   the same name may be finished, too.
+//! - **No transaction is larger than one that was checked at the submission,** which has all nodes
+//!   of the task at their maximum sizes.
+
+pub use crate::crew::assignment::Assignment;
+pub use crate::crew::attempt_record::{AttemptEnd, CrewAttempt};
+pub use crate::crew::crew_task::{CrewTask, TaskFollower, TaskHistory};
+pub use crate::crew::policy::{CrewPolicy, FreeWorker, WaitingTask};
+pub use crate::crew::snapshot::{CrewSnapshot, ShownTask, ShownWorker};
+pub use crate::crew::submitting::NewTask;
+pub use crate::crew::task_record::{TaskEnd, TaskStatus};
+pub use crate::crew::worker::CrewWorker;
 
 use std::convert::Infallible;
 use std::fmt;
 use std::ops::ControlFlow;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use synod_core::client::Client;
-use synod_core::error::Result;
+use synod_core::error::{Error, Result};
 use synod_core::name::Name;
 use synod_core::path::Path;
+use synod_core::store::{Expect, Outcome, Query, View};
+use synod_core::value::{decode, encode};
 
-use crate::crew::assignment::Assignment;
-use crate::crew::crew_policy::CrewPolicy;
-use crate::crew::crew_task::CrewTask;
-use crate::crew::crew_worker::CrewWorker;
-use crate::crew::layout::CrewPaths;
+use crate::crew::failures::overtaken;
+use crate::crew::layout::{CrewPaths, CrewSwitch};
 use crate::crew::master::MasterTerm;
-use crate::crew::new_task::NewTask;
-use crate::crew::shift::Shift;
+use crate::crew::submitting::submit;
+use crate::crew::worker::WorkerRecord;
+use crate::crew::worker_session::WorkerSession;
 use crate::leader_selector::LeaderSelector;
+use crate::mutant::mistake;
+use crate::support::retry::{Race, repeat, repeat_race};
+use crate::support::wait::until;
 
-mod administer;
 pub(crate) mod assignment;
-mod attempt_log;
-mod attempts;
-mod attempts_record;
-pub(crate) mod crew_attempt;
-pub(crate) mod crew_policy;
-pub(crate) mod crew_snapshot;
-mod crew_switch;
+pub(crate) mod attempt_record;
 pub(crate) mod crew_task;
-pub(crate) mod crew_worker;
 mod deadlines;
-mod feeds;
+mod failures;
 mod finished;
-mod followed_node;
-pub(crate) mod free_worker;
-mod insist;
 mod layout;
 mod master;
-pub(crate) mod new_task;
+pub(crate) mod policy;
 mod report;
-mod roster;
-mod shift;
-mod step;
+pub(crate) mod snapshot;
+mod state;
 mod steps;
-mod submitting;
-pub(crate) mod task_end;
-pub(crate) mod task_follower;
-pub(crate) mod task_history;
-mod task_nodes;
-mod task_record;
+pub(crate) mod submitting;
+pub(crate) mod task_record;
 mod task_terms;
-mod todo_queue;
-pub(crate) mod waiting_task;
+pub(crate) mod worker;
 mod worker_node;
-mod worker_record;
+mod worker_session;
 
-/// How long a finished task is kept, unless the master says otherwise.
+/// The default time for which the master keeps a finished task.
 const RETENTION: Duration = Duration::from_secs(60 * 60);
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/crew.md"))]
@@ -95,31 +96,35 @@ pub struct Crew {
 }
 
 impl Crew {
-    /// The crew at `path`.
+    /// Creates a handle of the crew at `path`.
     pub fn new(client: &Client, path: impl Into<Path>) -> Self {
         let (path, policy) = (path.into(), CrewPolicy::default());
         Self { client: client.clone(), path, retention: RETENTION, policy }
     }
 
-    /// Sets how long a task is kept after its end while this client is the master, in place of one hour. It should be longer than
-    /// the time to live of the sessions of the crew. [`Duration::MAX`] keeps all tasks.
+    /// Sets the time for which a task is kept after its end while this client is the master. The
+    /// default is one hour. It should be longer than the time to live of the sessions of the crew.
+    /// [`Duration::MAX`] keeps all tasks.
     pub fn retention(self, retention: Duration) -> Self {
         Self { retention, ..self }
     }
 
-    /// Sets which worker gets a task while this client is the master, in place of [`CrewPolicy::LeastLoaded`].
+    /// Sets the policy that chooses the worker of a task while this client is the master. The
+    /// default is [`CrewPolicy::LeastLoaded`].
     pub fn policy(self, policy: CrewPolicy) -> Self {
         Self { policy, ..self }
     }
 
-    /// Submits a task under an id of the caller's choosing. If there is a task of that id, it stays as it is, and is the one
-    /// that is returned: so a submission whose result is not known can be made again.
+    /// Submits a task under an id that the caller chooses. If a task with this id exists, it stays
+    /// unchanged and is returned. So a submission whose outcome is unknown can be repeated.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the id is empty or too long, alone or together with the path of the crew,
-    /// [`ErrorKind::TooLarge`](synod_core::error::ErrorKind::TooLarge) if the data or the terms are, with what is added to them until the end of the
-    /// task, and as every verb of a [`Client`].
+    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the id is empty or too
+    /// long, alone or together with the path of the crew,
+    /// [`ErrorKind::TooLarge`](synod_core::error::ErrorKind::TooLarge) if the data or the terms,
+    /// with all that is added to them until the end of the task, are larger than the store accepts,
+    /// and the common errors of a [`Client`].
     ///
     /// # Cancel safety
     ///
@@ -127,32 +132,35 @@ impl Crew {
     pub async fn submit(&self, id: &str, task: impl Into<NewTask>) -> Result<CrewTask> {
         let submitted = self.task(id)?;
         let (paths, name) = (CrewPaths::of(&self.path)?, Name::encode(id)?);
-        Box::pin(submitting::submit(&self.client, paths, name, task.into())).await?;
+        Box::pin(submit(&self.client, paths, name, task.into())).await?;
         Ok(submitted)
     }
 
-    /// The task of this id, whether or not it was submitted. Asks no server.
+    /// Returns a handle of the task with this id, whether or not it was submitted. Nothing is sent.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the id is empty or too long.
+    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the id is empty or too
+    /// long.
     pub fn task(&self, id: &str) -> Result<CrewTask> {
         let paths = CrewPaths::of(&self.path)?;
         CrewTask::new(&self.client, &paths, &Name::encode(id)?)
     }
 
-    /// Works: `run` is called for each task that is assigned to this worker, for as many at the same time as its capacity
-    /// says. What it returns is the result of the task. An error or a panic ends the attempt, and the task is tried again as often as
-    /// its submitter allows, after a pause. This goes on across sessions, until the call is dropped.
+    /// Works: calls `run` for each task that is assigned to this worker, concurrently for at most
+    /// as many tasks as its capacity. The value that `run` returns is the result of the task. An
+    /// error or a panic ends the attempt; the task is then retried after a pause, up to the number
+    /// of retries of its submitter. The work continues across sessions, until the call is dropped.
     ///
-    /// The futures run within this call. One is dropped when this worker has lost its task: with its session, or because
-    /// the task was cancelled.
+    /// The futures run within this call. A future is dropped when this worker has lost its task,
+    /// with its session or because the task was cancelled.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the path of the crew is too long, the error with which the store refuses,
-    /// and [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is closed. No error that concerns one task is
-    /// returned: that task fails.
+    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the path of the crew is too
+    /// long, the error with which the store rejects a request for good, and
+    /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is
+    /// closed. An error that concerns one task is not returned: that task fails.
     ///
     /// # Cancel safety
     ///
@@ -171,26 +179,28 @@ impl Crew {
             let work = run(assignment);
             async { work.await.map(Into::into).map_err(|error| error.to_string()) }
         };
-        // A drained worker stays so in its next session.
+        // A drained worker stays drained in its next session.
         let drained = AtomicBool::new(false);
         loop {
             let paths = CrewPaths::of(&self.path)?;
-            let shift = Shift::begin(&self.client, paths, &worker, &drained).await?;
-            Box::pin(shift.work(&run)).await?;
+            let session = WorkerSession::begin(&self.client, paths, &worker, &drained).await?;
+            Box::pin(session.work(&run)).await?;
         }
     }
 
-    /// Stands for master, and leads whenever it is elected: assigns the tasks that wait, assigns those of lost workers
-    /// anew, lets tasks expire at their deadlines, and removes finished tasks after the retention. This goes on across
-    /// sessions, until the call is dropped.
+    /// Takes part in the election of the master, and leads whenever it is elected: assigns waiting
+    /// tasks, reassigns the tasks of lost workers, expires tasks at their deadlines, and removes
+    /// finished tasks after the retention. This continues across sessions, until the call is
+    /// dropped.
     ///
     /// # Errors
     ///
-    /// As [`Crew::work`]. A task that the store does not take is set aside for a minute.
+    /// As [`Crew::work`]. A task that the store rejects is set aside for a minute.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves the election. Each task is in its place: a step is made, or is not.
+    /// Cancel safe: a dropped call leaves the election. Each step is made completely, or not at
+    /// all.
     pub async fn lead(&self) -> Result<Infallible> {
         let paths = CrewPaths::of(&self.path)?;
         let election = LeaderSelector::new(&self.client, paths.master());
@@ -209,5 +219,136 @@ impl Crew {
 impl fmt::Debug for Crew {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Crew").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Crew {
+    /// Pauses the crew: after this has returned nothing is assigned, whichever client leads, until
+    /// [`Crew::resume`]. Tasks are still submitted and cancelled, and workers finish the tasks that
+    /// they have.
+    ///
+    /// # Errors
+    ///
+    /// The common errors of a [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call has paused the crew, or has not.
+    pub async fn pause(&self) -> Result<()> {
+        self.switch(CrewSwitch { paused: true }).await
+    }
+
+    /// Ends the pause of a crew.
+    ///
+    /// # Errors
+    ///
+    /// The common errors of a [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call has ended the pause, or has not.
+    pub async fn resume(&self) -> Result<()> {
+        self.switch(CrewSwitch { paused: false }).await
+    }
+
+    async fn switch(&self, switch: CrewSwitch) -> Result<()> {
+        let paths = CrewPaths::of(&self.path)?;
+        let data = encode(paths.switch(), &switch)?;
+        repeat(&self.client, || self.client.put(paths.switch(), data.clone())).await?;
+        Ok(())
+    }
+
+    /// Drains a worker, named as in a [`CrewSnapshot`]: after this has returned `true` the worker
+    /// receives no new task, and finishes the tasks that it has. It stays drained until
+    /// [`Crew::undrain`], or until its call of [`Crew::work`] ends, even if it loses its session
+    /// and registers again under another name. To ensure that, this waits until the worker has
+    /// confirmed the change. Returns `false` if there is no such worker, or if its session ends
+    /// before the confirmation.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if `worker` is not a valid
+    /// name, [`ErrorKind::Corrupt`](synod_core::error::ErrorKind::Corrupt) if its node holds no
+    /// worker, and the common errors of a [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call has drained the worker or has not; if it has, perhaps for its current session
+    /// alone.
+    pub async fn drain(&self, worker: &str) -> Result<bool> {
+        self.set_drained(worker, true).await
+    }
+
+    /// Lets a drained worker receive tasks again, and waits for its confirmation. Returns the same
+    /// as [`Crew::drain`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Crew::drain`].
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call has undrained the worker or has not; if it has, perhaps for its current
+    /// session alone.
+    pub async fn undrain(&self, worker: &str) -> Result<bool> {
+        self.set_drained(worker, false).await
+    }
+
+    async fn set_drained(&self, worker: &str, drained: bool) -> Result<bool> {
+        let node = CrewPaths::of(&self.path)?.worker(worker)?;
+        if !repeat_race(&self.client, || self.try_to_set_drained(&node, drained)).await? {
+            return Ok(false);
+        }
+        self.confirmed(&node).await.map_err(Error::with_unknown_effect)
+    }
+
+    /// Writes the node of the worker. Returns false if there is no such worker.
+    async fn try_to_set_drained(&self, node: &Path, drained: bool) -> Result<Race<bool>> {
+        let Some(current) = self.client.get(node).await? else { return Ok(Race::Won(false)) };
+        let record: WorkerRecord = decode(node, &current.data)?;
+        let Some(stat) = current.stat.filter(|_| record.drained != drained) else {
+            return Ok(Race::Won(true));
+        };
+        let data = encode(node, &record.with_drained(drained))?;
+        Ok(match self.client.set(node, data, Expect::Version(stat.version)).await? {
+            Outcome::Committed(_) => Race::Won(true),
+            Outcome::Rejected(_) => Race::Lost(overtaken("draining a worker", node)),
+        })
+    }
+
+    /// Waits until a worker has confirmed that it is drained, or is not. Returns false if the
+    /// worker is gone before.
+    async fn confirmed(&self, node: &Path) -> Result<bool> {
+        let is_registered = AtomicBool::new(false);
+        let is_settled = |view: &View| {
+            let record = view.node().map(|node| decode::<WorkerRecord>(&node.path, &node.data));
+            is_registered.store(record.is_some(), Ordering::Relaxed);
+            // A node without a worker confirms nothing.
+            record.is_none_or(|record| record.is_ok_and(|it| it.is_confirmed()))
+        };
+        Box::pin(until(&self.client, Query::node(node).once(), is_settled)).await?;
+        Ok(is_registered.into_inner())
+    }
+
+    /// Reads the workers and the tasks of this crew, as a consistent snapshot. This reads all nodes
+    /// of the crew, with the data and the results of its tasks.
+    ///
+    /// # Errors
+    ///
+    /// The common errors of a [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn snapshot(&self) -> Result<CrewSnapshot> {
+        let view = self.client.read(Query::subtree(&self.path)).await?;
+        mistake!(SnapshotMixesMoments: let view = {
+            synod_core::clock::sleep(Duration::from_millis(1)).await;
+            let (assigned, mut view) = (CrewPaths::of(&self.path)?.all_assigned().clone(), view);
+            view.nodes.retain(|node| !node.path.is_below(&assigned));
+            view.nodes.extend(self.client.read(Query::subtree(assigned)).await?.nodes);
+            view
+        });
+        Ok(CrewSnapshot::of(&self.path, &view))
     }
 }

@@ -1,4 +1,11 @@
-//! [`Discovery`]: which services there are, and where their instances are.
+//! [`Discovery`]: the services below a path, and the addresses of their instances.
+
+pub use crate::discovery::endpoint::{Endpoint, Endpoints};
+pub use crate::discovery::instance::{Instance, InstanceKind, UriSpec};
+pub use crate::discovery::instance_format::InstanceFormat;
+pub use crate::discovery::provider::{Provider, Strategy};
+pub use crate::discovery::registration::Registration;
+pub use crate::discovery::service::{Service, ServiceView};
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,14 +18,9 @@ use synod_core::name::Name;
 use synod_core::path::Path;
 use synod_core::store::Query;
 
-use crate::discovery::endpoint::Endpoints;
-use crate::discovery::instance::Instance;
-use crate::discovery::instance_format::InstanceFormat;
-use crate::discovery::registration::Registration;
-use crate::discovery::service::Service;
-use crate::discovery::service_name::text_of;
 use crate::keeper::NodeKeeper;
-use crate::keeper::occupant::Occupied;
+use crate::keeper::node::Occupied;
+use crate::support::names::decoded_name;
 
 pub(crate) mod endpoint;
 pub(crate) mod instance;
@@ -26,9 +28,6 @@ pub(crate) mod instance_format;
 pub(crate) mod provider;
 pub(crate) mod registration;
 pub(crate) mod service;
-pub(crate) mod service_name;
-pub(crate) mod strategy;
-pub(crate) mod uri_spec;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/discovery.md"))]
 pub struct Discovery<T> {
@@ -36,7 +35,7 @@ pub struct Discovery<T> {
     base: Path,
     occupied: Occupied,
     format: InstanceFormat,
-    /// It writes and reads payloads, and has none.
+    /// `Discovery` writes and reads payloads, and has none.
     payload: PhantomData<fn(T) -> T>,
 }
 
@@ -48,30 +47,32 @@ impl<T> Discovery<T> {
         Self { client, base, occupied, format, payload: PhantomData }
     }
 
-    /// Lets [`register`](Self::register) replace an instance of the same id: the one that this program was before it was
-    /// started again, or one that is to be replaced.
+    /// Lets [`register`](Self::register) replace an instance of the same id: this program before
+    /// its restart, or an instance that is to be replaced.
     pub fn take_over(self) -> Self {
         Self { occupied: Occupied::TakeOver, ..self }
     }
 
-    /// Writes and reads instances as another library does.
+    /// Writes and reads instances in the format of another library.
     pub fn format(self, format: InstanceFormat) -> Self {
         Self { format, ..self }
     }
 
-    /// The names of the services, sorted: of all that have instances, and of those whose directory is still there. ZooKeeper keeps an
-    /// empty one for a while, and one that another library made as a node for good.
+    /// The names of the services, sorted: all services with instances, and those whose directory
+    /// still exists. ZooKeeper keeps an empty directory for a while, and a directory that another
+    /// library created as a node for ever.
     ///
     /// # Errors
     ///
-    /// As every verb of a [`Client`].
+    /// The errors common to all calls of a [`Client`].
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: it only reads.
     pub async fn services(&self) -> Result<Vec<String>> {
         let view = self.client.read(Query::children(&self.base).names_only()).await?;
-        let mut names: Vec<_> = view.nodes.iter().map(|node| text_of(node.path.name())).collect();
+        let mut names: Vec<_> =
+            view.nodes.iter().map(|node| decoded_name(node.path.name())).collect();
         names.sort();
         Ok(names)
     }
@@ -82,23 +83,24 @@ impl<T> Discovery<T> {
 }
 
 impl<T: Serialize> Discovery<T> {
-    /// Registers an instance of this program. It stays registered, across sessions, until it is unregistered. When this
-    /// returned without an error, it was registered.
+    /// Registers an instance of this program. It stays registered, across sessions, until it is
+    /// unregistered. When this returns without an error, it was registered.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Refused`](synod_core::error::ErrorKind::Refused) if there is an instance with that id,
-    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the name or the id is empty or too long, or if the
-    /// instance cannot be written in the [format](Self::format),
-    /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable) if it could not be registered within the deadline
-    /// of the client, and what the store says. It is not registered then.
+    /// [`ErrorKind::Refused`](synod_core::error::ErrorKind::Refused) if there is an instance with
+    /// that id, [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the name or the id
+    /// is empty or too long, or if the instance cannot be written in the [format](Self::format),
+    /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable) if it could not be
+    /// registered within the time limit of the client, and any error that the store returns. Then
+    /// it is not registered.
     ///
     /// # Cancel safety
     ///
     /// A dropped call unregisters it in the background.
     pub async fn register(&self, instance: Instance<T>) -> Result<Registration> {
         let Self { client, occupied, format, .. } = self;
-        let instance = instance.complete(client.chance());
+        let instance = instance.complete(client.random());
         let path = self.service_path(&instance.name)?.child(&Name::encode(&instance.id)?)?;
         let data = format.write(&path, &instance)?;
         let keeper = NodeKeeper::start(client, &path, *occupied, data, "discovery").await?;
@@ -107,12 +109,12 @@ impl<T: Serialize> Discovery<T> {
 }
 
 impl<T: DeserializeOwned> Discovery<T> {
-    /// The instances of a service that there are now.
+    /// The current instances of a service.
     ///
     /// # Errors
     ///
-    /// As every verb of a [`Client`]. A node that cannot be read as an instance is no error: it is
-    /// [reported](Endpoints::unreadable), and leaves the others.
+    /// The errors common to all calls of a [`Client`]. A node that cannot be read as an instance is
+    /// no error: it is [reported](Endpoints::unreadable), and does not affect the others.
     ///
     /// # Cancel safety
     ///
@@ -123,17 +125,18 @@ impl<T: DeserializeOwned> Discovery<T> {
         Ok(Endpoints::read(nodes.iter(), self.format, &Endpoints::default()))
     }
 
-    /// Follows the instances of a service from now on. There need not be any.
+    /// Opens a service and follows its instances. It need not have any.
     ///
     /// # Errors
     ///
-    /// What the store says if it refuses to be read, and
-    /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is closed. An outage is no error:
-    /// the call waits for its end. [`within`](crate::within) gives it a limit.
+    /// The error with which the store rejects reads, and
+    /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is
+    /// closed. An outage is no error: the call waits for its end. [`within`](crate::within) sets a
+    /// limit.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call follows nothing.
+    /// Cancel safe: a dropped call leaves no task and no watch.
     pub async fn open(&self, service: &str) -> Result<Service<T>> {
         let path = self.service_path(service)?;
         // On the heap, so that the future of a caller stays small.

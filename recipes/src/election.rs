@@ -1,4 +1,9 @@
-//! [`Election`]: leaders that proclaim values, observers of the values, and handing over to a candidate.
+//! [`Election`]: leaders that proclaim values, observers of the values, and handover to a
+//! candidate.
+
+pub use crate::leader_latch::{Candidacy, LeaderLatch, LeadershipChange};
+pub use crate::leader_selector::{LeaderSelector, Term};
+pub use crate::line::hold::Leadership;
 
 use bytes::Bytes;
 use futures_core::Stream;
@@ -9,10 +14,9 @@ use synod_core::store::Outcome;
 
 use crate::election::observer::observe;
 use crate::election::resign_to::resign_to;
-use crate::line::Line;
-use crate::line::contender::Contender;
-use crate::line::form::Form;
 use crate::line::hold::Hold;
+use crate::line::order::Contender;
+use crate::line::{Form, Line};
 use crate::mutant::mistake;
 
 mod observer;
@@ -25,7 +29,7 @@ pub struct Election {
     line: Line,
 }
 
-/// The lead. See [`Hold`].
+/// A guard of the lead. See [`Hold`].
 pub type Leader = Hold<Elected>;
 
 /// The kind of a [`Leader`]: a hold that can proclaim values and resign in favour of a candidate.
@@ -37,14 +41,15 @@ pub struct Elected {
 impl Election {
     /// The election at `path`.
     pub fn new(client: &Client, path: impl Into<Path>) -> Self {
-        Self { line: Line::new(client, path.into(), Form::alone("election", "latch-")) }
+        Self { line: Line::new(client, path.into(), Form::exclusive("election", "latch-")) }
     }
 
-    /// Waits for the lead. The value is visible while the candidate waits, too, and is its first value as a leader.
+    /// Waits for the lead. The value is visible while the candidate waits, and is its first value
+    /// as a leader.
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock).
+    /// As [`Mutex::lock`](crate::lock::Mutex::lock).
     ///
     /// # Cancel safety
     ///
@@ -55,8 +60,8 @@ impl Election {
         Ok(ticket.hold(Elected::of(line)))
     }
 
-    /// Acquires the lead if there is no leader and no other candidate. Never waits, and leaves no ticket if it returns
-    /// `None`.
+    /// Acquires the lead if there is no leader and no other candidate. Never waits, and leaves no
+    /// ticket if it returns `None`.
     ///
     /// # Errors
     ///
@@ -71,11 +76,11 @@ impl Election {
         Ok(entered.map(|ticket| ticket.hold(Elected::of(line))))
     }
 
-    /// The first candidate, with the value that it proclaims: it leads, or is about to.
+    /// The first candidate, with its value: it leads, or is about to.
     ///
     /// # Errors
     ///
-    /// As every verb of a [`Client`].
+    /// The errors common to all calls of a [`Client`].
     ///
     /// # Cancel safety
     ///
@@ -88,7 +93,7 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// As every verb of a [`Client`].
+    /// The errors common to all calls of a [`Client`].
     ///
     /// # Cancel safety
     ///
@@ -97,9 +102,10 @@ impl Election {
         self.line.contenders().await
     }
 
-    /// The leaders and the values that they proclaim, beginning with the current one, across sessions. While there is
-    /// no leader the stream yields nothing. Of values that follow each other closely it may yield only the last one. It
-    /// ends with an error, when the client is closed or the store refuses; an outage of any length does not end it.
+    /// The leaders and the values that they proclaim, beginning with the current one, across
+    /// sessions. While there is no leader the stream yields nothing. Of values in quick succession
+    /// it may yield only the last. It ends with an error, when the client is closed or the store
+    /// rejects a read; an outage of any length does not end it.
     pub fn observe(&self) -> impl Stream<Item = Result<Contender>> + Send + use<> {
         observe(self.line.clone())
     }
@@ -116,8 +122,9 @@ impl Leader {
     ///
     /// # Errors
     ///
-    /// [`SessionLost`](synod_core::error::ErrorKind) if the lead was lost: nothing is proclaimed then. Otherwise as every
-    /// verb of a [`Client`](synod_core::client::Client); a value of unknown effect may be proclaimed again.
+    /// [`SessionLost`](synod_core::error::ErrorKind) if the lead was lost: then nothing is
+    /// proclaimed. Otherwise the errors common to all calls of a
+    /// [`Client`](synod_core::client::Client); a value of unknown effect may be proclaimed again.
     ///
     /// # Cancel safety
     ///
@@ -147,21 +154,24 @@ impl Leader {
         self.release().await
     }
 
-    /// Hands the lead over to the candidate with this path: [`Contender::path`](crate::Contender::path) of one
-    /// of [`Election::candidates`](crate::Election::candidates). The candidates between them move to the end of
-    /// the line, in any order. If the candidate is not in the line any more, nothing happens and the lead is returned.
+    /// Hands the lead over to the candidate with this path:
+    /// [`Contender::path`](crate::lock::Contender::path) of one of
+    /// [`Election::candidates`](crate::election::Election::candidates). The candidates between them move to
+    /// the end of the queue, in any order. If the candidate is not in the queue any more, nothing
+    /// happens and the lead is returned.
     ///
     /// # Errors
     ///
-    /// [`Refused`](synod_core::error::ErrorKind) if a candidate of another library is between them, which could not be
-    /// notified; [`SessionLost`](synod_core::error::ErrorKind) if the lead was lost before; otherwise as every verb of a
+    /// [`Refused`](synod_core::error::ErrorKind) if a candidate of another library is between them,
+    /// which could not be notified; [`SessionLost`](synod_core::error::ErrorKind) if the lead was
+    /// lost before; otherwise the errors common to all calls of a
     /// [`Client`](synod_core::client::Client). In each case the lead is released.
     ///
     /// # Cancel safety
     ///
     /// A dropped call releases the lead, in favour of the candidate or not.
     pub async fn resign_to(self, candidate: &Path) -> Result<Option<Self>> {
-        let given = resign_to(&self.node, &self.kind.line, candidate).await?;
-        Ok((!given).then_some(self))
+        let is_handed_over = resign_to(&self.node, &self.kind.line, candidate).await?;
+        Ok((!is_handed_over).then_some(self))
     }
 }

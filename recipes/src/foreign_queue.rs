@@ -1,13 +1,16 @@
-//! [`ForeignQueue`]: a queue of another library, whose items programs of both put and take.
+//! [`ForeignQueue`]: a queue of another library, shared by programs of that library and of this
+//! one.
 //!
-//! | node | what | made by | removed by |
+//! | node | content | created by | removed by |
 //! |---|---|---|---|
 //! | in the directory of the items | an item, or several | a producer | a consumer |
-//! | in the directory of the locks | that a consumer of the other library has an item | that consumer | that consumer, or with its session |
-//! | `NAME.synod/queue-` for the queue `NAME` | a mark of a transaction, see [`stamped`](crate::stamped) | a client | that client, or a consumer a day later |
+//! | in the directory of the locks | the lock of a consumer of the other library on an item | that consumer | that consumer, or with its session |
+//! | `NAME.synod/queue-` for the queue `NAME` | a [write id](crate::support::exactly_once) | a client | that client, or a consumer a day later |
 //!
-//! - **An item is taken by the transaction that deletes its node**, and expects no lock.
-//! - **The marks are not below the path of the queue**: the other library takes all nodes there.
+//! - **An item is taken by the transaction that deletes its node**, and checks that there is no
+//!   lock.
+//! - **The write ids are not below the path of the queue**: the other library takes all nodes
+//!   there.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,56 +22,55 @@ use synod_core::client::Client;
 use synod_core::clock::sleep;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::store::{Expect, Gap, Lifetime, Outcome, Query, Rejected, Txn, Why};
+use synod_core::store::{Expect, Feature, Lifetime, Outcome, Query, RejectReason, Rejected, Txn};
 
-use crate::cell::patience::Patience;
 use crate::foreign_queue::foreign_consumer::{ForeignConsumer, ForeignItem};
-use crate::foreign_queue::item_place::ItemPlace;
-use crate::foreign_queue::layout::{DOING, NewName, QueueLayout};
-use crate::line::item_wait::ItemWait;
-use crate::stamped::date::date;
-use crate::stamped::handing::{Handed, hand_over};
-use crate::stamped::mark::{Marks, roomy};
-use crate::stamped::sent::{Sent, is_only_lost};
-use crate::stamped::writes::StampedWrites;
+use crate::foreign_queue::layout::{DOING, ItemPlace, NewName, QueueLayout};
+use crate::support::detached::{Handed, hand_over};
+use crate::support::exactly_once::settling::{Sent, is_only_lost};
+use crate::support::exactly_once::write_id::WriteIds;
+use crate::support::exactly_once::writes::ExactlyOnceWrites;
+use crate::support::names::dir_for_any_name;
+use crate::support::retry::OutageBackoff;
+use crate::support::time::date;
+use crate::support::wait::ItemWait;
 
 mod curator_items;
 mod foreign_consumer;
 mod foreign_stock;
-pub(crate) mod item_place;
 pub(crate) mod layout;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/foreign_queue.md"))]
 #[derive(Clone)]
 pub struct ForeignQueue {
-    place: Arc<ForeignPlace>,
+    shared: Arc<ForeignShared>,
     /// Started by the first call that wants an item. Producers need none.
     consumer: Arc<OnceLock<ForeignConsumer>>,
 }
 
-/// After which time a name is free that has the time.
+/// The time after which a name with the current time is free.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Where a queue is, and how its nodes are written.
-struct ForeignPlace {
+/// The paths and the layout of a queue, and the sender of its transactions.
+struct ForeignShared {
     client: Client,
     dir: Path,
     layout: QueueLayout,
     items: Path,
     locks: Option<Path>,
-    writes: StampedWrites,
-    /// Whether the directory of the items is known to be there.
+    writes: ExactlyOnceWrites,
+    /// True if the directory of the items is known to exist.
     has_dir: AtomicBool,
 }
 
-/// What was in a node, and where.
+/// A node that was taken, to be put back if its caller is gone.
 struct TakenNode {
     path: Path,
     data: Bytes,
 }
 
 impl ForeignQueue {
-    /// The queue at `path` that another library writes in this layout.
+    /// Creates the queue at `path` that another library writes in this layout.
     ///
     /// # Errors
     ///
@@ -78,8 +80,8 @@ impl ForeignQueue {
         Self::with_locks(client, dir.clone(), layout, layout.locks(&dir)?)
     }
 
-    /// [`ForeignQueue::new`] for a queue whose consumers lock each item with a node in this directory: the `lockPath` of Curator's
-    /// `DistributedQueue` and its variants.
+    /// Creates a queue whose consumers lock each item with a node in this directory: the `lockPath`
+    /// of Curator's `DistributedQueue` and its variants.
     ///
     /// # Errors
     ///
@@ -102,23 +104,24 @@ impl ForeignQueue {
         let Some(parent) = dir.parent() else {
             return Err(Error::new(ErrorKind::Invalid, DOING).because("the root is no queue"));
         };
-        let marks = roomy(parent.join(&format!("{}.synod", dir.name()))?)?;
-        let marks = Marks::lasting(marks, "queue-", DOING);
-        let (items, locks) = (roomy(layout.items(&dir)?)?, locks.map(roomy).transpose()?);
+        let write_ids = dir_for_any_name(parent.join(&format!("{}.synod", dir.name()))?)?;
+        let write_ids = WriteIds::persistent(write_ids, "queue-", DOING);
+        let (items, locks) =
+            (dir_for_any_name(layout.items(&dir)?)?, locks.map(dir_for_any_name).transpose()?);
         let client = client.clone();
-        let writes = StampedWrites::new(&client, marks);
+        let writes = ExactlyOnceWrites::new(&client, write_ids);
         let has_dir = AtomicBool::new(false);
-        let place = ForeignPlace { client, dir, layout, items, locks, writes, has_dir };
-        let place = Arc::new(place);
-        Ok(Self { place, consumer: Arc::default() })
+        let shared = ForeignShared { client, dir, layout, items, locks, writes, has_dir };
+        Ok(Self { shared: Arc::new(shared), consumer: Arc::default() })
     }
 
     /// Puts an item into the queue, after all others.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::TooLarge`] if the store takes less data in a node, and as every verb of a [`Client`]. With an unknown effect it
-    /// is in the queue once, or not at all.
+    /// [`ErrorKind::TooLarge`] if the store accepts less data in a node, and the errors that are
+    /// common to all calls: see [`Client`]. With an unknown effect the item is in the queue once,
+    /// or not at all.
     ///
     /// # Cancel safety
     ///
@@ -127,80 +130,83 @@ impl ForeignQueue {
         self.put_at(&[item.into()], ItemPlace::default()).await
     }
 
-    /// Puts items into one node of the queue, in this place: they are taken together. Only Curator's `DistributedQueue` and its
-    /// variants have more than one in a node.
+    /// Puts items into one node of the queue, at this place: they are taken together. Only
+    /// Curator's `DistributedQueue` and its variants have more than one item in a node.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] if the layout has no such place, or one item in a node, and as [`ForeignQueue::put`].
+    /// [`ErrorKind::Invalid`] if the layout has no such place, or one item in a node, and as
+    /// [`ForeignQueue::put`].
     ///
     /// # Cancel safety
     ///
     /// As [`ForeignQueue::put`], for all of them together.
     pub async fn put_at(&self, items: &[Bytes], place: ItemPlace) -> Result<()> {
-        self.place.put(items, place).await
+        self.shared.put(items, place).await
     }
 
-    /// Waits for the first node that may be had, and takes it out of the queue with its items: mostly one. Exactly one caller gets
-    /// them, here or in a program of the other library, and they are gone from the store. What cannot be read stays there, and is in
-    /// no other's way.
+    /// Waits for the first available node, and takes it out of the queue with its items: mostly
+    /// one. Exactly one caller gets them, here or in a program of the other library, and they are
+    /// gone from the store. A node that cannot be read stays there, and does not block later nodes.
     ///
     /// # Errors
     ///
-    /// With an unknown effect a node may have been taken that no caller has: the client was closed before the answer. Otherwise as
-    /// every verb of a [`Client`], except that an outage, also one in which the session is lost, only lengthens the wait.
+    /// The errors that are common to all calls: see [`Client`]; but an outage, also one in which
+    /// the session is lost, only lengthens the wait. With an unknown effect a node may have been
+    /// taken that no caller has: the client was closed before the answer.
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has taken nothing, or puts back what it has taken, in its place: in the background, and as soon as the store
-    /// answers.
+    /// A dropped call has taken nothing, or puts the node back at its place: in the background, as
+    /// soon as the store answers.
     pub async fn take(&self) -> Result<Vec<Bytes>> {
         let waiting = async |wait: &mut ItemWait| {
-            let mut patience = Patience::new(&self.place.client);
+            let mut backoff = OutageBackoff::new(&self.shared.client);
             loop {
                 wait.tries += 1;
                 match self.try_next().await {
                     Ok(Some(taken)) => return Ok(taken.received()),
                     Ok(None) => {}
-                    Err(error) if error.is_ambiguous() => return Err(error),
-                    Err(error) => patience.rest(error).await?,
+                    Err(error) if error.has_unknown_effect() => return Err(error),
+                    Err(error) => backoff.wait(error).await?,
                 }
             }
         };
-        Box::pin(ItemWait::measured("foreign_queue", &self.place.dir, waiting)).await
+        Box::pin(ItemWait::measured("foreign_queue", &self.shared.dir, waiting)).await
     }
 
     /// Tries to take the next item. `None` if another consumer was faster.
     async fn try_next(&self) -> Result<Option<Handed<Vec<Bytes>>>> {
-        let ForeignPlace { client, layout, items, locks, .. } = &*self.place;
-        let old_marks = || self.place.writes.old_marks();
-        let start = || ForeignConsumer::start(client, *layout, items, locks.as_ref(), old_marks());
+        let ForeignShared { client, layout, items, locks, .. } = &*self.shared;
+        let old = || self.shared.writes.old_write_ids();
+        let start = || ForeignConsumer::start(client, *layout, items, locks.as_ref(), old());
         let item = self.consumer.get_or_init(start).next().await?;
-        let (place, own) = (self.place.clone(), self.place.clone());
+        let (shared, own) = (self.shared.clone(), self.shared.clone());
         let take = async move { own.take(&item).await };
         let undo = async move |TakenNode { path, data }| {
             let mut at = path.clone();
             let create = |at: &Path| Txn::new().create(at, data.clone(), Lifetime::Persistent);
-            // Where the numbers of names have begun again, another item may have its name. The next one is after that in its order.
+            // Where the numbers of names have begun again, another item may have this name. The
+            // name with a `0` appended is the next one in the order.
             let instead = |no: &Rejected| {
                 let next = at.parent()?.join(&format!("{}0", at.name())).ok();
-                at = next.filter(|_at| no.why == Why::Exists)?;
+                at = next.filter(|_at| no.reason == RejectReason::Exists)?;
                 Some(create(&at))
             };
-            place.writes.put_back(&path, create(&path), instead).await;
+            shared.writes.put_back(&path, create(&path), instead).await;
         };
         hand_over(DOING, take, undo).await
     }
 }
 
-impl ForeignPlace {
+impl ForeignShared {
     async fn put(&self, items: &[Bytes], place: ItemPlace) -> Result<()> {
         let data = self.layout.encode(items)?;
-        self.make_dir().await?;
+        self.create_dir().await?;
         let session = self.client.session().await?;
-        let numbers = !session.info().limits.gaps.contains(&Gap::NumberedNames);
+        let has_numbers = !session.info().limits.missing_features.contains(&Feature::NumberedNames);
         loop {
-            let name = self.layout.new_name(place, date(), numbers)?;
+            let name = self.layout.new_name(place, date(), has_numbers)?;
             let txn = match &name {
                 NewName::Numbered(name) => {
                     let path = self.items.join(name)?;
@@ -210,10 +216,10 @@ impl ForeignPlace {
                     Txn::new().create(self.items.join(name)?, data.clone(), Lifetime::Persistent)
                 }
             };
-            match (self.writes.insist(&txn).await?, name) {
+            match (self.writes.commit(&txn).await?, name) {
                 (Outcome::Committed(_), _) => return Ok(()),
                 // Another program put something at the same time of its clock.
-                (Outcome::Rejected(no), NewName::Time(_)) if no.why == Why::Exists => {
+                (Outcome::Rejected(no), NewName::Time(_)) if no.reason == RejectReason::Exists => {
                     sleep(TICK).await;
                 }
                 (Outcome::Rejected(no), _) => return Err(self.writes.refused(&no)),
@@ -221,17 +227,17 @@ impl ForeignPlace {
         }
     }
 
-    /// Makes the directory of the items a node, as kazoo does. A container is removed when it is empty, and its numbers begin again:
-    /// then another item could have the name of one that was read.
-    async fn make_dir(&self) -> Result<()> {
+    /// Creates a node for the directory of the items, as kazoo does. An empty container is removed,
+    /// and its numbers begin again: then another item could have the name of one that was read.
+    async fn create_dir(&self) -> Result<()> {
         if self.has_dir.load(Ordering::Relaxed) {
             return Ok(());
         }
-        // It belongs to no client, so it stays even if this call is dropped.
+        // The node belongs to no client, so it stays even if this call is dropped.
         if !self.client.exists(&self.items).await?
             && let Err(error) = self.client.put(&self.items, "").await
         {
-            // A container that has nodes already stays while it has. The next put tries again.
+            // A container with nodes stays for as long as it has nodes. The next put tries again.
             return if error.kind() == ErrorKind::Refused { Ok(()) } else { Err(error) };
         }
         self.has_dir.store(true, Ordering::Relaxed);
@@ -248,27 +254,29 @@ impl ForeignPlace {
         };
         let Some((data, stat)) = view.into_node().and_then(|node| Some((node.data, node.stat?)))
         else {
-            item.is_gone();
+            item.remove();
             return Ok(None);
         };
         let Some(items) = self.layout.decode(&data) else {
-            tracing::warn!(%path, "an item of a queue cannot be read, and stays there");
-            item.is_unreadable();
+            tracing::warn!(%path, "cannot read an item of a queue; it stays there");
+            item.set_unreadable();
             return Ok(None);
         };
         let txn = self.unlocked(&item.name)?;
         let txn = txn.delete(path.clone(), Expect::Version(stat.version));
-        match self.writes.send_patiently(&session, txn, Some(&path)).await {
+        match self.writes.send_without_limit(&session, txn, Some(&path)).await {
             Ok(Sent::Applied(_)) => {
-                item.is_gone();
+                item.remove();
                 Ok(Some((items, TakenNode { path, data })))
             }
-            Ok(Sent::Rejected(no)) if matches!(no.why, Why::Missing) => {
-                item.is_gone();
+            Ok(Sent::Rejected(no)) if matches!(no.reason, RejectReason::Missing) => {
+                item.remove();
                 Ok(None)
             }
-            Ok(Sent::Rejected(no)) if matches!(no.why, Why::Exists | Why::OtherVersion) => {
-                item.rests();
+            Ok(Sent::Rejected(no))
+                if matches!(no.reason, RejectReason::Exists | RejectReason::OtherVersion) =>
+            {
+                item.set_aside();
                 Ok(None)
             }
             Ok(Sent::Rejected(no)) => Err(self.writes.refused(&no)),
@@ -278,7 +286,8 @@ impl ForeignPlace {
         }
     }
 
-    /// The check that no consumer of the other library has an item.
+    /// Returns a transaction with the check that no consumer of the other library has locked an
+    /// item.
     fn unlocked(&self, name: &str) -> Result<Txn> {
         match &self.locks {
             Some(locks) => Ok(Txn::new().check(locks.join(name)?, Expect::Absent)),
@@ -290,7 +299,7 @@ impl ForeignPlace {
 /// Shows no data.
 impl fmt::Debug for ForeignQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ForeignPlace { dir, layout, .. } = &*self.place;
+        let ForeignShared { dir, layout, .. } = &*self.shared;
         f.debug_struct("ForeignQueue")
             .field("path", dir)
             .field("layout", layout)

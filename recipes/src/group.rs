@@ -1,4 +1,4 @@
-//! [`Group`]: which members there are now.
+//! [`Group`]: the members that are alive now.
 
 use std::fmt;
 
@@ -10,15 +10,15 @@ use synod_core::name::Name;
 use synod_core::path::Path;
 use synod_core::store::{Query, View};
 
-use crate::group::changes::GroupFollower;
+use crate::group::changes::GroupReader;
 use crate::group::member::{GroupChange, Member};
 use crate::keeper::NodeKeeper;
-use crate::keeper::occupant::Occupied;
+use crate::keeper::node::Occupied;
 
 mod changes;
 pub(crate) mod member;
 
-/// The end of the name of a member that has none of its own: that of kazoo's parties.
+/// The end of the name of a member without a name of its own, as in kazoo's parties.
 const UNNAMED: &str = "__party__";
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/group.md"))]
@@ -41,53 +41,56 @@ impl Group {
         Self { client: client.clone(), path: path.into(), occupied: Occupied::Refuse }
     }
 
-    /// Lets [`join_as`](Self::join_as) replace a member of the same name: the one that this program was before it was started
-    /// again, or one that is to be replaced.
+    /// Lets [`join_as`](Self::join_as) replace a member of the same name: this program before its
+    /// restart, or a member that is to be replaced.
     pub fn take_over(self) -> Self {
         Self { occupied: Occupied::TakeOver, ..self }
     }
 
-    /// Becomes a member with this data, under a name that no other member has. It stays one, across sessions, until it leaves.
+    /// Becomes a member with this data, under a name that no other member has, across sessions,
+    /// until it leaves.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable) if it could not join within the deadline of the
-    /// client, and what the store says. It is no member then.
+    /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable) if it could not join
+    /// within the time limit of the client, and any error that the store returns. Then it is no
+    /// member.
     ///
     /// # Cancel safety
     ///
     /// A dropped call leaves the group in the background.
     pub async fn join(&self, data: impl Into<Bytes>) -> Result<Membership> {
-        let name = format!("{}{UNNAMED}", self.client.chance().id());
-        self.joins(&self.path.join(&name)?, data.into()).await
+        let name = format!("{}{UNNAMED}", self.client.random().id());
+        self.join_at(&self.path.join(&name)?, data.into()).await
     }
 
-    /// [`Group::join`] under a name of its own.
+    /// [`Group::join`] under this name.
     ///
     /// # Errors
     ///
-    /// As [`Group::join`], [`ErrorKind::Refused`](synod_core::error::ErrorKind::Refused) if there is a member of that name,
-    /// and [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the name is empty or too long.
+    /// As [`Group::join`], [`ErrorKind::Refused`](synod_core::error::ErrorKind::Refused) if there
+    /// is a member of that name, and [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid)
+    /// if the name is empty or too long.
     ///
     /// # Cancel safety
     ///
     /// As [`Group::join`].
     pub async fn join_as(&self, name: &str, data: impl Into<Bytes>) -> Result<Membership> {
         let name = Name::encode(name)?;
-        self.joins(&self.path.join(name.as_str())?, data.into()).await
+        self.join_at(&self.path.join(name.as_str())?, data.into()).await
     }
 
-    async fn joins(&self, path: &Path, data: Bytes) -> Result<Membership> {
+    async fn join_at(&self, path: &Path, data: Bytes) -> Result<Membership> {
         let Self { client, occupied, .. } = self;
         let keeper = NodeKeeper::start(client, path, *occupied, data, "group").await?;
         Ok(Membership { keeper })
     }
 
-    /// The members that there are now, in the order of their names.
+    /// The current members, in the order of their names.
     ///
     /// # Errors
     ///
-    /// As every verb of a [`Client`].
+    /// The errors common to all calls of a [`Client`].
     ///
     /// # Cancel safety
     ///
@@ -96,12 +99,13 @@ impl Group {
         Ok(members(self.client.read(self.query()).await?))
     }
 
-    /// The members that there are, as joined, and then every change. For each name, joins and leaves take turns. Members that
-    /// come and go between two looks are left out; the last state never is.
+    /// The current members, as joined, and then every change. For each name, joins and leaves
+    /// alternate. Members that come and go between two reads are left out; the last state never is.
     ///
-    /// An outage is no error: what changed meanwhile is reported after it. The stream ends when the client is closed.
+    /// An outage is no error: changes during it are reported after it. The stream ends when the
+    /// client is closed.
     pub fn changes(&self) -> impl Stream<Item = GroupChange> + Send + use<> {
-        GroupFollower::new(&self.client, self.query()).changes()
+        GroupReader::new(&self.client, self.query()).changes()
     }
 
     fn query(&self) -> Query {
@@ -109,7 +113,8 @@ impl Group {
     }
 }
 
-/// The members in a view: every ephemeral node. What is not ephemeral belongs to no session, and would never leave.
+/// The members in a view: every ephemeral node. Persistent nodes are skipped: they would never
+/// leave.
 fn members(view: View) -> Vec<Member> {
     view.nodes.into_iter().filter_map(Member::of).collect()
 }
@@ -125,16 +130,17 @@ impl Membership {
         self.keeper.path()
     }
 
-    /// Whether the store certainly lists this member now. False while its session is not certain, and between two sessions.
+    /// Returns `true` if the store certainly lists this member now. False while its session is not
+    /// certain, and between two sessions.
     pub fn is_member(&self) -> bool {
         self.keeper.is_there()
     }
 
-    /// Replaces the data of this member. See [`KeptNode::set`](crate::KeptNode::set).
+    /// Replaces the data of this member. See [`KeptNode::set`](crate::presence::KeptNode::set).
     ///
     /// # Errors
     ///
-    /// As [`KeptNode::set`](crate::KeptNode::set).
+    /// As [`KeptNode::set`](crate::presence::KeptNode::set).
     ///
     /// # Cancel safety
     ///
@@ -143,11 +149,12 @@ impl Membership {
         self.keeper.set(data.into()).await
     }
 
-    /// Leaves the group: when this returned without an error, it is no member any more, and does not become one again.
+    /// Leaves the group. When this returns without an error, it is no member any more, and does not
+    /// become one again.
     ///
     /// # Errors
     ///
-    /// As [`KeptNode::close`](crate::KeptNode::close).
+    /// As [`KeptNode::close`](crate::presence::KeptNode::close).
     ///
     /// # Cancel safety
     ///

@@ -1,4 +1,4 @@
-//! [`HashRing`]: which member of a group is responsible for a key.
+//! [`HashRing`]: the member of a group that is responsible for a key.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,32 +27,33 @@ pub(crate) mod ring;
 #[cfg_attr(not(doctest), doc = include_str!("../docs/mirrors.md"))]
 #[derive(Clone)]
 pub struct HashRing {
-    inner: Arc<FollowedRing>,
+    inner: Arc<RingInner>,
 }
 
-/// A ring, and how it compares with the group.
+/// A ring, and its state compared with the group.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RingView {
-    /// The ring of the members that are known.
+    /// The ring of the known members.
     pub ring: Arc<Ring>,
-    /// The ring shows what the group was at this revision, or later.
+    /// The ring shows the group at this revision, or later.
     pub as_of: Revision,
-    /// Whether each later change of the group will be reported: [`CacheState::Live`]. Otherwise the group may have changed.
+    /// [`CacheState::Live`] if each later change of the group will be reported. Otherwise the group
+    /// may have changed.
     pub state: CacheState,
 }
 
-struct FollowedRing {
+struct RingInner {
     mirror: Mirror,
     last: watch::Receiver<RingView>,
-    /// It ends with this value, and with the client.
+    /// The task ends with this value, and with the client.
     _task: Task,
 }
 
 /// The weight of a member, by its data.
 type Weigh = Box<dyn Fn(&[u8]) -> u8 + Send + Sync>;
 
-/// What turns the members into a ring.
+/// The state of the task that makes rings of the members.
 struct RingMaker {
     weigh: Weigh,
     members: BTreeMap<String, u8>,
@@ -60,23 +61,27 @@ struct RingMaker {
 }
 
 impl HashRing {
-    /// The ring of the [`Group`](crate::Group) at `path`, followed from now on. All its members have the same weight.
+    /// Opens the ring of the [`Group`](crate::presence::Group) at `path`, and follows it. All its
+    /// members have the same weight.
     ///
     /// # Errors
     ///
-    /// What the store says if it refuses to be read, and [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost)
-    /// once the client is closed. An outage is no error: the call waits for its end. [`within`](crate::within) gives it a limit.
+    /// The error with which the store rejects reads, and
+    /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is
+    /// closed. An outage is no error: the call waits for its end. [`within`](crate::within) sets a
+    /// limit.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call follows nothing.
+    /// Cancel safe: a dropped call leaves no task and no watch.
     pub async fn open(client: &Client, path: impl Into<Path>) -> Result<Self> {
         Self::open_weighted(client, path, |_data| 1).await
     }
 
-    /// [`HashRing::open`], where the data of each member says its weight: of two members the one with twice the weight is
-    /// responsible for about twice as many keys, and one of weight 0 for none. All clients have to weigh alike. A member whose data makes
-    /// `weigh` panic has no weight.
+    /// [`HashRing::open`], with weights from the data of the members: a member with twice the
+    /// weight of another is responsible for about twice as many keys, and a member of weight 0 for
+    /// none. All clients must use the same weights. A member whose data makes `weigh` panic has no
+    /// weight.
     ///
     /// # Errors
     ///
@@ -96,21 +101,22 @@ impl HashRing {
         let (ring, state) = (Arc::default(), CacheState::Syncing);
         let (sender, last) = watch::channel(RingView { ring, as_of: Revision::ZERO, state });
         let mut maker = RingMaker { weigh: Box::new(weigh), members: BTreeMap::new(), sender };
-        maker.learn(&mirror.snapshot());
+        maker.update(&mirror.snapshot());
         let read = mirror.clone();
         let making = async move {
-            let learning = read.until(|_state| -> Option<()> {
-                maker.learn(&read.snapshot());
+            let updating = read.until(|_state| -> Option<()> {
+                maker.update(&read.snapshot());
                 None
             });
-            // Until the client is closed.
-            let _over = learning.await;
+            // Returns when the client is closed.
+            let _ended = updating.await;
         };
         let task = task::spawn(making);
-        Ok(Self { inner: Arc::new(FollowedRing { mirror, last, _task: task }) })
+        Ok(Self { inner: Arc::new(RingInner { mirror, last, _task: task }) })
     }
 
-    /// The member that is responsible for a key, as far as is known. Asks no server. `None` if no member has a weight.
+    /// The member that is responsible for a key, as far as is known. Sends nothing to the store.
+    /// `None` if no member has a weight.
     pub fn owner(&self, key: impl AsRef<[u8]>) -> Option<String> {
         self.inner.last.borrow().ring.owner(key).map(str::to_owned)
     }
@@ -121,20 +127,20 @@ impl HashRing {
         last.ring.owners(key, count).into_iter().map(str::to_owned).collect()
     }
 
-    /// The ring as it is known now, with its revision, and whether it is current. Several questions about one moment are
-    /// for this.
+    /// The current ring, with its revision, and whether it is current. For several consistent
+    /// queries use this.
     pub fn view(&self) -> RingView {
         let last = self.inner.last.borrow().clone();
-        // As soon as that is so, before any task is notified of it.
+        // The mirror reports this immediately, before any task is notified.
         match self.inner.mirror.state() {
             CacheState::Live(_) => last,
             state => RingView { state, ..last },
         }
     }
 
-    /// The ring as it is known now, then each that replaces it, also one that differs in its state alone. A reader gets the
-    /// latest: what was replaced before it looked is left out. The stream ends with the client, and when the last clone of
-    /// this value is dropped.
+    /// The current ring, then each replacement, also if only the state differs. A slow reader gets
+    /// the latest and misses the replaced ones. The stream ends with the client, and when the last
+    /// clone of `self` is dropped.
     pub fn changes(&self) -> impl Stream<Item = RingView> + Send + use<> {
         let mut receiver = self.inner.last.clone();
         receiver.mark_changed();
@@ -147,15 +153,15 @@ impl HashRing {
 }
 
 impl RingView {
-    /// Whether each later change of the group will be reported.
+    /// Returns `true` if each later change of the group will be reported.
     pub fn is_current(&self) -> bool {
         self.state.is_live()
     }
 }
 
 impl RingMaker {
-    /// Takes note of what the mirror has.
-    fn learn(&mut self, snapshot: &Snapshot) {
+    /// Updates the ring from the mirror.
+    fn update(&mut self, snapshot: &Snapshot) {
         let members: BTreeMap<_, _> =
             snapshot.iter().filter_map(|node| member(node, &self.weigh)).collect();
         let has_changed = members != self.members;
@@ -173,13 +179,13 @@ impl RingMaker {
     }
 }
 
-/// The name and the weight of the member that a node is. What is not ephemeral is none.
+/// The name and the weight of the member that a node represents. `None` for a persistent node.
 fn member(node: &Node, weigh: &Weigh) -> Option<(String, u8)> {
     node.stat?.owner?;
     let name = Name::new(node.path.name()).ok().and_then(|name| name.decode());
-    // One bad registration is no reason to follow the group no more.
+    // One bad registration must not end the task.
     let weight = catch_unwind(AssertUnwindSafe(|| weigh(&node.data))).unwrap_or_else(|_panic| {
-        tracing::warn!(path = %node.path, "weighing a member panicked: it has no weight");
+        tracing::warn!(path = %node.path, "the weight function panicked: the member has no weight");
         0
     });
     Some((name.unwrap_or_else(|| node.path.name().to_owned()), weight))

@@ -1,4 +1,4 @@
-//! [`Ids`]: unique numbers, handed out from blocks.
+//! [`Ids`]: unique numbers, handed out from reserved blocks.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,7 +13,7 @@ use synod_core::path::Path;
 use synod_core::task;
 use tokio::sync::oneshot;
 
-use crate::cell::Cell;
+use crate::cell::SingleValue;
 use crate::mutant::mistake;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/ids.md"))]
@@ -25,30 +25,30 @@ pub struct Ids {
 
 /// The parts that the clones share.
 struct IdsShared {
-    cell: Cell,
+    value: SingleValue,
     block: NonZeroU64,
     state: Mutex<IdsState>,
 }
 
 #[derive(Default)]
 struct IdsState {
-    /// The numbers that are reserved, and not handed out yet. None, while calls wait.
+    /// The numbers that are reserved and not handed out yet. Empty while calls wait.
     left: Range<u64>,
     /// The calls that wait for a block, in their order.
     waiting: VecDeque<oneshot::Sender<Result<u64>>>,
-    /// Set while a task reserves blocks.
-    reserving: bool,
+    /// True while a task reserves blocks.
+    is_reserving: bool,
 }
 
-/// The turn of the task that reserves blocks. If it is dropped early, perhaps before the task was ever polled, as its runtime has
-/// ended, the calls that wait start another task.
-struct ReserveTurn {
+/// The task that reserves blocks. If it is dropped early, perhaps before it was ever polled because
+/// its runtime has ended, the calls that wait start another task.
+struct ReserveTask {
     shared: Arc<IdsShared>,
-    over: bool,
+    is_over: bool,
 }
 
 /// The answer to a call.
-enum Draw {
+enum NextId {
     Number(u64),
     Wait(oneshot::Receiver<Result<u64>>),
 }
@@ -56,72 +56,74 @@ enum Draw {
 /// The action that an error names.
 const DOING: &str = "handing out a number";
 
-/// The number of tasks that a call starts, one after the other, if each ends before it reserves a block.
-const RESTARTS: usize = 8;
+/// The maximum number of tasks that a call starts, one after the other, if each ends before it
+/// reserves a block.
+const MAX_RESTARTS: usize = 8;
 
 impl Ids {
-    /// The numbers at `path`, reserved in blocks of this size.
+    /// Creates the numbers at `path`, reserved in blocks of this size.
     pub fn new(client: &Client, path: impl Into<Path>, block: NonZeroU64) -> Self {
-        let cell = Cell::new(client, path.into(), "ids");
-        Self { shared: Arc::new(IdsShared { cell, block, state: Mutex::default() }) }
+        let value = SingleValue::new(client, path.into(), "ids");
+        Self { shared: Arc::new(IdsShared { value, block, state: Mutex::default() }) }
     }
 
-    /// A number that no other call gets.
+    /// Returns a number that no other call gets.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] if there are no numbers left below 2^63, or fewer than a block, [`ErrorKind::Corrupt`] if what is
-    /// stored is no number, [`ErrorKind::Refused`] if the path is a directory, and as every verb of a [`Client`]. Numbers may be
+    /// [`ErrorKind::Invalid`] if there are no numbers left below 2^63, or fewer than a block,
+    /// [`ErrorKind::Corrupt`] if the stored data is no number, [`ErrorKind::Refused`] if the path
+    /// is a directory, and the errors that are common to all calls: see [`Client`]. Numbers may be
     /// skipped then. All calls that wait for the same block get the same error.
     ///
     /// # Cancel safety
     ///
     /// A dropped call may skip numbers.
     pub async fn next(&self) -> Result<u64> {
-        for _ in 0..RESTARTS {
-            let told = match self.shared.clone().draw() {
-                Draw::Number(number) => return Ok(number),
-                Draw::Wait(told) => told,
+        for _ in 0..MAX_RESTARTS {
+            let reserved = match self.shared.clone().next() {
+                NextId::Number(number) => return Ok(number),
+                NextId::Wait(number) => number,
             };
-            if let Ok(number) = told.await {
+            if let Ok(number) = reserved.await {
                 return number;
             }
         }
-        let stopped = Error::new(ErrorKind::Backend, DOING).at(self.shared.cell.path());
+        let stopped = Error::new(ErrorKind::Backend, DOING).at(self.shared.value.path());
         Err(stopped.because("the task that reserves a block has ended"))
     }
 }
 
 impl IdsShared {
-    /// The next number; or a place among the calls that wait for a block, which a task reserves.
-    fn draw(self: Arc<Self>) -> Draw {
+    /// Returns the next number, or waits for a block, which a task reserves.
+    fn next(self: Arc<Self>) -> NextId {
         let mut state = self.state();
         if let Some(number) = state.left.next() {
-            return Draw::Number(number);
+            return NextId::Number(number);
         }
-        let (tell, told) = oneshot::channel();
-        state.waiting.push_back(tell);
-        let reserving = std::mem::replace(&mut state.reserving, true);
+        let (reply, number) = oneshot::channel();
+        state.waiting.push_back(reply);
+        let was_reserving = std::mem::replace(&mut state.is_reserving, true);
         drop(state);
-        if !reserving {
-            // From here on the turn ends, whatever becomes of the task.
-            let turn = ReserveTurn { shared: self, over: false };
-            // It ends by itself, when no call waits.
-            task::spawn(turn.reserve_all()).let_go();
+        if !was_reserving {
+            // From here on `is_reserving` is reset, also if the task is never polled.
+            let task = ReserveTask { shared: self, is_over: false };
+            // The task ends by itself when no call waits.
+            task::spawn(task.run()).let_go();
         }
-        Draw::Wait(told)
+        NextId::Wait(number)
     }
 
     /// Reserves a block that no other client has.
     async fn reserve(&self) -> Result<Range<u64>> {
-        let (path, block) = (self.cell.path().clone(), self.block.get());
-        let reserved = self.cell.change(move |bytes| {
+        let (path, block) = (self.value.path().clone(), self.block.get());
+        let reserved = self.value.change(move |bytes| {
             let last = number(&path, bytes)?.checked_add(block);
             let last = last.filter(|last| i64::try_from(*last).is_ok());
             let last = last.ok_or_else(|| exhausted(&path))?;
             Ok(Some(Bytes::copy_from_slice(&last.to_be_bytes())))
         });
-        let (path, reserved) = (self.cell.path(), reserved.await?);
+        let (path, reserved) = (self.value.path(), reserved.await?);
         Ok(number(path, reserved.before.as_ref())?..number(path, reserved.after.as_ref())?)
     }
 
@@ -130,10 +132,10 @@ impl IdsShared {
     }
 }
 
-impl ReserveTurn {
+impl ReserveTask {
     /// Reserves blocks for as long as calls wait.
-    async fn reserve_all(mut self) {
-        while !self.over {
+    async fn run(mut self) {
+        while !self.is_over {
             let reserved = self.shared.reserve().await;
             mistake!(BlockByGuess: let reserved = {
                 let end = self.shared.state().left.end;
@@ -146,7 +148,7 @@ impl ReserveTurn {
         }
     }
 
-    /// Hands out a block in the order of the calls. The turn is over if none waits any more.
+    /// Hands out a block in the order of the calls. The task is over if no call waits any more.
     fn hand_out(&mut self, block: Range<u64>) {
         let mut state = self.shared.state();
         state.waiting.retain(|call| !call.is_closed());
@@ -159,34 +161,34 @@ impl ReserveTurn {
             };
             answers.push((call, number));
         }
-        self.over = state.waiting.is_empty();
-        state.reserving = !self.over;
+        self.is_over = state.waiting.is_empty();
+        state.is_reserving = !self.is_over;
         drop(state);
-        // The number of a call that has gone meanwhile is skipped.
+        // The number of a call that was dropped meanwhile is skipped.
         for (call, number) in answers {
-            let _heard = call.send(Ok(number)).is_ok();
+            let _caller_waits = call.send(Ok(number)).is_ok();
         }
     }
 
-    /// Fails all calls that wait: each would wait for as long again.
+    /// Fails all calls that wait: each would otherwise wait for as long again.
     fn fail(&mut self, error: &Error) {
-        self.over = true;
+        self.is_over = true;
         for call in self.end() {
-            let _heard = call.send(Err(error.clone())).is_ok();
+            let _caller_waits = call.send(Err(error.clone())).is_ok();
         }
     }
 
-    /// Ends the turn. Returns the calls that wait.
+    /// Ends the task. Returns the calls that wait.
     fn end(&self) -> VecDeque<oneshot::Sender<Result<u64>>> {
         let mut state = self.shared.state();
-        state.reserving = false;
+        state.is_reserving = false;
         std::mem::take(&mut state.waiting)
     }
 }
 
-impl Drop for ReserveTurn {
+impl Drop for ReserveTask {
     fn drop(&mut self) {
-        if !self.over {
+        if !self.is_over {
             drop(self.end());
         }
     }
@@ -196,21 +198,21 @@ fn exhausted(path: &Path) -> Error {
     Error::new(ErrorKind::Invalid, DOING).at(path).because("there are no numbers left")
 }
 
-/// The next number that is not reserved; 0 if there is no node.
+/// Returns the next number that is not reserved; 0 if there is no node.
 fn number(path: &Path, bytes: Option<&Bytes>) -> Result<u64> {
     let Some(bytes) = bytes else { return Ok(0) };
     let number = bytes[..].try_into().ok().map(u64::from_be_bytes);
     number.filter(|number| i64::try_from(*number).is_ok()).ok_or_else(|| {
         Error::new(ErrorKind::Corrupt, DOING)
             .at(path)
-            .because("what is stored is no number of eight bytes, or a negative one")
+            .because("the stored data is no number of eight bytes, or a negative one")
     })
 }
 
 impl fmt::Debug for Ids {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ids")
-            .field("cell", &self.shared.cell)
+            .field("path", self.shared.value.path())
             .field("block", &self.shared.block)
             .finish_non_exhaustive()
     }

@@ -4,14 +4,14 @@ use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
 
-use crate::line::contender::{Contender, contenders};
-use crate::line::marks::Capacity;
+use crate::line::order::{Contender, contenders};
+use crate::line::ticket_name::Capacity;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/inspect.md"))]
 ///
 /// # Errors
 ///
-/// As every verb of a [`Client`].
+/// The errors common to all calls of a [`Client`].
 ///
 /// # Cancel safety
 ///

@@ -1,26 +1,35 @@
-//! [`NodeKeeper`]: keeps an ephemeral node at a path, with the data that was set last, across sessions.
+//! [`NodeKeeper`]: an ephemeral node that is kept at a path across sessions, with the data that was
+//! set last.
 //!
 //! A recipe starts a [`NodeKeeper`] with a client, a path and data, and gets from it
 //!
-//! - [`NodeKeeper::set`]: other data;
-//! - [`NodeKeeper::is_there`] and [`NodeKeeper::presence`]: whether the node is there;
-//! - [`NodeKeeper::close`]: the end. A keeper that is dropped ends in the background.
+//! - [`NodeKeeper::set`]: replaces the data;
+//! - [`NodeKeeper::is_there`] and [`NodeKeeper::presence`]: the state of the node;
+//! - [`NodeKeeper::close`]: removes the node. A keeper that is dropped removes it in the
+//!   background.
 //!
-//! What holds for all recipes:
+//! These rules hold for all recipes:
 //!
-//! - **One task writes.** It makes the node, watches it, and makes it again after every loss: in the next session, or when
-//!   another client has removed it. What it waits for ends when the keeper does; a request that it has sent never does, so it
-//!   knows of every create whether it is answered.
-//! - **The last data wins.** What is set is recorded at once, also while there is no session, and is what the next create
-//!   writes. A set expects the version that was read last, so one that arrives late changes nothing that is newer; where it
-//!   does, because versions begin again in a new node, and where another client has written, the task writes again.
-//! - **A node is its keeper's by its session.** A node of another session is never written, and never removed, unless the
-//!   keeper was asked to take it over. One of an earlier session of the same keeper is removed, because it is about to go.
-//!   A node of the same session that another keeper made is not taken, either ([`OwnNodes`](own_nodes::OwnNodes)).
-//! - **What is gone stays gone.** A create whose answer was lost may take effect after the keeper has ended. If the node of
-//!   that create was seen, it cannot. Otherwise the session removes what comes, and the end is reported with an unknown effect.
-//! - **No storm.** After a loss or an outage the task waits for a random part of a short time, so that the keepers of many
-//!   clients do not all write at once. A session that outlives an outage keeps its node, and no other client sees a change.
+//! - **One task writes.** It creates the node, watches it, and creates it again after every loss:
+//!   in the next session, or when another client has removed it. The end of the keeper cancels the
+//!   waits of the task, but never a request that was sent, so the task knows of every create
+//!   whether it was answered.
+//! - **The last data wins.** Data that is set is recorded immediately, also while there is no
+//!   session, and the next create writes it. A set expects the version that was read last, so a
+//!   delayed set overwrites nothing newer. Where it does, because versions begin again in a new
+//!   node, and where another client has written, the task writes again.
+//! - **The session decides on ownership.** A keeper owns the node at its path if, and only if, the
+//!   keeper's session owns it in the store. A node of another session is never written, and never
+//!   removed, unless the keeper was started to take over. A node of an earlier session of the same
+//!   keeper is removed, because it is about to go. A node of the same session that another keeper
+//!   created is not taken, either ([`OwnNodes`](node::OwnNodes)).
+//! - **A removed node does not come back.** A create whose response was lost may take effect after
+//!   the keeper has ended. If the node of that create was seen, it cannot. Otherwise the session
+//!   removes the node when it appears, and the end of the keeper is reported with an unknown
+//!   effect.
+//! - **No storm.** After a loss or an outage the task waits for a random part of a short time, so
+//!   that the keepers of many clients do not write at the same time. A session that outlives an
+//!   outage keeps its node, and no other client sees a change.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,43 +41,36 @@ use synod_core::client::Client;
 use synod_core::clock::timeout;
 use synod_core::error::{Error, Result};
 use synod_core::path::Path;
-use synod_core::task;
+use synod_core::task::spawn;
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
-use crate::keeper::asked::Asked;
-use crate::keeper::failures::{DOING, closed, late};
-use crate::keeper::keeper_task::KeeperTask;
-use crate::keeper::keeping::Keeping;
-use crate::keeper::occupant::Occupied;
-use crate::keeper::page::KeeperPage;
-use crate::keeper::presence::Presence;
+use crate::keeper::failures::DOING;
+use crate::keeper::node::Occupied;
+use crate::keeper::state::{KeeperShared, Presence};
+use crate::keeper::task::{CloseRequest, KeeperTask, Keeping};
+use crate::support::detached::{closed, late};
 
-pub(crate) mod asked;
 pub(crate) mod doubts;
 pub(crate) mod failures;
-mod keeper_task;
-pub(crate) mod keeping;
-pub(crate) mod kept;
-pub(crate) mod occupant;
-pub(crate) mod own_nodes;
-pub(crate) mod page;
-pub(crate) mod presence;
+pub(crate) mod node;
+pub(crate) mod state;
+pub(crate) mod task;
 
 /// A node that is kept until this is closed or dropped.
-#[must_use = "a keeper that is dropped removes its node"]
+#[must_use = "dropping this removes the node"]
 pub(crate) struct NodeKeeper {
     client: Client,
     path: Path,
-    page: Arc<KeeperPage>,
-    /// Lives as long as the node is wanted.
+    shared: Arc<KeeperShared>,
+    /// Alive for as long as the node is wanted.
     owner: Arc<()>,
     close: oneshot::Sender<()>,
     closed: oneshot::Receiver<Result<()>>,
 }
 
 impl NodeKeeper {
-    /// Makes an ephemeral node. When this returned without an error, it was there.
+    /// Creates an ephemeral node. When this returns without an error, the node existed.
     pub(crate) async fn start(
         client: &Client,
         path: &Path,
@@ -76,35 +78,35 @@ impl NodeKeeper {
         data: Bytes,
         recipe: &'static str,
     ) -> Result<Self> {
-        let page = Arc::new(KeeperPage::new(data));
+        let shared = Arc::new(KeeperShared::new(data));
         let owner = Arc::new(());
-        let work = KeeperTask::new(client, path, occupied, page.clone(), Arc::downgrade(&owner));
-        Self::run(client, path, (page, owner), work, recipe).await
+        let work = KeeperTask::new(client, path, occupied, shared.clone(), Arc::downgrade(&owner));
+        Self::run(client, path, (shared, owner), work, recipe).await
     }
 
-    /// Makes a node in this manner. When this returned without an error, it was there.
+    /// Keeps a node by `work`. When this returns without an error, the node existed.
     pub(crate) async fn run(
         client: &Client,
         path: &Path,
-        (page, owner): (Arc<KeeperPage>, Arc<()>),
+        (shared, owner): (Arc<KeeperShared>, Arc<()>),
         work: impl Keeping + 'static,
         recipe: &'static str,
     ) -> Result<Self> {
-        let (close, asked) = oneshot::channel();
-        let (tell, closed) = oneshot::channel();
-        let (made, first) = oneshot::channel();
+        let (close, close_rx) = oneshot::channel();
+        let (closed_tx, closed) = oneshot::channel();
+        let (created, first) = oneshot::channel();
         let keeper =
-            Self { client: client.clone(), path: path.clone(), page, owner, close, closed };
-        let (client, page) = (client.clone(), keeper.page.clone());
+            Self { client: client.clone(), path: path.clone(), shared, owner, close, closed };
+        let (client, shared) = (client.clone(), keeper.shared.clone());
         let span = tracing::info_span!("keeping", recipe, %path);
         let run = async move {
-            let keeping = keeping::run(work, (&client, &page), Asked::new(asked), made);
-            let _heard = tell.send(Box::pin(keeping).await).is_ok();
+            let keeping = task::run(work, (&client, &shared), CloseRequest::new(close_rx), created);
+            let _is_received = closed_tx.send(Box::pin(keeping).await).is_ok();
         };
-        // It ends by itself: when the keeper is closed or dropped, and with the client.
-        task::spawn(run.instrument(span)).let_go();
-        match timeout(keeper.client.time_limit(), first).await {
-            Ok(Ok(made)) => made.map(|()| keeper),
+        // The task ends when the keeper is closed or dropped, and with the client.
+        spawn(run.instrument(span)).let_go();
+        match timeout(keeper.client.timeout(), first).await {
+            Ok(Ok(created)) => created.map(|()| keeper),
             Ok(Err(_ended)) => Err(keeper.over()),
             Err(_late) => Err(keeper.late()),
         }
@@ -114,19 +116,20 @@ impl NodeKeeper {
         &self.path
     }
 
-    /// Whether the node is certainly there at this moment, unless another client has just removed it.
+    /// Returns `true` if the node certainly exists at this moment, unless another client has just
+    /// removed it.
     pub(crate) fn is_there(&self) -> bool {
-        self.page.is_there()
+        self.shared.is_there()
     }
 
-    /// What is known of the node now.
+    /// The last known state of the node.
     pub(crate) fn presence(&self) -> Presence {
-        self.page.presence()
+        self.shared.presence()
     }
 
-    /// What is known of the node, then each change of that. Ends with the keeper.
+    /// The last known state of the node, then each change of it. Ends with the keeper.
     pub(crate) fn changes(&self) -> impl Stream<Item = Presence> + Send + use<> {
-        let mut presence = self.page.watch();
+        let mut presence = self.shared.watch();
         presence.mark_changed();
         unfold(presence, |mut presence| async move {
             presence.changed().await.ok()?;
@@ -135,20 +138,21 @@ impl NodeKeeper {
         })
     }
 
-    /// Replaces the data: at once for every later create, and when this returned without an error, in the store.
+    /// Replaces the data: immediately for every later create; and when this returns without an
+    /// error, in the store.
     pub(crate) async fn set(&self, data: Bytes) -> Result<()> {
-        match timeout(self.client.time_limit(), self.page.want(data)).await {
+        match timeout(self.client.timeout(), self.shared.set(data)).await {
             Ok(Ok(result)) => result,
             Ok(Err(_ended)) => Err(self.over()),
             Err(_late) => Err(self.late()),
         }
     }
 
-    /// Removes the node: when this returned without an error, it is gone, and does not come back.
+    /// Removes the node. When this returns without an error, it is gone, and does not come back.
     pub(crate) async fn close(self) -> Result<()> {
         let Self { close, closed, owner, .. } = self;
         drop(owner);
-        let _asked = close.send(()).is_ok();
+        let _is_received = close.send(()).is_ok();
         closed.await.unwrap_or(Ok(()))
     }
 

@@ -10,7 +10,7 @@ use futures_core::Stream;
 use futures_util::future::{Either, poll_immediate, select};
 use futures_util::stream::unfold;
 use synod_core::client::Client;
-use synod_core::clock::{sleep, timeout};
+use synod_core::clock::timeout;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::held::Token;
 use synod_core::path::Path;
@@ -18,11 +18,10 @@ use synod_core::task::{self, Task};
 use tokio::sync::{oneshot, watch};
 use tracing::Instrument as _;
 
-use crate::line::Line;
-use crate::line::contender::Contender;
-use crate::line::form::Form;
 use crate::line::hold::Leadership;
+use crate::line::order::Contender;
 use crate::line::ticket::Ticket;
+use crate::line::{Form, Line};
 use crate::mutant::mistake;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/leader_latch.md"))]
@@ -32,7 +31,8 @@ pub struct LeaderLatch {
     line: Line,
 }
 
-/// A candidate of a [`LeaderLatch`], across sessions. Dropping this removes the candidate in the background.
+/// A candidate of a [`LeaderLatch`], across sessions. Dropping this removes the candidate in the
+/// background.
 #[must_use = "dropping this removes the candidate from the election"]
 pub struct Candidacy {
     state: watch::Receiver<CandidateState>,
@@ -41,60 +41,61 @@ pub struct Candidacy {
     task: Task,
 }
 
-/// What happens to a candidate.
+/// A change of a candidate.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LeadershipChange {
     /// The candidate leads.
     Gained(Leadership),
-    /// The candidate does not lead any more: the term with this token is over.
+    /// The candidate does not lead any more: the term with this token has ended.
     Lost(Token),
-    /// The candidate could not enter the line, and tries again.
+    /// The candidate could not enter the queue, and retries.
     Failed(Error),
 }
 
 /// The state of a candidate.
 #[derive(Clone, Debug)]
 enum CandidateState {
-    /// It has entered the line, and does not know yet whether it leads.
+    /// The candidate has entered the queue, and does not know yet whether it leads.
     Joining,
     Waiting,
     Leading(Leadership),
     Failed(Error),
 }
 
-/// The task of a candidate: it enters the line again whenever a term is over.
+/// The task of a candidate: it enters the queue again whenever a term ends.
 struct CandidateTask {
     line: Line,
     state: watch::Sender<CandidateState>,
-    asked: oneshot::Receiver<()>,
+    close: oneshot::Receiver<()>,
 }
 
 /// The lead of one term. Dropping it releases the lead.
 struct Tenure(Leadership);
 
 /// The pause of a wait for the lead while the lead is not certain.
-const REST: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_millis(100);
 
 impl LeaderLatch {
     /// The election at `path`.
     pub fn new(client: &Client, path: impl Into<Path>) -> Self {
-        Self { line: Line::new(client, path.into(), Form::alone("leader_latch", "latch-")) }
+        Self { line: Line::new(client, path.into(), Form::exclusive("leader_latch", "latch-")) }
     }
 
-    /// Sets the label of the candidates of this latch, as the list of candidates shows it.
+    /// Sets the label of the candidates of this latch, which the list of candidates shows.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()) }
     }
 
-    /// Becomes a candidate, in a task of its own. If there is no other candidate, it leads when this returns.
+    /// Becomes a candidate, in a task of its own. If there is no other candidate, it leads when
+    /// this returns.
     ///
     /// # Errors
     ///
-    /// [`Unreachable`](synod_core::error::ErrorKind) if there was no session for as long as the client's deadline,
-    /// [`SessionLost`](synod_core::error::ErrorKind) once the client is closed, and any error that the store returns. A
-    /// client that has joined stays a candidate whatever happens: a later failure is reported as
-    /// [`LeadershipChange::Failed`].
+    /// [`Unreachable`](synod_core::error::ErrorKind) if there was no session for as long as the
+    /// client's deadline, [`SessionLost`](synod_core::error::ErrorKind) once the client is closed,
+    /// and any error that the store returns. A client that has joined stays a candidate until it
+    /// leaves: a later failure is reported as [`LeadershipChange::Failed`].
     ///
     /// # Cancel safety
     ///
@@ -107,7 +108,7 @@ impl LeaderLatch {
     ///
     /// # Errors
     ///
-    /// As every verb of a [`Client`].
+    /// The errors common to all calls of a [`Client`].
     ///
     /// # Cancel safety
     ///
@@ -120,7 +121,7 @@ impl LeaderLatch {
     ///
     /// # Errors
     ///
-    /// As every verb of a [`Client`].
+    /// The errors common to all calls of a [`Client`].
     ///
     /// # Cancel safety
     ///
@@ -131,29 +132,30 @@ impl LeaderLatch {
 }
 
 impl Candidacy {
-    /// Enters the line. If there is no other candidate, it leads when this returns.
+    /// Enters the queue. If there is no other candidate, it leads when this returns.
     async fn begin(line: &Line) -> Result<Self> {
         let ticket = line.enqueue().await?;
-        let (close, asked) = oneshot::channel();
-        let (tell, closed) = oneshot::channel();
+        let (close, close_rx) = oneshot::channel();
+        let (closed_tx, closed) = oneshot::channel();
         let (tx, mut state) = watch::channel(CandidateState::Joining);
-        let stand = CandidateTask::new(line.clone(), tx, asked);
+        let candidate = CandidateTask::new(line.clone(), tx, close_rx);
         let label = String::from_utf8_lossy(line.label());
         let (recipe, path) = (line.form().recipe, line.dir());
         let span = tracing::info_span!("candidate", recipe, %path, ?label);
         let task = task::spawn(
             async move {
-                let _heard = tell.send(stand.run(ticket).await).is_ok();
+                let _is_received = closed_tx.send(candidate.run(ticket).await).is_ok();
             }
             .instrument(span),
         );
         let candidacy = Self { state: state.clone(), close, closed, task };
-        let _known =
+        let _is_decided =
             state.wait_for(|state| !matches!(state, CandidateState::Joining)).await.is_ok();
         Ok(candidacy)
     }
 
-    /// Whether it certainly leads at this moment. False as soon as the session is not certain, before any notification.
+    /// Returns `true` if it certainly leads at this moment. False as soon as the session is not
+    /// certain, before any notification.
     pub fn is_leader(&self) -> bool {
         self.leadership().is_some()
     }
@@ -167,7 +169,8 @@ impl Candidacy {
     ///
     /// # Errors
     ///
-    /// Why it could not enter the line, if that happens meanwhile. It tries again; the caller may call this again, too.
+    /// The reason why it could not enter the queue, if that happens meanwhile. It retries; the
+    /// caller may call this again.
     ///
     /// # Cancel safety
     ///
@@ -180,9 +183,9 @@ impl Candidacy {
                 CandidateState::Leading(_) => true,
                 _ => false,
             };
-            let limit = if in_doubt { REST } else { Duration::MAX };
+            let limit = if in_doubt { PAUSE } else { Duration::MAX };
             match timeout(limit, state.changed()).await {
-                Err(_rested) => continue,
+                Err(_elapsed) => continue,
                 Ok(Err(_over)) => return Err(over()),
                 Ok(Ok(())) => {}
             }
@@ -192,22 +195,23 @@ impl Candidacy {
         }
     }
 
-    /// The changes from now on, beginning with [`LeadershipChange::Gained`] if it leads. Each reported term is gained
-    /// and lost, once and in order; a reader that reads seldom misses whole terms. The stream ends with the candidacy.
+    /// The changes from now on, beginning with [`LeadershipChange::Gained`] if it leads. Each
+    /// reported term is gained and lost, once and in order; a reader that reads rarely misses whole
+    /// terms. The stream ends with the candidacy.
     pub fn changes(&self) -> impl Stream<Item = LeadershipChange> + Send + use<> {
         let mut state = self.state.clone();
         state.mark_changed();
-        unfold((state, None), |(mut state, mut told)| async move {
+        unfold((state, None), |(mut state, mut reported)| async move {
             loop {
                 let over = state.changed().await.is_err();
                 let now =
                     if over { CandidateState::Waiting } else { state.borrow_and_update().clone() };
-                let (change, again) = next(&mut told, now);
+                let (change, again) = next(&mut reported, now);
                 if again {
                     state.mark_changed();
                 }
                 match change {
-                    Some(change) => return Some((change, (state, told))),
+                    Some(change) => return Some((change, (state, reported))),
                     None if over => return None,
                     None => {}
                 }
@@ -215,11 +219,12 @@ impl Candidacy {
         })
     }
 
-    /// Leaves: when this returned without an error it is no candidate any more, and the next one may lead.
+    /// Leaves. When this returns without an error it is no candidate any more, and the next
+    /// candidate may lead.
     ///
     /// # Errors
     ///
-    /// As [`Hold::release`](crate::Hold::release), if it led.
+    /// As [`Hold::release`](crate::lock::Hold::release), if it led.
     ///
     /// # Cancel safety
     ///
@@ -227,7 +232,7 @@ impl Candidacy {
     pub async fn close(self) -> Result<()> {
         mistake!(CloseForgetsDraw: return { std::mem::forget(self); Ok(()) });
         let Self { close, closed, task, .. } = self;
-        let _asked = close.send(()).is_ok();
+        let _is_received = close.send(()).is_ok();
         let result = closed.await.unwrap_or(Ok(()));
         drop(task);
         result
@@ -243,20 +248,21 @@ impl CandidateState {
     }
 }
 
-/// The next change to report, after the last term that was reported; and whether there is another one to report.
-fn next(told: &mut Option<Token>, now: CandidateState) -> (Option<LeadershipChange>, bool) {
+/// The next change to report, after the last term that was reported; and whether there is another
+/// one to report.
+fn next(reported: &mut Option<Token>, now: CandidateState) -> (Option<LeadershipChange>, bool) {
     let leads = now.leadership().map(|lead| lead.token());
-    match (*told, now) {
+    match (*reported, now) {
         (Some(last), now) if leads != Some(last) => {
-            *told = None;
-            mistake!(LossUntoldToLatch: return next(told, now));
+            *reported = None;
+            mistake!(LossUntoldToLatch: return next(reported, now));
             (
                 Some(LeadershipChange::Lost(last)),
                 leads.is_some() || matches!(now, CandidateState::Failed(_)),
             )
         }
         (None, CandidateState::Leading(lead)) if leads.is_some() => {
-            *told = leads;
+            *reported = leads;
             (Some(LeadershipChange::Gained(lead)), false)
         }
         (_, CandidateState::Failed(error)) => (Some(LeadershipChange::Failed(error)), false),
@@ -265,7 +271,7 @@ fn next(told: &mut Option<Token>, now: CandidateState) -> (Option<LeadershipChan
 }
 
 fn over() -> Error {
-    Error::new(ErrorKind::SessionLost, "waiting for the lead").because("the candidacy is over")
+    Error::new(ErrorKind::SessionLost, "waiting for the lead").because("the candidacy has ended")
 }
 
 impl fmt::Debug for Candidacy {
@@ -275,11 +281,11 @@ impl fmt::Debug for Candidacy {
 }
 
 impl CandidateTask {
-    fn new(line: Line, state: watch::Sender<CandidateState>, asked: oneshot::Receiver<()>) -> Self {
-        Self { line, state, asked }
+    fn new(line: Line, state: watch::Sender<CandidateState>, close: oneshot::Receiver<()>) -> Self {
+        Self { line, state, close }
     }
 
-    /// Stays a candidate until asked to leave.
+    /// Stays a candidate until it is closed.
     async fn run(mut self, first: Ticket) -> Result<()> {
         let mut delays = self.line.delays();
         let mut ticket = Some(first);
@@ -287,15 +293,14 @@ impl CandidateTask {
             match self.term(ticket.take()).await {
                 Ok(Some(left)) => return left,
                 Ok(None) => {
-                    delays = self.line.delays();
+                    delays.reset();
                     self.state.send_replace(CandidateState::Waiting);
                 }
                 Err(error) if self.line.client().is_closed() => return Err(error),
                 Err(error) => {
-                    tracing::warn!(%error, "could not become a candidate; trying again");
+                    tracing::warn!(%error, "could not become a candidate; retrying");
                     self.state.send_replace(CandidateState::Failed(error));
-                    let rest = sleep(delays.next().unwrap_or_default());
-                    if let Either::Right(_) = select(pin!(rest), &mut self.asked).await {
+                    if let Either::Right(_) = select(pin!(delays.wait()), &mut self.close).await {
                         return Ok(());
                     }
                 }
@@ -303,22 +308,23 @@ impl CandidateTask {
         }
     }
 
-    /// One term, from entering the line to the loss of the lead. `Some` if it was asked to leave.
+    /// One term, from entering the queue to the loss of the lead. `Some` if the candidate is
+    /// closed.
     async fn term(&mut self, ticket: Option<Ticket>) -> Result<Option<Result<()>>> {
         let mut ticket = match ticket {
             Some(ticket) => ticket,
-            None => match select(pin!(self.line.enqueue()), &mut self.asked).await {
+            None => match select(pin!(self.line.enqueue()), &mut self.close).await {
                 Either::Left((ticket, _)) => ticket?,
                 Either::Right(_) => return Ok(Some(Ok(()))),
             },
         };
         let granted = {
             let mut granted = pin!(ticket.granted());
-            if let Some(at_once) = poll_immediate(granted.as_mut()).await {
-                Some(at_once)
+            if let Some(immediately) = poll_immediate(granted.as_mut()).await {
+                Some(immediately)
             } else {
                 self.state.send_replace(CandidateState::Waiting);
-                match select(granted, &mut self.asked).await {
+                match select(granted, &mut self.close).await {
                     Either::Left((granted, _)) => Some(granted),
                     Either::Right(_) => None,
                 }
@@ -333,7 +339,7 @@ impl CandidateTask {
         self.state.send_replace(CandidateState::Leading(tenure.0.clone()));
         let (ticket, token) = (tenure.0.seen_path(), tenure.0.token());
         tracing::info!(%ticket, %token, "leading");
-        if let Either::Right(_) = select(pin!(tenure.0.lost()), &mut self.asked).await {
+        if let Either::Right(_) = select(pin!(tenure.0.lost()), &mut self.close).await {
             return Ok(Some(tenure.0.give_back().await));
         }
         tracing::info!(%ticket, %token, "the lead is lost");

@@ -8,19 +8,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 use synod_core::client::Client;
-use synod_core::clock::sleep;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::retry::Delays;
 use tokio::sync::watch;
 use tracing::Instrument;
 
-use crate::line::Line;
-use crate::line::contender::Contender;
-use crate::line::form::Form;
 use crate::line::hold::{Hold, Leadership};
+use crate::line::order::Contender;
 use crate::line::ticket::Ticket;
+use crate::line::{Form, Line};
 use crate::mutant::mistake;
+use crate::support::retry::RetryDelays;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/leader_selector.md"))]
 #[cfg_attr(not(doctest), doc = include_str!("../docs/elections.md"))]
@@ -30,7 +28,7 @@ pub struct LeaderSelector {
     interrupts: Interrupts,
 }
 
-/// How one term ended.
+/// The end of one term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a leader must distinguish them")]
 pub enum Term<T> {
@@ -46,7 +44,7 @@ pub enum Term<T> {
 #[derive(Clone, Default)]
 struct Interrupts(watch::Sender<u64>);
 
-/// The interruptions from some moment on.
+/// The interruptions after the creation of this value.
 struct InterruptListener(watch::Receiver<u64>);
 
 /// The lead of one term. Dropping it releases the lead.
@@ -55,11 +53,11 @@ struct Lead(Leadership);
 impl LeaderSelector {
     /// The election at `path`.
     pub fn new(client: &Client, path: impl Into<Path>) -> Self {
-        let line = Line::new(client, path.into(), Form::alone("leader_selector", "lock-"));
+        let line = Line::new(client, path.into(), Form::exclusive("leader_selector", "lock-"));
         Self { line, interrupts: Interrupts::default() }
     }
 
-    /// Sets the label of the candidates of this selector, as the list of candidates shows it.
+    /// Sets the label of the candidates of this selector, which the list of candidates shows.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()), ..self }
     }
@@ -68,7 +66,7 @@ impl LeaderSelector {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock). An error of the work is in [`Term::Done`].
+    /// As [`Mutex::lock`](crate::lock::Mutex::lock). An error of the work is in [`Term::Done`].
     ///
     /// # Cancel safety
     ///
@@ -77,23 +75,24 @@ impl LeaderSelector {
     where
         F: Future<Output = T>,
     {
-        let mut heard = self.interrupts.hear();
+        let mut interrupts = self.interrupts.listen();
         let ticket = self.line.enqueue().await?;
-        let Some(lead) = Lead::begin(ticket, &mut heard).await? else {
+        let Some(lead) = Lead::begin(ticket, &mut interrupts).await? else {
             return Ok(Term::Interrupted);
         };
-        let term = lead.work(work, heard).await;
+        let term = lead.work(work, interrupts).await;
         lead.end().await;
         Ok(term)
     }
 
-    /// Leads whenever it is its turn, until the work returns [`ControlFlow::Break`]. When the lead was lost or
-    /// interrupted, on [`ControlFlow::Continue`], and after an outage of the store, it becomes a candidate again, as
-    /// the last.
+    /// Leads whenever it is its turn, until the work returns [`ControlFlow::Break`]. After a loss
+    /// or an interruption of the lead, after [`ControlFlow::Continue`], and after an outage of the
+    /// store, it becomes a candidate again, as the last.
     ///
     /// # Errors
     ///
-    /// The error with which the store refuses, and `SessionLost` once the client is closed.
+    /// The error with which the store rejects a request, and `SessionLost` once the client is
+    /// closed.
     ///
     /// # Cancel safety
     ///
@@ -112,19 +111,19 @@ impl LeaderSelector {
         }
     }
 
-    /// Ends the term of the candidate that leads through this selector or a clone of it, if one does: its work is
-    /// dropped, and the next candidate leads. The same is true of a candidate that is the first in the line and was not
-    /// notified yet: its work does not begin. A candidate that waits for others continues to wait, and its term is no
-    /// shorter.
+    /// Ends the term of the candidate that leads through this selector or a clone of it, if there
+    /// is one: its work is dropped, and the next candidate leads. The same applies to a candidate
+    /// that is the first in the queue and was not notified yet: its work does not begin. A
+    /// candidate that waits for others continues to wait, and its term is no shorter.
     pub fn interrupt(&self) {
-        self.interrupts.happen();
+        self.interrupts.add();
     }
 
     /// The first candidate: it leads, or is about to.
     ///
     /// # Errors
     ///
-    /// As every verb of a [`Client`].
+    /// The errors common to all calls of a [`Client`].
     ///
     /// # Cancel safety
     ///
@@ -137,7 +136,7 @@ impl LeaderSelector {
     ///
     /// # Errors
     ///
-    /// As every verb of a [`Client`].
+    /// The errors common to all calls of a [`Client`].
     ///
     /// # Cancel safety
     ///
@@ -146,32 +145,33 @@ impl LeaderSelector {
         self.line.contenders().await
     }
 
-    /// How a term ended. `None` if it failed for a reason that may pass, after a pause that grows.
+    /// The end of a term. `None` if it failed for a reason that may be transient, after a delay
+    /// with backoff.
     async fn rest_if_failed<T>(
         &self,
         term: Result<Term<T>>,
-        delays: &mut Delays,
+        delays: &mut RetryDelays,
     ) -> Result<Option<Term<T>>> {
         let error = match term {
             Err(error) if self.line.is_transient(&error) => error,
             term => {
-                *delays = self.line.delays();
+                delays.reset();
                 return term.map(Some);
             }
         };
-        tracing::warn!(path = %self.line.dir(), %error, "could not campaign; trying again");
-        sleep(delays.next().unwrap_or_default()).await;
+        tracing::warn!(path = %self.line.dir(), %error, "could not campaign; retrying");
+        delays.wait().await;
         Ok(None)
     }
 }
 
 impl Interrupts {
-    fn happen(&self) {
+    fn add(&self) {
         self.0.send_modify(|times| *times += 1);
     }
 
     /// The interruptions from now on.
-    fn hear(&self) -> InterruptListener {
+    fn listen(&self) -> InterruptListener {
         InterruptListener(self.0.subscribe())
     }
 }
@@ -183,10 +183,10 @@ impl fmt::Debug for Interrupts {
 }
 
 impl Lead {
-    /// Waits for the lead. `None` if an interruption came after the grant and before its notification: the lead is
-    /// released then.
-    async fn begin(mut ticket: Ticket, heard: &mut InterruptListener) -> Result<Option<Self>> {
-        if may_begin(&mut ticket, &mut heard.0).await? {
+    /// Waits for the lead. `None` if an interruption came after the grant and before its
+    /// notification: the lead is released then.
+    async fn begin(mut ticket: Ticket, interrupts: &mut InterruptListener) -> Result<Option<Self>> {
+        if may_begin(&mut ticket, &mut interrupts.0).await? {
             return Ok(Some(Self(Arc::new(ticket.hold(())))));
         }
         ticket.leave().await;
@@ -197,7 +197,7 @@ impl Lead {
     async fn work<T, F>(
         &self,
         work: impl FnOnce(Leadership) -> F,
-        heard: InterruptListener,
+        interrupts: InterruptListener,
     ) -> Term<T>
     where
         F: Future<Output = T>,
@@ -205,15 +205,15 @@ impl Lead {
         let (ticket, token) = (self.0.path(), self.0.token());
         let path = ticket.parent().map(tracing::field::display);
         let span = tracing::info_span!("leading", path, %ticket, %token);
-        work_while(&self.0, work(self.0.clone()), heard.0).instrument(span).await
+        work_while(&self.0, work(self.0.clone()), interrupts.0).instrument(span).await
     }
 
-    /// Releases the lead. The result of the work is returned in any case; if the release fails, it continues in the
-    /// background.
+    /// Releases the lead. The result of the work is returned in any case; a release that fails
+    /// continues in the background.
     async fn end(self) {
         mistake!(LeadKeptAfterWork: return std::mem::forget(self));
         if let Err(error) = self.0.give_back().await {
-            tracing::debug!(ticket = %self.0.path(), %error, "the lead was not given back in the foreground");
+            tracing::debug!(ticket = %self.0.path(), %error, "the lead will be released in the background");
         }
     }
 }
@@ -227,13 +227,15 @@ impl Drop for Lead {
 /// Waits for the lead. False if an interruption came after the grant and before its notification.
 async fn may_begin(ticket: &mut Ticket, interrupts: &mut watch::Receiver<u64>) -> Result<bool> {
     loop {
-        // The interruption first: if the grant is noticed at the same moment, it happened before.
+        // The interruption first: if both are noticed at the same moment, the grant happened
+        // before.
         match select(pin!(interrupts.changed()), pin!(ticket.granted())).await {
             Either::Left(_) => {}
             Either::Right((granted, _)) => return granted.map(|()| true),
         }
-        // The interruption is for the candidate that was the first in the line at that moment, whether its session saw
-        // that already or not. The look of the create, or a read that lags, may show a moment before the interruption.
+        // The interruption is for the candidate that was the first in the queue at that moment,
+        // whether its session saw that already or not. The view of the create, or a read that lags,
+        // may be older than the interruption.
         if ticket.is_granted_now().await? {
             return Ok(false);
         }

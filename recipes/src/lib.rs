@@ -1,17 +1,22 @@
-//! The recipes that applications use, one in each module.
+//! The recipes that applications use, in modules by kind.
 //!
-//! Each is made of a [`Client`](synod_core::client::Client) and a path, costs nothing until it is used, and means the
-//! same on every store. All clients that use the same path share the recipe there, in any process. The documentation of
-//! its type has what it promises, assumes and does not promise, and what it costs.
+//! A recipe is made of a [`Client`](synod_core::client::Client) and a path, sends nothing until it
+//! is used, and has the same meaning on every store. All clients that use the same path share the
+//! recipe there, in any process. The documentation of its type lists its guarantees, its
+//! assumptions, and its cost.
 //!
-//! A wait lasts for as long as it takes; [`within`] gives it a limit. [`inspect()`] shows the holders and the waiters of a
-//! lock or an election, and [`ask_back()`] asks a holder to release.
+//! A wait has no time limit; [`within`] sets one. [`inspect()`](lock::inspect()) shows the holders
+//! and the waiters of a lock or an election, and [`ask_back()`](lock::ask_back()) requests that a
+//! holder releases.
 //!
-//! Every guard implements [`Held`], but for two. A [`MultiGuard`] has several paths, each with its own token: each of
-//! its [`holds`](MultiGuard::holds) implements the trait. A [`Leadership`] is a [`Hold`] in an `Arc`: `&*leadership`
-//! implements the trait, and the candidacy or the work that it belongs to releases it.
+//! Every guard implements [`Held`], with two exceptions. A [`MultiGuard`](lock::MultiGuard) has
+//! several paths, each with its own token: each of its [`holds`](lock::MultiGuard::holds)
+//! implements the trait. A [`Leadership`](election::Leadership) is a [`Hold`](lock::Hold) in an
+//! `Arc`: `&*leadership` implements the trait, and the candidacy or the work that it belongs to
+//! releases it.
 //!
-//! They are made of what `synod-core` offers to everybody, so that other crates can add recipes that cost as little.
+//! The recipes use only the public interface of `synod-core`, so that other crates can add recipes
+//! at the same cost.
 //!
 //! # The list
 //!
@@ -19,106 +24,107 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`Mutex`] | a lock that all clients of the same path share: one holder at a time, in the order of the requests |
-//! | [`RwLock`] | a lock that many readers or one writer can hold, in the order of the requests |
-//! | [`Semaphore`] | a number of permits that all clients of the same path share, in the order of the requests |
-//! | [`ReentrantMutex`] | a mutex that its owner may lock again while it holds the lock, at no cost |
-//! | [`MultiLock`] | the mutexes at several paths, locked together: all of them, or none |
-//! | [`UnfairLock`] | a lock that is granted in no order, for a lock with little contention |
-//! | [`PassingMutex`] | a mutex that goes from task to task of this process without a call to the store, a bounded number of times in a row |
+//! | [`Mutex`](lock::Mutex) | a lock that all clients of the same path share: one holder at a time, in the order of the requests |
+//! | [`RwLock`](lock::RwLock) | a lock that many readers or one writer can hold, in the order of the requests |
+//! | [`Semaphore`](lock::Semaphore) | a number of permits that all clients of the same path share, in the order of the requests |
+//! | [`ReentrantMutex`](lock::ReentrantMutex) | a mutex that its owner may lock again while it holds the lock, at no cost |
+//! | [`MultiLock`](lock::MultiLock) | the mutexes at several paths, locked together: all of them, or none |
+//! | [`UnfairLock`](lock::UnfairLock) | a lock that is granted in no order, for a lock with little contention |
+//! | [`PassingMutex`](lock::PassingMutex) | a mutex that goes from task to task of this process without a call to the store, a bounded number of times in a row |
 //!
 //! **Elections**
 //!
 //! | | |
 //! |---|---|
-//! | [`LeaderLatch`] | an election in which a client that joined is a candidate until it leaves, and leads whenever it is its turn |
-//! | [`LeaderSelector`] | an election for work that only one candidate may do: the leader does it, and the others wait for their turn |
-//! | [`Election`] | an election in which the leader publishes a value, and every client can observe the values |
+//! | [`LeaderLatch`](election::LeaderLatch) | an election in which a client that joined is a candidate until it leaves, and leads whenever it is its turn |
+//! | [`LeaderSelector`](election::LeaderSelector) | an election for work that only one candidate may do: the leader does it, and the others wait for their turn |
+//! | [`Election`](election::Election) | an election in which the leader publishes a value, and every client can observe the values |
 //!
 //! **Values**
 //!
 //! | | |
 //! |---|---|
-//! | [`Counter`] | a number that all clients of the same path change: 64 bits with or without a sign, or 32 bits with one |
-//! | [`AtomicValue`] | a value of any type that all clients of the same path change, stored as JSON |
-//! | [`Ids`] | unique numbers for all clients of the same path, without a request for each of them |
+//! | [`Counter`](value::Counter) | a number that all clients of the same path change: 64 bits with or without a sign, or 32 bits with one |
+//! | [`AtomicValue`](value::AtomicValue) | a value of any type that all clients of the same path change, stored as JSON |
+//! | [`Ids`](value::Ids) | unique numbers for all clients of the same path, without a request for each of them |
 //!
 //! **Values with a copy in each client**
 //!
 //! | | |
 //! |---|---|
-//! | [`SharedValue`] | a value that all clients of the same path share, with a copy in the memory of each; stored as JSON |
-//! | [`SharedCount`] | a number of 32 bits that all clients of the same path share, with a copy in the memory of each |
+//! | [`SharedValue`](value::SharedValue) | a value that all clients of the same path share, with a copy in the memory of each; stored as JSON |
+//! | [`SharedCount`](value::SharedCount) | a number of 32 bits that all clients of the same path share, with a copy in the memory of each |
 //!
 //! **What is kept equal in memory**
 //!
 //! | | |
 //! |---|---|
-//! | [`Cache`] | a copy in memory of a node, of its children, or of a whole subtree, with its changes as events |
-//! | [`Watched`] | a value of any type that other programs write, such as configuration, kept fresh |
+//! | [`Cache`](cache::Cache) | a copy in memory of a node, of its children, or of a whole subtree, with its changes as events |
+//! | [`Watched`](cache::Watched) | a value of any type that other programs write, such as configuration, kept fresh |
 //!
 //! **Presence**
 //!
 //! | | |
 //! |---|---|
-//! | [`PersistentNode`] | a node that is there for as long as its owner wants it, ephemeral or with a time to live: for programs that others have to find |
-//! | [`Group`] | the members of a group: programs that are alive now, each with some data |
-//! | [`Discovery`] | the services below a path, and their instances: where each is, and what it says about itself |
-//! | [`HashRing`] | which member of a group is responsible for a key: consistent hashing, the same in every client |
-//! | [`Partition`] | a set of items, split among the members that are there: each item has one member, and changes it in two steps |
+//! | [`PersistentNode`](presence::PersistentNode) | a node that is there for as long as its owner wants it, ephemeral or with a time to live: for programs that others have to find |
+//! | [`Group`](presence::Group) | the members of a group: programs that are alive now, each with some data |
+//! | [`Discovery`](discovery::Discovery) | the services below a path, and their instances: where each is, and what it says about itself |
+//! | [`HashRing`](partition::HashRing) | which member of a group is responsible for a key: consistent hashing, the same in every client |
+//! | [`Partition`](partition::Partition) | a set of items, split among the members that are there: each item has one member, and changes it in two steps |
 //!
 //! **Queues**
 //!
 //! | | |
 //! |---|---|
-//! | [`Queue`] | items that wait for consumers, in order: taken by one, or claimed and acknowledged; bounded, if that is wanted |
-//! | [`ForeignQueue`] | a queue of Curator, of kazoo or of etcd's recipes for Go, whose items programs of both put and take |
+//! | [`Queue`](queue::Queue) | items that wait for consumers, in order: taken by one, or claimed and acknowledged; bounded, if that is wanted |
+//! | [`ForeignQueue`](queue::ForeignQueue) | a queue of Curator, of kazoo or of etcd's recipes for Go, whose items programs of both put and take |
 //!
 //! **Work**
 //!
 //! | | |
 //! |---|---|
-//! | [`Crew`] | a master that assigns tasks to workers, and results for the submitters: a job queue for programs that share a store anyway |
+//! | [`Crew`](crew::Crew) | a master that assigns tasks to workers, and results for the submitters: a job queue for programs that share a store anyway |
 //!
 //! **Others**
 //!
 //! | | |
 //! |---|---|
-//! | [`Transaction`] | a function that reads and writes any number of nodes, as if it were alone: software transactional memory, as etcd's `concurrency.NewSTM` |
-//! | [`Barrier`] | a barrier that all clients of the same path share: while it is set, all that wait for it wait |
-//! | [`CountDown`] | a latch that all clients of the same path share: a wait returns when so many parties have counted down |
-//! | [`DoubleBarrier`] | so many members enter together and leave together, again and again at one path |
+//! | [`Transaction`](transaction::Transaction) | a function that reads and writes any number of nodes, as if it were alone: software transactional memory, as etcd's `concurrency.NewSTM` |
+//! | [`Barrier`](barrier::Barrier) | a barrier that all clients of the same path share: while it is set, all that wait for it wait |
+//! | [`CountDown`](barrier::CountDown) | a latch that all clients of the same path share: a wait returns when so many parties have counted down |
+//! | [`DoubleBarrier`](barrier::DoubleBarrier) | so many members enter together and leave together, again and again at one path |
 //!
-//! # What can be measured
+//! # Spans and metrics
 //!
-//! Every wait is a `tracing` span at the level of debug. It has the recipe and the path, and at its end its duration
-//! (`waited`) and, but for an unfair lock, the number of its calls to the store (`calls`). Every hold is a span, too. It has the recipe, the
-//! path, the ticket and the token, and at its end its duration (`held`). `path` is the path of the recipe, and `ticket`
-//! is the node of the waiter or holder there. A latch logs in a span with its label, within the span of the caller of
-//! `join`. A value with copies is followed in a span with the recipe and the path; what cannot be read is
-//! logged there. With the feature `metrics` there are histograms in addition to those of [`trace`](synod_core::layer::trace), each
-//! with the recipe as its label:
+//! Every wait is a `tracing` span at the level of debug. It has the recipe and the path, and at its
+//! end its duration (`waited`) and, except for an unfair lock, the number of its calls to the store
+//! (`calls`). Every hold is a span, too. It has the recipe, the path, the ticket and the token, and
+//! at its end its duration (`held`). `path` is the path of the recipe, and `ticket` is the node of
+//! the waiter or holder there. A latch logs in a span with its label, within the span of the caller
+//! of `join`. A value with copies is followed in a span with the recipe and the path; values that
+//! cannot be read are logged there. With the feature `metrics` there are histograms in addition to
+//! those of [`trace`](synod_core::layer::trace), each with the recipe as its label:
 //!
-//! | metric | what |
+//! | metric | value |
 //! |---|---|
-//! | `synod_wait_seconds` | from the request to the grant |
-//! | `synod_wait_calls` | the number of calls to the store that it took |
-//! | `synod_hold_seconds` | from the grant to the release, or to the drop after a loss |
-//! | `synod_change_seconds` | from the call of a change to its answer |
-//! | `synod_change_tries` | the number of writes that were tried for it |
+//! | `synod_wait_seconds` | the time from the request to the grant |
+//! | `synod_wait_calls` | the number of calls to the store for it |
+//! | `synod_hold_seconds` | the time from the grant to the release, or to the drop after a loss |
+//! | `synod_change_seconds` | the time from the call of a change to its response |
+//! | `synod_change_tries` | the number of attempted writes for it |
 //! | `synod_change_batch` | the number of changes that one write made |
 
 mod ask_back;
 mod atomic_value;
-mod barrier;
-mod cache;
+pub mod barrier;
+pub mod cache;
 mod cell;
 mod count_down;
 mod counter;
-mod crew;
-mod discovery;
+pub mod crew;
+pub mod discovery;
 mod double_barrier;
-mod election;
+pub mod election;
 mod foreign_queue;
 mod group;
 mod hash_ring;
@@ -128,92 +134,27 @@ mod keeper;
 mod leader_latch;
 mod leader_selector;
 mod line;
+pub mod lock;
 mod mirror;
 mod multi_lock;
 mod mutant;
 mod mutex;
-mod partition;
+pub mod partition;
 mod passing_mutex;
 mod persistent_node;
-mod queue;
+pub mod presence;
+pub mod queue;
 mod reentrant_mutex;
 mod rwlock;
 mod semaphore;
 mod shared_count;
 mod shared_value;
-mod stamped;
-mod transaction;
+mod support;
+pub mod transaction;
 mod unfair_lock;
+pub mod value;
 mod watched;
 
-pub use crate::ask_back::ask_back;
-pub use crate::atomic_value::AtomicValue;
-pub use crate::barrier::Barrier;
-pub use crate::cache::Cache;
-pub use crate::cell::copy::{CopyState, LocalCopy};
-pub use crate::cell::promotion::Promotion;
-pub use crate::cell::update::{Cost, Update};
-pub use crate::count_down::CountDown;
-pub use crate::counter::{Counter, Number};
-pub use crate::crew::Crew;
-pub use crate::crew::assignment::Assignment;
-pub use crate::crew::crew_attempt::{AttemptEnd, CrewAttempt};
-pub use crate::crew::crew_policy::CrewPolicy;
-pub use crate::crew::crew_snapshot::{CrewSnapshot, ShownTask, ShownWorker};
-pub use crate::crew::crew_task::CrewTask;
-pub use crate::crew::crew_worker::CrewWorker;
-pub use crate::crew::free_worker::FreeWorker;
-pub use crate::crew::new_task::NewTask;
-pub use crate::crew::task_end::{TaskEnd, TaskStatus};
-pub use crate::crew::task_follower::TaskFollower;
-pub use crate::crew::task_history::TaskHistory;
-pub use crate::crew::waiting_task::WaitingTask;
-pub use crate::discovery::Discovery;
-pub use crate::discovery::endpoint::{Endpoint, Endpoints};
-pub use crate::discovery::instance::{Instance, InstanceKind};
-pub use crate::discovery::instance_format::InstanceFormat;
-pub use crate::discovery::provider::Provider;
-pub use crate::discovery::registration::Registration;
-pub use crate::discovery::service::{Service, ServiceView};
-pub use crate::discovery::strategy::Strategy;
-pub use crate::discovery::uri_spec::UriSpec;
-pub use crate::double_barrier::{DoubleBarrier, Inside, OnLoss};
-pub use crate::election::{Elected, Election, Leader};
-pub use crate::foreign_queue::ForeignQueue;
-pub use crate::foreign_queue::item_place::ItemPlace;
-pub use crate::foreign_queue::layout::QueueLayout;
-pub use crate::group::member::{GroupChange, Member};
-pub use crate::group::{Group, Membership};
-pub use crate::hash_ring::ring::Ring;
-pub use crate::hash_ring::{HashRing, RingView};
-pub use crate::ids::Ids;
-pub use crate::inspect::inspect;
-pub use crate::keeper::presence::Presence;
-pub use crate::leader_latch::{Candidacy, LeaderLatch, LeadershipChange};
-pub use crate::leader_selector::{LeaderSelector, Term};
-pub use crate::line::contender::Contender;
-pub use crate::line::hold::{Hold, Leadership};
-pub use crate::line::limit::within;
-pub use crate::line::marks::Claim;
-pub use crate::mirror::event::{CacheEvent, CacheState};
-pub use crate::mirror::extent::Extent;
-pub use crate::mirror::snapshot::Snapshot;
-pub use crate::multi_lock::{MultiGuard, MultiLock};
-pub use crate::mutex::{Mutex, MutexGuard, MutexTicket};
-pub use crate::partition::share_change::ShareChange;
-pub use crate::partition::{Partition, Share};
-pub use crate::passing_mutex::{PassingGuard, PassingMutex};
-pub use crate::persistent_node::{KeptNode, PersistentNode};
-pub use crate::queue::Queue;
-pub use crate::queue::delivery::Delivery;
-pub use crate::queue::listing::{QueueClaim, QueuedItem};
-pub use crate::queue::put_options::PutOptions;
-pub use crate::reentrant_mutex::{Owner, ReentrantGuard, ReentrantMutex};
-pub use crate::rwlock::{ReadGuard, Reading, RwLock, WriteGuard, Writing};
-pub use crate::semaphore::{Permit, Permits, Semaphore};
-pub use crate::shared_count::SharedCount;
-pub use crate::shared_value::SharedValue;
-pub use crate::transaction::{Attempt, Isolation, Transaction};
-pub use crate::unfair_lock::{UnfairGuard, UnfairLock};
-pub use crate::watched::{Watched, WatchedValue};
 pub use synod_core::held::{Held, Token};
+
+pub use crate::support::wait::within;

@@ -1,25 +1,29 @@
-//! [`Mirror`]: a local copy of a node, of the children of one, or of a whole subtree, which is kept equal: the base of caches
-//! and of configuration.
+//! [`Mirror`]: a local copy of a node, of its children, or of a whole subtree, which follows the
+//! store. It is the base of caches and of configuration.
 //!
 //! A recipe makes a [`Mirror`] of a client and an [`Extent`](extent::Extent), and gets from it
 //!
 //! - the nodes, from memory: [`Mirror::get`] and [`Mirror::snapshot`];
-//! - the events that make them, from an empty map on: [`Mirror::reader`];
-//! - how they compare with the store: [`Mirror::state`].
+//! - the events that produce them, starting with an empty map: [`Mirror::reader`];
+//! - the state of the copy: [`Mirror::state`].
 //!
-//! What holds for all recipes:
+//! These rules hold for all recipes:
 //!
-//! - **The content is what the store has**, some time after the last change and the last fault. In a session the whole is read
-//!   once, with a watch; and again after every outage, and whenever the store says that changes may have been missed. What
-//!   differs then is reported as events, deletions first. So a content is never emptied to be filled again.
-//! - **No path goes back.** Revisions order the versions of a path, also those of a node that was deleted and made again,
-//!   whose versions begin again. What is older than what is known is not taken over, whatever reports it.
-//! - **A change costs what it concerns.** An event that says all is taken over; otherwise the nodes that changed are read, many
-//!   at once, and each once however often it changed.
-//! - **One task writes the content.** It reads one thing at a time, so no answer overtakes another. While it reads the whole,
-//!   it takes events as they come, one for each path, so that no number of them makes it miss any.
-//! - **Readers make neither it nor each other wait.** The last events are kept once for all readers. A reader that has missed
-//!   some begins anew with the content as it is now.
+//! - **The content is the content of the store** at some time after the last change and the last
+//!   fault. In a session the whole extent is read once, with a watch; and again after every outage,
+//!   and whenever the store reports that events may have been missed. The differences are then
+//!   reported as events, deletions first. So the content is never emptied and filled again.
+//! - **No path goes back.** Revisions order the versions of a path, also those of a node that was
+//!   deleted and created again, whose versions begin again. An older version than the known one is
+//!   never taken over, whatever its source.
+//! - **A change costs only a read of its own nodes.** An event that is complete is taken over;
+//!   otherwise the changed nodes are read, many in one request, and each node once however often it
+//!   changed.
+//! - **One task writes the content.** It has one read in flight, so no response overtakes another.
+//!   While it reads the whole extent, it collects events, one for each path, so that no number of
+//!   events makes it miss any.
+//! - **Readers delay neither the task nor each other.** The last events are kept once for all
+//!   readers. A reader that has missed events starts again with the current content.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,85 +32,85 @@ use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{Loaded, Node};
-use synod_core::task::{self, Task};
+use synod_core::task::{Task, spawn};
 use tokio::sync::watch;
 use tracing::Instrument;
 
-use crate::mirror::board::Board;
 use crate::mirror::event::CacheState;
 use crate::mirror::extent::Extent;
-use crate::mirror::follower::MirrorFollower;
 use crate::mirror::reader::EventReader;
+use crate::mirror::shared::MirrorShared;
 use crate::mirror::snapshot::Snapshot;
+use crate::mirror::task::MirrorTask;
 
-mod board;
 mod content;
 pub(crate) mod event;
 mod event_log;
 pub(crate) mod extent;
-mod follower;
-mod hearing;
-pub(crate) mod news;
-mod nodes_by_path;
 pub(crate) mod reader;
+mod shared;
 pub(crate) mod snapshot;
+mod task;
 
-/// A copy that is kept equal. Clones share everything. The last one takes the task and the watch with it.
+/// A copy that follows the store. Clones share everything. The task and the watch end with the last
+/// clone.
 #[derive(Clone)]
 pub(crate) struct Mirror {
-    board: Arc<Board>,
-    _follower: Arc<FollowerTask>,
+    shared: Arc<MirrorShared>,
+    _task: Arc<TaskHandle>,
 }
 
-/// The task that follows the store. It ends with this value, and with the client.
-struct FollowerTask {
-    board: Arc<Board>,
+/// The handle of the task that follows the store. The task ends with this value, and with the
+/// client.
+struct TaskHandle {
+    shared: Arc<MirrorShared>,
     _task: Task,
 }
 
 impl Mirror {
-    /// Begins to follow. Nothing has been sent when this returns.
+    /// Begins to follow the store. Nothing has been sent when this returns.
     pub(crate) fn start(client: &Client, extent: Extent, recipe: &'static str) -> Self {
         let span = tracing::debug_span!("mirroring", recipe, path = %extent.path());
-        let board = Arc::new(Board::new(extent));
-        let follower = MirrorFollower::new(client, board.clone());
-        let task = task::spawn(follower.run().instrument(span));
-        Self { _follower: Arc::new(FollowerTask { board: board.clone(), _task: task }), board }
+        let shared = Arc::new(MirrorShared::new(extent));
+        let task = MirrorTask::new(client, shared.clone());
+        let task = spawn(task.run().instrument(span));
+        Self { _task: Arc::new(TaskHandle { shared: shared.clone(), _task: task }), shared }
     }
 
     pub(crate) fn path(&self) -> &Path {
-        self.board.extent().path()
+        self.shared.extent().path()
     }
 
     /// The node at a path, from memory.
     pub(crate) fn get(&self, path: &Path) -> Option<Node> {
-        self.board.get(path)
+        self.shared.get(path)
     }
 
-    /// Has nodes read that are [known by their names](Extent::known_by_name). What they are is reported as their update, or their
-    /// deletion.
+    /// Requests reads of nodes that are [known by name](Extent::known_by_name). The result of each
+    /// read is reported as an update or a deletion.
     pub(crate) fn want(&self, paths: impl IntoIterator<Item = Path>) {
-        self.board.want(paths);
+        self.shared.want(paths);
     }
 
     /// All nodes as of now, from memory.
     pub(crate) fn snapshot(&self) -> Snapshot {
-        self.board.snapshot()
+        self.shared.snapshot()
     }
 
-    /// How the content compares with the store now.
+    /// The state of the content compared with the store.
     pub(crate) fn state(&self) -> CacheState {
-        self.board.state()
+        self.shared.state()
     }
 
-    /// How far the reading of the whole is.
+    /// The progress of the read of the whole extent.
     pub(crate) fn progress(&self) -> watch::Receiver<Loaded> {
-        self.board.progress()
+        self.shared.progress()
     }
 
-    /// Waits until this holds of the state. `None` if it never will, as the client is closed.
+    /// Waits until `holds` returns a value for the state. `None` if it never will, as the client is
+    /// closed.
     pub(crate) async fn until<T>(&self, holds: impl FnMut(CacheState) -> Option<T>) -> Option<T> {
-        self.board.until(holds).await
+        self.shared.until(holds).await
     }
 
     /// Waits until the content is complete.
@@ -119,7 +123,7 @@ impl Mirror {
         settled.await.unwrap_or_else(|| Err(self.closed()))
     }
 
-    /// Waits until the content will not be complete by itself.
+    /// Waits for a failure that does not pass by itself.
     pub(crate) async fn failure(&self) -> Error {
         let refused = self.until(|state| match state {
             CacheState::Refused(why) => Some(why),
@@ -132,20 +136,21 @@ impl Mirror {
     }
 
     fn closed(&self) -> Error {
-        Error::new(ErrorKind::SessionLost, "reading what is cached")
+        Error::new(ErrorKind::SessionLost, "reading a local copy")
             .at(self.path())
             .because("the client was closed")
     }
 
-    /// The events from an empty content on. The reader does not keep the mirror going.
+    /// The events that produce the content, starting with an empty one. The reader does not keep
+    /// the mirror alive.
     pub(crate) fn reader(&self) -> EventReader {
-        EventReader::new(self.board.clone())
+        EventReader::new(self.shared.clone())
     }
 }
 
-impl Drop for FollowerTask {
+impl Drop for TaskHandle {
     fn drop(&mut self) {
-        self.board.end();
+        self.shared.end();
     }
 }
 

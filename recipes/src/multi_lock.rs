@@ -9,9 +9,8 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::Txn;
 
-use crate::line::Line;
-use crate::line::form::Form;
 use crate::line::hold::Hold;
+use crate::line::{Form, Line};
 use crate::mutant::mistake;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/multi_lock.md"))]
@@ -21,9 +20,9 @@ pub struct MultiLock {
     lines: Vec<Line>,
 }
 
-/// All the locks, held.
+/// A guard of all the locks.
 #[derive(Debug)]
-#[must_use = "the locks are given back when this is dropped"]
+#[must_use = "dropping this releases the locks"]
 pub struct MultiGuard {
     holds: Vec<Hold>,
 }
@@ -33,11 +32,11 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] for none, and for one path twice: that would wait for itself.
+    /// [`ErrorKind::Invalid`] for no path, and for the same path twice: that would wait for itself.
     pub fn new(client: &Client, paths: impl IntoIterator<Item = impl Into<Path>>) -> Result<Self> {
         let mut paths: Vec<Path> = paths.into_iter().map(Into::into).collect();
         mistake!(LocksInAnyOrder: {
-            let form = Form::alone("multi_lock", "lock-").renewing();
+            let form = Form::exclusive("multi_lock", "lock-").renewing();
             let lines = paths.into_iter().map(|path| Line::new(client, path, form.clone()));
             return Ok(Self { lines: lines.collect() });
         });
@@ -45,14 +44,15 @@ impl MultiLock {
         let twice = paths.windows(2).find(|pair| pair[0] == pair[1]);
         if paths.is_empty() || twice.is_some() {
             return Err(Error::new(ErrorKind::Invalid, "naming several locks")
-                .because("at least one path, and none of them twice"));
+                .because("at least one path is needed, and no path twice"));
         }
-        let form = Form::alone("multi_lock", "lock-").renewing();
+        let form = Form::exclusive("multi_lock", "lock-").renewing();
         let lines = paths.into_iter().map(|path| Line::new(client, path, form.clone()));
         Ok(Self { lines: lines.collect() })
     }
 
-    /// Sets the label of the tickets that are created through this: [`inspect`](crate::inspect()) shows it.
+    /// Sets the label of the tickets that are created through this:
+    /// [`inspect`](crate::lock::inspect()) shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         let label = label.into();
         let lines = self.lines.into_iter().map(|line| line.labelled(label.clone()));
@@ -63,9 +63,9 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock), and [`ErrorKind::SessionLost`] if one was lost
-    /// while others were waited for. The locks that the call holds are released, and the remaining ones are not
-    /// requested.
+    /// As [`Mutex::lock`](crate::lock::Mutex::lock), and [`ErrorKind::SessionLost`] if a lock was
+    /// lost during the wait for the others. The locks that the call holds are released, and the
+    /// remaining locks are not requested.
     ///
     /// # Cancel safety
     ///
@@ -93,7 +93,7 @@ impl MultiLock {
             let Some(ticket) = line.try_enter().await? else {
                 let some = MultiGuard::new(holds);
                 if let Err(error) = some.release().await {
-                    tracing::debug!(%error, "locks are given back in the background");
+                    tracing::debug!(%error, "the locks will be released in the background");
                 }
                 return Ok(None);
             };
@@ -109,7 +109,7 @@ impl MultiGuard {
         Self { holds }
     }
 
-    /// These and one more. The wait for it ends when one of these is lost.
+    /// These locks and one more. The wait for it ends when one of these is lost.
     async fn and(mut self, line: &Line) -> Result<Self> {
         let lost = async {
             if self.holds.is_empty() {
@@ -123,18 +123,18 @@ impl MultiGuard {
         };
         let ticket = entered.filter(|_| self.is_held()).ok_or_else(|| {
             Error::new(ErrorKind::SessionLost, "locking several")
-                .because("one was lost while the others were waited for")
+                .because("a lock was lost during the wait for the others")
         })?;
         self.holds.push(ticket.hold(()));
         Ok(self)
     }
 
-    /// What is held, in the order of the paths. Each has its own token.
+    /// The holds, in the order of the paths. Each has its own token.
     pub fn holds(&self) -> &[Hold] {
         &self.holds
     }
 
-    /// Whether all of them are certainly held at this moment.
+    /// Returns `true` if all of them are certainly held at this moment.
     pub fn is_held(&self) -> bool {
         self.holds.iter().all(Hold::is_held)
     }
@@ -167,7 +167,7 @@ impl MultiGuard {
         match select(pin!(work), pin!(self.lost())).await {
             Either::Left((done, _)) => Ok(done),
             Either::Right(_) => Err(Error::new(ErrorKind::SessionLost, "working under locks")
-                .because("one was lost; what was done under them was stopped")),
+                .because("a lock was lost; the work under them was stopped")),
         }
     }
 
@@ -175,7 +175,7 @@ impl MultiGuard {
     ///
     /// # Errors
     ///
-    /// As [`Hold::release`]: the first error that there was. The other locks are released all the same.
+    /// As [`Hold::release`]: the first error. The other locks are released all the same.
     ///
     /// # Cancel safety
     ///

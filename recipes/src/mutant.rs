@@ -1,4 +1,5 @@
-//! Known-wrong variants of the recipes, for testing the tests: see [`synod_core::mutant`], which has their list.
+//! Known-wrong variants of the recipes, for testing the tests: see [`synod_core::mutant`], which
+//! has their list.
 
 #[cfg(feature = "mutants")]
 pub(crate) mod line;

@@ -4,15 +4,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use synod_core::client::Client;
+use synod_core::clock::timeout;
 use synod_core::error::Result;
 use synod_core::path::Path;
 
-use crate::line::Line;
-use crate::line::contender::Contender;
-use crate::line::form::Form;
 use crate::line::hold::Hold;
-use crate::line::limit::within;
+use crate::line::order::Contender;
 use crate::line::ticket::Ticket;
+use crate::line::{Form, Line};
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/mutex.md"))]
 #[cfg_attr(not(doctest), doc = include_str!("../docs/locks.md"))]
@@ -21,12 +20,12 @@ pub struct Mutex {
     line: Line,
 }
 
-/// The lock, held. See [`Hold`].
+/// A guard of the lock. See [`Hold`].
 pub type MutexGuard = Hold;
 
-/// A ticket in the line of a [`Mutex`]. Dropping it removes it.
+/// A ticket in the queue of a [`Mutex`]. Dropping it removes it.
 #[derive(Debug)]
-#[must_use = "a place that is dropped is given up"]
+#[must_use = "dropping this removes the ticket"]
 pub struct MutexTicket {
     ticket: Ticket,
 }
@@ -34,23 +33,25 @@ pub struct MutexTicket {
 impl Mutex {
     /// The lock at `path`.
     pub fn new(client: &Client, path: impl Into<Path>) -> Self {
-        Self { line: Line::new(client, path.into(), Form::alone("mutex", "lock-").renewing()) }
+        Self { line: Line::new(client, path.into(), Form::exclusive("mutex", "lock-").renewing()) }
     }
 
-    /// Sets the label of the tickets that are created through this: [`inspect`](crate::inspect()) shows it.
+    /// Sets the label of the tickets that are created through this:
+    /// [`inspect`](crate::lock::inspect()) shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()) }
     }
 
     /// Waits for the lock.
     ///
-    /// The wait outlives the loss of a session: the lock is then requested again in the next session.
+    /// The wait survives the loss of a session: the lock is then requested again in the next
+    /// session.
     ///
     /// # Errors
     ///
-    /// [`Unreachable`](synod_core::error::ErrorKind::Unreachable) if there was no session for as long as the client's
-    /// deadline, [`SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is closed, and any error that
-    /// the store returns.
+    /// [`Unreachable`](synod_core::error::ErrorKind::Unreachable) if there was no session for as
+    /// long as the client's deadline, [`SessionLost`](synod_core::error::ErrorKind::SessionLost)
+    /// once the client is closed, and any error that the store returns.
     ///
     /// # Cancel safety
     ///
@@ -59,8 +60,9 @@ impl Mutex {
         Ok(self.line.enter().await?.hold(()))
     }
 
-    /// Waits for the lock, for no longer than `limit`. `None` if that was too short: the ticket is then removed in the
-    /// background, and is not granted later. [`within`](crate::within) does the same for other recipes.
+    /// Waits for the lock for at most `limit`. `None` if the lock was not granted by then: the
+    /// ticket is then removed in the background, and is not granted later.
+    /// [`within`](crate::within) does the same for other recipes.
     ///
     /// # Errors
     ///
@@ -70,10 +72,11 @@ impl Mutex {
     ///
     /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn lock_within(&self, limit: Duration) -> Result<Option<MutexGuard>> {
-        within(limit, self.lock()).await
+        timeout(limit, self.lock()).await.ok().transpose()
     }
 
-    /// Acquires the lock if it has no holder and no waiter. Never waits, and leaves no ticket if it returns `None`.
+    /// Acquires the lock if it has no holder and no waiter. Never waits, and leaves no ticket if it
+    /// returns `None`.
     ///
     /// # Errors
     ///
@@ -86,7 +89,7 @@ impl Mutex {
         Ok(self.line.try_enter().await?.map(|ticket| ticket.hold(())))
     }
 
-    /// Creates a ticket in the line, to wait for the lock later.
+    /// Creates a ticket in the queue, to wait for the lock later.
     ///
     /// # Errors
     ///
@@ -101,12 +104,12 @@ impl Mutex {
 }
 
 impl MutexTicket {
-    /// The contenders before this ticket now, in order: empty if it is this ticket's turn. `None` if the ticket was
-    /// lost: [`MutexTicket::wait`] will then create another.
+    /// The contenders before this ticket now, in order: empty if it is this ticket's turn. `None`
+    /// if the ticket was lost: [`MutexTicket::wait`] will then create another.
     ///
     /// # Errors
     ///
-    /// As every verb of a [`Client`].
+    /// The errors common to all calls of a [`Client`].
     ///
     /// # Cancel safety
     ///

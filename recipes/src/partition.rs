@@ -1,5 +1,9 @@
 //! [`Partition`]: a set of items, split among the members that are there.
 
+pub use crate::hash_ring::ring::Ring;
+pub use crate::hash_ring::{HashRing, RingView};
+pub use crate::partition::share_state::ShareChange;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -17,21 +21,19 @@ use synod_core::task;
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
-use crate::keeper::failures::{closed, late};
 use crate::partition::roster::{PartitionPaths, Roster, name_of};
 use crate::partition::session_share::PartitionTerms;
-use crate::partition::share_change::{ShareChange, ShareReader};
-use crate::partition::share_page::SharePage;
+use crate::partition::share_state::{ShareReader, ShareShared};
 use crate::partition::share_task::ShareTask;
+use crate::support::detached::{closed, late};
 
 mod division;
 mod roster;
 mod session_share;
-pub(crate) mod share_change;
-mod share_page;
+pub(crate) mod share_state;
 mod share_task;
 
-/// What a member fails while doing.
+/// The operation of a member, in errors.
 const DOING: &str = "taking part in a partition";
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/partition.md"))]
@@ -43,19 +45,19 @@ pub struct Partition {
     weight: u32,
 }
 
-/// The part of the items that this member has. Dropping this leaves the partition in the background, as
+/// The items that this member holds. Dropping this leaves the partition in the background, as
 /// [`leave`](Self::leave) does.
 #[must_use = "dropping this leaves the partition"]
 pub struct Share {
     client: Client,
     terms: Arc<PartitionTerms>,
     path: Path,
-    page: Arc<SharePage>,
+    shared: Arc<ShareShared>,
     left: Option<oneshot::Receiver<Result<()>>>,
 }
 
 impl Partition {
-    /// The partition of these items at `path`. All its members name the same items.
+    /// The partition of these items at `path`. All its members must name the same items.
     pub fn new(
         client: &Client,
         path: impl Into<Path>,
@@ -65,20 +67,21 @@ impl Partition {
         Self { client: client.clone(), path: path.into(), items, weight: 1 }
     }
 
-    /// The weight of the member that joins through this. One with twice the weight of another one gets twice as many items, and
-    /// one of weight 0 none. It is 1 unless this is called.
+    /// Sets the weight of the member that joins through this. A member with twice the weight gets
+    /// twice as many items, and a member of weight 0 gets none. The default is 1.
     pub fn weight(self, weight: u32) -> Self {
         Self { weight, ..self }
     }
 
-    /// Becomes a member, and takes part in the division of the items from then on, across sessions. The name is for people:
-    /// it need not be unique.
+    /// Becomes a member, and takes part in the division of the items from then on, across sessions.
+    /// The name is for people: it need not be unique.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable) if it could not join within the deadline
-    /// of the client, [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the name or that of an item is
-    /// empty or too long, and what the store says. It is no member then.
+    /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable) if it could not join
+    /// within the time limit of the client,
+    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the name of the member or
+    /// of an item is empty or too long, and any error that the store returns. Then it is no member.
     ///
     /// # Cancel safety
     ///
@@ -91,30 +94,31 @@ impl Partition {
         let prefix = paths.members().join(&format!("{}-", Name::encode(name)?.as_str()))?;
         let (items, weight) = (self.items.clone(), self.weight);
         let terms = Arc::new(PartitionTerms { paths, items, prefix, weight });
-        let page = Arc::new(SharePage::new());
+        let shared = Arc::new(ShareShared::new());
         let (joined, first) = oneshot::channel();
-        let (tell, left) = oneshot::channel();
-        let work = ShareTask::new(&self.client, terms.clone(), page.clone(), joined);
+        let (left_tx, left) = oneshot::channel();
+        let work = ShareTask::new(&self.client, terms.clone(), shared.clone(), joined);
         let span = tracing::info_span!("sharing", recipe = "partition", path = %self.path);
         let run = async move {
-            let _heard = tell.send(Box::pin(work.run()).await).is_ok();
+            let _is_received = left_tx.send(Box::pin(work.run()).await).is_ok();
         };
-        // It ends by itself: when the share is left or dropped, and with the client.
+        // The task ends when the share is left or dropped, and with the client.
         task::spawn(run.instrument(span)).let_go();
         let (client, path) = (self.client.clone(), self.path.clone());
-        let share = Share { client, terms, path, page, left: Some(left) };
-        match timeout(self.client.time_limit(), first).await {
+        let share = Share { client, terms, path, shared, left: Some(left) };
+        match timeout(self.client.timeout(), first).await {
             Ok(Ok(joined)) => joined.map(|()| share),
             Ok(Err(_ended)) => Err(share.over()),
             Err(_late) => Err(share.late()),
         }
     }
 
-    /// The names of the members by the items that they have now, for people: it is out of date as soon as it is read.
+    /// The names of the members by the items that they hold now, for people: the answer may be out
+    /// of date when it is read.
     ///
     /// # Errors
     ///
-    /// As every verb of a [`Client`].
+    /// The errors common to all calls of a [`Client`].
     ///
     /// # Cancel safety
     ///
@@ -128,89 +132,99 @@ impl Partition {
 }
 
 impl Share {
-    /// The items that are certainly this member's own now. None while its session is not certain. Asks no server.
+    /// The items that this member certainly holds now. None while its session is not certain. Sends
+    /// nothing to the store.
     pub fn items(&self) -> BTreeSet<String> {
-        self.page.items()
+        self.shared.items()
     }
 
-    /// Whether an item is certainly this member's own at this moment. Asks no server.
+    /// Returns `true` if this member certainly holds an item at this moment. Sends nothing to the
+    /// store.
     pub fn is_held(&self, item: &str) -> bool {
-        self.page.is_held(item)
+        self.shared.is_held(item)
     }
 
-    /// The fencing token of an item that is held: larger for each later member that has the item. `None` if it is not held, or
-    /// for the moment of one call after it was acquired.
+    /// The fencing token of an item that is held: larger for each later holder of the item. `None`
+    /// if the item is not held, or during one call after it was acquired.
     pub fn token(&self, item: &str) -> Option<Token> {
-        self.page.created(item).map(Token::new)
+        self.shared.created(item).map(Token::new)
     }
 
-    /// A transaction that is applied only while this member is one in this session, and some member has the item. So it is
-    /// refused once this member is taken for dead. `None` if the item is not held.
+    /// A transaction that is applied only while this member is one in this session, and some member
+    /// holds the item. So it is rejected once the session of this member has ended. `None` if the
+    /// item is not held.
     ///
-    /// Release an item only when the writes under it are answered: the transaction does not distinguish this member from one that
-    /// has got the item from it.
+    /// Release an item only when the writes under it are answered: the transaction does not
+    /// distinguish this member from a member that got the item from it.
     pub fn txn(&self, item: &str) -> Option<Txn> {
-        let member = self.page.member_of(item)?;
+        let member = self.shared.member_of(item)?;
         let claim = self.terms.paths.claim(item).ok()?;
         Some(Txn::new().check(member, Expect::Any).check(claim, Expect::Any))
     }
 
-    /// What is held, as acquired, and then every change. What comes and goes between two looks is left out.
+    /// The held items, as acquired, and then every change. Items that come and go between two reads
+    /// are left out.
     ///
-    /// An outage that the session outlives is no change: ask [`is_held`](Self::is_held) before each piece of work. The stream
-    /// ends with the share and with the client; nothing is held then.
+    /// An outage that the session outlives is no change: call [`is_held`](Self::is_held) before
+    /// each piece of work. The stream ends with the share and with the client; nothing is held
+    /// then.
     pub fn changes(&self) -> impl Stream<Item = ShareChange> + Send + use<> {
-        unfold(ShareReader::new(self.page.watch()), |mut reader| async move {
+        unfold(ShareReader::new(self.shared.watch()), |mut reader| async move {
             let change = reader.next().await?;
             Some((change, reader))
         })
     }
 
-    /// Gives items away that are [asked for](ShareChange::Release): the work on them has stopped. From the call on they are
-    /// not held; when this returned without an error, other members can have them. Items that are not asked for stay.
+    /// Gives away items that a [release request](ShareChange::Release) named: the work on them has
+    /// stopped. From the call on they are not held; when this returns without an error, other
+    /// members can get them. Other items stay.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable), with an unknown effect, if the store did
-    /// not answer within the deadline of the client: the items are given away as soon as it does.
+    /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable), with an unknown
+    /// effect, if the store did not answer within the time limit of the client: the items are given
+    /// away as soon as it does.
     ///
     /// # Cancel safety
     ///
     /// A dropped call continues in the background: the items are given away.
     pub async fn release(&self, items: &BTreeSet<String>) -> Result<()> {
-        self.page.give(items);
-        let gone = timeout(self.client.time_limit(), self.page.gone(items)).await;
+        self.shared.release(items);
+        let gone = timeout(self.client.timeout(), self.shared.gone(items)).await;
         gone.map_err(|_late| self.late())
     }
 
-    /// Waits until each item has the member that it is for, as far as this member knows. That may change at any time.
+    /// Waits until each item has its designated member, as far as this member knows. That may
+    /// change at any time.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is closed.
+    /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is
+    /// closed.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: it only waits.
     pub async fn settled(&self) -> Result<()> {
-        if self.page.settled().await { Ok(()) } else { Err(self.over()) }
+        if self.shared.settled().await { Ok(()) } else { Err(self.over()) }
     }
 
-    /// Leaves the partition: the work on all items has stopped. From the call on none is held; when this returned without an
-    /// error, nothing of this member is in the store.
+    /// Leaves the partition: the work on all items has stopped. From the call on none is held; when
+    /// this returns without an error, nothing of this member is in the store.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable), with an unknown effect, if the store did
-    /// not answer within the deadline of the client: it leaves as soon as the store does, or when its session is over.
+    /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable), with an unknown
+    /// effect, if the store did not answer within the time limit of the client: it leaves as soon
+    /// as the store does, or when its session ends.
     ///
     /// # Cancel safety
     ///
     /// A dropped call continues in the background: it leaves.
     pub async fn leave(mut self) -> Result<()> {
-        self.page.stop();
+        self.shared.stop();
         let Some(left) = self.left.take() else { return Ok(()) };
-        match timeout(self.client.time_limit(), left).await {
+        match timeout(self.client.timeout(), left).await {
             Ok(left) => left.unwrap_or(Ok(())),
             Err(_late) => Err(self.late()),
         }
@@ -227,7 +241,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.page.stop();
+        self.shared.stop();
     }
 }
 
@@ -235,7 +249,7 @@ impl fmt::Debug for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Share")
             .field("path", &self.path)
-            .field("items", &self.page.items().len())
+            .field("items", &self.shared.items().len())
             .finish_non_exhaustive()
     }
 }

@@ -13,9 +13,8 @@ use synod_core::held::{Held, Token};
 use synod_core::path::Path;
 use synod_core::store::Txn;
 
-use crate::line::Line;
-use crate::line::form::Form;
 use crate::line::hold::Hold;
+use crate::line::{Form, Line};
 use crate::passing_mutex::handover::{Handover, SlotTurn};
 
 mod handover;
@@ -25,32 +24,35 @@ mod handover;
 #[derive(Clone, Debug)]
 pub struct PassingMutex {
     line: Line,
-    most: u32,
+    max_passes: u32,
     here: Arc<Here>,
 }
 
-/// The lock, held.
+/// A guard of the lock.
 #[derive(Debug)]
-#[must_use = "the lock is given back when this is dropped"]
+#[must_use = "dropping this releases the lock"]
 pub struct PassingGuard {
     hold: Option<Hold>,
     turn: Option<SlotTurn<Hold>>,
     here: Arc<Here>,
-    most: u32,
+    max_passes: u32,
     fenced: AtomicBool,
 }
 
-/// What the tasks of this process share: the turn among them, and the ticket that is passed on.
+/// The state that the tasks of this process share: the turn among them, and the ticket that is
+/// passed on.
 type Here = Handover<Hold>;
 
 impl PassingMutex {
-    /// The lock at `path`, passed on up to `most` times in a row.
-    pub fn new(client: &Client, path: impl Into<Path>, most: NonZeroU32) -> Self {
-        let line = Line::new(client, path.into(), Form::alone("passing_mutex", "lock-").renewing());
-        Self { line, most: most.get(), here: Arc::default() }
+    /// The lock at `path`, passed on up to `max_passes` times in a row.
+    pub fn new(client: &Client, path: impl Into<Path>, max_passes: NonZeroU32) -> Self {
+        let line =
+            Line::new(client, path.into(), Form::exclusive("passing_mutex", "lock-").renewing());
+        Self { line, max_passes: max_passes.get(), here: Arc::default() }
     }
 
-    /// Sets the label of the tickets that are created through this: [`inspect`](crate::inspect()) shows it.
+    /// Sets the label of the tickets that are created through this:
+    /// [`inspect`](crate::lock::inspect()) shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()), ..self }
     }
@@ -59,7 +61,7 @@ impl PassingMutex {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock).
+    /// As [`Mutex::lock`](crate::lock::Mutex::lock).
     ///
     /// # Cancel safety
     ///
@@ -74,9 +76,9 @@ impl PassingMutex {
         Ok(self.guard(turn, hold))
     }
 
-    /// Acquires the lock if it has no holder and no waiter, in this process or another. Never waits, and leaves no
-    /// ticket if it returns `None`. While a task of this process has the lock or asks for it, there is no call to the
-    /// store.
+    /// Acquires the lock if it has no holder and no waiter, in this process or another. Never
+    /// waits, and leaves no ticket if it returns `None`. While a task of this process holds or
+    /// requests the lock, this sends nothing to the store.
     ///
     /// # Errors
     ///
@@ -97,13 +99,19 @@ impl PassingMutex {
 
     /// The hold that another task of this process passed on to a call that began at `since`.
     fn received(&self, hold: Hold, since: Instant) -> Hold {
-        self.line.note_passed_on(clock::elapsed(since));
+        self.line.record_passed_on(clock::elapsed(since));
         hold.passed_on()
     }
 
     fn guard(&self, turn: SlotTurn<Hold>, hold: Hold) -> PassingGuard {
         let (here, fenced) = (self.here.clone(), AtomicBool::new(false));
-        PassingGuard { hold: Some(hold), turn: Some(turn), here, most: self.most, fenced }
+        PassingGuard {
+            hold: Some(hold),
+            turn: Some(turn),
+            here,
+            max_passes: self.max_passes,
+            fenced,
+        }
     }
 }
 
@@ -124,7 +132,7 @@ impl PassingGuard {
         self.held().seen_path()
     }
 
-    /// Whether it is certainly held at this moment. See [`Hold::is_held`].
+    /// Returns `true` if it is certainly held at this moment. See [`Hold::is_held`].
     pub fn is_held(&self) -> bool {
         self.held().is_held()
     }
@@ -138,8 +146,8 @@ impl PassingGuard {
         self.held().lost().await;
     }
 
-    /// A transaction that is applied only while this is held. See [`Hold::txn`]. From now on this guard is not
-    /// passed on, but released.
+    /// A transaction that is applied only while this is held. See [`Hold::txn`]. From then on this
+    /// guard is not passed on, but released.
     pub fn txn(&self) -> Txn {
         self.fenced.store(true, Ordering::Relaxed);
         self.held().txn()
@@ -158,7 +166,8 @@ impl PassingGuard {
         self.held().run(work).await
     }
 
-    /// Passes the lock on to the next task of this process, if one waits and that is allowed. Otherwise releases it.
+    /// Passes the lock on to the next task of this process, if a task waits and that is allowed.
+    /// Otherwise releases it.
     ///
     /// # Errors
     ///
@@ -179,12 +188,13 @@ impl PassingGuard {
         self.hold.as_ref().expect("`hold` is taken only by `release` and by dropping the guard")
     }
 
-    /// Passes the ticket on to the next task of this process, if one waits and the ticket may be passed on. Otherwise
-    /// the ticket stays in `hold`, and is released with it.
+    /// Passes the ticket on to the next task of this process, if a task waits and the ticket may be
+    /// passed on. Otherwise the ticket stays in `hold`, and is released with it.
     fn pass_on(&mut self) {
         let wanted = self.here.is_wanted();
         let fenced = self.fenced.load(Ordering::Relaxed);
-        let may_be = |hold: &Hold| hold.token().turn() < self.most && !fenced && hold.is_held();
+        let may_be =
+            |hold: &Hold| hold.token().turn() < self.max_passes && !fenced && hold.is_held();
         if wanted
             && self.hold.as_ref().is_some_and(may_be)
             && let (Some(hold), Some(turn)) = (self.hold.take(), self.turn.take())

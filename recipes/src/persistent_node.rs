@@ -1,4 +1,4 @@
-//! [`PersistentNode`]: a node that is made again after every loss: an ephemeral one, or one with a time to live.
+//! [`PersistentNode`]: a node that is created again after every loss, ephemeral or with a TTL.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,13 +11,11 @@ use synod_core::error::Result;
 use synod_core::path::Path;
 
 use crate::keeper::NodeKeeper;
-use crate::keeper::occupant::Occupied;
-use crate::keeper::page::KeeperPage;
-use crate::keeper::presence::Presence;
+use crate::keeper::node::Occupied;
+use crate::keeper::state::{KeeperShared, Presence};
 use crate::persistent_node::lasting::LastingTask;
 
 mod lasting;
-mod lasting_create;
 mod lasting_node;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/persistent_node.md"))]
@@ -41,29 +39,33 @@ impl PersistentNode {
         Self { client: client.clone(), path: path.into(), occupied: Occupied::Refuse, ttl: None }
     }
 
-    /// Makes the node one with a time to live, in place of an ephemeral one: it outlives the sessions of its owner, which
-    /// writes it three times in this time, and goes when its owner is silent for so long. Needs a store with such nodes.
-    /// [`keep`](Self::keep) refuses less than a tenth of a second as [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid).
+    /// Makes the node one with a TTL instead of an ephemeral one: it outlives the sessions of its
+    /// owner, which writes it three times per TTL, and it expires when its owner does not write for
+    /// one TTL. Needs a store with TTL nodes. [`keep`](Self::keep) rejects less than a tenth of a
+    /// second as [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid).
     pub fn ttl(self, ttl: Duration) -> Self {
         Self { ttl: Some(ttl), ..self }
     }
 
-    /// Removes the node of another client that is there when [`keep`](Self::keep) is called: that of an owner that is gone
-    /// without having removed it, or of one that is to be replaced. A former owner that is alive makes no other node as long as
-    /// this one is there.
+    /// Removes another client's node that exists when [`keep`](Self::keep) is called: the node of
+    /// an owner that ended without removing it, or of an owner that is to be replaced. A former
+    /// owner that is alive creates no other node as long as this one exists.
     pub fn take_over(self) -> Self {
         Self { occupied: Occupied::TakeOver, ..self }
     }
 
-    /// Makes the node with this data, and keeps it. When this returned without an error, the node was there.
+    /// Creates the node with this data, and keeps it. When this returns without an error, the node
+    /// existed.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Refused`](synod_core::error::ErrorKind::Refused) if another client or another owner of this client has a
-    /// node there, or if there are nodes below the path,
-    /// [`ErrorKind::Unsupported`](synod_core::error::ErrorKind::Unsupported) if it is to have a time to live and the store has no
-    /// such nodes, [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable) if the node could not be made within the deadline
-    /// of the client, and what the store says. No node stays then, or for no longer than its time to live.
+    /// [`ErrorKind::Refused`](synod_core::error::ErrorKind::Refused) if another client or another
+    /// owner of this client has a node there, or if there are nodes below the path,
+    /// [`ErrorKind::Unsupported`](synod_core::error::ErrorKind::Unsupported) if a TTL is set and
+    /// the store has no TTL nodes,
+    /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable) if the node could not
+    /// be created within the time limit of the client, and any error that the store returns. No
+    /// node remains then, or only until its TTL expires.
     ///
     /// # Cancel safety
     ///
@@ -74,9 +76,9 @@ impl PersistentNode {
         let keeper = match self.ttl {
             None => NodeKeeper::start(client, path, self.occupied, data, RECIPE).await?,
             Some(ttl) => {
-                let page = Arc::new(KeeperPage::new(data));
-                let work = LastingTask::new(client, path, ttl, self.occupied, page.clone())?;
-                NodeKeeper::run(client, path, (page, Arc::new(())), work, RECIPE).await?
+                let shared = Arc::new(KeeperShared::new(data));
+                let work = LastingTask::new(client, path, ttl, self.occupied, shared.clone())?;
+                NodeKeeper::run(client, path, (shared, Arc::new(())), work, RECIPE).await?
             }
         };
         Ok(KeptNode { keeper })
@@ -84,36 +86,38 @@ impl PersistentNode {
 }
 
 impl KeptNode {
-    /// Where the node is.
+    /// The path of the node.
     pub fn path(&self) -> &Path {
         self.keeper.path()
     }
 
-    /// Whether the node is there, and its session, or the node itself, certainly lives at this moment. Asks no server.
+    /// Returns `true` if the node exists, and its session, or the node itself, is certainly alive.
+    /// Sends nothing to the store.
     pub fn is_there(&self) -> bool {
         self.keeper.is_there()
     }
 
-    /// What is known of the node now. Asks no server.
+    /// The last known state of the node. Sends nothing to the store.
     pub fn presence(&self) -> Presence {
         self.keeper.presence()
     }
 
-    /// What is known of the node now, then each change. A reader that reads seldom misses those that were replaced. The stream
-    /// ends with the keeping.
+    /// The last known state of the node, then each change. A reader that reads rarely misses states
+    /// that were replaced. The stream ends with the keeper.
     pub fn changes(&self) -> impl Stream<Item = Presence> + Send + use<> {
         self.keeper.changes()
     }
 
-    /// Replaces the data. It is recorded at once, and is what the node has when it is made again, whatever becomes of this
-    /// call. When this returned without an error, the store has it, or data that was set later.
+    /// Replaces the data. It is recorded immediately, and a later create of the node uses it,
+    /// regardless of the result of this call. When this returns without an error, the store has it,
+    /// or data that was set later.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable), with an unknown effect, if the store did not
-    /// answer within the deadline of the client: it is stored as soon as it does.
-    /// [`ErrorKind::TooLarge`](synod_core::error::ErrorKind::TooLarge) and whatever else the store refuses: the data before it
-    /// stays.
+    /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable), with an unknown
+    /// effect, if the store did not answer within the time limit of the client: the data is stored
+    /// as soon as it does. [`ErrorKind::TooLarge`](synod_core::error::ErrorKind::TooLarge) and any
+    /// other error with which the store rejects the data: the former data stays.
     ///
     /// # Cancel safety
     ///
@@ -122,13 +126,14 @@ impl KeptNode {
         self.keeper.set(data.into()).await
     }
 
-    /// Removes the node: when this returned without an error, it is gone, and does not come back.
+    /// Removes the node. When this returns without an error, it is gone, and does not come back.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable), with an unknown effect, if the store did not
-    /// answer in time, or if it has not answered an earlier request to make the node, which may still arrive. The node is then
-    /// removed in the background, or goes with its session or when its time to live is over.
+    /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable), with an unknown
+    /// effect, if the store did not answer in time, or if it has not answered an earlier request to
+    /// create the node, which may still arrive. The node is then removed in the background, or goes
+    /// with its session or when its TTL expires.
     ///
     /// # Cancel safety
     ///

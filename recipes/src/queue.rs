@@ -1,89 +1,94 @@
 //! [`Queue`]: items that wait for consumers, in order.
 
-use std::fmt;
+pub use crate::foreign_queue::ForeignQueue;
+pub use crate::foreign_queue::layout::{ItemPlace, QueueLayout};
+pub use crate::queue::delivery::Delivery;
+pub use crate::queue::listing::{QueueClaim, QueuedItem};
+pub use crate::queue::put::PutOptions;
+
+use std::fmt::{self, Display};
 use std::num::{NonZeroU32, NonZeroUsize};
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_core::Stream;
+use futures_util::FutureExt as _;
+use futures_util::future::{Either, Shared, join_all, select};
+use futures_util::stream::unfold;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::held::Held as _;
 use synod_core::path::Path;
 use synod_core::store::{Outcome, Txn};
+use tokio::sync::Notify;
 
-use crate::cell::patience::Patience;
-use crate::line::item_wait::ItemWait;
+use crate::mutant::mistake;
 use crate::queue::backoff::ItemBackoff;
-use crate::queue::bunch::take;
-use crate::queue::codec::Codec;
 use crate::queue::consumer::Consumer;
-use crate::queue::delivery::Delivery;
 use crate::queue::item_name::{ItemName, MAX_ID};
-use crate::queue::place::{DOING, QueuePlace};
-use crate::queue::put_options::PutOptions;
-use crate::queue::room::{PutOutcome, QueueEntry, Room};
+use crate::queue::layout::{Codec, DOING, QueueShared};
+use crate::queue::put::{PutOutcome, QueueBound, QueueEntry};
 use crate::queue::stock_shared::Reserved;
-use crate::queue::taking::claim;
-use crate::stamped::date::date;
+use crate::queue::take::{claim, take};
+use crate::support::retry::{OutageBackoff, RetryDelays};
+use crate::support::time::date;
+use crate::support::wait::ItemWait;
 
 mod arrivals;
 mod backoff;
-mod bunch;
-mod claimed_item;
-mod codec;
-mod consume;
 mod consumer;
-mod consumer_node;
 pub(crate) mod delivery;
 mod item_name;
+mod layout;
 pub(crate) mod listing;
-mod lost_items;
-mod place;
-pub(crate) mod put_options;
-mod returning;
-mod room;
-mod shuffled;
-mod slots;
+pub(crate) mod put;
+mod returns;
 mod stock;
-mod stock_item;
 mod stock_shared;
-mod taking;
-mod width;
+mod take;
 
-/// The usual number of deliveries of an item.
-const DELIVERIES: u32 = 25;
+/// The default limit of deliveries of an item.
+const MAX_DELIVERIES: u32 = 25;
 
-/// The maximum number of items that are taken at once, whatever the caller says: no store takes so many operations in one transaction.
-const MAX_BUNCH: usize = 1_000;
+/// The maximum number of items of one take, also if the caller allows more: no store accepts so
+/// many operations in one transaction.
+const MAX_TAKEN: usize = 1_000;
+
+/// The maximum number of items that one call of [`Queue::consume`] works on concurrently, also if
+/// the caller allows more.
+const MAX_CONCURRENT: usize = 1_024;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/queue.md"))]
 pub struct Queue<T> {
-    place: Arc<QueuePlace>,
-    /// Started by the first call that wants an item. Producers need none.
+    shared: Arc<QueueShared>,
+    /// Started by the first call that needs an item. A producer has none.
     consumer: Arc<OnceLock<Consumer>>,
     codec: Codec<T>,
-    room: Room,
-    /// How often an item is delivered at most.
-    most: u32,
+    capacity: QueueBound,
+    /// The maximum number of deliveries of an item.
+    max_deliveries: u32,
     backoff: ItemBackoff,
 }
 
 impl<T: Serialize + DeserializeOwned> Queue<T> {
-    /// The queue at `path`, whose items are stored as JSON.
+    /// Creates a handle of the queue at `path`, whose items are stored as JSON.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] if the path is too long for what is below it.
+    /// [`ErrorKind::Invalid`] if the path is too long for the nodes below it.
     pub fn new(client: &Client, path: impl Into<Path>) -> Result<Self> {
         Self::of(client, path.into(), Codec::JSON)
     }
 }
 
 impl Queue<Bytes> {
-    /// The queue at `path`, whose items are bytes.
+    /// Creates a handle of the queue at `path`, whose items are bytes.
     ///
     /// # Errors
     ///
@@ -95,43 +100,50 @@ impl Queue<Bytes> {
 
 impl<T> Queue<T> {
     fn of(client: &Client, path: Path, codec: Codec<T>) -> Result<Self> {
-        let place = Arc::new(QueuePlace::new(client, path)?);
-        let (consumer, room, backoff) = (Arc::default(), Room::default(), ItemBackoff::default());
-        Ok(Self { place, consumer, codec, room, most: DELIVERIES, backoff })
+        let shared = Arc::new(QueueShared::new(client, path)?);
+        let (consumer, capacity, backoff) =
+            (Arc::default(), QueueBound::default(), ItemBackoff::default());
+        Ok(Self { shared, consumer, codec, capacity, max_deliveries: MAX_DELIVERIES, backoff })
     }
 
-    /// Sets how often an item is delivered by [claims](Queue::claim) through this at most: 25 times, if nothing else is said. If
-    /// its consumers then put it back, or died, it is moved to the dead letters, and that is logged. [`NonZeroU32::MAX`] is no limit.
+    /// Sets the maximum number of deliveries of an item by [claims](Queue::claim) through this
+    /// handle. The default is 25. An item that is put back after its last delivery, or whose
+    /// consumer dies then, is moved to the dead letters, and a warning is logged.
+    /// [`NonZeroU32::MAX`] means no limit.
     ///
-    /// A claim counts when its caller has it, or its process has ended: one that was dropped before does not.
+    /// A claim counts as a delivery once its caller has received it, or if the process ends before.
+    /// A claim whose caller was dropped earlier does not count.
     pub fn deliver_at_most(mut self, times: NonZeroU32) -> Self {
-        self.most = times.get();
+        self.max_deliveries = times.get();
         self
     }
 
-    /// Sets how long [`Queue::consume`] puts off an item whose work failed: so long after the first delivery, and twice as long
-    /// after each further one, up to the longest time. From one second to 15 minutes, if nothing else is said; each time is up to a
-    /// quarter shorter, at random.
+    /// Sets the delay before [`Queue::consume`] retries an item whose work failed: `first` after
+    /// the first delivery, and twice as long after each further one, up to `longest`. The default
+    /// is from one second to 15 minutes. Each delay is shortened at random by up to a quarter.
     pub fn backoff(mut self, first: Duration, longest: Duration) -> Self {
         self.backoff = ItemBackoff { first, longest };
         self
     }
 
-    /// Sets how many items may be in the queue, with those that are claimed, when this puts another one there. A put waits for room,
-    /// and [`Queue::try_put`] does not. Without it there is no limit, and nothing to pay.
+    /// Sets the maximum number of items in the queue, including claimed ones, for puts through this
+    /// handle. While the queue is full [`Queue::put`] waits, and [`Queue::try_put`] returns `None`.
+    /// By default there is no limit, and no cost.
     ///
-    /// It limits this producer: all that are to be limited set it, to the same number. Consumers need not.
-    pub fn capacity(mut self, most: NonZeroUsize) -> Self {
-        self.room = Room::of(most);
+    /// The limit applies to this producer: all producers that are to be limited must set the same
+    /// number. Consumers need not set it.
+    pub fn capacity(mut self, max: NonZeroUsize) -> Self {
+        self.capacity = QueueBound::of(max);
         self
     }
 
-    /// Puts an item into the queue, after all others of its priority.
+    /// Puts an item into the queue, after all other items of its priority.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::TooLarge`] if the store takes less data in a node, [`ErrorKind::Invalid`] if the item cannot be written, and as
-    /// every verb of a [`Client`]. With an unknown effect it is in the queue once, or not at all.
+    /// [`ErrorKind::TooLarge`] if the item is larger than the store accepts, [`ErrorKind::Invalid`]
+    /// if it cannot be serialized, and the common errors of a [`Client`]. If the effect is unknown,
+    /// the item was stored once or not at all.
     ///
     /// # Cancel safety
     ///
@@ -140,23 +152,25 @@ impl<T> Queue<T> {
         self.put_with(item, PutOptions::default()).await.map(drop)
     }
 
-    /// Puts an item into the queue. Returns false if an item of the same id is there already.
+    /// Puts an item into the queue. Returns false if an item with the same id is already there.
     ///
     /// # Errors
     ///
-    /// As [`Queue::put`], and [`ErrorKind::Invalid`] for an id that is empty or too long, or a priority above 999.
+    /// As [`Queue::put`], and [`ErrorKind::Invalid`] for an id that is empty or too long, or a
+    /// priority above 999.
     ///
     /// # Cancel safety
     ///
     /// As [`Queue::put`].
     pub async fn put_with(&self, item: &T, options: PutOptions) -> Result<bool> {
         let entry = self.entry(item, &options)?;
-        let entered = self.room.enter(&entry).await?;
-        self.has_put(&entry, &entered);
-        entry.is_new(&entered)
+        let outcome = self.capacity.put(&entry).await?;
+        self.record_put(&entry, &outcome);
+        entry.is_new(&outcome)
     }
 
-    /// [`Queue::put_with`] that does not wait for room in a queue with a [capacity](Queue::capacity): `None` if it is full.
+    /// Puts an item as [`Queue::put_with`] does, but does not wait for free
+    /// [capacity](Queue::capacity): returns `None` if the queue is full.
     ///
     /// # Errors
     ///
@@ -167,17 +181,18 @@ impl<T> Queue<T> {
     /// As [`Queue::put`].
     pub async fn try_put(&self, item: &T, options: PutOptions) -> Result<Option<bool>> {
         let entry = self.entry(item, &options)?;
-        let Some(entered) = self.room.try_enter(&entry).await? else { return Ok(None) };
-        self.has_put(&entry, &entered);
-        entry.is_new(&entered).map(Some)
+        let Some(outcome) = self.capacity.try_put(&entry).await? else { return Ok(None) };
+        self.record_put(&entry, &outcome);
+        entry.is_new(&outcome).map(Some)
     }
 
     /// Puts several items into the queue, in this order: all of them, or none.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::TooLarge`] if they are more operations or more data than the store takes in one transaction, or more than the
-    /// [capacity](Queue::capacity), before anything is put; and as [`Queue::put`].
+    /// [`ErrorKind::TooLarge`] if the items are more operations or more data than the store accepts
+    /// in one transaction, or more than the [capacity](Queue::capacity); then nothing was sent.
+    /// Otherwise as [`Queue::put`].
     ///
     /// # Cancel safety
     ///
@@ -186,29 +201,29 @@ impl<T> Queue<T> {
         if items.is_empty() {
             return Ok(());
         }
-        let bunch = self.place.unique_id();
+        let batch = self.shared.unique_id();
         let items = items.iter().enumerate().map(|(number, item)| {
-            let name = ItemName::unique(None, format!("{bunch}-{number:04}"));
-            Ok((name, self.codec.encode(&self.place.dir, item)?))
+            let name = ItemName::unique(None, format!("{batch}-{number:04}"));
+            Ok((name, self.codec.encode(&self.shared.dir, item)?))
         });
         let items = items.collect::<Result<_>>()?;
-        let entry = QueueEntry { place: &self.place, txn: Txn::new(), items };
-        let entered = self.room.enter(&entry).await?;
-        self.has_put(&entry, &entered);
-        entry.is_new(&entered).map(drop)
+        let entry = QueueEntry { shared: &self.shared, txn: Txn::new(), items };
+        let outcome = self.capacity.put(&entry).await?;
+        self.record_put(&entry, &outcome);
+        entry.is_new(&outcome).map(drop)
     }
 
-    /// Lets the consumer of this process know what was put: it need not read that.
-    fn has_put(&self, entry: &QueueEntry<'_>, entered: &PutOutcome) {
-        if let (Some(consumer), Outcome::Committed(Some(commit))) = (self.consumer.get(), entered) {
-            consumer.has_put(entry.nodes(commit));
+    /// Passes the stored items to the consumer of this process, which then need not read them.
+    fn record_put(&self, entry: &QueueEntry<'_>, outcome: &PutOutcome) {
+        if let (Some(consumer), Outcome::Committed(Some(commit))) = (self.consumer.get(), outcome) {
+            consumer.record_put(entry.nodes(commit));
         }
     }
 
     fn entry(&self, item: &T, options: &PutOptions) -> Result<QueueEntry<'_>> {
-        let data = self.codec.encode(&self.place.dir, item)?;
+        let data = self.codec.encode(&self.shared.dir, item)?;
         Ok(QueueEntry {
-            place: &self.place,
+            shared: &self.shared,
             txn: Txn::new(),
             items: vec![(self.name(options)?, data)],
         })
@@ -217,15 +232,15 @@ impl<T> Queue<T> {
     fn name(&self, options: &PutOptions) -> Result<ItemName> {
         if options.priority.is_some_and(|priority| priority > 999) {
             return Err(Error::new(ErrorKind::Invalid, DOING)
-                .at(&self.place.dir)
-                .because("a priority is at most 999"));
+                .at(&self.shared.dir)
+                .because("the maximum priority is 999"));
         }
-        let unique = self.place.unique_id();
+        let unique = self.shared.unique_id();
         let name = match &options.id {
             Some(id) => ItemName::with_id(options.priority, &unique, id)?.ok_or_else(|| {
                 Error::new(ErrorKind::Invalid, DOING)
-                    .at(&self.place.dir)
-                    .because(format!("an id has at most {MAX_ID} bytes as a part of a name"))
+                    .at(&self.shared.dir)
+                    .because(format!("an id in a name has at most {MAX_ID} bytes"))
             })?,
             None => ItemName::unique(options.priority, unique),
         };
@@ -237,19 +252,21 @@ impl<T> Queue<T> {
 }
 
 impl<T: Send + 'static> Queue<T> {
-    /// Waits for an item, and takes it out of the queue. Exactly one caller gets each item, and it is gone from the store: if the
-    /// process ends before its work is done, so is the item. For work that must not be lost there is [`Queue::claim`].
+    /// Waits for an item, and removes it from the queue. Exactly one caller receives each item. The
+    /// item is then no longer in the store: if the process ends before its work is done, the item
+    /// is lost. For work that must not be lost use [`Queue::claim`].
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`] if the item cannot be read; it is moved to the dead letters. With an unknown effect an item may have
-    /// been taken that no caller has: the client was closed before the answer. Otherwise as every verb of a [`Client`], except that
-    /// an outage, also one in which the session is lost, only lengthens the wait.
+    /// [`ErrorKind::Corrupt`] if the item cannot be deserialized; it is moved to the dead letters.
+    /// If the effect is unknown, an item may have been removed that no caller received: the client
+    /// was closed before the answer. Otherwise the common errors of a [`Client`], except that an
+    /// outage only prolongs the wait, even if the session is lost.
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has taken nothing, or puts back what it has taken, in its place: in the background, and as soon as the store
-    /// answers.
+    /// A dropped call has taken nothing, or puts the item back in its place, in the background, as
+    /// soon as the store answers.
     pub async fn take(&self) -> Result<T> {
         loop {
             if let Some(item) = self.take_many(NonZeroUsize::MIN).await?.pop() {
@@ -258,107 +275,255 @@ impl<T: Send + 'static> Queue<T> {
         }
     }
 
-    /// Waits for an item, and takes it with those that follow it out of the queue: up to so many, and never more than one
-    /// transaction takes. They are in their order. One that cannot be read is left for the next take.
+    /// Waits for an item, and removes it from the queue together with the items that follow: at
+    /// most `max`, and no more than fit into one transaction. The items are returned in their
+    /// order. An item that cannot be deserialized is left for the next take.
     ///
     /// # Errors
     ///
-    /// As [`Queue::take`], for all of them together.
+    /// As [`Queue::take`], for all items together.
     ///
     /// # Cancel safety
     ///
     /// As [`Queue::take`].
-    pub async fn take_many(&self, most: NonZeroUsize) -> Result<Vec<T>> {
+    pub async fn take_many(&self, max: NonZeroUsize) -> Result<Vec<T>> {
         let waiting = async |wait: &mut ItemWait| {
-            let mut patience = Patience::new(&self.place.client);
-            let mut most = most.get().min(MAX_BUNCH);
+            let mut backoff = OutageBackoff::new(&self.shared.client);
+            let mut max = max.get().min(MAX_TAKEN);
             loop {
                 wait.tries += 1;
-                let reserved = self.next(most, &mut patience).await?;
+                let reserved = self.next(max, &mut backoff).await?;
                 let since = clock::now();
-                match take(self.place.clone(), reserved, self.codec).await {
+                match take(self.shared.clone(), reserved, self.codec).await {
                     Ok(Some(taken)) => {
-                        self.consumer().learn(false, clock::elapsed(since));
+                        self.consumer().record_try(false, clock::elapsed(since));
                         return Ok(taken.received());
                     }
                     Ok(None) => {
-                        self.consumer().learn(true, clock::elapsed(since));
-                        // One item that another consumer has fails the whole bunch.
-                        most = most.div_ceil(2);
+                        self.consumer().record_try(true, clock::elapsed(since));
+                        // One item that another consumer took rejects the whole transaction.
+                        max = max.div_ceil(2);
                     }
-                    Err(error) if error.is_ambiguous() => return Err(error),
-                    Err(error) => patience.rest(error).await?,
+                    Err(error) if error.has_unknown_effect() => return Err(error),
+                    Err(error) => backoff.wait(error).await?,
                 }
             }
         };
-        Box::pin(ItemWait::measured("queue_take", &self.place.dir, waiting)).await
+        Box::pin(ItemWait::measured("queue_take", &self.shared.dir, waiting)).await
     }
 
-    /// Waits for an item, and claims it: it stays in the queue until it is [acknowledged](Delivery::ack), and no other consumer
-    /// gets it meanwhile. If this consumer dies, another one gets it when the session is over.
+    /// Waits for an item, and claims it: it stays in the queue until it is
+    /// [acknowledged](Delivery::ack), and no other consumer receives it meanwhile. If this consumer
+    /// dies, the item is delivered to another one once the session has expired.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`] if the item cannot be read; it is moved to the dead letters. Otherwise as every verb of a
-    /// [`Client`], except that an outage only lengthens the wait.
+    /// [`ErrorKind::Corrupt`] if the item cannot be deserialized; it is moved to the dead letters.
+    /// Otherwise the common errors of a [`Client`], except that an outage only prolongs the wait.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: what a dropped call has claimed is put back in the background.
+    /// Cancel safe: an item that a dropped call has claimed is put back in the background.
     pub async fn claim(&self) -> Result<Delivery<T>> {
         let waiting = async |wait: &mut ItemWait| {
-            let mut patience = Patience::new(&self.place.client);
+            let mut backoff = OutageBackoff::new(&self.shared.client);
             loop {
                 wait.tries += 1;
-                let Some(reserved) = self.next(1, &mut patience).await?.pop() else { continue };
+                let Some(reserved) = self.next(1, &mut backoff).await?.pop() else { continue };
                 let since = clock::now();
-                let (place, consumer) = (self.place.clone(), self.consumer.clone());
-                match claim(place, consumer, reserved, self.codec, self.most).await {
-                    // A claim counts only while its session is certain.
+                let (shared, consumer) = (self.shared.clone(), self.consumer.clone());
+                match claim(shared, consumer, reserved, self.codec, self.max_deliveries).await {
+                    // A claim is valid only while its session is certain.
                     Ok(Some(delivery)) if delivery.is_certain() => {
-                        self.consumer().learn(false, clock::elapsed(since));
-                        return Ok(delivery.received());
+                        self.consumer().record_try(false, clock::elapsed(since));
+                        return Ok(delivery.mark_received());
                     }
                     Ok(Some(uncertain)) => {
                         drop(uncertain);
-                        let error = Error::new(ErrorKind::Unreachable, DOING).at(&self.place.dir);
-                        patience.rest(error.because("its session is uncertain")).await?;
+                        let error = Error::new(ErrorKind::Unreachable, DOING).at(&self.shared.dir);
+                        backoff
+                            .wait(error.because("the session of the claim is uncertain"))
+                            .await?;
                     }
-                    Ok(None) => self.consumer().learn(true, clock::elapsed(since)),
-                    Err(error) => patience.rest(error).await?,
+                    Ok(None) => self.consumer().record_try(true, clock::elapsed(since)),
+                    Err(error) => backoff.wait(error).await?,
                 }
             }
         };
-        Box::pin(ItemWait::measured("queue", &self.place.dir, waiting)).await
+        Box::pin(ItemWait::measured("queue", &self.shared.dir, waiting)).await
     }
 
     fn consumer(&self) -> &Consumer {
-        self.consumer.get_or_init(|| Consumer::start(&self.place))
+        self.consumer.get_or_init(|| Consumer::start(&self.shared))
     }
 
-    /// The next item that may be tried, and up to so many that follow it.
-    async fn next(&self, most: usize, patience: &mut Patience) -> Result<Vec<Reserved>> {
+    /// Reserves the next item that may be tried, and at most `max - 1` items that follow it.
+    async fn next(&self, max: usize, backoff: &mut OutageBackoff) -> Result<Vec<Reserved>> {
         loop {
-            match self.consumer().next(most, self.place.client.chance()).await {
+            match self.consumer().reserve(max, self.shared.client.random()).await {
                 Ok(reserved) => return Ok(reserved),
-                Err(error) => patience.rest(error).await?,
+                Err(error) => backoff.wait(error).await?,
             }
         }
     }
 }
 
-/// Clones share what they know of the queue.
+/// Clones share the local state of the queue.
 impl<T> Clone for Queue<T> {
     fn clone(&self) -> Self {
-        let Self { place, consumer, room, codec, most, backoff } = self;
-        let (place, consumer, room) = (place.clone(), consumer.clone(), room.clone());
-        Self { place, consumer, room, codec: *codec, most: *most, backoff: *backoff }
+        Self {
+            shared: self.shared.clone(),
+            consumer: self.consumer.clone(),
+            codec: self.codec,
+            capacity: self.capacity.clone(),
+            max_deliveries: self.max_deliveries,
+            backoff: self.backoff,
+        }
     }
 }
 
-/// Shows no data.
+/// Omits the data.
 impl<T> fmt::Debug for Queue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").field("path", &self.place.dir).finish_non_exhaustive()
+        f.debug_struct("Queue").field("path", &self.shared.dir).finish_non_exhaustive()
+    }
+}
+
+/// # Consuming
+impl<T: Send + Sync + 'static> Queue<T> {
+    /// Returns a stream of deliveries: the results of [`Queue::claim`], one after the other. It
+    /// never ends: after an error it waits for the next item.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe. When the stream is dropped, an item that it has claimed and not yielded is put
+    /// back in the background.
+    pub fn deliveries(&self) -> impl Stream<Item = Result<Delivery<T>>> + Send + use<T> {
+        unfold(self.clone(), |queue| async {
+            let next = queue.claim().await;
+            Some((next, queue))
+        })
+    }
+
+    /// Does `work` for each item, on at most `max` items concurrently (and at most 1,024), until
+    /// `stop` completes. An item whose work returns `Ok` is acknowledged. If the work fails or
+    /// panics, the item is put back and retried after a delay that [grows](Queue::backoff) with the
+    /// number of its deliveries; the work on other items continues. After the [maximum number of
+    /// deliveries](Queue::deliver_at_most) the item is a dead letter. If the work itself has
+    /// [acknowledged](Delivery::ack_with), [delayed](Delivery::put_back_after) or
+    /// [rejected](Delivery::reject) the delivery, that holds. The work is dropped if its claim is
+    /// lost. After `stop` nothing more is claimed, and this returns when the current work is done.
+    ///
+    /// All work runs in the task of the caller: spawn work that keeps a processor busy. Failures of
+    /// the work are logged.
+    ///
+    /// # Errors
+    ///
+    /// The error with which the store rejects a request for good, and [`ErrorKind::SessionLost`]
+    /// once the client is closed; both after the current work is done. Outages, lost sessions and
+    /// items that cannot be deserialized (these are moved to the dead letters) do not end the call.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call drops the work, and puts the claimed items back in the background.
+    pub async fn consume<F, E>(
+        &self,
+        max: NonZeroUsize,
+        stop: impl Future<Output = ()>,
+        work: impl Fn(Arc<Delivery<T>>) -> F,
+    ) -> Result<()>
+    where
+        F: Future<Output = std::result::Result<(), E>>,
+        E: Display,
+    {
+        let failed = Notify::new();
+        let stop = async {
+            let _either = select(pin!(stop), pin!(failed.notified())).await;
+        };
+        let (stop, work, failed) = (stop.shared(), &work, &failed);
+        let loops = (0..max.get().min(MAX_CONCURRENT)).map(|_| {
+            let stop = stop.clone();
+            async move {
+                let result = self.work_until(stop, work).await;
+                // The other loops finish their current work.
+                result.is_err().then(|| failed.notify_one());
+                result
+            }
+        });
+        join_all(loops).await.into_iter().collect()
+    }
+
+    /// Does the work for one item after the other, until `stop` completes.
+    async fn work_until<F, E>(
+        &self,
+        stop: Shared<impl Future<Output = ()>>,
+        work: &impl Fn(Arc<Delivery<T>>) -> F,
+    ) -> Result<()>
+    where
+        F: Future<Output = std::result::Result<(), E>>,
+        E: Display,
+    {
+        let mut delays = RetryDelays::forever(self.shared.client.random());
+        loop {
+            let claimed = match select(stop.clone(), pin!(self.claim())).await {
+                Either::Left(_) => return Ok(()),
+                Either::Right((claimed, _)) => claimed,
+            };
+            let has_ended = match claimed {
+                Ok(delivery) => self.work_on(Arc::new(delivery), work).await,
+                // The item was moved to the dead letters.
+                Err(error) if error.kind() == ErrorKind::Corrupt => true,
+                Err(error) => return Err(error),
+            };
+            if has_ended {
+                delays.reset();
+                continue;
+            }
+            // The cause is the store, not the item.
+            let _either = select(stop.clone(), pin!(delays.wait())).await;
+        }
+    }
+
+    /// Does the work for one item. Returns whether the delivery has ended as the result of the work
+    /// requires.
+    async fn work_on<F, E>(
+        &self,
+        delivery: Arc<Delivery<T>>,
+        work: &impl Fn(Arc<Delivery<T>>) -> F,
+    ) -> bool
+    where
+        F: Future<Output = std::result::Result<(), E>>,
+        E: Display,
+    {
+        let (path, item) = (&self.shared.dir, delivery.path());
+        // A panic concerns this item alone: the work on other items continues.
+        let working = AssertUnwindSafe(async { work(delivery.clone()).await }).catch_unwind();
+        let done = match select(pin!(working), pin!(delivery.lost())).await {
+            Either::Left((Ok(done), _)) => done.map_err(|why| why.to_string()),
+            Either::Left((Err(_panic), _)) => Err("the work panicked".to_owned()),
+            Either::Right(_) => {
+                tracing::warn!(%path, %item, "the claim of an item was lost during its work");
+                return false;
+            }
+        };
+        mistake!(FailedWorkAcknowledged: let done = done.or(Ok::<(), String>(())));
+        let delivered = delivery.delivered();
+        let ended = match done {
+            _ if delivery.is_over() => Ok(()),
+            Ok(()) => delivery.ack_shared().await,
+            Err(why) if delivery.is_last() => {
+                tracing::warn!(%path, %item, %why, delivered, "an item is moved to the dead letters");
+                delivery.reject().await
+            }
+            Err(why) => {
+                tracing::warn!(%path, %item, %why, delivered, "the work for an item failed");
+                let after = self.backoff.after(delivered, self.shared.client.random());
+                delivery.put_back_after(after).await
+            }
+        };
+        if let Err(error) = &ended {
+            tracing::warn!(%path, %item, %error, "an item may be delivered again");
+        }
+        ended.is_ok()
     }
 }

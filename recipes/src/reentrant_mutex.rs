@@ -14,10 +14,9 @@ use synod_core::path::Path;
 use synod_core::store::Txn;
 use tokio::sync::Mutex as AsyncMutex;
 
-use crate::line::Line;
-use crate::line::form::Form;
 use crate::line::hold::Hold;
 use crate::line::ticket::Ticket;
+use crate::line::{Form, Line};
 use crate::mutant::mistake;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/reentrant_mutex.md"))]
@@ -30,7 +29,7 @@ pub struct ReentrantMutex {
 
 /// A guard of the lock: the first guard of its owner, or a further one.
 #[derive(Debug)]
-#[must_use = "the lock is given back when the last guard is dropped"]
+#[must_use = "the lock is released when the last guard is dropped"]
 pub struct ReentrantGuard {
     hold: Arc<Hold>,
 }
@@ -45,18 +44,20 @@ struct Owners {
     slots: Plain<BTreeMap<Owner, OwnerSlot>>,
 }
 
-/// What one owner holds, if it holds the lock. Callers with the same owner take it one at a time.
+/// The hold of one owner, if it holds the lock. Calls with the same owner lock the slot one at a
+/// time.
 type OwnerSlot = Arc<AsyncMutex<Weak<Hold>>>;
 
 impl ReentrantMutex {
     /// The lock at `path`.
     pub fn new(client: &Client, path: impl Into<Path>) -> Self {
         let line =
-            Line::new(client, path.into(), Form::alone("reentrant_mutex", "lock-").renewing());
+            Line::new(client, path.into(), Form::exclusive("reentrant_mutex", "lock-").renewing());
         Self { line, owners: Arc::default() }
     }
 
-    /// Sets the label of the tickets that are created through this: [`inspect`](crate::inspect()) shows it.
+    /// Sets the label of the tickets that are created through this:
+    /// [`inspect`](crate::lock::inspect()) shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()), ..self }
     }
@@ -65,8 +66,8 @@ impl ReentrantMutex {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::SessionLost`] if `owner` held the lock, lost it, and still has guards of it; otherwise as
-    /// [`Mutex::lock`](crate::Mutex::lock).
+    /// [`ErrorKind::SessionLost`] if `owner` held the lock, lost it, and still has guards of it;
+    /// otherwise as [`Mutex::lock`](crate::lock::Mutex::lock).
     ///
     /// # Cancel safety
     ///
@@ -80,8 +81,9 @@ impl ReentrantMutex {
         Ok(first(&mut own, self.line.enter().await?))
     }
 
-    /// Acquires the lock if `owner` holds it, or if it has no holder and no waiter. Never waits, and leaves no ticket
-    /// if it returns `None`. Returns `None` as well while another call with the same owner waits for the lock.
+    /// Acquires the lock if `owner` holds it, or if it has no holder and no waiter. Never waits,
+    /// and leaves no ticket if it returns `None`. Returns `None` as well while another call with
+    /// the same owner waits for the lock.
     ///
     /// # Errors
     ///
@@ -106,7 +108,7 @@ impl ReentrantGuard {
         &self.hold
     }
 
-    /// How many guards of this owner there are.
+    /// The number of guards of this owner.
     pub fn count(&self) -> usize {
         Arc::strong_count(&self.hold)
     }
@@ -177,13 +179,14 @@ impl Default for Owner {
 }
 
 impl Owners {
-    /// The lock state of `owner`.
+    /// The slot of `owner`.
     fn slot(&self, owner: &Owner) -> OwnerSlot {
         mistake!(OwnersMixedUp: let owner = &Owner(0));
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        // An owner that neither holds the lock nor asks for it is forgotten.
+        // An owner that neither holds the lock nor requests it is forgotten.
         slots.retain(|other, slot| {
-            // A slot that a call uses is not locked here, not even for a moment: that call may be a try.
+            // A slot that a call uses is not locked here, not even briefly: that call may be a
+            // `try_lock`.
             let is_used = other == owner || Arc::strong_count(slot) > 1;
             is_used || slot.try_lock().is_ok_and(|own| own.strong_count() > 0)
         });
@@ -191,7 +194,7 @@ impl Owners {
     }
 }
 
-/// Another guard of an owner that has the lock; `None` if it does not have it.
+/// Another guard of an owner that holds the lock; `None` if it does not.
 fn again(own: &Weak<Hold>) -> Result<Option<ReentrantGuard>> {
     let Some(hold) = own.upgrade() else { return Ok(None) };
     let is_held = hold.is_held();
@@ -199,12 +202,12 @@ fn again(own: &Weak<Hold>) -> Result<Option<ReentrantGuard>> {
     if !is_held {
         return Err(Error::new(ErrorKind::SessionLost, "locking again")
             .at(hold.path())
-            .because("the lock was lost; drop what is left of it first"));
+            .because("the lock was lost; drop the remaining guards first"));
     }
     Ok(Some(ReentrantGuard { hold }))
 }
 
-/// The first guard of an owner, by the ticket that was called.
+/// The first guard of an owner, from a granted ticket.
 fn first(own: &mut Weak<Hold>, ticket: Ticket) -> ReentrantGuard {
     let hold = Arc::new(ticket.hold(()));
     *own = Arc::downgrade(&hold);

@@ -1,14 +1,14 @@
-//! [`RwLock`]: many readers or one writer, in the order of the requests; a writer may downgrade to a reader.
+//! [`RwLock`]: many readers or one writer, in the order of the requests; a writer may downgrade to
+//! a reader.
 
 use bytes::Bytes;
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 
-use crate::line::Line;
-use crate::line::downgrade::SHARES;
-use crate::line::form::Form;
 use crate::line::hold::Hold;
+use crate::line::order::SHARES;
+use crate::line::{Form, Line};
 use crate::mutant::mistake;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/rwlock.md"))]
@@ -19,10 +19,10 @@ pub struct RwLock {
     writing: Line,
 }
 
-/// The lock, held for reading. See [`Hold`].
+/// A guard of the lock for reading. See [`Hold`].
 pub type ReadGuard = Hold<Reading>;
 
-/// The lock, held for writing. See [`Hold`].
+/// A guard of the lock for writing. See [`Hold`].
 pub type WriteGuard = Hold<Writing>;
 
 /// The kind of a [`ReadGuard`].
@@ -49,7 +49,8 @@ impl RwLock {
         }
     }
 
-    /// Sets the label of the tickets that are created through this: [`inspect`](crate::inspect()) shows it.
+    /// Sets the label of the tickets that are created through this:
+    /// [`inspect`](crate::lock::inspect()) shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         let label = label.into();
         Self {
@@ -62,7 +63,7 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock).
+    /// As [`Mutex::lock`](crate::lock::Mutex::lock).
     ///
     /// # Cancel safety
     ///
@@ -75,8 +76,8 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock), and [`ErrorKind::TooLarge`] if the store could not take the label after a
-    /// [downgrade](Hold::downgrade), which adds a few bytes to it.
+    /// As [`Mutex::lock`](crate::lock::Mutex::lock), and [`ErrorKind::TooLarge`] if the store could
+    /// not store the label after a [downgrade](Hold::downgrade), which adds a few bytes to it.
     ///
     /// # Cancel safety
     ///
@@ -86,7 +87,7 @@ impl RwLock {
         Ok(self.writing.enter().await?.hold(Writing::new(label)))
     }
 
-    /// Acquires the lock for reading, if no writer has it and none waits. Never waits.
+    /// Acquires the lock for reading, if no writer holds it or waits for it. Never waits.
     ///
     /// # Errors
     ///
@@ -115,13 +116,13 @@ impl RwLock {
 }
 
 impl RwLock {
-    /// The label of a writer's ticket. A downgrade writes it with a prefix, so there must be room for both.
+    /// The label of a writer's ticket. A downgrade writes it with a prefix, so the node must have
+    /// room for both.
     async fn lasting_label(&self) -> Result<Bytes> {
         let (line, label) = (&self.writing, self.writing.label());
         let limit = line.client().session().await?.info().limits.data;
         if SHARES.len() + label.len() > limit {
-            let why =
-                format!("a label of {} bytes, and this store takes {limit} a node", label.len());
+            let why = format!("the label has {} bytes; a node takes up to {limit}", label.len());
             return Err(Error::new(ErrorKind::TooLarge, "locking").at(line.dir()).because(why));
         }
         Ok(label.clone())
@@ -141,8 +142,8 @@ impl Writing {
 }
 
 impl Hold<Writing> {
-    /// Downgrades to a read lock. This grants the readers that wait directly after this writer, and no writer in
-    /// between. The token stays the same.
+    /// Downgrades to a read lock. This grants the readers that wait directly after this writer, and
+    /// no writer in between. The token stays the same.
     ///
     /// # Errors
     ///
@@ -154,24 +155,24 @@ impl Hold<Writing> {
     pub async fn downgrade(self) -> Result<ReadGuard> {
         mistake!(DowngradeQueuesAnew: return crate::mutant::recipe::queue_anew(self).await);
         let data = [SHARES, &self.kind.label].concat();
-        // The ticket keeps its place in the line, so no writer can be granted in between.
+        // The ticket keeps its position in the queue, so no writer can be granted in between.
         self.node.write(data.into()).await?.required()?;
         Ok(self.map(|_| Reading {}))
     }
 }
 
 impl Hold<Reading> {
-    /// Always refused: two readers that both wait for the other's release, in order to write, would wait for ever.
-    /// Release this guard and call [`RwLock::write`](crate::RwLock::write); or lock for writing at first, and
-    /// [`downgrade`](Hold::downgrade) once there is nothing more to write.
+    /// Always fails: two readers that both waited for the other's release, in order to write, would
+    /// wait for ever. Release this guard and call [`RwLock::write`](crate::lock::RwLock::write); or
+    /// lock for writing first, and [`downgrade`](Hold::downgrade) when nothing is left to write.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Refused`].
     pub fn upgrade(&self) -> Result<WriteGuard> {
         Err(Error::new(ErrorKind::Refused, "upgrading a read lock").at(self.path()).because(
-            "two readers that did so would wait for each other for ever; \
-             release it and ask for the write lock",
+            "two readers that upgrade would wait for each other for ever; \
+             release the lock and request the write lock",
         ))
     }
 }

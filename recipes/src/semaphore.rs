@@ -6,27 +6,26 @@ use bytes::Bytes;
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::store::{Expect, Lifetime, Outcome, Query, Txn, Why};
+use synod_core::store::{Expect, Lifetime, Outcome, Query, RejectReason, Txn};
 
-use crate::line::Line;
-use crate::line::form::Form;
 use crate::line::hold::Hold;
-use crate::line::marks::Capacity;
 use crate::line::order::POSTED;
+use crate::line::ticket_name::Capacity;
+use crate::line::{Form, Line};
 use crate::mutant::mistake;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/semaphore.md"))]
 #[cfg_attr(not(doctest), doc = include_str!("../docs/locks.md"))]
 #[derive(Clone, Debug)]
 pub struct Semaphore {
-    /// The line for tickets of one permit.
+    /// The queue, for tickets of one permit.
     line: Line,
 }
 
-/// Permits, held. See [`Hold`].
+/// A guard of permits. See [`Hold`].
 pub type Permit = Hold<Permits>;
 
-/// How many permits are held.
+/// The number of permits that are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Permits(NonZeroU32);
 
@@ -34,18 +33,21 @@ pub struct Permits(NonZeroU32);
 const LIMIT: &str = "limit";
 
 impl Semaphore {
-    /// The semaphore at `path` with a limit of `permits`. All clients must name the same limit: where they do not, each
-    /// request keeps to the smallest limit that it or a request before it names.
+    /// The semaphore at `path` with a limit of `permits`. All clients must name the same limit:
+    /// where they do not, each request observes the smallest limit that it or a request before it
+    /// names.
     pub fn new(client: &Client, path: impl Into<Path>, permits: NonZeroU32) -> Self {
         Self::of(client, path.into(), Capacity::Permits(permits.get()))
     }
 
-    /// The semaphore at `path` with the limit that was set there. Until a limit is set, every request waits.
+    /// The semaphore at `path` with the limit that was set there. Until a limit is set, every
+    /// request waits.
     pub fn shared(client: &Client, path: impl Into<Path>) -> Self {
         Self::of(client, path.into(), Capacity::Posted)
     }
 
-    /// Sets the label of the tickets that are created through this: [`inspect`](crate::inspect()) shows it.
+    /// Sets the label of the tickets that are created through this:
+    /// [`inspect`](crate::lock::inspect()) shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()) }
     }
@@ -54,7 +56,7 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock).
+    /// As [`Mutex::lock`](crate::lock::Mutex::lock).
     ///
     /// # Cancel safety
     ///
@@ -63,12 +65,12 @@ impl Semaphore {
         self.acquire_many(1).await
     }
 
-    /// Waits for so many permits, all of them at once.
+    /// Waits for this number of permits, all of them together.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](synod_core::error::ErrorKind::Invalid) for zero permits, and for more than the limit of
-    /// [`Semaphore::new`]; otherwise as [`Semaphore::acquire`].
+    /// [`Invalid`](synod_core::error::ErrorKind::Invalid) for zero permits, and for more than the
+    /// limit of [`Semaphore::new`]; otherwise as [`Semaphore::acquire`].
     ///
     /// # Cancel safety
     ///
@@ -91,7 +93,7 @@ impl Semaphore {
         self.try_acquire_many(1).await
     }
 
-    /// Acquires so many permits, if they are free and there is no waiter. Never waits.
+    /// Acquires this number of permits, if they are free and there is no waiter. Never waits.
     ///
     /// # Errors
     ///
@@ -106,24 +108,24 @@ impl Semaphore {
         Ok(entered.map(|ticket| ticket.hold(Permits(permits))))
     }
 
-    /// Sets the limit of a [shared](Semaphore::shared) semaphore, from now on. All holders keep their permits.
+    /// Sets the limit of a [shared](Semaphore::shared) semaphore. All holders keep their permits.
     ///
     /// # Errors
     ///
-    /// As every verb of a [`Client`].
+    /// The errors common to all calls of a [`Client`].
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has set them or has not.
+    /// A dropped call has set the limit or has not.
     pub async fn set_permits(&self, permits: u32) -> Result<()> {
         set_limit(self.line.client(), self.line.dir(), permits).await
     }
 
-    /// How many permits there are, as far as is known.
+    /// The limit. Zero for a [shared](Semaphore::shared) semaphore whose limit was never set.
     ///
     /// # Errors
     ///
-    /// As every verb of a [`Client`].
+    /// The errors common to all calls of a [`Client`].
     ///
     /// # Cancel safety
     ///
@@ -135,16 +137,16 @@ impl Semaphore {
         }
     }
 
-    /// At least one.
+    /// The number, if it is at least one.
     fn some(&self, permits: u32) -> Result<NonZeroU32> {
         NonZeroU32::new(permits).ok_or_else(|| {
-            Error::new(ErrorKind::Invalid, "asking for permits")
+            Error::new(ErrorKind::Invalid, "acquiring permits")
                 .at(self.line.dir())
                 .because("the number of permits must be at least one")
         })
     }
 
-    /// The line, for tickets of so many permits. An error if the limit is fixed, and lower.
+    /// The queue, for tickets of this number of permits. An error if the limit is fixed, and lower.
     fn wanting(&self, permits: NonZeroU32) -> Result<Line> {
         let Form { recipe, capacity, .. } = *self.line.form();
         let line = self.line.with_form(Form::permits(recipe, permits.get(), capacity));
@@ -152,9 +154,9 @@ impl Semaphore {
         if let Capacity::Permits(all) = capacity
             && permits.get() > all
         {
-            return Err(Error::new(ErrorKind::Invalid, "asking for permits")
+            return Err(Error::new(ErrorKind::Invalid, "acquiring permits")
                 .at(self.line.dir())
-                .because(format!("{permits} permits of {all}: that would be waiting for ever")));
+                .because(format!("{permits} permits of {all} would never be granted")));
         }
         Ok(line)
     }
@@ -165,26 +167,27 @@ impl Semaphore {
 }
 
 impl Hold<Permits> {
-    /// How many permits these are.
+    /// The number of permits.
     pub fn permits(&self) -> NonZeroU32 {
         self.kind.0
     }
 }
 
-/// Sets the limit, as the name of a node in the directory of the tickets, so that one listing shows both.
+/// Sets the limit, as the name of a node in the directory of the tickets, so that one listing shows
+/// both.
 async fn set_limit(client: &Client, dir: &Path, permits: u32) -> Result<()> {
     let node = dir.join(LIMIT)?;
     let new = permits.to_string();
     let posted = dir.join(&format!("{POSTED}{new}"))?;
     loop {
-        let said = client.get(&node).await?;
+        let current = client.get(&node).await?;
         let posts = client.read(posts(dir)).await?.nodes;
-        let agrees = said.as_ref().is_some_and(|node| node.data == new);
+        let agrees = current.as_ref().is_some_and(|node| node.data == new);
         if agrees && posts.iter().all(|node| node.path == posted) && !posts.is_empty() {
             return Ok(());
         }
-        // Every change writes to this node, so that two changes at once conflict.
-        let mut txn = match said.map(|node| node.stat) {
+        // Every change writes to this node, so that concurrent changes conflict.
+        let mut txn = match current.map(|node| node.stat) {
             None => Txn::new().create(node.clone(), new.clone(), Lifetime::Persistent),
             Some(stat) => {
                 let version = stat.map_or(Expect::Any, |stat| Expect::Version(stat.version));
@@ -195,22 +198,23 @@ async fn set_limit(client: &Client, dir: &Path, permits: u32) -> Result<()> {
             txn = txn.delete(post.path.clone(), Expect::Any);
         }
         if posts.iter().all(|node| node.path != posted) {
-            // The limit is in a name, so one listing shows it and the tickets as of the same moment.
+            // The limit is in a name, so one listing is a consistent snapshot of it and the
+            // tickets.
             txn = txn.create(posted.clone(), "", Lifetime::Persistent);
         }
-        match client.transaction(txn).await? {
+        match client.commit(txn).await? {
             // Another client set the limit meanwhile.
-            Outcome::Rejected(no) if no.why != Why::BelowEphemeral => {}
+            Outcome::Rejected(no) if no.reason != RejectReason::BelowEphemeral => {}
             outcome => return outcome.required().map(drop),
         }
     }
 }
 
-/// How many permits there are, as far as is known.
+/// The limit in the directory, or zero.
 async fn limit(client: &Client, dir: &Path) -> Result<u32> {
     let view = client.read(posts(dir)).await?;
     let names = view.nodes.iter().filter_map(|node| node.path.name().strip_prefix(POSTED));
-    // There is only one. If there were two, the lower number would harm less.
+    // There is only one. If there were two, the lower number would do less harm.
     Ok(names.filter_map(|permits| permits.parse().ok()).min().unwrap_or(0))
 }
 

@@ -8,15 +8,15 @@ use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 
+use crate::cell::change::Cost;
 use crate::cell::copy::LocalCopy;
-use crate::cell::followed::Followed;
-use crate::cell::update::Cost;
+use crate::cell::followed::FollowedValue;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/shared_count.md"))]
 #[cfg_attr(not(doctest), doc = include_str!("../docs/copies.md"))]
 #[derive(Clone)]
 pub struct SharedCount {
-    followed: Followed<i32>,
+    followed: FollowedValue<i32>,
 }
 
 impl SharedCount {
@@ -24,44 +24,46 @@ impl SharedCount {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`] if what is stored is no number of four bytes, [`ErrorKind::Refused`] if the path is a
-    /// directory, and as every verb of a [`Client`].
+    /// [`ErrorKind::Corrupt`] if the stored data is no number of four bytes, [`ErrorKind::Refused`]
+    /// if the path is a directory, and the errors that are common to all calls: see [`Client`].
     ///
     /// # Cancel safety
     ///
-    /// A dropped call may have stored the first number. It follows nothing.
+    /// A dropped call may have stored the first number.
     pub async fn open(client: &Client, path: impl Into<Path>, first: i32) -> Result<Self> {
-        let open = Followed::open(client, path.into(), "shared_count", read, write(first));
+        let open = FollowedValue::open(client, path.into(), "shared_count", read, write(first));
         // On the heap, so that the future of a caller stays small.
         Ok(Self { followed: Box::pin(open).await? })
     }
 
-    /// The copy. Asks no server.
+    /// Returns the copy, without a request.
     pub fn get(&self) -> LocalCopy<i32> {
         self.followed.get()
     }
 
-    /// As [`SharedValue::changes`](crate::SharedValue::changes).
+    /// Returns the copies, as [`SharedValue::changes`](crate::value::SharedValue::changes) does.
     pub fn changes(&self) -> impl Stream<Item = LocalCopy<i32>> + Send + use<> {
         self.followed.changes()
     }
 
-    /// Replaces what is stored, whatever it is. Returns what it took.
+    /// Replaces the stored data, whatever it is. Returns the cost of the change.
     ///
     /// # Errors
     ///
-    /// As every verb of a [`Client`]. [`Effect::None`](synod_core::error::Effect::None) means that nothing was changed, and
-    /// never will be.
+    /// The errors that are common to all calls: see [`Client`].
+    /// [`Effect::None`](synod_core::error::Effect::None) means that nothing was changed and nothing
+    /// will be.
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has changed the number or has not. A request that was sent is driven to its end.
+    /// A dropped call has changed the number or has not. A request that was sent is completed in
+    /// the background.
     pub async fn set(&self, number: i32) -> Result<Cost> {
         self.followed.set(write(number)).await
     }
 
-    /// Replaces exactly the version that a copy is of. If the number was written or removed since, it changes nothing, and
-    /// returns the copy of what there is now.
+    /// Replaces exactly the version of a copy. If the number was written or removed since, nothing
+    /// is changed, and the copy as of now is returned.
     ///
     /// # Errors
     ///
@@ -79,7 +81,7 @@ impl SharedCount {
     }
 }
 
-/// The bytes of a number, as Curator stores it: the most significant first.
+/// Returns the bytes of a number, the most significant first, as Curator stores it.
 fn write(number: i32) -> Bytes {
     Bytes::copy_from_slice(&number.to_be_bytes())
 }
@@ -95,6 +97,6 @@ fn read(path: &Path, bytes: &[u8]) -> Result<i32> {
 /// Shows the path only.
 impl fmt::Debug for SharedCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedCount").field("cell", &self.followed).finish_non_exhaustive()
+        f.debug_struct("SharedCount").field("path", self.followed.path()).finish_non_exhaustive()
     }
 }

@@ -10,15 +10,15 @@ use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::value::decode;
 
+use crate::cell::change::Cost;
+use crate::cell::codec::encode_readable;
 use crate::cell::copy::LocalCopy;
-use crate::cell::followed::Followed;
-use crate::cell::json::encode_readable;
-use crate::cell::update::Cost;
+use crate::cell::followed::FollowedValue;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/shared_value.md"))]
 #[cfg_attr(not(doctest), doc = include_str!("../docs/copies.md"))]
 pub struct SharedValue<T> {
-    followed: Followed<T>,
+    followed: FollowedValue<T>,
 }
 
 impl<T> Clone for SharedValue<T> {
@@ -35,55 +35,61 @@ where
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](synod_core::error::ErrorKind::Corrupt) if what is stored is no such value,
-    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if `first` cannot be written as JSON that can be read again,
-    /// [`ErrorKind::TooLarge`](synod_core::error::ErrorKind::TooLarge) if the store takes less data in a node,
-    /// [`ErrorKind::Refused`](synod_core::error::ErrorKind::Refused) if the path is a directory, and as every verb of a
-    /// [`Client`].
+    /// [`ErrorKind::Corrupt`](synod_core::error::ErrorKind::Corrupt) if the stored data is no such
+    /// value, [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if `first` cannot be
+    /// written as JSON that can be read again,
+    /// [`ErrorKind::TooLarge`](synod_core::error::ErrorKind::TooLarge) if the store accepts less
+    /// data in a node, [`ErrorKind::Refused`](synod_core::error::ErrorKind::Refused) if the path is
+    /// a directory, and the errors that are common to all calls: see [`Client`].
     ///
     /// # Cancel safety
     ///
-    /// A dropped call may have stored the first value. It follows nothing.
+    /// A dropped call may have stored the first value.
     pub async fn open(client: &Client, path: impl Into<Path>, first: &T) -> Result<Self> {
         let path = path.into();
         let first = encode_readable(&path, first)?;
-        let open = Followed::open(client, path, "shared_value", decode, first);
+        let open = FollowedValue::open(client, path, "shared_value", decode, first);
         // On the heap, so that the future of a caller stays small.
         Ok(Self { followed: Box::pin(open).await? })
     }
 
-    /// The copy. Asks no server.
+    /// Returns the copy, without a request.
     pub fn get(&self) -> LocalCopy<T> {
         self.followed.get()
     }
 
-    /// The copy that there is now, then each that replaces it, also one that differs in its state alone.
+    /// Returns the copy as of now, then each copy that replaces it, also one that differs in its
+    /// state alone.
     ///
-    /// A reader gets the latest: those that were replaced before it looked are left out. Streams do not keep the value open:
-    /// they end with the client, and when the last clone of the value is dropped.
+    /// A reader gets the latest copy: copies that were replaced before it polls are skipped.
+    /// Streams do not keep the value open: they end with the client, and when the last clone of the
+    /// value is dropped.
     pub fn changes(&self) -> impl Stream<Item = LocalCopy<T>> + Send + use<T> {
         self.followed.changes()
     }
 
-    /// Replaces what is stored, whatever it is. Returns what it took.
+    /// Replaces the stored data, whatever it is. Returns the cost of the change.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the value cannot be written as JSON, or could not be read
-    /// again, [`ErrorKind::TooLarge`](synod_core::error::ErrorKind::TooLarge) if the store takes less data in a node, and as every
-    /// verb of a [`Client`]. [`Effect::None`](synod_core::error::Effect::None) means that nothing was changed, and never will
-    /// be.
+    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the value cannot be written
+    /// as JSON, or could not be read again,
+    /// [`ErrorKind::TooLarge`](synod_core::error::ErrorKind::TooLarge) if the store accepts less
+    /// data in a node, and the errors that are common to all calls: see [`Client`].
+    /// [`Effect::None`](synod_core::error::Effect::None) means that nothing was changed and nothing
+    /// will be.
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has changed the value or has not. A request that was sent is driven to its end.
+    /// A dropped call has changed the value or has not. A request that was sent is completed in the
+    /// background.
     pub async fn set(&self, value: &T) -> Result<Cost> {
         let data = encode_readable(self.followed.path(), value)?;
         self.followed.set(data).await
     }
 
-    /// Replaces exactly the version that a copy is of. If the value was written or removed since, it changes nothing, and
-    /// returns the copy of what there is now.
+    /// Replaces exactly the version of a copy. If the value was written or removed since, nothing
+    /// is changed, and the copy as of now is returned.
     ///
     /// # Errors
     ///
@@ -105,6 +111,6 @@ where
 /// Shows the path only.
 impl<T> fmt::Debug for SharedValue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedValue").field("cell", &self.followed).finish_non_exhaustive()
+        f.debug_struct("SharedValue").field("path", self.followed.path()).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,18 @@
-//! [`Transaction`]: a function that reads and writes any number of nodes, and is run again until nothing interferes.
+//! [`Transaction`]: a function that reads and writes any number of nodes, and is run again until
+//! nothing interferes.
+//!
+//! Decisions that are easy to undo by mistake:
+//!
+//! - **A read reads the known nodes again, together with the new one.** The view is a consistent
+//!   snapshot. If the nodes that the run has read are unchanged in it, all of them belong to that
+//!   snapshot; otherwise the run is aborted. So no store needs to read old revisions, and a run
+//!   that only read is committed by its last read.
+//! - **A run is aborted by dropping it**, at the read that finds the change. So the function cannot
+//!   catch the abort as an error, or mistake another error for it.
+//! - **The write ids are in a directory of their own**, not below a
+//!   node, as a transaction may delete each of its nodes.
+//! - **A node that is not known to exist is written with `set`.** If that is rejected because the
+//!   node is missing, the same run is sent again with `create`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,8 +28,9 @@ use synod_core::retry::{Delays, Retry};
 use synod_core::session::Session;
 use tracing::Instrument;
 
-use crate::stamped::mark::Marks;
-use crate::stamped::sent::is_only_lost;
+use crate::support::exactly_once::settling::is_only_lost;
+use crate::support::exactly_once::write_id::WriteIds;
+use crate::support::metrics::record_change;
 use crate::transaction::attempt::Run;
 use crate::transaction::commit::{Committer, Fate};
 use crate::transaction::footprint::{DOING, Footprint};
@@ -25,13 +40,6 @@ mod commit;
 mod footprint;
 mod isolation;
 
-#[cfg(feature = "metrics")]
-mod meter;
-#[cfg(not(feature = "metrics"))]
-mod unmetered;
-#[cfg(not(feature = "metrics"))]
-use unmetered as meter;
-
 pub use attempt::Attempt;
 pub use isolation::Isolation;
 
@@ -39,63 +47,71 @@ pub use isolation::Isolation;
 #[derive(Clone)]
 pub struct Transaction {
     client: Client,
-    marks: Arc<Marks>,
+    write_ids: Arc<WriteIds>,
     isolation: Isolation,
     prefetch: Arc<BTreeSet<Path>>,
     retry: Retry,
 }
 
-/// How one run ended.
+/// The label of the metrics and of the span.
+const RECIPE: &str = "transaction";
+
+/// The end of one run.
 enum Ran<T, E> {
     Returned(T, Footprint),
     Failed(E),
-    /// What it relied on has changed.
-    GivenUp(Option<Footprint>),
+    /// The nodes that the run relied on have changed. With the footprint of the next run.
+    Aborted(Option<Footprint>),
 }
 
 impl Transaction {
-    /// Transactions of this client. Its marks are in the directory at `marks`.
+    /// Creates transactions of this client, with the directory at `marks` for the nodes by which a
+    /// commit is recognized.
     pub fn new(client: &Client, marks: impl Into<Path>) -> Self {
         Self {
             client: client.clone(),
-            marks: Arc::new(Marks::new(marks.into(), "transaction-", DOING)),
+            write_ids: Arc::new(WriteIds::new(marks.into(), "transaction-", DOING)),
             isolation: Isolation::default(),
             prefetch: Arc::default(),
             retry: Retry::optimistic(),
         }
     }
 
-    /// How transactions may interfere: [`SerializableSnapshot`](Isolation::SerializableSnapshot), if nothing else is said.
+    /// Sets the isolation level. The default is
+    /// [`SerializableSnapshot`](Isolation::SerializableSnapshot).
     pub fn isolation(mut self, isolation: Isolation) -> Self {
         self.isolation = isolation;
         self
     }
 
-    /// Nodes that the function is going to read or to write: the first read reads all of them, in one request.
+    /// Names nodes that the function will read or write: the first read reads all of them, in one
+    /// request.
     pub fn prefetch(mut self, paths: impl IntoIterator<Item = Path>) -> Self {
         self.prefetch = Arc::new(paths.into_iter().collect());
         self
     }
 
-    /// How often the function is run again while other clients are faster, and the delays in between:
-    /// [`Retry::optimistic`], if nothing else is said. Every second run is at once.
+    /// Sets the number of runs after lost races, and the delays between them. The default is
+    /// [`Retry::optimistic`]. Every second run follows without a delay.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
         self
     }
 
-    /// Runs the function until what it did is committed, and returns its last result.
+    /// Runs the function until its writes are committed, and returns its last result.
     ///
     /// # Errors
     ///
-    /// What the function returns. [`ErrorKind::Refused`] if the store never takes the writes, such as one below an ephemeral
-    /// node, or if other clients were faster as often as the [retries](Transaction::retry) allow;
-    /// [`ErrorKind::TooLarge`] if it reads or writes more than the store takes in one transaction, before anything is sent;
-    /// and as every verb of a [`Client`].
+    /// The error that the function returns. [`ErrorKind::Refused`] if the store never accepts the
+    /// writes, such as one below an ephemeral node, or if the [retries](Transaction::retry) are
+    /// used up by lost races; [`ErrorKind::TooLarge`], before anything is sent, if the function
+    /// reads or writes more than the store accepts in one transaction; and the errors that are
+    /// common to all calls: see [`Client`].
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has committed its writes or has not. A request that was sent is driven to its end.
+    /// A dropped call has committed its writes or has not. A request that was sent is completed in
+    /// the background.
     pub async fn run<T, E, F>(&self, mut function: impl FnMut(Attempt) -> F) -> Result<T, E>
     where
         E: From<Error>,
@@ -103,8 +119,8 @@ impl Transaction {
     {
         let span = tracing::debug_span!(
             "transaction",
-            recipe = "transaction",
-            path = %self.marks.dir(),
+            recipe = RECIPE,
+            path = %self.write_ids.dir(),
             isolation = ?self.isolation,
             took = tracing::field::Empty,
             tries = tracing::field::Empty,
@@ -112,7 +128,7 @@ impl Transaction {
         let (since, mut tries) = (clock::now(), 0);
         let ended = self.repeat(&mut function, &mut tries).instrument(span.clone()).await;
         let took = clock::elapsed(since);
-        meter::ended(took, tries);
+        record_change(RECIPE, took, tries);
         span.record("took", tracing::field::debug(took)).record("tries", tries);
         ended
     }
@@ -135,7 +151,7 @@ impl Transaction {
                 .map_or_else(|| Footprint::new(self.isolation), |(_, footprint)| footprint);
             let next = match self.run_once(&session, footprint, function).await {
                 Ran::Failed(error) => return Err(error),
-                Ran::GivenUp(next) => next,
+                Ran::Aborted(next) => next,
                 Ran::Returned(value, footprint) => {
                     match Box::pin(self.commit(&session, footprint)).await? {
                         Fate::Committed => return Ok(value),
@@ -157,11 +173,11 @@ impl Transaction {
     where
         F: Future<Output = Result<T, E>>,
     {
-        let one_moment = self.isolation.is_of_one_moment();
-        let run = Arc::new(Run::new(session, footprint, one_moment, &self.prefetch));
+        let has_snapshot = self.isolation.has_snapshot();
+        let run = Arc::new(Run::new(session, footprint, has_snapshot, &self.prefetch));
         let result = {
             let running = pin!(function(Attempt::new(run.clone())));
-            match select(pin!(run.given_up()), running).await {
+            match select(pin!(run.aborted()), running).await {
                 Either::Left(_) => None,
                 Either::Right((result, _)) => Some(result),
             }
@@ -169,25 +185,27 @@ impl Transaction {
         match (result, run.end()) {
             (Some(Ok(value)), (Some(footprint), true)) => Ran::Returned(value, footprint),
             (Some(Err(error)), (_, true)) => Ran::Failed(error),
-            (_, (footprint, _)) => Ran::GivenUp(footprint),
+            (_, (footprint, _)) => Ran::Aborted(footprint),
         }
     }
 
     async fn commit(&self, session: &Session, footprint: Footprint) -> Result<Fate> {
-        let (client, marks) = (&self.client, &*self.marks);
-        let one_moment = self.isolation.is_of_one_moment();
-        match (Committer { client, marks, session, one_moment }).commit(footprint).await {
-            // Nothing was applied, and the client goes on in its next session.
+        let (client, write_ids) = (&self.client, &*self.write_ids);
+        let has_snapshot = self.isolation.has_snapshot();
+        match (Committer { client, write_ids, session, has_snapshot }).commit(footprint).await {
+            // Nothing was applied, and the client continues in its next session.
             Err(error) if is_only_lost(&error) => Ok(Fate::Lost(None)),
             fate => fate,
         }
     }
 
-    /// Waits before another run, unless it was a first one that was lost, a third, and so on. A run after a delay starts from
-    /// what may be out of date. If it is lost, its rejection shows what there is, and the next run is at once: no other one
-    /// has a chance while other clients write.
+    /// Waits before every second run.
+    ///
+    /// A run after a delay starts from nodes that may be out of date. If it is lost, its rejection
+    /// shows the nodes, and the next run follows without a delay: no other run has a chance while
+    /// other clients write.
     async fn pause(&self, tries: u32, delays: &mut Option<Delays>) -> Result<()> {
-        let delays = delays.get_or_insert_with(|| self.retry.delays(self.client.chance()));
+        let delays = delays.get_or_insert_with(|| self.retry.delays(self.client.random()));
         let delay = delays.next().ok_or_else(exhausted)?;
         if tries.is_multiple_of(2) {
             sleep(delay).await;
@@ -198,14 +216,14 @@ impl Transaction {
 
 fn exhausted() -> Error {
     Error::new(ErrorKind::Refused, DOING)
-        .because("other clients changed what it relies on, as often as it was to be tried")
+        .because("other clients changed what it relies on in each of the allowed attempts")
 }
 
 /// Shows no data.
 impl fmt::Debug for Transaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Transaction")
-            .field("marks", self.marks.dir())
+            .field("marks", self.write_ids.dir())
             .field("isolation", &self.isolation)
             .finish_non_exhaustive()
     }

@@ -1,18 +1,18 @@
-//! [`UnfairLock`]: a lock without a line, for a lock with little contention.
+//! [`UnfairLock`]: a lock without a queue, for a lock with little contention.
 
 use bytes::Bytes;
 use synod_core::client::Client;
-use synod_core::clock::{self, sleep};
+use synod_core::clock;
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::retry::Retry;
 use synod_core::store::Query;
 use tracing::Instrument as _;
 
-use crate::line::Line;
-use crate::line::form::Form;
 use crate::line::hold::Hold;
+use crate::line::{Form, Line};
 use crate::mutant::mistake;
+use crate::support::retry::RetryDelays;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/unfair_lock.md"))]
 #[cfg_attr(not(doctest), doc = include_str!("../docs/locks.md"))]
@@ -21,16 +21,17 @@ pub struct UnfairLock {
     line: Line,
 }
 
-/// The lock, held. See [`Hold`].
+/// A guard of the lock. See [`Hold`].
 pub type UnfairGuard = Hold;
 
 impl UnfairLock {
     /// The lock at `path`.
     pub fn new(client: &Client, path: impl Into<Path>) -> Self {
-        Self { line: Line::new(client, path.into(), Form::alone("unfair_lock", "lock-")) }
+        Self { line: Line::new(client, path.into(), Form::exclusive("unfair_lock", "lock-")) }
     }
 
-    /// Sets the label of the tickets that are created through this: [`inspect`](crate::inspect()) shows it.
+    /// Sets the label of the tickets that are created through this:
+    /// [`inspect`](crate::lock::inspect()) shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()) }
     }
@@ -39,7 +40,7 @@ impl UnfairLock {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock).
+    /// As [`Mutex::lock`](crate::lock::Mutex::lock).
     ///
     /// # Cancel safety
     ///
@@ -56,9 +57,10 @@ impl UnfairLock {
     }
 
     async fn wait(&self) -> Result<UnfairGuard> {
-        let (mut delays, mut seen, mut misled) = (None, None, false);
+        let delays = RetryDelays::new(Retry::contended(), self.line.client().random());
+        let (mut delays, mut first, mut misled) = (delays, None, false);
         loop {
-            let ahead = match seen.take() {
+            let ahead = match first.take() {
                 Some(ahead) => ahead,
                 None => match self.attempt(misled).await? {
                     Ok(guard) => return Ok(guard),
@@ -66,15 +68,15 @@ impl UnfairLock {
                 },
             };
             let was_there = self.until_gone(&ahead).await?;
-            let session = self.line.client().session().await?;
-            let delays = delays.get_or_insert_with(|| Retry::contended().delays(session.chance()));
-            sleep(delays.next().unwrap_or_default()).await;
-            // A look before the try does not disturb a client that was quicker.
-            seen = self.line.first().await?;
-            misled = !was_there && seen.as_ref() == Some(&ahead);
+            self.line.client().session().await?;
+            delays.wait().await;
+            // A read before the attempt does not disturb a client that was quicker.
+            first = self.line.first().await?;
+            misled = !was_there && first.as_ref() == Some(&ahead);
             if misled {
-                // No node is there, but the listing has the name: it is a container's. Nobody holds the lock by it.
-                seen = None;
+                // The listing has the name, but there is no node: it is a container. It does not
+                // hold the lock.
+                first = None;
             }
         }
     }
@@ -92,11 +94,11 @@ impl UnfairLock {
         Ok(self.line.try_enter().await?.map(|ticket| ticket.hold(())))
     }
 
-    /// Acquires the lock, or returns the ticket of its holder. With `past_containers` also names that a ticket of this
-    /// library was given lately are not believed to be tickets.
-    async fn attempt(&self, past_containers: bool) -> Result<Result<UnfairGuard, Path>> {
+    /// Acquires the lock, or returns the ticket of its holder. With `all_names`, names that a
+    /// ticket of this library was given recently are checked for containers, too.
+    async fn attempt(&self, all_names: bool) -> Result<Result<UnfairGuard, Path>> {
         let mut ticket = self.line.enqueue().await?;
-        let ahead = ticket.blocked_by(past_containers).await?;
+        let ahead = ticket.blocked_by(all_names).await?;
         mistake!(UnfairUnlooked: let ahead = ahead.filter(|_| false));
         match ahead {
             Some(ahead) => {
@@ -107,13 +109,13 @@ impl UnfairLock {
         }
     }
 
-    /// Waits until the holder's ticket is gone. Returns whether it was there.
+    /// Waits until the holder's ticket is gone. Returns whether the ticket existed at first.
     async fn until_gone(&self, holder: &Path) -> Result<bool> {
         let holder = Query::until_gone(holder.clone());
         let (view, mut watch) = self.line.client().watch(holder).await?;
         let was_there = view.node().is_some();
         if was_there {
-            let _look_again = watch.next().await;
+            let _event = watch.next().await;
         }
         Ok(was_there)
     }

@@ -14,8 +14,8 @@ use synod_core::task::{self, Task};
 use synod_core::value::decode;
 use tokio::sync::watch;
 
+use crate::cell::codec::decoded;
 use crate::cell::copy::CopyState;
-use crate::cell::guarded::decoded;
 use crate::mirror::Mirror;
 use crate::mirror::event::CacheState;
 use crate::mirror::extent::Extent;
@@ -23,57 +23,61 @@ use crate::mirror::extent::Extent;
 #[cfg_attr(not(doctest), doc = include_str!("../docs/watched.md"))]
 #[cfg_attr(not(doctest), doc = include_str!("../docs/mirrors.md"))]
 pub struct Watched<T> {
-    inner: Arc<Follows<T>>,
+    inner: Arc<WatchedInner<T>>,
 }
 
-/// A value, and what is known of it.
+/// A value, and its state.
 #[non_exhaustive]
 pub struct WatchedValue<T> {
     /// The last value that could be read; `None` if there was none yet.
     pub value: Option<Arc<T>>,
-    /// Which incarnation and version of the node held it.
+    /// The incarnation and the version of the node that held it.
     pub stat: Option<Stat>,
-    /// Whether the store still has it, as far as this client knows. [`CopyState::Removed`] also if there was no node yet.
+    /// The state of the value compared with the store, as far as is known. [`CopyState::Removed`]
+    /// also if no node existed yet.
     pub state: CopyState,
 }
 
-struct Follows<T> {
+struct WatchedInner<T> {
     mirror: Mirror,
     last: watch::Receiver<WatchedValue<T>>,
-    /// It ends with this value, and with the client.
+    /// The task ends with this value, and with the client.
     _task: Task,
 }
 
-/// How a value is read from the bytes of a node.
+/// The function that reads a value from the bytes of a node.
 type Parse<T> = Box<dyn Fn(&Path, &[u8]) -> Result<T> + Send + Sync>;
 
-/// What turns nodes into values, in order.
+/// The state of the task that reads values from nodes, in order.
 struct ValueReader<T> {
     parse: Parse<T>,
-    /// The last version of the node that was read, and why it is no value if it is none.
-    seen: Option<(Stat, Option<Arc<Error>>)>,
+    /// The last version of the node that was read, and the error if it could not be read as a
+    /// value.
+    last_read: Option<(Stat, Option<Arc<Error>>)>,
     sender: watch::Sender<WatchedValue<T>>,
 }
 
 impl<T: DeserializeOwned + Send + Sync + 'static> Watched<T> {
-    /// Opens the value that the node at `path` holds as JSON, and follows it from now on. There need not be one.
+    /// Opens the value that the node at `path` holds as JSON, and follows it from now on. The node
+    /// need not exist.
     ///
     /// # Errors
     ///
-    /// What the store says if it refuses to be read, and [`ErrorKind::SessionLost`] once the client is closed. What cannot be
-    /// read as a value is no error, but a [state](CopyState). An outage is none: the call waits for its end.
+    /// The error with which the store rejects reads, and [`ErrorKind::SessionLost`] once the client
+    /// is closed. A node that cannot be read as a value is no error, but a [state](CopyState). An
+    /// outage is no error: the call waits for its end.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call follows nothing.
+    /// Cancel safe: a dropped call leaves no task and no watch.
     pub async fn open(client: &Client, path: impl Into<Path>) -> Result<Self> {
         Box::pin(Self::parsed(client, path.into(), Box::new(decode))).await
     }
 }
 
 impl<T: Send + Sync + 'static> Watched<T> {
-    /// [`Watched::open`] for a value in any format. The error of `parse` becomes the source of one that is
-    /// [`ErrorKind::Corrupt`].
+    /// [`Watched::open`] for a value in any format. The error of `parse` becomes the source of an
+    /// error of the kind [`ErrorKind::Corrupt`].
     ///
     /// # Errors
     ///
@@ -103,27 +107,28 @@ impl<T: Send + Sync + 'static> Watched<T> {
         mirror.complete().await?;
         let first = WatchedValue { value: None, stat: None, state: CopyState::Stale };
         let (sender, last) = watch::channel(first);
-        let mut reader = ValueReader { parse, seen: None, sender };
-        reader.learn(&mirror, mirror.state());
+        let mut reader = ValueReader { parse, last_read: None, sender };
+        reader.update(&mirror, mirror.state());
         let read = mirror.clone();
         let reading = async move {
-            let learning = read.until(|state| -> Option<()> {
-                reader.learn(&read, state);
+            let updating = read.until(|state| -> Option<()> {
+                reader.update(&read, state);
                 None
             });
-            // Until the client is closed.
-            let _over = learning.await;
+            // Returns when the client is closed.
+            let _ended = updating.await;
         };
         let task = task::spawn(reading);
-        Ok(Self { inner: Arc::new(Follows { mirror, last, _task: task }) })
+        Ok(Self { inner: Arc::new(WatchedInner { mirror, last, _task: task }) })
     }
 }
 
 impl<T> Watched<T> {
-    /// The last value that could be read, and whether the store still has it. Asks no server.
+    /// The last value that could be read, and whether the store still has it. Sends nothing to the
+    /// store.
     pub fn get(&self) -> WatchedValue<T> {
         let last = self.inner.last.borrow().clone();
-        // As soon as that is so, before any task is notified of it.
+        // The mirror reports this immediately, before any task is notified.
         let is_read = self.inner.last.has_changed().is_ok();
         let live = is_read && self.inner.mirror.state().is_live();
         match last.state {
@@ -132,15 +137,17 @@ impl<T> Watched<T> {
         }
     }
 
-    /// A receiver that always holds the latest. It ends with the client, and when the last clone of this value is dropped.
+    /// A receiver that always holds the latest value. It ends with the client, and when the last
+    /// clone of `self` is dropped.
     pub fn receiver(&self) -> watch::Receiver<WatchedValue<T>> {
         self.inner.last.clone()
     }
 }
 
 impl<T: Send + Sync + 'static> Watched<T> {
-    /// What there is now, then each that replaces it, also one that differs in its state alone. A reader gets the latest: what
-    /// was replaced before it looked is left out. It ends as a [receiver](Self::receiver).
+    /// The current value, then each replacement, also if only the state differs. A slow reader gets
+    /// the latest and misses the replaced ones. The stream ends as a [receiver](Self::receiver)
+    /// does.
     pub fn changes(&self) -> impl Stream<Item = WatchedValue<T>> + Send + use<T> {
         let mut receiver = self.receiver();
         receiver.mark_changed();
@@ -153,11 +160,11 @@ impl<T: Send + Sync + 'static> Watched<T> {
 }
 
 impl<T> ValueReader<T> {
-    /// Takes note of what the mirror has.
-    fn learn(&mut self, mirror: &Mirror, state: CacheState) {
+    /// Updates the value and its state from the mirror.
+    fn update(&mut self, mirror: &Mirror, state: CacheState) {
         let node = mirror.get(mirror.path());
         let value = self.read(node.as_ref());
-        let state = match (state, node, &self.seen) {
+        let state = match (state, node, &self.last_read) {
             (CacheState::Refused(why), ..) => CopyState::Unreadable(why),
             (CacheState::Live(_), None, _) => CopyState::Removed,
             (CacheState::Live(_), _, Some((_, Some(why)))) => CopyState::Unreadable(why.clone()),
@@ -174,31 +181,32 @@ impl<T> ValueReader<T> {
             }
             !is_same
         });
-        // A value may have a `Drop` of its own, which may look at this one: the lock is free here.
+        // The `Drop` of the value is the application's, and may read this value: the lock is free
+        // here.
         drop(replaced);
     }
 
-    /// The value of a version that was not read yet, if it is one.
+    /// The value of a version that was not read yet, if it can be read.
     fn read(&mut self, node: Option<&Node>) -> Option<(Arc<T>, Stat)> {
         let (node, stat) = node.and_then(|node| Some((node, node.stat?)))?;
-        if self.seen.as_ref().is_some_and(|(seen, _)| *seen == stat) {
+        if self.last_read.as_ref().is_some_and(|(last, _)| *last == stat) {
             return None;
         }
         match decoded(&node.path, || (self.parse)(&node.path, &node.data)) {
             Ok(value) => {
-                self.seen = Some((stat, None));
+                self.last_read = Some((stat, None));
                 Some((Arc::new(value), stat))
             }
             Err(error) => {
-                tracing::warn!(%error, "the value cannot be read");
-                self.seen = Some((stat, Some(Arc::new(error))));
+                tracing::warn!(%error, "could not read the value");
+                self.last_read = Some((stat, Some(Arc::new(error))));
                 None
             }
         }
     }
 }
 
-/// Whether one state says what another one says.
+/// Returns `true` if two states are equal for a reader.
 fn is_same(one: &CopyState, other: &CopyState) -> bool {
     match (one, other) {
         (CopyState::Unreadable(one), CopyState::Unreadable(other)) => Arc::ptr_eq(one, other),

@@ -1,10 +1,10 @@
-//! [`BadCase`]: why a case cannot be run.
+//! [`BadCase`]: the reason why a case cannot be run.
 
 use std::fmt;
 
 use crate::workload;
 
-/// Why a case cannot be run.
+/// The reason why a case cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadCase {

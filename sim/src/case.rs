@@ -48,17 +48,17 @@ pub struct Shrunk {
     /// The numbers of the processes that are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<u64>,
-    /// How many rounds a process makes at most.
+    /// The maximum number of rounds that a process makes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
     /// The sites that always take their first option.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub still: Vec<Site>,
-    /// Whether every fault could fire at its default rate, without a swarm that switches some of
+    /// `true` if every fault could fire at its default rate, without a swarm that switches some of
     /// them off.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub steady: bool,
-    /// Whether everything is repaired in the end.
+    /// `true` if everything is repaired in the end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mended: bool,
 }
@@ -126,7 +126,7 @@ impl Case {
     ///
     /// # Errors
     ///
-    /// [`BadCase::NoWorkload`] if there is none of this name.
+    /// [`BadCase::NoWorkload`] if there is no workload of this name.
     pub fn workload(&self) -> Result<&'static dyn Workload, BadCase> {
         workload::by_name(&self.workload).ok_or_else(|| BadCase::NoWorkload(self.workload.clone()))
     }
@@ -153,7 +153,7 @@ impl Case {
         Ok(if shrunk.mended { sim.mending(Mending::All) } else { sim })
     }
 
-    /// Its name: of what, where, and with which seed.
+    /// The name of the run: the workload, the store and the seed.
     pub fn name(&self) -> String {
         let what = self.mutant.as_deref().or(self.law.as_deref()).unwrap_or("case");
         format!("{}-{}-{what}-{:x}", self.workload, self.personality, self.seed)

@@ -36,11 +36,11 @@ pub struct Cell {
     pub what: What,
     /// A description.
     pub text: String,
-    /// Whether the failure is about this event.
+    /// `true` if the failure is about this event.
     pub is_marked: bool,
-    /// For each lane, whether a state that began there is still in force.
+    /// One flag for each lane: `true` if a state that began there is still in force.
     pub goes_on: Vec<bool>,
-    /// How often it happened in a row.
+    /// Number of times that the event happened in a row.
     pub times: usize,
 }
 
@@ -50,13 +50,14 @@ const MOST: usize = 160;
 const AROUND: usize = 25;
 
 impl Diagram {
-    /// The lanes of a history that was run with a trace: what is near the failure, and all faults.
+    /// The lanes of a history that was run with a trace: the events near the failure, and all
+    /// faults.
     pub fn of(report: &Report) -> Self {
         let Self { lanes, cells } = Self::whole(report);
         Self { lanes, cells: shortened(cells) }
     }
 
-    /// [`Diagram::of`] with all that happened.
+    /// [`Diagram::of`] with all events.
     pub fn whole(report: &Report) -> Self {
         let mut lanes = report.names.clone();
         let audited = report.lines.iter().any(|line| line.actor == lanes.len() as u64 + 1);
@@ -158,7 +159,7 @@ impl<'a> Drawing<'a> {
         let (at, what) = (line.at, line.what);
         self.cells.push(Cell { at, lane: place, what, text, is_marked, goes_on, times: 1 });
         if line.text.starts_with("WRONG") {
-            // States that were in force then are what it conflicts with.
+            // The failure conflicts with the states that were in force then.
             for (_, cell) in self.begun.values() {
                 self.cells[*cell].is_marked = true;
             }

@@ -16,7 +16,7 @@ use crate::shrink::{Smaller, shrink};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Failure {
-    /// As it was found.
+    /// The case as it was found.
     pub case: Case,
     /// The law that was broken, in the reduced history if there is one.
     pub violation: Violation,
@@ -24,7 +24,7 @@ pub struct Failure {
     pub smaller: Smaller,
     /// The report of the reduced history, with its trace.
     pub report: Report,
-    /// How to repeat it.
+    /// The command that repeats the failure.
     pub again: String,
 }
 
@@ -113,7 +113,7 @@ fn command(case: &Case) -> String {
     )
 }
 
-/// How often in a thousand times each fault fires.
+/// Lists how often in a thousand times each fault fires.
 fn expanded(rates: &Rates) -> String {
     let on: Vec<Site> = Site::all().filter(|site| rates.of(*site) > 0).collect();
     if on.is_empty() {

@@ -16,7 +16,7 @@ use synod_mem::cluster::{Death, Entry, Personality};
 pub struct Violation {
     /// The law, by its id or as the sentence of the check.
     pub law: String,
-    /// What happened instead.
+    /// The event that broke the law.
     pub what: String,
     /// The time since the beginning.
     pub at: Duration,
@@ -36,14 +36,14 @@ pub struct Truth {
     pub log: Vec<Entry>,
     /// Every session that has ended.
     pub deaths: Vec<Death>,
-    /// For each deleted node, how many readers that watched only this node, in sessions that were
-    /// alive, were notified.
+    /// For each deleted node, the number of readers that watched only this node, in sessions that
+    /// were alive, were notified.
     pub woken: BTreeMap<Gone, u32>,
     /// The personality of the store.
     pub personality: Personality,
-    /// How long it took.
+    /// The duration of the run.
     pub lasted: Duration,
-    /// Whether everything was repaired in the end, and nothing was left frozen.
+    /// `true` if everything was repaired in the end, and nothing was left frozen.
     pub mended: bool,
 }
 

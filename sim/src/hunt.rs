@@ -79,9 +79,9 @@ pub struct Tally {
     pub lasted: Duration,
     /// The total number of task turns: a measure of cost that does not depend on the machine.
     pub turns: u64,
-    /// How often each kind of fault happened.
+    /// Number of times that each kind of fault happened.
     pub fired: BTreeMap<Site, u64>,
-    /// How often each mark was reached.
+    /// Number of times that each mark was reached.
     pub marks: BTreeMap<&'static str, u64>,
     /// The histories that failed, each with the law that it broke.
     pub failures: Vec<Case>,
@@ -111,7 +111,7 @@ impl Hunt {
     ///
     /// # Errors
     ///
-    /// [`BadCase::NoWorkload`] if there is none of this name.
+    /// [`BadCase::NoWorkload`] if there is no workload of this name.
     pub fn workload(name: &str) -> Result<Self, BadCase> {
         let workload: &'static dyn Workload =
             workload::by_name(name).ok_or_else(|| BadCase::NoWorkload(name.to_owned()))?;
@@ -150,7 +150,7 @@ impl Hunt {
     ///
     /// # Panics
     ///
-    /// If there are none.
+    /// If there are no personalities.
     pub fn personalities(mut self, personalities: impl Into<Vec<Personality>>) -> Self {
         self.personalities = personalities.into();
         assert!(!self.personalities.is_empty(), "a store has some habits");
@@ -335,7 +335,7 @@ impl Found {
     ///
     /// # Panics
     ///
-    /// If one did: with its full explanation.
+    /// If a history failed: with its full explanation.
     pub fn expect_clean(&self) {
         if let Some(failure) = &self.failure {
             panic!("after {} histories:\n\n{failure}", self.tally.histories);

@@ -30,9 +30,9 @@ struct Line {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Told {
-    /// It was applied.
+    /// The write was applied.
     Done,
-    /// It was not applied, and never will be.
+    /// The write was not applied, and never will be.
     Failed,
     /// Its effect is unknown.
     Unknown,
@@ -81,7 +81,7 @@ impl Ledger {
     ///
     /// # Errors
     ///
-    /// The law that was broken, and how.
+    /// The law that was broken, and a description.
     pub fn check(&self, truth: &Truth) -> Result<(), (&'static str, String)> {
         let happened = happened(truth);
         for (data, line) in &*self.lock() {
@@ -101,7 +101,7 @@ impl Ledger {
 #[derive(Clone, Copy, Debug)]
 struct Time {
     at: usize,
-    /// Whether it was a sequential create whose node was removed before the library could see it.
+    /// `true` for a sequential create whose node was removed before the library could see it.
     undone: bool,
 }
 
@@ -109,7 +109,7 @@ struct Time {
 #[derive(Clone, Copy, Debug)]
 struct Held<'a> {
     data: &'a str,
-    /// Whether a sequential create made the node.
+    /// `true` if a sequential create made the node.
     drawn: bool,
     by: By,
 }
@@ -148,9 +148,10 @@ fn happened(truth: &Truth) -> BTreeMap<&str, Vec<Time>> {
 }
 
 impl Held<'_> {
-    /// Whether the library may take the create for one that was never applied, or was applied once:
-    /// it looks for the node of a sequential create whose answer was lost, and the node is gone. A
-    /// stranger removed it, or the process itself removed the node of a late sending.
+    /// Returns `true` if the library may take the create for one that was never applied, or was
+    /// applied once: it looks for the node of a sequential create whose answer was lost, and the
+    /// node is gone. A stranger removed it, or the process itself removed the node of a late
+    /// sending.
     fn is_undone(self, by: By, late: bool) -> bool {
         self.drawn && (by == By::Stranger || late && by == self.by && by != By::Store)
     }

@@ -1,5 +1,5 @@
-//! [`Observations`]: what processes are shown of the store, whatever they do with it. Checked in every
-//! history.
+//! [`Observations`]: the answers and events that processes receive from the store, whatever they do
+//! with them. Checked in every history.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use synod_core::path::Path;
 use synod_core::store::{Detail, Freshness, Node, Query, Revision, Scope, View};
 use synod_mem::cluster::Entry;
 
-/// What all processes were shown. Clones share it.
+/// The answers and events that all processes received. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Observations(Arc<Mutex<All>>);
 
@@ -20,7 +20,7 @@ struct All {
     shown: Vec<Shown>,
 }
 
-/// What one session knows.
+/// The knowledge of one session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Known {
     /// The newest revision in its reads and its events.
@@ -46,7 +46,7 @@ pub(crate) struct Floor {
     newest: Option<Revision>,
 }
 
-/// A law that is broken, and how.
+/// A law that is broken, and a description.
 pub(crate) type Broken = (&'static str, String);
 
 impl Observations {
@@ -69,7 +69,7 @@ impl Observations {
         all.newest = all.newest.max(at);
     }
 
-    /// L-KV-12: each answer was true as a whole at one moment.
+    /// L-KV-12: each answer is a consistent snapshot.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl Observations {
         let mut state = State::default();
         for shown in &shown {
             let behind = state.follow(log, shown.view.revision);
-            // It may reflect a later moment than its revision, up to that of its arrival.
+            // It may reflect a later revision than its own, up to that of its arrival.
             let mut later = None;
             let was = shown.is_of(&state)
                 || (behind..shown.commits.min(log.len())).any(|index| {
@@ -150,8 +150,8 @@ impl State {
 }
 
 impl Shown {
-    /// Whether this is the answer in that state. Containers, which the state does not have, may be
-    /// in the answer.
+    /// Returns `true` if this is the answer in that state. Containers, which the state does not
+    /// have, may be in the answer.
     fn is_of(&self, state: &State) -> bool {
         let told = self.view.nodes.iter().filter(|node| node.stat.is_some());
         let fits = |node: &Node| {

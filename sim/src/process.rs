@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use synod_core::chance::Chance;
 use synod_core::client::{Client, ClientOptions};
 use synod_core::clock;
 use synod_core::error::Result;
 use synod_core::path::Path;
+use synod_core::random::Random;
 use synod_core::runtime;
 use synod_core::store::{Backend, Revision, SessionId, SessionOptions};
 use synod_mem::cluster::{By, Cluster, Site, What};
@@ -60,11 +60,13 @@ impl Drop for During {
     }
 }
 
-/// Whether everything is repaired, and which processes wait for that.
+/// The state of the repair: whether it is complete, and which processes wait for it.
 #[derive(Debug, Default)]
 pub(crate) struct Calm {
     mended: AtomicBool,
     waiting: Mutex<BTreeSet<u64>>,
+    /// The processes that are frozen for ever.
+    frozen: Mutex<BTreeSet<u64>>,
     turned: Notify,
 }
 
@@ -75,7 +77,12 @@ impl Calm {
         self.turned.notify_waiters();
     }
 
-    /// Whether a process waits for it.
+    /// Records that a process is frozen for ever.
+    pub(crate) fn freeze(&self, actor: u64) {
+        self.frozen.lock().unwrap_or_else(PoisonError::into_inner).insert(actor);
+    }
+
+    /// Returns `true` if a process waits for the repair.
     pub(crate) fn awaits(&self, actor: u64) -> bool {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).contains(&actor)
     }
@@ -109,8 +116,8 @@ impl Process {
         Ok(client)
     }
 
-    /// A client as of [`Process::client`], or, for one process in three, one with a short deadline, whose requests fail
-    /// without an answer.
+    /// A client like that of [`Process::client`], or, for one process in three, one with a short
+    /// deadline, whose requests fail without an answer.
     ///
     /// # Errors
     ///
@@ -120,20 +127,35 @@ impl Process {
     ///
     /// As [`Client::open`].
     pub async fn impatient_client(&self) -> Result<Client> {
-        let deadline = if self.pick(3) == 0 { self.ttl() / 5 } else { self.options().deadline };
-        Client::open(self.backend(), self.options().deadline(deadline)).await
+        let deadline = if self.pick(3) == 0 { self.ttl() / 5 } else { self.options().timeout };
+        Client::open(self.backend(), self.options().timeout(deadline)).await
+    }
+
+    /// Opens another client beside that of [`Process::client`], with a session of its own and other
+    /// ids.
+    pub(crate) async fn second_client(&self) -> Result<Client> {
+        /// Above the numbers of processes, and below those of their lives.
+        const SECOND: u64 = 1 << 16;
+
+        Client::open(self.backend(), self.options().random(self.random(SECOND))).await
     }
 
     /// The default options of [`Process::client`], to be changed by the caller.
     pub fn options(&self) -> ClientOptions {
+        ClientOptions::default()
+            .session(SessionOptions::new(self.ttl))
+            .timeout(self.ttl * 3)
+            .connect_timeout(self.ttl * 5)
+            .random(self.random(0))
+    }
+
+    /// The ids and delays of a client: the same for the same seed, and others in each life of the
+    /// process.
+    fn random(&self, client: u64) -> Random {
         let again = self.makes(UserMistake::SameIdsAgain);
         // A crash loses the memory of the process, the death of its user's task does not.
         let lives = u64::from(if again { self.life - self.since } else { self.life }) << 32;
-        ClientOptions::default()
-            .session(SessionOptions::new(self.ttl))
-            .deadline(self.ttl * 3)
-            .connect_deadline(self.ttl * 5)
-            .chance(Chance::seeded(self.seed).fork(self.actor ^ lives))
+        Random::seeded(self.seed).fork(self.actor ^ client ^ lives)
     }
 
     /// The simulated store, over the connection of this process.
@@ -151,7 +173,7 @@ impl Process {
         self.actor
     }
 
-    /// How often it died and was started again.
+    /// Returns how often the process died and was started again.
     pub fn life(&self) -> u32 {
         self.life
     }
@@ -161,8 +183,8 @@ impl Process {
         most.min(self.rounds)
     }
 
-    /// How often a fault happened to this process so far at one of these sites. No real process can
-    /// know this.
+    /// Returns how often a fault happened to this process so far at one of these sites. No real
+    /// process can know this.
     pub fn suffered(&self, sites: &[Site]) -> usize {
         self.cluster.with_decisions(|decisions| {
             let mine = decisions.fired().iter().filter(|it| it.spot.actor.get() == self.actor);
@@ -170,7 +192,7 @@ impl Process {
         })
     }
 
-    /// How often a fault happened so far to this process, or to the servers: each may have
+    /// Returns how often a fault happened so far to this process, or to the servers: each may have
     /// prevented an answer.
     pub fn harmed(&self) -> usize {
         /// The numbers of processes. The world is 0, and the servers are above.
@@ -253,33 +275,39 @@ impl Process {
         turned.await;
     }
 
-    /// Whether a session is alive at the store now. No real process can know this.
+    /// The processes that are frozen for ever. No real process can know this.
+    pub(crate) fn frozen(&self) -> BTreeSet<u64> {
+        self.mending.frozen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns `true` if a session is alive at the store now. No real process can know this.
     pub fn lives(&self, session: SessionId) -> bool {
         self.cluster.lives(session)
     }
 
-    /// Whether the store expired a session because it received nothing from it. No real process can
-    /// know this.
+    /// Returns `true` if the store expired a session because it received nothing from it. No real
+    /// process can know this.
     pub fn ended_in_silence(&self, session: SessionId) -> bool {
         !self.lives(session)
             && self.cluster.deaths().iter().any(|it| it.session == session && it.silent)
     }
 
-    /// For how long a session has been over at the store. No real process can know this before it
+    /// Returns the time since a session ended at the store. No real process can know this before it
     /// is notified.
     pub fn over_for(&self, session: SessionId) -> Option<Duration> {
         let death = self.cluster.deaths().into_iter().find(|it| it.session == session)?;
         Some(self.age().saturating_sub(death.at))
     }
 
-    /// Whether an operator ended a session, instead of its silence. No real process can know this
-    /// before it is notified.
+    /// Returns `true` if an operator ended a session, instead of its silence. No real process can
+    /// know this before it is notified.
     pub fn ended_by_force(&self, session: SessionId) -> bool {
         self.cluster.deaths().iter().any(|it| it.session == session && !it.silent)
     }
 
-    /// When the ticket of a guard was created, and which session owns it, as the store knows it. A late
-    /// create may have made another node at its path since. No real process can know this.
+    /// Returns the revision at which the ticket of a guard was created, and the session that owns
+    /// it, as the store knows them. A late create may have made another node at its path since. No
+    /// real process can know this.
     pub fn born(&self, held: &dyn Held) -> Option<(Revision, Option<SessionId>)> {
         self.cluster.born(held.seen_path(), held.token().revision())
     }
@@ -291,7 +319,7 @@ impl Process {
     }
 
     /// Drops all heartbeats of this process for this long, if this fault fires, so that the caller
-    /// can examine the consequences. Usually it does not fire. Returns whether it did.
+    /// can examine the consequences. Usually it does not fire. Returns `true` if it fired.
     pub fn falls_silent(&self, lasting: Duration) -> bool {
         self.cluster.falls_silent(self.actor, lasting)
     }
@@ -301,19 +329,20 @@ impl Process {
         self.cluster.committed()
     }
 
-    /// Whether the process makes this mistake.
+    /// Returns `true` if the process makes this mistake.
     pub(crate) fn makes(&self, user_mistake: UserMistake) -> bool {
         self.user_mistake == Some(user_mistake)
     }
 
-    /// Asserts what must always be true.
+    /// Asserts a condition that must always be true.
     pub fn always(&self, sentence: &str, is: bool) {
         if !is {
             self.wrong(sentence, || "it was not so".to_owned());
         }
     }
 
-    /// Records what should be true in some histories: otherwise they test less than they seem to.
+    /// Records a condition that should be true in some histories: otherwise they test less than
+    /// they seem to.
     pub fn sometimes(&self, mark: &'static str, is: bool) {
         self.findings.mark(mark, is);
     }

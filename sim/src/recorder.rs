@@ -1,4 +1,5 @@
-//! [`Recorder`]: a backend that records the status of its sessions, and what they are shown.
+//! [`Recorder`]: a backend that records the status of its sessions, and the answers and events that
+//! they receive.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,7 +28,7 @@ impl Sessions {
     }
 }
 
-/// How many readers in sessions that were alive were notified of each deletion. Clones share the
+/// Number of readers in live sessions that were notified of each deletion. Clones share the
 /// counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Woken(Arc<Mutex<BTreeMap<Gone, u32>>>);
@@ -124,9 +125,9 @@ impl Store for WatchedStore {
         Ok(view)
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         let floor = self.watcher.observations.floor(&query, *self.known());
-        let (view, watch) = self.inner.observe(query.clone()).await?;
+        let (view, watch) = self.inner.watch(query.clone()).await?;
         self.watcher.judge(floor.check(view.revision));
         self.shown(query, &view);
         let (known, watcher) = (self.known.clone(), self.watcher.clone());
@@ -170,7 +171,7 @@ impl Store for WatchedStore {
     }
 }
 
-/// L-KV-9: the look of a transaction shows the state that it left.
+/// L-KV-9: the follow-up read of a transaction shows the state after the transaction.
 fn look_of(done: Revision, looked: Revision) -> std::result::Result<(), Broken> {
     if looked == done {
         return Ok(());

@@ -26,7 +26,7 @@ pub struct Report {
     pub lines: Vec<Line>,
     /// A hash of all events, kept or not.
     pub hash: u64,
-    /// How often each mark was reached; 0 for one that was passed and not reached.
+    /// Number of times that each mark was reached; 0 for a mark that was passed and not reached.
     pub marks: BTreeMap<&'static str, u64>,
     /// The virtual time.
     pub lasted: Duration,

@@ -22,7 +22,7 @@ use crate::scheduler::{Scheduler, YEAR};
 use crate::setup::{Body, Check, Hope, Mending, Sim, Way};
 use crate::user_mistake::{Kept, UserMistake};
 
-/// How many times to live a call may take once everything is repaired.
+/// Limit of a call once everything is repaired, in times to live.
 const PATIENCE: u32 = 40;
 
 /// More turns than any history takes, unless a process retries in a busy loop.
@@ -303,8 +303,8 @@ impl Run {
         }));
     }
 
-    /// Runs until every process that is not frozen has ended, or until the limit. Returns whether
-    /// they have.
+    /// Runs until every process that is not frozen has ended, or until the limit. Returns `true` if
+    /// they have ended.
     async fn until_done(&self, limit: Duration) -> bool {
         let end = self.cluster.age() + limit;
         let over = Arc::new(AtomicBool::new(false));
@@ -458,6 +458,7 @@ impl Run {
                         == 0;
                 if frozen {
                     self.scheduler.pause(actor);
+                    self.mending.freeze(actor);
                     self.people.borrow_mut()[place].frozen = true;
                     self.cluster.tell(actor, What::Phase, 0, || "frozen for ever".to_owned());
                 }

@@ -1,5 +1,5 @@
-//! [`Scheduler`]: the scheduler of a simulation. It runs the tasks of all processes on one thread, in an
-//! order that the seed chooses, each process with its own clock.
+//! [`Scheduler`]: the scheduler of a simulation. It runs the tasks of all processes on one thread,
+//! in an order that the seed chooses, each process with its own clock.
 //!
 //! All tasks that are ready are in one set, so the order in which they were woken does not matter.
 //! The next one is chosen by a number that depends only on the task and on how often it ran: a turn
@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, SystemTime};
 
-use synod_core::chance::mix;
 use synod_core::clock::{self, Instant};
+use synod_core::random::mix;
 use synod_core::runtime::{Runtime, RuntimeTask, Work};
 use synod_core::task::Task;
 use synod_mem::cluster::{Cluster, Site, What};
@@ -44,13 +44,13 @@ struct Inner {
     ttl: Duration,
 }
 
-/// How the order is chosen.
+/// The rule that determines the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Policy {
     /// A new choice for each turn.
     Uniform,
-    /// By priorities, which change a few times: this finds bugs that need one task to be late again
-    /// and again.
+    /// Polls by priorities, which change a few times: this finds bugs that need one task to be late
+    /// again and again.
     Priorities,
 }
 
@@ -61,7 +61,7 @@ struct Slot {
     key: u64,
     turns: u64,
     part: Arc<Member>,
-    /// Whether it is ready but held back.
+    /// `true` if the task is ready but held back.
     starved: bool,
 }
 
@@ -70,7 +70,8 @@ struct Slot {
 struct Person {
     /// The error of its clock rate, in millionths.
     rate: i64,
-    /// How long its machine has slept so far, and since when it sleeps now.
+    /// The time that the machine of the process has slept so far, and the start of its current
+    /// sleep.
     slept: Duration,
     asleep: Option<Instant>,
     /// The error of its wall clock, in seconds.
@@ -82,7 +83,7 @@ struct Person {
 }
 
 impl Person {
-    /// How long its machine has slept so far.
+    /// Returns the time that the machine of the process has slept so far.
     fn slept(&self) -> Duration {
         let now = clock::true_now();
         self.slept
@@ -389,7 +390,7 @@ impl Scheduler {
         self.0.current.set(last);
     }
 
-    /// Whether a task is not polled: its process is paused, or it is starved.
+    /// Returns `true` if a task is not polled: its process is paused, or it is starved.
     fn holds_up(&self, index: usize, actor: usize) -> bool {
         if actor == 0 {
             return false;

@@ -26,7 +26,7 @@ pub type Way = Arc<dyn Fn(Arc<dyn Backend>) -> Arc<dyn Backend>>;
 
 pub(crate) type Around = Box<dyn FnOnce(Arc<dyn Backend>) -> Way>;
 
-/// A check at the end. Returns the law that is broken, and how.
+/// A check at the end. Returns the law that is broken, and a description.
 pub(crate) type Check = Box<dyn FnOnce(&Truth) -> Result<(), (String, String)>>;
 
 /// A condition that must become true once everything is repaired.
@@ -60,7 +60,7 @@ pub struct Sim {
     pub(crate) hopes: Vec<(String, Hope)>,
 }
 
-/// What is repaired at the end of the safety phase.
+/// The repairs at the end of the safety phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mending {
@@ -110,7 +110,8 @@ impl Sim {
         self
     }
 
-    /// Without clients that write and remove nodes that are not theirs: for what promises nothing about these.
+    /// Runs without strangers, which write and remove nodes of others: for workloads whose promises
+    /// do not cover such clients.
     pub fn without_strangers(self) -> Self {
         let strangers = [Site::Meddled, Site::Emptied].into_iter().filter_map(Site::fault);
         self.rates(|rates| strangers.fold(rates, Rates::without))
@@ -128,7 +129,7 @@ impl Sim {
         self
     }
 
-    /// Sets what makes the decisions, instead of the seed.
+    /// Sets the source of the decisions, instead of the seed.
     pub fn choice(mut self, choice: Choice<Site>) -> Self {
         self.choice = choice;
         self
@@ -159,7 +160,7 @@ impl Sim {
         self
     }
 
-    /// Sets what is repaired after the safety phase. By default the seed decides.
+    /// Sets the repairs after the safety phase. By default the seed decides.
     pub fn mending(mut self, mending: Mending) -> Self {
         self.mending = Some(mending);
         self

@@ -1,7 +1,7 @@
-//! [`shrink`]: reduces a history that fails to what its failure needs.
+//! [`shrink`]: reduces a history that fails to the parts that its failure needs.
 //!
 //! Each decision depends only on its own place, so removing a fault leaves all others unchanged. So
-//! it is enough to try: without half of the faults, without a quarter, and so on; with fewer
+//! a few trials are enough: without half of the faults, without a quarter, and so on; with fewer
 //! processes and rounds; with the first option at some sites. A smaller history that still breaks
 //! the same law is kept.
 
@@ -26,7 +26,7 @@ pub struct Smaller {
     pub runs: usize,
 }
 
-/// Reduces a case to what its failure needs. `None` if the case does not fail.
+/// Reduces a case to the parts that its failure needs. `None` if the case does not fail.
 pub(crate) fn shrink(case: &Case, prepare: &dyn Fn(Sim) -> Sim) -> Option<Smaller> {
     let whole = case.run_in(prepare, false).ok()?;
     let law = whole.violation.as_ref()?.law.clone();
@@ -54,7 +54,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Whether the same law is broken.
+    /// Returns `true` if the same law is broken.
     fn fails(&mut self, shrunk: &Shrunk) -> bool {
         if self.runs >= MOST {
             return false;
@@ -131,7 +131,7 @@ impl Search<'_> {
 }
 
 impl Case {
-    /// Reduces the case to what its failure needs. `None` if it does not fail.
+    /// Reduces the case to the parts that its failure needs. `None` if it does not fail.
     pub fn shrink(&self) -> Option<Smaller> {
         let workload = self.workload().ok()?;
         shrink(self, &|sim| workload.prepare(sim))

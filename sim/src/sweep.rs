@@ -25,7 +25,7 @@ use crate::setup::Sim;
 pub struct Swept {
     /// The number of histories.
     pub histories: u64,
-    /// Whether all histories were run, instead of stopping early.
+    /// `true` if all histories were run, instead of stopping early.
     pub complete: bool,
     /// The first history that broke a law. The sweep ended with it.
     pub broken: Option<Report>,
@@ -42,7 +42,7 @@ pub struct Scope {
     /// The other sites whose options are all explored: for example the server, or how long a
     /// message takes. Sites that are not listed take their first option.
     pub picks: Vec<Site>,
-    /// Whether the seed decides all picks instead of exploring them, so that each history is a
+    /// `true` if the seed decides all picks instead of exploring them, so that each history is a
     /// [`Swept::case`].
     pub by_seed: bool,
     /// The maximum number of histories.

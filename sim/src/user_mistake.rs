@@ -1,5 +1,5 @@
-//! [`UserMistake`]: planted mistakes of users of a store and of a client's connection to it, to test the
-//! tests.
+//! [`UserMistake`]: planted mistakes of users of a store and of a client's connection to it, to
+//! test the tests.
 
 mod alone;
 
@@ -15,8 +15,8 @@ use synod_core::client::Client;
 use synod_core::clock::{self, Instant};
 use synod_core::error::{Effect, Error, ErrorKind, Result};
 use synod_core::store::{
-    Backend, Event, Op, Outcome, Query, Rejected, SessionInfo, SessionOptions, Status, Store, Txn,
-    View, Watch, Why, certain_until,
+    Backend, Event, Op, Outcome, Query, RejectReason, Rejected, SessionInfo, SessionOptions,
+    Status, Store, Txn, View, Watch, certain_until,
 };
 use synod_mem::cluster::Cluster;
 use tokio::sync::watch;
@@ -121,8 +121,8 @@ impl Store for MistakenStore {
         self.inner.read(query).await
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
-        let (view, watch) = self.inner.observe(query).await?;
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
+        let (view, watch) = self.inner.watch(query).await?;
         if self.user_mistake == UserMistake::ResyncUntold {
             let news = |event: Event| Some(event).filter(|it| !matches!(it, Event::Resync));
             return Ok((view, watch.map(news)));
@@ -141,7 +141,11 @@ impl Store for MistakenStore {
         if let (UserMistake::RefusedMeansOutrun, true, Some(op)) =
             (self.user_mistake, refused, copy.ops.first())
         {
-            return Ok(Outcome::Rejected(Rejected::new(0, op.path().clone(), Why::OtherVersion)));
+            return Ok(Outcome::Rejected(Rejected::new(
+                0,
+                op.path().clone(),
+                RejectReason::OtherVersion,
+            )));
         }
         let took = clock::now().saturating_duration_since(sent);
         let unsent = match (self.user_mistake, error.effect()) {
@@ -165,7 +169,7 @@ impl Store for MistakenStore {
 /// Less than this counts as immediate.
 const SOON: Duration = Duration::from_millis(10);
 
-/// How long a reconnect takes without a further fault.
+/// Duration of a reconnect without a further fault.
 const BACK: Duration = Duration::from_millis(40);
 
 fn unsent_error() -> Error {
@@ -195,7 +199,7 @@ impl MistakenStore {
         }
     }
 
-    /// Whether the store answers again, as if nothing had happened.
+    /// Returns `true` if the store answers again, as if nothing had happened.
     async fn is_back_soon(&self) -> bool {
         let until = clock::now() + BACK;
         while clock::now() < until {
@@ -208,7 +212,7 @@ impl MistakenStore {
         false
     }
 
-    /// Whether the node that a transaction creates is missing in a read.
+    /// Returns `true` if the node that a transaction creates is missing in a read.
     async fn is_absent(&self, txn: &Txn) -> bool {
         let created = txn.ops.iter().find_map(|op| match op {
             Op::Create { path, sequential: false, .. } => Some(path.clone()),

@@ -1,13 +1,14 @@
 //! [`Workload`]: the processes of a simulation, and the laws that they check.
 //!
-//! Each recipe adds a file here: what its processes do, and what must be true of it; and a line in
-//! [`ALL`].
+//! Each recipe adds a file here, with the actions of its processes and the laws that must hold; and
+//! a line in [`ALL`].
 
 mod barrier;
 mod belief;
 mod cache;
 mod count_down;
 mod crew;
+mod crew_short_terms;
 mod crew_told;
 mod crew_truth;
 mod definition;
@@ -31,6 +32,7 @@ mod partition;
 mod presence;
 mod promotion;
 mod queue;
+mod queue_worker;
 mod register;
 mod revocable;
 mod rwlock;

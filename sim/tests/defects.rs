@@ -2,11 +2,11 @@
 
 use synod_sim::{Fault, Personality, Sim, workload};
 
-/// Each defect by itself, the workload that finds it, the law, and how often it happens in a thousand
-/// times that it can, if not at its usual rate.
+/// Each defect by itself, the workload that finds it, the law, and how often it happens in a
+/// thousand times that it can, if not at its usual rate.
 ///
-/// D1 is that a heartbeat is answered although its session has ended. At its usual rate it breaks
-/// the law in one of thousands of seeds, so here each such heartbeat is answered.
+/// D1: a heartbeat is answered although its session has ended. At its usual rate it breaks the law
+/// in one of thousands of seeds, so here each such heartbeat is answered.
 const DEFECTS: [(&str, &str, &str, Option<u32>); 4] = [
     ("D1", "sessions", "L-SES-2", Some(1_000)),
     ("D2", "watchers", "L-WAT-4", None),

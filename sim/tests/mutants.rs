@@ -81,7 +81,7 @@ fn every_mistake_of_the_table_is_caught_by_its_law() {
     assert!(holes.is_empty(), "{holes:#?}");
 }
 
-/// By the workload of its row, or by a case that `dev/mutants` sees fail under it.
+/// Checks the workload of its row, or a case that `dev/mutants` sees fail under it.
 #[test]
 fn each_mistake_with_a_number_is_found_by_a_law_that_is_named_for_it() {
     for (number, named) in NUMBERED {
@@ -103,7 +103,7 @@ fn each_mistake_with_a_number_is_found_by_a_law_that_is_named_for_it() {
 
 #[test]
 fn what_the_wrapper_does_without_a_mistake_breaks_nothing() {
-    // No workload here does what these mistakes are about: so any finding would be caused by the
+    // No workload here uses the operations of these mistakes: so any finding would be caused by the
     // wrapper itself.
     for name in ["TextOnly", "NamesCarryData"] {
         let known = Known::by_name(name).expect("there is such a mistake");

@@ -28,7 +28,7 @@ pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
     Ok(backend)
 }
 
-/// Whether this process has another store without a name.
+/// Returns `true` if this process has another store without a name.
 fn is_one_of_several(backend: &Arc<dyn Backend>) -> bool {
     static NAMELESS: Mutex<Vec<Weak<dyn Backend>>> = Mutex::new(Vec::new());
 

@@ -1,6 +1,7 @@
-//! Real servers for a person: `dev/servers` starts this, and it runs until it is ended.
+//! Real servers for interactive use: `dev/servers` starts this program, which runs until it is
+//! ended.
 //!
-//! It prints the URL when they take requests.
+//! It prints the URL when the servers accept requests.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it talks to a person")]
 
 use std::io::Read as _;
@@ -48,7 +49,7 @@ fn joined(addresses: &[SocketAddr]) -> String {
     addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Keeps the servers until the input ends, or this process does.
+/// Runs the servers until the input ends, or this process does.
 fn wait() {
     let _ended = std::io::stdin().read_to_end(&mut Vec::new()).is_ok();
 }

@@ -1,19 +1,20 @@
-//! Dropping a future at every place where it can be dropped: for tests of what remains of a dropped call.
+//! Drops a future at each of its awaits: for tests of the effects of a dropped call.
 //!
-//! A test that drops a call once, at a moment of its choosing, passes over most of the moments at which an
-//! application will. These try them all. Run them on a [`Hesitant`](crate::hesitant) store, on which
-//! every call can be dropped before and after it happened.
+//! A test that drops a call once, at a time of its choosing, misses most of the points at which an
+//! application will drop it. These functions try all of them. Run them on a
+//! [`Hesitant`](crate::hesitant) store, on which every call can be dropped before and after it is
+//! applied.
 
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
-/// Drops a future at its first await, a second one at its second, and so on, until one comes to
-/// its end. Returns how many were dropped.
+/// Drops a future at its first await, a second one at its second, and so on, until one completes.
+/// Returns the number of dropped futures.
 ///
-/// An await counts each time that it has to wait, so a future that is woken for nothing counts
-/// more of them. Check that the count is not smaller than what the future awaits: a sweep that drops
-/// nothing proves nothing.
+/// An await counts each time that it is pending, so a future with spurious wakes counts more. Check
+/// that the count is not smaller than the number of awaits: a test that drops nothing proves
+/// nothing.
 ///
 /// # Examples
 ///
@@ -33,7 +34,7 @@ use std::task::Poll;
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: a dropped call drops the future it is at.
+/// Cancel safe: a dropped call drops its current future.
 pub async fn cancel_at_every_await<F: Future>(mut make: impl FnMut() -> F) -> usize {
     let mut drops = 0;
     while stop_at(drops + 1, make()).await.is_none() {
@@ -42,8 +43,7 @@ pub async fn cancel_at_every_await<F: Future>(mut make: impl FnMut() -> F) -> us
     drops
 }
 
-/// Runs a future, and drops it when it has to wait for the `k`-th time. `None` if that was before
-/// its end.
+/// Runs a future, and drops it at the `k`-th time that it is pending. `None` if it was dropped.
 ///
 /// # Cancel safety
 ///

@@ -1,4 +1,4 @@
-//! Decides whether a [`History`](crate::history::History) is one that a correct store could have.
+//! Checks whether a correct store could have had a [`History`](crate::history::History).
 
 #[cfg(feature = "servers")]
 mod breaches;
@@ -34,11 +34,11 @@ mod generated;
 
 use crate::history::Call;
 
-/// Why a history is not one of a correct store.
+/// A contradiction between a history and every correct store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Violation {
-    /// What is wrong.
+    /// The description.
     pub what: &'static str,
     /// The call that shows it, and the conflicting one, if there is one.
     pub calls: Vec<Call>,

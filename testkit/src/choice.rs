@@ -1,11 +1,11 @@
-//! [`Choice`]: which faults fire, decided anew for each place where one could.
+//! The decision which faults fire, made for each place where one could: [`Choice`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use synod_core::chance::mix;
+use synod_core::random::mix;
 
 mod tape;
 #[cfg(test)]
@@ -13,24 +13,24 @@ mod tests;
 
 pub use tape::Tape;
 
-/// A kind of place where something is decided.
+/// A kind of decision.
 pub trait Place: Copy + Ord + fmt::Debug {
-    /// A number that no other kind has, and that stays.
+    /// A number that no other kind has, and that never changes.
     fn number(self) -> u64;
 }
 
-/// The process that a decision is made for: one client, in all of its sessions; a server.
+/// The process for which a decision is made: one client, in all its sessions; or a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Actor(u64);
 
 impl Actor {
-    /// An actor by a number of the test's choosing.
+    /// Creates an actor with a number that the test chooses.
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -42,23 +42,24 @@ impl fmt::Display for Actor {
     }
 }
 
-/// A place where a decision is made: the `n`-th time that this actor comes to this site.
+/// The place of a decision: the `n`-th time that this actor reaches this site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[expect(clippy::exhaustive_structs, reason = "tests write them down and give them back")]
 pub struct Spot<S> {
-    /// What could go wrong there.
+    /// The kind of the fault.
     pub site: S,
-    /// The process that the decision is made for.
+    /// The process for which the decision is made.
     pub actor: Actor,
-    /// Which time it is, from one.
+    /// The count of the times at this site, from one.
     pub n: u64,
 }
 
-/// Decides whether a fault fires at a spot, how large it is, and what comes next.
+/// A source of decisions: whether a fault fires at a spot, its size, and the next choice of a
+/// workload.
 ///
-/// By a seed, a decision depends on the seed and the spot, and on nothing else. So a run can be
-/// repeated, and one fault can be switched off and leave all others where they were: that is how a
-/// long run that fails is cut down to the few faults that matter.
+/// With a seed, a decision depends only on the seed and the spot. So a run can be repeated, and a
+/// fault can be switched off without a change of the others: so a long run that fails is reduced to
+/// the few faults that matter.
 #[derive(Clone, Debug)]
 pub struct Choice<S> {
     source: Decisions<S>,
@@ -70,36 +71,37 @@ pub struct Choice<S> {
 enum Decisions<S> {
     Never,
     Seeded(u64),
-    /// These faults with these sizes; all else by the seed.
+    /// These faults with these sizes; everything else by the seed.
     Recorded(u64, Arc<BTreeMap<Spot<S>, u64>>),
     Taped(Tape),
-    /// Faults by a tape; what is picked, by the seed.
+    /// Faults by a tape; picks by the seed.
     Swept(u64, Tape),
 }
 
 impl<S: Place> Choice<S> {
-    /// Nothing by chance.
+    /// Creates a source without random decisions.
     pub fn never() -> Self {
         Self::of(Decisions::Never)
     }
 
-    /// By this seed.
+    /// Creates a source from a seed.
     pub fn seeded(seed: u64) -> Self {
         Self::of(Decisions::Seeded(seed))
     }
 
-    /// These faults fire, each with its size, and no others. What else is picked is by the seed.
+    /// Creates a source in which these faults fire, each with its size, and no others. Picks use
+    /// the seed.
     pub fn recorded(seed: u64, faults: impl IntoIterator<Item = (Spot<S>, u64)>) -> Self {
         Self::of(Decisions::Recorded(seed, Arc::new(faults.into_iter().collect())))
     }
 
-    /// By a tape: every way in turn, or by bytes that the maker of the tape chose.
+    /// Creates a source from a tape: every sequence of decisions in turn, or a sequence from bytes.
     pub fn taped(tape: Tape) -> Self {
         Self::of(Decisions::Taped(tape))
     }
 
-    /// Which faults fire, and how large they are, by a tape; what is picked, by this seed. Whatever the
-    /// run does, [`Choice::recorded`] repeats it from what fired.
+    /// Creates a source in which a tape decides which faults fire, and their sizes; picks use this
+    /// seed. [`Choice::recorded`] repeats every such run from the faults that fired.
     pub fn swept(seed: u64, tape: Tape) -> Self {
         Self::of(Decisions::Swept(seed, tape))
     }
@@ -114,14 +116,14 @@ impl<S: Place> Choice<S> {
         self
     }
 
-    /// Leaves nothing to chance at these sites: what is picked there is zero.
+    /// Makes these sites deterministic: each pick there is zero.
     pub fn still(mut self, sites: impl IntoIterator<Item = S>) -> Self {
         self.still.extend(sites);
         self
     }
 
-    /// Whether a fault of this rate fires. Faults that are switched off are left out later: leaving one out
-    /// must not let a fault fire that comes after it.
+    /// Returns `true` if a fault of this rate fires. Faults that are switched off are removed only
+    /// afterwards, so that no later fault fires in their place.
     pub fn fires(&self, spot: Spot<S>, permille: u32) -> bool {
         match &self.source {
             Decisions::Never => false,
@@ -131,13 +133,12 @@ impl<S: Place> Choice<S> {
         }
     }
 
-    /// Whether the fault at this spot is switched off.
+    /// Returns `true` if the fault at this spot is switched off.
     pub fn is_off(&self, spot: Spot<S>) -> bool {
         !self.off.is_empty() && self.off.contains(&spot)
     }
 
-    /// A number from one to `most`, mostly a small one; `most` itself where nothing is left to
-    /// chance.
+    /// Returns a number from one to `most`, mostly a small one; `most` itself without randomness.
     pub fn size(&self, spot: Spot<S>, most: u64) -> u64 {
         match &self.source {
             Decisions::Never => most,
@@ -149,7 +150,7 @@ impl<S: Place> Choice<S> {
         }
     }
 
-    /// A number below `n`, each as likely; zero where nothing is left to chance.
+    /// Returns a number below `n`, uniformly distributed; zero without randomness.
     pub fn pick(&self, spot: Spot<S>, n: u64) -> u64 {
         if !self.still.is_empty() && self.still.contains(&spot.site) {
             return 0;
@@ -173,13 +174,13 @@ impl<S: Place> Default for Choice<S> {
 }
 
 fn size<S: Place>(seed: u64, spot: Spot<S>, most: u64) -> u64 {
-    /// A size is at most this many times halved: seldom large, and never nothing.
+    /// The maximum number of times that a size is halved: seldom large, and never zero.
     const HALVINGS: u64 = 6;
     let most = (most >> (draw(seed, spot, 1) % HALVINGS)).max(1);
     1 + draw(seed, spot, 2) % most
 }
 
-/// The number that belongs to a spot. `part` distinguishes the questions that are asked there.
+/// Returns the number that belongs to a spot. `part` distinguishes the decisions at one spot.
 fn draw<S: Place>(seed: u64, spot: Spot<S>, part: u64) -> u64 {
     let site = spot.site.number();
     [site, spot.actor.0, spot.n, part].into_iter().fold(seed, |drawn, next| mix(drawn ^ mix(next)))

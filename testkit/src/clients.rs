@@ -1,11 +1,11 @@
-//! Faults on real servers: clients in processes of their own, faults of them and of their servers,
-//! and a record of all events that is checked in the end.
+//! Faults on real servers: clients in separate processes, faults of them and of their servers, and
+//! a record of all events that is checked in the end.
 //!
-//! A [`Client`](client::Client) is a process that executes calls on request and reports when it
-//! called and when it was answered, by a clock that all processes of a machine share. So a client
-//! that is stopped really stands still: its heartbeat, its clock and its user's code. All events go
-//! into one [`Book`](book::Book); `check` compares it with the [`Fact`](entry::Fact)s that the
-//! servers kept.
+//! A [`Client`](client::Client) is a process that executes calls on request, and reports when it
+//! sent a call and when it was answered, by a clock that all processes of a machine share. So a
+//! stopped client really stops: its heartbeat, its clock and its user's code. All events are
+//! written to one [`Book`](book::Book); `check` compares it with the [`Fact`](entry::Fact)s that
+//! the servers kept.
 
 pub mod book;
 pub mod client;

@@ -1,4 +1,4 @@
-//! A store on which every call succeeds, and which remembers the calls: for the tests of the layers.
+//! A store on which every call succeeds, and which records the calls: for the tests of the layers.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use synod_core::clock;
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::store::{
-    Backend, Commit, Done, Feed, Limits, Loss, Outcome, Query, SessionId, SessionInfo,
+    Backend, Commit, Feed, Limits, OpResult, Outcome, Query, SessionEnd, SessionId, SessionInfo,
     SessionOptions, Status, Store, Txn, View, Watch,
 };
 use tokio::sync::watch;
@@ -19,14 +19,14 @@ pub(super) const TTL: Duration = Duration::from_secs(10);
 pub(super) struct Fake {
     info: SessionInfo,
     status: watch::Sender<Status>,
-    heard: Mutex<Heard>,
+    calls: Mutex<Calls>,
     /// The feed of the last watch.
     feed: Mutex<Option<Feed>>,
 }
 
 /// The calls so far.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct Calls {
     pub(super) queries: Vec<Query>,
     pub(super) txns: Vec<Txn>,
 }
@@ -37,21 +37,21 @@ impl Fake {
         Arc::new(Self {
             info: SessionInfo::new(SessionId::new(1), TTL, Limits::default()),
             status: watch::Sender::new(Status::Live { until }),
-            heard: Mutex::default(),
+            calls: Mutex::default(),
             feed: Mutex::default(),
         })
     }
 
-    pub(super) fn heard(&self) -> Heard {
-        self.heard.lock().unwrap().clone()
+    pub(super) fn calls(&self) -> Calls {
+        self.calls.lock().unwrap().clone()
     }
 
     pub(super) fn feed(&self) -> Feed {
         self.feed.lock().unwrap().clone().expect("something was observed")
     }
 
-    pub(super) fn lose(&self, why: Loss) {
-        self.status.send_replace(Status::Lost { why });
+    pub(super) fn lose(&self, reason: SessionEnd) {
+        self.status.send_replace(Status::Lost { reason });
     }
 }
 
@@ -66,30 +66,30 @@ impl Store for Fake {
     }
 
     async fn read(&self, query: Query) -> Result<View> {
-        self.heard.lock().unwrap().queries.push(query);
+        self.calls.lock().unwrap().queries.push(query);
         Ok(View::default())
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         let (feed, watch) = Feed::new(16);
         *self.feed.lock().unwrap() = Some(feed);
         Ok((self.read(query).await?, watch))
     }
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
-        let done = txn.ops.iter().map(|op| Done::new(op.path().clone())).collect();
+        let done = txn.ops.iter().map(|op| OpResult::new(op.path().clone())).collect();
         let look = txn.look_of_commit().map(|_| View::default());
-        self.heard.lock().unwrap().txns.push(txn);
+        self.calls.lock().unwrap().txns.push(txn);
         Ok(Outcome::Committed(Commit::new(None, done, look)))
     }
 
     async fn close(&self) -> Result<()> {
-        self.lose(Loss::Closed);
+        self.lose(SessionEnd::Closed);
         Ok(())
     }
 }
 
-/// Opens fakes.
+/// A backend that opens fakes.
 #[derive(Debug)]
 pub(super) struct FakeBackend;
 

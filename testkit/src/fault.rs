@@ -1,11 +1,11 @@
-//! [`Faulty`]: a store that fails as networks and servers do, when a test wants it to.
+//! A store that fails as networks and servers do, under the control of a test: [`Faulty`].
 //!
-//! It wraps any store, so what is built on one can be tested against lost replies and late writes
-//! on real servers too. What goes wrong is a [`Plan`]: by chance, from a seed, or by a script of
-//! [`Cue`]s; the plan keeps a log of what [`Fired`].
+//! It wraps any store, so that code can be tested against lost replies and late writes on real
+//! servers too. A [`Plan`] decides the faults: randomly, by a seed, or by a script of [`Cue`]s; the
+//! plan keeps a log of the faults that [`Fired`].
 //!
-//! Each [`Site`] is a way to go wrong. In the end a call has happened or not, and its caller got an error that
-//! is true of both:
+//! Each [`Site`] is a kind of fault. Each call is finally applied or not, and its caller receives
+//! an error that is true in both cases: is true of both:
 //!
 //! | site | happens | the caller gets |
 //! |---|---|---|
@@ -17,20 +17,20 @@
 //! | [`ReplyHeld`](Site::ReplyHeld) | yes | the same, after the session's time to live |
 //! | [`RequestSlow`](Site::RequestSlow), [`ReplySlow`](Site::ReplySlow) | yes | the answer, a while later |
 //!
-//! - A commit or a close that was called happens as its course has it, also if its caller drops the call: what
-//!   was sent is not called back. It ends with the store at the latest.
-//! - A late write happens at the latest before a later [`Freshness::Latest`] read of its session is answered, a
-//!   look among them: a caller that does not find its write there may send it again.
-//! - No call takes longer than the session's time to live, and none is held once the session is
-//!   lost.
-//! - What is invalid is refused before anything else.
-//! - An opening whose reply is lost leaves a session without a holder.
-//! - Heartbeats, and the events of a watch, are the business of the store below: this layer does not
-//!   see the former, and leaves the latter alone.
+//! - A commit or a close that was called takes its planned course, also if its caller drops the
+//!   call: a request that was sent is not recalled. It ends with the store at the latest.
+//! - A late write is applied at the latest before a later [`Freshness::Latest`] read of its session
+//!   is answered, or a follow-up query: a caller that does not find its write there may send it
+//!   again.
+//! - No call takes longer than the TTL of the session, and none is held once the session is lost.
+//! - Invalid calls are rejected before anything else.
+//! - An opening whose reply is lost leaves a session without an owner.
+//! - Heartbeats and the events of a watch belong to the underlying store: this layer does not see
+//!   the former, and does not change the latter.
 //!
 //! # Examples
 //!
-//! The reply to the next create is lost: the node is there, and the caller does not know.
+//! The reply to the next create is lost: the node exists, and the caller does not know it.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -41,7 +41,7 @@
 //! let faulty = Faulty::new(store, plan.clone(), Actor::new(1));
 //!
 //! let txn = Txn::new().create("/a".parse::<synod_core::path::Path>()?, "", Lifetime::Session);
-//! assert!(faulty.commit(txn).await.is_err_and(|error| error.is_ambiguous()));
+//! assert!(faulty.commit(txn).await.is_err_and(|error| error.has_unknown_effect()));
 //! assert_eq!(plan.pending(), 0);
 //! # Ok(())
 //! # }
@@ -75,7 +75,7 @@ pub use crate::fault::plan::{Faults, Fired, Plan};
 pub use crate::fault::script::{Cue, Verb};
 pub use crate::fault::site::{Choice, Site, Spot};
 
-/// A session on which calls go wrong as planned: see the [module](self).
+/// A session whose calls fail as planned: see the [module](self).
 #[derive(Debug)]
 pub struct Faulty {
     store: Arc<dyn Store>,
@@ -86,7 +86,7 @@ pub struct Faulty {
     late: Arc<LateWrites>,
 }
 
-/// Opens sessions on which calls go wrong as planned. The opening may, too.
+/// A backend that opens sessions whose calls fail as planned. The opening may fail, too.
 #[derive(Debug)]
 pub struct FaultyBackend<B> {
     backend: B,
@@ -95,7 +95,7 @@ pub struct FaultyBackend<B> {
 }
 
 impl Faulty {
-    /// Lets the calls on `store` go wrong as planned for this actor.
+    /// Creates a store whose calls on `store` fail as planned for this actor.
     pub fn new(store: Arc<dyn Store>, plan: Plan, actor: Actor) -> Self {
         Self { store, plan, actor, sent: Mutex::default(), late: Arc::default() }
     }
@@ -108,21 +108,22 @@ impl Faulty {
         Request::new(doing, path, self.store.session().ttl)
     }
 
-    /// Sends a write that goes its way whether or not its caller still waits for it.
+    /// Sends a write, which takes its course whether or not its caller still waits for it.
     async fn send<T: Send + 'static>(
         &self,
         course: Course,
         request: Request,
         write: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
-        let (tell, told) = oneshot::channel();
+        let (sender, result) = oneshot::channel();
         let (way, late) = (request.clone(), self.late.clone());
         let task = task::spawn(async move {
             let mut write = Box::pin(write);
             let answer = course.carry(&way, write.as_mut()).await;
-            // Known before the caller has its answer, so that a later read of the caller finds it.
+            // Recorded before the caller has its answer, so that a later read of the caller finds
+            // it.
             let turn = (course.fate == Some(Site::AppliedLate)).then(|| late.add());
-            let _gone = tell.send(answer).is_err();
+            let _gone = sender.send(answer).is_err();
             if let Some(turn) = turn {
                 turn.after(course.lateness).await;
                 let happened = write.await.is_ok();
@@ -134,12 +135,12 @@ impl Faulty {
             sent.retain(|task| !task.is_finished());
             sent.push(task);
         }
-        told.await.unwrap_or_else(|_panicked| {
+        result.await.unwrap_or_else(|_panicked| {
             Err(request.error(ErrorKind::Backend).because("the store below panicked"))
         })
     }
 
-    /// Gives up on a call when no call may take longer.
+    /// Fails a call at the maximum time of a call.
     async fn bounded<T>(
         &self,
         course: Course,
@@ -160,7 +161,8 @@ impl Faulty {
 }
 
 impl<B: Backend> FaultyBackend<B> {
-    /// Lets calls go wrong as planned for this actor, on every session of `backend`.
+    /// Creates a backend whose sessions on `backend` have calls that fail as planned for this
+    /// actor.
     pub fn new(backend: B, plan: Plan, actor: Actor) -> Self {
         Self { backend, plan, actor }
     }
@@ -205,13 +207,13 @@ impl Store for Faulty {
         self.bounded(course, &request, call).await
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         query.validate_observed()?;
-        let course = self.course(&Asked::query(Verb::Observe, &query));
-        let request = self.request("observe", Some(&query.path));
+        let course = self.course(&Asked::query(Verb::Watch, &query));
+        let request = self.request("watch", Some(&query.path));
         let call = course.carry(&request, async {
             self.late.before(query.freshness).await;
-            self.store.observe(query).await
+            self.store.watch(query).await
         });
         self.bounded(course, &request, call).await
     }
@@ -221,7 +223,7 @@ impl Store for Faulty {
         let course = self.course(&Asked::commit(&txn));
         let request = self.request("commit", txn.ops.first().map(Op::path)).write();
         let (store, late) = (self.store.clone(), self.late.clone());
-        // The look of a write that is late itself is returned to no caller.
+        // The follow-up query of a late write is returned to no caller.
         let looks = txn.look.is_some() && course.fate != Some(Site::AppliedLate);
         let call = self.send(course, request.clone(), async move {
             if looks {
@@ -240,24 +242,24 @@ impl Store for Faulty {
         if course.is_plain() {
             return call.await;
         }
-        // A close wants the session to be lost, so the loss does not end it.
+        // A close is meant to lose the session, so the loss does not end it.
         let given_up = |_late| Err(request.held());
         clock::timeout(request.ttl, call).await.unwrap_or_else(given_up)
     }
 }
 
-/// The writes that are still to happen though their callers got an error.
+/// The writes that will still be applied although their callers received an error.
 #[derive(Debug, Default)]
 struct LateWrites(Mutex<Vec<Late>>);
 
 #[derive(Debug)]
 struct Late {
     hurry: Arc<Notify>,
-    /// Closed when it happened.
+    /// Closed when the write was applied.
     happened: watch::Receiver<()>,
 }
 
-/// What a late write waits for. It has happened when this is dropped.
+/// The trigger of a late write, which has been applied when this is dropped.
 struct LateTurn {
     hurry: Arc<Notify>,
     _happening: watch::Sender<()>,
@@ -271,8 +273,8 @@ impl LateWrites {
         LateTurn { hurry, _happening: happening }
     }
 
-    /// Lets all of them happen now, if what follows must show whatever will happen: a caller that does not see
-    /// its write there sends it again.
+    /// Applies all late writes now, if the next answer must reflect them: a caller that does not
+    /// find its write there sends it again.
     async fn before(&self, freshness: Freshness) {
         if freshness != Freshness::Latest {
             return;
@@ -286,7 +288,7 @@ impl LateWrites {
             })
             .collect();
         for mut happened in waits {
-            // Nothing is ever sent: it only closes.
+            // Nothing is ever sent: the channel only closes.
             let _closed = happened.changed().await.is_err();
         }
     }
@@ -309,7 +311,7 @@ impl LateTurn {
 }
 
 impl Course {
-    /// Takes a call its way.
+    /// Runs a call on its planned course.
     async fn carry<T>(self, request: &Request, call: impl Future<Output = Result<T>>) -> Result<T> {
         pause(self.before).await;
         let answer = match self.fate {
@@ -330,13 +332,13 @@ impl Course {
     }
 }
 
-/// What an error needs to know of a call.
+/// The properties of a call that its error contains.
 #[derive(Clone, Debug)]
 struct Request {
     doing: &'static str,
     path: Option<Path>,
     write: bool,
-    /// How long it may take.
+    /// The maximum duration of the call.
     ttl: Duration,
 }
 
@@ -345,13 +347,13 @@ impl Request {
         Self { doing, path: path.cloned(), write: false, ttl }
     }
 
-    /// Says that it changes something.
+    /// Marks the call as a write.
     fn write(mut self) -> Self {
         self.write = true;
         self
     }
 
-    /// No answer comes for as long as the call may take.
+    /// Waits for the maximum duration of the call, without an answer.
     async fn hold<T>(&self) -> Result<T> {
         sleep(self.ttl).await;
         Err(self.held())
@@ -361,9 +363,9 @@ impl Request {
         self.path.as_ref().map(tracing::field::display)
     }
 
-    /// The error of a call that went wrong at this site.
+    /// Returns the error of a call that failed at this site.
     fn failed(&self, site: Site) -> Error {
-        // The caller of a lost call cannot know which way it went, so the error does not say it.
+        // The caller of a lost call cannot know its course, so the error does not tell it.
         let error = match site {
             Site::Denied => self.certain(ErrorKind::Denied),
             Site::Broken => self.certain(ErrorKind::Backend),
@@ -377,7 +379,7 @@ impl Request {
         self.error(ErrorKind::Unreachable).because("no answer within the time to live")
     }
 
-    /// An error after something may have been sent.
+    /// Returns an error after a request that may have been sent.
     fn error(&self, kind: ErrorKind) -> Error {
         let error = self.certain(kind);
         if self.write { error.with_unknown_effect() } else { error }

@@ -1,8 +1,9 @@
-//! [`Hesitant`]: a store that pauses before and after every call.
+//! A store that pauses before and after every call: [`Hesitant`].
 //!
-//! On a store that answers at once a call has no place where it can be dropped half-way. On a
-//! hesitant one it has two: before anything happened, and after all of it did. What is built of
-//! such calls can then be stopped between any two of them: see [`cancel`](mod@crate::cancel).
+//! On a store that answers without a pause a call has no point at which it can be dropped. On a
+//! hesitant one it has two: before anything was applied, and after all of it was. Code that
+//! consists of such calls can then be stopped between any two of them: see
+//! [`cancel`](mod@crate::cancel).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ pub struct Hesitant {
     pause: Pause,
 }
 
-/// Opens sessions that pause before and after every call, and does so itself.
+/// A backend that opens sessions that pause before and after every call, and pauses itself.
 #[derive(Debug)]
 pub struct HesitantBackend<B> {
     backend: B,
@@ -31,19 +32,19 @@ pub struct HesitantBackend<B> {
 
 #[derive(Clone, Copy, Debug)]
 enum Pause {
-    /// Until all other tasks had a turn.
+    /// Until all other tasks have run.
     Turn,
-    /// For so long.
+    /// For this time.
     Time(Duration),
 }
 
 impl Hesitant {
-    /// Lets others have a turn around every call on `store`.
+    /// Creates a store that yields to other tasks around every call on `store`.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store, pause: Pause::Turn }
     }
 
-    /// Pauses for so long each time.
+    /// Sets the duration of each pause.
     pub fn pausing(mut self, pause: Duration) -> Self {
         self.pause = Pause::Time(pause);
         self
@@ -51,12 +52,12 @@ impl Hesitant {
 }
 
 impl<B: Backend> HesitantBackend<B> {
-    /// Lets others have a turn around every call on every session of `backend`.
+    /// Creates a backend whose sessions yield to other tasks around every call.
     pub fn new(backend: B) -> Self {
         Self { backend, pause: Pause::Turn }
     }
 
-    /// Pauses for so long each time.
+    /// Sets the duration of each pause.
     pub fn pausing(mut self, pause: Duration) -> Self {
         self.pause = Pause::Time(pause);
         self
@@ -103,8 +104,8 @@ impl Store for Hesitant {
         self.pause.around(self.store.read(query)).await
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
-        self.pause.around(self.store.observe(query)).await
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
+        self.pause.around(self.store.watch(query)).await
     }
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
@@ -135,11 +136,11 @@ mod tests {
         let store = Hesitant::new(fake.clone());
 
         assert!(stop_at(1, store.commit(txn())).await.is_none());
-        assert_eq!(fake.heard().txns.len(), 0);
+        assert_eq!(fake.calls().txns.len(), 0);
         assert!(stop_at(2, store.commit(txn())).await.is_none());
-        assert_eq!(fake.heard().txns.len(), 1);
+        assert_eq!(fake.calls().txns.len(), 1);
         assert!(stop_at(3, store.commit(txn())).await.is_some());
-        assert_eq!(fake.heard().txns.len(), 2);
+        assert_eq!(fake.calls().txns.len(), 2);
     }
 
     #[tokio::test(start_paused = true)]
@@ -150,7 +151,7 @@ mod tests {
 
         let store = backend.open(&SessionOptions::default()).await.expect("opened");
         store.read(Query::node(path("/a"))).await.expect("answered");
-        let (_view, _watch) = store.observe(Query::node(path("/a"))).await.expect("answered");
+        let (_view, _watch) = store.watch(Query::node(path("/a"))).await.expect("answered");
         let _done = store.commit(txn()).await.expect("answered");
         store.close().await.expect("closed");
 

@@ -1,7 +1,7 @@
-//! [`History`]: the calls of several clients to one register each, with their times and answers.
+//! The calls of several clients to one register each, with their times and answers: [`History`].
 //!
-//! A register is a path with a value or nothing. Time is a counter that every call and every return
-//! increments, so that the order of two calls that did not overlap is exact.
+//! A register is a path with a value or without one. Time is a counter that every call and every
+//! return increments, so that the order of two calls that did not overlap is exact.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,15 +9,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The value of a register. Each write has a unique one.
 pub type Value = u64;
 
-/// What a call does to a register.
+/// The action of a call on a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "checkers must know each of them")]
 pub enum Action {
-    /// Reads it.
+    /// Reads the value.
     Read,
     /// Writes this value, or nothing.
     Write(Option<Value>),
-    /// Writes `to` if it has `from`.
+    /// Writes `to` if the value is `from`.
     Swap {
         /// The expected value.
         from: Option<Value>,
@@ -30,12 +30,12 @@ pub enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "checkers must know each of them")]
 pub enum Answer {
-    /// A write or a swap happened, at this revision if the store reports it.
+    /// A write or a swap was applied, at this revision if the store reports it.
     Done {
         /// The revision.
         revision: Option<u64>,
     },
-    /// A read found this.
+    /// The result of a read.
     Found {
         /// The value of the register.
         value: Option<Value>,
@@ -44,9 +44,9 @@ pub enum Answer {
     },
     /// A swap found another value than it expected.
     Refused,
-    /// It certainly never happens.
+    /// The call certainly never happens.
     Failed,
-    /// It happens at most once, now or later.
+    /// The call happens at most once, now or later.
     Unknown,
 }
 
@@ -60,9 +60,9 @@ pub struct Call {
     pub register: usize,
     /// The action.
     pub action: Action,
-    /// When it was called.
+    /// The time of the call.
     pub called: u64,
-    /// When it returned.
+    /// The time of the return.
     pub returned: u64,
     /// The answer.
     pub answer: Answer,
@@ -74,7 +74,7 @@ pub struct History {
     calls: Vec<Call>,
 }
 
-/// Records a history while it happens. Clones share it.
+/// Records a history during a run. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder(Arc<Mutex<State>>);
 
@@ -94,7 +94,7 @@ pub struct Pending {
 }
 
 impl Call {
-    /// A call from its six fields.
+    /// Creates a call from its six fields.
     pub fn new(
         client: usize,
         (register, action): (usize, Action),
@@ -104,7 +104,7 @@ impl Call {
         Self { client, register, action, called, returned, answer }
     }
 
-    /// The value that it writes, if it writes and may have happened.
+    /// Returns the value that the call writes, if it writes and may have been applied.
     #[expect(clippy::option_option, reason = "to write nothing is to write")]
     pub(crate) fn written(&self) -> Option<Option<Value>> {
         match (self.action, self.answer) {
@@ -115,17 +115,17 @@ impl Call {
 }
 
 impl History {
-    /// A history of these calls.
+    /// Creates a history of these calls.
     pub fn new(calls: Vec<Call>) -> Self {
         Self { calls }
     }
 
-    /// All calls.
+    /// Returns all calls.
     pub fn calls(&self) -> &[Call] {
         &self.calls
     }
 
-    /// The calls of each register.
+    /// Returns the calls of each register.
     pub fn registers(&self) -> Vec<Vec<Call>> {
         let count = self.calls.iter().map(|call| call.register + 1).max().unwrap_or(0);
         let mut registers = vec![Vec::new(); count];
@@ -148,11 +148,11 @@ impl Recorder {
         Pending { recorder: self.clone(), call: Some(call) }
     }
 
-    /// The recorded history.
+    /// Returns the recorded history.
     ///
     /// # Panics
     ///
-    /// If a call has not returned yet: the history would lack it.
+    /// If a call has not returned yet: the history would be incomplete.
     pub fn history(&self) -> History {
         let state = self.lock();
         assert_eq!(state.open, 0, "a history is read when every call has ended");

@@ -1,20 +1,21 @@
-//! What drives and disturbs stores and clients in tests: of a backend, of a recipe, of a program.
+//! Tools that drive and disturb stores and clients in tests: of a backend, of a recipe, of a
+//! program.
 //!
-//! | module | what it does |
+//! | module | contents |
 //! |---|---|
-//! | [`fault`] | a layer that loses, delays, refuses and holds calls, by a seed or by a script |
+//! | [`fault`] | a layer that loses, delays, rejects and holds calls, by a seed or by a script |
 //! | [`hesitant`] | a layer that pauses around every call, so that a call can be dropped at each of them |
 //! | [`cancel`] | drops a future at each of its awaits |
-//! | [`choice`] | decides what goes wrong, by a seed, a record or a tape |
-//! | [`history`], [`check`] | records of what clients did and saw; whether a correct store could have answered so |
-//! | [`limit`] | a limit of real time for a test, and what the test waited for when it was reached |
-//! | [`link`] | what goes through between a session and its server |
+//! | [`choice`] | decides which faults fire, by a seed, a record or a tape |
+//! | [`history`], [`check`] | records of calls and answers, and checks whether a correct store could have given them |
+//! | [`limit`] | a limit of real time for a test, and the last step that the test waited for |
+//! | [`link`] | the state of the connection between a session and its server |
 //!
 //! With the feature `recipes`: `recipe`, the table of the recipes, a row each.
 //!
 //! With the feature `servers`:
 //!
-//! | module | what it does |
+//! | module | contents |
 //! |---|---|
 //! | `server` | real ZooKeeper and etcd servers as child processes, and proxies in front of them and between them |
 //! | `clients` | clients as processes, which can be stopped and killed, and the record of a run |
@@ -29,7 +30,7 @@ pub mod hesitant;
 pub mod history;
 pub mod limit;
 pub mod link;
-// It has no tests here, and takes as long to build as all the rest.
+// It has no tests here, and takes as long to build as everything else.
 #[cfg(all(feature = "recipes", not(test)))]
 mod edges;
 #[cfg(all(feature = "recipes", not(test)))]

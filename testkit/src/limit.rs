@@ -1,4 +1,4 @@
-//! [`limited`]: runs a test with a limit of real time, and reports what it last waited for.
+//! A limit of real time for a test, with a report of the last step that it waited for: [`limited`].
 
 use std::cell::RefCell;
 use std::fmt;
@@ -12,7 +12,7 @@ thread_local! {
     static RUNNING: RefCell<Option<Arc<Running>>> = const { RefCell::new(None) };
 }
 
-/// What is known of a test from outside its thread.
+/// The state of a test as seen from outside its thread.
 #[derive(Default)]
 struct Running(Mutex<State>);
 
@@ -31,15 +31,15 @@ impl Running {
     }
 }
 
-/// Runs `test` on a thread of its own and returns its result.
+/// Runs `test` on a separate thread and returns its result.
 ///
 /// A panic of the test continues on the calling thread.
 ///
 /// # Errors
 ///
-/// If the test does not end within `limit` of real time: the last step that it noted with
-/// [`waits_for`]. Its thread is abandoned, whatever it waits for, and what it registered with
-/// [`at_limit`] is run.
+/// If the test does not end within `limit` of real time: the last step that it recorded with
+/// [`waits_for`]. Its thread is abandoned, and the cleanup that it registered with [`at_limit`] is
+/// run.
 pub fn limited<T: Send + 'static>(
     limit: Duration,
     test: impl FnOnce() -> T + Send + 'static,
@@ -77,7 +77,8 @@ impl Running {
     }
 }
 
-/// Records what the test on this thread waits for from now on. Without a limit it does nothing.
+/// Records the step that the test on this thread waits for from now on. Without a limit it has no
+/// effect.
 pub fn waits_for(step: impl fmt::Display) {
     RUNNING.with_borrow(|running| {
         if let Some(running) = running {
@@ -86,7 +87,7 @@ pub fn waits_for(step: impl fmt::Display) {
     });
 }
 
-/// What the test on this thread waits for, as last recorded.
+/// Returns the step that the test on this thread waits for, as last recorded.
 pub fn last_step() -> Option<String> {
     RUNNING.with_borrow(|running| running.as_ref().and_then(|running| running.state().step.clone()))
 }
@@ -149,7 +150,7 @@ mod tests {
     fn a_panic_is_passed_on() {
         let outcome = panic::catch_unwind(|| {
             limited(LONG, || {
-                // Without the hook: its text is not wanted in the output of the tests.
+                // Without the hook, whose text is not wanted in the output of the tests.
                 panic::resume_unwind(Box::new("as it was"));
             })
         });

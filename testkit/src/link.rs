@@ -1,22 +1,22 @@
-//! [`Link`]: what goes through between a session and its server.
+//! The state of the connection between a session and its server: [`Link`].
 
 use std::time::Duration;
 
-/// The link between a session and its server.
+/// The connection between a session and its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Link {
     /// Undisturbed.
     Open,
-    /// Nothing goes through, in either direction.
+    /// Nothing arrives, in either direction.
     Cut,
     /// Requests arrive and are applied; no answer and no event comes back.
     Deaf,
     /// Everything arrives, but late.
     Slow {
-        /// How late requests arrive.
+        /// The delay of requests.
         there: Duration,
-        /// How late answers and events arrive.
+        /// The delay of answers and events.
         back: Duration,
     },
 }

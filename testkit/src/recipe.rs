@@ -1,9 +1,9 @@
-//! [`rows`]: the table of the recipes. A [`Row`] has what a test or a tool needs to know of a recipe to use it as any
-//! other: how it is used, what it leaves in the store, and where it is tested and described. Each file has the rows of
-//! one kind, the [laws] that are their promises, and which of them are [kept] in the cases that are the same for all.
+//! The table of the recipes: [`rows`]. A [`Row`] has the facts about a recipe that tests and tools
+//! need: its uses, the nodes that it leaves in the store, its tests and its page. Each file has the
+//! rows of one kind, their [laws], and the laws that the common cases [check][kept].
 //!
-//! The cases that are the same for every recipe, the tests of metrics, of spans and of debug output, and the tests
-//! that no recipe lacks a part read this table. Nothing else repeats it.
+//! The common cases of all recipes, the tests of metrics, of spans and of debug output, and the
+//! tests that no recipe lacks a part read this table. No other place repeats it.
 
 mod barrier;
 mod crew;
@@ -26,7 +26,7 @@ use crate::recipe::row::Kind;
 pub use crate::recipe::row::{Leaves, Part, Row};
 pub use crate::recipe::usage::{Act, Call, LABEL, Obstacle, Use};
 
-/// The files of the table. No constant: whoever reads one builds all that it refers to, once more.
+/// The files of the table. Not a constant: every user of a constant compiles its contents again.
 static KINDS: &[Kind] = &[
     lock::KIND,
     lead::KIND,
@@ -50,7 +50,8 @@ pub fn laws() -> impl Iterator<Item = (&'static str, &'static str)> {
     KINDS.iter().flat_map(|kind| kind.laws).copied()
 }
 
-/// What recipes keep of their laws in the cases that are the same for all: the name of a case, and the ids of laws.
+/// Returns the laws of recipes that the common cases check: the name of a case, and the ids of
+/// laws.
 pub fn kept() -> impl Iterator<Item = (&'static str, &'static str)> {
     KINDS.iter().flat_map(|kind| kind.kept).copied()
 }

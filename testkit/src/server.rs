@@ -1,7 +1,7 @@
 //! Real servers as fixtures: started as child processes on free loopback ports, ended when dropped.
 //!
-//! A server that is not installed is no failure of the test: starting returns the reason, for the
-//! list of tests that were not run. On machines with `CI=true` it is a failure: see [`required`].
+//! A server that is not installed is not a failure of the test: the start returns the reason, for
+//! the list of skipped tests. On machines with `CI=true` it is a failure: see [`required`].
 
 pub mod child;
 mod child_watches;
@@ -14,17 +14,18 @@ pub mod newer;
 pub mod peers;
 pub mod pipe;
 pub mod ports;
+pub mod stall;
 pub mod verb;
 pub mod zookeeper;
 pub mod zookeeper_log;
 
-/// Whether tests that need a server must run here: the environment says `CI=true`.
+/// Returns `true` if tests that need a server must run here: with `CI=true` in the environment.
 pub fn required() -> bool {
     std::env::var("CI").is_ok_and(|ci| ci == "true")
 }
 
-/// Why a run of tests must fail, from the reason that the servers of each kind and size cannot be
-/// started, if there is one: where servers are required, each of them is.
+/// Returns the reason for which a run of tests must fail. `obstacles` has, for each kind and size
+/// of servers, the reason for which they cannot be started: if servers are required, all kinds are.
 pub fn failure<'a>(
     required: bool,
     obstacles: impl IntoIterator<Item = Option<&'a str>>,

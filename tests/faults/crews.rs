@@ -5,9 +5,9 @@ use synod_testkit::clients::deed::{Deed, Part};
 use crate::scene::Scene;
 use crate::team::{Post, Team, posts};
 
-/// How many tasks there are, and how many things happen meanwhile.
+/// The number of tasks, and the number of faults while they run.
 const PIECE: (u64, usize) = (80, 8);
-/// The same in one round of a long run.
+/// The same numbers for one round of a long run.
 const ROUND: (u64, usize) = (300, 40);
 
 pub(crate) async fn a_piece(scene: &mut Scene) {
@@ -26,7 +26,7 @@ async fn a_round(scene: &mut Scene, path: &str, (count, events): (u64, usize), s
     let mut team = Team::gather(scene, path, &all).await;
     // Random faults alone seldom meet these.
     if !team.outlasts(scene, (Part::Member, runs), "L-MW-3").await {
-        // By then nothing may be left for what follows.
+        // By then no task may be left for the next steps.
         return;
     }
     team.loses(scene, Part::Member, runs).await;

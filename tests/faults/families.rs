@@ -1,9 +1,11 @@
-//! Values, groups, services, partitions and double barriers whose clients are killed, paused and cut off: counts are right, copies
-//! show the members, and every item has one holder.
+//! Values, groups, services, partitions and double barriers whose clients are killed, paused and
+//! cut off: counts are right, copies show the members, and every item has one holder.
 
 use synod_testkit::clients::deed::{Deed, Part};
 
-use crate::scene::Scene;
+use tokio::time::sleep;
+
+use crate::scene::{Scene, TTL};
 use crate::team::{Post, Team, posts};
 
 /// The number of processes in each part.
@@ -12,7 +14,7 @@ const EACH: usize = 3;
 const ITEMS: u64 = 5;
 /// The number of additions of each adder, and of the faults meanwhile.
 const PIECE: (u64, usize) = (60, 12);
-/// The same in one round of a long run.
+/// The same numbers for one round of a long run.
 const ROUND: (u64, usize) = (300, 50);
 
 pub(crate) async fn a_piece(scene: &mut Scene) {
@@ -24,14 +26,18 @@ pub(crate) async fn anything(scene: &mut Scene) {
 }
 
 async fn a_round(scene: &mut Scene, path: &str, (count, events): (u64, usize), servers: bool) {
-    let mut all = Vec::new();
+    let party = Post { part: Part::Party, first: 0, count: EACH as u64 };
+    let mut all = vec![party; EACH - 1];
     for _ in 0..EACH {
         all.push(Post { part: Part::Adder, first: 0, count });
         all.push(Post { part: Part::Sharer, first: 0, count: ITEMS });
-        all.push(Post { part: Part::Party, first: 0, count: EACH as u64 });
     }
     all.extend(posts(Part::Resident, EACH, 0, 0));
     let mut team = Team::gather(scene, path, &all).await;
+    // None of them may be inside before the last one is there.
+    team.await_report(scene, Part::Party, |deed| matches!(deed, Deed::Enters)).await;
+    sleep(TTL / 3).await;
+    team.joins(scene, party).await;
     // Random faults alone seldom meet these.
     team.loses(scene, Part::Sharer, |deed| matches!(deed, Deed::Shares { .. })).await;
     team.loses(scene, Part::Party, |deed| matches!(deed, Deed::Entered)).await;

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use crate::scene::{Actor, Scene, TTL, at, eventually};
 
-/// How many processes are in each line.
+/// The number of processes in each wait queue.
 const HOLDERS: usize = 3;
 
 /// Processes that contend for a lock of each kind, and an observer.
@@ -143,14 +143,14 @@ fn last(scene: &Scene, ann: &Actor, room: Room) -> Option<Holding> {
 }
 
 fn has_just_entered(scene: &Scene, ann: &Actor, room: Room) -> bool {
-    /// It holds for longer.
+    /// A time shorter than the time for which a process holds, in nanoseconds.
     const SHORTLY: u64 = 60_000_000;
 
     let young = |holding: &Holding| holding.end.is_none() && now() - holding.since < SHORTLY;
     last(scene, ann, room).is_some_and(|holding| young(&holding))
 }
 
-/// Whether the fault took place while it held, by its own reports until then.
+/// Returns `true` if the fault took place while the process held, by its own reports until then.
 async fn was_caught(scene: &Scene, ann: &Actor, room: Room) -> bool {
     sleep(Duration::from_millis(50)).await;
     last(scene, ann, room).is_some_and(|holding| holding.end.is_none())
@@ -160,8 +160,8 @@ fn entered(scene: &Scene, ann: &Actor, room: Room, since: u64) -> bool {
     last(scene, ann, room).is_some_and(|holding| holding.asked > since)
 }
 
-/// A process that was paused for longer than its session's time to live finds that it holds
-/// nothing, and its write under the lost guard is rejected.
+/// A process that was paused for longer than its session's TTL finds that it holds nothing, and its
+/// write under the lost guard is rejected.
 pub(crate) async fn stopped(scene: &mut Scene) {
     let company = Company::gather(scene).await;
     for room in Room::ALL {
@@ -235,6 +235,20 @@ pub(crate) async fn paused_server(scene: &mut Scene) {
         scene.pause(leader);
         sleep(lasts).await;
         scene.resume(leader).await;
+        company.all_go_on(scene).await;
+    }
+    company.leave().await;
+}
+
+/// The disk of the leader stalls for longer than the TTL of the sessions by its clock.
+pub(crate) async fn stalled_server(scene: &mut Scene) {
+    let company = Company::gather(scene).await;
+    for _ in 0..2 {
+        let leader = scene.leader().await;
+        scene.stall(leader);
+        sleep(TTL * 3 / 2).await;
+        company.all_go_on(scene).await;
+        scene.resume_disk(leader).await;
         company.all_go_on(scene).await;
     }
     company.leave().await;

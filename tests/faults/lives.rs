@@ -95,12 +95,12 @@ pub(crate) async fn killed(scene: &mut Scene) {
     .await;
 }
 
-/// A leader is paused for longer than the session's time to live, and resumed. The next leader
-/// keeps the session alive, so it must continue. Servers that have the defect may end it all the same, which is excused: they
-/// are tested until they do, for some rounds.
+/// A leader is paused for longer than the session's TTL, and resumed. The next leader keeps the
+/// session alive, so it must continue. Servers that have the defect may end it nevertheless, which
+/// is excused: they are tested until they do, for some rounds.
 pub(crate) async fn old_leader(scene: &mut Scene) {
-    /// How often at most an affected cluster is tested: whether the old leader revokes before it
-    /// steps down is a race inside of it.
+    /// The maximum number of tries with an affected cluster: whether the old leader revokes before
+    /// it steps down is a race inside of it.
     const OCCASIONS: usize = 12;
 
     let [ann, bob] = watched(scene).await;

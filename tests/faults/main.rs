@@ -1,12 +1,11 @@
-//! Faults on real servers: the results and events of clients are recorded and compared with what
-//! the servers kept.
+//! Faults on real servers: the results and events of clients are recorded and compared with the
+//! data that the servers kept.
 //!
 //! `SYNOD_SOAK=10` injects random faults into servers and clients for that many minutes instead,
 //! and `SYNOD_SEED` repeats the choices of a run. `SYNOD_MISTAKES=1` plays each scenario with
 //! clients that make the mistakes which it must find, one after the other, and fails if one is not
 //! found.
 
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::process::ExitCode;
@@ -16,29 +15,23 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use libtest_mimic::{Arguments, Failed, Trial};
 use synod::Config;
-use synod::chance::Chance;
-use synod::store::Backend;
-use synod_conformance::wrong::Mistake::{
-    self, CasIgnoresVersion, CloseKeepsEphemerals, EventDropped, ExpiredSessionAnswers,
-    ExpiryOneByOne, GapUnreported, LatestLags, LeaseExtendedByHope, LocalGoesBack, LostReplyIsNone,
-    LostSessionRevived, NeverLost, ParentGoesWithLastChild, RetriesBlindly, WatchSilentAfterOutage,
-    WriteDetachesEphemeral,
-};
 use synod_conformance::wrong::Wrong;
-use synod_core::mutant::Mutant::{
-    self, AssignsInTwoCalls, CertainUntilTold, ClaimIgnored, ClaimsNeverEnd, EntersOnAnyEvent,
-    GivenUnasked, PredecessorGoneIsTurn, ResultUnguarded, TransactionRunsAgain, TxnUnguarded,
-};
-use synod_testkit::check::defect::{Defect, REVOKES_OF_A_DEPOSED_LEADER};
+use synod_core::mutant::Mutant;
+use synod_core::random::Random;
+use synod_core::store::Backend;
+use synod_testkit::check::defect::REVOKES_OF_A_DEPOSED_LEADER;
 use synod_testkit::clients::book::Book;
 use synod_testkit::clients::entry::What;
-use synod_testkit::clients::holder::Lapse;
 use synod_testkit::clients::worker;
 use synod_testkit::limit::limited;
 use synod_testkit::server::required;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 
+use crate::scenarios::{
+    BOTH, CREW_FOR_LONG, ETCD, FAMILIES_FOR_LONG, Fault, HOLDERS, MINORITY, PAUSED, PIECE,
+    QUEUE_FOR_LONG, SOAK, STOCK, Scenario, TEAMS, ZOOKEEPER,
+};
 use crate::scene::Scene;
 use crate::servers::{Etcd, SIZE, Servers, ZooKeeper};
 use crate::stand::Pool;
@@ -51,6 +44,7 @@ mod minority;
 mod moves;
 mod outages;
 mod queues;
+mod scenarios;
 mod scene;
 mod servers;
 mod signs;
@@ -59,7 +53,7 @@ mod stand;
 mod team;
 mod writes;
 
-/// How many scenarios run at a time, if the arguments do not say. They wait more than they compute.
+/// The number of scenarios that run at a time, by default. They wait more than they compute.
 const AT_ONCE: usize = 4;
 
 /// The argument that starts this program as a client.
@@ -70,279 +64,6 @@ const MISTAKE: &str = "SYNOD_MISTAKE";
 
 /// The prefix of the result of a run that proves nothing.
 const NO_VERDICT: &str = "no verdict: ";
-
-type Act = for<'a> fn(&'a mut Scene) -> std::pin::Pin<Box<dyn Future<Output = ()> + 'a>>;
-
-/// A scenario, and the mistakes of clients that it must find.
-struct Scenario {
-    name: &'static str,
-    act: Act,
-    catches: &'static [Mistake],
-    /// Further mistakes of clients.
-    more: &'static [Fault],
-    /// The defects of servers that it may show.
-    defects: &'static [Defect],
-}
-
-const fn scenario(name: &'static str, act: Act, catches: &'static [Mistake]) -> Scenario {
-    Scenario { name, act, catches, more: &[], defects: &[] }
-}
-
-impl Scenario {
-    const fn and(self, more: &'static [Fault]) -> Self {
-        Self { more, ..self }
-    }
-
-    const fn may_show(self, defects: &'static [Defect]) -> Self {
-        Self { defects, ..self }
-    }
-}
-
-/// The mistake that every client of a run makes.
-#[derive(Clone, Copy, Debug)]
-enum Fault {
-    Store(Mistake),
-    /// One of core or a recipe.
-    Core(Mutant),
-    /// One of the client's own.
-    Client(Lapse),
-}
-
-impl Fault {
-    fn all() -> impl Iterator<Item = Self> {
-        let of_stores = Mistake::ALL.iter().copied().map(Self::Store);
-        let of_core = Mutant::ALL.iter().copied().map(Self::Core);
-        of_stores.chain(of_core).chain(Lapse::ALL.iter().copied().map(Self::Client))
-    }
-
-    fn what(self) -> &'static str {
-        match self {
-            Self::Store(mistake) => mistake.what(),
-            Self::Core(mutant) => mutant.what(),
-            Self::Client(lapse) => lapse.what(),
-        }
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Store(mistake) => mistake.fmt(f),
-            Self::Core(mutant) => mutant.fmt(f),
-            Self::Client(lapse) => lapse.fmt(f),
-        }
-    }
-}
-
-/// Scenarios for both kinds of servers.
-const BOTH: &[Scenario] = &[
-    scenario(
-        "a_write_whose_answer_is_lost_is_not_lost_itself",
-        |s| Box::pin(writes::lost_answers(s)),
-        &[RetriesBlindly, LostReplyIsNone],
-    ),
-    scenario(
-        "a_request_that_is_lost_is_not_done_twice",
-        |s| Box::pin(writes::lost_requests(s)),
-        &[RetriesBlindly],
-    ),
-    scenario(
-        "a_close_whose_answer_is_lost_leaves_nothing",
-        |s| Box::pin(writes::lost_close(s)),
-        &[CloseKeepsEphemerals],
-    ),
-    scenario(
-        "a_server_that_is_killed_and_comes_back_lost_nothing",
-        |s| Box::pin(outages::restart(s)),
-        &[EventDropped],
-    ),
-    scenario(
-        "a_leader_that_is_killed_lost_nothing",
-        |s| Box::pin(outages::killed_leader(s)),
-        &[CasIgnoresVersion],
-    ),
-    scenario(
-        "a_leader_that_is_cut_off_answers_nothing_old",
-        |s| Box::pin(outages::parted_leader(s)),
-        &[EventDropped],
-    ),
-    scenario(
-        "a_link_that_is_held_ends_the_session_in_time",
-        |s| Box::pin(lives::held_link(s)),
-        &[LeaseExtendedByHope, NeverLost, LostSessionRevived],
-    ),
-    scenario(
-        "a_process_that_stood_still_knows_that_its_session_is_over",
-        |s| Box::pin(lives::stopped(s)),
-        &[ExpiredSessionAnswers],
-    ),
-    scenario(
-        "a_process_that_is_killed_leaves_nothing",
-        |s| Box::pin(lives::killed(s)),
-        &[WriteDetachesEphemeral],
-    ),
-    scenario(
-        "a_session_that_the_server_ends_is_over",
-        |s| Box::pin(lives::expired(s)),
-        &[ExpiredSessionAnswers, ExpiryOneByOne],
-    ),
-    scenario(
-        "who_moves_to_a_server_that_lags_is_shown_nothing_older",
-        |s| Box::pin(moves::lagging(s)),
-        &[LocalGoesBack, LatestLags],
-    ),
-    scenario(
-        "a_watch_that_moves_from_server_to_server_misses_nothing",
-        |s| Box::pin(moves::watching(s)),
-        &[EventDropped],
-    ),
-    scenario(
-        "a_watch_that_is_cut_off_for_a_while_misses_nothing",
-        |s| Box::pin(moves::cut_off(s)),
-        &[EventDropped],
-    ),
-];
-
-/// Scenarios in which clients reach one server only, and it is cut off from the others.
-const MINORITY: &[Scenario] = &[
-    scenario(
-        "a_follower_that_is_cut_off_makes_no_session_certain",
-        |s| Box::pin(minority::follower(s)),
-        &[LeaseExtendedByHope],
-    ),
-    scenario(
-        "a_leader_that_is_cut_off_makes_no_session_certain",
-        |s| Box::pin(minority::leader(s)),
-        &[LeaseExtendedByHope],
-    ),
-];
-
-/// The same with ZooKeeper's stock settings. These take longer.
-const STOCK: &[Scenario] = &[
-    scenario(
-        "a_follower_that_is_cut_off_makes_no_session_certain",
-        |s| Box::pin(minority::stock_follower(s)),
-        &[LeaseExtendedByHope],
-    ),
-    scenario(
-        "a_leader_that_is_cut_off_makes_no_session_certain",
-        |s| Box::pin(minority::stock_leader(s)),
-        &[LeaseExtendedByHope],
-    ),
-];
-
-/// Scenarios with holders of locks, on one server and on three.
-const HOLDERS: &[Scenario] = &[
-    scenario("a_holder_that_stood_still_holds_nothing", |s| Box::pin(holders::stopped(s)), &[])
-        .and(&[
-            Fault::Client(Lapse::RemembersYes),
-            Fault::Core(CertainUntilTold),
-            Fault::Core(TxnUnguarded),
-        ]),
-    scenario("a_holder_that_is_killed_holds_nothing", |s| Box::pin(holders::killed(s)), &[])
-        .and(&[Fault::Core(PredecessorGoneIsTurn)]),
-    scenario("a_holder_that_is_cut_off_holds_nothing", |s| Box::pin(holders::cut_off(s)), &[])
-        .and(&[Fault::Client(Lapse::RemembersYes)]),
-    scenario(
-        "a_server_that_is_killed_lets_no_two_hold_anything",
-        |s| Box::pin(holders::killed_server(s)),
-        &[WatchSilentAfterOutage],
-    ),
-];
-
-/// A leader under clients is paused: on etcd old servers have a defect here.
-const PAUSED_LEADER: Scenario = scenario(
-    "a_leader_that_stands_still_answers_nothing_old",
-    |s| Box::pin(outages::paused_leader(s)),
-    &[CasIgnoresVersion],
-);
-
-/// A server under holders is paused: on etcd old servers have a defect here.
-const PAUSED: Scenario = scenario(
-    "a_server_that_stands_still_lets_no_two_hold_anything",
-    |s| Box::pin(holders::paused_server(s)),
-    &[WatchSilentAfterOutage],
-);
-
-/// Scenarios for etcd only.
-const ETCD: &[Scenario] = &[
-    scenario(
-        "what_is_compacted_under_a_watch_is_a_resync",
-        |s| Box::pin(moves::compacted(s)),
-        &[WatchSilentAfterOutage, GapUnreported],
-    ),
-    scenario(
-        "a_leader_that_stood_still_ends_no_session_of_the_next",
-        |s| Box::pin(lives::old_leader(s)),
-        &[],
-    )
-    .may_show(&[REVOKES_OF_A_DEPOSED_LEADER]),
-    PAUSED.may_show(&[REVOKES_OF_A_DEPOSED_LEADER]),
-    PAUSED_LEADER.may_show(&[REVOKES_OF_A_DEPOSED_LEADER]),
-];
-
-/// Scenarios for ZooKeeper only.
-const ZOOKEEPER: &[Scenario] = &[
-    scenario(
-        "a_node_that_replaced_a_container_stays",
-        |s| Box::pin(writes::replaced(s)),
-        &[ParentGoesWithLastChild],
-    ),
-    PAUSED,
-    PAUSED_LEADER,
-];
-
-/// Random faults, for as long as `SYNOD_SOAK` says.
-const SOAK: Scenario = scenario(
-    "whatever_happens_no_law_is_broken",
-    |s| Box::pin(soak::anything(s)),
-    &[RetriesBlindly, LocalGoesBack],
-)
-.and(&[Fault::Client(Lapse::RemembersYes)]);
-
-/// A short run of it, with a new seed each time. It is too short to find every mistake of a store.
-const PIECE: Scenario = Scenario { act: |s| Box::pin(soak::a_piece(s)), catches: &[], ..SOAK };
-
-/// Processes that share a recipe are killed, paused and cut off.
-const TEAMS: &[Scenario] = &[
-    scenario(
-        "no_item_of_a_queue_is_missing_whichever_clients_are_killed",
-        |s| Box::pin(queues::a_piece(s)),
-        &[],
-    )
-    .and(QUEUE_FAULTS),
-    scenario(
-        "every_task_of_a_crew_has_one_result_whichever_clients_are_killed",
-        |s| Box::pin(crews::a_piece(s)),
-        &[],
-    )
-    .and(CREW_FAULTS),
-    scenario(
-        "counts_copies_shares_and_rounds_are_right_whichever_clients_are_killed",
-        |s| Box::pin(families::a_piece(s)),
-        &[],
-    )
-    .and(FAMILY_FAULTS),
-];
-
-/// The same for longer, with faults of servers.
-const QUEUE_FOR_LONG: Scenario = Scenario { act: |s| Box::pin(queues::anything(s)), ..TEAMS[0] };
-const CREW_FOR_LONG: Scenario = Scenario { act: |s| Box::pin(crews::anything(s)), ..TEAMS[1] };
-const FAMILIES_FOR_LONG: Scenario =
-    Scenario { act: |s| Box::pin(families::anything(s)), ..TEAMS[2] };
-
-const QUEUE_FAULTS: &[Fault] = &[
-    Fault::Client(Lapse::WritesFirst),
-    Fault::Client(Lapse::PutsAgain),
-    Fault::Client(Lapse::RemembersYes),
-    Fault::Core(ClaimIgnored),
-    Fault::Core(ClaimsNeverEnd),
-];
-
-const FAMILY_FAULTS: &[Fault] =
-    &[Fault::Core(TransactionRunsAgain), Fault::Core(EntersOnAnyEvent), Fault::Core(GivenUnasked)];
-
-const CREW_FAULTS: &[Fault] = &[Fault::Core(ResultUnguarded), Fault::Core(AssignsInTwoCalls)];
 
 /// One kind of servers, and its scenarios.
 #[derive(Clone, Copy)]
@@ -431,7 +152,7 @@ fn trials_of(stage: Stage, pool: &Arc<Pool>, scenario: &'static Scenario) -> Vec
         let of_stores = scenario.catches.iter().copied().map(Fault::Store);
         let shows = |fault: Fault| {
             let name = format!("{name}::shows_{fault}");
-            trial(stage, name, move |name| shows(name, stage, scenario, fault))
+            trial(stage, scenario, name, move |name| shows(name, stage, scenario, fault))
         };
         return of_stores.chain(scenario.more.iter().copied()).map(shows).collect();
     }
@@ -442,15 +163,16 @@ fn trials_of(stage: Stage, pool: &Arc<Pool>, scenario: &'static Scenario) -> Vec
         }
         None => play(name, &pool, stage, scenario, None, soak::seed()?),
     };
-    vec![trial(stage, name, play)]
+    vec![trial(stage, scenario, name, play)]
 }
 
-/// How long a scenario may take on any machine. One that hangs fails, and reports what it waits
+/// The time limit of a scenario on any machine. One that hangs fails, and reports what it waits
 /// for.
 const LIMIT: Duration = Duration::from_secs(15 * 60);
 
 fn trial(
     stage: Stage,
+    scenario: &Scenario,
     name: String,
     play: impl FnOnce(&str) -> Result<(), String> + Send + 'static,
 ) -> Trial {
@@ -458,16 +180,16 @@ fn trial(
     let limit = LIMIT + Duration::from_secs(60 * soak::minutes().unwrap_or_default());
     let trial =
         Trial::test(name, move || limited(limit, move || play(&title))?.map_err(Failed::from));
-    match (stage.missing)() {
-        Some(why) => {
-            assert!(!required(), "{why}");
-            trial.with_ignored_flag(true).with_kind(format!("cannot run: {why}"))
-        }
+    let missing = (stage.missing)();
+    assert!(missing.is_none() || !required(), "{missing:?}");
+    match missing.or_else(|| (scenario.obstacle)().map(str::to_owned)) {
+        Some(why) => trial.with_ignored_flag(true).with_kind(format!("cannot run: {why}")),
         None => trial,
     }
 }
 
-/// Plays a scenario to its end, and checks the record. Servers on which nothing went wrong are used again.
+/// Plays a scenario to its end, and checks the record. Servers on which nothing went wrong are used
+/// again.
 fn play(
     name: &str,
     pool: &Pool,
@@ -511,8 +233,8 @@ impl Drop for Discard {
     }
 }
 
-/// Waits until a task of a client panics, and returns what it said. The process has ended, and what the scenario waits for may never
-/// happen.
+/// Waits until a task of a client panics, and returns the message. The process has ended, and the
+/// event that the scenario waits for may never happen.
 async fn panicked(book: &Book) -> String {
     loop {
         let found = book.last(|entry| match &entry.what {
@@ -526,7 +248,7 @@ async fn panicked(book: &Book) -> String {
     }
 }
 
-/// How often a scenario is played to find a mistake. In one play the faults may not meet it.
+/// The number of plays of a scenario to find a mistake. In one play the faults may not meet it.
 const PLAYS: usize = 4;
 
 /// Checks that the scenario fails as it should when every client makes this mistake.
@@ -542,7 +264,7 @@ fn shows(name: &str, stage: Stage, scenario: &Scenario, fault: Fault) -> Result<
         if shown.is_some() {
             break;
         }
-        seed = Chance::seeded(seed).number();
+        seed = Random::seeded(seed).number();
     }
     let Some(shown) = shown else {
         return Err(format!("not noticed in {PLAYS} plays: every client {}", fault.what()));

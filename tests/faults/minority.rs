@@ -1,4 +1,5 @@
-//! Clients that reach one server only, and that server is cut off from the others.
+//! Clients that reach one server only, and that server is cut off from the others, or its disk
+//! stalls.
 //!
 //! A ZooKeeper server that has lost its leader continues to serve its clients for `syncLimit`
 //! ticks, and a leader that has lost its followers does so for about as long. The answers of such a
@@ -14,39 +15,45 @@ use tokio::time::{Instant, sleep};
 use crate::scene::{Actor, PATIENCE, Scene, TTL, eventually};
 use crate::servers::SIZE;
 
-/// Which server is cut off.
+/// The fault, and the server that has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cut {
-    Follower,
-    Leader,
+enum Fault {
+    FollowerCutOff,
+    LeaderCutOff,
+    /// A leader whose disk stalls does not count time, so it does not step down.
+    LeaderStalled,
 }
 
-/// With servers that give up on each other after two seconds: sessions with shorter and with longer
-/// times to live.
+/// With servers that disconnect from each other after two seconds: sessions with shorter and with
+/// longer TTLs.
 pub(crate) async fn follower(scene: &mut Scene) {
-    cut_off(scene, Cut::Follower, &[Duration::from_secs(1), TTL]).await;
+    isolate(scene, Fault::FollowerCutOff, &[Duration::from_secs(1), TTL]).await;
 }
 
 pub(crate) async fn leader(scene: &mut Scene) {
-    cut_off(scene, Cut::Leader, &[Duration::from_secs(1), TTL]).await;
+    isolate(scene, Fault::LeaderCutOff, &[Duration::from_secs(1), TTL]).await;
+}
+
+pub(crate) async fn stalled_leader(scene: &mut Scene) {
+    isolate(scene, Fault::LeaderStalled, &[Duration::from_secs(1), TTL]).await;
 }
 
 /// With ZooKeeper's stock settings, a tick of two seconds and a `syncLimit` of five ticks.
 pub(crate) async fn stock_follower(scene: &mut Scene) {
-    cut_off(scene, Cut::Follower, &STOCK_TTLS).await;
+    isolate(scene, Fault::FollowerCutOff, &STOCK_TTLS).await;
 }
 
 pub(crate) async fn stock_leader(scene: &mut Scene) {
-    cut_off(scene, Cut::Leader, &STOCK_TTLS).await;
+    isolate(scene, Fault::LeaderCutOff, &STOCK_TTLS).await;
 }
 
 /// The shortest session of the stock settings, and longer ones up to the default.
 const STOCK_TTLS: [Duration; 3] =
     [Duration::from_secs(4), Duration::from_secs(5), Duration::from_secs(10)];
 
-async fn cut_off(scene: &mut Scene, cut: Cut, ttls: &[Duration]) {
+async fn isolate(scene: &mut Scene, fault: Fault, ttls: &[Duration]) {
     let leader = scene.leader().await;
-    let server = if cut == Cut::Leader { leader } else { (leader + 1) % SIZE };
+    let server = if fault == Fault::FollowerCutOff { (leader + 1) % SIZE } else { leader };
     // The other follower: it stays with the majority in both cases.
     let witness = only(scene, (leader + 2) % SIZE);
     open(&witness, PATIENCE).await;
@@ -58,7 +65,13 @@ async fn cut_off(scene: &mut Scene, cut: Cut, ttls: &[Duration]) {
     }
     all_live(&holders).await;
 
-    scene.part(server);
+    if fault == Fault::LeaderStalled {
+        scene.stall(server);
+        // It stalls when it has something to write.
+        let _unanswered = holders[0].1.client.call(holders[0].1.create("d/stalls"));
+    } else {
+        scene.part(server);
+    }
 
     // The others end the sessions. Nothing else does: no client closes its session or is killed.
     // One after the other: the witness may need several attempts to open another session.
@@ -69,7 +82,11 @@ async fn cut_off(scene: &mut Scene, cut: Cut, ttls: &[Duration]) {
         eventually("the holder knows", async || holder.believes().as_deref() == Some("lost")).await;
     }
 
-    scene.join(server);
+    if fault == Fault::LeaderStalled {
+        scene.resume_disk(server).await;
+    } else {
+        scene.join(server);
+    }
     for (ttl, holder) in &holders {
         holder.pipe.only(None);
         hold(holder, *ttl, &format!("{} again", node(*ttl))).await;
@@ -121,8 +138,8 @@ async fn sees_gone(witness: &Actor, path: &str) {
     }
 }
 
-/// Opens a session. An attempt lasts no longer than the session's time to live, which may be too
-/// short on a busy machine.
+/// Opens a session. An attempt lasts no longer than the session's TTL, which may be too short on a
+/// busy machine.
 async fn open(actor: &Actor, ttl: Duration) {
     let ttl = u64::try_from(ttl.as_millis()).expect("short");
     // The servers may have to elect a leader first.

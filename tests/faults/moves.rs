@@ -1,4 +1,4 @@
-//! Clients that go from one server to another, and servers that know less than others.
+//! Clients that move from one server to another, and servers that lag behind others.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::scene::{Actor, Scene, at, eventually, shown};
 use crate::servers::SIZE;
 
-/// Long: no session shall end on the way.
+/// A long TTL: no session may expire during a move.
 const LONG: Duration = Duration::from_secs(20);
-/// How long a server lags: less than makes it give up.
+/// The lag of a server: too short for the server to give up.
 const LAG: Duration = Duration::from_millis(1_200);
 
-/// How often a server is made to lag, and how often at most until one is seen to.
+/// The number of rounds in which a server lags, and its limit if no lag has been observed by then.
 const ROUNDS: usize = 3;
 const MOST_ROUNDS: usize = 20;
 
@@ -70,7 +70,7 @@ pub(crate) async fn lagging(scene: &mut Scene) {
         for _ in 0..3 {
             let answered = async || match ann.read(&node, true).await {
                 End::Ok(_) => true,
-                // Then it cannot be shown what is old in it.
+                // Then no old value can be shown in it.
                 End::Fail(why) => why.starts_with("SessionLost"),
                 End::Info(_) => false,
             };
@@ -89,7 +89,7 @@ pub(crate) async fn watching(scene: &mut Scene) {
             bob.done(bob.create(&path)).await;
             bob.done(bob.set(&path)).await;
         }
-        // Some of it happens while she is on her way.
+        // Some of it happens while she changes servers.
         moves(scene, &ann, (round + 1) % SIZE);
         bob.done(bob.create(&format!("d/x{round}"))).await;
         for name in ["a", "b", "c"] {
@@ -138,7 +138,7 @@ async fn while_cut_off(scene: &mut Scene, compact: bool) {
             scene.stand.servers.compact().await.expect("it forgets");
             scene.book.nemesis("compact", Installed::Installed);
         }
-        // Until it has given its connection up.
+        // Until it has closed its connection.
         eventually("it says so", async || ann.believes().as_deref() != Some("live")).await;
         ann.pipe.set(Link::Open);
         let knows = async || matches!(ann.read("d/n", false).await, End::Ok(_));

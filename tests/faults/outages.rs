@@ -1,10 +1,10 @@
-//! Servers that die, stand still or lose each other while clients work.
+//! Servers that are killed, paused or partitioned while clients work.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
-use synod::chance::Chance;
+use synod_core::random::Random;
 use synod_testkit::clients::client::End;
 use synod_testkit::clients::entry::Op;
 use tokio::time::sleep;
@@ -12,11 +12,12 @@ use tokio::time::sleep;
 use crate::scene::{Actor, Scene, at, shown};
 use crate::servers::SIZE;
 
-/// How many registers there are.
+/// The number of registers.
 const REGISTERS: u64 = 4;
-/// How many calls each client makes: not more of a register than the search for an order takes.
+/// The number of calls of each client: no more calls of a register than the search for an order can
+/// handle.
 pub(crate) const CALLS: usize = 120;
-/// The time to live of the sessions that clients open while they work, in milliseconds.
+/// The TTL of the sessions that clients open while they work, in milliseconds.
 const SESSION: u64 = 3_000;
 
 /// Some clients.
@@ -40,13 +41,13 @@ pub(crate) async fn prepare(clients: &[Arc<Actor>], dir: &str) {
 
 /// Makes some calls of all kinds on a client, whatever their results, with pauses of up to `pause`
 /// milliseconds.
-pub(crate) async fn work(chance: &Chance, ann: &Actor, dir: &str, calls: usize, pause: u64) {
+pub(crate) async fn work(random: &Random, ann: &Actor, dir: &str, calls: usize, pause: u64) {
     own(ann, dir).await;
     for _ in 0..calls {
-        let register = format!("{dir}/r/{}", chance.below(REGISTERS));
-        let node = format!("{dir}/d/{}", chance.below(6));
-        let lasting = format!("{dir}/d/lasting{}", chance.below(4));
-        let end = match chance.below(14) {
+        let register = format!("{dir}/r/{}", random.below(REGISTERS));
+        let node = format!("{dir}/d/{}", random.below(6));
+        let lasting = format!("{dir}/d/lasting{}", random.below(4));
+        let end = match random.below(14) {
             0 | 1 => ann.read(&register, false).await,
             2..5 => {
                 let read = ann.read(&register, false).await;
@@ -56,7 +57,7 @@ pub(crate) async fn work(chance: &Chance, ann: &Actor, dir: &str, calls: usize, 
                 }
             }
             5 => ann.call(ann.set(&register)).await,
-            6 => ann.call(ann.ticket(&format!("{dir}/q"), chance.below(2) == 0)).await,
+            6 => ann.call(ann.ticket(&format!("{dir}/q"), random.below(2) == 0)).await,
             7 => ann.call(ann.create(&format!("{dir}/d/n{}", ann.value()))).await,
             8 => ann.call(ann.ephemeral(&node)).await,
             9 => ann.call(Op::Delete { path: at(&node) }).await,
@@ -73,7 +74,7 @@ pub(crate) async fn work(chance: &Chance, ann: &Actor, dir: &str, calls: usize, 
                     sleep(Duration::from_millis(200)).await;
                 }
             }
-            _ => sleep(Duration::from_millis(chance.below(pause))).await,
+            _ => sleep(Duration::from_millis(random.below(pause))).await,
         }
     }
 }
@@ -84,12 +85,12 @@ async fn own(ann: &Actor, dir: &str) {
     let _may_fail = ann.call(ann.ephemeral(&format!("{dir}/d/own{}", ann.value()))).await;
 }
 
-/// Has all of them work while something happens, and once more when it is over.
+/// Lets all of them work during a fault, and once more after it.
 async fn while_they_work(scene: &mut Scene, happens: impl AsyncFnOnce(&mut Scene)) {
     let clients = clients(scene).await;
     prepare(&clients, "w").await;
-    let chance = scene.chance.clone();
-    let working = clients.iter().map(|ann| work(&chance, ann, "w", CALLS, 30));
+    let random = scene.random.clone();
+    let working = clients.iter().map(|ann| work(&random, ann, "w", CALLS, 30));
     join(join_all(working), happens(scene)).await;
     scene.heal().await;
     for ann in &clients {

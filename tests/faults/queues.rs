@@ -5,9 +5,9 @@ use synod_testkit::clients::deed::{Deed, Part};
 use crate::scene::Scene;
 use crate::team::{Post, Team, posts};
 
-/// How many items each producer puts, and how many things happen meanwhile.
+/// The number of items that each producer puts, and the number of faults meanwhile.
 const PIECE: (u64, usize) = (100, 8);
-/// The same in one round of a long run.
+/// The same numbers for one round of a long run.
 const ROUND: (u64, usize) = (400, 40);
 
 pub(crate) async fn a_piece(scene: &mut Scene) {
@@ -26,7 +26,7 @@ async fn a_round(scene: &mut Scene, path: &str, (items, events): (u64, usize), s
     let mut team = Team::gather(scene, path, &all).await;
     // Random faults alone seldom meet these.
     if !team.outlasts(scene, (Part::Consumer, holds), "L-Q-4").await {
-        // By then nothing may be left for what follows.
+        // By then no item may be left for the next steps.
         return;
     }
     team.loses(scene, Part::Consumer, holds).await;

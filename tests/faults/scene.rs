@@ -1,16 +1,16 @@
-//! [`Scene`]: servers, clients that are processes of their own, and the record of what happens to
-//! them.
+//! [`Scene`]: servers, clients that are processes of their own, and the record of their events.
 
 #![expect(clippy::print_stdout, reason = "excused breaches are reported")]
 
+use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use synod::chance::Chance;
 use synod_conformance::harness::Link;
+use synod_core::random::Random;
 use synod_testkit::check::defect::Defect;
 use synod_testkit::check::record::{Breach, Record};
 use synod_testkit::clients::book::Book;
@@ -18,42 +18,46 @@ use synod_testkit::clients::client::{Client, End};
 use synod_testkit::clients::entry::{Answer, Entry, Installed, Op, Seen, What, now};
 use synod_testkit::limit::waits_for;
 use synod_testkit::server::pipe::{Lost, Pipe};
+use synod_testkit::server::stall::Stall;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::scenarios::Fault;
 use crate::servers::SIZE;
 use crate::stand::Stand;
-use crate::{Fault, MISTAKE, NO_VERDICT, WORKER};
+use crate::{MISTAKE, NO_VERDICT, WORKER};
 
-/// The limit for everything that must happen in the end. ZooKeeper's servers repeat a lost message of an election after up
-/// to a minute.
+/// The limit for every event that must happen eventually. ZooKeeper's servers repeat a lost message
+/// of an election after up to a minute.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The time to live of sessions: long enough for a machine that has other things to do.
+/// The TTL of sessions: long enough for a busy machine.
 pub(crate) const TTL: Duration = Duration::from_secs(3);
 
-/// Where everything takes place.
+/// Servers, clients and the record of one scenario.
 pub(crate) struct Scene {
     pub(crate) stand: Stand,
-    pub(crate) chance: Chance,
+    pub(crate) random: Random,
     pub(crate) book: Book,
     clients: Vec<Arc<Actor>>,
     values: Arc<AtomicU64>,
     seed: u64,
-    /// What every client gets wrong.
+    /// The mistake of every client.
     mistake: Option<Fault>,
     /// The defects of servers that this scene may show.
     defects: &'static [Defect],
-    /// The version of the servers, if that matters. Asked for before anything is done to them.
+    /// The version of the servers, if that matters. Queried before any fault.
     version: Vec<u32>,
-    /// What the scene itself found wrong.
+    /// The breaches that the scene itself found.
     breaches: Vec<Breach>,
-    /// Servers that do not run, and those that stand still or are cut off.
+    /// Servers that do not run, and servers that are paused or cut off.
     killed: Vec<usize>,
     paused: Vec<usize>,
     parted: Vec<usize>,
+    /// Servers whose disk stalls.
+    stalled: Vec<(usize, Stall)>,
 }
 
-/// A client, and what lies between it and the servers.
+/// A client, and the proxy between it and the servers.
 pub(crate) struct Actor {
     pub(crate) client: Client,
     pub(crate) pipe: Pipe,
@@ -62,7 +66,7 @@ pub(crate) struct Actor {
 }
 
 impl Scene {
-    /// A scene that makes its choices by this seed.
+    /// A scene with choices from this seed.
     pub(crate) fn open(
         name: &str,
         stand: Stand,
@@ -72,12 +76,12 @@ impl Scene {
         let file = format!("{}-{seed:016x}.jsonl", name.replace("::", "-"));
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults").join(file);
         let book = Book::open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let chance = Chance::seeded(seed);
+        let random = Random::seeded(seed);
         // All of one length, so that none is part of another.
-        let values = Arc::new(AtomicU64::new((chance.below(1 << 40) + (1 << 40)) << 20));
+        let values = Arc::new(AtomicU64::new((random.below(1 << 40) + (1 << 40)) << 20));
         Ok(Self {
             stand,
-            chance,
+            random,
             book,
             clients: Vec::new(),
             values,
@@ -89,6 +93,7 @@ impl Scene {
             killed: Vec::new(),
             paused: Vec::new(),
             parted: Vec::new(),
+            stalled: Vec::new(),
         })
     }
 
@@ -101,12 +106,12 @@ impl Scene {
         self
     }
 
-    /// Adds what the scene itself found wrong. [`Scene::judge`] reports it.
+    /// Adds a breach that the scene itself found. [`Scene::judge`] reports it.
     pub(crate) fn breach(&mut self, breach: Breach) {
         self.breaches.push(breach);
     }
 
-    /// Whether these servers have a defect that this scene may show.
+    /// Returns `true` if these servers have a defect that this scene may show.
     pub(crate) fn has_defect(&self) -> bool {
         self.defects.iter().any(|defect| defect.affects(&self.version))
     }
@@ -122,7 +127,7 @@ impl Scene {
         self.client_for(TTL).await
     }
 
-    /// A client with a session of this time to live.
+    /// A client with a session of this TTL.
     pub(crate) async fn client_for(&mut self, ttl: Duration) -> Arc<Actor> {
         let actor = self.process();
         actor.open(ttl).await;
@@ -146,10 +151,10 @@ impl Scene {
         actor
     }
 
-    /// Something is done to servers, and that is taken down.
-    fn done(&self, what: String, outcome: &Result<(), std::io::Error>) {
+    /// Applies a fault to servers, and records it.
+    fn done<T>(&self, what: String, outcome: &io::Result<T>) {
         let outcome = match outcome {
-            Ok(()) => Installed::Installed,
+            Ok(_) => Installed::Installed,
             Err(_) => Installed::Indeterminate,
         };
         self.book.nemesis(what, outcome);
@@ -180,8 +185,22 @@ impl Scene {
         self.paused.retain(|paused| *paused != server);
     }
 
-    /// Records how long the servers say that each lease lives, where that can prove a defect of
-    /// them. Without an answer nothing is proved.
+    /// Stalls the disk of a server.
+    pub(crate) fn stall(&mut self, server: usize) {
+        let stall = self.stand.servers.processes().stall(server);
+        self.done(format!("stall the disk of server {server}"), &stall);
+        self.stalled.extend(stall.map(|stall| (server, stall)));
+    }
+
+    /// Ends the stall of a disk.
+    pub(crate) async fn resume_disk(&mut self, server: usize) {
+        self.report_leases().await;
+        self.stalled.retain(|(stalled, _)| *stalled != server);
+        self.done(format!("resume server {server}, whose disk stalled"), &Ok(()));
+    }
+
+    /// Records the remaining TTL of each lease by the servers' reports, if that can prove a defect
+    /// of the servers. Without an answer nothing is proved.
     async fn report_leases(&self) {
         if !self.has_defect() {
             return;
@@ -189,6 +208,7 @@ impl Scene {
         let asked = now();
         let running: Vec<usize> = (0..SIZE)
             .filter(|server| !self.paused.contains(server) && !self.killed.contains(server))
+            .filter(|server| self.stalled.iter().all(|(stalled, _)| stalled != server))
             .collect();
         for (session, left) in self.stand.servers.leases(&running).await {
             let until = asked + u64::try_from(left.as_nanos()).unwrap_or_default();
@@ -209,10 +229,10 @@ impl Scene {
         self.parted.retain(|parted| *parted != server);
     }
 
-    /// Something random is done to a server, for so long.
+    /// Applies a random fault to a server, for this time.
     pub(crate) async fn suffers(&mut self, lasts: Duration) {
-        let server = usize::try_from(self.chance.below(SIZE as u64)).unwrap_or_default();
-        match self.chance.below(3) {
+        let server = usize::try_from(self.random.below(SIZE as u64)).unwrap_or_default();
+        match self.random.below(3) {
             0 => {
                 self.kill(server);
                 sleep(lasts).await;
@@ -231,14 +251,14 @@ impl Scene {
         }
     }
 
-    /// The first of so many values that nothing else has.
+    /// Reserves this number of unused values, and returns the first.
     pub(crate) fn values(&self, count: u64) -> u64 {
         self.values.fetch_add(count, Ordering::Relaxed)
     }
 
     /// Ends a session before its time.
     pub(crate) async fn expire(&self, session: u64) {
-        // Said before: from now on nothing follows from its time to live.
+        // Recorded before the expiry: from now on nothing follows from the TTL of the session.
         let what = What::Nemesis { what: "expire".to_owned(), outcome: Installed::Installed };
         self.book.add(Entry { t: now(), p: 0, s: Some(session), id: None, what });
         self.stand.servers.expire(session).await.expect("the session is ended");
@@ -252,7 +272,7 @@ impl Scene {
         let _may_be_over = timeout(TTL, self.stand.servers.expire(session)).await;
     }
 
-    /// Which server leads, once one does.
+    /// Returns the server that leads, as soon as one does.
     pub(crate) async fn leader(&mut self) -> usize {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -264,18 +284,21 @@ impl Scene {
         }
     }
 
-    /// One that follows.
+    /// Returns a server that follows.
     pub(crate) async fn follower(&mut self) -> usize {
         (self.leader().await + 1) % SIZE
     }
 
-    /// Everything is as it should be again.
+    /// Ends all faults.
     pub(crate) async fn heal(&mut self) {
         for server in self.parted.clone() {
             self.join(server);
         }
         for server in self.paused.clone() {
             self.resume(server).await;
+        }
+        while let Some((server, _)) = self.stalled.first() {
+            self.resume_disk(*server).await;
         }
         for server in self.killed.clone() {
             self.restart(server);
@@ -292,7 +315,8 @@ impl Scene {
         }
     }
 
-    /// Heals everything, reads everything, and checks what was taken down. Ends all clients, and returns the servers.
+    /// Ends all faults, reads all data, and checks the record. Ends all clients, and returns the
+    /// servers.
     pub(crate) async fn judge(mut self) -> Result<Stand, String> {
         self.heal().await;
         let eve = self.client().await;
@@ -345,7 +369,7 @@ impl Scene {
         }
     }
 
-    /// The breaches up to now, and the record that they are in.
+    /// The breaches up to now, and the record that contains them.
     async fn found(&mut self) -> Result<(Vec<Breach>, Record), String> {
         let facts = self.stand.facts().await?;
         let truth = |fact| Entry { t: now(), p: 0, s: None, id: None, what: What::Truth { fact } };
@@ -379,7 +403,7 @@ impl Actor {
         self.book.last(|entry| entry.s.filter(|_| entry.p == number))
     }
 
-    /// What it last said that it believes of its session.
+    /// The last status of its session that the process reported.
     pub(crate) fn believes(&self) -> Option<String> {
         let number = self.client.number();
         self.book.last(|entry| match &entry.what {
@@ -388,7 +412,7 @@ impl Actor {
         })
     }
 
-    /// A call that may come to anything, but ends.
+    /// A call that may have any result, but ends.
     pub(crate) async fn call(&self, op: Op) -> End {
         let limit = TTL + PATIENCE;
         waits_for(format_args!("{op:?}"));
@@ -449,13 +473,13 @@ impl Actor {
         self.call(Op::List { path: at(path), local }).await
     }
 
-    /// Writes a register if it is as it was seen.
+    /// Writes a register if it is unchanged since it was read.
     pub(crate) fn cas(&self, path: &str, seen: &Seen) -> Op {
         let from = seen.value.unwrap_or_default();
         Op::Cas { path: at(path), from, version: seen.version, value: self.value() }
     }
 
-    /// Calls until it is answered.
+    /// Repeats a call until it is answered.
     pub(crate) async fn insists(&self, op: impl Fn() -> Op) -> Answer {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -468,7 +492,7 @@ impl Actor {
         }
     }
 
-    /// Waits until a node is there no more.
+    /// Waits until a node no longer exists.
     pub(crate) async fn sees_gone(&self, path: &str) {
         let gone = async || matches!(self.read(path, false).await, End::Ok(answer) if answer.nodes.is_empty());
         eventually(&format!("{path} is gone"), gone).await;
@@ -486,7 +510,7 @@ pub(crate) async fn eventually(what: &str, holds: impl AsyncFnMut() -> bool) {
     assert!(in_time(what, holds).await, "{what}: not within {PATIENCE:?}");
 }
 
-/// Waits until it holds. Returns false if it still does not when the patience is at its end.
+/// Waits until the condition holds. Returns `false` if it does not hold within the patience.
 pub(crate) async fn in_time(what: &str, mut holds: impl AsyncFnMut() -> bool) -> bool {
     waits_for(what);
     let end = Instant::now() + PATIENCE;

@@ -1,4 +1,5 @@
-//! [`Servers`]: three that agree, or one, of either kind, and what can be done to them.
+//! [`Servers`]: an ensemble of three servers, or one server, of either kind, and the faults that
+//! can be applied to them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,52 +7,56 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use etcd_client::{Client, EventType, WatchOptions};
-use synod::store::SessionId;
+use synod::SessionId;
 use synod_conformance::harness::Link;
 use synod_testkit::clients::entry::{Fact, Kind};
 use synod_testkit::server::etcd::{Cluster, Flavour};
 use synod_testkit::server::links::Links;
 use synod_testkit::server::members::Members;
 use synod_testkit::server::peers::{Callers, Peers};
+use synod_testkit::server::stall::Stall;
 use synod_testkit::server::zookeeper::{Ensemble, TICK};
 use tokio::time::timeout;
 
-/// How many there are, where they have to agree.
+/// The number of servers, where they have to agree.
 pub(crate) const SIZE: usize = 3;
 
-/// How long the report of all leases may take. A later one is of no use.
+/// The time limit of the report of all leases. A later report is of no use.
 const LEASES: Duration = Duration::from_secs(1);
 
 /// Some servers.
 #[async_trait]
 pub(crate) trait Servers: Send {
-    /// Where clients reach them.
+    /// The addresses for clients.
     fn addresses(&self) -> Vec<SocketAddr>;
     /// The URL of a store that is reached there.
     fn url(&self, at: &[SocketAddr]) -> String;
     /// Their processes.
     fn processes(&mut self) -> &mut dyn Processes;
-    /// Changes what lies between this server and the others.
+    /// Changes the links between this server and the others.
     fn part(&self, server: usize, link: Link);
     /// Ends a session without the knowledge of its client.
     async fn expire(&self, session: u64) -> io::Result<()>;
     /// Every write that was kept, in order.
     async fn facts(&mut self) -> Result<Vec<Fact>, String>;
-    /// The sessions that live by the answers of the given servers, and for how long at least if they
-    /// are not renewed. Empty where servers do not report it, or give no answer in time.
+    /// The sessions that are alive by the answers of the given servers, each with its minimum
+    /// remaining time if it is not renewed. Empty where servers do not report it, or give no answer
+    /// in time.
     async fn leases(&self, running: &[usize]) -> Vec<(u64, Duration)>;
     /// The version of these servers, by its numbers.
     fn version(&self) -> Result<Vec<u32>, String>;
-    /// Forgets what is past, where servers do.
+    /// Compacts the history, if these servers can.
     async fn compact(&mut self) -> Result<(), String>;
 }
 
-/// The processes of some servers of whatever kind.
+/// The processes of some servers of either kind.
 pub(crate) trait Processes: Send {
     fn kill(&mut self, server: usize) -> io::Result<()>;
     fn restart(&mut self, server: usize) -> io::Result<()>;
     fn pause(&self, server: usize) -> io::Result<()>;
     fn resume(&self, server: usize) -> io::Result<()>;
+    /// Stalls the disk of a server until the result is dropped.
+    fn stall(&self, server: usize) -> io::Result<Stall>;
     fn leader(&self) -> Option<usize>;
     fn await_ready(&self) -> Result<(), String>;
 }
@@ -73,6 +78,10 @@ impl<K: synod_testkit::server::members::Kind> Processes for Members<K> {
         Self::resume(self, server)
     }
 
+    fn stall(&self, server: usize) -> io::Result<Stall> {
+        Self::stall(self, server)
+    }
+
     fn leader(&self) -> Option<usize> {
         Self::leader(self)
     }
@@ -86,9 +95,9 @@ impl<K: synod_testkit::server::members::Kind> Processes for Members<K> {
 pub(crate) struct ZooKeeper {
     servers: Ensemble,
     peers: Peers,
-    /// It knows the passwords of sessions.
+    /// The proxies for clients, which have the passwords of sessions.
     links: Links,
-    /// How long the servers' tick is, where it is not the stock one.
+    /// The servers' tick, if it is not the stock one.
     tick: Option<Duration>,
 }
 
@@ -194,7 +203,7 @@ impl Etcd {
         Client::connect(hosts, None).await
     }
 
-    /// How long each lease lives, in whole seconds that etcd rounds down.
+    /// The remaining time of each lease, in whole seconds that etcd rounds down.
     async fn time_to_live(
         &self,
         running: &[usize],
@@ -211,7 +220,7 @@ impl Etcd {
         Ok(left)
     }
 
-    /// Takes down what happened since it was last asked.
+    /// Records the changes since the last call.
     async fn catch_up(&mut self) -> Result<i64, etcd_client::Error> {
         let mut client = self.client().await?;
         let now = client.get("x", None).await?;
@@ -235,7 +244,7 @@ fn numbers(version: &str) -> Vec<u32> {
     version.split('.').map_while(|part| part.trim().parse().ok()).collect()
 }
 
-/// What an event of etcd's says in our terms.
+/// The fact in an event of etcd.
 fn fact(event: &etcd_client::Event) -> Option<Fact> {
     let (kv, before) = (event.kv()?, event.prev_kv());
     // The key of /a/b/c is /a/b//c.

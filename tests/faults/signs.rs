@@ -1,4 +1,4 @@
-//! How a mistake of clients is recognised: the laws that it breaks, or the assertion of the scene
+//! The signs of a mistake of clients: the laws that it breaks, or the assertion of the scene
 //! that it fails. A scene that fails for another reason has not found the mistake.
 
 use std::any::Any;
@@ -7,12 +7,12 @@ use synod_conformance::wrong::Mistake;
 use synod_core::mutant::Mutant;
 use synod_testkit::clients::holder::Lapse;
 
-use crate::Fault;
+use crate::scenarios::Fault;
 
-/// Two hold what one can hold.
+/// Two processes hold a lock that only one can hold.
 const EXCLUSION: &[&str] = &["L-MX-1:", "L-RW-1:", "L-SEM-1:", "L-EL-1:", "L-Q-6:"];
 
-/// What is in the report of a scene that shows this mistake: one of these.
+/// The texts one of which is in the report of a scene that shows this mistake.
 pub(crate) fn of(fault: Fault) -> &'static [&'static str] {
     match fault {
         Fault::Store(mistake) => of_a_store(mistake),
@@ -22,11 +22,14 @@ pub(crate) fn of(fault: Fault) -> &'static [&'static str] {
         Fault::Core(Mutant::TxnUnguarded) => &["L-MX-5:", "L-EL-10:", "no write was refused"],
         Fault::Client(Lapse::PutsAgain) => &["L-Q-3:"],
         Fault::Client(Lapse::WritesFirst) => &["L-Q-6:"],
-        // What is back in the queue while its claim is there cannot be claimed.
+        // An item that is back in the queue while its claim exists cannot be claimed.
         Fault::Core(Mutant::ClaimIgnored) => &["L-Q-4:", "L-Q-5:", "L-Q-6:"],
         Fault::Core(Mutant::ClaimsNeverEnd) => &["L-Q-4:"],
         Fault::Core(Mutant::ResultUnguarded) => &["L-MW-1:", "L-MW-2:"],
         Fault::Core(Mutant::AssignsInTwoCalls) => &["L-MW-4:"],
+        Fault::Core(Mutant::TransactionRunsAgain) => &["L-STM-3:"],
+        Fault::Core(Mutant::EntersOnAnyEvent) => &["L-DB-1:"],
+        Fault::Core(Mutant::GivenUnasked) => &["L-SP-3:"],
         Fault::Core(_) | Fault::Client(_) => panic!("{fault} needs a row in tests/faults/signs.rs"),
     }
 }
@@ -54,7 +57,7 @@ fn of_a_store(mistake: Mistake) -> &'static [&'static str] {
     }
 }
 
-/// What a panic says.
+/// The message of a panic.
 pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
-use synod::chance::Chance;
 use synod_conformance::harness::Link;
+use synod_core::random::Random;
 use synod_testkit::clients::entry::Installed;
 use synod_testkit::clients::holding::Room;
 use synod_testkit::server::pipe::Lost;
@@ -20,8 +20,8 @@ use crate::outages::{CALLS, clients, prepare, work};
 use crate::scene::{Actor, Scene, TTL};
 use crate::servers::SIZE;
 
-/// How often the clients start again in a new directory: the search for an order cannot handle
-/// registers with many calls.
+/// The number of times that the clients start again in a new directory: the search for an order
+/// cannot handle registers with many calls.
 const ROUNDS: usize = 3;
 
 /// The length of the run, if it was requested.
@@ -29,16 +29,16 @@ pub(crate) fn minutes() -> Option<u64> {
     std::env::var("SYNOD_SOAK").ok()?.parse().ok()
 }
 
-/// What the choices of a run begin with.
+/// Returns the seed of the choices of a run.
 pub(crate) fn seed() -> Result<u64, String> {
     match std::env::var("SYNOD_SEED") {
         Ok(text) => u64::from_str_radix(text.trim_start_matches("0x"), 16)
             .map_err(|error| format!("SYNOD_SEED is not a number in hexadecimal: {error}")),
-        Err(_) => Ok(Chance::from_system().number()),
+        Err(_) => Ok(Random::from_system().number()),
     }
 }
 
-/// Plays again and again for so long, each time by another seed and on new servers.
+/// Plays repeatedly for this time, each time with another seed and on new servers.
 pub(crate) fn repeat(minutes: u64, play: impl Fn(u64) -> Result<(), String>) -> Result<(), String> {
     let end = Instant::now() + Duration::from_secs(60 * minutes);
     let mut seed = seed()?;
@@ -47,18 +47,18 @@ pub(crate) fn repeat(minutes: u64, play: impl Fn(u64) -> Result<(), String>) -> 
         println!("[seed {seed:#x}]");
         play(seed)?;
         played += 1;
-        seed = Chance::seeded(seed).number();
+        seed = Random::seeded(seed).number();
     }
     println!("{played} times");
     Ok(())
 }
 
-/// As long as `SYNOD_SOAK` asks for plays this.
+/// The scenario of a run with `SYNOD_SOAK`, which plays it repeatedly.
 pub(crate) async fn anything(scene: &mut Scene) {
     rounds(scene, ROUNDS, CALLS).await;
 }
 
-/// The piece of it that every run of the tests plays.
+/// The part of it that every run of the tests plays.
 pub(crate) async fn a_piece(scene: &mut Scene) {
     rounds(scene, 1, CALLS / 4).await;
 }
@@ -67,20 +67,20 @@ async fn rounds(scene: &mut Scene, rounds: usize, calls: usize) {
     let clients = clients(scene).await;
     let company = Company::gather(scene).await;
     let everybody: Vec<_> = clients.iter().chain(company.holders()).cloned().collect();
-    let chance = scene.chance.clone();
+    let random = scene.random.clone();
     for round in 0..rounds {
         let dir = format!("s{round}");
         prepare(&clients, &dir).await;
         let over = Cell::new(false);
         let working = async {
-            join_all(clients.iter().map(|ann| work(&chance, ann, &dir, calls, 200))).await;
+            join_all(clients.iter().map(|ann| work(&random, ann, &dir, calls, 200))).await;
             over.set(true);
         };
         let happening = async {
             outlasts_a_holder(scene, &company).await;
             while !over.get() {
                 happens(scene, &everybody).await;
-                sleep(Duration::from_millis(scene.chance.below(1_000))).await;
+                sleep(Duration::from_millis(scene.random.below(1_000))).await;
             }
         };
         join(working, happening).await;
@@ -93,10 +93,10 @@ async fn rounds(scene: &mut Scene, rounds: usize, calls: usize) {
 /// A process that holds something is paused or cut off for longer than its session lives. Random
 /// faults alone seldom do this.
 async fn outlasts_a_holder(scene: &Scene, company: &Company) {
-    let chance = &scene.chance;
-    let room = if chance.below(2) == 0 { Room::Mutex } else { Room::Latch };
-    let lasts = TTL * 3 / 2 + Duration::from_millis(chance.below(3_000));
-    let link = [None, Some(Link::Cut), Some(Link::Deaf)][index(chance, 3)];
+    let random = &scene.random;
+    let room = if random.below(2) == 0 { Room::Mutex } else { Room::Latch };
+    let lasts = TTL * 3 / 2 + Duration::from_millis(random.below(3_000));
+    let link = [None, Some(Link::Cut), Some(Link::Deaf)][index(random, 3)];
     let begin = |ann: &Actor| match link {
         Some(link) => ann.pipe.set(link),
         None => ann.client.stop().expect("it runs"),
@@ -112,16 +112,16 @@ async fn outlasts_a_holder(scene: &Scene, company: &Company) {
     note(scene, &ann, "go on");
 }
 
-/// One thing after another, some of them while others last.
+/// One fault after another, some of them while others last.
 async fn happens(scene: &mut Scene, clients: &[Arc<Actor>]) {
-    let chance = scene.chance.clone();
-    let (server, ann) = (index(&chance, SIZE), &clients[index(&chance, clients.len())]);
-    let lasts = Duration::from_millis(match chance.below(3) {
-        0 => chance.below(200),
-        1 => chance.below(1_500),
-        _ => chance.below(6_000),
+    let random = scene.random.clone();
+    let (server, ann) = (index(&random, SIZE), &clients[index(&random, clients.len())]);
+    let lasts = Duration::from_millis(match random.below(3) {
+        0 => random.below(200),
+        1 => random.below(1_500),
+        _ => random.below(6_000),
     });
-    match chance.below(10) {
+    match random.below(10) {
         0 => {
             scene.kill(server);
             sleep(lasts).await;
@@ -150,7 +150,7 @@ async fn happens(scene: &mut Scene, clients: &[Arc<Actor>]) {
         }
         5 | 6 => links(scene, ann, lasts).await,
         7 => {
-            let lost = if chance.below(2) == 0 { Lost::Reply } else { Lost::Request };
+            let lost = if random.below(2) == 0 { Lost::Reply } else { Lost::Request };
             ann.pipe.lose(lost, "");
             note(scene, ann, &format!("lose a {lost:?}"));
         }
@@ -171,13 +171,13 @@ async fn happens(scene: &mut Scene, clients: &[Arc<Actor>]) {
     }
 }
 
-fn index(chance: &Chance, below: usize) -> usize {
-    usize::try_from(chance.below(below as u64)).unwrap_or_default()
+fn index(random: &Random, below: usize) -> usize {
+    usize::try_from(random.below(below as u64)).unwrap_or_default()
 }
 
 async fn links(scene: &Scene, ann: &Actor, lasts: Duration) {
-    let late = |most: u64| Duration::from_millis(scene.chance.below(most));
-    let link = match scene.chance.below(3) {
+    let late = |most: u64| Duration::from_millis(scene.random.below(most));
+    let link = match scene.random.below(3) {
         0 => Link::Cut,
         1 => Link::Deaf,
         _ => Link::Slow { there: late(300), back: late(300) },

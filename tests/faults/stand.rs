@@ -5,8 +5,8 @@
 use std::cmp::Reverse;
 use std::sync::{Mutex, PoisonError};
 
-use synod::store::{Expect, Query};
 use synod::{Client, ClientOptions, Config, Error, Path};
+use synod::{Expect, Query};
 use synod_testkit::clients::entry::Fact;
 use tokio::runtime::Runtime;
 
@@ -14,12 +14,12 @@ use crate::Stage;
 use crate::scene::at;
 use crate::servers::Servers;
 
-/// Servers, started for the first scenario that needs some, and what lies between them.
+/// Servers, started for the first scenario that needs some, and the proxies in front of them.
 pub(crate) struct Stand {
     pub(crate) servers: Box<dyn Servers>,
-    /// What they kept up to this revision belongs to earlier scenarios.
+    /// The last revision of the earlier scenarios.
     since: u64,
-    /// What their proxies run on, as long as they do.
+    /// The runtime of the proxies, for as long as they run.
     _proxies: Proxies,
 }
 
@@ -34,18 +34,19 @@ impl Drop for Proxies {
     }
 }
 
-/// The servers of one stage that no scenario uses at the moment. The last scenario of a stage ends them.
+/// The servers of one stage that no scenario uses at the moment. The last scenario of a stage ends
+/// them.
 #[derive(Default)]
 pub(crate) struct Pool(Mutex<Vec<Stand>>);
 
 impl Pool {
-    /// Servers that are as new, or new ones.
+    /// Servers whose state was cleared, or new servers.
     pub(crate) fn take(&self, stage: Stage) -> Result<Stand, String> {
         let used = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
         used.map_or_else(|| Stand::start(stage), Ok)
     }
 
-    /// Takes servers back whose clients have ended, if they can be made as new.
+    /// Takes back servers whose clients have ended, if their state can be cleared.
     pub(crate) async fn put(&self, mut stand: Stand) {
         match stand.clear().await {
             Ok(()) => self.0.lock().unwrap_or_else(PoisonError::into_inner).push(stand),

@@ -14,15 +14,15 @@ use synod_testkit::limit::waits_for;
 use synod_testkit::server::pipe::Lost;
 use tokio::time::{Instant, sleep};
 
-use crate::scene::{Actor, PATIENCE, Scene, TTL, at, in_time};
+use crate::scene::{Actor, PATIENCE, Scene, TTL, at, eventually, in_time};
 
-/// What a process is for. Another one takes its place when it is killed.
+/// The work of a process. Another one takes its place when it is killed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Post {
     pub(crate) part: Part,
     /// The first of its items or tasks.
     pub(crate) first: Value,
-    /// How many there are.
+    /// The number of items or tasks.
     pub(crate) count: u64,
 }
 
@@ -57,7 +57,7 @@ impl Team {
         let (post, ann) = self.members[member].clone();
         ann.client.kill().expect("it runs");
         let post = match post.part {
-            // What it has put is not put again.
+            // Items that it has put are not put again.
             Part::Producer => rest_of(post, begun(scene, &ann)),
             _ => post,
         };
@@ -66,17 +66,18 @@ impl Team {
         self.members[member] = (post, heir);
     }
 
-    /// One thing after another is done to random processes, and to servers too if `servers` says so.
+    /// Applies one fault after another to random processes, and to servers too if `servers` is
+    /// `true`.
     pub(crate) async fn suffers(&mut self, scene: &mut Scene, servers: bool) {
-        let chance = scene.chance.clone();
-        let member = index(chance.below(self.members.len() as u64));
+        let random = scene.random.clone();
+        let member = index(random.below(self.members.len() as u64));
         let ann = self.members[member].1.clone();
-        let lasts = Duration::from_millis(match chance.below(4) {
-            0 => chance.below(200),
-            1 | 2 => chance.below(1_500),
-            _ => 4_500 + chance.below(1_500),
+        let lasts = Duration::from_millis(match random.below(4) {
+            0 => random.below(200),
+            1 | 2 => random.below(1_500),
+            _ => 4_500 + random.below(1_500),
         });
-        match chance.below(if servers { 10 } else { 7 }) {
+        match random.below(if servers { 10 } else { 7 }) {
             0 | 1 => self.kills(scene, member).await,
             2 | 3 => {
                 ann.client.stop().expect("it runs");
@@ -84,7 +85,7 @@ impl Team {
                 ann.client.go_on().expect("it stands still");
             }
             4 | 5 => {
-                let link = [Link::Cut, Link::Deaf][index(chance.below(2))];
+                let link = [Link::Cut, Link::Deaf][index(random.below(2))];
                 ann.pipe.set(link);
                 note(scene, &ann, &format!("{link:?}"));
                 sleep(lasts).await;
@@ -92,7 +93,7 @@ impl Team {
                 note(scene, &ann, "open");
             }
             6 => {
-                let lost = [Lost::Reply, Lost::Request][index(chance.below(2))];
+                let lost = [Lost::Reply, Lost::Request][index(random.below(2))];
                 ann.pipe.lose(lost, "");
                 note(scene, &ann, &format!("lose a {lost:?}"));
                 sleep(lasts / 8).await;
@@ -101,7 +102,8 @@ impl Team {
         }
     }
 
-    /// Stops a process at such a moment, until another one has what it worked on, which this law promises. Returns whether one had.
+    /// Stops a process at such a moment, until another process has its work, which this law
+    /// promises. Returns `true` if one had it.
     #[must_use]
     pub(crate) async fn outlasts(
         &self,
@@ -129,7 +131,7 @@ impl Team {
         is_passed_on
     }
 
-    /// Kills a process at such a moment, for good, and lets another one take its place.
+    /// Kills a process in such a state for good, and lets another one take its place.
     pub(crate) async fn loses(
         &mut self,
         scene: &mut Scene,
@@ -151,7 +153,7 @@ impl Team {
         note(scene, ann, "open");
     }
 
-    /// Stops a process whose last report is such a one.
+    /// Stops a process whose last report satisfies `is_caught`.
     async fn catches(&self, scene: &Scene, part: Part, is_caught: fn(&Deed) -> bool) -> Arc<Actor> {
         waits_for(format_args!("a {part:?} is caught"));
         let end = Instant::now() + PATIENCE;
@@ -159,7 +161,7 @@ impl Team {
             let is_at = |ann: &Actor| last(scene, ann).is_some_and(|deed| is_caught(&deed));
             if let Some(ann) = self.of(part).find(|ann| is_at(ann)) {
                 ann.client.stop().expect("it runs");
-                // What it reported before it stopped is read by then.
+                // Its reports before the stop have been read by then.
                 sleep(Duration::from_millis(50)).await;
                 if is_at(ann) {
                     return ann.clone();
@@ -171,7 +173,7 @@ impl Team {
         }
     }
 
-    /// Whether all processes of this part have done what they were asked to do.
+    /// Returns `true` if all processes of this part have done their work.
     fn rests(&self, scene: &Scene, part: Part) -> bool {
         self.of(part).all(|ann| last(scene, ann) == Some(Deed::Rests))
     }
@@ -184,7 +186,22 @@ impl Team {
         }
     }
 
-    /// Waits until the copies of all processes of this part show these processes, which this law promises.
+    /// Waits until each process of this part has made such a report.
+    pub(crate) async fn await_report(&self, scene: &Scene, part: Part, is_it: fn(&Deed) -> bool) {
+        let has_reported = |number: usize| {
+            let found = scene.book.last(|entry| match &entry.what {
+                What::Deed { deed } if entry.p == number && is_it(deed) => Some(()),
+                _ => None,
+            });
+            found.is_some()
+        };
+        let what = format!("each {part:?} has reported it");
+        let all = async || self.of(part).all(|ann| has_reported(ann.client.number()));
+        eventually(&what, all).await;
+    }
+
+    /// Waits until the copies of all processes of this part show these processes, which this law
+    /// promises.
     pub(crate) async fn await_sight(&self, scene: &mut Scene, part: Part, law: &'static str) {
         let mut who: Vec<Value> = self.of(part).map(|ann| ann.client.number() as Value).collect();
         who.sort_unstable();
@@ -196,7 +213,8 @@ impl Team {
         }
     }
 
-    /// Waits until each of so many items is held by a process of this part, which this law promises.
+    /// Waits until each of this number of items is held by a process of this part, which this law
+    /// promises.
     pub(crate) async fn await_shares(
         &self,
         scene: &mut Scene,
@@ -272,12 +290,12 @@ impl Team {
     }
 }
 
-/// The posts of so many processes of one part, each with as many items or tasks.
+/// The posts of `of` processes of one part, each with `count` items or tasks.
 pub(crate) fn posts(part: Part, of: usize, first: Value, count: u64) -> Vec<Post> {
     (0..of as u64).map(|place| Post { part, first: first + place * count, count }).collect()
 }
 
-/// What is left of a producer's items when it began to put the last of them.
+/// The rest of a producer's items when it began to put the last of them.
 fn rest_of(post: Post, last: Option<Value>) -> Post {
     let next = last.map_or(post.first, |last| last + 1);
     Post { first: next, count: post.first + post.count - next, ..post }

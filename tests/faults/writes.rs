@@ -6,7 +6,7 @@ use synod_testkit::server::pipe::Lost;
 
 use crate::scene::{Actor, Scene, at, eventually, shown};
 
-/// How often each kind of write loses something.
+/// The number of rounds: each loses one request or answer of every kind of write.
 const ROUNDS: usize = 2;
 
 pub(crate) async fn lost_answers(scene: &mut Scene) {
@@ -26,7 +26,7 @@ async fn every_kind(scene: &mut Scene, lost: Lost) -> usize {
     let (ann, bob) = (scene.client().await, scene.client().await);
     bob.done(bob.create("r")).await;
     bob.done(Op::Observe { path: at("d") }).await;
-    // So that the directory of the tickets lives all the while.
+    // This node keeps the directory of the tickets from being collected.
     bob.done(bob.create("q/anchor")).await;
     let mut values = Vec::new();
     for round in 0..ROUNDS {
@@ -70,7 +70,7 @@ fn value(op: &Op) -> u64 {
     }
 }
 
-/// It goes on after a lost connection, in the same session.
+/// Waits until the client continues after a lost connection, in the same session.
 async fn is_back(ann: &Actor) {
     eventually("it is connected again", async || {
         matches!(ann.read("r", true).await, End::Ok(_)) && ann.believes().as_deref() == Some("live")
@@ -86,7 +86,7 @@ pub(crate) async fn lost_close(scene: &mut Scene) {
         for name in ["a", "b"] {
             ann.done(ann.ephemeral(&format!("d/{name}{round}"))).await;
         }
-        // What is sent has no name of ours in it, so whatever is sent next is lost.
+        // The request contains no name of ours, so the next request is lost, whatever it is.
         ann.pipe.lose(lost, "");
         let closed = ann.call(Op::Close).await;
         assert!(!matches!(closed, End::Fail(_)), "{closed:?}: the effect is unknown");
@@ -113,6 +113,6 @@ pub(crate) async fn replaced(scene: &mut Scene) {
         ann.done(ann.create(&child)).await;
         ann.done(Op::Delete { path: at(&child) }).await;
     }
-    // By now they have collected all that they wanted to.
+    // By now they have collected all empty containers.
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
 }

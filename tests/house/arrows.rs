@@ -1,24 +1,25 @@
-//! Modules of core and of the recipes import only what stands below them, and always by the defining module: the `use`
-//! block of a file is the list of its arrows.
+//! Modules of core and of the recipes import only modules below them, and always by the defining
+//! module: the `use` block of a file is the list of its arrows.
 
 use crate::tree::{File, catches, code, holds, spares};
 
-/// What even those below stand on.
-const GROUND: &[&str] = &["chance", "mutant", "runtime"];
-/// Needed everywhere, and standing on nothing but the ground.
-const BELOW: &[&str] = &["chance", "mutant", "runtime", "clock", "task"];
-/// What a store is.
+/// The modules that even [`BELOW`] depends on.
+const GROUND: &[&str] = &["random", "mutant", "runtime"];
+/// The modules that are needed everywhere, and depend on nothing but [`GROUND`].
+const BELOW: &[&str] = &["random", "mutant", "runtime", "clock", "task"];
+/// The modules of the contract of a store.
 const FLOOR: &[&str] = &["invalid_path", "name", "path", "error", "store"];
 /// Stores that wrap stores.
 const LAYER: &[&str] = &["layer"];
-/// What an application holds.
+/// The modules of the types that an application holds.
 const DOOR: &[&str] = &["client", "held", "session", "retry", "value"];
-/// What the recipes may name of what is below the floor.
-const OFFERED: &[&str] = &["chance", "mutant", "clock", "task"];
-/// What the recipes are made of: modules of their crate. All other modules there are recipes.
-pub(crate) const STAIRS: &[&str] = &["line", "cell", "mirror", "keeper", "stamped"];
+/// The modules below the contract that the recipes may name.
+const OFFERED: &[&str] = &["random", "mutant", "clock", "task"];
+/// The modules that recipes are built from. They may import each other. All other modules of the
+/// crate are recipes.
+pub(crate) const SUPPORT: &[&str] = &["support", "line", "cell", "mirror", "keeper"];
 
-/// The recipes that are made of others, each with the recipes that it may import.
+/// The recipes that are built from others, each with the recipes that it may import.
 const MADE_OF: &[(&str, &[&str])] = &[("crew", &["leader_selector"])];
 
 /// The modules of core, each with the modules that it may import in addition.
@@ -38,7 +39,7 @@ const ROOMS: &[(&[&str], &[&[&str]])] = &[
 fn modules_of_core_import_only_what_stands_below_them() {
     let upward = [
         ("path.rs", "use crate::error::Error;"),
-        ("chance.rs", "use crate::path::Path;"),
+        ("random.rs", "use crate::path::Path;"),
         ("store.rs", "use crate::client::Client;"),
         ("store/txn.rs", "fn f() -> crate::layer::trace::Trace {}"),
         ("layer/trace.rs", "use crate::retry::Policy;"),
@@ -89,9 +90,10 @@ fn imports_name_the_defining_module() {
 }
 
 #[test]
-fn stairs_never_name_each_other() {
-    catches(import_upward, "recipes/src/line.rs", "use crate::cell::Cell;");
-    catches(import_upward, "recipes/src/mirror/tree.rs", "use crate::keeper::Keeper;");
+fn support_modules_never_name_a_recipe() {
+    catches(import_upward, "recipes/src/line.rs", "use crate::mutex::Mutex;");
+    catches(import_upward, "recipes/src/support/wait.rs", "use crate::queue::Queue;");
+    spares(import_upward, "recipes/src/mirror/tree.rs", "use crate::keeper::Keeper;");
     spares(import_upward, "recipes/src/line.rs", "use crate::line::ticket::Ticket;");
 
     holds(import_upward);
@@ -110,6 +112,7 @@ fn recipes_never_name_each_other() {
     spares(import_upward, "recipes/src/rwlock.rs", "use crate::rwlock::Guard;");
     spares(import_upward, "recipes/src/rwlock.rs", "use crate::line::{Form, hold::Hold};");
     spares(import_upward, "recipes/src/lib.rs", "pub use crate::mutex::Mutex;");
+    spares(import_upward, "recipes/src/lock.rs", "pub use crate::mutex::Mutex;");
 
     holds(import_upward);
 }
@@ -131,7 +134,11 @@ fn import_upward(file: &File) -> Vec<String> {
     if home == ["lib"] || (home[0] == "mutant" && home.len() > 1) {
         return Vec::new();
     }
-    let code = code(&file.text);
+    let mut code = code(&file.text);
+    if !of_core {
+        // The module of a kind offers the recipes of that kind.
+        code = code.replace("pub use crate::", "pub use kinds::");
+    }
     let mut found = Vec::new();
     let allowed = if of_core {
         let Some((_, allowed)) = ROOMS.iter().find(|(rooms, _)| rooms.contains(&home[0])) else {
@@ -147,7 +154,7 @@ fn import_upward(file: &File) -> Vec<String> {
             &[OFFERED, FLOOR, DOOR],
             "synod_core",
         ));
-        if STAIRS.contains(&home[0]) { &[GROUND][..] } else { &[GROUND, STAIRS] }
+        &[GROUND, SUPPORT]
     };
     let made_of = MADE_OF.iter().find(|(recipe, _)| !of_core && *recipe == home[0]);
     let parts = made_of.map_or(&[][..], |(_, parts)| *parts);
@@ -159,14 +166,15 @@ fn import_upward(file: &File) -> Vec<String> {
     found
 }
 
-/// Whether a file is of core, else it is of the recipes; and its place there.
+/// Returns the path of a module in its crate, with `true` for core and `false` for the recipes.
 fn module_of(path: &str) -> Option<(bool, &str)> {
     let place = path.strip_suffix(".rs")?;
     let of_core = place.strip_prefix("core/src/").map(|place| (true, place));
     of_core.or_else(|| place.strip_prefix("recipes/src/").map(|place| (false, place)))
 }
 
-/// What a module of another crate names of core, as paths from its root, each with its place.
+/// Returns the names of core in a module of another crate, as paths from core's root, each with its
+/// place.
 fn named_of_core(code: &str) -> Vec<(usize, Vec<String>)> {
     let found = word(code, "synod_core::");
     let tree = |at: usize| use_tree(&code[at + "synod_core::".len()..], &[]).0;
@@ -191,7 +199,8 @@ fn offences(
     named.iter().map(|(at, target)| file.offence(*at, &what(target))).collect()
 }
 
-/// What a module names of its crate, as paths from the crate's root, each with its place.
+/// Returns the names of its own crate in a module, as paths from the crate's root, each with its
+/// place.
 pub(crate) fn imports(code: &str, home: &[&str]) -> Vec<(usize, Vec<String>)> {
     let mut found = Vec::new();
     for (at, _) in word(code, "crate::") {
@@ -209,7 +218,7 @@ pub(crate) fn imports(code: &str, home: &[&str]) -> Vec<(usize, Vec<String>)> {
     found
 }
 
-/// Where `needle` stands at the start of a word.
+/// Returns the places where `needle` stands at the start of a word.
 pub(crate) fn word<'a>(code: &'a str, needle: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
     code.match_indices(needle).filter(|(at, _)| {
         !code[..*at].ends_with(|before: char| before.is_alphanumeric() || before == '_')

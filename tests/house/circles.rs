@@ -1,7 +1,8 @@
 //! Files of one crate that use each other in a circle are refused.
 //!
-//! A file uses another one if its code, tests aside, names something of it: by `crate::`, by `super::`, or by a child
-//! module. A name that a file only re-exports is looked up where it is defined, and a re-export alone is no use.
+//! A file uses another one if its code, tests aside, names an item of it: by `crate::`, by
+//! `super::`, or by a child module. A name that a file only re-exports is looked up where it is
+//! defined, and a re-export alone is no use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +28,7 @@ fn a_circle_is_seen_however_its_files_name_each_other() {
         // A module and its own child.
         &[("a", "mod x;\nfn f() { x::f() }"), ("a/x", "use crate::a::A;")],
         &[("a", "mod x;\nfn f() { x::f() }"), ("a/x", "use super::A;")],
-        // What is re-exported and used.
+        // A name that is re-exported and used.
         &[("a", "mod x;\npub use x::X;\nstruct Own(X);"), ("a/x", "use crate::a::Own;")],
         // By way of a re-export.
         &[("a", "mod x;\npub use x::X;"), ("a/x", "use crate::b::B;"), ("b", "use crate::a::X;")],
@@ -48,7 +49,7 @@ fn a_circle_is_seen_however_its_files_name_each_other() {
         &[("a", "mod x;\nfn f() { x::f() }"), ("a/x", "use crate::b::B;"), ("b", "")],
         &[("a", "mod x;\nstruct A;"), ("a/x", "use crate::a::A;")],
         &[("a", "mod x;\nfn f() { x::f() }"), ("a/x", "mod y {\n    use super::X;\n}")],
-        // What is only re-exported is no use, and leads on to where it is defined.
+        // A name that is only re-exported does not count as used, and leads to its definition.
         &[
             ("a", "mod x;\nmod y;\npub use x::X;\npub use y::Y;"),
             ("a/x", ""),
@@ -81,7 +82,8 @@ fn crates<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> BTreeMap<Strin
         else {
             continue;
         };
-        // Wrong algorithms use the module that they are planted in, and are not in a program without mistakes.
+        // Wrong algorithms use the module that they are planted in, and are not in a program
+        // without mistakes.
         if place.starts_with("mutant/") {
             continue;
         }
@@ -93,7 +95,7 @@ fn crates<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> BTreeMap<Strin
     crates
 }
 
-/// The files of each circle: those from which there is a way to each other and back.
+/// The files of each circle: files that reach each other in both directions.
 fn circles(crates: &BTreeMap<String, Crate>) -> BTreeSet<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     for (home, modules) in crates {
@@ -113,7 +115,7 @@ fn circles(crates: &BTreeMap<String, Crate>) -> BTreeSet<BTreeSet<String>> {
     found
 }
 
-/// The modules that are reached from this one by using what it uses, and so on.
+/// The modules that this one uses, directly or indirectly.
 fn reachable(
     uses: &BTreeMap<&Vec<String>, BTreeSet<Vec<String>>>,
     from: &Vec<String>,
@@ -137,7 +139,8 @@ fn used(modules: &Crate, module: &Vec<String>) -> BTreeSet<Vec<String>> {
     used.filter(|other| other != module).collect()
 }
 
-/// What a module names of its crate, as paths from the crate's root, each with its place.
+/// Returns the names of its own crate in a module, as paths from the crate's root, each with its
+/// place.
 fn named(modules: &Crate, module: &Vec<String>) -> Vec<(usize, Vec<String>)> {
     let code = &modules[module];
     let home: Vec<_> = module.iter().map(String::as_str).collect();
@@ -155,7 +158,7 @@ fn named(modules: &Crate, module: &Vec<String>) -> Vec<(usize, Vec<String>)> {
     named
 }
 
-/// Whether a place is within braces that a `mod` opened.
+/// Returns `true` if a place is within braces that a `mod` opened.
 fn is_in_inner_module(code: &str, at: usize) -> bool {
     word(&code[..at], "mod ").any(|(start, _)| {
         let Some((name, inside)) = code[start..at].split_once('{') else { return false };
@@ -164,7 +167,7 @@ fn is_in_inner_module(code: &str, at: usize) -> bool {
     })
 }
 
-/// Whether a path stands in a `pub use`, and its last name nowhere else in the file.
+/// Returns `true` if a path stands in a `pub use`, and its last name nowhere else in the file.
 fn is_only_re_exported(code: &str, at: usize, path: &[String]) -> bool {
     let statement = code[..at].rsplit([';', '}']).next().unwrap_or_default().trim_start();
     let statement = statement.rsplit_once(']').map_or(statement, |(_, behind)| behind).trim_start();

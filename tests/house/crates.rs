@@ -2,7 +2,7 @@
 
 use crate::tree::{File, catches, holds, root, spares};
 
-/// The crates, and what each may depend on: always, and for its tests as well.
+/// The crates, each with the crates that it may depend on: always, and for its tests as well.
 #[rustfmt::skip]
 const HOUSE: [(&str, &[&str], &[&str]); 12] = [
     ("synod-core",        &[], &[]),
@@ -14,8 +14,8 @@ const HOUSE: [(&str, &[&str], &[&str]); 12] = [
     ("synod-etcd",        &["synod-core"], &["synod-recipes", "synod-testkit", "synod-conformance"]),
     ("synod-sim",         &["synod-core", "synod-recipes", "synod-testkit", "synod-conformance", "synod-mem"], &["synod-sim"]),
     ("synod",             &["synod-core", "synod-recipes", "synod-mem", "synod-zk", "synod-etcd", "synod-sim"], &["synod-testkit", "synod-conformance"]),
-    ("synod-cli",         &["synod", "synod-conformance", "synod-bench"], &["synod-testkit"]),
-    ("synod-bench",       &["synod", "synod-testkit"], &[]),
+    ("synod-cli",         &["synod-core", "synod", "synod-conformance", "synod-bench"], &["synod-testkit"]),
+    ("synod-bench",       &["synod-core", "synod", "synod-testkit"], &[]),
     ("synod-first-come",  &["synod-core"], &["synod-mem", "synod-testkit"]),
 ];
 
@@ -76,7 +76,7 @@ fn upward(file: &File) -> Vec<String> {
     found
 }
 
-/// Which kind of dependency an entry is, and on what.
+/// The kind of the dependency of an entry, and its target.
 fn dependency(entry: &Entry<'_>) -> Option<(String, String)> {
     let mut table: Vec<_> = entry.table.split('.').collect();
     let kind = table.iter().position(|part| part.ends_with("dependencies"))?;

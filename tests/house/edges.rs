@@ -1,5 +1,6 @@
-//! Each argument of a recipe is passed by the cases of `conformance/src/every/edge.rs`: the row names an edge for each public
-//! function that takes a text, data, a number, a duration, a value or a function.
+//! Each argument of a recipe is passed by the cases of `conformance/src/every/edge.rs`: the row
+//! names an edge for each public function that takes a text, data, a number, a duration, a value or
+//! a function.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,7 +12,7 @@ use crate::tree::{File, files};
 /// The place of the edges.
 const PLACE: &str = "testkit/src/edges/";
 
-/// Functions that look something up in memory, by their modules.
+/// Functions that only look up a value in memory, by their modules.
 const LOOKS_UP: [(&str, &[&str]); 3] = [
     ("discovery", &["get"]),
     ("hash_ring", &["new", "owner"]),

@@ -32,8 +32,8 @@ fn each_trial_has_a_time_limit() {
     holds(unlimited);
 }
 
-/// Trials whose work is not given to `limited`, in the call itself or in a function of the file that
-/// it calls. A trial without work needs no limit.
+/// Trials whose work is not given to `limited`, in the call itself or in a function of the file
+/// that it calls. A trial without work needs no limit.
 fn unlimited(file: &File) -> Vec<String> {
     if !file.is_rust() || file.path.starts_with("tests/house/") {
         return Vec::new();
@@ -66,7 +66,7 @@ fn calls(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether the function of this name gives its work to `limited`.
+/// Returns `true` if the function of this name passes its work to `limited`.
 fn is_limited(code: &str, name: &str) -> bool {
     let body = |(_, after): (&str, &str)| {
         let end = after.find("\n}").unwrap_or(after.len());

@@ -1,4 +1,4 @@
-//! What comments and pages name is there: files, and the targets of links.
+//! Files and the targets of links that comments and pages name exist.
 
 use std::sync::LazyLock;
 
@@ -47,7 +47,7 @@ fn comment(line: &str) -> Option<&str> {
     (!before.contains('"')).then_some(comment)
 }
 
-/// Whether it is the name of one file: no pattern, and no place for a name.
+/// Returns `true` if the text is the name of one file: no pattern, and no placeholder.
 fn is_name(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
     let stem = ENDS.iter().find_map(|end| text.strip_suffix(end));
@@ -89,7 +89,7 @@ fn links_dead(file: &File) -> Vec<String> {
     found
 }
 
-/// Whether the target of a link from this page is there.
+/// Returns `true` if the target of a link from this page exists.
 fn leads(from: &File, target: &str) -> bool {
     let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
     let mut parts: Vec<_> = from.path.split('/').collect();

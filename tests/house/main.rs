@@ -1,7 +1,8 @@
 //! The rules of this code that a compiler does not check.
 //!
-//! A rule is a function from a file to its offences. Each is first shown a file that breaks it and
-//! one that does not, so that a rule that has gone blind fails too, and then the whole tree.
+//! A rule is a function from a file to its offences. Each is first applied to a file that breaks it
+//! and to a file that does not, so that a rule that no longer works fails too, and then to the
+//! whole tree.
 
 mod arrows;
 mod circles;

@@ -1,4 +1,5 @@
-//! Each type of core and the recipes has a name of its own, so that a name has one definition to find.
+//! Each type of core and the recipes has a name of its own, so that a name has one definition to
+//! find.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,8 @@ fn no_two_types_of_core_and_the_recipes_have_one_name() {
         "blind for an alias"
     );
     assert_eq!(sample(["struct A;", "struct B;"]), [""; 0]);
-    // Parts of a trait, helpers of tests, and the same type with its parameters filled in.
+    // Exceptions: parts of a trait, helpers of tests, and the same type with its parameters filled
+    // in.
     assert_eq!(sample(["struct A;", "impl T for B {\n    type A = u8;\n}"]), [""; 0]);
     assert_eq!(sample(["struct A;", "mod tests {\n    struct A;\n}"]), [""; 0]);
     assert_eq!(sample(["struct A<T>(T);", "pub type A = a::A<u8>;"]), [""; 0]);
@@ -28,7 +30,8 @@ fn no_two_types_of_core_and_the_recipes_have_one_name() {
     assert!(found.is_empty(), "\n{}", found.join("\n"));
 }
 
-/// The names of types that are defined in more than one file of core and the recipes, with the files.
+/// The names of types that are defined in more than one file of core and the recipes, with the
+/// files.
 fn homonyms(files: &[File]) -> Vec<String> {
     let mut defined: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     let is_of_both = |path: &str| path.starts_with("core/src/") || path.starts_with("recipes/src/");

@@ -1,4 +1,5 @@
-//! `docs/promises.md` and the pages of the recipes name every law of the families that they promise, and no other.
+//! `docs/promises.md` and the pages of the recipes name every law of the families that they
+//! promise, and no other.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,8 @@ const PAGES_OF_RECIPES: &str = "recipes/docs/";
 /// The families that are not promised whole: a page names those of them that it is about.
 const ELSEWHERE: [&str; 3] = ["L-X", "C", "B"];
 
-/// Laws of single stores, which the contract leaves out: `UNCHECKED` in `conformance/src/law.rs` says why.
+/// Laws of single stores, which the contract leaves out: `UNCHECKED` in `conformance/src/law.rs`
+/// says why.
 const NOT_PROMISED: [&str; 2] = ["L-WAT-5", "L-WAT-9"];
 
 #[test]

@@ -1,12 +1,12 @@
-//! No recipe lacks a part: each has a row in the table of the recipes (`testkit/src/recipe.rs`), and what the row
-//! names exists.
+//! No recipe lacks a part: each has a row in the table of the recipes (`testkit/src/recipe.rs`),
+//! and what the row names exists.
 
 use std::collections::BTreeSet;
 
 use synod_testkit::clients::holding::Room;
 use synod_testkit::recipe::{Part, Row, rows};
 
-use crate::arrows::STAIRS;
+use crate::arrows::SUPPORT;
 use crate::tree::{File, files};
 
 /// Modules that users see, of functions on any line.
@@ -15,7 +15,7 @@ const TOOLS: [&str; 2] = ["ask_back", "inspect"];
 /// The pages of the recipes.
 const PAGES: &str = "recipes/docs/";
 
-/// What a page has, alone or together with that of its family.
+/// The sections of a page, alone or together with the page of its family.
 const PROMISES: [&str; 6] = [
     "\n# Promises\n",
     "*Assumes*",
@@ -33,7 +33,7 @@ impl Tree {
         self.0.iter().find(|file| file.path == path).map_or("", |file| &file.text)
     }
 
-    /// All that is in a folder, or in a file of this path.
+    /// All files in a folder, or the file of this path.
     fn within(&self, path: &str) -> String {
         self.0.iter().filter(|file| file.path.starts_with(path)).map(|file| &*file.text).collect()
     }
@@ -42,13 +42,22 @@ impl Tree {
 #[test]
 fn every_recipe_has_a_row() {
     let tree = Tree(files());
-    let public = tree.text("recipes/src/lib.rs").lines().filter_map(|line| {
-        let module = line.strip_prefix("pub use crate::")?.split("::").next()?;
-        (!STAIRS.contains(&module) && !TOOLS.contains(&module)).then_some(module)
+    let kinds = tree
+        .text("recipes/src/lib.rs")
+        .lines()
+        .filter_map(|line| line.strip_prefix("pub mod ").map(|line| line.trim_end_matches(';')));
+    let public = kinds.flat_map(|kind| {
+        let text = tree.text(&format!("recipes/src/{kind}.rs"));
+        let offered = text.lines().filter_map(|line| {
+            let module = line.strip_prefix("pub use crate::")?.split("::").next()?;
+            (!SUPPORT.contains(&module) && !TOOLS.contains(&module)).then_some(module)
+        });
+        let own = text.contains("include_str!(\"../docs/").then_some(kind);
+        offered.chain(own).collect::<Vec<_>>()
     });
     let public: BTreeSet<_> = public.collect();
     let named: BTreeSet<_> = rows().map(|row| row.module).collect();
-    assert_eq!(public, named, "the modules of recipes/src/lib.rs, and the rows of the table");
+    assert_eq!(public, named, "the recipes in the public modules, and the rows of the table");
     assert_eq!(named.len(), rows().count(), "one row each");
 }
 
@@ -82,7 +91,7 @@ fn no_recipe_lacks_a_part() {
     assert!(found.is_empty(), "\n{}", found.join("\n"));
 }
 
-/// What a recipe lacks, a line each.
+/// Returns the parts that a recipe lacks, one line each.
 fn lacking(tree: &Tree, row: &Row) -> Vec<String> {
     let Row { name, module, .. } = row;
     let code = tree.within(&format!("recipes/src/{module}"));
@@ -95,7 +104,7 @@ fn lacking(tree: &Tree, row: &Row) -> Vec<String> {
     let example = page.split_once("```rust\n").map_or("", |(_, rest)| rest);
     let example = example.split("\n```").next().unwrap_or_default();
     let is_run = tree.text("src/examples.rs").contains(&format!("recipes/docs/{module}.md"));
-    let line = format!("//! | [`{name}`] | ");
+    let line = format!("//! | [`{name}`](");
     let own = format!("recipe::{}::", row.cases);
     let is_listed = synod_conformance::cases().any(|case| case.name().starts_with(&own));
     let mut parts = vec![

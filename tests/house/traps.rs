@@ -71,7 +71,7 @@ fn cases_missing(file: &File) -> Vec<String> {
     missing.map(|(at, name)| file.offence(at, &format!("there is no {name}"))).collect()
 }
 
-/// Whether a case or a test exists, by its module; or with `*`, whether the module exists.
+/// Returns `true` if a case or a test exists in its module; with `*`, if the module exists.
 fn is_there(tree: &[File], name: &str) -> bool {
     let Some((module, case)) = name.rsplit_once("::") else { return false };
     let path = module.replace("::", "/");

@@ -1,4 +1,4 @@
-//! The files of the tree, and which parts of a Rust file are code.
+//! The files of the tree, and the parts of a Rust file that are code.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every text file of the tree, except for those of git and cargo.
+/// Every text file of the tree, except for the files of git and cargo.
 pub(crate) fn files() -> Vec<File> {
     let mut files = Vec::new();
     collect(&root(), "", &mut files);
@@ -107,7 +107,8 @@ pub(crate) fn code(text: &str) -> String {
     String::from_utf8(code).expect("literals are replaced whole")
 }
 
-/// How many bytes of a comment or literal `rest` starts with; `before` is the byte preceding it.
+/// Returns the length in bytes of the comment or literal that `rest` starts with; `before` is the
+/// byte preceding it.
 fn literal(rest: &[u8], before: Option<u8>) -> usize {
     let in_word = before.is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     match rest {

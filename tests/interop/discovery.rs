@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use synod::Path;
-use synod::recipe::{Discovery, Endpoints, Instance, InstanceFormat, UriSpec};
+use synod::discovery::{Discovery, Endpoints, Instance, InstanceFormat, UriSpec};
 use synod_testkit::server::zookeeper::TICK;
 use tokio::time::{Instant, sleep};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use synod::recipe::{Election, Leader, LeaderLatch, LeaderSelector, Leadership, Term};
+use synod::election::{Election, Leader, LeaderLatch, LeaderSelector, Leadership, Term};
 use synod::{Client, Path};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_local};
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use crate::peer::{PATIENCE, Peer};
 use crate::{Kind, Scene, gets, stand};
 
-/// How long a test waits for something that must not happen.
+/// The time for which a test waits for something that must not happen.
 const SHORT: Duration = Duration::from_millis(300);
 
 pub(crate) const SCENES: [(&str, &[Kind], Scene); 6] = [
@@ -107,8 +107,7 @@ async fn a_leader_that_dies_is_succeeded(kind: Kind, path: Path) {
     leads(kind, &mut next).await;
 }
 
-/// In the other direction it takes a minute: the fixed time to live of the lease of `etcdctl
-/// elect`.
+/// In the other direction it takes a minute: the fixed TTL of the lease of `etcdctl elect`.
 async fn a_leader_of_ours_that_is_gone_is_succeeded(kind: Kind, path: Path) {
     let client = kind.client().await;
     let leader = Election::new(&client, path.clone()).campaign("ours").await.expect("free");

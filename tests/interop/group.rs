@@ -1,7 +1,7 @@
 //! Groups of Curator and parties of kazoo.
 
 use synod::Path;
-use synod::recipe::{Group, PersistentNode};
+use synod::presence::{Group, PersistentNode};
 use synod_testkit::server::zookeeper::TICK;
 use tokio::time::{Instant, sleep};
 
@@ -62,7 +62,7 @@ async fn a_group_is_shared(kind: Kind, path: Path) {
     we_see(&group, &["a-of-ours", "b-of-theirs"]).await;
     they_see(&mut theirs, &["a-of-ours", "b-of-theirs"]).await;
 
-    // kazoo takes only those without a name of their own for members.
+    // kazoo counts only nodes without a name of their own as members.
     let node = PersistentNode::new(&client, path.join("node").expect("valid"));
     let node = node.keep("c-of-ours").await.expect("free");
     let all = ["a-of-ours", "b-of-theirs", "c-of-ours"];

@@ -16,8 +16,8 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use synod::recipe::{Mutex, MutexGuard, RwLock, ask_back, inspect};
-use synod::store::Lifetime;
+use synod::Lifetime;
+use synod::lock::{Mutex, MutexGuard, RwLock, ask_back, inspect};
 use synod::{Client, Path};
 use synod_testkit::limit::{limited, waits_for};
 use synod_testkit::server::etcd::Cluster;
@@ -33,7 +33,7 @@ use crate::peer::{
 static ZOOKEEPER: LazyLock<Result<Ensemble, String>> = LazyLock::new(|| Ensemble::start(1));
 static ETCD: LazyLock<Result<Cluster, String>> = LazyLock::new(|| Cluster::start(1));
 
-/// A server, and how to start a peer and a client of synod on it.
+/// A server, with functions to start a peer and a client of synod on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Curator,
@@ -62,7 +62,7 @@ impl Kind {
 
     async fn client(self) -> Client {
         let server = self.server();
-        // The longest time to live, because peers use the processor for seconds when they start.
+        // The longest TTL, because peers use the processor for seconds when they start.
         let url = match self {
             Self::Curator | Self::Kazoo => {
                 format!("zk://{server}?acl=open&session=20s&tick={}ms", TICK.as_millis())
@@ -78,7 +78,8 @@ impl Kind {
         let mut peer = match self {
             Self::Curator => Peer::curator(&server).await,
             Self::Kazoo => Peer::kazoo(&server).await,
-            // Its prefix is synod's path followed by a slash. Its lock is that of the package for Go.
+            // Its prefix is synod's path followed by a slash. Its lock is that of the package for
+            // Go.
             Self::Etcdctl | Self::Go => return Peer::etcdctl(&server, &format!("{path}/")),
         };
         peer.write_line(&format!("mutex {path}"));
@@ -112,7 +113,7 @@ impl Kind {
     }
 }
 
-/// Waits until this many contenders are in the line.
+/// Waits until this number of contenders is in the wait queue.
 async fn stand(client: &Client, path: &Path, count: usize) {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -295,7 +296,8 @@ fn play(name: &str, kind: Kind, scene: Scene) -> Result<(), Failed> {
     played.map_err(Failed::from)
 }
 
-/// Keeps the directory of a path: kazoo fails where the servers collect it between two requests of its `ensure_path`.
+/// Keeps the directory of a path: kazoo fails where the servers collect it between two requests of
+/// its `ensure_path`.
 async fn keep_directory(kind: Kind, path: &Path) {
     let beside = format!("kept-for-{}", path.name());
     let beside = path.parent().expect("it is below others").join(&beside).expect("valid");

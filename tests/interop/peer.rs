@@ -21,9 +21,10 @@ pub(crate) struct Peer {
     process: Child,
     input: Option<ChildStdin>,
     said: mpsc::UnboundedReceiver<Said>,
-    /// Whether it is a shell, which ends with its input, after what it has started.
+    /// `true` if the peer is a shell, which ends with its input, after the programs that it has
+    /// started.
     shell: bool,
-    /// When it was last known to be excluded.
+    /// The last time at which it was known to be excluded.
     excluded: u64,
 }
 
@@ -32,8 +33,8 @@ pub(crate) struct Peer {
 struct Said {
     line: String,
     /// When the peer printed it, by the clock that all processes share: the peer's own reading
-    /// (`in @NANOSECONDS`). A shell does not add it, see [`Peer::keeps_silent`]: then it is the time
-    /// when the line arrived.
+    /// (`in @NANOSECONDS`). A shell does not add it, see [`Peer::keeps_silent`]: then it is the
+    /// time when the line arrived.
     at: u64,
 }
 
@@ -45,8 +46,8 @@ impl Said {
     }
 }
 
-/// Holds a lock of etcdctl until a line names the signal to end it with, and answers each `ping`. When etcdctl has the lock,
-/// it prints its key.
+/// Holds a lock of etcdctl until a line names the signal to end it with, and answers each `ping`.
+/// When etcdctl has the lock, it prints its key.
 const ETCDCTL: &str = r#"
 export ETCDCTL_API=3
 etcdctl --endpoints "$1" lock --ttl 2 "$2" </dev/null &
@@ -56,8 +57,8 @@ wait $! && true
 echo out
 "#;
 
-/// Campaigns with etcdctl until a line names the signal to end it with, or listens, and answers each
-/// `ping`. It prints the key of each leader and its values.
+/// Campaigns with etcdctl until a line names the signal to end it with, or listens, and answers
+/// each `ping`. It prints the key of each leader and its values.
 const ELECT: &str = r#"
 export ETCDCTL_API=3
 server=$1
@@ -112,7 +113,7 @@ pub(crate) fn etcdctl_missing() -> Option<String> {
     found.is_err().then(|| "etcdctl is not installed".to_owned())
 }
 
-/// Where Debian has the sources of etcd's client, for Go without modules.
+/// The directory of the sources of etcd's client on Debian, for Go without modules.
 const GO_PATH: &str = "/usr/share/gocode";
 
 pub(crate) fn go_missing() -> Option<String> {
@@ -122,7 +123,8 @@ pub(crate) fn go_missing() -> Option<String> {
     Command::new("go").arg("version").output().is_err().then(|| "Go is not installed".to_owned())
 }
 
-/// Whether the tests with Go must run. It is large, so a build server does not install it: `dev/test long` does.
+/// Returns `true` if the tests with Go must run. Go is large, so a build server does not install
+/// it: `dev/test long` does.
 pub(crate) fn go_required() -> bool {
     std::env::var_os("SYNOD_GO").is_some()
 }
@@ -141,7 +143,8 @@ fn build_go(name: &str) -> PathBuf {
     program
 }
 
-/// The classes of the programs in Java, built once: to build one takes five times what it takes to start it.
+/// The classes of the programs in Java, built once: to build one takes five times as long as to
+/// start it.
 static JAVA: LazyLock<PathBuf> = LazyLock::new(|| {
     let classes = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop-java");
     let mut javac = Command::new("javac");
@@ -283,10 +286,10 @@ impl Peer {
         assert_eq!(self.speaks().await, word);
     }
 
-    /// Checks that the peer is excluded now. What it prints later is checked against this time, so
-    /// that a grant that is reported late is found, too, however slow the machine is. The lines of a
-    /// shell have no time, but they are in order: it is asked for a line, which comes after all that
-    /// etcdctl printed before.
+    /// Checks that the peer is excluded now. Its later lines are checked against this time, so that
+    /// a grant that is reported late is also found on a slow machine. The lines of a shell have no
+    /// time, but they are in order: it receives a request for a line, which follows all earlier
+    /// lines of etcdctl.
     pub(crate) async fn keeps_silent(&mut self) {
         let said = timeout(Duration::from_millis(300), self.said.recv()).await;
         assert!(said.is_err(), "it said {said:?}");

@@ -2,11 +2,11 @@
 //!
 //! Its directory has two subdirectories: a lock, and the leases. A client that wants a permit waits
 //! for the lock, and then, with the lock, until there are no more leases than the limit, including
-//! its own. So a client that does the same with synod's recipes is in one line with Curator's.
+//! its own. So a client that does the same with synod's recipes waits in one queue with Curator's.
 
 use std::num::NonZeroU32;
 
-use synod::recipe::{Mutex, Permit, Semaphore};
+use synod::lock::{Mutex, Permit, Semaphore};
 use synod::{Client, Path};
 use tokio::task::spawn_local;
 
@@ -22,7 +22,7 @@ pub(crate) const SCENES: [(&str, &[Kind], Scene); 2] = [
     }),
 ];
 
-/// How many holders there may be.
+/// The maximum number of holders.
 const TWO: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
 
 /// The two directories.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use synod::Path;
-use synod::recipe::{ForeignQueue, ItemPlace, PutOptions, Queue, QueueLayout};
+use synod::queue::{ForeignQueue, ItemPlace, PutOptions, Queue, QueueLayout};
 use tokio::time::timeout;
 
 use crate::peer::{PATIENCE, Peer};

@@ -1,7 +1,8 @@
-//! Transactions of synod and of others on the same keys of etcd: those of etcd's own package for Go, and of etcdctl.
+//! Transactions of synod and of others on the same keys of etcd: of etcd's own package for Go, and
+//! of etcdctl.
 
 use synod::Path;
-use synod::recipe::Transaction;
+use synod::transaction::Transaction;
 
 use crate::peer::Peer;
 use crate::{Kind, Scene};
@@ -18,9 +19,9 @@ pub(crate) const SCENES: [(&str, &[Kind], Scene); 3] = [
     }),
 ];
 
-/// What each account has at first.
+/// The initial balance of each account.
 const EACH: i64 = 100;
-/// How often each side moves 1: to each of two accounts as often.
+/// The number of times that each side moves 1, to each of two accounts.
 const TIMES: i64 = 100;
 
 /// The key of a node on etcd.
@@ -33,8 +34,8 @@ fn accounts<const N: usize>(path: &Path, names: [&str; N]) -> [Path; N] {
     names.map(|name| path.join(name).expect("valid"))
 }
 
-/// Both take from an account of their own and give to the two others, at the same time. So each transaction of one
-/// changes what each of the other has read.
+/// Both take from an account of their own and give to the two others, at the same time. So each
+/// transaction of one changes what each of the other has read.
 async fn a_transfer_of_either_keeps_the_sum(kind: Kind, path: Path) {
     let (client, mut peer) = (kind.client().await, Peer::go_stm(&kind.server()).await);
     let [ann, bob, cat, marks] = &accounts(&path, ["ann", "bob", "cat", "marks"]);
@@ -59,7 +60,7 @@ async fn a_transfer_of_either_keeps_the_sum(kind: Kind, path: Path) {
     assert_eq!(held, [EACH - TIMES / 2, EACH - TIMES / 2, EACH + TIMES], "each transfer once");
 }
 
-/// Moves 1, and checks that it sees all accounts of one moment.
+/// Moves 1, and checks that it sees a consistent snapshot of all accounts.
 async fn transfer(ours: &Transaction, all: [&Path; 3], from: &Path, to: &Path) {
     let moved = ours.run(|run| async move {
         let mut sum = 0;
@@ -92,8 +93,8 @@ async fn a_value_of_either_is_read_by_the_other(kind: Kind, path: Path) {
     peer.says("8").await;
 }
 
-/// A write of etcdctl's, by `put` or by `txn`, to a key that a transaction has read makes it run again; and `txn` compares
-/// what a transaction has written.
+/// A write of etcdctl's, by `put` or by `txn`, to a key that a transaction has read makes it run
+/// again; and `txn` compares what a transaction has written.
 async fn a_transaction_is_shared(kind: Kind, path: Path) {
     let (client, server) = (kind.client().await, kind.server());
     let [a, b, marks] = ["a", "b", "marks"].map(|name| path.join(name).expect("valid"));
@@ -102,7 +103,8 @@ async fn a_transaction_is_shared(kind: Kind, path: Path) {
         if round == 0 {
             return Peer::etcdctl_once(&server, &["put", key, data], "");
         }
-        // Conditions, what to do then, and otherwise, each with an empty line after it.
+        // The conditions, the operations if they hold, and the operations otherwise, each followed
+        // by an empty line.
         let txn = format!("value(\"{key}\") = \"0\"\n\nput {key} {data}\n\n\n");
         Peer::etcdctl_once(&server, &["txn"], &txn)
     };
@@ -125,7 +127,7 @@ async fn a_transaction_is_shared(kind: Kind, path: Path) {
         let read = read.await.expect("reachable");
 
         assert_eq!((&read[..], runs), (&b"7"[..], 2), "round {round}");
-        // etcdctl finds what the transaction has written.
+        // etcdctl finds the values that the transaction has written.
         let found = Peer::etcdctl_once(&server, &["get", &format!("{path}//b")], "");
         assert_eq!(found.lines().last(), Some("7"), "{found}");
     }

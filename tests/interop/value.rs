@@ -5,17 +5,16 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use synod::Path;
-use synod::recipe::{
-    AtomicValue, Barrier, Counter, DoubleBarrier, LocalCopy, Promotion, SharedCount, SharedValue,
-    within,
-};
+use synod::barrier::{Barrier, DoubleBarrier};
+use synod::value::{AtomicValue, Counter, LocalCopy, Promotion, SharedCount, SharedValue};
+use synod::within;
 use tokio::task::spawn_local;
 use tokio::time::sleep;
 
 use crate::peer::{PATIENCE, Peer};
 use crate::{Kind, Scene, gets, stand};
 
-/// How long it is watched that something does not happen.
+/// The time for which a test checks that something does not happen.
 const BRIEF: Duration = Duration::from_millis(300);
 
 pub(crate) const SCENES: [(&str, &[Kind], Scene); 8] = [
@@ -41,7 +40,7 @@ pub(crate) const SCENES: [(&str, &[Kind], Scene); 8] = [
     }),
 ];
 
-/// How often each side adds 1.
+/// The number of times that each side adds 1.
 const TIMES: usize = 50;
 
 async fn a_number_is_shared(kind: Kind, path: Path) {
@@ -58,7 +57,7 @@ async fn a_number_is_shared(kind: Kind, path: Path) {
     assert!((TIMES..=2 * TIMES).contains(&theirs), "{theirs}");
     assert_eq!(number.get().await.expect("reachable"), 100);
 
-    // A number that Curator made, and one that it finds.
+    // A number that Curator created, and a number that it finds.
     peer.write_line(&format!("count4 {int} 3"));
     peer.says("3").await;
     let number = Counter::of_i32(&client, &int);
@@ -67,7 +66,7 @@ async fn a_number_is_shared(kind: Kind, path: Path) {
     peer.says("-1").await;
 }
 
-/// Bytes that both replace, each on the condition of what the other one wrote.
+/// Bytes that both replace, each on the condition of the other's last write.
 async fn a_text_is_shared(kind: Kind, path: Path) {
     let (client, mut peer) = (kind.client().await, Peer::curator(&kind.server()).await);
     let value = AtomicValue::<Vec<u8>>::new(&client, &path);
@@ -106,7 +105,8 @@ async fn a_number_in_text_is_shared(kind: Kind, path: Path) {
     assert_eq!(value.get().await.expect("reachable"), Some(100));
 }
 
-/// Changes that are promoted wait in one line with those of Curator's, which keep no other change out.
+/// Promoted changes wait in one lock queue with Curator's promoted changes, which do not exclude
+/// other changes.
 async fn a_promoted_number_is_shared(kind: Kind, path: Path) {
     let (client, mut peer) = (kind.client().await, Peer::curator(&kind.server()).await);
     let [number, lock] = ["number", "lock"].map(|name| path.join(name).expect("valid"));
@@ -141,7 +141,7 @@ async fn a_count_is_followed(kind: Kind, path: Path) {
     let (client, mut peer) = (kind.client().await, Peer::curator(&kind.server()).await);
     let (one, two) = (path.join("one").expect("valid"), path.join("two").expect("valid"));
 
-    // A number that synod made.
+    // A number that synod created.
     let count = SharedCount::open(&client, &one, -3).await.expect("reachable");
     peer.write_line(&format!("share {one} 99"));
     peer.says("-3").await;
@@ -171,7 +171,7 @@ async fn a_count_is_followed(kind: Kind, path: Path) {
     let newer = count.try_set(&seen, 13).await.expect("reachable").expect_err("it is too late");
     assert_eq!(newer.value, 12);
 
-    // A number that Curator made.
+    // A number that Curator created.
     peer.write_line(&format!("share {two} 4"));
     peer.says("4").await;
     let count = SharedCount::open(&client, &two, 99).await.expect("reachable");

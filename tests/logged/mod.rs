@@ -1,4 +1,4 @@
-//! What a program logs.
+//! The log output of a program.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use synod::error::Result;
-use synod::store::{
+use synod::Result;
+use synod_core::store::{
     Backend, Outcome, Query, SessionInfo, SessionOptions, Status, Store, Txn, View, Watch,
 };
 use tokio::sync::watch;
 
-/// How many calls were sent, repetitions included.
+/// The number of calls that were sent, retries included.
 pub(crate) type Calls = Arc<AtomicUsize>;
 
 /// A backend whose sessions count what they send.
@@ -55,9 +55,9 @@ impl Store for CountedStore {
         self.store.read(query).await
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         self.count();
-        self.store.observe(query).await
+        self.store.watch(query).await
     }
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {

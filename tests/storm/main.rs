@@ -1,8 +1,9 @@
-//! Each of three real servers is killed and started again, one after the other, and then all of them. The connections of a
-//! thousand nodes that are kept and written, and of a hundred caches of them, are lost at one moment, and come back.
+//! Each of three real servers is killed and started again, one after the other, and then all of
+//! them. The connections of a thousand nodes that are kept and written, and of a hundred caches of
+//! them, are lost at the same time, and are restored.
 //!
-//! `SYNOD_MISTAKES=1` lets every member make the mistakes that this must find, one after the other, and fails if one is
-//! not found.
+//! `SYNOD_MISTAKES=1` lets every member make the mistakes that this must find, one after the other,
+//! and fails if one is not found.
 
 #![expect(clippy::print_stdout, reason = "it says what the storm cost")]
 
@@ -17,11 +18,12 @@ use std::time::Duration;
 use futures_util::future::{join, join_all, try_join_all};
 use futures_util::{FutureExt as _, Stream, StreamExt as _};
 use libtest_mimic::{Arguments, Failed, Trial};
-use synod::client::{Client, ClientOptions};
-use synod::recipe::{Cache, CacheEvent, Extent, KeptNode, PersistentNode};
-use synod::store::{Backend, Node, Revision, SessionId, SessionOptions};
+use synod::cache::{Cache, CacheEvent, Extent};
+use synod::presence::{KeptNode, PersistentNode};
+use synod::{Client, ClientOptions};
 use synod::{Config, Path, path};
 use synod_conformance::wrong::{Mistake, Wrong};
+use synod_core::store::{Backend, Node, Revision, SessionId, SessionOptions};
 use synod_testkit::limit::{limited, waits_for};
 use synod_testkit::server::etcd::Cluster;
 use synod_testkit::server::members::{Kind, Members};
@@ -37,21 +39,22 @@ const CLIENTS: usize = 10;
 const NODES: usize = 100;
 /// The caches that each client has.
 const CACHES: usize = 10;
-/// So long that sessions outlive the election of the next leader.
+/// The TTL: so long that sessions outlive the election of the next leader.
 const TTL: Duration = Duration::from_secs(20);
-/// How long servers are down.
+/// The time for which servers are down.
 const OUTAGE: Duration = Duration::from_millis(500);
-/// How many calls each node and each cache may cost, whatever happens, and in each second of the outage.
+/// The maximum number of calls for each node and each cache, in any case, and again in each second
+/// of the outage.
 const CALLS: usize = 4;
-/// Longer than a slow machine takes.
+/// The time limit of calls and of a storm: longer than a slow machine needs.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Longer than a storm takes that shows a mistake.
+/// The time limit of a storm with a mistake: longer than the time to show the mistake.
 const LIMIT_OF_MISTAKES: Duration = Duration::from_secs(120);
 
 /// The mistakes of stores that this must find.
 const MISTAKES: &[Mistake] = &[Mistake::WatchSilentAfterOutage, Mistake::EventDropped];
-/// What it waits for then, and in vain: the caches do not show what was written.
+/// The message when a mistake is found: the caches do not show the last writes.
 const SIGN: &str = "still waiting for all";
 
 /// A process that keeps nodes and has caches.
@@ -71,8 +74,8 @@ impl Member {
         let calls = Calls::default();
         let options = ClientOptions::default()
             .session(SessionOptions::new(TTL))
-            .connect_deadline(LIMIT)
-            .deadline(LIMIT);
+            .connect_timeout(LIMIT)
+            .timeout(LIMIT);
         let counted = Counted { backend, calls: calls.clone() };
         let client = Client::open(counted, options).await?;
         let names = (0..NODES).map(|node| format!("{number:02}-{node:03}"));
@@ -132,7 +135,7 @@ async fn write(members: &[Member], data: &str) -> synod::Result<()> {
     Ok(())
 }
 
-/// Checks that these readers are shown neither the removal of a node nor one that is made again.
+/// Checks that these readers are shown neither the removal of a node nor its repeated creation.
 fn only_updates(readers: &mut [impl Stream<Item = CacheEvent> + Unpin]) -> Result<(), Failed> {
     for reader in readers {
         while let Some(Some(event)) = reader.next().now_or_never() {
@@ -172,13 +175,13 @@ async fn storm<K: Kind>(
         members.iter().map(|member| member.calls.load(Ordering::Relaxed)).collect();
 
     let began = Instant::now();
-    // Each alone: whichever server a member is connected to, that is among them. Then all: no server answers for a while.
+    // Each alone: the server of each member is among them. Then all: no server answers for a while.
     for round in 0..=SERVERS {
         let lost = if round < SERVERS { round..round + 1 } else { 0..SERVERS };
         for server in lost.clone() {
             servers.kill(server)?;
         }
-        // What is written now fails at first, and is tried again.
+        // The writes fail at first, and are tried again.
         let data = format!("round {round}");
         waits_for("the nodes are written while servers are down");
         let writing = write(&members, &data);
@@ -196,7 +199,7 @@ async fn storm<K: Kind>(
         written?;
         restarted?;
         until("all are back", || members.iter().all(|member| member.is_back(&data))).await;
-        // Where the sessions live, no node has gone, and no client has created one again.
+        // Where the sessions are alive, no node was removed, and no client has created one again.
         if sessions(&members).await? != were {
             let elapsed = began.elapsed();
             return Err(format!("a session ended in {elapsed:?}: too busy for a verdict").into());
@@ -204,6 +207,7 @@ async fn storm<K: Kind>(
         only_updates(&mut readers)?;
     }
     let outage = began.elapsed();
+
     for (number, (member, before)) in members.iter().zip(sent).enumerate() {
         let calls = member.calls.load(Ordering::Relaxed) - before;
         let seconds = usize::try_from(outage.as_secs())? + 1;
@@ -217,7 +221,7 @@ async fn storm<K: Kind>(
         }
     }
 
-    // They are more than a picture of what was: the caches show what is written now.
+    // The caches are not stale copies: they show the new writes.
     waits_for("the nodes are written");
     write(&members, "second").await?;
     until("all show it", || members.iter().all(|member| member.is_back("second"))).await;

@@ -16,11 +16,11 @@ use crate::wire::{Connect, Io};
 const LIMIT: Duration = Duration::from_secs(10);
 
 fn three(seed: u64) -> Endpoints {
-    Endpoints::new(options(&["a", "b", "c"]), &Chance::seeded(seed)).expect("valid")
+    Endpoints::new(options(&["a", "b", "c"]), &Random::seeded(seed)).expect("valid")
 }
 
 fn only() -> Endpoints {
-    Endpoints::new(options(&["a"]), &Chance::seeded(1)).expect("valid")
+    Endpoints::new(options(&["a"]), &Random::seeded(1)).expect("valid")
 }
 
 fn options(hosts: &[&str]) -> EtcdOptions {

@@ -63,7 +63,7 @@ fn a_refusal_without_a_name_is_of_the_request_whose_turn_it_is() {
         let (_two, mut second) = add(&mut registry, 2);
         assert_eq!(send_all(&mut registry), 2);
 
-        assert_eq!(registry.hear(created(1)), Heard::Fine);
+        assert_eq!(registry.receive(created(1)), Consequence::Fine);
         let refused = PbWatchResponse {
             watch_id: nameless,
             created: true,
@@ -71,7 +71,7 @@ fn a_refusal_without_a_name_is_of_the_request_whose_turn_it_is() {
             cancel_reason: "etcdserver: permission denied".to_owned(),
             ..PbWatchResponse::default()
         };
-        assert_eq!(registry.hear(says(refused)), Heard::Fine);
+        assert_eq!(registry.receive(says(refused)), Consequence::Fine);
 
         assert_eq!(first.try_recv().expect("answered").expect("watched"), 7);
         let error = second.try_recv().expect("answered").expect_err("refused");
@@ -85,11 +85,11 @@ fn an_answer_is_to_the_request_that_it_names() {
     let (_one, mut first) = add(&mut registry, 1);
     let (_two, mut second) = add(&mut registry, 2);
     assert_eq!(send_all(&mut registry), 2);
-    assert_eq!(registry.hear(created(2)), Heard::Fine);
+    assert_eq!(registry.receive(created(2)), Consequence::Fine);
     assert!(registry.unanswered_since().is_some() && first.try_recv().is_err());
     assert_eq!(second.try_recv().expect("answered").expect("watched"), 7);
-    // What was lost is not taken for answered.
-    assert_eq!(registry.hear(created(2)), Heard::Fine);
+    // Lost requests do not count as answered.
+    assert_eq!(registry.receive(created(2)), Consequence::Fine);
     assert!(registry.unanswered_since().is_some());
 }
 
@@ -98,10 +98,10 @@ fn what_a_server_says_of_one_watch_is_no_progress_of_all() {
     let mut registry = Registry::default();
     let (_watch, _opened) = add(&mut registry, 1);
     assert_eq!(send_all(&mut registry), 1);
-    registry.hear(created(1));
+    registry.receive(created(1));
     let nothing = |name| says(PbWatchResponse { watch_id: name, ..PbWatchResponse::default() });
-    assert_eq!(registry.hear(nothing(1)), Heard::Fine);
-    assert_eq!(registry.hear(nothing(ALL)), Heard::Progress(7));
+    assert_eq!(registry.receive(nothing(1)), Consequence::Fine);
+    assert_eq!(registry.receive(nothing(ALL)), Consequence::Progress(7));
 }
 
 #[test]
@@ -110,8 +110,8 @@ fn a_refusal_of_the_stream_is_one_of_each_watch() {
     let (_one, mut first) = add(&mut registry, 1);
     let (mut watch, _opened) = add(&mut registry, 2);
     assert_eq!(send_all(&mut registry), 2);
-    registry.hear(created(2));
-    registry.refuse(&Error::new(ErrorKind::Denied, "observe"));
+    registry.receive(created(2));
+    registry.refuse(&Error::new(ErrorKind::Denied, "watch"));
 
     let error = first.try_recv().expect("answered").expect_err("refused");
     assert_eq!(error.kind(), ErrorKind::Denied);
@@ -124,21 +124,21 @@ fn what_is_compacted_is_watched_from_now_on_and_said_to_be_missed() {
     let mut registry = Registry::default();
     let (mut watch, _opened) = add(&mut registry, 1);
     assert_eq!(send_all(&mut registry), 1);
-    registry.hear(created(1));
+    registry.receive(created(1));
     registry.hang_up();
     assert_eq!(send_all(&mut registry), 1);
-    registry.hear(created(2));
+    registry.receive(created(2));
     let compacted = PbWatchResponse {
         watch_id: 2,
         canceled: true,
         compact_revision: 9,
         ..PbWatchResponse::default()
     };
-    assert_eq!(registry.hear(says(compacted)), Heard::Fine);
+    assert_eq!(registry.receive(says(compacted)), Consequence::Fine);
     assert!(watch.try_next().is_none(), "a read now may be too early");
 
     assert_eq!(send_all(&mut registry), 1);
-    assert_eq!(registry.hear(created(3)), Heard::Behind(7, 1));
+    assert_eq!(registry.receive(created(3)), Consequence::Behind(7, 1));
     registry.resync(1);
     assert!(matches!(watch.try_next(), Some(Event::Resync)));
 }
@@ -149,7 +149,7 @@ fn listeners_of_the_same_query_share_a_watch() {
     let listen = |registry: &mut Registry, id| asks(registry, id, &Query::children(path("/d")));
     let (mut first, _opened) = listen(&mut registry, 1);
     assert_eq!(send_all(&mut registry), 1);
-    registry.hear(created(1));
+    registry.receive(created(1));
     let (mut second, mut opened) = listen(&mut registry, 2);
     assert_eq!(opened.try_recv().expect("reported at once").expect("watched"), 7);
     assert_eq!(send_all(&mut registry), 0, "it is watched already");
@@ -180,16 +180,16 @@ fn a_second_watch_reports_what_the_first_is_late_with() {
     let mut registry = Registry::default();
     let (mut watch, _opened) = add(&mut registry, 1);
     assert_eq!(send_all(&mut registry), 1);
-    registry.hear(created(1));
+    registry.receive(created(1));
     registry.double(1);
     assert_eq!(send_all(&mut registry), 1);
-    registry.hear(created(2));
+    registry.receive(created(2));
     assert_eq!(send_all(&mut registry), 0, "the server wrote nothing meanwhile");
 
-    registry.hear(gone(2, 1, 9));
-    registry.hear(gone(1, 1, 9));
-    let told = [watch.try_next(), watch.try_next()];
-    assert!(matches!(told, [Some(Event::Changed(_)), None]), "{told:?}");
+    registry.receive(gone(2, 1, 9));
+    registry.receive(gone(1, 1, 9));
+    let events = [watch.try_next(), watch.try_next()];
+    assert!(matches!(events, [Some(Event::Changed(_)), None]), "{events:?}");
 
     registry.remove(1, soon());
     assert_eq!(send_all(&mut registry), 2, "the end of both");
@@ -201,12 +201,12 @@ fn others_are_asked_for_while_the_server_writes_and_not_for_ever() {
     registry.double(1);
     for name in 2..=4 {
         assert_eq!(send_all(&mut registry), 1, "{name}");
-        registry.hear(taken(name, 6 + name));
+        registry.receive(taken(name, 6 + name));
     }
     assert_eq!(send_all(&mut registry), 0);
 
     let refused = PbWatchResponse { watch_id: 3, canceled: true, ..PbWatchResponse::default() };
-    assert_eq!(registry.hear(says(refused)), Heard::Fine);
+    assert_eq!(registry.receive(says(refused)), Consequence::Fine);
     registry.hang_up();
     assert_eq!(send_all(&mut registry), 1, "the next stream has no second watch");
     registry.remove(1, soon());
@@ -226,8 +226,8 @@ fn gone(name: i64, number: i64, revision: i64) -> WatchResponse {
 fn wait_until_gone(registry: &mut Registry, id: i64, name: i64) -> Watch {
     let (watch, _opened) = wait(registry, id);
     send_all(registry);
-    registry.hear(created(name));
-    registry.hear(gone(name, id, 9));
+    registry.receive(created(name));
+    registry.receive(gone(name, id, 9));
     watch
 }
 
@@ -244,9 +244,9 @@ fn a_waiter_that_soon_waits_again_finds_the_node_watched() {
     assert!(!registry.is_empty() && registry.rests_until().is_none());
     registry.double(2);
     assert_eq!(send_all(&mut registry), 0, "it was watched before");
-    registry.hear(gone(1, 1, 10));
-    let told = [watch.try_next(), watch.try_next()];
-    assert!(matches!(told, [Some(Event::Changed(_)), None]), "{told:?}");
+    registry.receive(gone(1, 1, 10));
+    let events = [watch.try_next(), watch.try_next()];
+    assert!(matches!(events, [Some(Event::Changed(_)), None]), "{events:?}");
 
     registry.remove(2, soon());
     registry.wake(Instant::now());
@@ -262,13 +262,13 @@ fn a_watch_that_can_report_nothing_is_not_kept() {
     let mut registry = Registry::default();
     let _first = wait_until_gone(&mut registry, 1, 1);
     registry.remove(1, soon());
-    registry.hear(gone(1, 1, 10));
+    registry.receive(gone(1, 1, 10));
     assert!(matches!(registry.request(), Some(Request::Cancel(1))));
 
     // A watch that has reported nothing yet does not rest either.
     let _second = wait(&mut registry, 2);
     send_all(&mut registry);
-    registry.hear(created(2));
+    registry.receive(created(2));
     registry.remove(2, soon());
     assert!(matches!(registry.request(), Some(Request::Cancel(2))));
     // Nor does one that got a listener again.
@@ -316,9 +316,9 @@ fn a_watch_that_was_refused_or_doubled_does_not_rest() {
     let mut registry = Registry::default();
     let _first = wait(&mut registry, 1);
     send_all(&mut registry);
-    registry.hear(created(1));
+    registry.receive(created(1));
     registry.double(1);
-    registry.hear(gone(1, 1, 9));
+    registry.receive(gone(1, 1, 9));
     registry.remove(1, soon());
     assert!(registry.rests_until().is_none());
     assert_eq!(send_all(&mut registry), 1, "the end of the one; the other was never sent");
@@ -326,7 +326,7 @@ fn a_watch_that_was_refused_or_doubled_does_not_rest() {
     let _second = wait_until_gone(&mut registry, 1, 3);
     registry.remove(1, soon());
     let cancelled = PbWatchResponse { watch_id: 3, canceled: true, ..PbWatchResponse::default() };
-    assert_eq!(registry.hear(says(cancelled)), Heard::Fine);
+    assert_eq!(registry.receive(says(cancelled)), Consequence::Fine);
     assert!(registry.is_empty() && registry.rests_until().is_none());
 }
 
@@ -347,7 +347,7 @@ fn accepted() -> (Registry, (Watch, oneshot::Receiver<Result<i64>>)) {
     let mut registry = Registry::default();
     let one = add(&mut registry, 1);
     send_all(&mut registry);
-    registry.hear(created(1));
+    registry.receive(created(1));
     (registry, one)
 }
 
@@ -378,7 +378,7 @@ fn watches_that_a_server_accepted_go_on_where_it_said_that_they_are() {
     send_all(&mut registry);
     let _three = add(&mut registry, 3);
 
-    assert_eq!(registry.hear(progress(50)), Heard::Progress(50));
+    assert_eq!(registry.receive(progress(50)), Consequence::Progress(50));
     registry.progress(50);
     registry.progress(40);
 
@@ -398,7 +398,7 @@ fn a_watch_that_is_asked_for_again_has_no_progress_before_it_is_accepted() {
         "the server may have said that before it took the watch"
     );
     let name = registry.last_name;
-    registry.hear(created(name));
+    registry.receive(created(name));
     registry.progress(60);
     assert_eq!(resumed(&mut registry)[0].1, 60);
 }
@@ -415,7 +415,7 @@ fn a_half_delivered_revision_makes_no_progress() {
     let (mut registry, _one) = accepted();
     let mut half = gone(1, 1, 9);
     half.0.fragment = true;
-    registry.hear(half);
+    registry.receive(half);
     registry.progress(50);
     assert_eq!(resumed(&mut registry)[0].1, 7, "the rest of revision 9 was not delivered");
 }
@@ -426,8 +426,8 @@ fn another_end_that_names_watches_by_itself_is_no_member() {
     let _one = add(&mut registry, 1);
     let _two = add(&mut registry, 2);
     send_all(&mut registry);
-    assert_eq!(registry.hear(created(0)), Heard::Proxied);
-    assert_eq!(registry.hear(created(1)), Heard::Fine, "a name of the client's own");
+    assert_eq!(registry.receive(created(0)), Consequence::Proxied);
+    assert_eq!(registry.receive(created(1)), Consequence::Fine, "a name of the client's own");
 }
 
 #[test]
@@ -441,7 +441,7 @@ fn a_watch_that_is_refused_leaves_no_request_in_the_way_of_others() {
         cancel_reason: why,
         ..PbWatchResponse::default()
     };
-    assert_eq!(registry.hear(says(refused)), Heard::Fine);
+    assert_eq!(registry.receive(says(refused)), Consequence::Fine);
     assert!(matches!(watch.try_next(), Some(Event::Ended(_))));
     assert!(registry.request().is_none(), "the second watch is not needed any more");
 
@@ -455,7 +455,7 @@ fn a_watch_that_is_refused_ends_its_second_watch() {
     registry.double(1);
     assert_eq!(send_all(&mut registry), 1);
     let refused = PbWatchResponse { watch_id: 1, canceled: true, ..PbWatchResponse::default() };
-    assert_eq!(registry.hear(says(refused)), Heard::Fine);
+    assert_eq!(registry.receive(says(refused)), Consequence::Fine);
     assert!(matches!(registry.request(), Some(Request::Cancel(2))));
     assert_eq!(send_all(&mut registry), 1, "the end of the second, and not of the first");
 }
@@ -469,10 +469,10 @@ async fn an_answer_whose_turn_it_is_gives_the_next_its_own_time() {
     tokio::time::advance(Duration::from_secs(5)).await;
     assert_eq!(registry.unanswered_since(), Some(began));
 
-    registry.hear(created(1));
+    registry.receive(created(1));
     assert_eq!(registry.unanswered_since(), Some(began + Duration::from_secs(5)));
     tokio::time::advance(Duration::from_secs(5)).await;
     // The answer to the second was lost.
-    registry.hear(created(3));
+    registry.receive(created(3));
     assert_eq!(registry.unanswered_since(), Some(began + Duration::from_secs(5)));
 }

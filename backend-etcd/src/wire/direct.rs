@@ -23,7 +23,7 @@ use tower::BoxError;
 use super::connect::Connect;
 use super::write_batching::WriteBatching;
 
-/// How many unread bytes may arrive, on one stream and on all of them.
+/// The maximum number of unread bytes, on one stream and on all of them.
 const WINDOWS: (u32, u32) = (2 << 20, 5 << 20);
 
 /// Requests to one member, over one connection. The first request opens it, and the next one after
@@ -98,7 +98,7 @@ impl Road {
         let io = self.way.connect(self.to.clone()).await?;
         let mut settings = h2::client::Builder::new();
         settings.initial_window_size(WINDOWS.0).initial_connection_window_size(WINDOWS.1);
-        // Until the server says how many it takes, which it does first of all.
+        // The limit before the server states its own, which it does in its first frame.
         settings.enable_push(false).initial_max_send_streams(0);
         let (requests, mut connection) =
             settings.handshake(TokioIo::new(WriteBatching::new(io))).await?;

@@ -1,5 +1,5 @@
-//! [`WriteBatching`]: a connection that holds written bytes until the other tasks that are ready have
-//! run.
+//! [`WriteBatching`]: a connection that holds written bytes until the other tasks that are ready
+//! have run.
 
 use std::io;
 use std::pin::Pin;
@@ -9,15 +9,15 @@ use std::time::Duration;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use tokio::time::{Sleep, sleep};
 
-/// How often other tasks may run before the bytes are sent.
+/// The number of times that other tasks may run before the bytes are sent.
 const TURNS: u8 = 2;
 /// The maximum number of bytes held.
 const HELD: usize = 16 << 10;
 
 /// The start of the answer to an HTTP/2 ping, and its length.
 const PONG: ([u8; 9], usize) = ([0, 0, 8, 6, 1, 0, 0, 0, 0], 17);
-/// How long such an answer waits for other bytes to be sent with: servers ping at each request, to
-/// estimate how much may be sent to them at a time.
+/// The time that such an answer waits for other bytes to be sent with: servers ping at each
+/// request, to estimate how much may be sent to them at a time.
 const PATIENCE: Duration = Duration::from_millis(2);
 /// The largest previous write for which that estimate is not urgent.
 const LITTLE: usize = 4 << 10;
@@ -30,14 +30,14 @@ const LITTLE: usize = 4 << 10;
 pub(super) struct WriteBatching<T> {
     io: T,
     held: Vec<u8>,
-    /// How much of it has been sent already.
+    /// The number of its bytes that have been sent already.
     gone: usize,
     turns: u8,
     /// The size of the previous write.
     last: usize,
-    /// When the answer to a ping is sent by itself.
+    /// The time at which the answer to a ping is sent by itself.
     patience: Option<Pin<Box<Sleep>>>,
-    /// Whether the peer accepts no more at the moment. It wakes the writer when it does.
+    /// The peer accepts no more at the moment. It wakes the writer when it does.
     full: bool,
 }
 
@@ -46,13 +46,13 @@ impl<T: Write + Unpin> WriteBatching<T> {
         Self { io, held: Vec::new(), gone: 0, turns: 0, last: 0, patience: None, full: false }
     }
 
-    /// Whether only the answer to a ping is held, which is not urgent.
+    /// Returns whether only the answer to a ping is held, which is not urgent.
     fn is_pong(&self) -> bool {
         let (start, size) = PONG;
         self.last <= LITTLE && self.held.len() == size && self.held.starts_with(&start)
     }
 
-    /// Whether held bytes may stay for this many turns; if so, the driver is woken again.
+    /// Returns whether held bytes may stay for this many turns; if so, the driver is woken again.
     fn stays(&mut self, cx: &mut Context<'_>, turns: u8) -> bool {
         if self.full {
             return false;

@@ -21,7 +21,7 @@ use crate::full::{make_room, small};
 use crate::secure::guarded;
 use crate::world::{World, create, open, path};
 
-/// How long any call may take here.
+/// The limit of any call here.
 const LIMIT: Duration = Duration::from_secs(3);
 
 /// Awaits a call that must fail in time, with an error that contains all of these texts. `more` is
@@ -70,7 +70,7 @@ pub(crate) async fn where_no_server_is_is_said() {
     fails(open(at(&nobody)), UNREACHABLE, &says).await;
 
     // The caller of a client gets the error when its deadline is over.
-    let patient = ClientOptions::default().connect_deadline(LIMIT);
+    let patient = ClientOptions::default().connect_timeout(LIMIT);
     let backend = EtcdBackend::new(at(&nobody)).expect("valid");
     fails(Client::open(backend, patient), UNREACHABLE, &says).await;
 }
@@ -141,7 +141,7 @@ pub(crate) async fn a_denied_client_gets_the_reason() {
     let says = ["permission denied", "no role of this user", "/other"];
     let other = || path("/other");
     fails(ann.read(Query::node(other())), DENIED, &says).await;
-    fails(ann.observe(Query::subtree(other())), DENIED, &says).await;
+    fails(ann.watch(Query::subtree(other())), DENIED, &says).await;
     for txn in [
         Txn::new().create(other(), "", Lifetime::Persistent),
         Txn::new().create(other(), "", Lifetime::Ttl(LIMIT)),
@@ -181,7 +181,7 @@ pub(crate) async fn a_minority_says_that_it_is_one() {
     }
     fails(set(&*ann), UNREACHABLE, &says).await;
     fails(ann.read(Query::node(path("/n"))), UNREACHABLE, &says).await;
-    fails(ann.observe(Query::node(path("/n"))), UNREACHABLE, &says).await;
+    fails(ann.watch(Query::node(path("/n"))), UNREACHABLE, &says).await;
     fails(open(options(&world)), UNREACHABLE, &says).await;
 
     // A local read is still answered.

@@ -22,7 +22,7 @@ pub(crate) async fn a_leader_that_dies_is_not_missed() {
     );
     create(&*ann, "/e", Lifetime::Session).await;
     create(&*ann, "/n", Lifetime::Persistent).await;
-    let (_view, mut watch) = bob.observe(Query::node(path("/n"))).await.expect("answered");
+    let (_view, mut watch) = bob.watch(Query::node(path("/n"))).await.expect("answered");
 
     let leader = world.cluster.leader().expect("one leads");
     world.cluster.kill(leader).expect("it runs");
@@ -40,7 +40,7 @@ pub(crate) async fn a_member_that_stands_still_is_passed_over() {
     // Long enough that a busy machine renews it in time.
     let ann = world.session(Duration::from_secs(10)).await;
     create(&*ann, "/e", Lifetime::Session).await;
-    let (_view, mut watch) = ann.observe(Query::children(path("/d"))).await.expect("answered");
+    let (_view, mut watch) = ann.watch(Query::children(path("/d"))).await.expect("answered");
 
     // Each member in turn, because the session picks the first one at random.
     for member in 0..3 {
@@ -67,7 +67,7 @@ pub(crate) async fn a_server_that_comes_back_is_found_again() {
     let ann = world.session(Duration::from_secs(6)).await;
     create(&*ann, "/e", Lifetime::Session).await;
     create(&*ann, "/n", Lifetime::Persistent).await;
-    let (_view, mut watch) = ann.observe(Query::subtree(path("/n"))).await.expect("answered");
+    let (_view, mut watch) = ann.watch(Query::subtree(path("/n"))).await.expect("answered");
 
     world.cluster.kill(0).expect("it runs");
     let suspended = async || matches!(*ann.status().borrow(), Status::Suspended { .. });

@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use etcd_client::PutOptions;
-use synod_core::store::{Expect, Lifetime, Outcome, Query, Sequence, SessionId, Txn, Why};
+use synod_core::store::{Expect, Lifetime, Outcome, Query, RejectReason, Sequence, SessionId, Txn};
 
 use crate::world::{World, create, eventually, hears_of, path};
 
@@ -26,7 +26,7 @@ const KEYS: &[&[u8]] = &[
 pub(crate) async fn what_others_keep_is_left_alone() {
     let world = World::alone();
     let (ann, mut raw) = (world.session(Duration::from_secs(5)).await, world.raw().await);
-    let (_view, mut watch) = ann.observe(Query::subtree(path("/d"))).await.expect("answered");
+    let (_view, mut watch) = ann.watch(Query::subtree(path("/d"))).await.expect("answered");
     for key in KEYS {
         raw.put(*key, "theirs", None).await.expect("answered");
     }
@@ -75,7 +75,7 @@ pub(crate) async fn what_others_keep_is_in_the_way_of_a_delete() {
     let outcome = ann.commit(Txn::new().delete(path("/d"), Expect::Any)).await.expect("answered");
 
     let Outcome::Rejected(no) = outcome else { panic!("it was deleted") };
-    assert_eq!(no.why, Why::HasChildren);
+    assert_eq!(no.reason, RejectReason::HasChildren);
 }
 
 pub(crate) async fn a_lease_of_others_is_an_owner() {
@@ -90,7 +90,7 @@ pub(crate) async fn a_lease_of_others_is_an_owner() {
     assert_eq!(owner.map(SessionId::get), u64::try_from(lease).ok());
     let below = Txn::new().create(path("/d/theirs/x"), "", Lifetime::Persistent);
     let outcome = ann.commit(below).await.expect("answered");
-    assert_eq!(outcome.rejected().map(|no| no.why), Some(Why::BelowEphemeral));
+    assert_eq!(outcome.rejected().map(|no| no.reason), Some(RejectReason::BelowEphemeral));
 }
 
 pub(crate) async fn etcdctl_shows_a_tree_that_a_person_can_read() {

@@ -9,7 +9,7 @@ use synod_core::error::{Error, ErrorKind};
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Query, SessionOptions, Store, Txn};
 use synod_etcd::EtcdBackend;
-use synod_recipes::Mutex;
+use synod_recipes::lock::Mutex;
 use synod_testkit::server::etcd::Flavour;
 use tokio::time::timeout;
 
@@ -19,7 +19,7 @@ const WRITERS: usize = 16;
 /// The size crosses the quota once in each round. Whether requests are in flight then is random.
 const ROUNDS: usize = 4;
 const TTL: Duration = Duration::from_secs(60);
-/// How long it takes at most to look for a ticket and to delete it.
+/// The maximum time to find a ticket and delete it.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 pub(crate) fn small() -> World {
@@ -72,7 +72,7 @@ pub(crate) async fn a_write_that_a_full_store_refused_for_certain_is_not_there()
         for (node, error) in failed {
             assert_eq!(error.kind(), ErrorKind::Backend, "{error}");
             let view = ann.read(Query::node(node)).await.expect("answered");
-            assert!(error.is_ambiguous() || view.node().is_none(), "it is there: {error}");
+            assert!(error.has_unknown_effect() || view.node().is_none(), "it is there: {error}");
         }
         empty(&world, &*ann).await;
     }

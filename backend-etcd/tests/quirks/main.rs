@@ -7,6 +7,7 @@ use libtest_mimic::{Arguments, Trial};
 use synod_testkit::limit::limited;
 use synod_testkit::server::etcd::Cluster;
 use synod_testkit::server::required;
+use synod_testkit::server::stall::Stall;
 use tokio::runtime::Builder;
 
 mod advice;
@@ -26,10 +27,11 @@ mod stalled;
 mod trips;
 mod world;
 
-/// How long a test may wait, however slow the machine is.
+/// The time limit of a test that waits, on a machine of any speed.
 const PATIENCE: Duration = Duration::from_secs(4 * 60);
 
-/// How long a test may take that blocks its thread and so does not see that its patience ended.
+/// The time limit of a test that blocks its thread, and so does not notice that [`PATIENCE`] has
+/// elapsed.
 const BLOCKED: Duration = Duration::from_secs(8 * 60);
 
 const NEED_TLS: &[&str] = &[
@@ -120,7 +122,7 @@ fn main() -> ExitCode {
     ];
     let missing = Cluster::missing();
     assert!(missing.is_none() || !required(), "{missing:?}");
-    let no_stall = stalled::missing();
+    let no_stall = Stall::missing();
     let skip = |trial: Trial| match &missing {
         Some(why) => trial.with_ignored_flag(true).with_kind(format!("cannot run: {why}")),
         None if no_stall.is_some() && trial.name().starts_with("stalled::") => {

@@ -54,7 +54,7 @@ pub(crate) async fn ten_thousand_watches_outlive_their_server() {
     let mut watches = Vec::new();
     for first in (0..MANY).step_by(AT_ONCE) {
         waits_for(format_args!("watch {first} and those after it"));
-        let some = (first..first + AT_ONCE).map(|number| ann.observe(Query::node(node(number))));
+        let some = (first..first + AT_ONCE).map(|number| ann.watch(Query::node(node(number))));
         let some = join_all(some).await;
         watches.extend(some.into_iter().map(|observed| observed.expect("answered").1));
     }

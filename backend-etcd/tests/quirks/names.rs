@@ -8,7 +8,7 @@ use synod_core::client::{Client, ClientOptions};
 use synod_core::path::Path;
 use synod_core::store::SessionOptions;
 use synod_etcd::EtcdBackend;
-use synod_recipes::{Mutex, MutexGuard, inspect};
+use synod_recipes::lock::{Mutex, MutexGuard, inspect};
 
 use crate::world::{World, path};
 

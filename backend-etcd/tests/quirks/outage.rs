@@ -28,7 +28,7 @@ pub(crate) async fn a_compacted_history_is_reported_as_a_resync() {
     let ttl = Duration::from_secs(6);
     let (bob, mut raw) = (world.session(ttl).await, world.raw().await);
     let (pipe, ann) = through(&world, ttl).await;
-    let (_view, mut watch) = ann.observe(Query::children(path("/d"))).await.expect("answered");
+    let (_view, mut watch) = ann.watch(Query::children(path("/d"))).await.expect("answered");
 
     while_cut(&pipe, ttl, async {
         for number in 0..10 {
@@ -54,7 +54,7 @@ pub(crate) async fn a_delete_right_after_the_compacted_revision_is_reported() {
     let ttl = Duration::from_secs(6);
     let (bob, mut raw) = (world.session(ttl).await, world.raw().await);
     let (pipe, ann) = through(&world, ttl).await;
-    let (_view, mut watch) = ann.observe(Query::children(path("/d"))).await.expect("answered");
+    let (_view, mut watch) = ann.watch(Query::children(path("/d"))).await.expect("answered");
     create(&*bob, "/d/n", Lifetime::Persistent).await;
     hears_of(&mut watch, "/d/n").await;
 
@@ -79,7 +79,7 @@ pub(crate) async fn a_watch_goes_on_where_it_broke_off() {
     let ttl = Duration::from_secs(6);
     let bob = world.session(ttl).await;
     let (pipe, ann) = through(&world, ttl).await;
-    let (_view, mut watch) = ann.observe(Query::children(path("/d"))).await.expect("answered");
+    let (_view, mut watch) = ann.watch(Query::children(path("/d"))).await.expect("answered");
     create(&*bob, "/d/before", Lifetime::Persistent).await;
 
     while_cut(&pipe, ttl, async {
@@ -111,7 +111,7 @@ pub(crate) async fn what_was_missed_may_be_larger_than_a_message() {
     let ttl = Duration::from_secs(30);
     let bob = world.session(ttl).await;
     let (pipe, ann) = through(&world, ttl).await;
-    let (_view, mut watch) = ann.observe(Query::children(path("/d"))).await.expect("answered");
+    let (_view, mut watch) = ann.watch(Query::children(path("/d"))).await.expect("answered");
 
     // 81 million bytes: the server would send them in one message.
     let data = Bytes::from(vec![7; 900_000]);
@@ -137,9 +137,9 @@ pub(crate) async fn watches_without_a_reader_are_cancelled() {
     let mut watches = Vec::new();
     for number in 0..300 {
         let query = Query::subtree(path(&format!("/d/n{number}")));
-        watches.push(ann.observe(query).await.expect("answered").1);
+        watches.push(ann.watch(query).await.expect("answered").1);
     }
-    let (_view, _kept) = bob.observe(Query::node(path("/n"))).await.expect("answered");
+    let (_view, _kept) = bob.watch(Query::node(path("/n"))).await.expect("answered");
     assert_eq!(world.cluster.watches(), 601);
 
     watches.truncate(100);
@@ -161,7 +161,7 @@ pub(crate) async fn a_session_has_one_stream_and_no_watch_twice() {
         Query::node(path("/n")),
         Query::node(path("/n")),
     ] {
-        watches.push(ann.observe(query).await.expect("answered").1);
+        watches.push(ann.watch(query).await.expect("answered").1);
     }
     assert_eq!((world.cluster.watches(), world.cluster.watch_streams()), (2, 1));
 

@@ -1,4 +1,4 @@
-//! How soon a change is reported.
+//! The delay after which a change is reported.
 //!
 //! The server serves a watch that begins in the past from a loop that runs every 100 ms, and keeps
 //! it there until it has caught up. No watch of synod may wait for that.
@@ -37,7 +37,7 @@ async fn put(client: &Client, number: u64) {
     client.kv_client().put(key, "x", None).await.expect("answered");
 }
 
-/// Whether the server has a watch that must catch up. Waits until it has none.
+/// Waits until the server has no watch that must catch up. Returns whether there was one.
 async fn one_was_late(world: &World) -> bool {
     let late = world.cluster.late_watches() > 0;
     eventually("all watches have caught up", async || world.cluster.late_watches() == 0).await;
@@ -58,7 +58,7 @@ pub(crate) async fn watches_have_nothing_to_catch_up_with() {
                 1 => Query::children(dir),
                 _ => Query::subtree(dir).names_only(),
             };
-            held.push(ann.observe(query).await.expect("answered").1);
+            held.push(ann.watch(query).await.expect("answered").1);
             late += usize::from(one_was_late(&world).await);
             // For comparison, the plain client's watch from the current revision.
             let _plain = raw.watch(format!("/plain//{round}"), None).await.expect("answered");
@@ -104,7 +104,7 @@ async fn paces(world: &World, ann: &dyn Store, bob: &dyn Store) -> Paces {
     let everything = WatchOptions::new().with_prefix();
     let mut plain = raw.watch("//n", Some(everything)).await.expect("answered");
     for _ in 0..101 {
-        let (_view, mut watch) = bob.observe(Query::node(path("/n"))).await.expect("answered");
+        let (_view, mut watch) = bob.watch(Query::node(path("/n"))).await.expect("answered");
         let began = Instant::now();
         let setting = async {
             let txn = Txn::new().set(path("/n"), "y", Expect::Any);

@@ -58,6 +58,6 @@ pub(crate) async fn a_watch_through_a_proxy_that_hides_is_refused_by_name() {
     let proxy = proxy(&world, "").await;
     let ann = through(&proxy).await.expect("it looks like a member");
     for _ in 0..2 {
-        refused(ann.observe(Query::node(path("/n"))).await);
+        refused(ann.watch(Query::node(path("/n"))).await);
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use synod_core::store::{End, Event, Expect, Lifetime, Loss, Query, Status, Txn};
+use synod_core::store::{End, Event, Expect, Lifetime, Query, SessionEnd, Status, Txn};
 use synod_testkit::server::etcd::Flavour;
 
 use crate::world::{World, create, eventually, next, path};
@@ -32,7 +32,7 @@ pub(crate) async fn a_session_of_a_restored_server_is_over() {
             let set = Txn::new().set(path("/n"), "y", Expect::Any);
             ann.commit(set).await.expect("answered").required().expect("it is there");
         }
-        let (view, mut watch) = ann.observe(Query::node(path("/n"))).await.expect("answered");
+        let (view, mut watch) = ann.watch(Query::node(path("/n"))).await.expect("answered");
 
         world.cluster.kill(0).expect("it runs");
         let data = world.cluster.home(0).join("data");
@@ -51,9 +51,9 @@ pub(crate) async fn a_session_of_a_restored_server_is_over() {
         world.cluster.await_ready().expect("ready");
 
         eventually("the session is over", async || ann.status().borrow().is_lost()).await;
-        assert_eq!(*ann.status().borrow(), Status::Lost { why: Loss::Expired });
+        assert_eq!(*ann.status().borrow(), Status::Lost { reason: SessionEnd::Expired });
         let event = next(&mut watch).await;
-        assert!(matches!(event, Event::Ended(End::SessionOver(Loss::Expired))), "{event:?}");
+        assert!(matches!(event, Event::Ended(End::SessionOver(SessionEnd::Expired))), "{event:?}");
         // Tokens are of one history.
         let bob = world.session(Duration::from_secs(60)).await;
         let now = bob.read(Query::node(path("/n"))).await.expect("answered");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use etcd_client::{Client, ConnectOptions, Permission, PermissionType};
 use futures_util::future::join_all;
 use synod_core::error::{Error, ErrorKind};
-use synod_core::store::{End, Event, Expect, Lifetime, Loss, Query, Status, Txn};
+use synod_core::store::{End, Event, Expect, Lifetime, Query, SessionEnd, Status, Txn};
 use synod_etcd::Tls;
 use synod_testkit::server::etcd::Flavour;
 use tokio::time::sleep;
@@ -54,7 +54,7 @@ async fn root(world: &World) -> Client {
 fn denied<T>(result: Result<T, Error>) {
     let error = result.err().expect("it is not permitted");
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
-    assert!(!error.is_ambiguous());
+    assert!(!error.has_unknown_effect());
     let shown = format!("{error} {error:?} {error:#?}");
     assert!(!shown.contains("canary"), "{shown}");
 }
@@ -69,7 +69,7 @@ pub(crate) async fn a_client_without_permission_is_denied() {
     assert!(exists(&*ann, "/app/n").await);
     denied(ann.read(Query::node(path("/other"))).await);
     denied(ann.read(Query::children(path("/other"))).await);
-    denied(ann.observe(Query::node(path("/other"))).await);
+    denied(ann.watch(Query::node(path("/other"))).await);
     denied(ann.commit(Txn::new().create(path("/other"), "", Lifetime::Persistent)).await);
     assert!(!ann.status().borrow().is_lost());
 
@@ -103,14 +103,14 @@ pub(crate) async fn a_role_for_a_directory_permits_no_other_node() {
         create(&*store, &node, Lifetime::Session).await;
         let set = Txn::new().set(path(&node), "y", Expect::Any);
         store.commit(set).await.expect("permitted").required().expect("it is there");
-        let (view, mut watch) = store.observe(Query::subtree(path(app))).await.expect("permitted");
+        let (view, mut watch) = store.watch(Query::subtree(path(app))).await.expect("permitted");
         assert!(view.nodes.iter().any(|found| found.path == path(&node)), "{view:?}");
         let delete = Txn::new().delete(path(&node), Expect::Any);
         store.commit(delete).await.expect("permitted").required().expect("it is there");
         hears_of(&mut watch, &node).await;
 
         denied(store.read(Query::node(path(others))).await);
-        denied(store.observe(Query::node(path(others))).await);
+        denied(store.watch(Query::node(path(others))).await);
         denied(store.commit(Txn::new().set(path(others), "", Expect::Any)).await);
         let beside = format!("{others}s");
         denied(store.commit(Txn::new().create(path(&beside), "", Lifetime::Persistent)).await);
@@ -121,7 +121,7 @@ pub(crate) async fn a_role_for_a_directory_permits_no_other_node() {
 pub(crate) async fn a_watch_without_a_user_ends_when_one_is_required() {
     let world = World::new(1, &Flavour::default());
     let (pipe, nobody) = through(&world, Duration::from_secs(6)).await;
-    let (_view, mut watch) = nobody.observe(Query::node(path("/n"))).await.expect("answered");
+    let (_view, mut watch) = nobody.watch(Query::node(path("/n"))).await.expect("answered");
     let mut raw = world.raw().await;
     raw.user_add("root", ROOT, None).await.expect("added");
     raw.user_grant_role("root", "root").await.expect("granted");
@@ -134,7 +134,7 @@ pub(crate) async fn a_watch_without_a_user_ends_when_one_is_required() {
 
     match next(&mut watch).await {
         Event::Ended(End::Failed(error)) => assert_eq!(error.kind(), ErrorKind::Denied, "{error}"),
-        Event::Ended(End::SessionOver(Loss::Denied)) => {}
+        Event::Ended(End::SessionOver(SessionEnd::Denied)) => {}
         other => panic!("{other:?}"),
     }
 }
@@ -143,14 +143,14 @@ pub(crate) async fn a_token_that_ran_out_is_renewed() {
     let world = guarded(1).await;
     let ann = open(world.options().user("ann", "canary-ann")).await.expect("permitted");
     create(&*ann, "/app/n", Lifetime::Persistent).await;
-    let (_view, mut old) = ann.observe(Query::children(path("/app"))).await.expect("permitted");
+    let (_view, mut old) = ann.watch(Query::children(path("/app"))).await.expect("permitted");
 
     sleep(Duration::from_secs(3)).await;
 
     create(&*ann, "/app/m", Lifetime::Session).await;
     hears_of(&mut old, "/app/m").await;
     sleep(Duration::from_secs(3)).await;
-    let (_view, mut new) = ann.observe(Query::node(path("/app/x"))).await.expect("permitted");
+    let (_view, mut new) = ann.watch(Query::node(path("/app/x"))).await.expect("permitted");
     create(&*ann, "/app/x", Lifetime::Session).await;
     hears_of(&mut new, "/app/x").await;
     hears_of(&mut old, "/app/x").await;
@@ -164,7 +164,7 @@ pub(crate) async fn a_token_that_ran_out_is_renewed() {
 async fn works_while_users_change(world: World) {
     let ann = open(world.options().user("ann", ANN)).await.expect("permitted");
     create(&*ann, "/app/e", Lifetime::Session).await;
-    let (_view, mut old) = ann.observe(Query::children(path("/app"))).await.expect("permitted");
+    let (_view, mut old) = ann.watch(Query::children(path("/app"))).await.expect("permitted");
     for round in 0..4 {
         let user = format!("user-{round}");
         root(&world).await.user_add(&*user, "canary-user", None).await.expect("added");
@@ -177,7 +177,7 @@ async fn works_while_users_change(world: World) {
         let node = format!("/app/n{round}");
         create(&*ann, &node, Lifetime::Persistent).await;
         hears_of(&mut old, &node).await;
-        let (view, mut new) = ann.observe(Query::node(path(&node))).await.expect("permitted");
+        let (view, mut new) = ann.watch(Query::node(path(&node))).await.expect("permitted");
         assert!(view.node().is_some());
         let set = Txn::new().set(path(&node), "y", Expect::Any);
         ann.commit(set).await.expect("permitted").required().expect("it is there");
@@ -186,7 +186,7 @@ async fn works_while_users_change(world: World) {
         assert!(matches!(*ann.status().borrow(), Status::Live { .. }));
     }
     denied(ann.read(Query::node(path("/other"))).await);
-    denied(ann.observe(Query::node(path("/other"))).await);
+    denied(ann.watch(Query::node(path("/other"))).await);
     ann.close().await.expect("answered");
 }
 
@@ -212,13 +212,13 @@ pub(crate) async fn sessions_go_on_while_authentication_is_disabled_and_after_it
     assert!(exists(&*ann, "/app/e").await);
     let bob = open(user()).await.expect("the password is not wanted");
     create(&*bob, "/app/f", Lifetime::Session).await;
-    let (_view, mut old) = bob.observe(Query::children(path("/app"))).await.expect("permitted");
+    let (_view, mut old) = bob.watch(Query::children(path("/app"))).await.expect("permitted");
 
     world.raw().await.auth_enable().await.expect("enabled");
     for (store, node) in [(&ann, "/app/g"), (&bob, "/app/h")] {
         create(&**store, node, Lifetime::Session).await;
         hears_of(&mut old, node).await;
-        let (_view, mut new) = store.observe(Query::node(path(node))).await.expect("permitted");
+        let (_view, mut new) = store.watch(Query::node(path(node))).await.expect("permitted");
         let set = Txn::new().set(path(node), "y", Expect::Any);
         store.commit(set).await.expect("permitted").required().expect("it is there");
         hears_of(&mut new, node).await;
@@ -237,7 +237,7 @@ pub(crate) async fn both_sides_show_certificates() {
     ));
     let ann = open(known).await.expect("both know each other");
     create(&*ann, "/n", Lifetime::Session).await;
-    let (_view, mut watch) = ann.observe(Query::children(path("/d"))).await.expect("answered");
+    let (_view, mut watch) = ann.watch(Query::children(path("/d"))).await.expect("answered");
     create(&*ann, "/d/n", Lifetime::Session).await;
     hears_of(&mut watch, "/d/n").await;
     ann.close().await.expect("closed");

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use synod_core::chance::Chance;
 use synod_core::path::Path;
+use synod_core::random::Random;
 use synod_core::store::{
     Backend as _, End, Event, Expect, Lifetime, Query, SessionOptions, Store, Txn, Version, Watch,
 };
@@ -15,12 +15,12 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::judge::{Heard, Judge};
 use crate::world::{TTL, lease, path};
 
-/// How much longer than the time to live a call may take.
+/// The time by which a call may exceed the time to live.
 const GRACE: Duration = Duration::from_secs(1);
 
 pub(crate) struct Client {
     name: usize,
-    chance: Chance,
+    random: Random,
     judge: Judge,
     backend: EtcdBackend,
     store: Option<Arc<dyn Store>>,
@@ -33,9 +33,9 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(name: usize, chance: Chance, judge: Judge, backend: EtcdBackend) -> Self {
+    pub(crate) fn new(name: usize, random: Random, judge: Judge, backend: EtcdBackend) -> Self {
         let (watches, seen) = (Vec::new(), BTreeMap::new());
-        Self { name, chance, judge, backend, store: None, watches, seen, latest: 0, calls: 0 }
+        Self { name, random, judge, backend, store: None, watches, seen, latest: 0, calls: 0 }
     }
 
     pub(crate) async fn act(&mut self, steps: usize) {
@@ -43,18 +43,18 @@ impl Client {
             self.step().await;
             self.listen();
             let pause = [1, 20, 500, 3_000][self.pick(4)];
-            sleep(Duration::from_millis(self.chance.below(pause))).await;
+            sleep(Duration::from_millis(self.random.below(pause))).await;
         }
     }
 
     fn pick(&self, of: u64) -> usize {
-        usize::try_from(self.chance.below(of)).unwrap_or(0)
+        usize::try_from(self.random.below(of)).unwrap_or(0)
     }
 
     async fn step(&mut self) {
         let Some(store) = self.live().await else { return };
         let began = Instant::now();
-        let what = match self.chance.below(10) {
+        let what = match self.random.below(10) {
             0 | 1 => self.create(&*store).await,
             2 | 3 => self.set(&*store).await,
             4 => self.delete(&*store).await,
@@ -96,11 +96,11 @@ impl Client {
     async fn commit(&mut self, store: &dyn Store, txn: Txn, value: &str) {
         let outcome = store.commit(txn).await;
         self.judge.wrote(value, &outcome);
-        let Some(commit) = outcome.ok().and_then(synod_core::store::Outcome::committed) else {
+        let Some(commit) = outcome.ok().and_then(synod_core::store::Outcome::ok) else {
             return;
         };
         self.latest = self.latest.max(commit.revision.map_or(0, synod_core::store::Revision::get));
-        for done in commit.done {
+        for done in commit.results {
             if let Some(stat) = done.stat {
                 self.seen.insert(done.path, stat.version);
             }
@@ -110,10 +110,10 @@ impl Client {
     async fn create(&mut self, store: &dyn Store) -> &'static str {
         let value = self.value();
         let lifetime =
-            if self.chance.below(2) == 0 { Lifetime::Session } else { Lifetime::Persistent };
+            if self.random.below(2) == 0 { Lifetime::Session } else { Lifetime::Persistent };
         let txn = Txn::new().create(self.node(), value.clone(), lifetime);
         let txn =
-            if self.chance.below(2) == 0 { txn.look(Query::children(path("/d"))) } else { txn };
+            if self.random.below(2) == 0 { txn.look(Query::children(path("/d"))) } else { txn };
         self.commit(store, txn, &value).await;
         "a create"
     }
@@ -121,7 +121,7 @@ impl Client {
     async fn set(&mut self, store: &dyn Store) -> &'static str {
         let (node, value) = (self.node(), self.value());
         let expect = match self.seen.get(&node) {
-            Some(version) if self.chance.below(2) == 0 => Expect::Version(*version),
+            Some(version) if self.random.below(2) == 0 => Expect::Version(*version),
             _ => Expect::Any,
         };
         self.commit(store, Txn::new().set(node, value.clone(), expect), &value).await;
@@ -146,7 +146,7 @@ impl Client {
             "",
             Lifetime::Session,
         );
-        let txn = if self.chance.below(2) == 0 {
+        let txn = if self.random.below(2) == 0 {
             Txn::new()
                 .set(path("/d/b"), value.clone(), Expect::Any)
                 .check(path("/d/b"), Expect::Any)
@@ -162,14 +162,14 @@ impl Client {
         let at = path(&format!("/q/{value}-"));
         let txn = Txn::new().create_sequential(at.clone(), value.clone(), Lifetime::Session);
         self.commit(store, txn, &value).await;
-        if self.chance.below(2) == 0 {
+        if self.random.below(2) == 0 {
             let _either = store.commit(Txn::new().delete(at, Expect::Any)).await.is_ok();
         }
         "a ticket"
     }
 
     fn query(&self) -> Query {
-        match self.chance.below(4) {
+        match self.random.below(4) {
             0 => Query::node(self.node()),
             1 => Query::children(path("/d")),
             2 => Query::children(path("/q")),
@@ -178,7 +178,7 @@ impl Client {
     }
 
     async fn read(&mut self, store: &dyn Store) -> &'static str {
-        let local = self.chance.below(3) == 0;
+        let local = self.random.below(3) == 0;
         let query = if local { self.query().local() } else { self.query() };
         // A local read may return an earlier state, but not one from before what this session
         // knows.
@@ -197,7 +197,7 @@ impl Client {
 
     async fn observe(&mut self, store: &dyn Store) -> &'static str {
         let (query, floor) = (self.query(), self.judge.now());
-        if let Ok((view, watch)) = store.observe(query.clone()).await {
+        if let Ok((view, watch)) = store.watch(query.clone()).await {
             self.judge.read(&query, &view, floor);
             self.judge.saw("a watch");
             let from = view.revision.get();

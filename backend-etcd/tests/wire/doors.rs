@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use synod_core::chance::Chance;
 use synod_core::error::{Effect, ErrorKind};
+use synod_core::random::Random;
 use synod_core::store::Store;
 use tokio::time::{Instant, sleep};
 
@@ -18,7 +18,7 @@ const DOORS: [Door; 3] = [Door::Drops, Door::Closes, Door::Silent];
 async fn behind(doors: &[Door]) -> (Peer, Box<dyn Store>) {
     let peer = Peer::new(doors.len());
     let options = peer.options().timeout(Duration::from_secs(2));
-    let backend = peer.network().backend(options, Chance::seeded(1)).expect("valid");
+    let backend = peer.network().backend(options, Random::seeded(1)).expect("valid");
     let ann = open(&backend).await.expect("it is opened");
     done(&*ann, create("/n")).await;
     for (member, door) in doors.iter().enumerate() {

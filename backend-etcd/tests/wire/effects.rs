@@ -1,11 +1,11 @@
-//! What an answer proves about whether a write was applied.
+//! The proof in an answer that a write was applied, or not.
 
 use std::time::Duration;
 
 use h2::Reason;
 use synod_core::error::{Effect, ErrorKind};
 use synod_core::path::Path;
-use synod_core::store::{Expect, Lifetime, Outcome, Query, Txn, Why};
+use synod_core::store::{Expect, Lifetime, Outcome, Query, RejectReason, Txn};
 use tonic::Code;
 
 use crate::peer::Peer;
@@ -126,7 +126,7 @@ async fn answers_that_overtake_each_other_reach_their_own_callers() {
     assert!(then < tokio::time::Instant::now(), "the second was answered first");
     for (outcome, at) in [(slow, "/slow"), (quick, "/quick")] {
         let commit = outcome.expect("it is answered").required().expect("it is free");
-        assert_eq!(commit.done[0].path, path(at));
+        assert_eq!(commit.results[0].path, path(at));
     }
 }
 
@@ -145,7 +145,7 @@ async fn an_answer_without_its_header_or_its_parts_makes_no_panic() {
             let ticket = Txn::new().create_sequential(path("/q/t-"), "", Lifetime::Session);
             let _any = ann.commit(ticket).await.is_ok();
             let _any = ann.read(Query::children(path("/q"))).await.is_ok();
-            let _any = ann.observe(Query::subtree(path("/q"))).await.is_ok();
+            let _any = ann.watch(Query::subtree(path("/q"))).await.is_ok();
             let _any = ann.commit(Txn::new().delete(path("/q/t-"), Expect::Any)).await.is_ok();
             peer.shared.script().clear();
             assert!(exists(&*ann, "/n").await, "{kind:?}: it goes on");
@@ -207,9 +207,8 @@ async fn a_transaction_that_replaces_much_by_little_is_answered() {
     let ann = session(&peer).await;
     fill(&peer, &names);
     let sets = names.iter().fold(Txn::new(), |txn, name| txn.set(name, "small", Expect::Any));
-    let commit =
-        ann.commit(sets).await.expect("it is answered").committed().expect("all are there");
-    assert!(commit.done.iter().all(|done| done.stat.is_some()));
+    let commit = ann.commit(sets).await.expect("it is answered").ok().expect("all are there");
+    assert!(commit.results.iter().all(|done| done.stat.is_some()));
 }
 
 /// Nothing can be below the ticket of a session, so that it is deleted without a look at what is.
@@ -220,14 +219,14 @@ async fn a_ticket_is_deleted_by_one_request_and_no_other_node_with_something_bel
         let ann = session(&peer).await;
         let drawn = Txn::new().create_sequential(path("/d/t-"), "", lifetime);
         let drawn = ann.commit(drawn).await.expect("it is answered").required().expect("so");
-        let ticket = &drawn.done[0].path;
+        let ticket = &drawn.results[0].path;
         let below = path(&format!("{ticket}/below"));
         if lifetime == Lifetime::Persistent {
             done(&*ann, Txn::new().create(below, "", Lifetime::Persistent)).await;
         }
         let deleted = ann.commit(Txn::new().delete(ticket, Expect::Any)).await;
-        let refused = deleted.expect("it is answered").rejected().map(|no| no.why);
-        assert_eq!(refused, (plain == 0).then_some(Why::HasChildren));
+        let refused = deleted.expect("it is answered").rejected().map(|no| no.reason);
+        assert_eq!(refused, (plain == 0).then_some(RejectReason::HasChildren));
         assert_eq!(peer.met(Kind::Delete), plain);
     }
 }

@@ -47,7 +47,7 @@ pub(crate) struct Heard {
     pub(crate) changes: Vec<Change>,
     /// The last resync may have skipped changes up to this revision.
     pub(crate) missed: u64,
-    /// It ended with its session, or was dropped.
+    /// The node ended with its session, or was dropped.
     pub(crate) over: bool,
     /// Events up to this revision had enough time to arrive.
     pub(crate) until: u64,

@@ -100,7 +100,8 @@ async fn what_is_too_large_however_little_is_asked_for_is_an_error_soon() {
     let ann = session(&peer).await;
     let too_large =
         || Refusal::new(Code::ResourceExhausted, "trying to send message larger than max");
-    // The first page, where 4,096 keys may be asked for, and the next one, of 256: a sixteenth each time, down to one key.
+    // The first page, where 4,096 keys may be asked for, and the next one, of 256: a sixteenth each
+    // time, down to one key.
     for (kind, requests) in [(Kind::Txn, 4), (Kind::Range, 3)] {
         peer.script(Rule::on(kind, Act::Refuse(too_large())).always());
         let before = peer.met(kind);
@@ -130,7 +131,8 @@ async fn nodes_that_are_larger_than_those_before_are_read_in_smaller_pages() {
     assert!(requests <= NODES / 3, "{requests} requests");
 }
 
-/// The result of a listing that meets a compaction behind the first page of so many of its attempts.
+/// The result of a listing that meets a compaction behind the first page of so many of its
+/// attempts.
 async fn listed(compactions: usize) -> Result<View> {
     let peer = populated(NODES);
     let ann = session(&peer).await;
@@ -156,7 +158,7 @@ async fn a_write_at_the_start_of_an_observation_repeats_one_page() {
     let alone = peer.met(Kind::Range);
     peer.shared.script().add(Rule::on(Kind::Create, Act::Late(Duration::from_secs(1))));
 
-    let observing = ann.observe(Query::subtree(path("/many")));
+    let observing = ann.watch(Query::subtree(path("/many")));
     let written = async { done(&*bob, create("/many/d00000/new")).await };
     let (observed, ()) = join(observing, written).await;
 

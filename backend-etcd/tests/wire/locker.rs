@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use synod_core::chance::Chance;
 use synod_core::client::{Client, ClientOptions};
+use synod_core::random::Random;
 use synod_core::store::SessionOptions;
 use synod_etcd::EtcdBackend;
-use synod_recipes::{Mutex as Lock, MutexGuard};
+use synod_recipes::lock::{Mutex as Lock, MutexGuard};
 use tokio::time::{sleep, timeout};
 
 use crate::judge::Judge;
@@ -19,13 +19,13 @@ type Held = Arc<Mutex<Vec<Arc<MutexGuard>>>>;
 
 /// Runs both of them until they have had their turns.
 pub(crate) fn two(
-    chance: &Chance,
+    random: &Random,
     judge: &Judge,
     backends: [EtcdBackend; 2],
 ) -> impl Future<Output = ()> + use<> {
     let held = Held::default();
     let each = backends.into_iter().zip(0_u64..).map(|(backend, part)| {
-        Locker { chance: chance.fork(part), judge: judge.clone(), held: held.clone() }.act(backend)
+        Locker { random: random.fork(part), judge: judge.clone(), held: held.clone() }.act(backend)
     });
     let both = join_all(each.collect::<Vec<_>>());
     async move {
@@ -34,7 +34,7 @@ pub(crate) fn two(
 }
 
 struct Locker {
-    chance: Chance,
+    random: Random,
     judge: Judge,
     held: Held,
 }
@@ -42,12 +42,12 @@ struct Locker {
 impl Locker {
     async fn act(self, backend: EtcdBackend) {
         let options =
-            ClientOptions::default().session(SessionOptions::new(TTL)).chance(self.chance.fork(1));
+            ClientOptions::default().session(SessionOptions::new(TTL)).random(self.random.fork(1));
         let Ok(Ok(client)) = timeout(TTL * 3, Client::open(backend, options)).await else { return };
         let lock = Lock::new(&client, path("/lock"));
         for _ in 0..3 {
             // A dropped call leaves nothing that delays the next one.
-            let limit = Duration::from_millis(1 + self.chance.below(20_000));
+            let limit = Duration::from_millis(1 + self.random.below(20_000));
             if let Ok(Ok(guard)) = timeout(limit, lock.lock()).await {
                 self.hold(guard).await;
             }
@@ -66,7 +66,7 @@ impl Locker {
             if guard.is_held() {
                 self.judge.saw("a lock that was held");
             }
-            sleep(Duration::from_millis(self.chance.below(1_500))).await;
+            sleep(Duration::from_millis(self.random.below(1_500))).await;
         }
         self.held().retain(|other| !Arc::ptr_eq(other, &guard));
         if let Some(guard) = Arc::into_inner(guard) {

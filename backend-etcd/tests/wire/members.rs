@@ -25,7 +25,7 @@ async fn any_one_member_may_be_as_it_likes() {
             let peer = Peer::new(3);
             let (ann, bob) = (session(&peer).await, session(&peer).await);
             done(&*ann, create("/n")).await;
-            let observed = bob.observe(Query::node(path("/n"))).await;
+            let observed = bob.watch(Query::node(path("/n"))).await;
             let (_view, mut watch) = observed.expect("it is answered");
 
             peer.shared.set_member(first, state);
@@ -49,7 +49,7 @@ async fn all_members_may_be_down_for_a_while() {
     let peer = Peer::new(3);
     let ann = session(&peer).await;
     done(&*ann, create("/n")).await;
-    let (_view, mut watch) = ann.observe(Query::node(path("/n"))).await.expect("it is answered");
+    let (_view, mut watch) = ann.watch(Query::node(path("/n"))).await.expect("it is answered");
     for member in 0..3 {
         peer.shared.set_member(member, |member| member.down = true);
     }
@@ -106,7 +106,7 @@ async fn a_watch_on_a_lagging_member_misses_nothing_when_it_moves() {
     let peer = Peer::new(2);
     let (ann, bob) = (session(&peer).await, session(&peer).await);
     done(&*ann, create("/n")).await;
-    let (_view, mut watch) = bob.observe(Query::node(path("/n"))).await.expect("it is answered");
+    let (_view, mut watch) = bob.watch(Query::node(path("/n"))).await.expect("it is answered");
     let now = peer.shared.state().keys.revision;
     for member in 0..2 {
         peer.shared.set_member(member, |member| member.behind = Some(now));

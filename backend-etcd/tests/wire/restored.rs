@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use synod_core::error::ErrorKind;
-use synod_core::store::{End, Event, Loss, Query, Status, Store};
+use synod_core::store::{End, Event, Query, SessionEnd, Status, Store};
 use tokio::time::sleep;
 
 use crate::peer::Peer;
@@ -52,7 +52,7 @@ async fn restore(peer: &Peer, backup: State, how: Restored) {
 }
 
 fn is_expired(store: &dyn Store) -> bool {
-    *store.status().borrow() == Status::Lost { why: Loss::Expired }
+    *store.status().borrow() == Status::Lost { reason: SessionEnd::Expired }
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,12 +89,15 @@ async fn a_restored_store_ends_the_session_also_without_a_call() {
 #[tokio::test(start_paused = true)]
 async fn a_watch_of_a_restored_store_ends_with_its_session_before_a_heartbeat() {
     let (peer, ann, backup) = backed_up().await;
-    let (_view, mut watch) = ann.observe(Query::node(path("/n"))).await.expect("it is answered");
+    let (_view, mut watch) = ann.watch(Query::node(path("/n"))).await.expect("it is answered");
     peer.script(Rule::on(Kind::KeepAlive, Act::Ignore).always());
     restore(&peer, backup, Restored::SameCluster).await;
     sleep(TTL / 4).await;
     assert!(is_expired(&*ann), "{:?}", ann.status().borrow());
-    assert!(matches!(next(&mut watch).await, Some(Event::Ended(End::SessionOver(Loss::Expired)))));
+    assert!(matches!(
+        next(&mut watch).await,
+        Some(Event::Ended(End::SessionOver(SessionEnd::Expired)))
+    ));
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,7 +127,7 @@ async fn a_watch_that_moves_to_a_member_that_lags_ends_no_session() {
     }
     let (ann, bob) = (session(&peer).await, session(&peer).await);
     done(&*ann, create("/n")).await;
-    let (_view, mut watch) = bob.observe(Query::node(path("/n"))).await.expect("it is answered");
+    let (_view, mut watch) = bob.watch(Query::node(path("/n"))).await.expect("it is answered");
     let lagging = peer.shared.state().keys.revision;
     for _ in 0..5 {
         done(&*ann, set("/n", "y")).await;

@@ -1,10 +1,10 @@
-//! How a session is opened, kept alive and ended under disturbance.
+//! Sessions under disturbance: they are opened, kept alive and ended.
 
 use std::time::Duration;
 
 use h2::Reason;
 use synod_core::error::{Effect, ErrorKind};
-use synod_core::store::{Backend as _, Lifetime, Loss, SessionOptions, Status, Store, Txn};
+use synod_core::store::{Backend as _, Lifetime, SessionEnd, SessionOptions, Status, Store, Txn};
 use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 
@@ -104,7 +104,7 @@ async fn a_lease_that_is_gone_ends_the_session_at_once() {
         let began = Instant::now();
         eventually("the session is lost", async || ann.status().borrow().is_lost()).await;
         assert!(began.elapsed() < TTL / 2, "it was noticed only after {:?}", began.elapsed());
-        let lost = Status::Lost { why: Loss::Expired };
+        let lost = Status::Lost { reason: SessionEnd::Expired };
         assert_eq!(*ann.status().borrow(), lost);
     }
 }
@@ -118,7 +118,7 @@ async fn a_write_that_finds_no_lease_ends_the_session_before_any_heartbeat() {
     let node = Txn::new().create(path("/e"), "", Lifetime::Session);
     let error = ann.commit(node).await.expect_err("its lease is gone");
     assert_eq!(error.kind(), ErrorKind::SessionLost);
-    assert_eq!(*ann.status().borrow(), Status::Lost { why: Loss::Expired });
+    assert_eq!(*ann.status().borrow(), Status::Lost { reason: SessionEnd::Expired });
     assert!(peer.met(Kind::KeepAlive) <= 1, "more than the heartbeat of the beginning");
 }
 
@@ -257,7 +257,7 @@ async fn a_session_that_may_not_be_kept_alive_is_lost_for_that() {
         "it may be permitted again"
     );
     eventually("the session is lost", async || ann.status().borrow().is_lost()).await;
-    assert_eq!(*ann.status().borrow(), Status::Lost { why: Loss::Denied });
+    assert_eq!(*ann.status().borrow(), Status::Lost { reason: SessionEnd::Denied });
 }
 
 #[tokio::test(start_paused = true)]
@@ -268,7 +268,7 @@ async fn a_session_that_was_denied_and_then_not_answered_has_expired() {
     peer.script(Rule::on(Kind::KeepAlive, Act::Refuse(refusal)));
     peer.script(Rule::on(Kind::KeepAlive, Act::Cut { applied: false }).always());
     eventually("the session is lost", async || ann.status().borrow().is_lost()).await;
-    assert_eq!(*ann.status().borrow(), Status::Lost { why: Loss::Expired });
+    assert_eq!(*ann.status().borrow(), Status::Lost { reason: SessionEnd::Expired });
 }
 
 #[tokio::test(start_paused = true)]

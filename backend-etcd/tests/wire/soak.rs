@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use synod_conformance::harness::Link;
-use synod_core::chance::{Chance, mix};
+use synod_core::random::{Random, mix};
 use synod_core::store::Status;
 use tokio::runtime::{Builder, Handle};
 use tokio::time::{sleep, timeout};
@@ -23,12 +23,12 @@ use crate::peer::random::Storm;
 use crate::peer::script::Kind;
 use crate::peer::shared::{Member, Shared};
 
-/// How many seeds are tried by default.
+/// The default number of seeds.
 const SEEDS: u64 = 500;
 /// The limit for a program.
 const LONG: Duration = Duration::from_secs(3_600);
 
-/// What a sweep must have seen; otherwise it proves little.
+/// The events that a sweep must have seen; otherwise it proves little.
 const MUST_SEE: [&str; 10] = [
     "a write that was done",
     "a write that was rejected",
@@ -101,26 +101,26 @@ fn again(seed: u64) -> String {
 }
 
 async fn program(seed: u64) -> Ran {
-    let chance = Chance::seeded(seed);
-    let peer = Peer::new(1 + usize::try_from(chance.below(3)).unwrap_or(0));
+    let random = Random::seeded(seed);
+    let peer = Peer::new(1 + usize::try_from(random.below(3)).unwrap_or(0));
     peer.shared.state().leases.rate = 981;
     let judge = Judge::new(peer.shared.clone());
     let tasks = alive();
     let networks: Vec<Network> = (0..4).map(|_| peer.network()).collect();
     let backend = |place: usize| {
-        let chance = chance.fork(u64::try_from(place).unwrap_or_default());
-        networks[place].backend(peer.options(), chance).expect("valid")
+        let random = random.fork(u64::try_from(place).unwrap_or_default());
+        networks[place].backend(peer.options(), random).expect("valid")
     };
     let mut clients: Vec<Client> = (0..2)
         .map(|name| {
             let part = 10 + u64::try_from(name).unwrap_or_default();
-            Client::new(name, chance.fork(part), judge.clone(), backend(name))
+            Client::new(name, random.fork(part), judge.clone(), backend(name))
         })
         .collect();
-    let lockers = locker::two(&chance.fork(20), &judge, [backend(2), backend(3)]);
+    let lockers = locker::two(&random.fork(20), &judge, [backend(2), backend(3)]);
 
-    peer.shared.script().storm = Some(Storm::new(&chance.fork(30), 4, 3 + chance.below(20)));
-    let weather = weather(&peer, &networks, chance.fork(31));
+    peer.shared.script().storm = Some(Storm::new(&random.fork(30), 4, 3 + random.below(20)));
+    let weather = weather(&peer, &networks, random.fork(31));
     let acting = join_all(clients.iter_mut().map(|client| client.act(10)));
     join(join(acting, weather), lockers).await;
 
@@ -154,14 +154,14 @@ fn alive() -> usize {
 }
 
 /// Changes links and members, and makes the cluster compact.
-async fn weather(peer: &Peer, networks: &[Network], chance: Chance) {
+async fn weather(peer: &Peer, networks: &[Network], random: Random) {
     let pick = |of: usize| {
-        usize::try_from(chance.below(u64::try_from(of).unwrap_or(1))).unwrap_or_default()
+        usize::try_from(random.below(u64::try_from(of).unwrap_or(1))).unwrap_or_default()
     };
     for _ in 0..6 {
-        sleep(Duration::from_millis(chance.below(4_000))).await;
-        let late = || Duration::from_millis(chance.below(400));
-        match chance.below(8) {
+        sleep(Duration::from_millis(random.below(4_000))).await;
+        let late = || Duration::from_millis(random.below(400));
+        match random.below(8) {
             0 => networks[pick(networks.len())].set(Link::Cut),
             1 => networks[pick(networks.len())].set(Link::Deaf),
             2 => networks[pick(networks.len())].set(Link::Slow { there: late(), back: late() }),

@@ -1,5 +1,5 @@
-//! Several nodes with a time to live in one call: their leases have one limit of time together, and end with a call that creates
-//! nothing.
+//! Several nodes with a time to live in one call: their leases have one limit of time together, and
+//! end with a call that creates nothing.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ use crate::world::{TTL, done, kept, path};
 
 /// The number of nodes in one call.
 const NODES: usize = 5;
-/// How late each answer about a lease is: twice of this is less than the limit of a call, and more
-/// than two of them one after the other are not.
+/// The delay of each answer about a lease: twice the delay is less than the limit of a call, and
+/// more than two of them in succession are not.
 const LATE: Duration = Duration::from_secs(3);
 /// The limit of a call. Sessions live longer, so that their heartbeats may be late too.
 const LIMIT: Duration = Duration::from_secs(7);
 
 async fn session(peer: &Peer) -> Box<dyn Store> {
     let options = peer.options().timeout(LIMIT);
-    let backend = peer.network().backend(options, synod_core::chance::Chance::seeded(7));
+    let backend = peer.network().backend(options, synod_core::random::Random::seeded(7));
     let opened = backend.expect("the members are named well");
     opened.open(&SessionOptions::new(TTL * 6)).await.expect("it is opened")
 }

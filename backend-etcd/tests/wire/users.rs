@@ -1,8 +1,8 @@
 //! Names, passwords and tokens that expire.
 
-use synod_core::chance::Chance;
 use synod_core::error::ErrorKind;
-use synod_core::store::{End, Event, Loss, Query, Status, Store};
+use synod_core::random::Random;
+use synod_core::store::{End, Event, Query, SessionEnd, Status, Store};
 use tonic::Code;
 
 use crate::peer::Peer;
@@ -17,7 +17,7 @@ async fn known(members: usize) -> (Peer, Box<dyn Store>) {
     let peer = Peer::new(members);
     peer.shared.state().users.require("ann", "secret");
     let options = peer.options().user("ann", "secret").plaintext_auth(true);
-    let backend = peer.network().backend(options, Chance::seeded(1)).expect("valid");
+    let backend = peer.network().backend(options, Random::seeded(1)).expect("valid");
     let ann = open(&backend).await.expect("she is let in");
     (peer, ann)
 }
@@ -27,7 +27,7 @@ async fn a_stranger_is_denied() {
     let peer = Peer::new(1);
     peer.shared.state().users.require("ann", "secret");
     let options = peer.options().user("ann", "wrong").plaintext_auth(true);
-    let backend = peer.network().backend(options, Chance::seeded(1)).expect("valid");
+    let backend = peer.network().backend(options, Random::seeded(1)).expect("valid");
     let error = open(&backend).await.expect_err("the password is wrong");
     assert_eq!(error.kind(), ErrorKind::Denied);
     assert!(!format!("{error} {error:?}").contains("wrong,"), "{error}");
@@ -44,7 +44,7 @@ async fn a_user_is_let_in_where_no_user_is_required() {
     let peer = Peer::new(1);
     peer.shared.state().users.disable();
     let options = peer.options().user("ann", "secret").plaintext_auth(true);
-    let backend = peer.network().backend(options, Chance::seeded(1)).expect("valid");
+    let backend = peer.network().backend(options, Random::seeded(1)).expect("valid");
     let ann = open(&backend).await.expect("she is let in");
     done(&*ann, create("/n")).await;
 }
@@ -53,7 +53,7 @@ async fn a_user_is_let_in_where_no_user_is_required() {
 async fn tokens_that_ran_out_are_replaced_without_an_error() {
     let (peer, ann) = known(2).await;
     done(&*ann, create("/n")).await;
-    let (_view, mut watch) = ann.observe(Query::node(path("/n"))).await.expect("it is answered");
+    let (_view, mut watch) = ann.watch(Query::node(path("/n"))).await.expect("it is answered");
     for data in ["a", "b", "c"] {
         peer.shared.state().users.forget_tokens();
         done(&*ann, set("/n", data)).await;
@@ -70,7 +70,7 @@ async fn a_watch_begins_also_with_a_token_that_ran_out() {
     done(&*ann, create("/n")).await;
     peer.shared.state().users.forget_tokens();
     eventually("it is observed", async || {
-        let Ok((_view, mut watch)) = ann.observe(Query::node(path("/n"))).await else {
+        let Ok((_view, mut watch)) = ann.watch(Query::node(path("/n"))).await else {
             return false;
         };
         done(&*ann, set("/n", "y")).await;
@@ -84,7 +84,7 @@ async fn a_watch_begins_also_with_a_token_that_ran_out() {
 async fn a_session_outlives_a_change_of_the_users() {
     let (peer, ann) = known(2).await;
     done(&*ann, create("/n")).await;
-    let (_view, mut watch) = ann.observe(Query::node(path("/n"))).await.expect("it is answered");
+    let (_view, mut watch) = ann.watch(Query::node(path("/n"))).await.expect("it is answered");
     for data in ["a", "b", "c"] {
         // Signed tokens contain the revision of the users at which they were issued.
         peer.shared.state().users.change();
@@ -119,7 +119,7 @@ async fn a_watch_without_a_user_ends_when_one_is_required() {
     for members in [1, 2] {
         let peer = Peer::new(members);
         let nobody = session(&peer).await;
-        let observed = nobody.observe(Query::node(path("/n"))).await;
+        let observed = nobody.watch(Query::node(path("/n"))).await;
         let (_view, mut watch) = observed.expect("it is answered");
         peer.shared.restart(|state| state.users.require("ann", "secret")).await;
         match next(&mut watch).await {
@@ -140,7 +140,7 @@ async fn some_refusals_of_a_watch_end_it_not() {
         for members in [1, 2] {
             let (peer, ann) = known(members).await;
             done(&*ann, create("/n")).await;
-            let observed = ann.observe(Query::node(path("/n"))).await;
+            let observed = ann.watch(Query::node(path("/n"))).await;
             let (_view, mut watch) = observed.expect("it is answered");
             // One member may know less of the users than another, or be an intermediary.
             peer.script(Rule::on(kind, Act::Refuse(refusal.clone())).times(2));
@@ -189,5 +189,5 @@ async fn guarded_leases_are_kept_alive_with_a_new_token_and_not_without_a_user()
     tokio::time::sleep(TTL / 2).await;
     assert!(!nobody.status().borrow().is_lost(), "it may be permitted again");
     eventually("the session is lost", async || nobody.status().borrow().is_lost()).await;
-    assert_eq!(*nobody.status().borrow(), Status::Lost { why: Loss::Denied });
+    assert_eq!(*nobody.status().borrow(), Status::Lost { reason: SessionEnd::Denied });
 }

@@ -3,10 +3,11 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, join_all, select};
 use h2::Reason;
 use synod_core::error::ErrorKind;
 use synod_core::store::{End, Event, Expect, Lifetime, Query, Status, Txn};
+use tokio::time::timeout;
 use tonic::Code;
 
 use crate::peer::Peer;
@@ -44,7 +45,7 @@ async fn a_stream_that_breaks_in_any_way_loses_no_event() {
         let (ann, bob) = (session(&peer).await, session(&peer).await);
         done(&*ann, create("/d/n")).await;
         let (_view, mut watch) =
-            bob.observe(Query::subtree(path("/d"))).await.expect("it is answered");
+            bob.watch(Query::subtree(path("/d"))).await.expect("it is answered");
         peer.script(Rule::on(Kind::Push, act));
         done(&*ann, set("/d/n", "y").create(path("/d/m"), "", Lifetime::Persistent)).await;
         done(&*ann, set("/d/n", "z")).await;
@@ -77,10 +78,10 @@ async fn an_observation_survives_that_its_watch_is_not_answered_at_once() {
             let peer = Peer::new(2);
             let (ann, bob) = (session(&peer).await, session(&peer).await);
             peer.script(Rule::on(kind, act.clone()));
-            let mut observed = bob.observe(Query::node(path("/n"))).await;
+            let mut observed = bob.watch(Query::node(path("/n"))).await;
             if observed.is_err() {
                 // A silent stream is given up, and the next one works.
-                observed = bob.observe(Query::node(path("/n"))).await;
+                observed = bob.watch(Query::node(path("/n"))).await;
             }
             let (_view, mut watch) = observed.unwrap_or_else(|error| panic!("{shown}: {error}"));
             done(&*ann, create("/n")).await;
@@ -93,7 +94,7 @@ async fn an_observation_survives_that_its_watch_is_not_answered_at_once() {
 async fn a_watch_whose_answer_was_lost_is_asked_for_again_although_its_stream_is_busy() {
     let peer = Peer::new(1);
     let (ann, bob) = (session(&peer).await, session(&peer).await);
-    let (_view, _busy) = bob.observe(Query::node(path("/busy"))).await.expect("it is answered");
+    let (_view, _busy) = bob.watch(Query::node(path("/busy"))).await.expect("it is answered");
     done(&*ann, create("/busy")).await;
     peer.script(Rule::on(Kind::Create, Act::Ignore));
     let writing = async {
@@ -102,7 +103,7 @@ async fn a_watch_whose_answer_was_lost_is_asked_for_again_although_its_stream_is
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     };
-    let observing = bob.observe(Query::node(path("/n")));
+    let observing = bob.watch(Query::node(path("/n")));
     match select(pin!(observing), pin!(writing)).await {
         Either::Left((observed, _)) => assert!(observed.is_ok(), "{observed:?}"),
         Either::Right(((), _)) => {}
@@ -124,7 +125,7 @@ async fn a_change_between_the_read_and_the_watch_is_in_one_of_them() {
         let peer = Peer::new(1);
         let (ann, bob) = (session(&peer).await, session(&peer).await);
         peer.script(Rule::on(kind, act));
-        let observing = bob.observe(Query::node(path("/n")));
+        let observing = bob.watch(Query::node(path("/n")));
         let writing = async {
             tokio::time::sleep(Duration::from_millis(100)).await;
             done(&*ann, create("/n")).await;
@@ -146,7 +147,7 @@ async fn a_compaction_during_a_disconnection_is_a_resync() {
     let peer = Peer::new(1);
     let (ann, bob) = (session(&peer).await, session(&peer).await);
     done(&*ann, create("/n")).await;
-    let (_view, mut watch) = bob.observe(Query::node(path("/n"))).await.expect("it is answered");
+    let (_view, mut watch) = bob.watch(Query::node(path("/n"))).await.expect("it is answered");
     peer.script(Rule::on(Kind::Push, Act::Cut { applied: false }));
     peer.script(Rule::on(Kind::Watch, Act::Slow(Duration::from_millis(200))));
     done(&*ann, set("/n", "y")).await;
@@ -165,7 +166,7 @@ async fn a_compaction_during_a_disconnection_is_a_resync() {
 async fn a_stream_that_says_nothing_when_it_is_asked_is_replaced() {
     let peer = Peer::new(2);
     let (ann, bob) = (session(&peer).await, session(&peer).await);
-    let (_view, mut watch) = bob.observe(Query::node(path("/n"))).await.expect("it is answered");
+    let (_view, mut watch) = bob.watch(Query::node(path("/n"))).await.expect("it is answered");
     let opened = peer.met(Kind::Watch);
     // No event arrives on this stream any more, without an error.
     peer.script(Rule::on(Kind::Push, Act::Ignore));
@@ -179,7 +180,7 @@ async fn a_stream_that_says_nothing_when_it_is_asked_is_replaced() {
 async fn a_quiet_stream_that_answers_stays() {
     let peer = Peer::new(2);
     let bob = session(&peer).await;
-    let (_view, _watch) = bob.observe(Query::node(path("/n"))).await.expect("it is answered");
+    let (_view, _watch) = bob.watch(Query::node(path("/n"))).await.expect("it is answered");
     tokio::time::sleep(TTL * 5).await;
     assert_eq!(peer.met(Kind::Watch), 1);
     assert!(peer.met(Kind::Progress) >= 5, "it was asked {} times", peer.met(Kind::Progress));
@@ -192,7 +193,7 @@ async fn a_watch_that_began_while_the_server_wrote_is_asked_for_twice() {
         let (ann, bob) = (session(&peer).await, session(&peer).await);
         done(&*ann, create("/n")).await;
         peer.script(Rule::on(Kind::Range, Act::Late(Duration::from_secs(1))));
-        let (observed, ()) = tokio::join!(bob.observe(Query::node(path("/n"))), async {
+        let (observed, ()) = tokio::join!(bob.watch(Query::node(path("/n"))), async {
             tokio::time::sleep(Duration::from_millis(500)).await;
             if writes {
                 done(&*ann, set("/n", "y")).await;
@@ -219,9 +220,9 @@ async fn a_watch_that_is_not_permitted_ends_with_that() {
             ..response
         }),
     ));
-    let error = bob.observe(Query::node(path("/n"))).await.expect_err("it is not permitted");
+    let error = bob.watch(Query::node(path("/n"))).await.expect_err("it is not permitted");
     assert_eq!(error.kind(), ErrorKind::Denied);
-    assert!(bob.observe(Query::node(path("/n"))).await.is_ok(), "the next one is");
+    assert!(bob.watch(Query::node(path("/n"))).await.is_ok(), "the next one is");
 }
 
 #[tokio::test(start_paused = true)]
@@ -229,7 +230,7 @@ async fn dropped_watches_are_ended_at_the_server() {
     let peer = Peer::new(1);
     let bob = session(&peer).await;
     for _ in 0..10 {
-        let (_view, watch) = bob.observe(Query::subtree(path("/d"))).await.expect("it is answered");
+        let (_view, watch) = bob.watch(Query::subtree(path("/d"))).await.expect("it is answered");
         assert!(Shared::count(&peer.shared.watches) > 0);
         drop(watch);
     }
@@ -240,7 +241,7 @@ async fn dropped_watches_are_ended_at_the_server() {
 async fn a_watch_ends_with_its_session() {
     let peer = Peer::new(1);
     let bob = session(&peer).await;
-    let (_view, mut watch) = bob.observe(Query::node(path("/n"))).await.expect("it is answered");
+    let (_view, mut watch) = bob.watch(Query::node(path("/n"))).await.expect("it is answered");
     let lease = crate::world::lease(bob.session().id);
     peer.shared.state().end(lease).expect("it lives");
     peer.shared.moved();
@@ -258,7 +259,7 @@ async fn a_watch_ends_with_its_session() {
 async fn a_stream_is_opened_seldom_where_it_breaks_and_at_once_where_it_lasted() {
     let peer = Peer::new(1);
     let bob = session(&peer).await;
-    let (_view, mut watch) = bob.observe(Query::node(path("/n"))).await.expect("it is answered");
+    let (_view, mut watch) = bob.watch(Query::node(path("/n"))).await.expect("it is answered");
     let refusal = Refusal::etcd(Code::Unavailable, "no leader");
     peer.script(Rule::on(Kind::Watch, Act::Refuse(refusal)).always());
     peer.script(Rule::on(Kind::Push, Act::End));
@@ -287,11 +288,27 @@ async fn a_node_that_is_soon_waited_for_again_is_still_watched() {
     for _ in 0..3 {
         done(&*ann, create("/n")).await;
         let gone = Query::until_gone(path("/n"));
-        let (_view, mut watch) = bob.observe(gone).await.expect("it is answered");
+        let (_view, mut watch) = bob.watch(gone).await.expect("it is answered");
         done(&*ann, Txn::new().delete(path("/n"), Expect::Any)).await;
         assert!(matches!(next(&mut watch).await, Some(Event::Changed(_))));
         drop(watch);
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     assert_eq!(peer.met(Kind::Create), 1);
+}
+
+/// With more requests in flight a late answer could not be distinguished from a lost one.
+#[tokio::test(start_paused = true)]
+async fn five_hundred_requests_for_watches_are_in_flight_at_most() {
+    const MAX: usize = 500;
+    // The stream is open when the first is answered.
+    for answered in [1, 100] {
+        let peer = Peer::new(1);
+        let ann = session(&peer).await;
+        peer.script(Rule::on(Kind::Create, Act::Ignore).behind(answered).always());
+        let observe = |number| ann.watch(Query::node(path(&format!("/n{number}"))));
+        let observing = join_all((0..answered + MAX + 50).map(observe));
+        let _none = timeout(TTL / 10, observing).await;
+        assert_eq!(peer.met(Kind::Create), answered + MAX, "{answered} were answered");
+    }
 }

@@ -15,7 +15,7 @@ use crate::peer::Peer;
 
 /// The time to live of a session.
 pub(crate) const TTL: Duration = Duration::from_secs(10);
-/// How long a scene waits for something that must eventually happen.
+/// The limit for conditions that must eventually hold.
 const LONG: Duration = Duration::from_secs(120);
 
 pub(crate) async fn session(peer: &Peer) -> Box<dyn Store> {

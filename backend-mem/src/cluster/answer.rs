@@ -16,7 +16,7 @@ pub(super) enum Answer {
     Opened(SessionId, Duration),
     /// Reconnected, with this time to live, counted from this moment.
     Attached(Duration, Instant),
-    /// The server lags: it has less than the client has seen.
+    /// The server is behind: its revision is lower than one that the client has seen.
     Behind,
     View(View, Revision),
     /// For a watch, with its number.
@@ -25,7 +25,7 @@ pub(super) enum Answer {
     Done,
     /// The session is over.
     Over,
-    /// The server refuses, and says whether the request may have been applied all the same.
+    /// The server refuses; the flag tells whether the request may have been applied all the same.
     Refused(ErrorKind, Effect),
     /// The connection broke, and the effect of the request is unknown.
     Broken,
@@ -53,9 +53,9 @@ pub(super) enum Letter {
 pub(super) struct Watching {
     pub(super) query: Query,
     pub(super) feed: Feed,
-    /// Up to which revision the client was notified.
+    /// The revision up to which the client was notified.
     pub(super) told: Revision,
-    /// Up to which revision the server has sent.
+    /// The revision up to which the server has sent.
     pub(super) sent: Revision,
     /// The events in flight on the current connection: the changes of each commit.
     pub(super) outbox: VecDeque<(Vec<Change>, Revision)>,
@@ -89,7 +89,7 @@ impl fmt::Display for Answer {
             Self::View(view, at) => write!(f, "{}", seen(view, *at)),
             Self::Observing(view, ..) => write!(f, "{}; watches", seen(view, view.revision)),
             Self::Outcome(Outcome::Committed(_), at) => write!(f, "done, #{at}"),
-            Self::Outcome(Outcome::Rejected(no), _) => write!(f, "rejected: {}", no.why),
+            Self::Outcome(Outcome::Rejected(no), _) => write!(f, "rejected: {}", no.reason),
             Self::Done => f.write_str("done"),
             Self::Over => f.write_str("the session is over"),
             Self::Refused(kind, effect) => write!(f, "refused: {kind}, effect {effect:?}"),

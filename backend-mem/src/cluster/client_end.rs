@@ -1,4 +1,5 @@
-//! [`ClientEnd`]: the connection of one session to the simulated servers, from the side of its process.
+//! [`ClientEnd`]: the connection of one session to the simulated servers, from the side of its
+//! process.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -15,8 +16,7 @@ pub(super) struct ClientEnd {
     pub(super) id: LinkId,
     pub(super) actor: u64,
     pub(super) broken: Arc<Notify>,
-    /// Whether a server reported the end of the session. The session's own clock proves nothing
-    /// about it.
+    /// A server reported the end of the session. The session's own clock proves nothing about it.
     pub(super) over: AtomicBool,
 }
 

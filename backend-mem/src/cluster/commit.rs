@@ -58,7 +58,7 @@ impl State {
 
     /// The answer to a transaction that was applied, if a fault refuses it all the same: as a full
     /// etcd does, which applies a write and then reports that it has no space, and ZooKeeper where
-    /// the look after a write is refused.
+    /// the follow-up read of a write is refused.
     fn refuse_applied(&mut self, request: &Request, answer: Answer, now: Instant) -> Answer {
         let applied = matches!(answer, Answer::Outcome(Outcome::Committed(_), _));
         let (actor, site) = (request.actor, Site::RefusedDone);
@@ -101,7 +101,7 @@ impl State {
         let epoch = request.epoch;
         self.link(request.link).attached = epoch;
         let ttl = self.renegotiate(request, now);
-        // A longer time is in force at once.
+        // A longer time is in force immediately.
         if self.world.ttl(session).is_some_and(|counted| counted < ttl) {
             self.count_with(request.link, ttl, now, now);
         }
@@ -186,7 +186,7 @@ impl State {
         }
     }
 
-    /// Whether a heartbeat is answered although its session has ended.
+    /// Returns whether a heartbeat is answered although its session has ended.
     fn answers_for_the_dead(&mut self, request: &Request, now: Instant) -> bool {
         let (actor, site) = (request.actor, Site::BeatOfTheDead);
         let fires = self.decisions.fires(site, actor, 1).is_some();
@@ -301,7 +301,7 @@ impl State {
         }
         for request in std::mem::take(&mut self.held) {
             match request.ask {
-                Ask::Read(_) | Ask::Observe(..) => self.serve_latest(request, now),
+                Ask::Read(_) | Ask::Watch(..) => self.serve_latest(request, now),
                 _ => {
                     if self.flaw == Some(Flaw::ElectedRepeats) {
                         self.do_once_more(&request, now);
@@ -325,7 +325,7 @@ impl State {
 
     /// Restarts the time of every session.
     fn hear_of_all(&mut self, now: Instant) {
-        /// Practically for ever.
+        /// Practically forever.
         const AGES: Duration = Duration::from_secs(86_400);
         let was_long = self.leaderless_for > self.ttl * 5;
         let forgets = self.flaw == Some(Flaw::OutageKeepsSessions) && was_long;
@@ -340,7 +340,8 @@ impl State {
 }
 
 impl Request {
-    /// A copy without the payload: only whether it is a heartbeat, whose answer is sent separately.
+    /// A copy without the payload: it only tells whether it is a heartbeat, whose answer is sent
+    /// separately.
     fn copy(&self) -> Self {
         let Self { call, link, epoch, actor, server, late, .. } = *self;
         let ask = if matches!(self.ask, Ask::Beat) { Ask::Beat } else { Ask::Close };
@@ -348,7 +349,7 @@ impl Request {
     }
 }
 
-/// Whether a request creates something that needs space.
+/// Returns whether a request creates something that needs space.
 fn adds(ask: &Ask) -> bool {
     let adds = |op: &Op| matches!(op, Op::Create { .. } | Op::Set { .. });
     matches!(ask, Ask::Commit(txn) if txn.ops.iter().any(adds))

@@ -10,12 +10,12 @@ use crate::cluster::site::{Rates, Site};
 /// The actor number of the first server. The world is 0, and the processes count from 1.
 pub(super) const SERVERS: u64 = 100;
 
-/// Makes decisions by a [`Choice`], and counts for it how often each actor came to each site.
+/// Makes decisions by a [`Choice`], and counts the visits of each actor to each site for it.
 #[derive(Debug)]
 pub struct Decisions {
     choice: Choice<Site>,
     rates: Rates,
-    /// How often each process came to each site; then the same for each server.
+    /// The visits of each process to each site; then the same for each server.
     counts: [Vec<[u32; Site::COUNT]>; 2],
     calm: bool,
     /// The sites whose picks are explored; picks at other sites are always the first option.
@@ -45,7 +45,7 @@ impl Decisions {
         }
     }
 
-    /// Whether a fault happens here for this actor, and its size: at most `most`.
+    /// Decides whether a fault happens here for this actor, and its size: at most `most`.
     pub fn fires(&mut self, site: Site, actor: u64, most: u64) -> Option<u64> {
         let permille = self.rates.of(site);
         if self.calm || permille == 0 {
@@ -78,7 +78,7 @@ impl Decisions {
         self.choice.pick(spot, n)
     }
 
-    /// From now on, picks at other sites are always the first option.
+    /// Restricts picks from now on: at other sites they are always the first option.
     pub fn pick_only(&mut self, sites: impl IntoIterator<Item = Site>) {
         self.picks = Some(sites.into_iter().collect());
     }
@@ -88,7 +88,7 @@ impl Decisions {
         &self.fired
     }
 
-    /// From now on no fault happens.
+    /// Switches all faults off from now on.
     pub fn calm(&mut self) {
         self.calm = true;
     }

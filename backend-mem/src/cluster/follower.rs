@@ -1,4 +1,4 @@
-//! What a follower does: it applies the log, answers requests, and serves watches.
+//! The work of a follower: it applies the log, answers requests, and serves watches.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::cluster::server::Waiting;
 use crate::cluster::site::Site;
 use crate::cluster::state::{Event, State};
 use crate::cluster::trace::What;
-use crate::look::look;
+use crate::query::answer;
 use crate::tree::Tree;
 use crate::watches::covers;
 
@@ -49,7 +49,7 @@ impl State {
         self.serve_waiting(server, now);
     }
 
-    /// Applies all entries at once.
+    /// Applies all entries immediately.
     pub(super) fn catch_up(&mut self, server: usize, now: Instant) {
         for at in &mut self.servers[server].follows {
             *at = (*at).min(now);
@@ -97,7 +97,7 @@ impl State {
             Ask::Open(_) | Ask::Attach | Ask::Beat | Ask::Commit(_) | Ask::Close => {
                 self.forward(request, now);
             }
-            Ask::Read(query) | Ask::Observe(query, _) => {
+            Ask::Read(query) | Ask::Watch(query, _) => {
                 let stale = query.freshness == Freshness::Latest
                     && self.decisions.fires(Site::StaleLatest, server, 1).is_some();
                 if stale {
@@ -131,10 +131,10 @@ impl State {
             return self.answer(request, Answer::Over, now);
         }
         let at = self.revision_of(request.server);
-        let (Ask::Read(query) | Ask::Observe(query, _)) = &request.ask else { return };
-        let view = look(self.tree_of(request.server), query, at, None);
+        let (Ask::Read(query) | Ask::Watch(query, _)) = &request.ask else { return };
+        let view = answer(self.tree_of(request.server), query, at, None);
         let answer = match &request.ask {
-            Ask::Observe(query, feed) => {
+            Ask::Watch(query, feed) => {
                 let (query, feed) = (query.clone(), feed.clone());
                 let watching = Watching::new(query, feed, at);
                 // On an old connection the watch could never be removed again.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use synod_core::clock::{self, Instant};
 use synod_core::path::Path;
-use synod_core::store::{Heartbeats, Life, Loss, Query};
+use synod_core::store::{Heartbeats, Life, Query, SessionEnd};
 use tokio::sync::oneshot;
 
 use crate::cluster::answer::Answer;
@@ -18,15 +18,15 @@ use crate::cluster::flaw::Flaw;
 use crate::cluster::learner::PINGS;
 use crate::cluster::link::Ask;
 
-/// How long a client waits before it connects to another server.
+/// The delay before a client connects to another server.
 const REST: Duration = Duration::from_millis(20);
 
-/// Heartbeats per time to live: where an answer proves that the leader extended the session, and
-/// where it proves that for an earlier heartbeat.
+/// Heartbeats per time to live: for personalities whose answer proves that the leader extended the
+/// session, and for those whose answer proves that for an earlier heartbeat.
 const BEATS: u32 = 3;
 const REPORTED_BEATS: u32 = 6;
 
-/// What the answers to heartbeats prove.
+/// The proof in the answer to a heartbeat.
 enum Proof {
     /// The leader extended the session for the heartbeat that it answers.
     Direct,
@@ -35,8 +35,8 @@ enum Proof {
 }
 
 impl Proof {
-    /// A heartbeat sent at `sent` was answered. Returns the sending time of the newest request that
-    /// certainly extended the session, if that is known.
+    /// Evaluates the answer to a heartbeat that was sent at `sent`. Returns the sending time of the
+    /// newest request that certainly extended the session, if that is known.
     fn answered(&mut self, sent: Instant) -> Option<Instant> {
         match self {
             Self::Direct => Some(sent),
@@ -81,7 +81,7 @@ pub(super) async fn beat(way: Arc<ClientEnd>, life: Arc<Life>, opened: Instant) 
             },
             Some(Answer::Over) => {
                 way.over.store(true, Ordering::Relaxed);
-                life.lose(Loss::Expired);
+                life.lose(SessionEnd::Expired);
             }
             _ => {
                 life.suspend();
@@ -130,6 +130,6 @@ async fn rest_a_little(life: &Life) {
 
 fn lose_in_time(life: &Life) {
     if life.until().is_none_or(|certain| certain <= clock::now()) {
-        life.lose(Loss::Expired);
+        life.lose(SessionEnd::Expired);
     }
 }

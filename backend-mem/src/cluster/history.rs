@@ -1,4 +1,4 @@
-//! What happened in a simulated store: its commits, and the sessions that ended.
+//! The history of a simulated store: its commits, and the sessions that ended.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub struct Entry {
     pub at: Duration,
     /// The changes, each with its revision and the node as of then.
     pub changes: Vec<Change>,
-    /// The paths among them that a sequential create made.
+    /// The paths among them that a sequential create produced.
     pub drawn: Vec<Path>,
     /// The author.
     pub by: By,
@@ -39,9 +39,9 @@ pub struct Death {
     pub session: SessionId,
     /// The process that had opened it.
     pub actor: u64,
-    /// When it ended, since the beginning.
+    /// The time of the end, since the beginning.
     pub at: Duration,
-    /// Whether it expired because nothing was received from it in time.
+    /// The session expired because nothing was received from it in time.
     pub silent: bool,
 }
 

@@ -58,7 +58,7 @@ pub(super) struct Request {
     pub(super) epoch: u64,
     pub(super) actor: u64,
     pub(super) server: usize,
-    /// Whether it arrives although its connection is gone.
+    /// The request arrives although its connection is gone.
     pub(super) late: bool,
     pub(super) ask: Ask,
 }
@@ -70,7 +70,7 @@ pub(super) enum Ask {
     Attach,
     Beat,
     Read(Query),
-    Observe(Query, Feed),
+    Watch(Query, Feed),
     Commit(Txn),
     Close,
 }
@@ -110,7 +110,7 @@ impl std::fmt::Display for Ask {
             Self::Attach => f.write_str("connect again"),
             Self::Beat => f.write_str("heartbeat"),
             Self::Read(query) => write!(f, "read {}", Asked(query)),
-            Self::Observe(query, _) => write!(f, "watch {}", Asked(query)),
+            Self::Watch(query, _) => write!(f, "watch {}", Asked(query)),
             Self::Commit(txn) => {
                 let ops = txn.ops.iter().map(said).collect::<Vec<_>>().join(", ");
                 let look = txn.look.as_ref().map(|look| {

@@ -14,11 +14,11 @@ use crate::cluster::site::{Rates, Site};
 pub struct ClusterOptions {
     /// The kind of store that it imitates.
     pub personality: Personality,
-    /// How often faults happen.
+    /// The rates of the faults.
     pub rates: Rates,
     /// Decides whether they do.
     pub choice: Choice<Site>,
-    /// Whether to keep every line of the trace, instead of only its hash.
+    /// Keep every line of the trace, instead of only its hash.
     pub keep_trace: bool,
     /// The time to live to which the lengths of faults are relative.
     pub ttl: Duration,

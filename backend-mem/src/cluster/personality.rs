@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use synod_core::store::Gap;
+use synod_core::store::Feature;
 
 use crate::apply::Naming;
 use crate::cluster::site::{Fault, Rates, Site};
@@ -45,10 +45,10 @@ impl Personality {
         }
     }
 
-    /// What the store does not have.
-    pub(super) fn gaps(self) -> Vec<Gap> {
+    /// The features that the store does not have.
+    pub(super) fn missing_features(self) -> Vec<Feature> {
         match self {
-            Self::Etcd | Self::Etcd34 => vec![Gap::NumberedNames],
+            Self::Etcd | Self::Etcd34 => vec![Feature::NumberedNames],
             Self::Ideal | Self::Zk => Vec::new(),
         }
     }
@@ -61,8 +61,8 @@ impl Personality {
         }
     }
 
-    /// Whether a fault never happens to a store of this personality, because it promises more than
-    /// the contract or works differently.
+    /// Returns whether a fault never happens to a store of this personality, because it promises
+    /// more than the contract or works differently.
     pub fn never(self, site: Site) -> bool {
         match site {
             Site::RequestAhead | Site::AnswerAhead | Site::EventAhead => self.keeps_order(),
@@ -71,46 +71,47 @@ impl Personality {
         }
     }
 
-    /// Whether a watch resumes where it was after a reconnect.
+    /// Returns whether a watch resumes at its last position after a reconnect.
     pub(super) fn resumes_watches(self) -> bool {
         !matches!(self, Self::Zk)
     }
 
-    /// Whether a watch for one event ends after it.
+    /// Returns whether a watch for one event ends after it.
     pub(super) fn tells_once(self) -> bool {
         matches!(self, Self::Zk | Self::Ideal)
     }
 
-    /// Whether an event for an observer of hints says no more than which path changed, and how.
+    /// Returns whether an event for an observer of hints contains only the path and the kind of the
+    /// change.
     pub(super) fn gives_bare_hints(self) -> bool {
         matches!(self, Self::Zk | Self::Ideal)
     }
 
-    /// Whether a request of an old connection is refused once there is a new one.
+    /// Returns whether a request of an old connection is refused once there is a new one.
     pub(super) fn moves_sessions(self) -> bool {
         matches!(self, Self::Zk | Self::Ideal)
     }
 
-    /// Whether servers close the connections of their clients when they have no leader.
+    /// Returns whether servers close the connections of their clients when they have no leader.
     pub(super) fn hangs_up_without_leader(self) -> bool {
         matches!(self, Self::Zk)
     }
 
-    /// Whether a heartbeat is answered in order with a server's reports to its leader, and extends
-    /// the session only with the next report. Otherwise the leader extends the session before it
-    /// answers.
+    /// Returns whether a heartbeat is answered in order with a server's reports to its leader, and
+    /// extends the session only with the next report. Otherwise the leader extends the session
+    /// before it answers.
     pub(super) fn reports_sessions(self) -> bool {
         matches!(self, Self::Zk)
     }
 
-    /// Whether a server that has been without its leader for too long closes the connections of its
-    /// clients.
+    /// Returns whether a server that has been without its leader for too long closes the
+    /// connections of its clients.
     pub(super) fn gives_up_alone(self) -> bool {
         matches!(self, Self::Zk | Self::Ideal)
     }
 
-    /// Whether the requests of a session, and its answers and events, arrive in the order in which
-    /// they were sent.
+    /// Returns whether the requests of a session, and its answers and events, arrive in the order
+    /// in which they were sent.
     pub(super) fn keeps_order(self) -> bool {
         matches!(self, Self::Zk)
     }

@@ -88,7 +88,7 @@ impl State {
             for mut request in waiting {
                 request.late |= matches!(request.ask, Ask::Commit(_));
                 match request.ask {
-                    Ask::Read(_) | Ask::Observe(..) => self.serve_latest(request, now),
+                    Ask::Read(_) | Ask::Watch(..) => self.serve_latest(request, now),
                     _ => self.forward(request, now),
                 }
             }
@@ -150,7 +150,7 @@ impl State {
         self.plan(arrives, Event::Pinged(server));
     }
 
-    /// How long a ping takes to a server, or its report to the leader.
+    /// The time that a ping takes to a server, or its report to the leader.
     fn delay_to_leader(&mut self, server: usize, now: Instant) -> Duration {
         let actor = Self::server_actor(server);
         let late = self.decisions.lasting(Site::ReportLate, actor, self.ttl / 4);

@@ -14,7 +14,7 @@ use crate::tree::Tree;
 pub(super) struct Server {
     /// The number of log entries that it has applied.
     pub(super) applied: usize,
-    /// When it will apply each of the next entries.
+    /// The times at which it will apply each of the next entries.
     pub(super) follows: VecDeque<Instant>,
     /// Work that waits until it has applied a number of entries.
     pub(super) waiting: Vec<(usize, Waiting)>,

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use synod_core::chance::mix;
+use synod_core::random::mix;
 use synod_testkit::choice::Place;
 
 /// A place where a fault can happen, or another decision is made. Each fault belongs to a
@@ -14,7 +14,7 @@ use synod_testkit::choice::Place;
 pub enum Site {
     /// Which task runs next.
     Turn,
-    /// How long a message takes without a fault.
+    /// The time that a message takes without a fault.
     Delay,
     /// The server that a client connects to.
     Server,
@@ -22,7 +22,7 @@ pub enum Site {
     Way,
     /// The next step of a workload.
     Step,
-    /// What remains of the world when the rest is frozen for ever.
+    /// The part of the world that continues when the rest is frozen forever.
     Core,
     /// The connection breaks before a request arrives.
     RequestLost,
@@ -86,7 +86,7 @@ pub enum Site {
     Refused,
     /// A task that is ready is not run for a while.
     Starved,
-    /// No client reaches any server for a long time, then all do at once.
+    /// No client reaches any server for a long time, then all do at the same moment.
     Outage,
     /// Counters begin near their end.
     NearTheEnd,
@@ -97,7 +97,7 @@ pub enum Site {
     EventTwice,
     /// A latest read is answered by a server that lags (etcd before 3.4.42).
     StaleLatest,
-    /// A leader that was replaced ends a session that is alive (etcd before 3.4.31).
+    /// A leader that was replaced ends a session that is alive (most versions of etcd).
     EndedByOldLeader,
     /// No heartbeat of a client arrives for a while: for a workload that examines the consequences.
     BeatsCut,
@@ -257,7 +257,7 @@ impl Fault {
         Site::all().filter(move |site| site.fault() == Some(self))
     }
 
-    /// Whether it is a defect of old servers instead of a fault of the world.
+    /// Returns whether it is a defect of old servers instead of a fault of the world.
     pub fn is_defect(self) -> bool {
         self.0 >= DEFECTS
     }
@@ -273,7 +273,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// How often in a thousand times a fault happens, per site.
+/// The rate of a fault, in thousandths, per site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rates([u32; Site::COUNT]);
 

@@ -42,11 +42,12 @@ pub(super) struct State {
     pub(super) cuts: BTreeMap<u64, Cuts>,
     /// Processes that have died, each with its number of links at that time.
     pub(super) buried: BTreeMap<u64, usize>,
-    /// The server that each process connected to last, and how often in a row.
+    /// The server that each process connected to last, and the number of successive connections to
+    /// it.
     pub(super) visits: BTreeMap<u64, (usize, u32)>,
-    /// Until then there is no leader.
+    /// The time until which there is no leader.
     pub(super) leaderless: Option<Instant>,
-    /// How long the last outage of the leader was planned to be.
+    /// The planned length of the last outage of the leader.
     pub(super) leaderless_for: Duration,
     /// The leader that was deposed and has not noticed it.
     pub(super) deposed: Option<usize>,
@@ -58,14 +59,14 @@ pub(super) struct State {
     pub(super) calls_for: Vec<Alarm>,
     agenda: BinaryHeap<Reverse<Due>>,
     dues: u64,
-    /// When [`Cluster::run`](super::Cluster::run) looks again.
+    /// The time at which [`Cluster::run`](super::Cluster::run) continues.
     rest: Rest,
-    /// When the next look for expired sessions and nodes is planned.
+    /// The time of the next planned check for expired sessions and nodes.
     next_tick: Option<Instant>,
     pub(super) calls: u64,
 }
 
-/// Whether the task that runs the store is looking at it now.
+/// The task that runs the store is checking it now.
 #[derive(Clone, Copy, Debug)]
 enum Rest {
     Awake,
@@ -82,12 +83,12 @@ pub(super) struct Logged {
     pub(super) by: By,
 }
 
-/// Until when messages from a process to each server, and back, are held.
+/// The time until which messages from a process to each server, and back, are held.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cuts {
     pub(super) there: [Option<Instant>; COUNT],
     pub(super) back: [Option<Instant>; COUNT],
-    /// Until when its heartbeats are lost.
+    /// The time until which its heartbeats are lost.
     pub(super) beats: Option<Instant>,
 }
 
@@ -95,7 +96,7 @@ pub(super) struct Cuts {
 #[derive(Debug)]
 struct Due {
     at: Instant,
-    /// Orders events of the same time by when they were planned.
+    /// Orders events of the same time by the order in which they were planned.
     number: u64,
     event: Event,
 }
@@ -120,7 +121,7 @@ pub(super) enum Event {
     Synced(Box<Request>),
     /// A deposed leader notices that it was replaced.
     StepsDown(usize),
-    /// A server treats a client as gone that it has not heard for too long.
+    /// A server treats a client as gone from which it has received nothing for too long.
     TakenForGone(LinkId, usize),
     Tick,
 }
@@ -201,14 +202,14 @@ impl State {
         }
     }
 
-    /// When the next event is due. Records that the store is not looked at before that.
+    /// The time at which the next event is due. Records that the store is not checked before that.
     pub(super) fn rests(&mut self) -> Option<Instant> {
         let next = self.agenda.peek().map(|Reverse(due)| due.at);
         self.rest = next.map_or(Rest::ForGood, Rest::Until);
         next
     }
 
-    /// Whether an event is due before the planned look.
+    /// Returns whether an event is due before the planned check.
     pub(super) fn is_sooner(&mut self) -> bool {
         let Some(Reverse(due)) = self.agenda.peek() else { return false };
         let sooner = match self.rest {
@@ -284,7 +285,7 @@ impl State {
         }
     }
 
-    /// Notes the sessions that have expired, and plans when the next one will.
+    /// Records the sessions that have expired, and plans the next check.
     pub(super) fn tick(&mut self, now: Instant) {
         self.next_tick = None;
         if self.leaderless.is_some() {
@@ -305,7 +306,8 @@ impl State {
         }
     }
 
-    /// When a path was created, and which session owns it: at `created`, or else the last time.
+    /// The time of a path's creation, and the session that owns it: the creation at `created`, or
+    /// else the last one.
     pub(super) fn born(
         &self,
         path: &Path,
@@ -320,7 +322,7 @@ impl State {
     }
 
     /// The author of the deletion of the node that was created at `created`. A late create may have
-    /// made another one since.
+    /// created another one since.
     pub(super) fn removed_by(&self, path: &Path, created: Revision) -> Option<By> {
         let effects = self.log.iter().flat_map(|logged| {
             let here = logged.effects.iter().filter(|it| it.path == *path);
@@ -334,7 +336,7 @@ impl State {
         self.world.lives(session)
     }
 
-    /// Notes which sessions have ended, and whether that was because they were silent.
+    /// Records the sessions that have ended, and whether each ended because it was silent.
     pub(super) fn note_deaths(&mut self, now: Instant, silent: bool) {
         for index in 0..self.links.len() {
             let link = &mut self.links[index];

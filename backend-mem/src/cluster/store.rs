@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use synod_core::clock::{self, Instant};
 use synod_core::error::{Effect, Error, ErrorKind, Result};
 use synod_core::store::{
-    Backend, End, Feed, Life, Limits, Loss, Outcome, Query, SessionInfo, SessionOptions, Status,
-    Store, Txn, View, Watch, clamp_ttl,
+    Backend, End, Feed, Life, Limits, Outcome, Query, SessionEnd, SessionInfo, SessionOptions,
+    Status, Store, Txn, View, Watch, clamp_ttl,
 };
 use synod_core::task::{Task, spawn};
 use tokio::sync::watch;
@@ -22,7 +22,7 @@ use crate::cluster::heartbeat::beat;
 use crate::cluster::link::Ask;
 use crate::cluster::site::Site;
 
-/// How many events a watch keeps for a slow reader.
+/// The number of events that a watch keeps for a slow reader.
 const EVENTS: usize = 1_024;
 
 /// The shortest and the longest session of a simulated store.
@@ -69,7 +69,7 @@ impl Backend for ClusterBackend {
         match clock::timeout(ttl, told).await {
             Ok(Ok(Answer::Opened(id, ttl))) => {
                 let mut limits = Limits::default();
-                limits.gaps = self.cluster.state().personality.gaps();
+                limits.missing_features = self.cluster.state().personality.missing_features();
                 let info = SessionInfo::new(id, ttl, limits);
                 Ok(Box::new(ClusterStore::start(way, info, sent)))
             }
@@ -105,8 +105,8 @@ impl ClusterStore {
             }
             Ok(Answer::Over) => {
                 self.way.over.store(true, Ordering::Relaxed);
-                self.life.lose(Loss::Expired);
-                Err(Loss::Expired.error(doing))
+                self.life.lose(SessionEnd::Expired);
+                Err(SessionEnd::Expired.error(doing))
             }
             Ok(Answer::Refused(kind, effect)) => {
                 let error = Error::new(kind, doing).because("a planned refusal");
@@ -135,7 +135,7 @@ impl Store for ClusterStore {
         }
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         query.validate_observed()?;
         let small = self.way.cluster.with_decisions(|decisions| {
             let room = decisions.fires(Site::SmallBuffer, self.way.actor, 2)?;
@@ -144,16 +144,16 @@ impl Store for ClusterStore {
         let tells_once = self.way.cluster.state().personality.tells_once();
         let (once, until_gone) = (query.once && tells_once, query.is_until_gone());
         let (feed, watch) = if once { Feed::once() } else { Feed::new(small.unwrap_or(EVENTS)) };
-        match self.ask("observe", Ask::Observe(query, feed.clone())).await? {
+        match self.ask("watch", Ask::Watch(query, feed.clone())).await? {
             Answer::Observing(view, number, _) => {
                 if (once || until_gone) && view.node().is_none() {
-                    feed.end(End::Told);
+                    feed.end(End::Delivered);
                 }
                 self.life.keep(number, feed);
                 let (way, life) = (self.way.clone(), self.life.clone());
                 Ok((view, watch.with_guard(Unwatch { way, life, watch: number })))
             }
-            other => Err(unexpected("observe", &other)),
+            other => Err(unexpected("watch", &other)),
         }
     }
 
@@ -168,7 +168,7 @@ impl Store for ClusterStore {
     async fn close(&self) -> Result<()> {
         if self.life.loss().is_none() {
             let closed = self.ask("close", Ask::Close).await;
-            self.life.lose(Loss::Closed);
+            self.life.lose(SessionEnd::Closed);
             match closed {
                 Ok(_) => self.way.over.store(true, Ordering::Relaxed),
                 Err(_) if self.way.over.load(Ordering::Relaxed) => {}
@@ -181,15 +181,15 @@ impl Store for ClusterStore {
             return Ok(());
         }
         Err(Error::new(ErrorKind::Unreachable, "close")
-            .because("no server said that the session is over; it ends with its time to live")
+            .because("no server confirmed the end of the session; it ends with its time to live")
             .with_unknown_effect())
     }
 }
 
 impl Drop for ClusterStore {
-    /// The store is left to expire the session; observers are notified now.
+    /// Leaves the session to expire at the store; observers are notified now.
     fn drop(&mut self) {
-        self.life.lose(Loss::Closed);
+        self.life.lose(SessionEnd::Closed);
     }
 }
 

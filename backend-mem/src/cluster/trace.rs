@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use synod_core::chance::mix;
+use synod_core::random::mix;
 
 /// The events. A hash of them always; the lines only on request.
 #[derive(Debug)]
@@ -17,7 +17,8 @@ pub struct Trace {
 pub struct Line {
     /// The time since the beginning, by a correct clock.
     pub at: Duration,
-    /// Whose event it is: 0 is the world, then the processes from 1, then the servers from 100.
+    /// The number of the actor: 0 is the world, then the processes from 1, then the servers from
+    /// 100.
     pub actor: u64,
     /// The kind of event.
     pub what: What,
@@ -53,7 +54,7 @@ pub enum What {
     Note,
     /// A state of a process begins, for example holding a lock.
     Begun,
-    /// That state ends.
+    /// The end of that state.
     Over,
     /// A phase of the simulation begins.
     Phase,
@@ -91,7 +92,7 @@ impl Trace {
         self.hash
     }
 
-    /// The lines so far; none if they are not kept.
+    /// The lines so far; empty if they are not kept.
     pub fn take(&mut self) -> Vec<Line> {
         self.lines.as_mut().map(std::mem::take).unwrap_or_default()
     }

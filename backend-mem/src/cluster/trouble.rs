@@ -99,7 +99,7 @@ impl State {
         }
     }
 
-    /// What strangers do concurrently with the processes.
+    /// The writes of strangers, concurrent with the processes.
     pub(super) fn trouble_after_commit(&mut self, actor: u64, path: &Path, now: Instant) {
         let Some(dir) = path.parent() else { return };
         if self.decisions.fires(Site::Emptied, actor, 1).is_some() {

@@ -1,4 +1,4 @@
-//! What happens on the connections: requests, answers and events travel, and connections break.
+//! The connections: requests, answers and events travel, and connections break.
 
 use std::time::Duration;
 
@@ -34,15 +34,16 @@ impl State {
         (link.there, link.back, link.told) = (None, None, None);
     }
 
-    /// The server that a process connects to: the next one, if it was at this one again and again. A real client goes
-    /// through the list of its servers, so a server that never answers does not keep it from the others.
+    /// The server that a process connects to: the next one, if it was at this one again and again.
+    /// A real client goes through the list of its servers, so a server that never answers does not
+    /// keep it from the others.
     fn rotate(&mut self, actor: u64, server: usize) -> usize {
-        const MOST: u32 = 3;
+        const MAX_TIMES: u32 = 3;
 
         let (last, times) = self.visits.get(&actor).copied().unwrap_or((server, 0));
         let times = if last == server { times + 1 } else { 1 };
         let (server, times) =
-            if times > MOST { ((server + 1) % COUNT, 1) } else { (server, times) };
+            if times > MAX_TIMES { ((server + 1) % COUNT, 1) } else { (server, times) };
         self.visits.insert(actor, (server, times));
         server
     }
@@ -78,7 +79,7 @@ impl State {
         Some(told)
     }
 
-    /// Whether the sender dies instead of sending, or right after it.
+    /// Decides whether the sender dies instead of sending, or right after it.
     fn dies(&mut self, actor: u64, call: u64, now: Instant) -> bool {
         for (site, alarm) in
             [(Site::Crashed, Alarm::Crash(actor)), (Site::UserDied, Alarm::UserDies(actor))]
@@ -93,7 +94,7 @@ impl State {
         false
     }
 
-    /// When a request will arrive, if it does.
+    /// The time at which a request will arrive, if it does.
     fn departs(&mut self, request: &mut Request, now: Instant) -> Option<Instant> {
         let (actor, ttl) = (request.actor, self.ttl);
         let mut delay = self.delay(actor);
@@ -134,7 +135,7 @@ impl State {
         Some(arrival)
     }
 
-    /// Whether a message overtakes earlier ones, where the store keeps no order.
+    /// Decides whether a message overtakes earlier ones, where the store keeps no order.
     fn goes_ahead(&mut self, site: Site, actor: u64, id: u64, now: Instant) -> bool {
         let ahead =
             !self.personality.keeps_order() && self.decisions.fires(site, actor, 1).is_some();
@@ -154,7 +155,7 @@ impl State {
         cut.filter(|until| *until > now).map_or(arrival, |until| arrival.max(until))
     }
 
-    /// How long a message takes without a fault.
+    /// The time that a message takes without a fault.
     pub(super) fn delay(&mut self, actor: u64) -> Duration {
         Duration::from_millis(self.decisions.pick(Site::Delay, actor, 4))
     }
@@ -299,7 +300,7 @@ impl State {
         }
     }
 
-    /// Gives up a connection over which a call has waited for too long.
+    /// Breaks a connection over which a call has waited for too long.
     pub(super) fn give_up_on(&mut self, id: LinkId, limit: Duration, now: Instant) {
         let link = &self.links[id.0];
         let oldest = link.pending.values().next().map(|pending| pending.sent);
@@ -319,7 +320,7 @@ impl State {
         self.cuts.entry(actor).or_insert(Cuts::NONE)
     }
 
-    /// How many servers have a connection in both directions to a process.
+    /// The number of servers that have a connection in both directions to a process.
     pub(super) fn reaches(&self, actor: u64, now: Instant) -> usize {
         let Some(cuts) = self.cuts.get(&actor) else { return COUNT };
         let cut = |until: Option<Instant>| until.is_some_and(|until| until > now);

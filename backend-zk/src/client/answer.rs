@@ -10,39 +10,39 @@ use tokio::sync::oneshot;
 use crate::client::watcher::Registered;
 use crate::client::zk_error::ZkError;
 
-/// What a server answered.
+/// The reply of a server.
 #[derive(Debug)]
 pub(super) struct Reply {
-    /// Zero if it did what was asked.
+    /// Zero if the server did what was requested.
     pub(super) code: i32,
     pub(super) body: Bytes,
-    /// The watch that was asked for, if there is one now.
+    /// The requested watch, if it was set.
     pub(super) watch: Option<Registered>,
 }
 
-/// Where the answer to a request goes.
+/// The receiver of the reply to a request.
 pub(super) type ReplySender = oneshot::Sender<Result<Reply, ZkError>>;
 
-/// How the body of an answer is read.
+/// A function that decodes the body of a reply.
 type Decode<T> = fn(Reply) -> Result<T, ZkError>;
 
-/// Waits for the answer. The request has been sent already, and dropping this does not take it back.
+/// Waits for the answer. The request has been sent already, and dropping this does not cancel it.
 #[derive(Debug)]
 #[must_use = "the answer says whether it was done"]
 pub(crate) struct Answer<T> {
-    coming: Coming,
+    coming: WatchFired,
     decode: Decode<T>,
 }
 
 #[derive(Debug)]
-enum Coming {
+enum WatchFired {
     Reply(oneshot::Receiver<Result<Reply, ZkError>>),
     /// Nothing was sent.
     Unsent(ZkError),
 }
 
 impl Reply {
-    /// The body, if the server did what was asked.
+    /// The body, if the server did what was requested.
     pub(super) fn done(self) -> Result<Bytes, ZkError> {
         match ZkError::of(self.code) {
             None => Ok(self.body),
@@ -53,11 +53,11 @@ impl Reply {
 
 impl<T> Answer<T> {
     pub(super) fn new(reply: oneshot::Receiver<Result<Reply, ZkError>>, decode: Decode<T>) -> Self {
-        Self { coming: Coming::Reply(reply), decode }
+        Self { coming: WatchFired::Reply(reply), decode }
     }
 
     pub(super) fn unsent(why: ZkError, decode: Decode<T>) -> Self {
-        Self { coming: Coming::Unsent(why), decode }
+        Self { coming: WatchFired::Unsent(why), decode }
     }
 }
 
@@ -66,11 +66,11 @@ impl<T> Future for Answer<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let reply = match &mut self.coming {
-            // Without its task the session has no end that a server would know of.
-            Coming::Reply(reply) => {
+            // Without its task the session cannot be ended at a server.
+            WatchFired::Reply(reply) => {
                 ready!(Pin::new(reply).poll(cx)).unwrap_or(Err(ZkError::Abandoned))
             }
-            Coming::Unsent(why) => Err(why.clone()),
+            WatchFired::Unsent(why) => Err(why.clone()),
         };
         Poll::Ready(reply.and_then(self.decode))
     }

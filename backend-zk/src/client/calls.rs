@@ -11,7 +11,7 @@ use crate::client::node::{AddWatchMode, CreateOptions, ZkStat};
 use crate::client::outbox::Outbox;
 use crate::client::request::{Message, create_op, op};
 use crate::client::watcher::{OneshotWatcher, PersistentWatcher};
-use crate::client::watches::{Asked, WatchKind};
+use crate::client::watches::{WatchKind, WatchRequest};
 use crate::client::zk_error::{NO_NODE, ZkError};
 
 /// A session. It is ended when this is dropped.
@@ -34,23 +34,25 @@ impl Client {
         self.id
     }
 
-    /// The time to live of the session. A later connection may grant another one, which is here before its state is reported.
+    /// The time to live of the session. A later connection may grant another one, which is visible
+    /// here before the state of that connection is reported.
     pub(crate) fn session_timeout(&self) -> Duration {
         self.granted.get()
     }
 
-    /// Sets how to find out for how long the session is certain to live. When a connection is lost, each server is given a share of that
-    /// time to take the session over.
+    /// Sets the function that returns how long the session is still certain to live. When a
+    /// connection is lost, each server is given a share of that time to take the session over.
     pub(crate) fn set_certain(&self, left: impl Fn() -> Option<Duration> + Send + Sync + 'static) {
         self.certain.set(left);
     }
 
-    /// Follows the session's state. The state as it is counts as seen.
+    /// Follows the session's state. The current state counts as seen.
     pub(crate) fn state_watcher(&self) -> StateWatcher {
         self.outbox.states()
     }
 
-    /// The path that was created, which has a number at its end if that was asked for, and its stat.
+    /// Returns the path that was created, which ends with a number if it is sequential, and its
+    /// stat.
     pub(crate) fn create(
         &self,
         path: &str,
@@ -78,7 +80,7 @@ impl Client {
         self.outbox.send(message, None, |reply| Decoder::new(&reply.done()?).stat())
     }
 
-    /// Answered when the server has applied all that was committed before it received this.
+    /// Answered when the server has applied everything that was committed before it received this.
     pub(crate) fn sync(&self, path: &str) -> Answer<()> {
         let mut message = Message::new(op::SYNC);
         message.body().text(path);
@@ -93,7 +95,7 @@ impl Client {
         &self,
         path: &str,
     ) -> Answer<(Vec<u8>, ZkStat, OneshotWatcher)> {
-        let asked = Asked::new(path, WatchKind::Data);
+        let asked = WatchRequest::new(path, WatchKind::Data);
         self.outbox.send(reading(op::GET_DATA, path, true), Some(asked), |mut reply| {
             let watch = reply.watch.take();
             let (data, stat) = data(&reply.done()?)?;
@@ -110,7 +112,7 @@ impl Client {
         &self,
         path: &str,
     ) -> Answer<(Vec<String>, ZkStat, OneshotWatcher)> {
-        let asked = Asked::new(path, WatchKind::Child);
+        let asked = WatchRequest::new(path, WatchKind::Child);
         self.outbox.send(reading(op::GET_CHILDREN_2, path, true), Some(asked), |mut reply| {
             let watch = reply.watch.take();
             let (names, stat) = children(&reply.done()?)?;
@@ -123,12 +125,12 @@ impl Client {
         self.outbox.send(reading(op::EXISTS, path, false), None, stat_if_there)
     }
 
-    /// The watch is for the creation of the node if there is none.
+    /// Watches the node, or its creation if it does not exist.
     pub(crate) fn check_and_watch_stat(
         &self,
         path: &str,
     ) -> Answer<(Option<ZkStat>, OneshotWatcher)> {
-        let asked = Asked::or_creation(path);
+        let asked = WatchRequest::or_creation(path);
         self.outbox.send(reading(op::EXISTS, path, true), Some(asked), |mut reply| {
             let watch = reply.watch.take();
             let stat = stat_if_there(reply)?;
@@ -143,19 +145,19 @@ impl Client {
         };
         let mut message = Message::new(op::ADD_WATCH);
         message.body().text(path).int(mode);
-        self.outbox.send(message, Some(Asked::new(path, kind)), |mut reply| {
+        self.outbox.send(message, Some(WatchRequest::new(path, kind)), |mut reply| {
             let watch = reply.watch.take();
             reply.done()?;
             PersistentWatcher::of(watch)
         })
     }
 
-    /// Collects operations for a request that does all of them or none.
+    /// Collects operations for a request that is applied as a whole or not at all.
     pub(crate) fn new_multi_writer(&self) -> MultiWriter<'_> {
         MultiWriter::new(&self.outbox)
     }
 
-    /// Collects reads for a request that is answered as of one moment.
+    /// Collects reads for a request that is answered with a consistent snapshot.
     pub(crate) fn new_multi_reader(&self) -> MultiReader<'_> {
         MultiReader::new(&self.outbox)
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use synod_core::chance::Chance;
+use synod_core::random::Random;
 use synod_core::task::spawn;
 use tokio::sync::mpsc;
 
@@ -18,10 +18,10 @@ use crate::client::watcher::Forget;
 use crate::client::watches::Watches;
 use crate::client::zk_error::ZkError;
 
-/// The length of the longest answer that is read, unless it is set.
+/// The default of the maximum length of an answer.
 pub(crate) const MAX_ANSWER: usize = 1 << 28;
 
-/// Where a session is opened, and with which identity.
+/// The servers of a session, and the identity with which it is opened.
 #[derive(Debug)]
 pub(crate) struct Connector {
     /// Each `host:port`.
@@ -30,19 +30,20 @@ pub(crate) struct Connector {
     pub(crate) encryption: Option<Encryption>,
     /// The time to live that is requested.
     pub(crate) timeout: Duration,
-    /// The length of the longest answer that is read.
+    /// The maximum length of an answer.
     pub(crate) max_answer: usize,
 }
 
 impl Connector {
-    /// Opens a session at the first server that lets this client in. Each address of each host is tried once.
+    /// Opens a session at the first server that lets this client in. Each address of each host is
+    /// tried once.
     ///
     /// # Cancel safety
     ///
     /// A dropped call leaves a session that a server may have created, which expires.
     pub(crate) async fn connect(self) -> Result<Client, ZkError> {
         let (sender, orders) = mpsc::unbounded_channel();
-        let servers = Servers::new(self.hosts, Resolver::of_system(), Chance::from_system());
+        let servers = Servers::new(self.hosts, Resolver::of_system(), Random::from_system());
         let weak = sender.downgrade();
         let forget = Forget::new(move |watcher| {
             if let Some(orders) = weak.upgrade() {
@@ -53,12 +54,12 @@ impl Connector {
         let parts = (servers, Watches::new(forget));
         let mut session = Session::new(parts, self.identity, self.encryption, self.timeout);
         session.max_answer = self.max_answer;
-        let line = session.start().await?;
+        let connection = session.start().await?;
         let states = StateWatcher::new(session.states());
         let times = (session.granted(), session.certain());
         let client = Client::new(Outbox::new(sender, states), session.id(), times);
         // It ends when the client is dropped, or the session is over.
-        spawn(session.run(line, orders)).let_go();
+        spawn(session.run(connection, orders)).let_go();
         Ok(client)
     }
 }

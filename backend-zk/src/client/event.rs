@@ -7,18 +7,19 @@ use tokio::sync::watch;
 use crate::client::jute::Decoder;
 use crate::client::zk_error::ZkError;
 
-/// What became of the session's connection, or of the session.
+/// The state of the session's connection, or of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SessionState {
     Disconnected,
     SyncConnected,
     /// The servers do not accept the login. The session is over.
     AuthFailed,
-    /// A server says that the session is over, or no server was found for too long.
+    /// A server reported that the session is over, or no server was found for too long.
     Expired,
     /// The client ended it.
     Closed,
-    /// The runtime of the session's task has ended, and no server knows: the session expires.
+    /// The runtime of the session's task has ended, and no server was informed: the session
+    /// expires.
     Abandoned,
 }
 
@@ -27,7 +28,7 @@ impl SessionState {
         matches!(self, Self::AuthFailed | Self::Expired | Self::Closed | Self::Abandoned)
     }
 
-    /// What a request gets that is made in this state.
+    /// The error of a request in this state.
     pub(super) fn error(self) -> ZkError {
         match self {
             Self::Disconnected | Self::SyncConnected => ZkError::ConnectionLoss,
@@ -39,10 +40,10 @@ impl SessionState {
     }
 }
 
-/// What happened to a node.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventType {
-    /// Nothing: the session has another state.
+    /// No node: the session has another state.
     Session,
     NodeCreated,
     NodeDeleted,
@@ -57,7 +58,8 @@ pub(crate) struct WatchedEvent {
     /// The new state, for an event of the session.
     pub(crate) session_state: SessionState,
     pub(crate) path: String,
-    /// The change that is reported, where the server says so: those of 3.9 and newer do (ZOOKEEPER-4655).
+    /// The change that is reported, if the server sends it: servers of 3.9 and newer do
+    /// (ZOOKEEPER-4655).
     pub(crate) zxid: i64,
 }
 
@@ -91,7 +93,7 @@ impl StateWatcher {
         Self(states)
     }
 
-    /// The state as it is, which is seen then.
+    /// Returns the current state, which counts as seen then.
     pub(crate) fn state(&mut self) -> SessionState {
         // The task reports its last state before it ends.
         let has_task = self.0.has_changed().is_ok();
@@ -99,7 +101,8 @@ impl StateWatcher {
         if has_task || state.is_terminated() { state } else { SessionState::Abandoned }
     }
 
-    /// Waits until the state is not the one that was seen last. After the last one it waits for ever.
+    /// Waits until the state differs from the one that was last seen. After the last state it waits
+    /// forever.
     pub(crate) async fn changed(&mut self) -> SessionState {
         match self.0.changed().await {
             Ok(()) => self.state(),

@@ -1,10 +1,10 @@
-//! [`Identity`]: how a client logs in.
+//! [`Identity`]: the login of a client.
 
 use std::fmt;
 
 use secrecy::{ExposeSecret as _, SecretString};
 #[cfg(feature = "sasl")]
-use synod_core::chance::Chance;
+use synod_core::random::Random;
 
 /// The identity of a client at the servers.
 #[derive(Clone, Debug)]
@@ -14,7 +14,7 @@ pub(crate) enum Identity {
     Digest(UserPassword),
     /// By SASL, with a source of numbers that are never used again.
     #[cfg(feature = "sasl")]
-    Sasl(UserPassword, Chance),
+    Sasl(UserPassword, Random),
 }
 
 /// `Debug` hides the password.

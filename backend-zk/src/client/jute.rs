@@ -1,4 +1,5 @@
-//! Jute, the encoding of ZooKeeper's messages: numbers are big-endian, and what has a length begins with it.
+//! Jute, the encoding of ZooKeeper's messages: numbers are big-endian, and data of variable length
+//! begins with its length.
 
 use crate::client::node::ZkStat;
 use crate::client::zk_error::ZkError;
@@ -8,7 +9,7 @@ use crate::client::zk_error::ZkError;
 pub(super) struct Encoder(Vec<u8>);
 
 impl Encoder {
-    /// Begins with so many zeros, to be written later.
+    /// Begins with this many zeros, to be overwritten later.
     pub(super) fn after(zeros: usize) -> Self {
         let mut bytes = Vec::with_capacity(zeros + 128);
         bytes.resize(zeros, 0);
@@ -97,7 +98,7 @@ impl<'a> Decoder<'a> {
         Ok(i64::from_be_bytes(self.array()?))
     }
 
-    /// No bytes at all if the length is -1, by which servers say that there is nothing.
+    /// Empty if the length is -1, by which servers mark absent data.
     pub(super) fn buffer(&mut self) -> Result<&'a [u8], ZkError> {
         match self.int()? {
             -1 => Ok(&[]),

@@ -11,14 +11,14 @@ use crate::client::outbox::Outbox;
 use crate::client::request::{Message, create_op, op};
 use crate::client::zk_error::ZkError;
 
-/// Collects operations for a request that does all of them or none.
+/// Collects operations for a request that is applied as a whole or not at all.
 #[derive(Debug)]
 pub(crate) struct MultiWriter<'c> {
     outbox: &'c Outbox,
     message: Message,
 }
 
-/// Collects reads for a request that is answered as of one moment.
+/// Collects reads for a request that is answered with a consistent snapshot.
 #[derive(Debug)]
 pub(crate) struct MultiReader<'c> {
     outbox: &'c Outbox,
@@ -39,7 +39,7 @@ pub(crate) enum MultiWriteResult {
     },
 }
 
-/// Why nothing was done.
+/// The reason that nothing was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MultiWriteError {
     RequestFailed(ZkError),
@@ -115,7 +115,7 @@ impl<'c> MultiReader<'c> {
     }
 }
 
-/// What marks the end of the operations.
+/// Writes the end of the operations.
 fn end(body: &mut Encoder) {
     body.int(-1).flag(true).int(-1);
 }
@@ -126,10 +126,10 @@ fn next(reading: &mut Decoder<'_>) -> Result<Option<i32>, ZkError> {
     Ok((!over).then_some(op))
 }
 
-const STRANGE: ZkError = ZkError::Malformed("the answer to another operation");
+const UNEXPECTED: ZkError = ZkError::Malformed("the answer to another operation");
 
-/// The results of a request that wrote, or the first operation that was refused: those before it are answered by an error
-/// without a code.
+/// Decodes the results of a request that wrote, or the first operation that was refused: the
+/// operations before it are answered by an error without a code.
 fn written(body: &[u8]) -> Result<Result<Vec<MultiWriteResult>, MultiWriteError>, ZkError> {
     let (mut reading, mut results) = (Decoder::new(body), Vec::new());
     let mut index = 0;
@@ -150,14 +150,14 @@ fn written(body: &[u8]) -> Result<Result<Vec<MultiWriteResult>, MultiWriteError>
                     return Ok(Err(MultiWriteError::OperationFailed { index, source }));
                 }
             }
-            _ => return Err(STRANGE),
+            _ => return Err(UNEXPECTED),
         }
         index += 1;
     }
     Ok(Ok(results))
 }
 
-/// The results of a request that read, each of its own.
+/// Decodes the results of a request that read, one for each read.
 fn read(reply: Reply) -> Result<Vec<MultiReadResult>, ZkError> {
     let body = reply.done()?;
     let (mut reading, mut results) = (Decoder::new(&body), Vec::new());
@@ -172,7 +172,7 @@ fn read(reply: Reply) -> Result<Vec<MultiReadResult>, ZkError> {
                 let code = reading.int()?;
                 MultiReadResult::Error { err: ZkError::of(code).unwrap_or(ZkError::Code(code)) }
             }
-            _ => return Err(STRANGE),
+            _ => return Err(UNEXPECTED),
         });
     }
     Ok(results)
@@ -228,14 +228,14 @@ mod tests {
                 body.int(op::ERROR).flag(false).int(code).int(code);
             }
         });
-        let said = MultiWriteError::OperationFailed { index: 1, source: ZkError::NodeExists };
-        assert_eq!(written(&refused), Ok(Err(said)));
+        let expected = MultiWriteError::OperationFailed { index: 1, source: ZkError::NodeExists };
+        assert_eq!(written(&refused), Ok(Err(expected)));
         let done = body(|body| {
             body.int(op::DELETE).flag(false).int(0);
             body.int(op::CREATE).flag(false).int(0).text("/a");
         });
-        let made = MultiWriteResult::Create { path: "/a".to_owned(), stat: ZkStat::UNKNOWN };
-        assert_eq!(written(&done), Ok(Ok(vec![MultiWriteResult::Done, made])));
+        let created = MultiWriteResult::Create { path: "/a".to_owned(), stat: ZkStat::UNKNOWN };
+        assert_eq!(written(&done), Ok(Ok(vec![MultiWriteResult::Done, created])));
     }
 
     #[test]
@@ -251,7 +251,7 @@ mod tests {
         let gone = body(|body| {
             body.int(op::ERROR).flag(false).int(-101).int(-101);
         });
-        let said = MultiReadResult::Error { err: ZkError::NoNode };
-        assert_eq!(read(reply(gone)), Ok(vec![said]));
+        let expected = MultiReadResult::Error { err: ZkError::NoNode };
+        assert_eq!(read(reply(gone)), Ok(vec![expected]));
     }
 }

@@ -1,8 +1,8 @@
-//! What a request says of a node, and what an answer says of it.
+//! The properties of a node in requests and in answers.
 
 use std::time::Duration;
 
-/// What a server says of a node, as far as it is used.
+/// The stat of a node, as far as it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ZkStat {
     /// The change that created it.
@@ -12,7 +12,7 @@ pub(crate) struct ZkStat {
     /// The last change of its children.
     pub(crate) pzxid: i64,
     pub(crate) version: i32,
-    /// How often its children changed.
+    /// The number of changes of its children.
     pub(crate) cversion: i32,
     /// The session of an ephemeral node, or zero.
     pub(crate) ephemeral_owner: i64,
@@ -32,7 +32,8 @@ impl ZkStat {
         num_children: 0,
     };
 
-    /// In place of the stat that some servers do not return for a create in a transaction of several (ZOOKEEPER-4026).
+    /// Replaces the stat that some servers do not return for a create in a transaction of several
+    /// (ZOOKEEPER-4026).
     pub(super) const UNKNOWN: Self = Self {
         czxid: -1,
         mzxid: -1,
@@ -66,7 +67,7 @@ pub(crate) struct AclSet {
     pub(super) id: &'static str,
 }
 
-/// All that a created node has besides its data.
+/// The properties of a created node besides its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CreateOptions {
     mode: CreateMode,
@@ -74,12 +75,12 @@ pub(crate) struct CreateOptions {
     ttl: Option<Duration>,
 }
 
-/// Which events a persistent watch reports.
+/// The events that a persistent watch reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AddWatchMode {
-    /// Those of a node, and that it has got or lost a child.
+    /// The events of a node, and the creations and deletions of its children.
     Persistent,
-    /// Those of a node and of all below it.
+    /// The events of a node and of all nodes below it.
     PersistentRecursive,
 }
 
@@ -90,14 +91,14 @@ const DELETE: i32 = 1 << 3;
 const ADMIN: i32 = 1 << 4;
 
 impl AclSet {
-    /// Everything, for every client.
+    /// Every permission, for every client.
     pub(crate) const ANYONE: Self =
         Self { permissions: READ | WRITE | CREATE | DELETE | ADMIN, scheme: "world", id: "anyone" };
 
-    /// Everything, for clients with the identity of this session.
+    /// Every permission, for clients with the identity of this session.
     pub(crate) const CREATOR: Self = Self { scheme: "auth", id: "", ..Self::ANYONE };
 
-    /// The same, but the node itself is not written.
+    /// The same without the permission to write the node itself.
     pub(crate) const fn without_writing(self) -> Self {
         Self { permissions: self.permissions & !WRITE, ..self }
     }
@@ -114,7 +115,7 @@ impl AclSet {
 }
 
 /// The longest time to live that a server can store.
-const LONGEST_TTL: i64 = 0xff_ffff_ffff;
+const MAX_TTL_MS: i64 = 0xff_ffff_ffff;
 
 impl CreateMode {
     pub(crate) const fn with_acls(self, acls: AclSet) -> CreateOptions {
@@ -123,7 +124,8 @@ impl CreateMode {
 }
 
 impl CreateOptions {
-    /// A persistent node that is removed when it has neither changed nor had children for so long.
+    /// A persistent node that is removed when it has neither changed nor had children for this
+    /// long.
     pub(crate) fn with_ttl(self, ttl: Duration) -> Self {
         Self { ttl: Some(ttl), ..self }
     }
@@ -139,10 +141,10 @@ impl CreateOptions {
 
     /// The time to live in milliseconds.
     pub(super) fn ttl(self) -> Option<i64> {
-        self.ttl.map(|ttl| i64::try_from(ttl.as_millis()).unwrap_or(LONGEST_TTL).min(LONGEST_TTL))
+        self.ttl.map(|ttl| i64::try_from(ttl.as_millis()).unwrap_or(MAX_TTL_MS).min(MAX_TTL_MS))
     }
 
-    /// The mode as the server's requests have it.
+    /// The number of the mode in requests.
     pub(super) fn flags(self) -> i32 {
         match (self.mode, self.ttl) {
             (CreateMode::Persistent, None) => 0,

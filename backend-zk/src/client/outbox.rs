@@ -5,10 +5,11 @@ use tokio::sync::{mpsc, oneshot};
 use crate::client::answer::{Answer, Reply};
 use crate::client::event::StateWatcher;
 use crate::client::request::{Message, Order, Request};
-use crate::client::watches::Asked;
+use crate::client::watches::WatchRequest;
 use crate::client::zk_error::ZkError;
 
-/// The way to the task that has the session. Without any, the task ends the session.
+/// The channel to the task that owns the session. When the last one is dropped, the task ends the
+/// session.
 #[derive(Debug)]
 pub(super) struct Outbox {
     orders: mpsc::UnboundedSender<Order>,
@@ -23,14 +24,14 @@ impl Outbox {
     /// Follows the session's state from now on.
     pub(super) fn states(&self) -> StateWatcher {
         let mut states = self.states.clone();
-        let _as_it_is = states.state();
+        let _current = states.state();
         states
     }
 
     pub(super) fn send<T>(
         &self,
         message: Message,
-        watch: Option<Asked>,
+        watch: Option<WatchRequest>,
         decode: fn(Reply) -> Result<T, ZkError>,
     ) -> Answer<T> {
         let (reply, coming) = oneshot::channel();

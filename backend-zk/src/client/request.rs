@@ -1,9 +1,9 @@
-//! [`Request`]: a message to the server, and what is to happen with the answer.
+//! [`Request`]: a message to the server, and the receiver of the answer.
 
 use crate::client::answer::ReplySender;
 use crate::client::jute::Encoder;
 use crate::client::node::CreateOptions;
-use crate::client::watches::Asked;
+use crate::client::watches::WatchRequest;
 
 /// The numbers of the requests.
 pub(super) mod op {
@@ -28,9 +28,9 @@ pub(super) mod op {
     pub(crate) const SASL: i32 = 102;
     pub(crate) const ADD_WATCH: i32 = 106;
     pub(crate) const CLOSE_SESSION: i32 = -11;
-    /// In the answer to several operations: that one was refused.
+    /// In the answer to several operations: one of them was refused.
     pub(crate) const ERROR: i32 = -1;
-    /// In the same: the answer to a create without a stat.
+    /// In the same answer: the result of a create without a stat.
     pub(crate) const CREATE: i32 = 1;
 }
 
@@ -48,7 +48,7 @@ impl Message {
         Self(frame)
     }
 
-    /// What follows the operation's number.
+    /// The part after the operation's number.
     pub(super) fn body(&mut self) -> &mut Encoder {
         &mut self.0
     }
@@ -63,16 +63,16 @@ impl Message {
     }
 }
 
-/// A request, on its way to the task that has the session.
+/// A request to the task that owns the session.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) message: Message,
-    /// The watch that it asks for.
-    pub(super) watch: Option<Asked>,
+    /// The watch that the request sets.
+    pub(super) watch: Option<WatchRequest>,
     pub(super) reply: ReplySender,
 }
 
-/// What the task that has the session is to do.
+/// An order to the task that owns the session.
 #[derive(Debug)]
 pub(super) enum Order {
     Send(Request),
@@ -93,7 +93,7 @@ impl Encoder {
     }
 }
 
-/// Which request creates such a node.
+/// The number of the request that creates such a node.
 pub(super) fn create_op(options: &CreateOptions) -> i32 {
     if options.ttl().is_some() {
         op::CREATE_TTL

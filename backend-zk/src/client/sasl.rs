@@ -1,10 +1,11 @@
-//! [`DigestMd5`]: logging in by SASL, mechanism DIGEST-MD5 (RFC 2831), as ZooKeeper's servers have it.
+//! [`DigestMd5`]: logging in by SASL, mechanism DIGEST-MD5 (RFC 2831), as implemented by
+//! ZooKeeper's servers.
 
 use std::collections::BTreeMap;
 
 use crate::client::zk_error::ZkError;
 
-/// The one service that these servers are.
+/// The service of these servers.
 const URI: &str = "zookeeper/zk-sasl-md5";
 
 /// The number of the response: there is one for each challenge's nonce.
@@ -13,11 +14,12 @@ const COUNT: &str = "00000001";
 /// A login that has begun.
 #[derive(Debug, Default)]
 pub(super) struct DigestMd5 {
-    /// What the server has to answer to the response, as it knows the password, too.
+    /// The expected answer of the server to the response: it proves that the server knows the
+    /// password.
     expected: Option<String>,
 }
 
-/// What is to be done after a challenge.
+/// The next step after a challenge.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Respond(Vec<u8>),
@@ -36,7 +38,7 @@ impl DigestMd5 {
         let fields = fields(challenge);
         let field = |name| fields.get(name).map(String::as_str);
         if let Some(expected) = &self.expected {
-            // Otherwise it is no server that knows the user.
+            // Otherwise the server does not know the user.
             let proved = field("rspauth") == Some(expected.as_str());
             return if proved { Ok(Step::Done) } else { Err(ZkError::AuthFailed) };
         }
@@ -46,18 +48,18 @@ impl DigestMd5 {
         let secret = md5::compute([latin(user), latin(realm), latin(password)].join(&b':'));
         let secret = [&secret.0[..], format!(":{theirs}:{nonce}").as_bytes()].concat();
         let secret = hex(&secret);
-        let prove = |whose: &str| {
+        let read_created = |whose: &str| {
             let place = hex(format!("{whose}:{URI}").as_bytes());
             hex(format!("{secret}:{theirs}:{COUNT}:{nonce}:auth:{place}").as_bytes())
         };
-        self.expected = Some(prove(""));
+        self.expected = Some(read_created(""));
         let response = format!(
             "charset=utf-8,username={},realm={},nonce={},nc={COUNT},cnonce={},digest-uri=\"{URI}\",maxbuf=65536,response={},qop=auth",
             quoted(user),
             quoted(realm),
             quoted(theirs),
             quoted(nonce),
-            prove("AUTHENTICATE"),
+            read_created("AUTHENTICATE"),
         );
         Ok(Step::Respond(response.into_bytes()))
     }
@@ -69,7 +71,7 @@ fn hex(bytes: &[u8]) -> String {
     format!("{:x}", md5::compute(bytes))
 }
 
-/// Text in Latin-1 where it can be so written, as the RFC demands.
+/// Encodes text in Latin-1 if possible, as the RFC demands.
 fn latin(text: &str) -> Vec<u8> {
     let all: Result<Vec<u8>, _> = text.chars().map(|it| u8::try_from(u32::from(it))).collect();
     all.unwrap_or_else(|_| text.as_bytes().to_vec())
@@ -143,13 +145,13 @@ mod tests {
         let expected = login.expected.clone().expect("it was computed");
         let lie = login.step(("ann", "pw"), b"rspauth=00", "xyz");
         assert_eq!(lie, Err(ZkError::AuthFailed));
-        let proof = format!("rspauth={expected}");
-        assert_eq!(login.step(("ann", "pw"), proof.as_bytes(), "xyz"), Ok(Step::Done));
+        let created_path = format!("rspauth={expected}");
+        assert_eq!(login.step(("ann", "pw"), created_path.as_bytes(), "xyz"), Ok(Step::Done));
     }
 
     #[test]
     fn a_response_is_that_of_another_client() {
-        // The example of RFC 2831 has another service; what differs is the text that is hashed last.
+        // The example of RFC 2831 has another service; only the text that is hashed last differs.
         let secret = md5::compute("chris:elwood.innosoft.com:secret");
         let secret = [&secret.0[..], b":OA6MG9tEQGm2hh:OA6MHXh6VqTrRk"].concat();
         let (secret, place) = (hex(&secret), hex(b"AUTHENTICATE:imap/elwood.innosoft.com"));

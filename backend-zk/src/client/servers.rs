@@ -1,4 +1,4 @@
-//! [`Servers`]: which server is tried next, and when.
+//! [`Servers`]: the choice of the next server, and the time of the next attempt.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,16 +10,17 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use synod_core::chance::Chance;
+use synod_core::random::Random;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-/// The servers' addresses in a random order. Each is tried once; after [`Servers::repeat`] they are tried again and again, each
-/// round later. The names are resolved for each round, and each address of a name counts as a server.
+/// The servers' addresses in a random order. Each is tried once; after [`Servers::repeat`] they are
+/// tried again and again, each round later. The names are resolved for each round, and each address
+/// of a name counts as a server.
 #[derive(Debug)]
 pub(super) struct Servers {
     names: Vec<String>,
-    /// The addresses of each name, as they were found last.
-    found: Vec<Vec<SocketAddr>>,
+    /// The addresses of each name, as last resolved.
+    resolved: Vec<Vec<SocketAddr>>,
     resolver: Resolver,
     /// The servers of this round that were not tried yet.
     untried: VecDeque<Server>,
@@ -29,9 +30,9 @@ pub(super) struct Servers {
     rounds: usize,
     /// The server of the last connection.
     last: Option<SocketAddr>,
-    fell_silent: bool,
+    last_was_silent: bool,
     repeats: bool,
-    chance: Chance,
+    random: Random,
 }
 
 /// One address of a server's name.
@@ -48,31 +49,31 @@ pub(super) struct Resolver(Arc<Resolve>);
 
 type Resolve = dyn Fn(&str) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> + Send + Sync;
 
-/// Between two tries of one round, and the longest pause between two rounds.
+/// The pause between two attempts of one round, and the maximum pause between two rounds.
 const STEP: Duration = Duration::from_millis(50);
-const LONGEST: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// The limit of a pause that is chosen at random, in milliseconds.
-const JITTER: u64 = 50;
+/// The limit of the random part of a pause, in milliseconds.
+const MAX_JITTER: u64 = 50;
 
 impl Servers {
-    /// These servers, each `host:port`.
-    pub(super) fn new(names: Vec<String>, resolver: Resolver, chance: Chance) -> Self {
+    /// Creates the list of these servers, each `host:port`.
+    pub(super) fn new(names: Vec<String>, resolver: Resolver, random: Random) -> Self {
         Self {
-            found: vec![Vec::new(); names.len()],
+            resolved: vec![Vec::new(); names.len()],
             names,
             resolver,
             untried: VecDeque::new(),
             size: 0,
             rounds: 0,
             last: None,
-            fell_silent: false,
+            last_was_silent: false,
             repeats: false,
-            chance,
+            random,
         }
     }
 
-    /// From now on there is no last one.
+    /// Removes the limit of one round.
     pub(super) fn repeat(&mut self) {
         self.repeats = true;
     }
@@ -82,22 +83,23 @@ impl Servers {
         self.untried.len()
     }
 
-    /// The search was successful here: the next one begins with a round in another order, and this server is the last of it.
+    /// Records that the search was successful at this server: the next search begins with a round
+    /// in another order, in which this server is the last.
     pub(super) fn connected(&mut self, server: &Server) {
         self.last = Some(server.address);
-        self.fell_silent = false;
+        self.last_was_silent = false;
         self.rounds = 0;
         self.untried.clear();
     }
 
-    /// The server of the last connection fell silent. If its leader did, so did all other servers at this moment, and their clients
-    /// shall not all search in the same one.
-    pub(super) fn fell_silent(&mut self) {
-        self.fell_silent = true;
+    /// Records that the server of the last connection fell silent. If its leader did, all other
+    /// servers did so too at this moment, and their clients must not all search at the same time.
+    pub(super) fn record_silence(&mut self) {
+        self.last_was_silent = true;
     }
 
-    /// The next server, after a pause. `None` after the last one, and if there is none at `end`. A round does not wait beyond
-    /// `limit` for names that were resolved before.
+    /// The next server, after a pause. `None` after the last one, and if no server was found before
+    /// `end`. A round does not wait beyond `limit` for names that were resolved before.
     pub(super) async fn next(&mut self, limit: Instant, end: Instant) -> Option<Server> {
         loop {
             if self.untried.is_empty() {
@@ -122,14 +124,14 @@ impl Servers {
 
     async fn begin_round(&mut self, limit: Instant, end: Instant) {
         self.resolve(limit, end).await;
-        let all = self.names.iter().zip(&self.found);
+        let all = self.names.iter().zip(&self.resolved);
         let mut all: Vec<Server> = all
-            .flat_map(|(name, found)| {
-                found.iter().map(|address| Server { name: name.clone(), address: *address })
+            .flat_map(|(name, resolved)| {
+                resolved.iter().map(|address| Server { name: name.clone(), address: *address })
             })
             .collect();
         for last in (1..all.len()).rev() {
-            let other = self.chance.below(u64::try_from(last + 1).unwrap_or(1));
+            let other = self.random.below(u64::try_from(last + 1).unwrap_or(1));
             all.swap(last, usize::try_from(other).unwrap_or(0));
         }
         let is_last = |server: &Server| Some(server.address) == self.last;
@@ -139,7 +141,7 @@ impl Servers {
         self.rounds += 1;
     }
 
-    /// Resolves all names at once. A name without an answer in time keeps the addresses that it had.
+    /// Resolves all names concurrently. A name without an answer in time keeps its addresses.
     async fn resolve(&mut self, limit: Instant, end: Instant) {
         let lookups = self.names.iter().enumerate();
         let mut lookups: FuturesUnordered<_> = lookups
@@ -149,28 +151,28 @@ impl Servers {
             })
             .collect();
         loop {
-            let is_known = self.found.iter().any(|found| !found.is_empty());
+            let is_known = self.resolved.iter().any(|resolved| !resolved.is_empty());
             match timeout_at(if is_known { limit } else { end }, lookups.next()).await {
-                Ok(Some((_, Ok(found)))) if found.is_empty() => {}
-                Ok(Some((place, Ok(mut found)))) => {
-                    found.sort_unstable();
-                    found.dedup();
-                    self.found[place] = found;
+                Ok(Some((_, Ok(resolved)))) if resolved.is_empty() => {}
+                Ok(Some((place, Ok(mut resolved)))) => {
+                    resolved.sort_unstable();
+                    resolved.dedup();
+                    self.resolved[place] = resolved;
                 }
                 Ok(Some((place, Err(error)))) => {
-                    tracing::debug!(name = self.names[place], %error, "no address is found");
+                    tracing::debug!(name = self.names[place], %error, "no address is resolved");
                 }
                 Ok(None) | Err(_) => return,
             }
         }
     }
 
-    /// The pause before a try: none in the first round, except where all clients begin at the same moment; and at the beginning of each
-    /// later round twice as long as before.
+    /// The pause before an attempt: zero in the first round, except where all clients begin at the
+    /// same moment; and at the beginning of each later round twice as long as before.
     fn pause(&self, round: usize, place: usize) -> Duration {
         let whole = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let pause = match (round, place) {
-            (0, 0) if self.fell_silent => Duration::ZERO,
+            (0, 0) if self.last_was_silent => Duration::ZERO,
             (0, _) => return Duration::ZERO,
             (_, 0) => {
                 let servers = STEP.saturating_mul(whole(self.size.max(1)));
@@ -178,7 +180,7 @@ impl Servers {
             }
             (_, place) => STEP.saturating_mul(whole(place)),
         };
-        pause.min(LONGEST) + Duration::from_millis(self.chance.below(JITTER))
+        pause.min(MAX_PAUSE) + Duration::from_millis(self.random.below(MAX_JITTER))
     }
 }
 

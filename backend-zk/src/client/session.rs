@@ -1,4 +1,4 @@
-//! [`Session`]: the task that has a session, and its connection to whichever server answers.
+//! [`Session`]: the task that owns a session, and its connection to whichever server answers.
 
 use std::future::poll_fn;
 use std::io;
@@ -15,14 +15,14 @@ use crate::client::event::{SessionState, WatchedEvent};
 use crate::client::granted::{Certain, Granted};
 use crate::client::identity::Identity;
 use crate::client::jute::Decoder;
-use crate::client::line::{Call, Head, Line, xid};
 use crate::client::request::{Message, Order, op};
+use crate::client::server_connection::{Call, Head, ServerConnection, xid};
 use crate::client::servers::Servers;
 use crate::client::stream::Encryption;
 use crate::client::watches::{Removal, Watches};
 use crate::client::zk_error::ZkError;
 
-/// A session as its task has it.
+/// The session, owned by its task.
 pub(super) struct Session {
     pub(super) servers: Servers,
     pub(super) identity: Identity,
@@ -37,35 +37,35 @@ pub(super) struct Session {
     pub(super) newest: i64,
     /// The number of the last request.
     last_xid: i32,
-    /// When something was received the last time, and sent.
-    pub(super) heard: Instant,
-    pub(super) said: Instant,
-    /// When the first thing was sent since then, which is not answered yet.
-    pub(super) asked: Option<Instant>,
+    /// The times at which something was last received and sent.
+    pub(super) last_received: Instant,
+    pub(super) last_sent: Instant,
+    /// The time of the first message since then that is not answered yet.
+    pub(super) unanswered_since: Option<Instant>,
     state: SessionState,
     states: watch::Sender<SessionState>,
     pub(super) watches: Watches,
     /// An event of an unknown kind was logged already.
-    warned: bool,
+    has_warned: bool,
     #[cfg(feature = "sasl")]
     pub(super) login: crate::client::sasl::DigestMd5,
 }
 
-/// The most reads, and the most orders, between two writes.
-const READS: usize = 16;
-const ORDERS: usize = 256;
+/// The maximum number of reads, and of orders, between two writes.
+const MAX_READS: usize = 16;
+const MAX_ORDERS: usize = 256;
 
 type Orders = mpsc::UnboundedReceiver<Order>;
 
 impl Session {
-    /// One that does not exist yet.
+    /// Creates a session that no server has yet.
     pub(super) fn new(
         (servers, watches): (Servers, Watches),
         identity: Identity,
         encryption: Option<Encryption>,
         timeout: Duration,
     ) -> Self {
-        let (heard, state) = (Instant::now(), SessionState::Disconnected);
+        let (now, state) = (Instant::now(), SessionState::Disconnected);
         Self {
             servers,
             identity,
@@ -77,13 +77,13 @@ impl Session {
             max_answer: usize::MAX,
             newest: 0,
             last_xid: 0,
-            heard,
-            said: heard,
-            asked: None,
+            last_received: now,
+            last_sent: now,
+            unanswered_since: None,
             state,
             states: watch::Sender::new(state),
             watches,
-            warned: false,
+            has_warned: false,
             #[cfg(feature = "sasl")]
             login: crate::client::sasl::DigestMd5::default(),
         }
@@ -105,47 +105,52 @@ impl Session {
         self.states.subscribe()
     }
 
-    /// After so much silence a connection counts as lost. What is left of the time for which the session is certain is shared by the
-    /// servers that can be tried then: see [`Session::start`].
+    /// A connection that is silent for this long counts as lost. The rest of the time for which the
+    /// session is certain is shared by the servers that can be tried then: see [`Session::start`].
     pub(super) fn silence(&self) -> Duration {
         self.granted.get() * 2 / 5
     }
 
-    /// After so much time without a request the server is asked whether it is there.
+    /// After this time without a request the server is pinged.
     fn pause(&self) -> Duration {
         (self.granted.get() * 3 / 20).min(Duration::from_secs(10))
     }
 
-    /// When a connection counts as lost on which nothing more is heard. A server that was not asked has nothing to say: where
-    /// this process stood still, the server has the rest of that time once it is asked.
-    fn end_of_silence(&self) -> Option<Instant> {
-        let asked = self.asked?;
-        Some((self.heard + self.silence()).max(asked + self.silence().saturating_sub(self.pause())))
+    /// The time at which the connection counts as lost if nothing more is received. A server
+    /// without a request need not send anything: where this process stood still, the server has the
+    /// rest of that time once it has a request.
+    fn silence_ends_at(&self) -> Option<Instant> {
+        let since = self.unanswered_since?;
+        Some(
+            (self.last_received + self.silence())
+                .max(since + self.silence().saturating_sub(self.pause())),
+        )
     }
 
     /// Serves requests until the session is over.
-    pub(super) async fn run(mut self, first: Line, mut orders: Orders) {
+    pub(super) async fn run(mut self, first: ServerConnection, mut orders: Orders) {
         self.servers.repeat();
-        let mut line = Some(first);
+        let mut connection = Some(first);
         while !self.state.is_terminated() {
-            let mut current = match line.take() {
-                Some(line) => line,
+            let mut current = match connection.take() {
+                Some(connection) => connection,
                 None => match self.start().await {
-                    Ok(line) => line,
+                    Ok(connection) => connection,
                     Err(error) => {
                         tracing::debug!(%error, "no server has the session any more");
-                        self.turn(state_without_server(&error));
+                        self.set_state(state_without_server(&error));
                         break;
                     }
                 },
             };
-            // Each step is of limited length. With tokio's budget, reading could use up that of writing.
+            // Each step is of limited length. With tokio's budget, reading could use up that of
+            // writing.
             let serving = poll_fn(|cx| self.serve(&mut current, &mut orders, cx));
             let error = unconstrained(serving).await;
             tracing::debug!(%error, session = self.id, "the connection has ended");
-            self.turn(state_after(&error));
+            self.set_state(state_after(&error));
             if error == ZkError::Timeout {
-                self.servers.fell_silent();
+                self.servers.record_silence();
             }
             current.fail(error);
         }
@@ -153,12 +158,12 @@ impl Session {
         orders.close();
         while let Ok(order) = orders.try_recv() {
             if let Order::Send(request) = order {
-                let _waited_for = request.reply.send(Err(error.clone())).is_ok();
+                let _delivered = request.reply.send(Err(error.clone())).is_ok();
             }
         }
     }
 
-    pub(super) fn turn(&mut self, state: SessionState) {
+    pub(super) fn set_state(&mut self, state: SessionState) {
         if state == self.state || self.state.is_terminated() {
             return;
         }
@@ -167,37 +172,37 @@ impl Session {
         self.states.send_replace(state);
     }
 
-    /// Serves the connection until it ends. Returns why.
+    /// Serves the connection until it ends. Returns the reason.
     fn serve(
         &mut self,
-        line: &mut Line,
+        connection: &mut ServerConnection,
         orders: &mut Orders,
         cx: &mut Context<'_>,
     ) -> Poll<ZkError> {
-        match self.step(line, Some(orders), cx) {
+        match self.step(connection, Some(orders), cx) {
             Ok(()) => Poll::Pending,
             Err(error) => Poll::Ready(error),
         }
     }
 
-    /// Does what can be done without waiting, or a part of each kind of it. What has come is read first, so that the time that this
-    /// task itself was late does not count as the server's silence.
+    /// Does everything that can be done without waiting, or a part of each kind of work. Input is
+    /// read first, so that a delay of this task does not count as the server's silence.
     pub(super) fn step(
         &mut self,
-        line: &mut Line,
+        connection: &mut ServerConnection,
         orders: Option<&mut Orders>,
         cx: &mut Context<'_>,
     ) -> Result<(), ZkError> {
-        let mut is_more = self.read(line, cx)?;
+        let mut is_more = self.read(connection, cx)?;
         if let Some(orders) = orders {
-            is_more |= self.follow(line, orders, cx);
+            is_more |= self.take_orders(connection, orders, cx);
         }
-        while line.timer.as_mut().poll(cx).is_ready() {
-            self.look_at_the_time(line, is_more)?;
+        while connection.timer.as_mut().poll(cx).is_ready() {
+            self.check_silence(connection, is_more)?;
         }
-        if line.poll_write(cx).map_err(|error| lost(&error))? {
-            self.said = Instant::now();
-            self.asked = self.asked.or(Some(self.said));
+        if connection.poll_write(cx).map_err(|error| lost(&error))? {
+            self.last_sent = Instant::now();
+            self.unanswered_since = self.unanswered_since.or(Some(self.last_sent));
         }
         if is_more {
             cx.waker().wake_by_ref();
@@ -205,121 +210,143 @@ impl Session {
         Ok(())
     }
 
-    /// Takes messages that have come. Returns whether there may be more. A part of a message is no sign that the server will answer
-    /// anything: heartbeats are answered after it.
-    fn read(&mut self, line: &mut Line, cx: &mut Context<'_>) -> Result<bool, ZkError> {
-        for _ in 0..READS {
-            let Poll::Ready(read) = line.poll_read(cx) else { return Ok(false) };
+    /// Takes messages that have arrived. Returns whether there may be more. A part of a message is
+    /// no sign that the server will answer anything: heartbeats are answered after it.
+    fn read(
+        &mut self,
+        connection: &mut ServerConnection,
+        cx: &mut Context<'_>,
+    ) -> Result<bool, ZkError> {
+        for _ in 0..MAX_READS {
+            let Poll::Ready(read) = connection.poll_read(cx) else { return Ok(false) };
             if read.map_err(|error| lost(&error))? == 0 {
                 return Err(ZkError::ConnectionLoss);
             }
-            while let Some(frame) = line.next_frame()? {
-                (self.heard, self.asked) = (Instant::now(), None);
-                self.receive(line, frame)?;
+            while let Some(frame) = connection.next_frame()? {
+                (self.last_received, self.unanswered_since) = (Instant::now(), None);
+                self.receive(connection, frame)?;
             }
-            if line.is_closing && line.is_idle() {
+            if connection.is_closing && connection.is_idle() {
                 return Err(ZkError::ClientClosed);
             }
         }
         Ok(true)
     }
 
-    /// Takes what this task was ordered to do, and returns whether there may be more. Without any client left it ends the session.
-    fn follow(&mut self, line: &mut Line, orders: &mut Orders, cx: &mut Context<'_>) -> bool {
-        for _ in 0..ORDERS {
-            if line.is_closing {
+    /// Takes orders, and returns whether there may be more. When the last client is gone, it ends
+    /// the session.
+    fn take_orders(
+        &mut self,
+        connection: &mut ServerConnection,
+        orders: &mut Orders,
+        cx: &mut Context<'_>,
+    ) -> bool {
+        for _ in 0..MAX_ORDERS {
+            if connection.is_closing {
                 return false;
             }
             let Poll::Ready(order) = orders.poll_recv(cx) else { return false };
             match order {
                 Some(Order::Send(request)) => {
-                    if let Some(asked) = &request.watch {
-                        self.watches.ask(asked);
+                    if let Some(watch) = &request.watch {
+                        self.watches.request_sent(watch);
                     }
                     let call = Call::Request(request.watch, request.reply);
-                    self.call(line, request.message, call);
+                    self.call(connection, request.message, call);
                 }
                 Some(Order::Unwatch(id)) => {
                     let removal = self.watches.unwatch(id);
-                    self.remove(line, removal);
+                    self.remove(connection, removal);
                 }
                 None => {
-                    self.call(line, Message::new(op::CLOSE_SESSION), Call::Ignored);
-                    line.is_closing = true;
+                    self.call(connection, Message::new(op::CLOSE_SESSION), Call::Ignored);
+                    connection.is_closing = true;
                 }
             }
         }
         true
     }
 
-    pub(super) fn call(&mut self, line: &mut Line, message: Message, call: Call) {
-        // Those below zero have another meaning.
+    pub(super) fn call(&mut self, connection: &mut ServerConnection, message: Message, call: Call) {
+        // Negative numbers have another meaning.
         self.last_xid = self.last_xid.checked_add(1).unwrap_or(1);
-        line.call(self.last_xid, message, call);
+        connection.call(self.last_xid, message, call);
     }
 
-    fn remove(&mut self, line: &mut Line, removals: impl IntoIterator<Item = Removal>) {
+    fn remove(
+        &mut self,
+        connection: &mut ServerConnection,
+        removals: impl IntoIterator<Item = Removal>,
+    ) {
         for (path, removes) in removals {
             let mut message = Message::new(op::REMOVE_WATCHES);
             message.body().text(&path).int(removes as i32);
-            self.call(line, message, Call::Ignored);
+            self.call(connection, message, Call::Ignored);
         }
     }
 
-    fn look_at_the_time(&mut self, line: &mut Line, is_more: bool) -> Result<(), ZkError> {
+    fn check_silence(
+        &mut self,
+        connection: &mut ServerConnection,
+        is_more: bool,
+    ) -> Result<(), ZkError> {
         let now = Instant::now();
-        // What has come and is not read yet may be an answer.
-        let end = self.end_of_silence().filter(|_| !is_more);
+        // Input that is not read yet may contain an answer.
+        let end = self.silence_ends_at().filter(|_| !is_more);
         if end.is_some_and(|end| now >= end) {
             return Err(ZkError::Timeout);
         }
-        if line.unnumbered.pings == 0 && now >= self.said + self.pause() {
-            line.ping();
-            self.said = now;
+        if connection.unnumbered.pings == 0 && now >= self.last_sent + self.pause() {
+            connection.ping();
+            self.last_sent = now;
         }
-        // What was just asked is not written yet: its end is looked for later.
+        // The ping is not written yet: its deadline is checked later.
         let end = end.unwrap_or(now + self.pause());
-        let ask = (line.unnumbered.pings == 0).then(|| self.said + self.pause());
-        line.timer.as_mut().reset(ask.map_or(end, |ask| ask.min(end)));
+        let ask = (connection.unnumbered.pings == 0).then(|| self.last_sent + self.pause());
+        connection.timer.as_mut().reset(ask.map_or(end, |ask| ask.min(end)));
         Ok(())
     }
 
-    fn receive(&mut self, line: &mut Line, mut frame: Bytes) -> Result<(), ZkError> {
-        if !line.is_connected {
-            return self.begin(line, &frame);
+    fn receive(
+        &mut self,
+        connection: &mut ServerConnection,
+        mut frame: Bytes,
+    ) -> Result<(), ZkError> {
+        if !connection.is_connected {
+            return self.begin(connection, &frame);
         }
         let head = Head::take(&mut frame)?;
         let error = ZkError::of(head.code);
         if let Some(error @ (ZkError::SessionExpired | ZkError::AuthFailed)) = error {
             return Err(error);
         }
-        let of_these = match head.xid {
+        let count = match head.xid {
             xid::EVENT => {
                 match WatchedEvent::read(head.zxid, &frame)? {
                     Some(event) => {
                         let removal = self.watches.event(&event);
-                        self.remove(line, removal);
+                        self.remove(connection, removal);
                     }
-                    None if self.warned => {}
+                    None if self.has_warned => {}
                     None => {
                         tracing::warn!(session = self.id, "events of an unknown kind are skipped");
-                        self.warned = true;
+                        self.has_warned = true;
                     }
                 }
                 return Ok(());
             }
-            xid::PING => &mut line.unnumbered.pings,
-            xid::AUTH => &mut line.unnumbered.logins,
-            xid::SET_WATCHES => &mut line.unnumbered.watches,
+            xid::PING => &mut connection.unnumbered.pings,
+            xid::AUTH => &mut connection.unnumbered.logins,
+            xid::SET_WATCHES => &mut connection.unnumbered.watches,
             number => {
                 self.newest = self.newest.max(head.zxid);
-                let call = line.answered(number)?;
-                self.take_answer(line, call, head.code, frame)?;
+                let call = connection.answered(number)?;
+                self.take_answer(connection, call, head.code, frame)?;
                 return Ok(());
             }
         };
-        *of_these = of_these.checked_sub(1).ok_or(ZkError::Malformed("it answers no message"))?;
-        // A login or watches that a busy server did not take: only the next connection repeats them.
+        *count = count.checked_sub(1).ok_or(ZkError::Malformed("an answer without a message"))?;
+        // A busy server did not take a login or watches: only the next connection repeats them.
         match error {
             Some(error) if head.xid != xid::PING => Err(error),
             _ => Ok(()),
@@ -332,27 +359,27 @@ impl Session {
     )]
     fn take_answer(
         &mut self,
-        line: &mut Line,
+        connection: &mut ServerConnection,
         call: Call,
         code: i32,
         body: Bytes,
     ) -> Result<(), ZkError> {
         match call {
-            Call::Request(asked, reply) => {
-                let answered = asked.map(|asked| self.watches.answered(asked, code));
+            Call::Request(request, reply) => {
+                let answered = request.map(|request| self.watches.answered(request, code));
                 let (watch, removals) = answered.unwrap_or_default();
-                let _waited_for = reply.send(Ok(Reply { code, body, watch })).is_ok();
-                self.remove(line, removals);
+                let _delivered = reply.send(Ok(Reply { code, body, watch })).is_ok();
+                self.remove(connection, removals);
             }
             #[cfg(feature = "sasl")]
-            Call::Login => self.log_in(line, &body)?,
+            Call::Login => self.log_in(connection, &body)?,
             Call::Ignored => {}
         }
         Ok(())
     }
 
-    /// Takes over what the first message of a connection says.
-    fn begin(&mut self, line: &mut Line, frame: &[u8]) -> Result<(), ZkError> {
+    /// Takes over the content of the first message of a connection.
+    fn begin(&mut self, connection: &mut ServerConnection, frame: &[u8]) -> Result<(), ZkError> {
         let mut reading = Decoder::new(frame);
         let (_version, timeout, id) = (reading.int()?, reading.int()?, reading.long()?);
         if id == 0 || timeout <= 0 {
@@ -362,25 +389,25 @@ impl Session {
         if !reading.is_empty() && reading.flag()? {
             return Err(ZkError::NotReadOnly);
         }
-        // A server that does not know the session opens another one, if it is not Apache's.
+        // A server that does not know the session opens another one, unless it is Apache's.
         if self.id != 0 && id != self.id {
             return Err(ZkError::SessionExpired);
         }
         (self.id, self.password) = (id, password);
         self.granted.set(Duration::from_millis(timeout.unsigned_abs().into()));
-        line.is_connected = true;
-        self.turn(SessionState::SyncConnected);
+        connection.is_connected = true;
+        self.set_state(SessionState::SyncConnected);
         Ok(())
     }
 }
 
-/// Why a connection was lost is for a person only.
+/// Logs the reason that a connection was lost, for a person only.
 pub(super) fn lost(error: &io::Error) -> ZkError {
     tracing::debug!(%error, "the connection failed");
     ZkError::ConnectionLoss
 }
 
-/// The state after a connection that ended so.
+/// The state after a connection that ended with this error.
 fn state_after(error: &ZkError) -> SessionState {
     match error {
         ZkError::SessionExpired => SessionState::Expired,
@@ -390,7 +417,7 @@ fn state_after(error: &ZkError) -> SessionState {
     }
 }
 
-/// The state after a search for a server that ended so.
+/// The state after a search for a server that ended with this error.
 fn state_without_server(error: &ZkError) -> SessionState {
     match state_after(error) {
         SessionState::Disconnected => SessionState::Expired,

@@ -1,4 +1,4 @@
-//! How a session gets a connection: its first one, and the next after each that was lost.
+//! The connections of a session: its first one, and the next after each that was lost.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -10,42 +10,43 @@ use tokio::time::{Instant, timeout_at};
 use crate::client::event::SessionState;
 use crate::client::identity::Identity;
 use crate::client::jute::Encoder;
-use crate::client::line::{Line, xid};
 use crate::client::request::{Message, op};
+use crate::client::server_connection::{ServerConnection, xid};
 use crate::client::servers::Server;
 use crate::client::session::{Session, lost};
 use crate::client::stream::connect;
 use crate::client::zk_error::ZkError;
 
-/// How many bytes of paths are sent in one message. Servers take a million.
-const PATHS: usize = 128 * 1024;
+/// The maximum number of bytes of paths in one message. Servers accept a million.
+const MAX_PATH_BYTES: usize = 128 * 1024;
 
-/// The shortest share of an attempt: a server that works, and has much to do, may need as much.
-const SHARE: Duration = Duration::from_millis(250);
+/// The minimum share of an attempt: a busy server may need as much.
+const MIN_SHARE: Duration = Duration::from_millis(250);
 
 impl Session {
     /// Connects to a server that has the session, or creates it there if there is none yet.
-    pub(super) async fn start(&mut self) -> Result<Line, ZkError> {
-        // The servers may have heard of this client later than it has heard of them.
+    pub(super) async fn start(&mut self) -> Result<ServerConnection, ZkError> {
+        // The servers may have received the last message of this client later than the client
+        // received theirs.
         let timeout = self.granted.get();
-        let end = self.heard + if self.id == 0 { timeout } else { timeout * 7 / 5 };
+        let end = self.last_received + if self.id == 0 { timeout } else { timeout * 7 / 5 };
         loop {
             let limit = self.limit(end);
             let Some(server) = self.servers.next(limit, end).await else {
                 return Err(if Instant::now() < end { ZkError::NoHosts } else { ZkError::Timeout });
             };
             match self.start_at(&server, self.limit(end)).await {
-                Ok(line) => {
+                Ok(connection) => {
                     self.servers.connected(&server);
                     tracing::debug!(?server, session = self.id, "connected");
-                    return Ok(line);
+                    return Ok(connection);
                 }
                 Err(error) => {
                     tracing::debug!(?server, %error, "no session at this server");
                     if error.ends_session() {
                         return Err(error);
                     }
-                    self.turn(SessionState::Disconnected);
+                    self.set_state(SessionState::Disconnected);
                     if Instant::now() >= end {
                         return Err(ZkError::Timeout);
                     }
@@ -54,136 +55,160 @@ impl Session {
         }
     }
 
-    /// The end of an attempt: a server that accepts the connection and says nothing leaves an equal share of the time to each server
-    /// that was not tried. Where that is very little, some servers have enough and the others nothing.
+    /// The end of an attempt: a server that accepts the connection and stays silent leaves an equal
+    /// share of the time to each server that was not tried. Where the share would be very short,
+    /// some servers have enough time and the others none.
     fn limit(&self, end: Instant) -> Instant {
         let now = Instant::now();
-        // Without an owner that is certain of the session, it is only created or closed.
+        // Without an owner that is certain of the session, the session is only created or closed.
         let left = self.certain.left().unwrap_or_else(|| end.saturating_duration_since(now));
         let servers = u32::try_from(self.servers.untried() + 1).unwrap_or(u32::MAX);
-        let (silence, least) = (self.silence(), SHARE.max(self.granted.get() / 20));
+        let (silence, least) = (self.silence(), MIN_SHARE.max(self.granted.get() / 20));
         end.min(now + (left / servers).clamp(least.min(silence), silence))
     }
 
-    async fn start_at(&mut self, server: &Server, limit: Instant) -> Result<Line, ZkError> {
+    async fn start_at(
+        &mut self,
+        server: &Server,
+        limit: Instant,
+    ) -> Result<ServerConnection, ZkError> {
         let connecting = timeout_at(limit, connect(server, self.encryption.as_ref()));
         let stream =
             connecting.await.map_err(|_late| ZkError::Timeout)?.map_err(|error| lost(&error))?;
-        let mut line = Line::new(stream, self.max_answer);
-        self.set_up(&mut line, limit).await?;
-        Ok(line)
+        let mut connection = ServerConnection::new(stream, self.max_answer);
+        self.set_up(&mut connection, limit).await?;
+        Ok(connection)
     }
 
-    /// Has a server take the session over on a new connection, or create it, by this time; then logs in and sets watches again.
-    async fn set_up(&mut self, line: &mut Line, limit: Instant) -> Result<(), ZkError> {
-        (self.heard, self.said, self.asked) = (Instant::now(), Instant::now(), None);
-        self.greet(line);
+    /// Makes a server take the session over on a new connection, or create it, before `limit`; then
+    /// logs in and sets watches again.
+    async fn set_up(
+        &mut self,
+        connection: &mut ServerConnection,
+        limit: Instant,
+    ) -> Result<(), ZkError> {
+        (self.last_received, self.last_sent, self.unanswered_since) =
+            (Instant::now(), Instant::now(), None);
+        self.greet(connection);
         match self.identity.clone() {
             Identity::Nobody => {}
             Identity::Digest(login) => {
                 let mut message = Message::new(op::AUTH);
                 message.body().int(0).text("digest").buffer(&login.plain());
-                line.push(xid::AUTH, message);
-                line.unnumbered.logins += 1;
+                connection.push(xid::AUTH, message);
+                connection.unnumbered.logins += 1;
             }
             #[cfg(feature = "sasl")]
-            Identity::Sasl(_, _) => self.log_in_by_sasl(line, limit).await?,
+            Identity::Sasl(_, _) => self.log_in_by_sasl(connection, limit).await?,
         }
-        self.watch_again(line);
-        // A server that refuses sessions without a login does so when it gets a request. One that takes the session over and then
-        // answers nothing is no server that was found.
-        line.ping();
-        self.taken_over(line, limit).await?;
-        self.until(line, Line::is_idle).await
+        self.watch_again(connection);
+        // A server that refuses sessions without a login does so at the first request. A server
+        // that takes the session over and then answers nothing does not count as found.
+        connection.ping();
+        self.taken_over(connection, limit).await?;
+        self.until(connection, ServerConnection::is_idle).await
     }
 
     /// Waits for the answer to the greeting.
-    async fn taken_over(&mut self, line: &mut Line, limit: Instant) -> Result<(), ZkError> {
-        let connected = timeout_at(limit, self.until(line, |line| line.is_connected));
+    async fn taken_over(
+        &mut self,
+        connection: &mut ServerConnection,
+        limit: Instant,
+    ) -> Result<(), ZkError> {
+        let connected =
+            timeout_at(limit, self.until(connection, |connection| connection.is_connected));
         connected.await.unwrap_or(Err(ZkError::Timeout))
     }
 
-    /// Serves the connection until this holds of it.
+    /// Serves the connection until the condition holds.
     async fn until(
         &mut self,
-        line: &mut Line,
-        holds: impl Fn(&Line) -> bool,
+        connection: &mut ServerConnection,
+        holds: impl Fn(&ServerConnection) -> bool,
     ) -> Result<(), ZkError> {
-        unconstrained(poll_fn(|cx| match self.step(line, None, cx) {
+        unconstrained(poll_fn(|cx| match self.step(connection, None, cx) {
             Err(error) => Poll::Ready(Err(error)),
-            Ok(()) if holds(line) => Poll::Ready(Ok(())),
+            Ok(()) if holds(connection) => Poll::Ready(Ok(())),
             Ok(()) => Poll::Pending,
         }))
         .await
     }
 
-    fn greet(&self, line: &mut Line) {
+    fn greet(&self, connection: &mut ServerConnection) {
         let mut greeting = Encoder::default();
         let timeout = i32::try_from(self.granted.get().as_millis()).unwrap_or(i32::MAX);
-        // It is no use that a server lets this client read alone.
+        // This client never accepts a server that allows only reads.
         greeting.int(0).long(self.newest).int(timeout).long(self.id);
         greeting.buffer(&self.password).flag(false);
-        line.greet(&greeting.finish());
+        connection.greet(&greeting.finish());
     }
 
     #[cfg(feature = "sasl")]
-    async fn log_in_by_sasl(&mut self, line: &mut Line, limit: Instant) -> Result<(), ZkError> {
+    async fn log_in_by_sasl(
+        &mut self,
+        connection: &mut ServerConnection,
+        limit: Instant,
+    ) -> Result<(), ZkError> {
         self.login = crate::client::sasl::DigestMd5::default();
-        self.push_token(line, &[]);
-        self.taken_over(line, limit).await?;
-        // Whatever else is sent before would have no identity.
-        self.until(line, Line::is_idle).await
+        self.push_token(connection, &[]);
+        self.taken_over(connection, limit).await?;
+        // Any earlier request would have no identity.
+        self.until(connection, ServerConnection::is_idle).await
     }
 
     #[cfg(feature = "sasl")]
-    fn push_token(&mut self, line: &mut Line, token: &[u8]) {
+    fn push_token(&mut self, connection: &mut ServerConnection, token: &[u8]) {
         let mut message = Message::new(op::SASL);
         message.body().buffer(token);
-        self.call(line, message, crate::client::line::Call::Login);
+        self.call(connection, message, crate::client::server_connection::Call::Login);
     }
 
     /// Takes the next step of a login by SASL.
     #[cfg(feature = "sasl")]
-    pub(super) fn log_in(&mut self, line: &mut Line, body: &[u8]) -> Result<(), ZkError> {
+    pub(super) fn log_in(
+        &mut self,
+        connection: &mut ServerConnection,
+        body: &[u8],
+    ) -> Result<(), ZkError> {
         use crate::client::jute::Decoder;
         use crate::client::sasl::Step;
 
-        let Identity::Sasl(login, chance) = &self.identity else { return Ok(()) };
-        let step = self.login.step(login.parts(), Decoder::new(body).buffer()?, &chance.id())?;
+        let Identity::Sasl(login, random) = &self.identity else { return Ok(()) };
+        let step = self.login.step(login.parts(), Decoder::new(body).buffer()?, &random.id())?;
         match step {
-            Step::Respond(token) => self.push_token(line, &token),
+            Step::Respond(token) => self.push_token(connection, &token),
             Step::Done => {}
         }
         Ok(())
     }
 
-    /// Watches for one event are set again. The server answers with those events that were missed.
-    fn watch_again(&self, line: &mut Line) {
-        let [data, absent, children] = self.watches.to_set_again();
+    /// Sets watches for one event again. The server answers with the events that were missed.
+    fn watch_again(&self, connection: &mut ServerConnection) {
+        let [data, absent, children] = self.watches.paths_to_set();
         let kinds = [data, absent, children].into_iter().enumerate();
         let all = kinds.flat_map(|(kind, paths)| paths.into_iter().map(move |path| (kind, path)));
         let (mut parts, mut bytes) = ([vec![], vec![], vec![]], 0);
         for (kind, path) in all {
-            if bytes + path.len() > PATHS {
-                self.push_watches(line, &std::mem::take(&mut parts));
+            if bytes + path.len() > MAX_PATH_BYTES {
+                self.push_watches(connection, &std::mem::take(&mut parts));
                 bytes = 0;
             }
             bytes += path.len();
             parts[kind].push(path);
         }
         if bytes > 0 {
-            self.push_watches(line, &parts);
+            self.push_watches(connection, &parts);
         }
     }
 
-    fn push_watches(&self, line: &mut Line, parts: &[Vec<&str>; 3]) {
+    fn push_watches(&self, connection: &mut ServerConnection, parts: &[Vec<&str>; 3]) {
         let mut message = Message::new(op::SET_WATCHES);
         message.body().long(self.newest);
         for paths in parts {
             message.body().texts(paths.iter().copied());
         }
-        line.push(xid::SET_WATCHES, message);
-        line.unnumbered.watches += 1;
+        connection.push(xid::SET_WATCHES, message);
+        connection.unnumbered.watches += 1;
     }
 }
 

@@ -9,14 +9,14 @@ use tokio::net::TcpStream;
 
 use crate::client::servers::Server;
 
-/// Bytes in both directions.
+/// A stream of bytes in both directions.
 pub(super) type Stream = Box<dyn Duplex>;
 
 pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-/// How connections are encrypted.
+/// The encryption of connections.
 #[derive(Clone)]
 pub(crate) struct Encryption {
     #[cfg(feature = "tls")]
@@ -35,7 +35,7 @@ pub(super) async fn connect(
     }
 }
 
-/// Each request leaves at once, although an earlier one is not acknowledged.
+/// Each request leaves immediately, although an earlier one is not acknowledged.
 async fn connect_plain(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;

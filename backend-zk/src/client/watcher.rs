@@ -1,4 +1,4 @@
-//! [`OneshotWatcher`] and [`PersistentWatcher`]: where the events of a watch arrive.
+//! [`OneshotWatcher`] and [`PersistentWatcher`]: the receivers of the events of a watch.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(crate) struct OneshotWatcher {
     registration: Registration,
 }
 
-/// The events of a watch that stays. Dropping it removes the watch.
+/// The events of a persistent watch. Dropping it removes the watch.
 #[derive(Debug)]
 pub(crate) struct PersistentWatcher {
     events: mpsc::UnboundedReceiver<WatchedEvent>,
@@ -32,12 +32,12 @@ pub(super) enum Registered {
 /// Reports to the task of the session that a watcher was dropped.
 #[derive(Debug)]
 pub(super) struct Registration {
-    /// `None` if its last event has come.
+    /// `None` after its last event.
     id: Option<u64>,
     forget: Forget,
 }
 
-/// How the number of a watcher that was dropped gets to the task of the session.
+/// Reports the number of a dropped watcher to the task of the session.
 #[derive(Clone)]
 pub(super) struct Forget(Arc<dyn Fn(u64) + Send + Sync>);
 
@@ -93,7 +93,8 @@ impl PersistentWatcher {
         }
     }
 
-    /// The next event of a node, or of the session: also that the connection was lost, and that there is another one.
+    /// The next event of a node, or of the session: also the loss of the connection, and the next
+    /// connection.
     pub(crate) async fn changed(&mut self) -> WatchedEvent {
         let event = self.events.recv().await;
         event.unwrap_or_else(|| WatchedEvent::of_session(SessionState::Closed))

@@ -1,12 +1,14 @@
-//! [`Watches`]: the watches of a session, and which of them must be removed at the server. Pure, but for the channels to watchers.
+//! [`Watches`]: the watches of a session, and the removals to send to the server. Pure, except for
+//! the channels to watchers.
 //!
-//! A server removes watches by path and kind, and persistent ones only together with all others of their path (ZOOKEEPER-4472). So a
-//! removal is sent when the last watcher of a path and kind was dropped, and not before all requests for such watches are answered: one
-//! that was sent earlier would be answered first, and the removal would take its watch, too. A persistent watch that stays at the server
-//! for the sake of others is removed after them.
+//! A server removes watches by path and kind, and persistent ones only together with all others of
+//! their path (ZOOKEEPER-4472). So a removal is sent when the last watcher of a path and kind was
+//! dropped, and not before all requests for such watches are answered: an earlier removal would be
+//! answered first, and remove their watches, too. A persistent watch that stays at the server for
+//! the sake of others is removed after them.
 //!
-//! So the server has no watch without a watcher, but for those whose removal is on its way, and an event without a watcher needs no
-//! answer.
+//! So the server has no watch without a watcher, except those whose removal is in flight, and an
+//! event without a watcher needs no answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,17 +21,17 @@ use crate::client::zk_error::NO_NODE;
 /// The kinds of watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum WatchKind {
-    /// One event, of a node that is there.
+    /// One event of an existing node.
     Data,
-    /// One event, of a node that is not there.
+    /// One event of a node that does not exist.
     Exist,
-    /// One event, that the children of a node changed.
+    /// One event: a change of the children of a node.
     Child,
     Persistent,
     Recursive,
 }
 
-/// Which watches of a path a server removes.
+/// The watches of a path that a server removes together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Removes {
     Child = 1,
@@ -37,12 +39,12 @@ pub(super) enum Removes {
     Any = 3,
 }
 
-/// A watch that a request asks for.
+/// A request for a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct WatchRequest {
     path: String,
     kind: WatchKind,
-    /// Without a node, the server sets a watch for its creation.
+    /// If the node does not exist, the server sets a watch for its creation.
     or_creation: bool,
 }
 
@@ -56,12 +58,13 @@ pub(super) struct Watches {
     by_path: BTreeMap<String, Vec<Watcher>>,
     /// The paths of the watchers.
     paths: BTreeMap<u64, String>,
-    /// The requests for watches that are not answered yet, by path and kind.
-    asked: BTreeMap<(String, WatchKind), usize>,
+    /// The number of unanswered requests for watches, by path and kind.
+    pending: BTreeMap<(String, WatchKind), usize>,
     /// Removals that wait for the answers to requests.
     deferred: BTreeSet<Removal>,
-    /// The paths where the server may have a persistent watch without a watcher, as a removal would take the watches of others.
-    left: BTreeSet<String>,
+    /// The paths where the server may have a persistent watch without a watcher, as a removal would
+    /// take the watches of others.
+    leftover: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -77,7 +80,7 @@ enum Events {
     All(mpsc::UnboundedSender<WatchedEvent>),
 }
 
-impl Asked {
+impl WatchRequest {
     pub(super) fn new(path: &str, kind: WatchKind) -> Self {
         Self { path: path.to_owned(), kind, or_creation: false }
     }
@@ -89,11 +92,11 @@ impl Asked {
 }
 
 impl WatchKind {
-    fn stays(self) -> bool {
+    fn is_persistent(self) -> bool {
         matches!(self, Self::Persistent | Self::Recursive)
     }
 
-    /// What removes a watch of this kind.
+    /// The removal that removes a watch of this kind.
     fn removed_by(self) -> Removes {
         match self {
             Self::Data | Self::Exist => Removes::Data,
@@ -102,13 +105,13 @@ impl WatchKind {
         }
     }
 
-    /// Whether a watch of this kind reports an event of its own path.
+    /// Returns whether a watch of this kind reports an event of its own path.
     fn reports(self, event: &WatchedEvent) -> bool {
         match event.event_type {
             EventType::NodeCreated | EventType::NodeDataChanged => self != Self::Child,
             EventType::NodeChildrenChanged => matches!(self, Self::Child | Self::Persistent),
             EventType::NodeDeleted => true,
-            EventType::Session => event.session_state.is_terminated() || self.stays(),
+            EventType::Session => event.session_state.is_terminated() || self.is_persistent(),
         }
     }
 }
@@ -120,29 +123,30 @@ impl Watches {
             next: 0,
             by_path: BTreeMap::new(),
             paths: BTreeMap::new(),
-            asked: BTreeMap::new(),
+            pending: BTreeMap::new(),
             deferred: BTreeSet::new(),
-            left: BTreeSet::new(),
+            leftover: BTreeSet::new(),
         }
     }
 
     /// Records that a request for a watch is sent.
-    pub(super) fn ask(&mut self, asked: &Asked) {
-        *self.asked.entry((asked.path.clone(), asked.kind)).or_default() += 1;
+    pub(super) fn request_sent(&mut self, request: &WatchRequest) {
+        *self.pending.entry((request.path.clone(), request.kind)).or_default() += 1;
     }
 
-    /// Records the answer to a request for a watch. Returns the watcher, if there is a watch, and the removals that were waiting.
+    /// Records the answer to a request for a watch. Returns the watcher, if the watch was set, and
+    /// the removals that waited for the answer.
     pub(super) fn answered(
         &mut self,
-        asked: Asked,
+        request: WatchRequest,
         code: i32,
     ) -> (Option<Registered>, Vec<Removal>) {
-        let Asked { path, kind, or_creation } = asked;
+        let WatchRequest { path, kind, or_creation } = request;
         let key = (path, kind);
-        if let Some(count) = self.asked.get_mut(&key) {
+        if let Some(count) = self.pending.get_mut(&key) {
             *count -= 1;
             if *count == 0 {
-                self.asked.remove(&key);
+                self.pending.remove(&key);
             }
         }
         let path = key.0;
@@ -150,18 +154,18 @@ impl Watches {
             (0, kind) => kind,
             (NO_NODE, _) if or_creation => WatchKind::Exist,
             _ => {
-                let mut due = self.due(&path);
-                due.extend(self.remove_left(&path));
+                let mut due = self.take_due(&path);
+                due.extend(self.remove_leftover(&path));
                 return (None, due);
             }
         };
-        // They would remove this one as well.
+        // These removals would remove this watch as well.
         self.deferred.remove(&(path.clone(), kind.removed_by()));
         if self.deferred.remove(&(path.clone(), Removes::Any)) {
-            self.left.insert(path.clone());
+            self.leftover.insert(path.clone());
         }
-        if kind.stays() {
-            self.left.remove(&path);
+        if kind.is_persistent() {
+            self.leftover.remove(&path);
         }
         (Some(self.add(path, kind)), Vec::new())
     }
@@ -170,7 +174,7 @@ impl Watches {
         let id = self.next;
         self.next += 1;
         let registration = Registration::new(id, self.forget.clone());
-        let (events, registered) = if kind.stays() {
+        let (events, registered) = if kind.is_persistent() {
             let (events, receiver) = mpsc::unbounded_channel();
             (Events::All(events), PersistentWatcher::registered(receiver, registration))
         } else {
@@ -182,22 +186,22 @@ impl Watches {
         registered
     }
 
-    /// Forgets a watcher. Returns what is to be removed at the server now.
+    /// Forgets a watcher. Returns the removal to send now.
     pub(super) fn unwatch(&mut self, id: u64) -> Option<Removal> {
         let path = self.paths.remove(&id)?;
-        let here = self.by_path.get_mut(&path)?;
-        let place = here.iter().position(|watcher| watcher.id == id)?;
-        let removes = here.swap_remove(place).kind.removed_by();
-        if here.is_empty() {
+        let watchers = self.by_path.get_mut(&path)?;
+        let index = watchers.iter().position(|watcher| watcher.id == id)?;
+        let removes = watchers.swap_remove(index).kind.removed_by();
+        if watchers.is_empty() {
             self.by_path.remove(&path);
-            let all = if self.is_asked(&path, Removes::Any) { removes } else { Removes::Any };
+            let all = if self.is_pending(&path, Removes::Any) { removes } else { Removes::Any };
             return self.remove(path, all);
         }
-        let is_last = here.iter().all(|it| it.kind.removed_by() != removes);
+        let is_last = watchers.iter().all(|it| it.kind.removed_by() != removes);
         match (removes, is_last) {
             (_, false) => None,
             (Removes::Any, true) => {
-                self.left.insert(path);
+                self.leftover.insert(path);
                 None
             }
             (_, true) => self.remove(path, removes),
@@ -205,100 +209,105 @@ impl Watches {
     }
 
     fn remove(&mut self, path: String, removes: Removes) -> Option<Removal> {
-        if self.is_asked(&path, removes) {
+        if self.is_pending(&path, removes) {
             self.deferred.insert((path, removes));
             return None;
         }
         if removes == Removes::Any {
-            self.left.remove(&path);
+            self.leftover.remove(&path);
         }
         Some((path, removes))
     }
 
-    /// The removal of a persistent watch that was left at the server, now that there is no other watcher of the path.
-    fn remove_left(&mut self, path: &str) -> Option<Removal> {
-        let is_due = self.left.contains(path) && !self.by_path.contains_key(path);
+    /// The removal of a persistent watch that was left at the server, if the path has no other
+    /// watcher any more.
+    fn remove_leftover(&mut self, path: &str) -> Option<Removal> {
+        let is_due = self.leftover.contains(path) && !self.by_path.contains_key(path);
         if is_due { self.remove(path.to_owned(), Removes::Any) } else { None }
     }
 
-    /// Whether a request is not answered yet whose watch such a removal would take.
-    fn is_asked(&self, path: &str, removes: Removes) -> bool {
+    /// Returns whether a request is unanswered whose watch this removal would remove.
+    fn is_pending(&self, path: &str, removes: Removes) -> bool {
         let from = (path.to_owned(), WatchKind::Data);
-        let here = self.asked.range(from..).take_while(|((at, _), _)| at == path);
-        here.map(|((_, kind), _)| kind.removed_by())
+        let watchers = self.pending.range(from..).take_while(|((at, _), _)| at == path);
+        watchers
+            .map(|((_, kind), _)| kind.removed_by())
             .any(|by| removes == Removes::Any || by == removes)
     }
 
-    /// The deferred removals of a path for which no request has to be answered any more.
-    fn due(&mut self, path: &str) -> Vec<Removal> {
+    /// Takes the deferred removals of a path that need not wait for an answer any more.
+    fn take_due(&mut self, path: &str) -> Vec<Removal> {
         let all = [Removes::Child, Removes::Data, Removes::Any];
-        let due = all.into_iter().filter(|removes| !self.is_asked(path, *removes));
+        let due = all.into_iter().filter(|removes| !self.is_pending(path, *removes));
         let due = due.map(|removes| (path.to_owned(), removes)).collect::<Vec<_>>();
         due.into_iter().filter(|removal| self.deferred.remove(removal)).collect()
     }
 
-    /// Delivers an event of the server. Returns what is to be removed, if it was the last one that was waited for.
+    /// Delivers an event of the server. Returns the removal to send if the last watcher was
+    /// notified.
     pub(super) fn event(&mut self, event: &WatchedEvent) -> Option<Removal> {
-        if let Some(here) = self.by_path.get_mut(&event.path) {
-            send(here, &mut self.paths, event);
-            if here.is_empty() {
+        if let Some(watchers) = self.by_path.get_mut(&event.path) {
+            send(watchers, &mut self.paths, event);
+            if watchers.is_empty() {
                 self.by_path.remove(&event.path);
             }
         }
         if event.event_type != EventType::NodeChildrenChanged {
             for above in above(&event.path) {
-                let here = self.by_path.get(above).into_iter().flatten();
-                for watcher in here.filter(|watcher| watcher.kind == WatchKind::Recursive) {
+                let watchers = self.by_path.get(above).into_iter().flatten();
+                for watcher in watchers.filter(|watcher| watcher.kind == WatchKind::Recursive) {
                     if let Events::All(events) = &watcher.events {
-                        let _heard = events.send(event.clone()).is_ok();
+                        let _delivered = events.send(event.clone()).is_ok();
                     }
                 }
             }
         }
-        self.remove_left(&event.path)
+        self.remove_leftover(&event.path)
     }
 
-    /// Reports the state of the session, to watchers for one event its end alone. The requests of a connection that is lost are
-    /// forgotten.
+    /// Reports the state of the session; to watchers for one event only its end. The requests of a
+    /// lost connection are forgotten.
     pub(super) fn report(&mut self, state: SessionState) {
         if state != SessionState::SyncConnected {
-            self.asked.clear();
+            self.pending.clear();
             self.deferred.clear();
-            self.left.clear();
+            self.leftover.clear();
         }
         let event = WatchedEvent::of_session(state);
-        for here in self.by_path.values_mut() {
-            send(here, &mut self.paths, &event);
+        for watchers in self.by_path.values_mut() {
+            send(watchers, &mut self.paths, &event);
         }
-        self.by_path.retain(|_, here| !here.is_empty());
+        self.by_path.retain(|_, watchers| !watchers.is_empty());
         if state.is_terminated() {
             self.by_path.clear();
             self.paths.clear();
         }
     }
 
-    /// The paths of the watches for one event, by kind: of data, of what is not there, and of children.
-    pub(super) fn to_set_again(&self) -> [Vec<&str>; 3] {
+    /// The paths of the watches for one event, by kind: of data, of nodes that do not exist, and of
+    /// children.
+    pub(super) fn paths_to_set(&self) -> [Vec<&str>; 3] {
         [WatchKind::Data, WatchKind::Exist, WatchKind::Child].map(|kind| {
-            let of_kind = |here: &&Vec<Watcher>| here.iter().any(|watcher| watcher.kind == kind);
-            let all = self.by_path.iter().filter(|(_, here)| of_kind(here));
+            let of_kind =
+                |watchers: &&Vec<Watcher>| watchers.iter().any(|watcher| watcher.kind == kind);
+            let all = self.by_path.iter().filter(|(_, watchers)| of_kind(watchers));
             all.map(|(path, _)| path.as_str()).collect()
         })
     }
 }
 
-/// Delivers an event to the watchers of one path. Those for one event have had it then.
-fn send(here: &mut Vec<Watcher>, paths: &mut BTreeMap<u64, String>, event: &WatchedEvent) {
-    for watcher in here.extract_if(.., |watcher| {
+/// Delivers an event to the watchers of one path. Watchers for one event are removed then.
+fn send(watchers: &mut Vec<Watcher>, paths: &mut BTreeMap<u64, String>, event: &WatchedEvent) {
+    for watcher in watchers.extract_if(.., |watcher| {
         let reports = watcher.kind.reports(event);
         if let (true, Events::All(events)) = (reports, &watcher.events) {
-            let _heard = events.send(event.clone()).is_ok();
+            let _delivered = events.send(event.clone()).is_ok();
         }
-        reports && !watcher.kind.stays()
+        reports && !watcher.kind.is_persistent()
     }) {
         paths.remove(&watcher.id);
         if let Events::One(one) = watcher.events {
-            let _heard = one.send(event.clone()).is_ok();
+            let _delivered = one.send(event.clone()).is_ok();
         }
     }
 }

@@ -1,8 +1,8 @@
-//! [`ZkError`]: why a request has no result.
+//! [`ZkError`]: the error of a request.
 
 use std::fmt;
 
-/// The answer of a server that refuses a request, or why there is none.
+/// The answer of a server that refuses a request, or the reason that there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ZkError {
     NoNode,
@@ -40,7 +40,7 @@ pub(crate) enum ZkError {
     Abandoned,
 }
 
-/// The code of a node that is not there.
+/// The code for a node that does not exist.
 pub(super) const NO_NODE: i32 = -101;
 
 impl ZkError {
@@ -58,7 +58,7 @@ impl ZkError {
             -111 => Self::NotEmpty,
             -112 => Self::SessionExpired,
             -114 => Self::InvalidAcl,
-            // The latter: the server accepts sessions only that log in by SASL.
+            // Code -124: the server accepts only sessions that log in by SASL.
             -115 | -124 => Self::AuthFailed,
             -118 => Self::SessionMoved,
             -119 => Self::NotReadOnly,
@@ -69,7 +69,7 @@ impl ZkError {
         })
     }
 
-    /// Whether it ends the session, and not the connection alone.
+    /// Returns whether the error ends the session, and not only the connection.
     pub(super) fn ends_session(&self) -> bool {
         matches!(self, Self::SessionExpired | Self::AuthFailed | Self::ClientClosed)
     }
@@ -85,7 +85,7 @@ impl fmt::Display for ZkError {
             Self::NodeExists => "the node exists",
             Self::NotEmpty => "the node has children",
             Self::InvalidAcl => "the access list is invalid",
-            Self::NotReadOnly => "the server only lets read",
+            Self::NotReadOnly => "the server accepts only reads",
             Self::QuotaExceeded => "the quota is exceeded",
             Self::Throttled => "the server throttles requests",
             Self::Unimplemented => "the server does not know the request",
@@ -95,7 +95,7 @@ impl fmt::Display for ZkError {
             Self::AuthFailed => "authentication failed",
             Self::ConnectionLoss => "the connection was lost",
             Self::Timeout => "no server answered in time",
-            Self::NoHosts => "no server let us connect",
+            Self::NoHosts => "no server accepted the client",
             Self::ClientClosed => "the session was closed",
             Self::Abandoned => "the runtime of the session has ended",
             Self::TooLong => "the answer is too long",

@@ -1,4 +1,5 @@
-//! [`Snapshot::gather`]: asks for what does not fit into one request, until a [`Gathering`] is complete.
+//! [`Snapshot::gather`]: reads nodes that do not fit into one request, until a [`Gathering`] is
+//! complete.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,43 +9,46 @@ use synod_core::store::Query;
 use tokio::time::Instant;
 
 use super::gathering::{Gathering, Reach, Reported};
-use super::{Ask, Snapshot};
+use super::{ReadOp, Snapshot};
 use crate::client::{AddWatchMode, Client, EventType, MultiReadResult, PersistentWatcher, ZkError};
 use crate::connection::Connection;
 use crate::error::Trouble;
 use crate::notification::Notification;
 
 impl Snapshot {
-    /// The nodes of a query about a subtree or about all children. One request is for `most` answers at most. A
-    /// recursive watch at `watched`, which is the query's path or above it, is there until this returns.
+    /// The nodes of a query about a subtree or about all children. One request has at most
+    /// `max_answers` answers. A recursive watch at `watched`, which is the query's path or above
+    /// it, exists until this returns.
     pub(crate) async fn gather(
-        wire: &Connection,
+        connection: &Connection,
         client: &Client,
         watched: &Path,
-        (query, most): (&Query, usize),
+        (query, max_answers): (&Query, usize),
     ) -> Result<Self, Trouble> {
-        let asked = client.watch(watched.as_str(), AddWatchMode::PersistentRecursive);
-        let mut events = wire.answer(asked).await?;
+        let request = client.watch(watched.as_str(), AddWatchMode::PersistentRecursive);
+        let mut events = connection.answer(request).await?;
         let mut gathering = Gathering::new(Reach::of(query));
         let mut sync = true;
-        let mut end = patience(wire);
+        let mut end = end_of_reading(connection);
         loop {
             let (batch, known) = (gathering.batch(), gathering.len());
-            let names = batch.full.iter().flat_map(|path| [Ask::Children(path), Ask::Data(path)]);
-            let asks: Vec<Ask> =
-                names.chain(batch.data.iter().map(|path| Ask::Data(path))).collect();
+            let names =
+                batch.full.iter().flat_map(|path| [ReadOp::Children(path), ReadOp::Data(path)]);
+            let reads: Vec<ReadOp> =
+                names.chain(batch.data.iter().map(|path| ReadOp::Data(path))).collect();
             let progress = GatherProgress::new(query, &gathering);
             let arrived = |answers: &[MultiReadResult]| progress.arrived(answers);
             let sync = std::mem::take(&mut sync);
-            let answer = Self::request(wire, client, (&asks, most), sync, arrived).await?;
-            drop(asks);
+            let answer =
+                Self::request(connection, client, (&reads, max_answers), sync, arrived).await?;
+            drop(reads);
             let reported = drain(&mut events, gathering.reach())?;
             if let Some(snapshot) = gathering.take(batch, answer, reported) {
                 return Ok(snapshot);
             }
-            // As long as there is more to read, it is large, and not restless.
+            // While there are more nodes to read, the set is large, and not restless.
             if gathering.len() > known {
-                end = patience(wire);
+                end = end_of_reading(connection);
             }
             if Instant::now() >= end {
                 return Err(Trouble::Restless);
@@ -53,10 +57,10 @@ impl Snapshot {
     }
 }
 
-/// How far it is while the answers to a batch arrive.
+/// The progress while the answers to a batch arrive.
 struct GatherProgress<'a> {
     query: &'a Query,
-    /// With those that were known before. Nodes that are read again count, too.
+    /// Includes the nodes that were known before. Nodes that are read again count, too.
     read: AtomicUsize,
     found: usize,
 }
@@ -74,17 +78,17 @@ impl<'a> GatherProgress<'a> {
     }
 }
 
-fn patience(wire: &Connection) -> Instant {
-    Instant::now() + wire.life.ttl() / 2
+fn end_of_reading(connection: &Connection) -> Instant {
+    Instant::now() + connection.life.ttl() / 2
 }
 
-/// What the watch has reported so far.
+/// The events that the watch has reported so far.
 fn drain(events: &mut PersistentWatcher, reach: &Reach) -> Result<Reported, Trouble> {
     let mut reported = Reported::default();
     while let Some(event) = events.changed().now_or_never() {
         if event.event_type == EventType::Session {
             // Events may be missing.
-            return Err(Trouble::Said(ZkError::ConnectionLoss));
+            return Err(Trouble::Zk(ZkError::ConnectionLoss));
         }
         if let Some(notification) = Notification::of(&event) {
             reported.add(reach, notification.path.as_str(), notification.kind);
@@ -101,7 +105,7 @@ mod tests {
 
     use super::*;
     use crate::client::ZkStat;
-    use crate::snapshot::Found;
+    use crate::snapshot::ReadNode;
 
     fn stat(children: i32) -> ZkStat {
         ZkStat { num_children: children, ..ZkStat::NEW }
@@ -113,7 +117,7 @@ mod tests {
         let query = Query::subtree(path).progress(&progress);
         let seen = progress.watch();
         let mut gathering = Gathering::new(Reach::of(&query));
-        let root = Found { data: Vec::new(), stat: stat(4) };
+        let root = ReadNode { data: Vec::new(), stat: stat(4) };
         let names = ["a", "b", "c", "d"].map(str::to_owned);
         let answer = Snapshot {
             nodes: BTreeMap::from([("/r".to_owned(), root)]),

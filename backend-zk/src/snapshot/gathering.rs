@@ -1,11 +1,13 @@
-//! [`Gathering`]: puts a view of one moment together from answers of many moments. Pure.
+//! [`Gathering`]: computes a consistent snapshot from answers of several moments. Pure.
 //!
-//! What does not fit into one request is answered in parts, each as of a moment of its own, and other clients write in
-//! between. A recursive watch reports where. What was reported is requested again, together, until what changed
-//! meanwhile is known as of the moment before.
+//! Nodes that do not fit into one request are read in parts, each with a snapshot of its own, and
+//! other clients write in between. A recursive watch reports the paths of those writes. The
+//! reported nodes are requested again, in one request, until the changes that happened meanwhile
+//! are known as of the moment before.
 //!
-//! This relies on the order of a connection: an event arrives before the answer to any request that the server
-//! processed after the change. So a node without an event is as it was when it was read.
+//! This relies on the order of a connection: an event arrives before the answer to any request that
+//! the server processed after the change. So a node without an event is unchanged since it was
+//! read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
@@ -15,21 +17,21 @@ use synod_core::store::{Kind, Query, Revision, Scope};
 use super::{Snapshot, below};
 use crate::selection::is_ours;
 
-/// Which nodes are gathered: a node, and all below it, or some of its children.
+/// The nodes to gather: a node and all nodes below it, or some of its children.
 #[derive(Clone, Debug)]
 pub(super) struct Reach {
     root: String,
-    /// The prefix of the names, where it is children only.
+    /// The prefix of the names, if only children are gathered.
     children: Option<String>,
 }
 
-/// What happened to each path since a request was sent.
+/// The events of each path since a request was sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Reported(BTreeMap<String, Happened>);
+pub(super) struct Reported(BTreeMap<String, Events>);
 
-/// What the events about a path were.
+/// The events of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Happened {
+enum Events {
     /// The node was deleted, and nothing else was reported.
     Deleted,
     /// Anything else.
@@ -39,34 +41,35 @@ enum Happened {
 /// The paths to request next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Batch {
-    /// With the names of their children.
+    /// The paths that are requested with the names of their children.
     pub(super) full: BTreeSet<String>,
-    /// Without.
+    /// The paths that are requested without.
     pub(super) data: BTreeSet<String>,
 }
 
-/// What is known of the nodes.
+/// The nodes read so far.
 pub(super) struct Gathering {
     reach: Reach,
-    /// As the last answers show it. Each node is as it was at the moment of `known.revision`, unless it was reported.
+    /// The nodes as of the last answers. Each node is as it was at the moment of `known.revision`,
+    /// unless it was reported.
     known: Snapshot,
-    /// Listed, and not read yet.
+    /// The nodes that are listed and not read yet.
     unread: BTreeSet<String>,
-    /// Read, and their children are not listed yet.
+    /// The nodes that are read and whose children are not listed yet.
     unlisted: BTreeSet<String>,
-    /// What was reported while the last answer was awaited.
+    /// The events that arrived while the last answer was awaited.
     reported: Reported,
-    /// What the last answer shows as of `known.revision`, whatever was reported: with the names of the children. Empty if
-    /// it came in parts.
-    vouched: BTreeSet<String>,
+    /// The paths that the last answer shows as of `known.revision`, even if they were reported:
+    /// with the names of the children. Empty if the answer came in parts.
+    current: BTreeSet<String>,
 }
 
-/// What a node was at a moment before an answer.
-enum Then {
+/// The state of a node at a moment before an answer.
+enum StateThen {
     Absent,
-    /// As it is known.
+    /// The state in `known`.
     AsKnown,
-    /// As the answer shows it.
+    /// The state in the answer.
     AsAnswered,
 }
 
@@ -77,7 +80,7 @@ impl Gathering {
             unread: BTreeSet::new(),
             unlisted: BTreeSet::from([reach.root.clone()]),
             reported: Reported::default(),
-            vouched: BTreeSet::new(),
+            current: BTreeSet::new(),
             reach,
         }
     }
@@ -86,8 +89,8 @@ impl Gathering {
         &self.reach
     }
 
-    /// The paths that have to be requested: those that were reported, and those that are not known yet. Of a node that
-    /// was listed, the answer itself says whether there is anything below.
+    /// The paths to request: paths that were reported, and paths that are not known yet. The answer
+    /// about a listed node shows whether there is anything below.
     pub(super) fn batch(&self) -> Batch {
         let (full, leaves): (Vec<&String>, Vec<&String>) =
             self.reported.0.keys().partition(|path| self.reach.descends(path));
@@ -96,18 +99,18 @@ impl Gathering {
         Batch { data: data.cloned().collect(), full }
     }
 
-    /// How many nodes are known.
+    /// The number of known nodes.
     pub(super) fn len(&self) -> usize {
         self.known.nodes.len()
     }
 
-    /// How many nodes are known to be there, and not read yet.
+    /// The number of nodes that are listed and not read yet.
     pub(super) fn left(&self) -> usize {
         self.unread.len()
     }
 
-    /// Takes the answer to a batch, and what was reported between its request and the answer. Returns the nodes as of one
-    /// moment once they are known.
+    /// Takes the answer to a batch, and the events that arrived between its request and the answer.
+    /// Returns the snapshot once it is complete.
     pub(super) fn take(
         &mut self,
         batch: Batch,
@@ -119,32 +122,35 @@ impl Gathering {
             return Some(take(&mut self.known));
         }
         let whole = answer.whole;
-        let mut asked: BTreeSet<String> = batch.full.into_iter().chain(batch.data).collect();
+        let mut requested: BTreeSet<String> = batch.full.into_iter().chain(batch.data).collect();
         self.known.revision = self.known.revision.max(answer.revision);
-        for path in &asked {
+        for path in &requested {
             self.learn(path, &mut answer);
         }
-        asked.retain(|path| whole && !self.unlisted.contains(path));
-        self.vouched = asked;
+        requested.retain(|path| whole && !self.unlisted.contains(path));
+        self.current = requested;
         self.reported = reported;
         let complete =
             self.reported.0.is_empty() && self.unread.is_empty() && self.unlisted.is_empty();
         complete.then(|| take(&mut self.known))
     }
 
-    /// Completes what is known as of `known.revision`, if a later answer shows what the rest was then.
+    /// Completes the snapshot as of `known.revision`, if a later answer shows the state of the
+    /// other nodes at that moment.
     fn complete(&mut self, batch: &Batch, answer: &Snapshot) -> bool {
-        let asked = batch.full.iter().chain(&batch.data);
-        let open: Vec<&String> = asked.filter(|path| !self.vouched.contains(*path)).collect();
-        let then = open.into_iter().map(|path| Some((path, self.then(path, answer)?)));
-        let Some(then) = then.collect::<Option<Vec<(&String, Then)>>>() else { return false };
-        for (path, then) in then {
-            match then {
-                Then::Absent => {
+        let requested = batch.full.iter().chain(&batch.data);
+        let open: Vec<&String> = requested.filter(|path| !self.current.contains(*path)).collect();
+        let state_then = open.into_iter().map(|path| Some((path, self.state_then(path, answer)?)));
+        let Some(state_then) = state_then.collect::<Option<Vec<(&String, StateThen)>>>() else {
+            return false;
+        };
+        for (path, state_then) in state_then {
+            match state_then {
+                StateThen::Absent => {
                     self.known.nodes.remove(path);
                 }
-                Then::AsKnown => {}
-                Then::AsAnswered => {
+                StateThen::AsKnown => {}
+                StateThen::AsAnswered => {
                     let (found, names) = (answer.nodes.get(path), answer.names.get(path));
                     self.known.nodes.extend(found.map(|found| (path.clone(), found.clone())));
                     self.known.names.extend(names.map(|names| (path.clone(), names.clone())));
@@ -154,10 +160,11 @@ impl Gathering {
         true
     }
 
-    /// What a node was at the moment of `known.revision`. `None` if that is not known, or what was below it then.
-    fn then(&self, path: &str, answer: &Snapshot) -> Option<Then> {
+    /// The state of a node at the moment of `known.revision`. `None` if it, or the set of nodes
+    /// below it, is unknown.
+    fn state_then(&self, path: &str, answer: &Snapshot) -> Option<StateThen> {
         if !self.was_there(path, answer)? {
-            return Some(Then::Absent);
+            return Some(StateThen::Absent);
         }
         if is_of(answer, path, self.known.revision) {
             let shows_all = !self.reach.descends(path)
@@ -166,27 +173,27 @@ impl Gathering {
                     let mut names = names.iter().filter(|name| self.reach.has(path, name));
                     names.all(|name| self.is_read(&below(path, name), answer))
                 });
-            return shows_all.then_some(Then::AsAnswered);
+            return shows_all.then_some(StateThen::AsAnswered);
         }
-        let is_deleted = self.reported.0.get(path) == Some(&Happened::Deleted);
-        (is_deleted && self.known.nodes.contains_key(path)).then_some(Then::AsKnown)
+        let is_deleted = self.reported.0.get(path) == Some(&Events::Deleted);
+        (is_deleted && self.known.nodes.contains_key(path)).then_some(StateThen::AsKnown)
     }
 
     fn is_read(&self, path: &str, answer: &Snapshot) -> bool {
         self.known.nodes.contains_key(path) || answer.nodes.contains_key(path)
     }
 
-    /// Whether a node was there at the moment of `known.revision`.
+    /// Returns whether a node existed at the moment of `known.revision`. `None` if that is unknown.
     fn was_there(&self, path: &str, answer: &Snapshot) -> Option<bool> {
         if path == self.reach.root {
             return answer.nodes.contains_key(path).then_some(true);
         }
-        let (dir, name) = parted(path);
-        let is_vouched = self.vouched.contains(dir);
-        if is_vouched && !self.known.nodes.contains_key(dir) {
+        let (dir, name) = split(path);
+        let is_current = self.current.contains(dir);
+        if is_current && !self.known.nodes.contains_key(dir) {
             return Some(false);
         }
-        if (is_vouched || !self.reported.0.contains_key(dir))
+        if (is_current || !self.reported.0.contains_key(dir))
             && let Some(lists) = lists(&self.known, dir, name)
         {
             return Some(lists);
@@ -194,7 +201,7 @@ impl Gathering {
         if is_of(answer, dir, self.known.revision) { lists(answer, dir, name) } else { None }
     }
 
-    /// Takes over what an answer shows of a path.
+    /// Takes over the state of a path in an answer.
     fn learn(&mut self, path: &str, answer: &mut Snapshot) {
         self.unread.remove(path);
         self.unlisted.remove(path);
@@ -228,21 +235,21 @@ impl Reach {
         Self { root: query.path.as_str().to_owned(), children }
     }
 
-    /// Whether the children of a node are gathered.
+    /// Returns whether the children of a node are gathered.
     fn descends(&self, path: &str) -> bool {
         self.children.is_none() || path == self.root
     }
 
-    /// Whether a child of a node that is descended into is gathered.
+    /// Returns whether a child of a node is gathered, given that the node's children are.
     fn has(&self, dir: &str, name: &str) -> bool {
         is_ours(dir, name) && self.children.as_ref().is_none_or(|prefix| name.starts_with(prefix))
     }
 
-    /// Whether a node is gathered.
+    /// Returns whether a node is gathered.
     fn covers(&self, path: &str) -> bool {
         let mut path = path;
         while path != self.root {
-            let (dir, name) = parted(path);
+            let (dir, name) = split(path);
             if dir.len() < self.root.len() || !self.descends(dir) || !self.has(dir, name) {
                 return false;
             }
@@ -253,27 +260,28 @@ impl Reach {
 }
 
 impl Reported {
-    /// Adds an event. A node that came or went changes its directory, too.
+    /// Adds an event. A creation or deletion changes the directory, too.
     pub(super) fn add(&mut self, reach: &Reach, path: &str, kind: Kind) {
         if !reach.covers(path) {
             return;
         }
         let is_first = !self.0.contains_key(path);
-        let happened =
-            if is_first && kind == Kind::Deleted { Happened::Deleted } else { Happened::Changed };
-        self.0.insert(path.to_owned(), happened);
+        let events =
+            if is_first && kind == Kind::Deleted { Events::Deleted } else { Events::Changed };
+        self.0.insert(path.to_owned(), events);
         if kind != Kind::Updated && path != reach.root {
-            self.0.insert(parted(path).0.to_owned(), Happened::Changed);
+            self.0.insert(split(path).0.to_owned(), Events::Changed);
         }
     }
 }
 
-/// Whether a snapshot shows a node that has not changed since this revision.
+/// Returns whether a snapshot shows a node that has not changed since this revision.
 fn is_of(snapshot: &Snapshot, path: &str, revision: Revision) -> bool {
     snapshot.nodes.get(path).is_some_and(|found| found.newest() <= revision)
 }
 
-/// Whether a snapshot lists a name in a directory. `None` if it does not show that. The names are sorted.
+/// Returns whether a snapshot lists a name in a directory. `None` if it does not show that. The
+/// names are sorted.
 fn lists(snapshot: &Snapshot, dir: &str, name: &str) -> Option<bool> {
     match (snapshot.nodes.get(dir), snapshot.names.get(dir)) {
         (Some(_), Some(names)) => {
@@ -285,7 +293,7 @@ fn lists(snapshot: &Snapshot, dir: &str, name: &str) -> Option<bool> {
 }
 
 /// The directory of a path, and its name there.
-fn parted(path: &str) -> (&str, &str) {
+fn split(path: &str) -> (&str, &str) {
     match path.rsplit_once('/') {
         Some(("", name)) => ("/", name),
         Some(parts) => parts,

@@ -79,7 +79,7 @@ pub(super) async fn a_server_that_only_lets_read_is_named_as_such() {
     loop {
         let error = why(options([last]).access(Access::Open)).await;
         // The server looks for a majority first.
-        if error.to_string().contains("only lets read") {
+        if error.to_string().contains("accepts only reads") {
             break;
         }
         says(&error, "majority");
@@ -93,23 +93,24 @@ pub(super) async fn a_server_that_only_lets_read_is_named_as_such() {
 
 /// The text that a user reads: an error with all its causes.
 fn error_text(error: &Error) -> String {
-    let mut told = error.to_string();
+    let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(why) = cause {
-        told = format!("{told}: {why}");
+        text = format!("{text}: {why}");
         cause = why.source();
     }
-    told
+    text
 }
 
 pub(super) async fn a_missing_majority_is_reported() {
     const LIMIT: Duration = Duration::from_secs(4);
-    const LONE: &str = "it runs without a majority of its servers; are enough of them started?";
+    const WITHOUT_MAJORITY: &str =
+        "it runs without a majority of its servers; are enough of them started?";
 
     let mut three = Ensemble::start(3).expect("the other one started, too");
     let known = || ZkBackend::new(options(three.addresses()).access(Access::Open)).expect("valid");
     let limits = ClientOptions::default().session(SessionOptions::new(Duration::from_secs(2)));
-    let limits = limits.deadline(LIMIT).connect_deadline(LIMIT);
+    let limits = limits.timeout(LIMIT).connect_timeout(LIMIT);
     let client = Client::open(Arc::new(known()), limits.clone()).await.expect("three run");
     let backend = Arc::new(known());
     let at = path("/advice/majority");
@@ -119,23 +120,23 @@ pub(super) async fn a_missing_majority_is_reported() {
 
     // First new clients are refused, then older ones when their sessions are over.
     let end = tokio::time::Instant::now() + PATIENCE * 6;
-    for lone in [false, true] {
+    for single in [false, true] {
         loop {
-            let error = if lone {
+            let error = if single {
                 let created = timeout(PATIENCE, client.create(&at, "", Lifetime::Persistent));
                 created.await.expect("in time").expect_err("one alone decides nothing")
             } else {
                 let opened = timeout(PATIENCE, Client::open(backend.clone(), limits.clone()));
                 opened.await.expect("in time").expect_err("one alone decides nothing")
             };
-            let (kind, told) = (error.kind(), error_text(&error));
-            assert!(matches!(kind, ErrorKind::Unreachable | ErrorKind::SessionLost), "{told}");
+            let (kind, text) = (error.kind(), error_text(&error));
+            assert!(matches!(kind, ErrorKind::Unreachable | ErrorKind::SessionLost), "{text}");
             // The server looks for the others first.
-            if told.contains(LONE) {
-                assert!(told.contains("nothing listens there; is the server started"), "{told}");
+            if text.contains(WITHOUT_MAJORITY) {
+                assert!(text.contains("nothing listens there; is the server started"), "{text}");
                 break;
             }
-            assert!(tokio::time::Instant::now() < end, "{told}");
+            assert!(tokio::time::Instant::now() < end, "{text}");
         }
     }
 
@@ -157,7 +158,7 @@ pub(super) async fn a_server_with_a_full_disk_acknowledges_nothing() {
 
     let error = store.commit(create("/advice/full", "")).await.expect_err("there is no room");
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Unreachable, Effect::Unknown));
-    says(&error, "look into the server's log");
+    says(&error, "see the server's log");
     // The server needs some time to end.
     let end = tokio::time::Instant::now() + PATIENCE;
     while !why(options(own.addresses()).access(Access::Open))

@@ -1,11 +1,11 @@
-//! Whether a write was applied, and what the backend reports about it.
+//! The effect of a write, and the backend's report of it.
 
 use std::time::Duration;
 
 use synod_core::client::{Client, ClientOptions};
 use synod_core::error::ErrorKind;
-use synod_core::store::{Expect, Lifetime, Query, SessionOptions, Txn, Why};
-use synod_recipes::Mutex;
+use synod_core::store::{Expect, Lifetime, Query, RejectReason, SessionOptions, Txn};
+use synod_recipes::lock::Mutex;
 use synod_testkit::server::counter::Counter;
 use synod_zk::{Access, ZkBackend};
 use tokio::time::{Instant, sleep};
@@ -13,8 +13,8 @@ use zookeeper_client::{Acl, Acls, AuthId, CreateMode, Permission};
 
 use super::{PATIENCE, TICK, done, names, open, options, path, refused, server, session, there};
 
-/// Where a client may create and delete, but not list: the ticket is created, and the look after it
-/// is refused.
+/// A client may create and delete in a directory, but not list it: the ticket is created, and the
+/// follow-up read is refused.
 pub(super) async fn a_commit_whose_look_is_refused_is_done() {
     let address = server().addresses()[0].to_string();
     let raw = zookeeper_client::Client::connect(&address).await.expect("a server runs");
@@ -36,7 +36,7 @@ pub(super) async fn a_commit_whose_look_is_refused_is_done() {
 
     let commit = done(&*store, draw).await;
     assert!(commit.look.is_none(), "{commit:?}");
-    assert!(there(&*store, commit.done[0].path.as_str()).await);
+    assert!(there(&*store, commit.results[0].path.as_str()).await);
 
     // A lock that cannot list fails, and its ticket is deleted.
     let backend = ZkBackend::new(options(server().addresses()).access(Access::Open));
@@ -58,7 +58,7 @@ pub(super) async fn a_counter_that_is_at_its_end_gives_no_ticket() {
     let server = Counter::start().expect("the other one started, too");
     let store = open(options([server.address()]).access(Access::Open)).await;
     let draw = || Txn::new().create_sequential(path("/ends/t-"), "", Lifetime::Session);
-    let first = done(&*store, draw()).await.done[0].path.clone();
+    let first = done(&*store, draw()).await.results[0].path.clone();
 
     let look = || Query::children(path("/ends")).names_only();
     // Just before the reserve, in the reserve, and where the counter no longer rises.
@@ -68,11 +68,14 @@ pub(super) async fn a_counter_that_is_at_its_end_gives_no_ticket() {
             done(&*store, draw()).await;
         }
         for _ in 0..3 {
-            assert_eq!(refused(&*store, draw()).await, Why::SequenceExhausted, "{next}");
-            assert_eq!(refused(&*store, draw().look(look())).await, Why::SequenceExhausted);
+            assert_eq!(refused(&*store, draw()).await, RejectReason::SequenceExhausted, "{next}");
+            assert_eq!(
+                refused(&*store, draw().look(look())).await,
+                RejectReason::SequenceExhausted
+            );
             let beside = Txn::new().create(path("/ends/n"), "", Lifetime::Persistent);
             let both = beside.create_sequential(path("/ends/t-"), "", Lifetime::Session);
-            assert_eq!(refused(&*store, both).await, Why::SequenceExhausted);
+            assert_eq!(refused(&*store, both).await, RejectReason::SequenceExhausted);
         }
     }
     assert_eq!(names(&*store, "/ends").await.len(), 2, "what was refused is not there");

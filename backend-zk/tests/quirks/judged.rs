@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use synod_core::chance::Chance;
 use synod_core::path::Path;
+use synod_core::random::Random;
 use synod_core::store::{
     Expect, Facts, Found, Lifetime, Node, Op, Outcome, Query, Rejected, Store, Txn, judge,
 };
@@ -29,16 +29,16 @@ impl Facts for Model {
 }
 
 /// Three levels of two names each: few enough that the operations affect each other.
-fn place(chance: &Chance, top: &Path) -> Path {
+fn place(random: &Random, top: &Path) -> Path {
     let mut at = top.clone();
-    for _ in 0..=chance.below(3) {
-        at = at.join(if chance.below(2) == 0 { "a" } else { "b" }).expect("valid");
+    for _ in 0..=random.below(3) {
+        at = at.join(if random.below(2) == 0 { "a" } else { "b" }).expect("valid");
     }
     at
 }
 
-fn expect(chance: &Chance, model: &Model, at: &Path) -> Expect {
-    match (chance.below(3), model.node(at)) {
+fn expect(random: &Random, model: &Model, at: &Path) -> Expect {
+    match (random.below(3), model.node(at)) {
         (0, _) | (_, None) => Expect::Any,
         (1, Some(found)) => Expect::Version(found.version),
         (_, Some(found)) => {
@@ -47,13 +47,13 @@ fn expect(chance: &Chance, model: &Model, at: &Path) -> Expect {
     }
 }
 
-fn op(chance: &Chance, model: &Model, top: &Path, data: &Bytes) -> Op {
-    let path = place(chance, top);
-    match chance.below(11) {
+fn op(random: &Random, model: &Model, top: &Path, data: &Bytes) -> Op {
+    let path = place(random, top);
+    match random.below(11) {
         0..=2 => Op::Check { path, expect: Expect::Absent },
-        3 => Op::Check { expect: expect(chance, model, &path), path },
+        3 => Op::Check { expect: expect(random, model, &path), path },
         4..=6 => {
-            let lifetime = match chance.below(5) {
+            let lifetime = match random.below(5) {
                 0 => Lifetime::Container,
                 1 => Lifetime::Session,
                 _ => Lifetime::Persistent,
@@ -61,15 +61,15 @@ fn op(chance: &Chance, model: &Model, top: &Path, data: &Bytes) -> Op {
             let data = if lifetime == Lifetime::Container { Bytes::new() } else { data.clone() };
             Op::Create { path, data, lifetime, sequential: false }
         }
-        7 => Op::Set { expect: expect(chance, model, &path), path, data: data.clone() },
-        _ => Op::Delete { expect: expect(chance, model, &path), path },
+        7 => Op::Set { expect: expect(random, model, &path), path, data: data.clone() },
+        _ => Op::Delete { expect: expect(random, model, &path), path },
     }
 }
 
-fn txn(chance: &Chance, model: &Model, top: &Path, number: usize) -> Txn {
+fn txn(random: &Random, model: &Model, top: &Path, number: usize) -> Txn {
     let data = Bytes::from(number.to_string());
-    let count = 1 + chance.below(4);
-    (0..count).fold(Txn::new(), |txn, _| txn.op(op(chance, model, top, &data)))
+    let count = 1 + random.below(4);
+    (0..count).fold(Txn::new(), |txn, _| txn.op(op(random, model, top, &data)))
 }
 
 pub(super) async fn transactions_are_judged_as_the_floor_judges() {
@@ -83,19 +83,19 @@ pub(super) async fn empty_containers_change_no_judgement() {
 }
 
 async fn judges(stores: [Box<dyn Store>; 2]) {
-    let chance = Chance::from_system();
-    let top = path("/judged").join(&chance.id()).expect("valid");
+    let random = Random::from_system();
+    let top = path("/judged").join(&random.id()).expect("valid");
     let mut model = Model::default();
     let (mut committed, mut rejected) = (0, 0);
     for number in 0..TRANSACTIONS {
-        let txn = txn(&chance, &model, &top, number);
-        let store = &stores[usize::from(chance.below(2) == 0)];
+        let txn = txn(&random, &model, &top, number);
+        let store = &stores[usize::from(random.below(2) == 0)];
         if txn.validate(&store.session().limits).is_err() {
             continue;
         }
         let outcome = store.commit(txn.clone()).await;
 
-        let context = format!("{number} of {chance:?}: {:?} on {:?}", txn.ops, model.0.keys());
+        let context = format!("{number} of {random:?}: {:?} on {:?}", txn.ops, model.0.keys());
         let verdict = match outcome.unwrap_or_else(|error| panic!("{error:?}: {context}")) {
             Outcome::Committed(_) => Ok(()),
             Outcome::Rejected(no) => Err(no),
@@ -125,7 +125,7 @@ fn verdicts(txn: &Txn, model: &Model) -> Vec<Result<(), Rejected>> {
         };
         let left: Vec<usize> = (0..txn.ops.len()).filter(|index| !succeeds(index)).collect();
         let ops: Vec<Op> = left.iter().map(|index| txn.ops[*index].clone()).collect();
-        judge(&ops, model).map_err(|no| Rejected::new(left[no.index], no.path, no.why))
+        judge(&ops, model).map_err(|no| Rejected::new(left[no.index], no.path, no.reason))
     });
     verdicts.collect()
 }

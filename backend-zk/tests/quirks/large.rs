@@ -18,7 +18,7 @@ fn place(round: usize) -> usize {
     if round.is_multiple_of(2) { round * 2_711 % NODES } else { 7 }
 }
 
-/// How many rounds a view shows. It shows each of them, and nothing of a later one.
+/// The number of rounds that a view shows: each of them, and nothing of a later one.
 fn rounds(view: &View) -> usize {
     let number = |data: &[u8]| std::str::from_utf8(data).ok()?.parse::<usize>().ok();
     let written: Vec<_> = view.nodes.iter().map(|node| number(&node.data)).collect();
@@ -31,14 +31,15 @@ fn rounds(view: &View) -> usize {
     last
 }
 
-/// Waits for a report between two answers to one read. On a busy machine both may arrive together: then it is read again.
+/// Waits for a report between two answers to one read. On a busy machine both may arrive together:
+/// then it is read again.
 async fn reports_its_progress(store: &dyn Store, dir: &Path) {
     let progress = Progress::default();
     let mut loaded = progress.watch();
     let reading = async {
         loop {
             let query = Query::subtree(dir).progress(&progress);
-            drop(store.observe(query).await.expect("a moment is found"));
+            drop(store.watch(query).await.expect("a moment is found"));
         }
     };
     let on_the_way = loaded.wait_for(|it| 1 < it.read && it.read < it.found);
@@ -67,7 +68,7 @@ pub(super) async fn a_tree_that_fits_into_no_request_is_of_one_moment() {
         round
     };
     let reading = async {
-        let observed = bob.observe(Query::subtree(&dir)).await;
+        let observed = bob.watch(Query::subtree(&dir)).await;
         let (view, watch) = observed.expect("a moment is found");
         let mut shown = vec![rounds(&view)];
         for query in [Query::subtree(&dir), Query::children(&dir)] {

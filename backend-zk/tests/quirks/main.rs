@@ -12,8 +12,8 @@ use synod_core::client::{Client, ClientOptions};
 use synod_core::error::{Effect, ErrorKind};
 use synod_core::path::Path;
 use synod_core::store::{
-    Backend as _, Event, Expect, Gap, Kind, Lifetime, Query, SessionOptions, Status, Store, Txn,
-    Watch, Why,
+    Backend as _, Event, Expect, Feature, Kind, Lifetime, Query, RejectReason, SessionOptions,
+    Status, Store, Txn, Watch,
 };
 use synod_testkit::limit::limited;
 use synod_testkit::server::links::Links;
@@ -37,9 +37,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const TTL: Duration = Duration::from_secs(20);
 
 mod advice;
-mod alone;
 mod done;
-mod hollow;
+mod empty_containers;
 mod judged;
 mod large;
 mod many;
@@ -48,6 +47,7 @@ mod moments;
 mod sasl;
 #[cfg(feature = "tls")]
 mod secure;
+mod sole_contender;
 mod standby;
 mod threads;
 mod trips;
@@ -58,15 +58,8 @@ use advice::{
     a_server_with_a_full_disk_acknowledges_nothing, a_wrong_password_is_reported,
     an_unreachable_server_is_reported_with_the_reason,
 };
-use alone::{
-    a_directory_that_was_made_again_is_looked_at, a_session_that_is_alone_locks_with_one_request,
-    a_session_that_is_alone_sends_no_listing, a_session_that_may_not_be_alone_sends_a_listing,
-    a_session_that_takes_turns_sends_a_listing,
-    a_watch_for_good_and_one_for_the_lock_live_on_one_path,
-    locks_exclude_while_their_directories_are_made_again,
-};
 use done::{a_commit_whose_look_is_refused_is_done, a_counter_that_is_at_its_end_gives_no_ticket};
-use hollow::{
+use empty_containers::{
     a_check_for_absence_causes_no_event, a_late_removal_of_a_container_removes_no_node,
     a_node_that_replaces_a_container_is_reported_as_created_once,
     a_node_without_data_that_others_made_is_a_node,
@@ -79,6 +72,13 @@ use hollow::{
 };
 use judged::{empty_containers_change_no_judgement, transactions_are_judged_as_the_floor_judges};
 use large::a_tree_that_fits_into_no_request_is_of_one_moment;
+use sole_contender::{
+    a_directory_that_was_made_again_is_looked_at, a_session_that_is_alone_locks_with_one_request,
+    a_session_that_is_alone_sends_no_listing, a_session_that_may_not_be_alone_sends_a_listing,
+    a_session_that_takes_turns_sends_a_listing,
+    a_watch_for_good_and_one_for_the_lock_live_on_one_path,
+    locks_exclude_while_their_directories_are_made_again,
+};
 
 use many::ten_thousand_nodes_and_watches_outlive_their_server;
 use moments::{
@@ -256,9 +256,9 @@ async fn done(store: &dyn Store, txn: Txn) -> synod_core::store::Commit {
     outcome.required().expect("nothing stands against it")
 }
 
-async fn refused(store: &dyn Store, txn: Txn) -> Why {
+async fn refused(store: &dyn Store, txn: Txn) -> RejectReason {
     let outcome = store.commit(txn).await.expect("the server answers");
-    outcome.rejected().expect("something stands against it").why
+    outcome.rejected().expect("something stands against it").reason
 }
 
 async fn there(store: &dyn Store, at: &str) -> bool {
@@ -296,7 +296,8 @@ async fn watches_of_all_kinds_live_on_one_path() {
     hear_of_all_kinds(&*store, "/kinds").await;
 }
 
-/// A server takes a million bytes in one message. On the next connection, watches for one event are set again by several.
+/// A server takes a million bytes in one message. On the next connection, watches for one event are
+/// set again by several.
 async fn watches_beyond_the_limit_still_deliver_events() {
     const MANY: usize = 1_600;
     const BUNCH: usize = 40;
@@ -310,7 +311,7 @@ async fn watches_beyond_the_limit_still_deliver_events() {
     }
     let observed = (0..MANY).map(|number| {
         let query = Query::node(path(&name(number)));
-        store.observe(if number % 2 == 0 { query.once() } else { query })
+        store.watch(if number % 2 == 0 { query.once() } else { query })
     });
     let watches = futures_util::future::join_all(observed).await;
     assert_eq!(server().watches(&[store.session().id]), MANY);
@@ -342,11 +343,11 @@ async fn watches_beyond_the_limit_still_deliver_events() {
 
 async fn hear_of_all_kinds(store: &dyn Store, top: &str) {
     let (node, below) = (path(top), format!("{top}/a"));
-    let (_view, mut of_node) = store.observe(Query::node(&node)).await.expect("answers");
+    let (_view, mut of_node) = store.watch(Query::node(&node)).await.expect("answers");
     let (_view, mut of_names) =
-        store.observe(Query::children(&node).names_only()).await.expect("answers");
-    let (_view, of_data) = store.observe(Query::children(&node)).await.expect("answers");
-    let (_view, of_tree) = store.observe(Query::subtree(&node)).await.expect("answers");
+        store.watch(Query::children(&node).names_only()).await.expect("answers");
+    let (_view, of_data) = store.watch(Query::children(&node)).await.expect("answers");
+    let (_view, of_tree) = store.watch(Query::subtree(&node)).await.expect("answers");
     drop(of_data);
 
     done(store, create(top, "")).await;
@@ -364,7 +365,7 @@ async fn a_create_among_others_returns_a_true_stat_or_none() {
     let commit =
         done(&*store, create("/among/a", "").create(path("/among/b"), "", Lifetime::Session)).await;
     let version = server().version().expect("it runs");
-    for done in commit.done {
+    for done in commit.results {
         let view = store.read(Query::node(&done.path)).await.expect("answers");
         let stat = view.node().expect("it was made").stat;
         assert!(
@@ -385,12 +386,12 @@ async fn creates_whose_caller_is_gone_are_taken_back() {
     let txn = || create("/gone/kept", "").create(path("/gone/own"), "", Lifetime::Session);
     // The directory exists.
     let first = Txn::new().create(path("/gone/first"), "", Lifetime::Persistent);
-    let _done = client.transaction(first).await.expect("answers").required().expect("it is new");
+    let _done = client.commit(first).await.expect("answers").required().expect("it is new");
 
     let _before = links.take_requests(session);
     links.set(session, Link::Deaf);
     {
-        let commit = std::pin::pin!(client.transaction(txn()));
+        let commit = std::pin::pin!(client.commit(txn()));
         let sent = std::pin::pin!(timeout(PATIENCE, links.asks(session, 1)));
         match futures_util::future::select(commit, sent).await {
             futures_util::future::Either::Left(_) => panic!("it ended without an answer"),
@@ -445,7 +446,7 @@ async fn a_set_whose_reply_is_lost_has_an_unknown_effect() {
 async fn a_watch_goes_on_after_a_reconnect() {
     let (links, store) = linked().await;
     done(&*store, create("/again", "")).await;
-    let (_view, mut watch) = store.observe(Query::subtree(path("/again"))).await.expect("answers");
+    let (_view, mut watch) = store.watch(Query::subtree(path("/again"))).await.expect("answers");
 
     for _ in 0..3 {
         links.lose_reply(store.session().id, Verb::Set);
@@ -517,7 +518,7 @@ async fn a_server_without_extended_types_keeps_no_ttl_nodes() {
     let plain = plain.expect("the other one started, too");
     let store = open(options(plain.addresses()).access(Access::Open)).await;
 
-    assert_eq!(store.session().limits.gaps, [Gap::TtlNodes]);
+    assert_eq!(store.session().limits.missing_features, [Feature::TtlNodes]);
     let ttl = Lifetime::Ttl(Duration::from_secs(60));
     let error =
         store.commit(Txn::new().create(path("/ttl"), "", ttl)).await.expect_err("it cannot");

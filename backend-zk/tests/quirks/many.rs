@@ -18,7 +18,7 @@ const TTL: Duration = Duration::from_secs(60);
 /// So many requests take a long time on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 const MANY: usize = 10_000;
-const AT_ONCE: usize = 40;
+const OPS_PER_TXN: usize = 40;
 
 fn node(number: usize) -> Path {
     path(&format!("/many-nodes/{number}"))
@@ -26,8 +26,8 @@ fn node(number: usize) -> Path {
 
 /// Applies an operation to all nodes, several in each transaction.
 async fn all(store: &dyn Store, op: impl Fn(Txn, usize) -> Txn) {
-    let txns = (0..MANY).step_by(AT_ONCE);
-    let txns = txns.map(|first| (first..first + AT_ONCE).fold(Txn::new(), &op));
+    let txns = (0..MANY).step_by(OPS_PER_TXN);
+    let txns = txns.map(|first| (first..first + OPS_PER_TXN).fold(Txn::new(), &op));
     join_all(txns.map(|txn| done(store, txn))).await;
 }
 
@@ -61,7 +61,7 @@ pub(super) async fn ten_thousand_nodes_and_watches_outlive_their_server() {
     // The first create makes the directory.
     done(&*store, Txn::new().create(path("/many-nodes/x"), "", Lifetime::Session)).await;
     all(&*store, |txn, number| txn.create(node(number), "", Lifetime::Session)).await;
-    let observed = (0..MANY).map(|number| store.observe(Query::node(node(number)).local()));
+    let observed = (0..MANY).map(|number| store.watch(Query::node(node(number)).local()));
     let mut watches: Vec<Watch> = join_all(observed)
         .await
         .into_iter()

@@ -104,7 +104,7 @@ pub(super) async fn only_a_server_that_is_vouched_for_is_talked_to() {
         (host.clone(), known(trusting("right"), "wrong"), "want one of ours"),
         (host.clone(), Some(trusting("right")), "want one of ours"),
         (format!("127.0.0.1:{port}"), right(), "for this name"),
-        (host, None, "say zks://"),
+        (host, None, "use zks://"),
         (format!("localhost:{plain}"), right(), "does not speak TLS on this port"),
     ] {
         // A quarter of it is the time in which the server is to show the reason.

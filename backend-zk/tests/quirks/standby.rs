@@ -71,15 +71,15 @@ impl Three {
     }
 }
 
-/// For a time to live, which is longer than it takes to notice a silence and to move. Returns how many sessions were not certain of
-/// their server.
+/// For a time to live, which is longer than it takes to notice a silence and to move. Returns how
+/// many sessions were not certain of their server.
 async fn outlive(sessions: &[Box<dyn Store>]) -> usize {
     let each = sessions.iter().map(async |store| {
         let (mut status, mut was_suspended) = (store.status(), false);
         let seen = async {
             loop {
                 match &*status.borrow_and_update() {
-                    Status::Lost { why } => panic!("lost ({why}), with two healthy servers"),
+                    Status::Lost { reason } => panic!("lost ({reason}), with two healthy servers"),
                     Status::Suspended { .. } => was_suspended = true,
                     Status::Live { .. } => {}
                 }

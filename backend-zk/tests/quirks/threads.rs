@@ -64,7 +64,7 @@ where
     });
 }
 
-/// Runs `work` in several tasks at once, each with a number and the session that they share.
+/// Runs `work` in several concurrent tasks, each with a number and the session that they share.
 async fn at_once<F>(store: &Arc<dyn Store>, work: impl Fn(usize, Arc<dyn Store>) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -80,7 +80,7 @@ async fn a_persistent_node_is_observed_until_it_goes_on_many_threads() {
     done(&*session().await, create("/threads/stays", "")).await;
     on_callers(ROUNDS, |_, store| async move {
         let query = Query::until_gone(path("/threads/stays")).local();
-        let (view, _watch) = store.observe(query).await.expect("answers");
+        let (view, _watch) = store.watch(query).await.expect("answers");
         assert!(view.node().is_some());
     });
 }
@@ -88,7 +88,7 @@ async fn a_persistent_node_is_observed_until_it_goes_on_many_threads() {
 fn an_absent_node_is_observed_until_it_goes_on_many_threads() {
     on_callers(ROUNDS, |number, store| async move {
         let query = Query::until_gone(path(&format!("/threads/absent{number}"))).local();
-        let (view, _watch) = store.observe(query).await.expect("answers");
+        let (view, _watch) = store.watch(query).await.expect("answers");
         assert!(view.node().is_none());
     });
 }
@@ -114,17 +114,16 @@ async fn watches_of_all_kinds_are_made_and_dropped_by_many_tasks() {
                 "",
                 Lifetime::Session,
             );
-            let drawn = done(&*store, draw.look(Query::children(&node).names_only())).await;
+            let created = done(&*store, draw.look(Query::children(&node).names_only())).await;
             for query in queries().into_iter().cycle().skip(number + round).take(3) {
-                let (_view, _watch) = store.observe(query).await.expect("answers");
+                let (_view, _watch) = store.watch(query).await.expect("answers");
             }
-            let ticket = &drawn.done[0].path;
-            let (view, mut watch) =
-                store.observe(Query::until_gone(ticket)).await.expect("answers");
+            let ticket = &created.results[0].path;
+            let (view, mut watch) = store.watch(Query::until_gone(ticket)).await.expect("answers");
             assert!(view.node().is_some());
             done(&*store, Txn::new().delete(ticket, Expect::Any)).await;
-            let told = timeout(PATIENCE, watch.next()).await.expect("in time");
-            assert!(told.is_some());
+            let event = timeout(PATIENCE, watch.next()).await.expect("in time");
+            assert!(event.is_some());
         }
     })
     .await;
@@ -138,8 +137,8 @@ async fn a_session_that_ends_ends_the_calls_of_many_tasks() {
         let observing = at_once(&store, |number, store| async move {
             let nowhere = path(&format!("/threads/ends{number}"));
             loop {
-                let until_gone = store.observe(Query::until_gone(&nowhere)).await.is_err();
-                let for_good = store.observe(Query::subtree(&nowhere)).await.is_err();
+                let until_gone = store.watch(Query::until_gone(&nowhere)).await.is_err();
+                let for_good = store.watch(Query::subtree(&nowhere)).await.is_err();
                 if until_gone && for_good {
                     break;
                 }

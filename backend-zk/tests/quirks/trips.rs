@@ -1,4 +1,4 @@
-//! How many round trips calls take, counted by the proxy.
+//! The number of round trips of calls, counted by the proxy.
 
 use std::future::Future;
 use std::pin::pin;
@@ -10,7 +10,9 @@ use synod_core::client::{Client, ClientOptions};
 use synod_core::store::{
     Backend as _, Event, Expect, Lifetime, Query, SessionId, SessionOptions, Txn, Version,
 };
-use synod_recipes::{DoubleBarrier, Election, LeaderLatch, Mutex, Semaphore};
+use synod_recipes::barrier::DoubleBarrier;
+use synod_recipes::election::{Election, LeaderLatch};
+use synod_recipes::lock::{Mutex, Semaphore};
 use synod_testkit::server::links::Links;
 use synod_testkit::server::verb::Verb;
 use synod_zk::{Access, ZkBackend};
@@ -53,7 +55,7 @@ pub(super) async fn a_call_asks_for_all_it_needs_at_once() {
     done(store, create("/trips/node", "")).await;
     let draw = || Txn::new().create_sequential(path("/trips/x-"), "", Lifetime::Session);
     let look = || Query::children(path("/trips")).names_only();
-    let observe = async |query: Query| store.observe(query).await.expect("answers");
+    let observe = async |query: Query| store.watch(query).await.expect("answers");
     let counted = |counted: (Vec<Verb>, Vec<Verb>), at_once: &[Verb], then: &[Verb]| {
         assert_eq!((&counted.0[..], &counted.1[..]), (at_once, then));
     };
@@ -87,7 +89,8 @@ pub(super) async fn a_call_asks_for_all_it_needs_at_once() {
     counted(asks(&links, id, 1, done(store, create("/trips/new", ""))).await, &[Verb::Create], &[]);
     let set = Txn::new().set(&node, "x", Expect::Any);
     counted(asks(&links, id, 1, done(store, set)).await, &[Verb::Set], &[]);
-    // A look is sent along, whatever becomes of its transaction; one for a rejection where that is likely.
+    // A follow-up read is sent along, whatever the result of its transaction; a read that is wanted
+    // only after a rejection, where a rejection is likely.
     let stale = || Txn::new().set(&node, "y", Expect::Version(Version::new(77)));
     let several = || Query::nodes(&node, [path("/trips/none")]);
     let rejected = async |txn: Txn| {
@@ -118,15 +121,15 @@ pub(super) async fn one_event_takes_one_request() {
     let other = path("/once/other");
     let once = || async {
         let query = Query::node(&other).once().local();
-        store.observe(query).await.expect("answers").1
+        store.watch(query).await.expect("answers").1
     };
-    for told in [true, false] {
+    for events in [true, false] {
         done(store, create("/once/other", "")).await;
         let _before = links.take_requests(id);
         let mut watch = once().await;
         asks_for(&links, id, &[Verb::Get]).await;
         let delete = || done(store, Txn::new().delete(&other, Expect::Any));
-        if told {
+        if events {
             delete().await;
             assert!(matches!(watch.next().await, Some(Event::Changed(_))));
             drop(watch);
@@ -153,18 +156,18 @@ pub(super) async fn counted(links: &Links) -> (Client, SessionId) {
 
 /// Checks that the next requests of a session are these, in any order, and no others.
 pub(super) async fn asks_for(links: &Links, session: SessionId, expected: &[Verb]) {
-    let mut asked = Vec::new();
+    let mut requests = Vec::new();
     let all = async {
-        while asked.len() < expected.len() {
-            asked.extend(take_asked(links, session));
+        while requests.len() < expected.len() {
+            requests.extend(take_asked(links, session));
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
     let in_time = timeout(PATIENCE, all).await;
     let mut expected = expected.to_vec();
-    asked.sort();
+    requests.sort();
     expected.sort();
-    assert_eq!(asked, expected, "in time: {}", in_time.is_ok());
+    assert_eq!(requests, expected, "in time: {}", in_time.is_ok());
 }
 
 pub(super) async fn recipes_ask_for_no_more_than_they_need() {
@@ -179,7 +182,7 @@ pub(super) async fn recipes_ask_for_no_more_than_they_need() {
     // The directories exist.
     for node in ["/counted/lock/x", "/counted/latch/x", "/counted/pool/x"] {
         let made = bob.create(&path(node), "", Lifetime::Persistent).await.expect("answers");
-        assert!(made.committed().is_some());
+        assert!(made.is_committed());
     }
     let _before = (links.take_requests(anns), links.take_requests(bobs));
 
@@ -225,21 +228,21 @@ pub(super) async fn a_round_of_a_double_barrier_takes_few_requests() {
     };
     let (first, last) = (barrier(&ann), barrier(&bob));
     // What each of both asked, in the order of the words. Either may be the last to come.
-    let asked = || {
+    let requests = || {
         let [one, other] = [anns, bobs].map(|session| format!("{:?}", take_asked(&links, session)));
         if one < other { [one, other] } else { [other, one] }
     };
     for is_first in [true, false] {
-        let _before = asked();
+        let _before = requests();
         let (one, other) = join(first.enter(), last.enter()).await;
         let (one, other) = (one.expect("answers"), other.expect("answers"));
         if !is_first {
-            assert_eq!(asked(), ["[Create, Get]", "[Create, Sync, Get, Multi]"]);
+            assert_eq!(requests(), ["[Create, Get]", "[Create, Sync, Get, Multi]"]);
         }
         let (one, other) = join(one.leave(), other.leave()).await;
         one.and(other).expect("answers");
         if !is_first {
-            assert_eq!(asked(), ["[Delete]", "[Multi]"]);
+            assert_eq!(requests(), ["[Delete]", "[Multi]"]);
         }
     }
 }
@@ -251,7 +254,7 @@ pub(super) async fn a_waiting_candidate_sends_few_requests() {
     let election = |client: &Client| Election::new(client, path("/counted/lead"));
     // The directory exists.
     let stays = bob.create(&path("/counted/lead/x"), "", Lifetime::Persistent).await;
-    assert!(stays.expect("answers").committed().is_some());
+    assert!(stays.expect("answers").is_committed());
     let _before = (links.take_requests(anns), links.take_requests(bobs));
 
     let leader = election(&ann).campaign("ann").await.expect("answers");
@@ -285,16 +288,16 @@ pub(super) async fn a_release_notifies_one_client() {
         clients.push(counted(&links).await);
     }
     let lock_often = async |client: &Client| {
-        let mutex = Mutex::new(client, path("/told/lock"));
+        let mutex = Mutex::new(client, path("/events/lock"));
         for _ in 0..LAPS {
             mutex.lock().await.expect("answers").release().await.expect("answers");
         }
     };
     join_all(clients.iter().map(|(client, _)| lock_often(client))).await;
 
-    let told: u64 = clients.iter().map(|(_, session)| links.events(*session)).sum();
+    let events: u64 = clients.iter().map(|(_, session)| links.events(*session)).sum();
     let releases = (CLIENTS * LAPS) as u64;
-    assert!((1..=releases).contains(&told), "{told} events for {releases} releases");
+    assert!((1..=releases).contains(&events), "{events} events for {releases} releases");
 }
 
 pub(super) async fn an_idle_session_gives_signs_of_life_only() {
@@ -302,26 +305,27 @@ pub(super) async fn an_idle_session_gives_signs_of_life_only() {
     let backend = ZkBackend::new(options(links.addresses().to_vec()).access(Access::Open));
     let ttl = SessionOptions::new(Duration::from_secs(3));
     let store = backend.expect("valid").open(&ttl).await.expect("a server runs");
-    let (_view, _watch) = store.observe(Query::subtree(path("/idle"))).await.expect("answers");
+    let (_view, _watch) = store.watch(Query::subtree(path("/idle"))).await.expect("answers");
     let _before = links.take_requests(store.session().id);
 
     let began = Instant::now();
-    let mut asked = Vec::new();
+    let mut requests = Vec::new();
     // The heartbeats of the backend replace the pings of the protocol, which are only sent when a
     // heartbeat is late.
     let some = async {
-        while !asked.ends_with(&[Verb::Sync; 10]) {
+        while !requests.ends_with(&[Verb::Sync; 10]) {
             tokio::time::sleep(Duration::from_millis(50)).await;
-            asked.extend(links.take_requests(store.session().id));
+            requests.extend(links.take_requests(store.session().id));
         }
     };
     timeout(PATIENCE, some).await.expect("it lives, and so often that nothing else has to");
 
-    assert!(asked.iter().all(|verb| matches!(verb, Verb::Ping | Verb::Sync)), "{asked:?}");
-    // The backend sends one in a tenth of the time to live; the client would ping once in a seventh.
+    assert!(requests.iter().all(|verb| matches!(verb, Verb::Ping | Verb::Sync)), "{requests:?}");
+    // The backend sends one in a tenth of the time to live; the client would ping once in a
+    // seventh.
     let due = began.elapsed().as_millis() / (ttl.ttl / 10).as_millis();
-    let beats = asked.iter().filter(|verb| **verb == Verb::Sync).count();
-    assert!(beats as u128 <= due + 1, "{beats} and not {due}: {asked:?}");
+    let beats = requests.iter().filter(|verb| **verb == Verb::Sync).count();
+    assert!(beats as u128 <= due + 1, "{beats} and not {due}: {requests:?}");
 }
 
 pub(super) async fn a_narrow_link_takes_its_time() {
@@ -386,7 +390,7 @@ pub(super) async fn the_first_local_read_of_a_connection_catches_up() {
     let read = || store.read(Query::node(path("/caught-up")).local());
     let reads = async |first: usize| asks(&links, id, first, read()).await.0;
     let tree = Query::subtree(path("/caught-up/below"));
-    let (_view, mut watch) = store.observe(tree).await.expect("answers");
+    let (_view, mut watch) = store.watch(tree).await.expect("answers");
     for _ in 0..2 {
         assert_eq!(reads(1).await, [Verb::Get]);
         links.lose_reply(id, Verb::Set);

@@ -20,7 +20,7 @@ use crate::watches::Line;
 use crate::world::{Conn, Out};
 
 /// Longer messages are refused, as servers do.
-const LONGEST: usize = 1_048_575;
+const MAX_MESSAGE: usize = 1_048_575;
 
 /// A message and when it arrived; `None` is the end.
 type Message = (Instant, Option<Vec<u8>>);
@@ -77,7 +77,7 @@ async fn next(from: &mut OwnedReadHalf) -> io::Result<Vec<u8>> {
         return Ok(head.to_vec());
     }
     let length = usize::try_from(u32::from_be_bytes(head)).unwrap_or(usize::MAX);
-    if length >= LONGEST {
+    if length >= MAX_MESSAGE {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let mut message = vec![0; length];
@@ -191,13 +191,13 @@ impl Connection {
     fn answer_command(&self, command: &[u8]) {
         let mut world = self.shared.world();
         let mode = if self.server == world.leader { "leader" } else { "follower" };
-        let said = match command {
+        let text = match command {
             b"srvr" => format!("Zookeeper version: 3.8.0-peer\nMode: {mode}\n"),
             b"isro" => "rw".to_owned(),
             _ => String::new(),
         };
         let this = &mut world.servers[self.server];
-        this.send(self.line, std::time::Duration::ZERO, said.into_bytes());
+        this.send(self.line, std::time::Duration::ZERO, text.into_bytes());
         this.close(self.line);
     }
 }

@@ -1,8 +1,11 @@
-//! How much is asked of the servers, where it is easily more than needed.
+//! The number of requests, in cases where an implementation could easily send more than needed.
 
 use std::time::Duration;
 
-use synod_core::store::{Expect, Lifetime, Query, Store, Txn, Version};
+use synod_core::store::{
+    Backend as _, Expect, Lifetime, Query, SessionOptions, Store, Txn, Version,
+};
+use synod_zk::ZkBackend;
 use tokio::time::{sleep, timeout};
 
 use crate::effects::ticket;
@@ -12,17 +15,17 @@ use crate::scene::{
 };
 use crate::script::{Deed, Rule};
 
-/// Draws a ticket with a look, and deletes it. Returns how many listings that took.
-async fn draws(listings: &impl Fn() -> usize, store: &dyn Store, dir: &str) -> usize {
+/// Creates a ticket with a follow-up read, and deletes it. Returns the number of listings.
+async fn lists_of_a_ticket(listings: &impl Fn() -> usize, store: &dyn Store, dir: &str) -> usize {
     let before = listings();
-    let drawn = committed(store, ticket(dir)).await;
-    assert_eq!(drawn.look.expect("it was asked for").nodes.len(), 1);
-    done(store, Txn::new().delete(&drawn.done[0].path, Expect::Any)).await;
+    let created = committed(store, ticket(dir)).await;
+    assert_eq!(created.look.expect("it was requests for").nodes.len(), 1);
+    done(store, Txn::new().delete(&created.results[0].path, Expect::Any)).await;
     listings() - before
 }
 
-/// A session that alone draws tickets in a directory needs no listing after a few; on a new connection it needs one again, as
-/// another client may have been there meanwhile.
+/// A session that is the only contender needs no listing in a directory after a few tickets; on a
+/// new connection it needs one again, as another client may have been there meanwhile.
 pub(crate) async fn a_sole_contender_lists_nothing() {
     let peer = peer(1);
     // Between two tickets the directory is empty.
@@ -33,13 +36,13 @@ pub(crate) async fn a_sole_contender_lists_nothing() {
     let listed = count(&peer, &*store, &[op::GET_CHILDREN, op::GET_CHILDREN_2]);
     for connection in 0..3 {
         assert_eq!(
-            draws(&listed, &*store, "/sole").await,
+            lists_of_a_ticket(&listed, &*store, "/sole").await,
             1,
             "the first on connection {connection}"
         );
         let mut listings = 0;
         for _ in 0..100 {
-            listings += draws(&listed, &*store, "/sole").await;
+            listings += lists_of_a_ticket(&listed, &*store, "/sole").await;
         }
         assert!(listings < 30, "{listings} of 100 on connection {connection}");
         reconnects(&peer).await;
@@ -47,17 +50,31 @@ pub(crate) async fn a_sole_contender_lists_nothing() {
     }
 }
 
+/// The listing cache only omits listings: without it, each ticket is listed, with the same view.
+pub(crate) async fn every_ticket_is_listed_without_the_listing_cache() {
+    let peer = peer(1);
+    peer.change(|world| world.collects = false);
+    let backend = ZkBackend::new(peer.options().listing_cache(false)).expect("valid");
+    let store = backend.open(&SessionOptions::new(LONG)).await.expect("the peer runs");
+    done(&*store, create("/sole/old", "")).await;
+    done(&*store, Txn::new().delete(path("/sole/old"), Expect::Any)).await;
+    let listed = count(&peer, &*store, &[op::GET_CHILDREN, op::GET_CHILDREN_2]);
+    for ticket in 0..10 {
+        assert_eq!(lists_of_a_ticket(&listed, &*store, "/sole").await, 1, "{ticket}");
+    }
+}
+
 /// One event of a node that a session owns needs no watch that lasts.
 pub(crate) async fn one_event_needs_no_lasting_watch() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
-    let asked = count(&peer, &*store, &[op::ADD_WATCH]);
+    let requests = count(&peer, &*store, &[op::ADD_WATCH]);
     done(&*store, Txn::new().create(path("/one/a"), "", Lifetime::Session)).await;
     for query in [Query::until_gone(path("/one/a")), Query::node(path("/one/a")).once()] {
-        let (view, _watch) = store.observe(query).await.expect("the peer answers");
+        let (view, _watch) = store.watch(query).await.expect("the peer answers");
         assert!(view.node().is_some());
     }
-    assert_eq!(asked(), 0);
+    assert_eq!(requests(), 0);
 }
 
 /// Only where a container was does a create need a second write, and a guard.
@@ -65,13 +82,14 @@ pub(crate) async fn a_create_is_one_plain_request() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
     done(&*store, create("/plain/first", "")).await;
-    let asked = count(&peer, &*store, &[op::MULTI]);
+    let requests = count(&peer, &*store, &[op::MULTI]);
     done(&*store, create("/plain/a", "")).await;
     done(&*store, owned("/plain/b")).await;
-    assert_eq!(asked(), 0);
+    assert_eq!(requests(), 0);
 }
 
-/// The directories that are missing are all found at once, and the highest proves what is below it absent.
+/// The missing directories are all found by one request, and the absence of the highest proves that
+/// of all below it.
 pub(crate) async fn absence_deep_below_nothing_takes_two_requests() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
@@ -86,14 +104,15 @@ pub(crate) async fn absence_deep_below_nothing_takes_two_requests() {
     assert_eq!(writes(), 4);
 }
 
-/// Before a check that a container would pass, the path is read, unless it is a ticket of the session.
+/// Before a check that a container would pass, the path is read, unless it is a ticket of the
+/// session.
 pub(crate) async fn a_check_reads_only_where_a_container_would_pass() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
     done(&*store, create("/check/a", "")).await;
     done(&*store, Txn::new().set(path("/check/a"), "", Expect::Any)).await;
-    let drawn = committed(&*store, ticket("/check")).await;
-    let own = drawn.done[0].path.as_str();
+    let created = committed(&*store, ticket("/check")).await;
+    let own = created.results[0].path.as_str();
     let _newer = store.commit(ticket("/check")).await.expect("it answers");
     let reads = count(&peer, &*store, &[op::GET_DATA]);
     let version = |number| Expect::Version(Version::new(number));
@@ -113,25 +132,26 @@ pub(crate) async fn a_check_reads_only_where_a_container_would_pass() {
     }
 }
 
-/// The revision of a transaction is asked for only where no answer of a write has it.
+/// The revision of a transaction is requested only where no answer of a write has it.
 pub(crate) async fn a_revision_is_asked_for_only_where_nothing_has_it() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
     done(&*store, create("/stat/a", "")).await;
-    let asked = count(&peer, &*store, &[op::EXISTS]);
+    let requests = count(&peer, &*store, &[op::EXISTS]);
     let with_a_set = owned("/stat/2").set(path("/stat/a"), "", Expect::Any);
     let with_a_delete = owned("/stat/3").delete(path("/stat/a"), Expect::Any);
-    // Of the last one, the missing directories are asked for.
+    // The last transaction also reads the missing directories.
     let below = owned("/fresh/dir/a");
     for (txn, count) in [(owned("/stat/1"), 0), (with_a_set, 0), (with_a_delete, 1), (below, 2)] {
-        let before = asked();
+        let before = requests();
         let commit = committed(&*store, txn).await;
         assert!(commit.revision.is_some());
-        assert_eq!(asked() - before, count, "{commit:?}");
+        assert_eq!(requests() - before, count, "{commit:?}");
     }
 }
 
-/// The watches for one event are set again by few messages, and each of these has room in a request.
+/// The watches for one event are set again by few messages, and each of these has room in a
+/// request.
 pub(crate) async fn watches_for_one_event_are_set_again_at_once() {
     // A server takes no message with more than a million bytes, and the client sends far less.
     for (levels, messages) in [(1, 1), (8, 2)] {
@@ -146,13 +166,13 @@ async fn are_set_again(dir: &str, messages: usize) {
     for number in 0..40 {
         let at = path(&format!("{dir}/{number}"));
         done(&*store, Txn::new().create(&at, "", Lifetime::Session)).await;
-        watches.push(store.observe(Query::until_gone(&at)).await.expect("the peer answers"));
-        watches.push(store.observe(Query::node(at).once()).await.expect("the peer answers"));
+        watches.push(store.watch(Query::until_gone(&at)).await.expect("the peer answers"));
+        watches.push(store.watch(Query::node(at).once()).await.expect("the peer answers"));
     }
-    let asked = count(&peer, &*store, &[op::SET_WATCHES]);
+    let requests = count(&peer, &*store, &[op::SET_WATCHES]);
     reconnects(&peer).await;
     recovers(&*store).await;
-    assert_eq!(asked(), messages);
+    assert_eq!(requests(), messages);
 }
 
 /// Only what asks for the latest state needs a `sync`, and a transaction does not.
@@ -162,19 +182,19 @@ pub(crate) async fn a_transaction_needs_no_sync() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
     done(&*store, create("/sync/a", "")).await;
-    let asked = count(&peer, &*store, &[op::SYNC]);
+    let requests = count(&peer, &*store, &[op::SYNC]);
     for _ in 0..TIMES {
         // Another ticket is in the directory, so it is listed.
         assert!(committed(&*store, ticket("/sync")).await.look.is_some());
         let several = Txn::new().set(path("/sync/a"), "", Expect::Any);
         done(&*store, several.create_sequential(path("/sync/b-"), "", Lifetime::Session)).await;
     }
-    let synced = asked();
+    let synced = requests();
     // Heartbeats, on a slow machine.
     assert!(synced < TIMES / 2, "{synced} of {TIMES}");
 }
 
-/// A server whose connections end before it has answered anything on them is asked less and less often.
+/// A server whose connections end before it has answered anything gets fewer and fewer requests.
 pub(crate) async fn a_server_that_ends_each_connection_is_not_asked_all_the_time() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;

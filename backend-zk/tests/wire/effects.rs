@@ -55,7 +55,7 @@ pub(crate) fn ticket(dir: &str) -> Txn {
     Txn::new().create_sequential(path(&format!("{dir}/t-")), "x", Lifetime::Session).look(look)
 }
 
-/// How many transactions wrote the node of this test below a directory.
+/// The number of transactions that wrote the node of this test below a directory.
 pub(crate) fn times(peer: &Peer, dir: &str) -> usize {
     let world = peer.world();
     let ours = |write: &Write| match write {
@@ -67,7 +67,7 @@ pub(crate) fn times(peer: &Peer, dir: &str) -> usize {
     world.log.iter().filter(|entry| !entry.closes && entry.writes.iter().any(ours)).count()
 }
 
-/// Whether the reported result of a write fits how often it was applied.
+/// Checks the reported result of a write against the number of times that it was applied.
 pub(crate) fn agrees(said: &Result<Outcome, Error>, times: usize) -> bool {
     match said {
         Ok(Outcome::Committed(_)) => times == 1,
@@ -124,7 +124,8 @@ pub(crate) async fn what_a_server_does_not_know_is_unsupported() {
     done(&*store, create("/plain", "")).await;
 }
 
-/// Most servers do not return the stat of a node that a transaction of several creates: all of it follows from the revision.
+/// Most servers do not return the stat of a node that a transaction of several creates: all of it
+/// follows from the revision.
 pub(crate) async fn what_a_transaction_creates_has_its_stat() {
     for shows_births in [false, true] {
         has_its_stat(shows_births).await;
@@ -143,7 +144,8 @@ async fn has_its_stat(shows_births: bool) {
             Lifetime::Session,
         )
     };
-    // The answer to a write has the revision, and without one the node that the session owns is asked for it.
+    // The answer to a write has the revision; without a write, the node that the session owns is
+    // read for it.
     let beside_a_write = creates("/stat").set(path("/stat/old"), "x", Expect::Any);
     let owned_first = Txn::new().create(path("/first/owned"), "x", Lifetime::Session).create(
         path("/first/kept"),
@@ -160,18 +162,19 @@ async fn has_its_stat(shows_births: bool) {
     for txn in [beside_a_write, creates("/alone"), owned_first] {
         let commit = store.commit(txn).await.expect("the peer answers").required().expect("so");
         assert!(commit.revision.is_some());
-        for done in commit.done.iter().filter(|done| done.path != path("/stat/old")) {
+        for done in commit.results.iter().filter(|done| done.path != path("/stat/old")) {
             let owner = done.path.as_str().ends_with("owned").then(|| store.session().id);
             let view = store.read(Query::node(done.path.clone())).await.expect("the peer answers");
             assert_eq!(done.stat, view.node().expect("it is there").stat, "{}", done.path);
             assert_eq!(done.stat.expect("just so").owner, owner, "{}", done.path);
         }
     }
-    // After the first answer with a stat, none is asked for.
+    // After the first answer with a stat, none is requested.
     assert_eq!(asked(), if shows_births { 0 } else { 2 });
 }
 
-/// Another client creates the missing directory after it was found missing, and before the transaction arrives.
+/// Another client creates the missing directory after it was found missing, and before the
+/// transaction arrives.
 pub(crate) async fn a_directory_that_is_created_meanwhile_is_used() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
@@ -203,7 +206,7 @@ pub(crate) async fn a_malformed_answer_is_an_error() {
         for number in [op::GET_DATA, op::GET_CHILDREN, op::GET_CHILDREN_2, op::MULTI_READ] {
             peer.when(Rule::new(Deed::Garble).op(number).at("/malformed"));
             let read = timeout(PATIENCE, store.read(query.clone())).await.expect("it ends");
-            let seen = timeout(PATIENCE, store.observe(query.clone())).await.expect("it ends");
+            let seen = timeout(PATIENCE, store.watch(query.clone())).await.expect("it ends");
             if let (Ok(_), Ok(_)) = (read, seen) {
                 // No request of that kind was sent.
                 peer.change(|world| world.script.calm());
@@ -241,7 +244,7 @@ fn permitting(at: &str, permissions: i32) -> Request {
     Request::Create { op: op::CREATE_2, path, data, acl, flags: 0, ttl: 0 }
 }
 
-/// What the access list of a node does not permit is refused, and is not taken for something else.
+/// A request that the access list of a node does not permit is refused as such.
 pub(crate) async fn what_is_not_permitted_is_denied() {
     const READ: i32 = 1;
     const WRITE: i32 = 2;

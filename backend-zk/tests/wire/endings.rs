@@ -1,4 +1,5 @@
-//! How a session ends at its servers, and what its client learns of that: C-SES-5 and the laws of `close`.
+//! The end of a session at its servers, and its report to the client: C-SES-5 and the laws of
+//! `close`.
 
 use std::time::Duration;
 
@@ -34,8 +35,8 @@ async fn ends_at_its_servers(peer: &Peer, session: SessionId) {
     timeout(PATIENCE, ended).await.expect("the servers end the session");
 }
 
-/// The connection is well, so the servers would let the session live for ever: only its heartbeats fail. Its
-/// nodes must not stay because its owner keeps the lost session.
+/// The connection is well, so the servers would let the session live forever: only its heartbeats
+/// fail. Its nodes must not stay because its owner keeps the lost session.
 pub(crate) async fn a_session_that_its_client_gave_up_ends_at_its_servers() {
     let peer = peer(1);
     let store = open(&peer, SHORT).await;
@@ -46,8 +47,8 @@ pub(crate) async fn a_session_that_its_client_gave_up_ends_at_its_servers() {
     ends_at_its_servers(&peer, id(&*store)).await;
 }
 
-/// The servers ended the session at a time that its client does not know, after it was certain: its nodes may have been
-/// there for longer than the client believes.
+/// The servers ended the session at a time that its client does not know, after it was certain: its
+/// nodes may have been there for longer than the client believes.
 pub(crate) async fn a_session_that_ended_long_ago_is_not_closed_by_its_client() {
     let peer = peer(1);
     let store = open(&peer, SHORT).await;
@@ -61,7 +62,8 @@ pub(crate) async fn a_session_that_ended_long_ago_is_not_closed_by_its_client() 
     assert_eq!(error.effect(), Effect::Unknown, "{error}");
 }
 
-/// A call waits when the session is given up, and learns that it is over: that is the client's own word, and no server's.
+/// A call waits when the session is given up, and learns that it is over: that is the client's own
+/// word, and no server's.
 pub(crate) async fn a_session_that_its_client_gave_up_is_not_closed_by_a_call() {
     let peer = peer(1);
     let store = open(&peer, SHORT).await;
@@ -75,7 +77,8 @@ pub(crate) async fn a_session_that_its_client_gave_up_is_not_closed_by_a_call() 
     assert_eq!(error.effect(), Effect::Unknown, "{error}");
 }
 
-/// The session was opened on a runtime that is gone: nothing keeps it alive, and no server was asked to end it.
+/// The session was opened on a runtime that is gone: nothing keeps it alive, and no server was
+/// asked to end it.
 pub(crate) async fn a_session_whose_runtime_has_ended_is_not_closed() {
     let peer = peer(1);
     let backend = peer.backend();
@@ -93,8 +96,8 @@ pub(crate) async fn a_session_whose_runtime_has_ended_is_not_closed() {
     assert_eq!(closed.expect_err("nothing is sent").effect(), Effect::Unknown);
 }
 
-/// The session is refused while it was certain when the first call began, so its servers ended it in between: that is
-/// what both calls are for.
+/// The session is refused while it was certain when the first call began, so its servers ended it
+/// in between: that is what both calls are for.
 pub(crate) async fn a_close_that_was_dropped_remembers_how_long_the_session_was_certain() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
@@ -109,7 +112,8 @@ pub(crate) async fn a_close_that_was_dropped_remembers_how_long_the_session_was_
 
 /// A write is refused where its client has no right, and that answer needs a quorum as any other.
 pub(crate) async fn a_session_whose_heartbeats_are_writes_needs_no_right_to_the_root() {
-    /// Long enough for any machine, and shorter than so many heartbeats, which are ten to it.
+    /// Long enough for any machine, and shorter than this number of heartbeats: there are ten to a
+    /// time to live.
     const TTL: Duration = Duration::from_secs(6);
 
     let peer = peer(1);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use synod_core::store::{Lifetime, Query, Sequence, Txn, Why};
-use synod_recipes::Mutex;
+use synod_core::store::{Lifetime, Query, RejectReason, Sequence, Txn};
+use synod_recipes::lock::Mutex;
 use tokio::time::timeout;
 
 use crate::peer::Peer;
@@ -37,14 +37,16 @@ pub(crate) async fn a_lock_whose_numbers_end_is_held_by_one() {
 /// The last number that is given, but for a reserve.
 const LAST: i32 = i32::MAX - (1 << 20);
 
-/// Lets a directory have so many numbers given.
-fn given(peer: &Peer, dir: &str, births: i32) {
+/// Leaves a directory with this many numbers.
+fn given(peer: &Peer, dir: &str, children_created: i32) {
     peer.change(|world| {
-        world.servers[0].tree.nodes.get_mut(dir).expect("it was made").births = births;
+        world.servers[0].tree.nodes.get_mut(dir).expect("it was made").children_created =
+            children_created;
     });
 }
 
-/// The operations of a transaction of several cannot be undone, and a number from the reserve is as good as any.
+/// The operations of a transaction of several cannot be undone, and a number from the reserve is as
+/// good as any.
 pub(crate) async fn a_number_from_the_reserve_is_of_use_in_a_transaction_of_several() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
@@ -55,12 +57,16 @@ pub(crate) async fn a_number_from_the_reserve_is_of_use_in_a_transaction_of_seve
 
     let draw = Txn::new().create_sequential(path("/end/t-"), "", Lifetime::Session);
     let several = draw.create(path("/beside"), "", Lifetime::Persistent);
-    let drawn = committed(&*store, several).await;
+    let created = committed(&*store, several).await;
 
-    assert_eq!(drawn.done[0].sequence, Some(Sequence::new(u64::from(LAST.unsigned_abs()) + 1)));
+    assert_eq!(
+        created.results[0].sequence,
+        Some(Sequence::new(u64::from(LAST.unsigned_abs()) + 1))
+    );
 }
 
-/// After the last number of a directory a create is refused and has no effect, also in a transaction of several operations.
+/// After the last number of a directory a create is refused and has no effect, also in a
+/// transaction of several operations.
 pub(crate) async fn a_directory_without_numbers_refuses() {
     for several in [false, true] {
         let peer = peer(1);
@@ -73,12 +79,12 @@ pub(crate) async fn a_directory_without_numbers_refuses() {
         };
 
         let first = store.commit(draw("/first")).await.expect("the peer answers");
-        let number = first.required().expect("it has a number").done[0].sequence;
+        let number = first.required().expect("it has a number").results[0].sequence;
         assert_eq!(number, Some(Sequence::new(u64::from(LAST.unsigned_abs()))));
         for _ in 0..2 {
             let next = store.commit(draw("/next")).await.expect("the peer answers");
-            let refused = next.rejected().map(|no| (no.index, no.why));
-            assert_eq!(refused, Some((0, Why::SequenceExhausted)), "several: {several}");
+            let refused = next.rejected().map(|no| (no.index, no.reason));
+            assert_eq!(refused, Some((0, RejectReason::SequenceExhausted)), "several: {several}");
         }
         done(&*store, create("/end/named", "")).await;
 

@@ -55,7 +55,7 @@ impl Harness for OverPeer {
         self.0.change(|world| {
             for server in &mut world.servers {
                 let node = server.tree.nodes.get_mut(dir.as_str());
-                node.expect("it is there").births = i32::MAX - LEFT;
+                node.expect("it is there").children_created = i32::MAX - LEFT;
             }
         });
     }

@@ -22,7 +22,7 @@ struct Outline {
     acl: Vec<Acl>,
     life: Life,
     version: i32,
-    births: i32,
+    children_created: i32,
     children: usize,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Draft<'a> {
     changed: BTreeMap<String, Option<Outline>>,
     session: i64,
     identities: &'a [Identity],
-    /// Whether nodes may have a time to live.
+    /// Nodes may have a time to live.
     extended: bool,
 }
 
@@ -55,7 +55,7 @@ impl<'a> Draft<'a> {
             acl: node.acl.clone(),
             life: node.life,
             version: node.version,
-            births: node.births,
+            children_created: node.children_created,
             children: node.children.len(),
         })
     }
@@ -107,7 +107,7 @@ impl<'a> Draft<'a> {
         self.permit(&above.acl, permission::CREATE)?;
         let mut path = path.to_owned();
         if SEQUENTIAL.contains(&flags) {
-            path = format!("{path}{:010}", above.births);
+            path = format!("{path}{:010}", above.children_created);
         }
         if self.node(&path).is_some() {
             return Err(code::NODE_EXISTS);
@@ -115,12 +115,13 @@ impl<'a> Draft<'a> {
         if matches!(above.life, Life::Ephemeral(_)) {
             return Err(code::NO_CHILDREN_FOR_EPHEMERALS);
         }
-        let births = above.births.wrapping_add(1);
-        (above.births, above.children) = (births, above.children + 1);
-        let outline = Outline { acl: acl.clone(), life, version: 0, births: 0, children: 0 };
+        let children_created = above.children_created.wrapping_add(1);
+        (above.children_created, above.children) = (children_created, above.children + 1);
+        let outline =
+            Outline { acl: acl.clone(), life, version: 0, children_created: 0, children: 0 };
         self.changed.insert(dir.to_owned(), Some(above));
         self.changed.insert(path.clone(), Some(outline));
-        Ok(Write::Create { path, data: data.to_vec(), acl, life, births })
+        Ok(Write::Create { path, data: data.to_vec(), acl, life, children_created })
     }
 
     fn delete(&mut self, path: &str, version: i32) -> Result<Write, i32> {
@@ -173,7 +174,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Whether an access list gives these identities this permission.
+/// Returns whether an access list gives these identities this permission.
 pub(crate) fn permits(acl: &[Acl], wanted: i32, identities: &[Identity]) -> bool {
     acl.iter().any(|(permissions, scheme, id)| {
         permissions & wanted != 0

@@ -68,7 +68,7 @@ pub(crate) async fn a_session_is_no_longer_than_its_last_connection_grants() {
     is_never_late(&peer, &*store).await;
 }
 
-/// The session goes on, however its connection ends.
+/// The session continues, however its connection ends.
 pub(crate) async fn a_session_outlives_whatever_ends_its_connection() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
@@ -106,7 +106,8 @@ pub(crate) async fn a_session_that_ended_meanwhile_is_lost() {
     store.close().await.expect("nothing is left of it");
 }
 
-/// Servers that do not answer take most of a session's time before one does: a session that is opened then lives on.
+/// Servers that do not answer take most of a session's time before one does: a session that is
+/// opened then lives on.
 pub(crate) async fn a_session_that_took_long_to_open_is_not_lost_at_once() {
     const TTL: Duration = Duration::from_secs(6);
 
@@ -127,14 +128,15 @@ pub(crate) async fn a_session_that_took_long_to_open_is_not_lost_at_once() {
         }
         took
     }));
-    // The servers are asked in any order.
+    // The servers are called in any order.
     let late = opened.await.into_iter().filter(|took| *took > TTL / 2).count();
     assert!((1..24).contains(&late), "{late}");
 }
 
 /// A server that answers no heartbeat is in doubt at the fourth one, and not before.
 pub(crate) async fn a_silent_server_is_in_doubt_after_three_heartbeats() {
-    // No pause between heartbeats is longer than eight seconds, and no connection is given up in that time.
+    // No pause between heartbeats is longer than eight seconds, and no connection is given up in
+    // that time.
     const PAUSE: Duration = Duration::from_millis(8_050);
 
     let peer = Peer::start_with(1, Duration::from_secs(1)).expect("there are ports");

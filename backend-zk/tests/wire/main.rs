@@ -4,6 +4,7 @@
 //! `one::` and `three::` are the conformance suite on one server and on three. `replay` compares
 //! the peer with a real server, `scene::` has one disturbance each, and `soak` has random ones:
 //! `SYNOD_SEED` repeats its choices, and `SYNOD_SOAK=10` runs for that many minutes.
+//! `SYNOD_LISTING_CACHE=off` runs the suite without the listing cache of the backend.
 
 use std::pin::Pin;
 use std::process::ExitCode;
@@ -20,7 +21,8 @@ use crate::counted::{
     a_revision_is_asked_for_only_where_nothing_has_it,
     a_server_that_ends_each_connection_is_not_asked_all_the_time, a_sole_contender_lists_nothing,
     a_transaction_needs_no_sync, absence_deep_below_nothing_takes_two_requests,
-    one_event_needs_no_lasting_watch, watches_for_one_event_are_set_again_at_once,
+    every_ticket_is_listed_without_the_listing_cache, one_event_needs_no_lasting_watch,
+    watches_for_one_event_are_set_again_at_once,
 };
 use crate::effects::{
     a_directory_that_is_created_meanwhile_is_used, a_directory_that_is_emptied_gives_way_to_a_node,
@@ -40,6 +42,11 @@ use crate::ends::{
     a_directory_without_numbers_refuses, a_lock_whose_numbers_end_is_held_by_one,
     a_number_from_the_reserve_is_of_use_in_a_transaction_of_several,
 };
+use crate::follow_up_reads::{
+    a_lock_whose_looks_are_refused_leaves_no_ticket, a_look_shows_no_ticket_after_the_own_one,
+    a_look_that_fails_says_nothing_of_the_commit, a_look_that_fails_says_nothing_of_the_rejection,
+    a_look_that_was_lost_is_asked_for_again, a_ticket_hides_nothing_in_another_directory,
+};
 use crate::harness::OverPeer;
 use crate::leaderless::{
     a_follower_that_stops_right_after_its_answer_proves_no_more,
@@ -50,11 +57,6 @@ use crate::lives::{
     a_session_is_requested_for_24_days_at_most, a_session_outlives_whatever_ends_its_connection,
     a_session_that_ended_meanwhile_is_lost, a_session_that_took_long_to_open_is_not_lost_at_once,
     a_silent_server_is_in_doubt_after_three_heartbeats,
-};
-use crate::looks::{
-    a_lock_whose_looks_are_refused_leaves_no_ticket, a_look_shows_no_ticket_after_the_own_one,
-    a_look_that_fails_says_nothing_of_the_commit, a_look_that_fails_says_nothing_of_the_rejection,
-    a_look_that_was_lost_is_asked_for_again, a_ticket_hides_nothing_in_another_directory,
 };
 use crate::moves::{
     a_client_logs_in_on_each_connection, a_server_that_fell_silent_is_the_last_to_be_tried,
@@ -108,12 +110,12 @@ mod counted;
 mod effects;
 mod endings;
 mod ends;
+mod follow_up_reads;
 mod harness;
 mod judge;
 mod jute;
 mod leaderless;
 mod lives;
-mod looks;
 mod moves;
 mod noise;
 mod older;
@@ -136,7 +138,7 @@ mod wide;
 mod world;
 
 /// The cases wait more than they compute.
-const AT_ONCE: usize = 16;
+const CONCURRENT_CASES: usize = 16;
 
 type Scene = (&'static str, fn() -> Pin<Box<dyn Future<Output = ()>>>);
 
@@ -193,6 +195,7 @@ scenes![
     a_create_is_one_plain_request,
     what_is_not_permitted_is_denied,
     a_sole_contender_lists_nothing,
+    every_ticket_is_listed_without_the_listing_cache,
     one_event_needs_no_lasting_watch,
     a_latest_observation_of_one_event_is_of_now,
     a_container_is_not_reported_and_what_takes_its_place_is,
@@ -243,7 +246,7 @@ fn main() -> ExitCode {
     }
     scene::note_panics();
     let mut arguments = Arguments::from_args();
-    arguments.test_threads = arguments.test_threads.or(Some(AT_ONCE));
+    arguments.test_threads = arguments.test_threads.or(Some(CONCURRENT_CASES));
     let suite = |servers| Suite::fallible(move || OverPeer::start(servers));
     let mut trials = suite(1).trials("one");
     trials.extend(suite(3).trials("three"));
@@ -263,7 +266,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// How long a test may take: far more than it needs on a slow machine, and than it was asked for.
+/// The limit of a test: far more than it needs on a slow machine, and than was requested.
 fn limit() -> Duration {
     let asked = std::env::var("SYNOD_SOAK").ok().and_then(|minutes| minutes.parse().ok());
     let is_long = std::env::var_os("SYNOD_PROGRAMS").is_some();

@@ -16,11 +16,12 @@ use crate::script::{Deed, Rule};
 
 const TTL: Duration = Duration::from_secs(10);
 
-/// With the tick of servers in use, a session is certain for less than two silences of two fifths of its time to live.
+/// With the tick of servers in use, a session is certain for less than two silences of two fifths
+/// of its time to live.
 const TICK: Duration = Duration::from_secs(2);
 
-/// The server of the session loses its leader, and does not notice: it accepts connections, and takes no session over. With it do
-/// some of the others.
+/// The server of the session loses its leader, and does not notice: it accepts connections, and
+/// takes no session over. With it do some of the others.
 async fn falls_silent(servers: usize, silent: usize) {
     let peer = peer(servers);
     let backend = ZkBackend::new(peer.options().tick(TICK)).expect("valid");
@@ -51,12 +52,14 @@ pub(crate) async fn a_server_that_fell_silent_is_the_last_to_be_tried() {
     join_all((0..8).map(|_| falls_silent(3, 1))).await;
 }
 
-/// A server that accepts the connection and says nothing leaves enough time for those that were not tried.
+/// A server that accepts the connection and says nothing leaves enough time for those that were not
+/// tried.
 pub(crate) async fn two_silent_servers_of_five_end_no_session() {
     join_all((0..24).map(|_| falls_silent(5, 2))).await;
 }
 
-/// A server that knows no earlier session gives another one: the nodes of the first one may be gone.
+/// A server that knows no earlier session gives another one: the nodes of the first one may be
+/// gone.
 pub(crate) async fn a_session_that_is_replaced_by_another_is_over() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
@@ -74,7 +77,7 @@ pub(crate) async fn watches_that_a_server_refuses_at_first_are_set_all_the_same(
     let peer = peer(1);
     let store = open(&peer, LONG).await;
     done(&*store, owned("/refused")).await;
-    let waits = store.observe(Query::until_gone(path("/refused"))).await;
+    let waits = store.watch(Query::until_gone(path("/refused"))).await;
     let (_view, mut watch) = waits.expect("the peer answers");
     let session = store.session().id.get();
     peer.when(Rule::new(Deed::Refuse(code::THROTTLED)).op(op::SET_WATCHES).of(session));
@@ -102,8 +105,8 @@ pub(crate) async fn a_client_logs_in_on_each_connection() {
     assert!(read.expect("in time").expect("it is its own node").node().is_some());
 }
 
-/// The connection ends between two events of one transaction. The first one has the number of the transaction, and the second one
-/// is still to come.
+/// The connection ends between two events of one transaction. The first one has the number of the
+/// transaction, and the second one is still to come.
 pub(crate) async fn the_rest_of_a_transaction_is_reported_on_the_next_connection() {
     let peer = peer(1);
     peer.change(|world| world.servers[0].numbers_events = true);
@@ -111,7 +114,7 @@ pub(crate) async fn the_rest_of_a_transaction_is_reported_on_the_next_connection
     let mut watches = Vec::new();
     for at in ["/both/a", "/both/b"] {
         done(&*store, create(at, "")).await;
-        let observed = store.observe(Query::node(path(at)).once()).await;
+        let observed = store.watch(Query::node(path(at)).once()).await;
         watches.push(observed.expect("the peer answers").1);
     }
 

@@ -39,7 +39,8 @@ pub(crate) async fn an_event_of_an_unknown_kind_ends_no_connection() {
     assert_eq!(lines(&peer), before);
 }
 
-/// The events of a watch that was dropped are still on their way: each of them is no reason for a request.
+/// The events of a watch that was dropped are still on their way: each of them is no reason for a
+/// request.
 pub(crate) async fn events_without_a_watcher_cause_no_requests() {
     const MANY: usize = 20_000;
 
@@ -71,8 +72,8 @@ pub(crate) async fn an_answer_that_dribbles_ends_its_connection() {
     assert_eq!(peer.world().script.played(session), 1);
 }
 
-/// An answer to another request ends the connection, for a reason that is no answer to any request: a read is repeated, and a write
-/// has an unknown effect.
+/// An answer to another request ends the connection, for a reason that is no answer to any request:
+/// a read is repeated, and a write has an unknown effect.
 pub(crate) async fn what_ends_a_connection_is_no_answer_to_a_request() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;

@@ -19,7 +19,7 @@ pub(crate) async fn what_is_read_is_no_older_than_an_event() {
     let query = || Query::node(path("/event/a"));
     let _seen = store.read(query().local()).await.expect("the peer answers");
     // On either server: the other one lags from now on.
-    let (_view, mut watch) = store.observe(query()).await.expect("the peer answers");
+    let (_view, mut watch) = store.watch(query()).await.expect("the peer answers");
     let own = peer.world().sessions[&store.session().id.get().cast_signed()].server;
     let other = 3 - own;
     let written = peer.change(|world| {
@@ -28,7 +28,8 @@ pub(crate) async fn what_is_read_is_no_older_than_an_event() {
     });
     written.expect("nothing is against it");
     let Event::Changed(_) = next(&mut watch).await else { panic!("it was written") };
-    // The first heartbeats on the next connection let no server catch up, as they might come before the read.
+    // The first heartbeats on the next connection let no server catch up, as they might come before
+    // the read.
     let refused = Rule::new(Deed::Refuse(code::THROTTLED)).op(op::SYNC);
     peer.when(refused.of(store.session().id.get()).times(2));
     peer.stop(own);
@@ -66,7 +67,8 @@ pub(crate) async fn a_view_is_no_older_than_what_it_shows() {
     }
 }
 
-/// What a session has written or read is in all that it reads later, also where nothing is shown.
+/// Everything that a session has written or read is in all its later reads, also where nothing is
+/// shown.
 pub(crate) async fn a_view_is_no_older_than_what_the_session_has_seen() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
@@ -87,7 +89,7 @@ pub(crate) async fn a_view_is_no_older_than_what_the_session_has_seen() {
         assert!(view.revision >= newest, "{query:?}: {view:?}");
     }
     for query in [Query::until_gone(&gone), Query::node(&gone).once(), Query::node(&gone)] {
-        let (view, _watch) = store.observe(query.clone()).await.expect("the peer answers");
+        let (view, _watch) = store.watch(query.clone()).await.expect("the peer answers");
         assert!(view.revision >= newest, "{query:?}: {view:?}");
     }
 }
@@ -127,7 +129,7 @@ pub(crate) async fn a_latest_observation_of_one_event_is_of_now() {
             world.write(&[remove("/now/a")])
         });
         written.expect("it is there");
-        let (view, _watch) = store.observe(query).await.expect("the peer answers");
+        let (view, _watch) = store.watch(query).await.expect("the peer answers");
         assert!(view.node().is_none(), "{view:?}");
         peer.change(|world| world.servers[1].lags = false);
     }

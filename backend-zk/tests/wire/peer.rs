@@ -27,7 +27,7 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
 /// The tick of the servers, by default.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
 
-/// What all connections of a peer share.
+/// The state that all connections of a peer share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     world: Mutex<World>,
@@ -113,7 +113,8 @@ impl Peer {
     pub(crate) fn options(&self) -> ZkOptions {
         let hosts = self.addresses.iter().map(ToString::to_string);
         let tick = self.world().tick;
-        ZkOptions::new(hosts).access(Access::Open).tick(tick)
+        let is_off = std::env::var("SYNOD_LISTING_CACHE").is_ok_and(|value| value == "off");
+        ZkOptions::new(hosts).access(Access::Open).tick(tick).listing_cache(!is_off)
     }
 
     pub(crate) fn backend(&self) -> ZkBackend {

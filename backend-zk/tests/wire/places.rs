@@ -1,8 +1,9 @@
-//! A node takes the place of an empty container: no collector deletes it, and no other node is removed for it.
+//! A node takes the place of an empty container: no collector deletes it, and no other node is
+//! removed for it.
 
 use std::time::Duration;
 
-use synod_core::store::{Expect, Lifetime, Query, Store, Txn, Why};
+use synod_core::store::{Expect, Lifetime, Query, RejectReason, Store, Txn};
 use tokio::time::timeout;
 
 use crate::peer::Peer;
@@ -17,20 +18,21 @@ use crate::tree::Write;
 /// Longer than any list of a collector is of use.
 const LATER: Duration = Duration::from_secs(130);
 
-/// Leaves empty containers there, down to this one.
+/// Creates this path as empty containers.
 async fn empty(store: &dyn Store, innermost: &str) {
     let inside = format!("{innermost}/gone");
     done(store, create(&inside, "")).await;
     done(store, delete(&inside)).await;
 }
 
-/// What the servers would collect now.
+/// The containers that the servers would collect now.
 fn collectable(peer: &Peer) -> Vec<String> {
     let world = peer.world();
     world.servers[world.leader].tree.collectable(world.time())
 }
 
-/// Collects what was listed some time ago, as the servers do: they look only whether there is nothing below a path.
+/// Collects the paths of an earlier list, as the servers do: they check only whether a path has
+/// children.
 fn collect(peer: &Peer, listed: &[String]) {
     peer.change(|world| {
         for path in listed {
@@ -42,7 +44,7 @@ fn collect(peer: &Peer, listed: &[String]) {
     });
 }
 
-/// The ways in which a node can come there.
+/// The ways in which a node can be created there.
 fn ways(at: &str) -> Vec<Vec<Txn>> {
     let absent = || Txn::new().check(path(at), Expect::Absent);
     let again = |txn: Txn| txn.create(path(at), "", Lifetime::Persistent);
@@ -82,7 +84,8 @@ pub(crate) async fn no_collector_deletes_what_took_the_place_of_a_container() {
     }
 }
 
-/// What protects such a node goes when no list can name the node any more, and nothing else does.
+/// The guard of such a node is removed when no list can name the node any more, and no other node
+/// is removed.
 pub(crate) async fn what_protects_from_collectors_goes_after_a_while() {
     let peer = Peer::start_with(1, Duration::from_secs(1)).expect("there are ports");
     peer.change(|world| world.collects = false);
@@ -92,7 +95,7 @@ pub(crate) async fn what_protects_from_collectors_goes_after_a_while() {
         done(&*store, create(at, "").create(path(&format!("{at}-too")), "", Lifetime::Session))
             .await;
     }
-    // In this place was a container lately.
+    // A container was at this path lately.
     done(&*store, delete("/guard/b")).await;
     let tree = |below: &str| {
         let world = peer.world();
@@ -110,7 +113,8 @@ pub(crate) async fn what_protects_from_collectors_goes_after_a_while() {
     assert_eq!(tree("/guard"), ["/guard", "/guard/a", "/guard/a-too", "/guard/b", "/guard/b-too"]);
 }
 
-/// A sequential child may have the beginning of its name from there, and an ephemeral node needs no protection.
+/// A sequential child may have the beginning of its name from there, and an ephemeral node needs no
+/// protection.
 pub(crate) async fn the_place_of_a_container_is_of_use_at_once() {
     let peer = peer(1);
     peer.change(|world| world.collects = false);
@@ -127,7 +131,8 @@ pub(crate) async fn the_place_of_a_container_is_of_use_at_once() {
     }
 }
 
-/// A node that took the place of a container can be deleted at once, also where containers are below it.
+/// A node that took the place of a container can be deleted immediately, also where containers are
+/// below it.
 pub(crate) async fn what_is_protected_can_be_deleted() {
     let peer = peer(1);
     peer.change(|world| world.collects = false);
@@ -146,11 +151,12 @@ pub(crate) async fn what_is_protected_can_be_deleted() {
     }
 }
 
-/// Another client replaces one of several containers, after they were found empty and before they are removed.
+/// Another client replaces one of several containers, after they were found empty and before they
+/// are removed.
 pub(crate) async fn what_took_the_place_of_one_container_is_not_removed_with_the_others() {
     const ALL: [&str; 3] = ["/box", "/box/in", "/box/in/deep"];
 
-    for (at, why) in [("/top/box", Why::Exists), ("/top", Why::HasChildren)] {
+    for (at, why) in [("/top/box", RejectReason::Exists), ("/top", RejectReason::HasChildren)] {
         for replaced in ALL {
             let peer = peer(1);
             peer.change(|world| world.collects = false);
@@ -164,8 +170,8 @@ pub(crate) async fn what_took_the_place_of_one_container_is_not_removed_with_the
             let session = store.session().id.get();
             peer.when(Rule::new(Deed::Meanwhile(meanwhile)).op(op::MULTI).of(session));
 
-            let txn = if why == Why::Exists { create(at, "") } else { delete(at) };
-            let no = ends(&*store, txn).await.rejected().map(|no| no.why);
+            let txn = if why == RejectReason::Exists { create(at, "") } else { delete(at) };
+            let no = ends(&*store, txn).await.rejected().map(|no| no.reason);
 
             assert_eq!(no, Some(why), "{replaced}");
             let there = peer.world().servers[0].tree.nodes.get(&format!("/top{replaced}")).cloned();
@@ -175,7 +181,7 @@ pub(crate) async fn what_took_the_place_of_one_container_is_not_removed_with_the
     }
 }
 
-/// Below a node that a session owns is nothing; without that node there may be something.
+/// An ephemeral node has no children; without that node the path may have some.
 pub(crate) async fn what_is_below_a_sessions_node_is_absent() {
     let absent = || {
         let check = Txn::new().check(path("/owned/a/b"), Expect::Absent);
@@ -183,7 +189,7 @@ pub(crate) async fn what_is_below_a_sessions_node_is_absent() {
     };
     let anew = vec![remove("/owned/a"), make("/owned/a"), make("/owned/a/b")];
     let gone = vec![remove("/owned/a")];
-    for (meanwhile, why) in [(vec![], None), (gone, None), (anew, Some(Why::Exists))] {
+    for (meanwhile, why) in [(vec![], None), (gone, None), (anew, Some(RejectReason::Exists))] {
         let peer = peer(1);
         let store = open(&peer, LONG).await;
         done(&*store, create("/owned/kept", "")).await;
@@ -193,20 +199,20 @@ pub(crate) async fn what_is_below_a_sessions_node_is_absent() {
         }
         let container = Txn::new().create(path("/owned/a/b"), "", Lifetime::Container);
         assert_eq!(
-            ends(&*store, container).await.rejected().map(|no| no.why),
-            Some(Why::BelowEphemeral)
+            ends(&*store, container).await.rejected().map(|no| no.reason),
+            Some(RejectReason::BelowEphemeral)
         );
 
         let session = store.session().id.get();
         // The first request finds what is above it.
         peer.when(Rule::new(Deed::Proceed).op(op::MULTI).of(session));
         peer.when(Rule::new(Deed::Meanwhile(meanwhile)).op(op::MULTI).of(session));
-        assert_eq!(ends(&*store, absent()).await.rejected().map(|no| no.why), why);
+        assert_eq!(ends(&*store, absent()).await.rejected().map(|no| no.reason), why);
         assert_eq!(peer.world().script.played(session), 1);
     }
 }
 
-/// What was found out about one operation is of no use any more when that about another one is not.
+/// The facts about one operation are discarded together with those about another one.
 pub(crate) async fn what_is_below_a_sessions_node_is_proved_again_with_the_rest() {
     let peer = peer(1);
     peer.change(|world| world.collects = false);
@@ -228,8 +234,8 @@ pub(crate) async fn what_is_below_a_sessions_node_is_proved_again_with_the_rest(
     }
     let both = Txn::new().check(path("/owned/a/b"), Expect::Absent);
     let both = both.create(path("/boxes/box"), "", Lifetime::Persistent);
-    let no = ends(&*store, both).await.rejected().map(|no| (no.index, no.why));
-    assert_eq!(no, Some((0, Why::Exists)));
+    let no = ends(&*store, both).await.rejected().map(|no| (no.index, no.reason));
+    assert_eq!(no, Some((0, RejectReason::Exists)));
     assert_eq!(peer.world().script.played(session), 2);
 }
 
@@ -240,8 +246,8 @@ pub(crate) async fn what_is_below_a_node_that_is_just_created_is_absent() {
     for again in [false, true] {
         let anew = owned("/fresh/a").check(path("/fresh/a/b"), Expect::Absent);
         let anew = anew.check(path("/fresh/c"), Expect::Absent);
-        let no = ends(&*store, anew).await.rejected().map(|no| no.why);
-        assert_eq!(no, again.then_some(Why::Exists));
+        let no = ends(&*store, anew).await.rejected().map(|no| no.reason);
+        assert_eq!(no, again.then_some(RejectReason::Exists));
     }
 }
 
@@ -249,7 +255,7 @@ pub(crate) async fn what_is_below_a_node_that_is_just_created_is_absent() {
 pub(crate) async fn what_is_below_a_directory_that_is_created_meanwhile_is_looked_for() {
     let dirs = || vec![make("/meanwhile"), make("/meanwhile/a")];
     let node = || [dirs(), vec![make("/meanwhile/a/b")]].concat();
-    for (meanwhile, why) in [(dirs(), None), (node(), Some(Why::Exists))] {
+    for (meanwhile, why) in [(dirs(), None), (node(), Some(RejectReason::Exists))] {
         let peer = peer(1);
         let store = open(&peer, LONG).await;
         done(&*store, create("/other", "")).await;
@@ -258,7 +264,7 @@ pub(crate) async fn what_is_below_a_directory_that_is_created_meanwhile_is_looke
         peer.when(Rule::new(Deed::Meanwhile(meanwhile)).op(op::MULTI).of(session));
         let absent = Txn::new().check(path("/meanwhile/a/b"), Expect::Absent);
         let absent = absent.set(path("/other"), "", Expect::Any);
-        assert_eq!(ends(&*store, absent).await.rejected().map(|no| no.why), why);
+        assert_eq!(ends(&*store, absent).await.rejected().map(|no| no.reason), why);
         assert_eq!(peer.world().script.played(session), 1);
     }
 }
@@ -268,12 +274,15 @@ pub(crate) async fn a_container_in_the_place_of_a_ticket_is_no_node() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
     let draw = Txn::new().create_sequential(path("/ticket/t-"), "", Lifetime::Session);
-    let drawn = committed(&*store, draw).await;
-    let ticket = &drawn.done[0].path;
+    let created = committed(&*store, draw).await;
+    let ticket = &created.results[0].path;
     let check = || Txn::new().check(ticket, Expect::Any).check(ticket, Expect::Any);
     done(&*store, check()).await;
     done(&*store, Txn::new().delete(ticket, Expect::Any)).await;
     done(&*store, create(&format!("{ticket}/below"), "")).await;
 
-    assert_eq!(ends(&*store, check()).await.rejected().map(|no| no.why), Some(Why::Missing));
+    assert_eq!(
+        ends(&*store, check()).await.rejected().map(|no| no.reason),
+        Some(RejectReason::Missing)
+    );
 }

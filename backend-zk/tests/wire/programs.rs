@@ -14,7 +14,7 @@ use crate::scene::{LONG, peer};
 
 const PROGRAMS: usize = 50;
 
-/// What is compared.
+/// The outcome that is compared.
 #[derive(Debug)]
 enum Side {
     Memory(MemBackend),

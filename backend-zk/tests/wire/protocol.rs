@@ -208,7 +208,7 @@ impl Request {
         }
     }
 
-    /// Whether the leader decides about it.
+    /// Returns whether the leader decides about the request.
     pub(crate) fn is_write(&self) -> bool {
         matches!(
             self,
@@ -263,15 +263,16 @@ impl Request {
 }
 
 /// An answer as a server sends it.
-pub(crate) fn answer(xid: i32, zxid: i64, said: &Result<Vec<u8>, i32>) -> Vec<u8> {
+pub(crate) fn answer(xid: i32, zxid: i64, response: &Result<Vec<u8>, i32>) -> Vec<u8> {
     let head = Writer::default().int(xid).long(zxid);
-    match said {
+    match response {
         Ok(body) => head.int(0).raw(body).frame(),
         Err(error) => head.int(*error).frame(),
     }
 }
 
-/// An event as a server sends it, with the number of its transaction. Servers before 3.9 send -1 instead.
+/// An event as a server sends it, with the number of its transaction. Servers before 3.9 send -1
+/// instead.
 pub(crate) fn event(kind: i32, path: &str, zxid: i64) -> Vec<u8> {
     const CONNECTED: i32 = 3;
 

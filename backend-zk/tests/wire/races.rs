@@ -1,13 +1,15 @@
-//! Another client writes while a transaction is under way: it is as if it had happened before that write, or after it.
+//! Another client writes while a transaction is under way: it is as if it had happened before that
+//! write, or after it.
 //!
 //! Random transactions are compared with memory, where both orders are tried. L-OUT-1 to 3.
 
 use std::collections::BTreeSet;
 
-use synod_core::chance::Chance;
 use synod_core::path::Path;
+use synod_core::random::Random;
 use synod_core::store::{
-    Backend as _, Expect, Lifetime, Outcome, Query, SessionOptions, Store, Txn, Version, Why,
+    Backend as _, Expect, Lifetime, Outcome, Query, RejectReason, SessionOptions, Store, Txn,
+    Version,
 };
 use synod_mem::MemBackend;
 use tokio::time::timeout;
@@ -20,13 +22,13 @@ use crate::tree::Write;
 
 const ROUNDS: u64 = 300;
 
-/// How many requests of a transaction may come before the write of the other client.
+/// The maximum number of requests of a transaction before the write of the other client.
 const REQUESTS: u64 = 6;
 
 /// Few, so that they meet; those above others more often.
 const PLACES: [&str; 9] = ["a", "a", "a", "a/b", "a/b", "a/b/c", "a/d", "e", "e/f"];
 
-/// What one operation of a transaction does to its place.
+/// The effect of one operation of a transaction on its path.
 #[derive(Clone, Copy, Debug)]
 enum Verb {
     Create(Lifetime),
@@ -46,10 +48,10 @@ enum Wish {
 
 type Act = (&'static str, Verb);
 
-/// What can be compared of the end of a transaction.
+/// The comparable part of the end of a transaction.
 #[derive(Debug, PartialEq, Eq)]
 struct End {
-    refused: Option<(usize, Why)>,
+    refused: Option<(usize, RejectReason)>,
     /// The nodes, their data, and whether a session owns them.
     tree: BTreeSet<(String, Vec<u8>, bool)>,
 }
@@ -63,34 +65,34 @@ struct Round {
 }
 
 impl Round {
-    fn new(number: u64, chance: &Chance) -> Self {
+    fn new(number: u64, random: &Random) -> Self {
         let dir = format!("/round{number}");
-        let below = |n: usize| usize::try_from(chance.below(n as u64)).unwrap_or(0);
+        let below = |n: usize| usize::try_from(random.below(n as u64)).unwrap_or(0);
         let place = || PLACES[below(PLACES.len())];
         let whole = |place: &str| format!("{dir}/{place}");
 
         let mut before = vec![create(&dir, Lifetime::Persistent)];
-        for place in PLACES.into_iter().filter(|_| chance.below(5) == 0) {
+        for place in PLACES.into_iter().filter(|_| random.below(5) == 0) {
             let lifetime =
-                if chance.below(5) == 0 { Lifetime::Session } else { Lifetime::Persistent };
+                if random.below(5) == 0 { Lifetime::Session } else { Lifetime::Persistent };
             before.push(create(&whole(place), lifetime));
         }
         // Only containers are left of these, unless there was a node before.
-        for place in PLACES.into_iter().filter(|_| chance.below(5) == 0) {
-            let inside = if chance.below(3) == 0 { "deep/gone" } else { "gone" };
+        for place in PLACES.into_iter().filter(|_| random.below(5) == 0) {
+            let inside = if random.below(3) == 0 { "deep/gone" } else { "gone" };
             let inside = whole(&format!("{place}/{inside}"));
             before.push(create(&inside, Lifetime::Persistent));
             before.push(Txn::new().delete(path(&inside), Expect::Any));
         }
         // In the place of a container, perhaps.
-        for place in PLACES.into_iter().filter(|_| chance.below(12) == 0) {
+        for place in PLACES.into_iter().filter(|_| random.below(12) == 0) {
             before.push(create(&whole(place), Lifetime::Persistent));
         }
 
         let mut acts: Vec<Act> = Vec::new();
-        for _ in 0..=chance.below(4) {
+        for _ in 0..=random.below(4) {
             let (place, wish) = (place(), [Wish::Any, Wish::Known, Wish::Absent][below(3)]);
-            let verb = match chance.below(12) {
+            let verb = match random.below(12) {
                 0..3 => Verb::Create(Lifetime::Persistent),
                 3 | 4 => Verb::Create(Lifetime::Session),
                 5 => Verb::Create(Lifetime::Container),
@@ -104,13 +106,13 @@ impl Round {
             }
         }
 
-        let other = match (whole(place()), chance.below(8)) {
+        let other = match (whole(place()), random.below(8)) {
             (at, 0..3) => vec![make(&at)],
             (at, 3) => vec![make(&at), make(&format!("{at}/more"))],
             (at, 4..7) => vec![remove(&at)],
             (at, _) => vec![set(&at, "other")],
         };
-        Self { dir, before, acts, other, at: chance.below(REQUESTS) }
+        Self { dir, before, acts, other, at: random.below(REQUESTS) }
     }
 
     /// The transaction, with the versions that this store gives.
@@ -149,7 +151,7 @@ impl Round {
             let name = node.path.as_str().trim_end_matches(|digit: char| digit.is_ascii_digit());
             Some((name.to_owned(), node.data.to_vec(), stat.owner.is_some()))
         });
-        End { refused: outcome.rejected().map(|no| (no.index, no.why)), tree: there.collect() }
+        End { refused: outcome.rejected().map(|no| (no.index, no.reason)), tree: there.collect() }
     }
 
     /// On the scripted servers, and what the other client wrote meanwhile.
@@ -163,15 +165,16 @@ impl Round {
             peer.when(Rule::new(Deed::Proceed).of(session));
         }
         peer.when(Rule::new(Deed::Meanwhile(self.other.clone())).of(session));
-        let said = timeout(PATIENCE, store.commit(txn)).await.expect("it ends");
-        let outcome = said.expect("the peer answers");
+        let result = timeout(PATIENCE, store.commit(txn)).await.expect("it ends");
+        let outcome = result.expect("the peer answers");
         peer.change(|world| world.script.calm());
         let world = peer.world().log[logged..].to_vec();
         let others = world.into_iter().filter(|entry| entry.session == 0 && !entry.closes);
         (self.end(store, &outcome).await, others.flat_map(|entry| entry.writes).collect())
     }
 
-    /// Whether only the reason of a refusal is another one: of several operations, it may be found by a read after it.
+    /// Returns whether only the reason of a rejection differs: of several operations, the reason
+    /// may be found by a read after the rejection.
     fn is_late(&self, end: &End, as_it_was: &End) -> bool {
         let at = |end: &End| end.refused.map(|(index, _)| index);
         self.acts.len() > 1
@@ -180,9 +183,10 @@ impl Round {
             && end.tree == as_it_was.tree
     }
 
-    /// Whether it was refused as nothing is there to delete: an empty container may be deleted all the same.
+    /// Returns whether the rejection says that there is nothing to delete: an empty container may
+    /// be deleted all the same.
     fn may_delete(&self, end: &End) -> bool {
-        let Some((index, Why::Missing)) = end.refused else { return false };
+        let Some((index, RejectReason::Missing)) = end.refused else { return false };
         matches!(self.acts[index].1, Verb::Delete(Wish::Any | Wish::Absent))
     }
 
@@ -213,7 +217,7 @@ fn below(dir: &Path, name: &str) -> Path {
     path(&format!("{dir}/{name}"))
 }
 
-/// What the other client wrote. Containers are no nodes, and memory has none.
+/// The nodes that the other client wrote. Containers are no nodes, and memory has none.
 async fn repeat(store: &dyn Store, writes: &[Write]) {
     for write in writes {
         let txn = match write {
@@ -236,7 +240,7 @@ pub(crate) async fn a_transaction_is_before_a_write_of_others_or_after_it() {
     done(&*store, create("/warm", Lifetime::Persistent)).await;
     let (mut met, mut excused) = (0_u64, 0_u64);
     for number in 0..ROUNDS {
-        let round = Round::new(number, &Chance::seeded(number));
+        let round = Round::new(number, &Random::seeded(number));
         let (end, writes) = round.on(&peer, &*store).await;
         let (after, before) =
             (round.expected(&writes, true).await, round.expected(&writes, false).await);

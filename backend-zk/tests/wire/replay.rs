@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::future::join;
-use synod_core::chance::Chance;
+use synod_core::random::Random;
 use synod_testkit::server::zookeeper::{Ensemble, TICK};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -21,9 +21,9 @@ use crate::peer::Peer;
 use crate::protocol::{Acl, EVENT, Request, op};
 use crate::tree::open_acl;
 
-/// How many clients a program has.
+/// The number of clients in a program.
 const CLIENTS: usize = 2;
-/// How many requests a program has.
+/// The number of requests in a program.
 const STEPS: u64 = 30;
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -111,15 +111,16 @@ impl Side {
 
     /// The answer to a request, as text that does not depend on the store.
     async fn answer_text(&mut self, step: &Step) -> Vec<String> {
-        let mut told = Vec::new();
+        let mut output = Vec::new();
         match step {
             Step::Ask(who, request) => {
                 let (events, answer) = self.clients[*who].ask(request).await;
-                let mut heard: Vec<_> = events.iter().map(|message| self.event(message)).collect();
+                let mut received: Vec<_> =
+                    events.iter().map(|message| self.event(message)).collect();
                 // The server sends the events of one transaction in no particular order.
-                heard.sort();
-                told.extend(heard);
-                told.push(self.answer(request, &answer));
+                received.sort();
+                output.extend(received);
+                output.push(self.answer(request, &answer));
             }
             Step::Reconnect(who) => {
                 let at = self.at;
@@ -130,12 +131,12 @@ impl Side {
         for who in (0..CLIENTS).filter(|who| *who != step.who()) {
             let probe = Request::Exists { path: "/".to_owned(), watch: false };
             let (events, _) = self.clients[who].ask(&probe).await;
-            let mut heard: Vec<_> =
+            let mut received: Vec<_> =
                 events.iter().map(|message| format!("{who} {}", self.event(message))).collect();
-            heard.sort();
-            told.extend(heard);
+            received.sort();
+            output.extend(received);
         }
-        told
+        output
     }
 
     /// The number of transactions since the first.
@@ -156,70 +157,70 @@ impl Side {
         let (xid, zxid) = (reader.int().unwrap_or(0), reader.long().unwrap_or(0));
         let error = reader.int().expect("an answer has a head");
         let zxid = self.since(zxid);
-        let mut told = format!("answer {xid} at {zxid} error {error}");
+        let mut output = format!("answer {xid} at {zxid} error {error}");
         if error == 0 {
-            self.body(request, &mut reader, &mut told);
+            self.body(request, &mut reader, &mut output);
         }
-        let _ = write!(told, " and {} bytes more", reader.0.len());
-        told
+        let _ = write!(output, " and {} bytes more", reader.0.len());
+        output
     }
 
-    fn body(&mut self, request: &Request, reader: &mut Reader<'_>, told: &mut String) {
+    fn body(&mut self, request: &Request, reader: &mut Reader<'_>, output: &mut String) {
         match request {
             Request::Create { op, .. } => {
-                let _ = write!(told, " {:?}", reader.text());
+                let _ = write!(output, " {:?}", reader.text());
                 if *op != op::CREATE {
-                    self.stat(reader, told);
+                    self.stat(reader, output);
                 }
             }
-            Request::Exists { .. } | Request::SetData { .. } => self.stat(reader, told),
+            Request::Exists { .. } | Request::SetData { .. } => self.stat(reader, output),
             Request::GetData { .. } => {
-                let _ = write!(told, " {:?}", reader.bytes());
-                self.stat(reader, told);
+                let _ = write!(output, " {:?}", reader.bytes());
+                self.stat(reader, output);
             }
             Request::GetChildren { op, .. } => {
                 let mut names = reader.list(Reader::text).unwrap_or_default();
                 names.sort();
-                let _ = write!(told, " {names:?}");
+                let _ = write!(output, " {names:?}");
                 if *op == op::GET_CHILDREN_2 {
-                    self.stat(reader, told);
+                    self.stat(reader, output);
                 }
             }
-            Request::Multi(all) | Request::MultiRead(all) => self.results(all, reader, told),
+            Request::Multi(all) | Request::MultiRead(all) => self.results(all, reader, output),
             Request::Sync { .. } => {
-                let _ = write!(told, " {:?}", reader.text());
+                let _ = write!(output, " {:?}", reader.text());
             }
             Request::AddWatch { .. } => {
-                let _ = write!(told, " {:?}", reader.int());
+                let _ = write!(output, " {:?}", reader.int());
             }
             _ => {}
         }
     }
 
-    fn results(&mut self, all: &[Request], reader: &mut Reader<'_>, told: &mut String) {
+    fn results(&mut self, all: &[Request], reader: &mut Reader<'_>, output: &mut String) {
         for one in all {
             let head = (reader.int().unwrap_or(0), reader.boolean(), reader.int());
-            let _ = write!(told, " [{head:?}");
+            let _ = write!(output, " [{head:?}");
             match head.0 {
                 op::ERROR => {
-                    let _ = write!(told, " {:?}", reader.int());
+                    let _ = write!(output, " {:?}", reader.int());
                 }
                 op::CREATE | op::CREATE_2 => {
-                    let _ = write!(told, " {:?}", reader.text());
+                    let _ = write!(output, " {:?}", reader.text());
                     if head.0 == op::CREATE_2 {
-                        self.stat(reader, told);
+                        self.stat(reader, output);
                     }
                 }
                 op::CHECK | op::DELETE => {}
-                _ => self.body(one, reader, told),
+                _ => self.body(one, reader, output),
             }
-            told.push(']');
+            output.push(']');
         }
         let end = (reader.int(), reader.boolean(), reader.int());
-        let _ = write!(told, " {end:?}");
+        let _ = write!(output, " {end:?}");
     }
 
-    fn stat(&mut self, reader: &mut Reader<'_>, told: &mut String) {
+    fn stat(&mut self, reader: &mut Reader<'_>, output: &mut String) {
         let mut long = || reader.long().unwrap_or(i64::MIN);
         let (czxid, mzxid, ctime, mtime) = (long(), long(), long(), long());
         let mut int = || reader.int().unwrap_or(i32::MIN);
@@ -230,7 +231,7 @@ impl Side {
         let [czxid, mzxid, pzxid] = [czxid, mzxid, pzxid].map(|zxid| self.since(zxid));
         let owner = self.clients.iter().position(|client| client.session == owner);
         let _ = write!(
-            told,
+            output,
             " (c{czxid} m{mzxid} p{pzxid} v{version} {cversion} {aversion} {owner:?} {length:?} \
              {children:?} written {})",
             mtime > ctime
@@ -254,11 +255,11 @@ impl Step {
 }
 
 /// A program from a seed: few paths, so that many requests concern each of them.
-fn program(chance: &Chance, dir: &str) -> Vec<Step> {
+fn program(random: &Random, dir: &str) -> Vec<Step> {
     let mut steps = vec![Step::Ask(0, create(op::CREATE_2, dir.to_owned(), 0))];
     steps.extend((0..STEPS).map(|_| {
-        let who = usize::try_from(chance.below(CLIENTS as u64)).unwrap_or(0);
-        if chance.below(25) == 0 { Step::Reconnect(who) } else { Step::Ask(who, any(chance, dir)) }
+        let who = usize::try_from(random.below(CLIENTS as u64)).unwrap_or(0);
+        if random.below(25) == 0 { Step::Reconnect(who) } else { Step::Ask(who, any(random, dir)) }
     }));
     steps
 }
@@ -268,22 +269,22 @@ fn create(op: i32, path: String, flags: i32) -> Request {
     Request::Create { op, path, data: b"made".to_vec(), acl: open_acl(), flags, ttl }
 }
 
-fn place(chance: &Chance, dir: &str) -> String {
+fn place(random: &Random, dir: &str) -> String {
     const PLACES: [&str; 6] = ["", "/a", "/b", "/a/x", "/a/y", "/a/x/z"];
 
-    let index = usize::try_from(chance.below(PLACES.len() as u64)).unwrap_or(0);
+    let index = usize::try_from(random.below(PLACES.len() as u64)).unwrap_or(0);
     format!("{dir}{}", PLACES[index])
 }
 
-fn write(chance: &Chance, dir: &str) -> Request {
+fn write(random: &Random, dir: &str) -> Request {
     let (path, version) =
-        (place(chance, dir), [-1, -1, 0, 1][usize::try_from(chance.below(4)).unwrap_or(0)]);
-    match chance.below(9) {
+        (place(random, dir), [-1, -1, 0, 1][usize::try_from(random.below(4)).unwrap_or(0)]);
+    match random.below(9) {
         0 | 1 => create(op::CREATE_2, path, 0),
         2 => create(op::CREATE_2, path, 1),
-        3 => create(op::CREATE_2, format!("{path}/t-"), if chance.below(2) == 0 { 2 } else { 3 }),
+        3 => create(op::CREATE_2, format!("{path}/t-"), if random.below(2) == 0 { 2 } else { 3 }),
         4 => create(op::CREATE_CONTAINER, path, 4),
-        5 => match chance.below(4) {
+        5 => match random.below(4) {
             0 => create(op::CREATE_TTL, path, 5),
             1 => with_acl(create(op::CREATE_2, path, 0), vec![(31 - 2, "world", "anyone")]),
             2 => with_acl(create(op::CREATE_2, path, 0), vec![]),
@@ -305,9 +306,9 @@ fn with_acl(request: Request, list: Vec<(i32, &str, &str)>) -> Request {
     }
 }
 
-fn read(chance: &Chance, dir: &str, watch: bool) -> Request {
-    let path = place(chance, dir);
-    match chance.below(4) {
+fn read(random: &Random, dir: &str, watch: bool) -> Request {
+    let path = place(random, dir);
+    match random.below(4) {
         0 => Request::Exists { path, watch },
         1 => Request::GetData { path, watch },
         2 => Request::GetChildren { op: op::GET_CHILDREN, path, watch },
@@ -315,23 +316,23 @@ fn read(chance: &Chance, dir: &str, watch: bool) -> Request {
     }
 }
 
-fn any(chance: &Chance, dir: &str) -> Request {
-    match chance.below(20) {
-        0..=6 => write(chance, dir),
+fn any(random: &Random, dir: &str) -> Request {
+    match random.below(20) {
+        0..=6 => write(random, dir),
         7..=9 => {
-            let all = (0..=chance.below(4)).map(|_| match chance.below(4) {
-                0 => Request::Check { path: place(chance, dir), version: -1 },
-                _ => write(chance, dir),
+            let all = (0..=random.below(4)).map(|_| match random.below(4) {
+                0 => Request::Check { path: place(random, dir), version: -1 },
+                _ => write(random, dir),
             });
             Request::Multi(all.collect())
         }
-        10..=13 => read(chance, dir, chance.below(2) == 0),
+        10..=13 => read(random, dir, random.below(2) == 0),
         14 => {
-            let all = (0..2).map(|_| match chance.below(2) {
-                0 => Request::GetData { path: place(chance, dir), watch: false },
+            let all = (0..2).map(|_| match random.below(2) {
+                0 => Request::GetData { path: place(random, dir), watch: false },
                 _ => Request::GetChildren {
                     op: op::GET_CHILDREN,
-                    path: place(chance, dir),
+                    path: place(random, dir),
                     watch: false,
                 },
             });
@@ -339,19 +340,19 @@ fn any(chance: &Chance, dir: &str) -> Request {
         }
         15 => Request::Sync { path: "/".to_owned() },
         16 | 17 => {
-            let mode = i32::try_from(chance.below(2)).unwrap_or(0);
-            Request::AddWatch { path: place(chance, dir), mode }
+            let mode = i32::try_from(random.below(2)).unwrap_or(0);
+            Request::AddWatch { path: place(random, dir), mode }
         }
         18 => {
-            let kind = 1 + i32::try_from(chance.below(3)).unwrap_or(0);
-            Request::RemoveWatches { path: place(chance, dir), kind }
+            let kind = 1 + i32::try_from(random.below(3)).unwrap_or(0);
+            Request::RemoveWatches { path: place(random, dir), kind }
         }
         _ => {
-            let list = || (0..chance.below(3)).map(|_| place(chance, dir)).collect();
+            let list = || (0..random.below(3)).map(|_| place(random, dir)).collect();
             // The client has missed either all changes or none.
-            let since = if chance.below(2) == 0 { 0 } else { i64::MAX };
+            let since = if random.below(2) == 0 { 0 } else { i64::MAX };
             let (op, lists) =
-                if chance.below(2) == 0 { (op::SET_WATCHES, 3) } else { (op::SET_WATCHES_2, 5) };
+                if random.below(2) == 0 { (op::SET_WATCHES, 3) } else { (op::SET_WATCHES_2, 5) };
             Request::SetWatches { op, since, lists: (0..lists).map(|_| list()).collect() }
         }
     }
@@ -359,12 +360,13 @@ fn any(chance: &Chance, dir: &str) -> Request {
 
 /// As many programs as `SYNOD_PROGRAMS` says, or two hundred.
 pub(crate) async fn the_peer_and_a_server_say_the_same() {
-    let said = |name| std::env::var(name).ok();
-    let programs = said("SYNOD_PROGRAMS").and_then(|text| text.parse().ok()).unwrap_or(200);
-    let seed = said("SYNOD_SEED")
+    let variable = |name| std::env::var(name).ok();
+    let programs = variable("SYNOD_PROGRAMS").and_then(|text| text.parse().ok()).unwrap_or(200);
+    let seed = variable("SYNOD_SEED")
         .and_then(|text| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok());
     let seed = seed.unwrap_or(0x5EED);
-    // The server collects nothing during the programs, which may take an hour, and makes no writes of its own.
+    // The server collects nothing during the programs, which may take an hour, and makes no writes
+    // of its own.
     let quiet = ["-Dznode.container.checkIntervalMs=86400000"];
     let server = Ensemble::start_with(1, &quiet, &[]).expect("the list does not run without it");
     let peer = Peer::start_with(1, TICK).expect("there are ports");
@@ -374,8 +376,8 @@ pub(crate) async fn the_peer_and_a_server_say_the_same() {
         world.servers[0].follow(&version);
     });
     for number in 0..programs {
-        let seed = if number == 0 { seed } else { synod_core::chance::mix(seed ^ number) };
-        let steps = program(&Chance::seeded(seed), &format!("/replay{number}"));
+        let seed = if number == 0 { seed } else { synod_core::random::mix(seed ^ number) };
+        let steps = program(&Random::seeded(seed), &format!("/replay{number}"));
         let mut real = Side::new("server", server.addresses()[0]).await;
         let mut ours = Side::new("peer", peer.addresses()[0]).await;
         let mut before: BTreeMap<usize, &Step> = BTreeMap::new();

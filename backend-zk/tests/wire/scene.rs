@@ -17,7 +17,7 @@ use crate::protocol::Request;
 use crate::script::{Deed, Rule};
 use crate::tree::open_acl;
 
-/// How long a scene waits for something that must eventually happen.
+/// The limit for conditions that must eventually hold.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A time to live that is long enough for any machine.
@@ -96,7 +96,7 @@ pub(crate) async fn ends(store: &dyn Store, txn: Txn) -> Outcome {
     timeout(PATIENCE, store.commit(txn)).await.expect("in time").expect("the peer answers")
 }
 
-/// Lets so much time pass at once.
+/// Advances the time by this much in one step.
 pub(crate) async fn passes(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;

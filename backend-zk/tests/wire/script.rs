@@ -3,28 +3,28 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use synod_core::chance::Chance;
+use synod_core::random::Random;
 
 use crate::protocol::{Request, code, op};
 
-/// How the peer treats one request.
+/// The treatment of one request by the peer.
 #[derive(Clone, Debug)]
 pub(crate) enum Deed {
-    /// It is applied and answered.
+    /// The request is applied and answered.
     Proceed,
-    /// It is not applied, and this error is the answer.
+    /// The request is not applied, and this error is the answer.
     Refuse(i32),
-    /// It is applied, and this error is the answer.
+    /// The request is applied, and this error is the answer.
     Deny(i32),
     /// The connection is closed instead.
     CloseBefore,
-    /// It is applied, and the connection is closed instead of an answer.
+    /// The request is applied, and the connection is closed instead of an answer.
     CloseAfter,
-    /// It waits this long before it is processed, and so does every later request.
+    /// The request waits this long before it is processed, and so does every later request.
     Hold(Duration),
     /// The answer is sent this much later, and so is everything that the server sends after it.
     Late(Duration),
-    /// It is applied, and from then on the server sends nothing on this connection.
+    /// The request is applied, and from then on the server sends nothing on this connection.
     Mute,
     /// The answer is sent twice.
     Twice,
@@ -55,7 +55,7 @@ pub(crate) struct Rule {
 /// Random disturbance.
 #[derive(Debug)]
 struct Chaos {
-    chance: Chance,
+    random: Random,
     per_mille: u64,
 }
 
@@ -63,7 +63,7 @@ struct Chaos {
 pub(crate) struct Script {
     rules: Vec<Rule>,
     chaos: Option<Chaos>,
-    /// How often each session was disturbed. A scene without a disturbance proves nothing.
+    /// The number of disturbances of each session. A test without a disturbance proves nothing.
     played: BTreeMap<i64, usize>,
 }
 
@@ -110,8 +110,8 @@ impl Script {
     }
 
     /// From now on disturbs this many of a thousand requests at random.
-    pub(crate) fn disturb(&mut self, chance: Chance, per_mille: u64) {
-        self.chaos = Some(Chaos { chance, per_mille });
+    pub(crate) fn disturb(&mut self, random: Random, per_mille: u64) {
+        self.chaos = Some(Chaos { random, per_mille });
     }
 
     /// Ends all disturbance.
@@ -136,12 +136,12 @@ impl Script {
         deed
     }
 
-    /// How many deeds were played on this session.
+    /// The number of deeds that were played on this session.
     pub(crate) fn played(&self, session: u64) -> usize {
         self.played.get(&session.cast_signed()).copied().unwrap_or(0)
     }
 
-    /// How many deeds were played in total.
+    /// The number of all deeds that were played.
     pub(crate) fn played_to_all(&self) -> usize {
         self.played.values().sum()
     }
@@ -149,11 +149,11 @@ impl Script {
 
 impl Chaos {
     fn draw(&self, request: &Request) -> Option<Deed> {
-        if self.chance.below(1_000) >= self.per_mille || request.op() == op::AUTH {
+        if self.random.below(1_000) >= self.per_mille || request.op() == op::AUTH {
             return None;
         }
-        let few = || Duration::from_millis(1 + self.chance.below(120));
-        Some(match self.chance.below(14) {
+        let few = || Duration::from_millis(1 + self.random.below(120));
+        Some(match self.random.below(14) {
             0 | 1 => Deed::CloseBefore,
             2..=4 => Deed::CloseAfter,
             5 => Deed::Hold(few()),

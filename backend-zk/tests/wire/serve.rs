@@ -1,4 +1,4 @@
-//! How a server accepts sessions and answers requests.
+//! The sessions and answers of a server.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use crate::tree::Stat;
 use crate::watches::Line;
 use crate::world::World;
 
-/// Whether a message was processed.
+/// The result of processing a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     Yes,
-    /// It waits for the leader, and so does every later request.
+    /// The message waits for the leader, and so does every later request.
     Waits,
 }
 
 /// The answer to a request: a body, or an error.
-type Said = Result<Vec<u8>, i32>;
+type Response = Result<Vec<u8>, i32>;
 
 impl World {
     /// The first message of a connection.
@@ -94,12 +94,12 @@ impl World {
             self.servers[server].close(line);
             return Taken::Yes;
         }
-        let said = match deed {
+        let response = match deed {
             Deed::Refuse(error) => Err(*error),
             Deed::Deny(error) => self.serve(server, line, session, request).and(Err(*error)),
             _ => self.serve(server, line, session, request),
         };
-        self.reply(server, line, (*xid, request), &said, deed);
+        self.reply(server, line, (*xid, request), &response, deed);
         if let Deed::Afterwards(writes) = deed {
             let _refused = self.write(writes).is_err();
         }
@@ -111,50 +111,53 @@ impl World {
         server: usize,
         line: Line,
         (xid, request): (i32, &Request),
-        said: &Said,
+        response: &Response,
         deed: &Deed,
     ) {
         let this = &mut self.servers[server];
         let zxid = if *request == Request::Ping { this.tree.zxid.max(0) } else { this.tree.zxid };
         let xid = if *request == Request::Ping { PING } else { xid };
-        let said_so = answer(xid, zxid, said);
+        let message = answer(xid, zxid, response);
         let now = Duration::ZERO;
         match deed {
             Deed::CloseAfter => this.close(line),
-            Deed::Late(delay) => this.send(line, *delay, said_so),
+            Deed::Late(delay) => this.send(line, *delay, message),
             Deed::Mute => {
                 if let Some(conn) = this.conns.get_mut(&line) {
                     conn.mute = true;
                 }
             }
             Deed::Twice => {
-                this.send(line, now, said_so.clone());
-                this.send(line, now, said_so);
+                this.send(line, now, message.clone());
+                this.send(line, now, message);
             }
-            Deed::Misnumber => this.send(line, now, answer(xid.wrapping_add(1_000), zxid, said)),
+            Deed::Misnumber => {
+                this.send(line, now, answer(xid.wrapping_add(1_000), zxid, response));
+            }
             Deed::Garble => {
-                // The body is malformed, not the result: its length is one of billions, and there is nothing.
-                let result = said.as_ref().err().copied().unwrap_or(0);
+                // The body is malformed, not the result: its length is one of billions, and there
+                // is nothing.
+                let result = response.as_ref().err().copied().unwrap_or(0);
                 let head = Writer::default().int(xid).long(zxid).int(result);
                 this.send(line, now, head.raw(&[0x7F, 0xFF, 0xFF, 0xFF, 0xFF]).frame());
             }
             Deed::Dribble(pause) => {
-                let bytes = said_so.iter().zip(0..);
+                let bytes = message.iter().zip(0..);
                 bytes.for_each(|(byte, number)| this.send(line, *pause * number, vec![*byte]));
             }
             Deed::Halve => {
-                this.send(line, now, said_so[..said_so.len() / 2].to_vec());
+                this.send(line, now, message[..message.len() / 2].to_vec());
                 this.close(line);
             }
-            _ => this.send(line, now, said_so),
+            _ => this.send(line, now, message),
         }
         let last = [Err(code::SESSION_EXPIRED), Err(code::AUTH_FAILED)];
-        if matches!(request, Request::Close) || last.contains(said) {
+        if matches!(request, Request::Close) || last.contains(response) {
             this.close(line);
         }
     }
 
-    fn serve(&mut self, server: usize, line: Line, session: i64, request: &Request) -> Said {
+    fn serve(&mut self, server: usize, line: Line, session: i64, request: &Request) -> Response {
         if self.servers[server].unknown.contains(&request.op()) {
             return Err(code::UNIMPLEMENTED);
         }
@@ -214,7 +217,7 @@ impl World {
     }
 
     /// A single write. An error takes a place in the log, too.
-    fn one(&mut self, server: usize, line: Line, session: i64, request: &Request) -> Said {
+    fn one(&mut self, server: usize, line: Line, session: i64, request: &Request) -> Response {
         let identities = self.identities(server, line);
         let judged = self.judge(server, session, &identities, std::slice::from_ref(request));
         let (writes, _) = match judged {
@@ -268,18 +271,18 @@ impl World {
         conn.map(|conn| conn.identities.clone()).unwrap_or_default()
     }
 
-    fn read(&mut self, server: usize, line: Line, request: &Request) -> Said {
+    fn read(&mut self, server: usize, line: Line, request: &Request) -> Response {
         let identities = self.identities(server, line);
         let this = &mut self.servers[server];
         let node = this.tree.nodes.get(request.path());
         let may_read = node.is_none_or(|node| permits(&node.acl, READ, &identities));
         match request {
             Request::Exists { path, watch } => {
-                let said = node.map(|node| stat(Writer::default(), &node.stat()).done());
+                let response = node.map(|node| stat(Writer::default(), &node.stat()).done());
                 if *watch {
                     this.watches.node(path, line);
                 }
-                said.ok_or(code::NO_NODE)
+                response.ok_or(code::NO_NODE)
             }
             _ if !may_read => Err(code::NO_AUTH),
             Request::GetData { path, watch } => {
@@ -337,8 +340,8 @@ fn in_multi(op: i32, shows_births: bool) -> i32 {
     }
 }
 
-fn results(parts: impl Iterator<Item = (i32, Said)>) -> Vec<u8> {
-    let written = parts.fold(Writer::default(), |to, (op, said)| match said {
+fn results(parts: impl Iterator<Item = (i32, Response)>) -> Vec<u8> {
+    let written = parts.fold(Writer::default(), |to, (op, response)| match response {
         Ok(body) => to.int(op).boolean(false).int(0).raw(&body),
         Err(error) => to.int(op::ERROR).boolean(false).int(error).int(error),
     });

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use synod_conformance::harness::Link;
-use synod_core::chance::Chance;
+use synod_core::random::Random;
 use synod_testkit::check::record::Record;
 use synod_testkit::clients::book::Book;
 use synod_testkit::clients::client::{Client, End};
@@ -31,21 +31,21 @@ use crate::tree::{Life, Write};
 /// The argument that starts this program as a client.
 pub(crate) const WORKER: &str = "--worker";
 
-/// How many client processes there are.
+/// The number of client processes.
 const CLIENTS: usize = 3;
-/// How many calls each makes in a round.
+/// The number of calls of each client in a round.
 const CALLS: u64 = 40;
 const TTL: u64 = 2_000;
-/// In so many rounds a request is disturbed: in one round it is about one of thirty.
+/// A request is disturbed in one of this many rounds: in such a round about one of thirty.
 const ENOUGH: usize = 4;
-/// How long the run takes by default.
+/// The default duration of the run.
 const USUAL: Duration = Duration::from_secs(10);
 
 /// One process, and the values that it writes.
 struct Actor {
     client: Client,
     book: Book,
-    values: Chance,
+    values: Random,
     number: u64,
 }
 
@@ -63,12 +63,12 @@ pub(crate) fn work() -> ExitCode {
 
 /// Rounds by one seed after another, for some seconds, or for as many minutes as `SYNOD_SOAK` says.
 pub(crate) async fn whatever_happens_the_laws_are_kept() {
-    let said = |name| std::env::var(name).ok();
-    let minutes: Option<u64> = said("SYNOD_SOAK").and_then(|text| text.parse().ok());
+    let variable = |name| std::env::var(name).ok();
+    let minutes: Option<u64> = variable("SYNOD_SOAK").and_then(|text| text.parse().ok());
     let lasts = minutes.map_or(USUAL, |minutes| Duration::from_secs(60 * minutes));
-    let given = said("SYNOD_SEED")
+    let given = variable("SYNOD_SEED")
         .and_then(|text| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok());
-    let mut seed = given.unwrap_or_else(|| Chance::from_system().number());
+    let mut seed = given.unwrap_or_else(|| Random::from_system().number());
     let end = Instant::now() + lasts;
     let (mut rounds, mut played) = (0, 0);
     // The first round is played on any machine, however slow.
@@ -76,7 +76,7 @@ pub(crate) async fn whatever_happens_the_laws_are_kept() {
         let servers = if rounds % 2 == 0 { 1 } else { 3 };
         played += round(seed, servers).await;
         rounds += 1;
-        seed = synod_core::chance::mix(seed);
+        seed = synod_core::random::mix(seed);
     }
     println!("{rounds} rounds, {played} requests disturbed");
     assert!(played > 0 || rounds < ENOUGH, "nothing went wrong");
@@ -84,28 +84,28 @@ pub(crate) async fn whatever_happens_the_laws_are_kept() {
 
 /// Returns how many requests were disturbed.
 async fn round(seed: u64, servers: usize) -> usize {
-    let chance = Chance::seeded(seed);
+    let random = Random::seeded(seed);
     let peer = Peer::start(servers).expect("there are ports");
     let file = File::new(env!("CARGO_TARGET_TMPDIR")).join(format!("wire/{seed:016x}.jsonl"));
     let book = Book::open(&file).expect("there is room for the record");
     let actors: Vec<_> =
-        (1..=CLIENTS).map(|number| Actor::start(number, &peer, &book, &chance)).collect();
+        (1..=CLIENTS).map(|number| Actor::start(number, &peer, &book, &random)).collect();
     join_all(actors.iter().map(Actor::open)).await;
-    let holder = Actor::start(CLIENTS + 1, &peer, &book, &chance);
-    let waiter = Actor::start(CLIENTS + 2, &peer, &book, &chance);
+    let holder = Actor::start(CLIENTS + 1, &peer, &book, &random);
+    let waiter = Actor::start(CLIENTS + 2, &peer, &book, &random);
     prepare(&actors[0]).await;
     for actor in [&holder, &waiter] {
-        actor.stand(Room::ALL[usize::try_from(chance.below(2)).unwrap_or(0)]).await;
+        actor.stand(Room::ALL[usize::try_from(random.below(2)).unwrap_or(0)]).await;
     }
-    peer.change(|world| world.script.disturb(chance.fork(1), 30));
+    peer.change(|world| world.script.disturb(random.fork(1), 30));
     let over = std::cell::Cell::new(false);
     let working = async {
-        join_all(actors.iter().map(|actor| actor.work(&chance))).await;
+        join_all(actors.iter().map(|actor| actor.work(&random))).await;
         over.set(true);
     };
     let happening = async {
         while !over.get() {
-            happens(&peer, &book, &chance).await;
+            happens(&peer, &book, &random).await;
         }
     };
     join(working, happening).await;
@@ -118,11 +118,11 @@ async fn round(seed: u64, servers: usize) -> usize {
 }
 
 /// Plays one random fault on the servers.
-async fn happens(peer: &Peer, book: &Book, chance: &Chance) {
+async fn happens(peer: &Peer, book: &Book, random: &Random) {
     let count = peer.addresses().len();
-    let server = usize::try_from(chance.below(count as u64)).unwrap_or(0);
-    let lasts = Duration::from_millis(chance.below(400));
-    let what = chance.below(8);
+    let server = usize::try_from(random.below(count as u64)).unwrap_or(0);
+    let lasts = Duration::from_millis(random.below(400));
+    let what = random.below(8);
     book.nemesis(format!("{what} to {server} for {lasts:?}"), Installed::Installed);
     match what {
         0 => {
@@ -145,8 +145,9 @@ async fn happens(peer: &Peer, book: &Book, chance: &Chance) {
         3 if count > 1 => peer.change(|world| world.lead(server)),
         4 => peer.change(|world| world.servers[server].close_all()),
         5 => {
-            // A shorter time to live than the last one is not reported to the client: see docs/backends.md.
-            let longest = TTL + chance.below(3_000);
+            // A shorter time to live than the last one is not reported to the client: see
+            // docs/backends.md.
+            let longest = TTL + random.below(3_000);
             peer.change(|world| {
                 world.servers[server].longest = Duration::from_millis(longest);
                 world.servers[server].close_all();
@@ -154,9 +155,9 @@ async fn happens(peer: &Peer, book: &Book, chance: &Chance) {
         }
         6 => {
             let sessions: Vec<i64> = peer.world().sessions.keys().copied().collect();
-            let index = usize::try_from(chance.below(sessions.len().max(1) as u64)).unwrap_or(0);
+            let index = usize::try_from(random.below(sessions.len().max(1) as u64)).unwrap_or(0);
             let Some(session) = sessions.get(index).copied() else { return };
-            let link = match chance.below(3) {
+            let link = match random.below(3) {
                 0 => Link::Cut,
                 1 => Link::Deaf,
                 _ => Link::Slow { there: lasts / 4, back: lasts / 4 },
@@ -167,7 +168,7 @@ async fn happens(peer: &Peer, book: &Book, chance: &Chance) {
         }
         _ => {
             let sessions = peer.world().without_tickets("/line/");
-            let index = usize::try_from(chance.below(4 * sessions.len().max(1) as u64));
+            let index = usize::try_from(random.below(4 * sessions.len().max(1) as u64));
             if let Some(session) = sessions.get(index.unwrap_or(0)) {
                 let what =
                     What::Nemesis { what: "expire".to_owned(), outcome: Installed::Installed };
@@ -187,7 +188,7 @@ async fn happens(peer: &Peer, book: &Book, chance: &Chance) {
     if down || parted {
         peer.resume(server);
     }
-    sleep(Duration::from_millis(chance.below(100))).await;
+    sleep(Duration::from_millis(random.below(100))).await;
 }
 
 fn heal(peer: &Peer) {
@@ -282,12 +283,12 @@ async fn prepare(actor: &Actor) {
 }
 
 impl Actor {
-    fn start(number: usize, peer: &Peer, book: &Book, chance: &Chance) -> Self {
+    fn start(number: usize, peer: &Peer, book: &Book, random: &Random) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("this is a program"));
         command.args([WORKER, &number.to_string()]);
         command.args(peer.addresses().iter().map(ToString::to_string));
         let client = Client::start(number, &mut command, book).expect("it can be started");
-        let values = chance.fork(100 + number as u64);
+        let values = random.fork(100 + number as u64);
         Self { client, book: book.clone(), values, number: number as u64 }
     }
 
@@ -314,16 +315,16 @@ impl Actor {
         })
     }
 
-    async fn work(&self, chance: &Chance) {
-        let chance = chance.fork(200 + self.number);
+    async fn work(&self, random: &Random) {
+        let random = random.fork(200 + self.number);
         let mut seen: Option<Seen> = None;
         let observed = Op::Observe { path: "/soak".to_owned() };
         let _watched = self.call(observed).await;
         for _ in 0..CALLS {
-            let register = format!("/soak/r{}", chance.below(3));
-            let own = format!("/soak/c{}-{}", self.number, chance.below(4));
+            let register = format!("/soak/r{}", random.below(3));
+            let own = format!("/soak/c{}-{}", self.number, random.below(4));
             let value = self.value();
-            let op = match chance.below(10) {
+            let op = match random.below(10) {
                 0 | 1 => Op::Set { path: register, value },
                 2 | 3 => match seen.take() {
                     Some(Seen { path, value: Some(from), version, .. }) => {
@@ -333,14 +334,14 @@ impl Actor {
                 },
                 4 => Op::Read { path: register, local: false },
                 5 => Op::Read { path: register, local: true },
-                6 => Op::Create { path: own, value, ephemeral: chance.below(2) == 0 },
+                6 => Op::Create { path: own, value, ephemeral: random.below(2) == 0 },
                 7 => Op::Delete { path: own },
                 8 => Op::Ticket {
                     path: format!("/soak/t/{}-", self.values.id()),
                     value,
                     ephemeral: true,
                 },
-                _ => Op::List { path: "/soak".to_owned(), local: chance.below(2) == 0 },
+                _ => Op::List { path: "/soak".to_owned(), local: random.below(2) == 0 },
             };
             let reads = matches!(op, Op::Read { local: false, .. });
             match self.call(op).await {

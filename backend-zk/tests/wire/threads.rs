@@ -41,14 +41,14 @@ async fn laps(peer: Arc<Peer>, whole: Arc<AtomicUsize>) {
     let _is_there = store.commit(create("/once/there", "")).await.expect("the peer answers");
     for lap in 0..LAPS {
         let there = Query::until_gone(path("/once/there"));
-        let (_view, _watch) = store.observe(there).await.expect("the peer answers");
+        let (_view, _watch) = store.watch(there).await.expect("the peer answers");
         let none = Query::until_gone(path("/once/none"));
-        let (view, _watch) = store.observe(none).await.expect("the peer answers");
+        let (view, _watch) = store.watch(none).await.expect("the peer answers");
         assert!(view.node().is_none(), "{lap}");
         let names = Query::children(path("/once")).names_only();
-        let (_names, _watch) = store.observe(names).await.expect("the peer answers");
+        let (_names, _watch) = store.watch(names).await.expect("the peer answers");
         let tree = Query::subtree(path("/once"));
-        let (_tree, _watch) = store.observe(tree).await.expect("the peer answers");
+        let (_tree, _watch) = store.watch(tree).await.expect("the peer answers");
     }
     whole.fetch_add(1, Ordering::Relaxed);
 }

@@ -27,11 +27,11 @@ pub(crate) struct Node {
     pub(crate) ctime: i64,
     pub(crate) mtime: i64,
     pub(crate) version: i32,
-    /// How many children were ever created in it.
-    pub(crate) births: i32,
+    /// The number of children that were ever created in it.
+    pub(crate) children_created: i32,
 }
 
-/// What a server says of a node.
+/// The stat of a node in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
     pub(crate) czxid: i64,
@@ -50,7 +50,7 @@ pub(crate) struct Stat {
 /// One change, decided by the leader: every server can apply it.
 #[derive(Clone, Debug)]
 pub(crate) enum Write {
-    Create { path: String, data: Vec<u8>, acl: Vec<Acl>, life: Life, births: i32 },
+    Create { path: String, data: Vec<u8>, acl: Vec<Acl>, life: Life, children_created: i32 },
     Set { path: String, data: Vec<u8>, version: i32 },
     Delete { path: String },
 }
@@ -62,7 +62,7 @@ pub(crate) struct Entry {
     pub(crate) time: i64,
     pub(crate) session: i64,
     pub(crate) writes: Vec<Write>,
-    /// Whether it ends its session.
+    /// Returns whether the transaction ends its session.
     pub(crate) closes: bool,
 }
 
@@ -80,9 +80,21 @@ pub(crate) fn open_acl() -> Vec<Acl> {
 
 impl Node {
     pub(crate) fn new(zxid: i64, time: i64, data: Vec<u8>, acl: Vec<Acl>, life: Life) -> Self {
-        let (children, version, births) = (BTreeSet::new(), 0, 0);
+        let (children, version, children_created) = (BTreeSet::new(), 0, 0);
         let ((czxid, mzxid, pzxid), (ctime, mtime)) = ((zxid, zxid, zxid), (time, time));
-        Self { data, acl, life, children, czxid, mzxid, pzxid, ctime, mtime, version, births }
+        Self {
+            data,
+            acl,
+            life,
+            children,
+            czxid,
+            mzxid,
+            pzxid,
+            ctime,
+            mtime,
+            version,
+            children_created,
+        }
     }
 
     pub(crate) fn stat(&self) -> Stat {
@@ -96,7 +108,7 @@ impl Node {
             mtime: self.mtime,
             version: self.version,
             // A server reports the number of changes: creations and deletions.
-            cversion: self.births.wrapping_mul(2).wrapping_sub(children),
+            cversion: self.children_created.wrapping_mul(2).wrapping_sub(children),
             aversion: 0,
             owner: if let Life::Ephemeral(session) = self.life { session } else { 0 },
             length: count(self.data.len()),
@@ -125,12 +137,12 @@ impl Tree {
 
     pub(crate) fn apply(&mut self, zxid: i64, time: i64, write: &Write) {
         match write {
-            Write::Create { path, data, acl, life, births } => {
+            Write::Create { path, data, acl, life, children_created } => {
                 let (dir, name) = split(path);
                 if let Some(dir) = self.nodes.get_mut(dir) {
                     // The counter must stay where it is once it cannot rise.
-                    if *births > dir.births {
-                        (dir.births, dir.pzxid) = (*births, zxid);
+                    if *children_created > dir.children_created {
+                        (dir.children_created, dir.pzxid) = (*children_created, zxid);
                     }
                     dir.children.insert(name.to_owned());
                 }
@@ -166,7 +178,7 @@ impl Tree {
         let due = |node: &Node| {
             node.children.is_empty()
                 && match node.life {
-                    Life::Container => node.births > 0,
+                    Life::Container => node.children_created > 0,
                     Life::Ttl(ttl) => now - node.mtime > ttl,
                     Life::Persistent | Life::Ephemeral(_) => false,
                 }

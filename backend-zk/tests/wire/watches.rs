@@ -1,7 +1,7 @@
 //! [`Watches`]: the watches of the connections of one server, as its two `WatchManager`s keep them.
 //!
-//! Before 3.9 a manager has one mode for each connection and path: a watch of another mode replaces the first
-//! (ZOOKEEPER-4466).
+//! Before 3.9 a manager has one mode for each connection and path: a watch of another mode replaces
+//! the first (ZOOKEEPER-4466).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,10 +59,10 @@ impl Manager {
     }
 
     fn trigger(&mut self, path: &str, kind: i32) -> BTreeSet<Line> {
-        let mut heard = BTreeSet::new();
+        let mut notified = BTreeSet::new();
         if let Some(lines) = self.0.get_mut(path) {
             let here = |modes: &BTreeSet<Mode>| modes.iter().any(|mode| *mode != Mode::Recursive);
-            heard.extend(lines.iter().filter(|(_, modes)| here(modes)).map(first));
+            notified.extend(lines.iter().filter(|(_, modes)| here(modes)).map(first));
             for modes in lines.values_mut() {
                 modes.retain(|mode| *mode != Mode::Once);
             }
@@ -72,14 +72,14 @@ impl Manager {
             let mut at = path;
             loop {
                 let lines = self.0.get(at).into_iter().flatten();
-                heard.extend(lines.filter(|(_, it)| it.contains(&Mode::Recursive)).map(first));
+                notified.extend(lines.filter(|(_, it)| it.contains(&Mode::Recursive)).map(first));
                 if at == "/" {
                     break;
                 }
                 at = split(at).0;
             }
         }
-        heard
+        notified
     }
 
     fn forget_empty(&mut self, path: &str) {
@@ -124,8 +124,8 @@ impl Watches {
         }
     }
 
-    /// Returns `false` if there was none. Kind 1 is of children, 2 of data, 3 of all; since 3.9 the first two are watches for
-    /// one event.
+    /// Returns `false` if there was none. Kind 1 is of children, 2 of data, 3 of all; since 3.9 the
+    /// first two are watches for one event.
     pub(crate) fn remove(&mut self, path: &str, line: Line, kind: i32) -> bool {
         let is_meant = |mode| kind == 3 || !self.several_modes || mode == Mode::Once;
         let children = kind != 2 && self.children.remove(path, line, is_meant);

@@ -15,7 +15,7 @@ use crate::scene::{
 use crate::script::{Deed, Rule};
 use crate::tree::{Entry, Write};
 
-/// What is observed.
+/// The query that is observed.
 type Observed = (&'static str, fn(&str) -> Query);
 
 const QUERIES: [Observed; 5] = [
@@ -36,7 +36,7 @@ fn changes(dir: &str) -> [Vec<Request>; 3] {
     [vec![remove(&a)], vec![make(&b), set(&a, "new"), remove(&a)], vec![set(&a, "new"), make(&b)]]
 }
 
-/// Whether the current state is the one that was last reported.
+/// Returns whether the current state is the one that was last reported.
 fn same(view: &synod_core::store::View, now: &synod_core::store::View, until_gone: bool) -> bool {
     if until_gone {
         return view.node().is_some() == now.node().is_some();
@@ -64,7 +64,7 @@ pub(crate) async fn a_change_around_the_read_is_reported() {
                     peer.when(Rule::new(deed).op(site).of(store.session().id.get()));
                     let query = query(&dir);
 
-                    let observed = timeout(PATIENCE, store.observe(query.clone())).await;
+                    let observed = timeout(PATIENCE, store.watch(query.clone())).await;
                     let (view, mut watch) = observed.expect("it ends").expect("the peer answers");
                     peer.change(|world| world.script.calm());
                     let now = store.read(query.clone()).await.expect("the peer answers");
@@ -81,7 +81,7 @@ pub(crate) async fn a_change_around_the_read_is_reported() {
         }
     }
     let played = peer.world().script.played_to_all();
-    assert!(played >= QUERIES.len() * 6, "{played} of {round}: it asked otherwise");
+    assert!(played >= QUERIES.len() * 6, "{played} of {round}: it requests otherwise");
     assert_eq!(panics(), [""; 0]);
 }
 
@@ -92,7 +92,7 @@ pub(crate) async fn a_change_while_disconnected_is_reported() {
         let peer = peer(1);
         let (dir, store) = ("/gone".to_owned(), open(&peer, LONG).await);
         done(&*store, create(&format!("{dir}/a"), "old")).await;
-        let observed = store.observe(query(&dir)).await;
+        let observed = store.watch(query(&dir)).await;
         let (_view, mut watch) = observed.expect("the peer answers");
         peer.stop(0);
         let a = format!("{dir}/a");
@@ -103,36 +103,37 @@ pub(crate) async fn a_change_while_disconnected_is_reported() {
         });
         written.expect("nothing is against it");
         peer.resume(0);
-        let told = timeout(PATIENCE, watch.next()).await;
-        told.unwrap_or_else(|_| panic!("{what}: no event is delivered"))
+        let reported = timeout(PATIENCE, watch.next()).await;
+        reported
+            .unwrap_or_else(|_| panic!("{what}: no event is delivered"))
             .expect("it does not just end");
     }
 }
 
-/// A server of version 3.5: queries that cannot be watched are refused, and not requested again for
-/// ever.
+/// A server of version 3.5: queries that cannot be watched are refused, and not requested again
+/// forever.
 pub(crate) async fn a_server_without_lasting_watches_is_not_asked_for_ever() {
     let peer = peer(1);
     peer.change(|world| world.servers[0].unknown.insert(op::ADD_WATCH));
     let store = open(&peer, LONG).await;
     done(&*store, create("/old/a", "")).await;
-    let observed = timeout(PATIENCE, store.observe(Query::children(path("/old")))).await;
+    let observed = timeout(PATIENCE, store.watch(Query::children(path("/old")))).await;
     if let Ok((_view, mut watch)) = observed.expect("it ends") {
         let end = timeout(PATIENCE, watch.next()).await.expect("it is reported");
         assert!(matches!(end, Some(Event::Ended(_)) | None), "{end:?}");
     }
     let client = crate::scene::client(&peer, LONG).await;
-    let mutex = || synod_recipes::Mutex::new(&client, path("/old/lock"));
+    let mutex = || synod_recipes::lock::Mutex::new(&client, path("/old/lock"));
     let held = mutex().lock().await.expect("there is no earlier ticket");
     let before = peer.world().requests;
     let limit = Duration::from_secs(1);
     let _waits = timeout(limit, mutex().lock()).await.is_ok();
-    let asked = peer.world().requests - before;
-    assert!(asked < 200, "{asked} requests in {limit:?}");
+    let requests = peer.world().requests - before;
+    assert!(requests < 200, "{requests} requests in {limit:?}");
     held.release().await.expect("the peer answers");
 }
 
-/// A watch that a server refuses for a reason that is not known here is over, and is not requested again for ever.
+/// A watch that a server refuses for an unknown reason ends, and is not requested again forever.
 pub(crate) async fn a_watch_that_is_refused_ends() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
@@ -141,7 +142,7 @@ pub(crate) async fn a_watch_that_is_refused_ends() {
     let refused = Rule::new(Deed::Refuse(-5)).op(op::ADD_WATCH).of(session).times(usize::MAX);
     peer.when(refused);
 
-    let observed = store.observe(Query::children(path("/refused"))).await;
+    let observed = store.watch(Query::children(path("/refused"))).await;
 
     let (_view, mut watch) = observed.expect("the view is answered");
     let end = timeout(PATIENCE, watch.next()).await.expect("it is reported");
@@ -154,7 +155,7 @@ pub(crate) async fn a_lasting_watch_is_set_again_by_one_request() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
     done(&*store, create("/again/a", "")).await;
-    let observed = store.observe(Query::children(path("/again"))).await;
+    let observed = store.watch(Query::children(path("/again"))).await;
     let (_view, mut watch) = observed.expect("the peer answers");
     let added = count(&peer, &*store, &[op::ADD_WATCH, op::REMOVE_WATCHES]);
     for connections in 1..=3 {
@@ -174,7 +175,7 @@ pub(crate) async fn watches_outlive_many_connections() {
     let store = open(&peer, LONG).await;
     done(&*store, create("/many/a", "0")).await;
     let (_view, mut watch) =
-        store.observe(Query::children(path("/many"))).await.expect("the peer answers");
+        store.watch(Query::children(path("/many"))).await.expect("the peer answers");
     for lap in 0..20 {
         peer.change(|world| world.servers[0].close_all());
         let began = Instant::now();
@@ -186,13 +187,14 @@ pub(crate) async fn watches_outlive_many_connections() {
             }
             assert!(began.elapsed() < PATIENCE, "it cannot write");
         }
-        let told = timeout(PATIENCE, watch.next()).await.expect("it is reported");
-        assert!(matches!(told, Some(Event::Changed(_) | Event::Resync)), "{told:?}");
+        let reported = timeout(PATIENCE, watch.next()).await.expect("it is reported");
+        assert!(matches!(reported, Some(Event::Changed(_) | Event::Resync)), "{reported:?}");
     }
     peer.link(store.session().id, Link::Open);
 }
 
-/// What another client writes before a node that was created is read: as it may be a container, it is reported only then.
+/// The writes of another client before a created node is read: as the node may be a container, it
+/// is reported only after the read.
 fn writes_before_the_read(a: &str) -> [Vec<Request>; 6] {
     let anew = vec![remove(a), make(a)];
     let written = [anew.clone(), vec![set(a, "new")]].concat();
@@ -213,14 +215,15 @@ fn history(log: &[Entry], at: &str) -> Vec<(Kind, u64)> {
     changes.collect()
 }
 
-/// What happens while a change is verified is neither taken for it nor reported before it: L-WAT-2, L-WAT-3.
+/// Events that arrive while a change is verified are neither taken for that change nor reported
+/// before it: L-WAT-2, L-WAT-3.
 pub(crate) async fn changes_are_reported_in_order_while_one_is_verified() {
     for query in [Query::children(path("/order")), Query::subtree(path("/order"))] {
         for writes in writes_before_the_read("/order/a") {
             let (peer, shown) = (peer(1), format!("{query:?} {writes:?}"));
             let store = open(&peer, LONG).await;
             done(&*store, create("/order/kept", "")).await;
-            let (_view, mut watch) = store.observe(query.clone()).await.expect("it answers");
+            let (_view, mut watch) = store.watch(query.clone()).await.expect("it answers");
             let (begun, undisturbed) = (peer.world().log.len(), writes.is_empty());
             let session = store.session().id.get();
             peer.when(Rule::new(Deed::Meanwhile(writes)).op(op::MULTI_READ).of(session));
@@ -230,42 +233,42 @@ pub(crate) async fn changes_are_reported_in_order_while_one_is_verified() {
             timeout(PATIENCE, read).await.expect("it is read");
             done(&*store, create("/order/last", "")).await;
 
-            let (mut told, mut whole) = (Vec::new(), true);
+            let (mut reported, mut whole) = (Vec::new(), true);
             loop {
                 match next(&mut watch).await {
                     Event::Changed(change) if change.path == path("/order/last") => break,
-                    Event::Changed(change) => told.push(change),
+                    Event::Changed(change) => reported.push(change),
                     Event::Resync => whole = false,
                     other @ Event::Ended(_) => panic!("{shown}: {other:?}"),
                 }
             }
             let truth = history(&peer.world().log[begun..], "/order/a");
             assert!(
-                told.first().is_none_or(|first| first.kind == Kind::Created),
-                "{shown}: {told:?}"
+                reported.first().is_none_or(|first| first.kind == Kind::Created),
+                "{shown}: {reported:?}"
             );
             let mut left = truth.iter();
-            for change in &told {
+            for change in &reported {
                 let at = change.revision.map(Revision::get);
                 let is_it = |(kind, zxid): &(Kind, u64)| {
                     *kind == change.kind && at.is_none_or(|at| at == *zxid)
                 };
-                assert!(left.any(is_it), "{shown}: {told:?} of {truth:?}");
+                assert!(left.any(is_it), "{shown}: {reported:?} of {truth:?}");
             }
-            assert!(!whole || left.next().is_none(), "{shown}: {told:?} of {truth:?}");
-            assert!(!undisturbed || told[0].node.is_some(), "{shown}: {told:?}");
+            assert!(!whole || left.next().is_none(), "{shown}: {reported:?} of {truth:?}");
+            assert!(!undisturbed || reported[0].node.is_some(), "{shown}: {reported:?}");
         }
     }
 }
 
 /// The changes that are reported until that of this node.
 async fn until(watch: &mut Watch, last: &str) -> Vec<(Kind, String)> {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     loop {
         match next(watch).await {
-            Event::Changed(change) if change.path == path(last) => return told,
-            Event::Changed(change) => told.push((change.kind, change.path.as_str().to_owned())),
-            other => panic!("{other:?}, after {told:?}"),
+            Event::Changed(change) if change.path == path(last) => return reported,
+            Event::Changed(change) => reported.push((change.kind, change.path.as_str().to_owned())),
+            other => panic!("{other:?}, after {reported:?}"),
         }
     }
 }
@@ -280,10 +283,11 @@ pub(crate) async fn a_container_is_not_reported_and_what_takes_its_place_is() {
         done(&*store, create(&format!("/boxes/{name}/a"), "")).await;
     }
     done(&*store, Txn::new().delete(path("/boxes/gone/a"), Expect::Any)).await;
-    let observed = store.observe(Query::children(path("/boxes"))).await;
+    let observed = store.watch(Query::children(path("/boxes"))).await;
     let (_view, mut watch) = observed.expect("the peer answers");
 
-    // One is new, the servers remove another, and a node takes the place of the third, by two writes.
+    // One is new, the servers remove another, and a node takes the place of the third, by two
+    // writes.
     done(&*store, create("/boxes/new/a", "")).await;
     peer.change(|world| world.write(&[remove("/boxes/gone")])).expect("it is empty");
     done(&*store, Txn::new().delete(path("/boxes/full/a"), Expect::Any)).await;
@@ -294,7 +298,8 @@ pub(crate) async fn a_container_is_not_reported_and_what_takes_its_place_is() {
     assert_eq!(until(&mut watch, "/boxes/last").await, [created]);
 }
 
-/// While the client was disconnected a node took the place of a container, whose removal was not reported.
+/// While the client was disconnected a node took the place of a container, whose removal was not
+/// reported.
 pub(crate) async fn what_took_the_place_of_a_container_meanwhile_is_reported() {
     let peer = peer(1);
     peer.change(|world| world.collects = false);
@@ -303,7 +308,7 @@ pub(crate) async fn what_took_the_place_of_a_container_meanwhile_is_reported() {
     done(&*store, create("/boxes/box/a", "")).await;
     done(&*store, Txn::new().delete(path("/boxes/box/a"), Expect::Any)).await;
     let query = Query::children(path("/boxes"));
-    let (_view, mut watch) = store.observe(query).await.expect("the peer answers");
+    let (_view, mut watch) = store.watch(query).await.expect("the peer answers");
     peer.stop(0);
     let meanwhile = [remove("/boxes/box"), make("/boxes/box")];
     peer.change(|world| world.write(&meanwhile)).expect("nothing is against it");
@@ -327,7 +332,7 @@ pub(crate) async fn an_observation_outlives_the_connection_that_it_began_on() {
             done(&*store, create("/begun/a", "old")).await;
             done(&*store, create("/begun/kept", "")).await;
             peer.when(Rule::new(Deed::CloseBefore).op(site).at(dir));
-            let observed = timeout(PATIENCE, store.observe(query(dir))).await.expect("it ends");
+            let observed = timeout(PATIENCE, store.watch(query(dir))).await.expect("it ends");
             let (_view, mut watch) = observed.unwrap_or_else(|error| panic!("{what}: {error}"));
             recovers(&*store).await;
             peer.change(|world| world.write(&[remove("/begun/a")])).expect("it is there");
@@ -349,27 +354,28 @@ pub(crate) async fn one_event_is_what_happened() {
     let store = open(&peer, LONG).await;
     for query in [Query::until_gone(path("/one/a")), Query::node(path("/one/a")).once()] {
         done(&*store, Txn::new().create(path("/one/a"), "", Lifetime::Session)).await;
-        let (_view, mut watch) = store.observe(query).await.expect("the peer answers");
+        let (_view, mut watch) = store.watch(query).await.expect("the peer answers");
         peer.change(|world| world.write(&[remove("/one/a")])).expect("it is there");
         let Event::Changed(change) = next(&mut watch).await else { panic!("it is deleted") };
         assert_eq!(change.kind, Kind::Deleted);
     }
     done(&*store, create("/one/a", "")).await;
     let query = Query::node(path("/one/a")).once();
-    let (_view, mut watch) = store.observe(query).await.expect("the peer answers");
+    let (_view, mut watch) = store.watch(query).await.expect("the peer answers");
     peer.change(|world| world.write(&[set("/one/a", "new")])).expect("it is there");
     let Event::Changed(change) = next(&mut watch).await else { panic!("it is written") };
     assert_eq!(change.kind, Kind::Updated);
 }
 
-/// While the client was disconnected another node took the place of the one that it watches: the servers report that as a write.
+/// While the client was disconnected another node took the place of the one that it watches: the
+/// servers report that as a write.
 pub(crate) async fn another_node_in_its_place_is_no_write() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
     done(&*store, create("/place/kept", "")).await;
     done(&*store, create("/place/a", "")).await;
     let query = Query::node(path("/place/a")).once();
-    let (_view, mut watch) = store.observe(query).await.expect("the peer answers");
+    let (_view, mut watch) = store.watch(query).await.expect("the peer answers");
     peer.stop(0);
     let anew = [remove("/place/a"), make("/place/a")];
     peer.change(|world| world.write(&anew)).expect("nothing is against it");
@@ -384,7 +390,7 @@ pub(crate) async fn a_check_for_absence_is_not_reported() {
     let store = open(&peer, LONG).await;
     done(&*store, create("/absent/kept", "")).await;
     let query = Query::children(path("/absent"));
-    let (_view, mut watch) = store.observe(query).await.expect("the peer answers");
+    let (_view, mut watch) = store.watch(query).await.expect("the peer answers");
     done(&*store, Txn::new().check(path("/absent/a"), Expect::Absent)).await;
     done(&*store, create("/absent/last", "")).await;
     match next(&mut watch).await {
@@ -394,7 +400,8 @@ pub(crate) async fn a_check_for_absence_is_not_reported() {
     }
 }
 
-/// An observer that takes hints learns of a node in the place of a container, so that a later observer hears of its end.
+/// An observer that takes hints learns of a node in the place of a container, so that a later
+/// observer hears of its end.
 pub(crate) async fn what_was_only_a_hint_is_no_container_any_more() {
     let peer = peer(1);
     peer.change(|world| world.collects = false);
@@ -403,8 +410,8 @@ pub(crate) async fn what_was_only_a_hint_is_no_container_any_more() {
     done(&*store, create("/hints/box/a", "")).await;
     done(&*store, Txn::new().delete(path("/hints/box/a"), Expect::Any)).await;
     let query = || Query::children(path("/hints"));
-    let first = store.observe(query()).await.expect("the peer answers");
-    let (_view, mut hints) = store.observe(query().hints()).await.expect("the peer answers");
+    let first = store.watch(query()).await.expect("the peer answers");
+    let (_view, mut hints) = store.watch(query().hints()).await.expect("the peer answers");
     drop(first);
 
     let meanwhile = [remove("/hints/box"), make("/hints/box")];
@@ -415,7 +422,7 @@ pub(crate) async fn what_was_only_a_hint_is_no_container_any_more() {
             _ => {}
         }
     }
-    let (view, mut watch) = store.observe(query()).await.expect("the peer answers");
+    let (view, mut watch) = store.watch(query()).await.expect("the peer answers");
     assert_eq!(view.nodes.len(), 2, "{view:?}");
     peer.change(|world| world.write(&[remove("/hints/box")])).expect("it is there");
     done(&*store, create("/hints/last", "")).await;
@@ -424,25 +431,25 @@ pub(crate) async fn what_was_only_a_hint_is_no_container_any_more() {
     assert_eq!(until(&mut watch, "/hints/last").await, [deleted]);
 }
 
-/// A session that drew tickets in a directory watched it for itself, until it was observed. When it forgets the directory, it
-/// takes nothing away from the observer.
+/// A session that created tickets in a directory watched it for itself, until it was observed. When
+/// it forgets the directory, the observer loses nothing.
 pub(crate) async fn a_directory_is_observed_on_after_the_session_forgot_its_tickets() {
-    /// So many directories are remembered.
-    const MOST: usize = 256;
+    /// The number of directories that are remembered.
+    const MAX_DIRS: usize = 256;
 
     let peer = peer(1);
     peer.change(|world| world.collects = false);
     let store = open(&peer, LONG).await;
     let cycle = async |dir: &str| {
         let drawn = committed(&*store, ticket(dir)).await;
-        done(&*store, Txn::new().delete(&drawn.done[0].path, Expect::Any)).await;
+        done(&*store, Txn::new().delete(&drawn.results[0].path, Expect::Any)).await;
     };
     for _ in 0..5 {
         cycle("/drawn").await;
     }
     let query = Query::children(path("/drawn"));
-    let (_view, mut watch) = store.observe(query).await.expect("the peer answers");
-    for number in 0..3 * MOST {
+    let (_view, mut watch) = store.watch(query).await.expect("the peer answers");
+    for number in 0..3 * MAX_DIRS {
         cycle(&format!("/other/{number}")).await;
     }
     done(&*store, create("/drawn/last", "")).await;

@@ -1,11 +1,11 @@
-//! What does not fit into one request is read as of one moment: L-KV-3.
+//! Nodes that do not fit into one request are read as a consistent snapshot: L-KV-3.
 
 use std::time::Duration;
 
 use synod_core::error::ErrorKind;
 use synod_core::path::Path;
 use synod_core::store::{
-    Backend as _, Expect, Progress, Query, SessionOptions, Store, Txn, View, Why,
+    Backend as _, Expect, Progress, Query, RejectReason, SessionOptions, Store, Txn, View,
 };
 use synod_zk::ZkBackend;
 use tokio::time::timeout;
@@ -15,7 +15,8 @@ use crate::protocol::{Request, op};
 use crate::scene::{LONG, PATIENCE, make, open, path, peer, set};
 use crate::script::{Deed, Rule};
 
-/// The directory is so deep, and each of its paths so long, that those of so many children do not fit into a request.
+/// The directory is so deep, and its paths so long, that the paths of all children do not fit into
+/// a request.
 const NODES: usize = 750;
 
 /// The sessions whose reads may take half as long without anything new.
@@ -44,7 +45,8 @@ async fn read(store: &dyn Store, query: Query) -> View {
     reads.expect("in time").expect("the peer answers")
 }
 
-/// Two nodes are written together before each part of the answer: a view never shows one write of the two.
+/// Two nodes are written together before each part of the answer: a view never shows one write of
+/// the two.
 pub(crate) async fn what_is_too_much_for_a_request_is_of_one_moment() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
@@ -76,17 +78,19 @@ pub(crate) async fn what_is_too_much_for_a_request_is_of_one_moment() {
     }
 }
 
-/// What is below a node is read to find out why it is not deleted: it is more than one request.
+/// The nodes below a node are read to find the reason that it is not deleted: they need more than
+/// one request.
 pub(crate) async fn a_node_with_very_many_children_is_not_deleted() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
     fill(&peer);
-    let said = store.commit(Txn::new().delete(path(&dir()), Expect::Any)).await;
-    let refused = said.expect("the peer answers").rejected().map(|no| no.why);
-    assert_eq!(refused, Some(Why::HasChildren));
+    let result = store.commit(Txn::new().delete(path(&dir()), Expect::Any)).await;
+    let refused = result.expect("the peer answers").rejected().map(|no| no.reason);
+    assert_eq!(refused, Some(RejectReason::HasChildren));
 }
 
-/// Each level takes a good part of the time in which nothing new may be read, and all together take more.
+/// Each level takes a good part of the time in which nothing new may be read, and all together take
+/// more.
 pub(crate) async fn a_large_tree_may_take_long_as_long_as_more_of_it_is_read() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
@@ -100,14 +104,15 @@ pub(crate) async fn a_large_tree_may_take_long_as_long_as_more_of_it_is_read() {
     assert_eq!(view.nodes.len(), NODES + 2);
 }
 
-/// Nodes that are too much for one answer are read a few at a time, and what is too much even so is refused.
+/// Nodes that are too much for one answer are read a few at a time, and what is too much even so is
+/// refused.
 pub(crate) async fn what_is_too_much_for_an_answer_is_read_in_parts() {
-    const LONGEST: usize = 1 << 16;
+    const MAX_ANSWER: usize = 1 << 16;
 
     let peer = peer(1);
-    let backend = ZkBackend::new(peer.options().max_answer(LONGEST)).expect("valid");
+    let backend = ZkBackend::new(peer.options().max_answer(MAX_ANSWER)).expect("valid");
     let store = backend.open(&SessionOptions::new(LONG)).await.expect("the peer runs");
-    let large = "x".repeat(LONGEST / 4);
+    let large = "x".repeat(MAX_ANSWER / 4);
     let all: Vec<Request> = ["/large", "/large/a", "/large/b", "/large/c", "/large/d", "/large/e"]
         .iter()
         .flat_map(|at| [make(at), set(at, &large)])
@@ -122,8 +127,8 @@ pub(crate) async fn what_is_too_much_for_an_answer_is_read_in_parts() {
     }
 
     let several = Query::nodes(path("/large"), ["/large/a", "/large/b", "/large/c"].map(path));
-    let said = timeout(PATIENCE, store.read(several)).await.expect("in time");
-    assert_eq!(said.expect_err("it is too long").kind(), ErrorKind::TooLarge);
+    let result = timeout(PATIENCE, store.read(several)).await.expect("in time");
+    assert_eq!(result.expect_err("it is too long").kind(), ErrorKind::TooLarge);
     assert!(!store.status().borrow().is_lost());
 }
 
@@ -135,8 +140,8 @@ pub(crate) async fn what_never_rests_is_not_read_for_ever() {
     let all = (0..NODES).map(|number| set(&child(number), "again")).collect();
     peer.when(Rule::new(Deed::Meanwhile(all)).op(op::MULTI_READ).times(usize::MAX));
 
-    let said = timeout(PATIENCE, store.read(Query::subtree(path(&dir())))).await;
+    let result = timeout(PATIENCE, store.read(Query::subtree(path(&dir())))).await;
 
-    let error = said.expect("it ends").expect_err("there is no moment");
+    let error = result.expect("it ends").expect_err("there is no moment");
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
 }

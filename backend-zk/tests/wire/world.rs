@@ -38,25 +38,26 @@ pub(crate) struct Server {
     pub(crate) tree: Tree,
     pub(crate) watches: Watches,
     pub(crate) conns: BTreeMap<Line, Conn>,
-    /// How much of the log it has applied.
+    /// The number of applied entries of the log.
     applied: usize,
     /// The stats that the last transaction returned for its writes.
     pub(crate) shown: Vec<Option<Stat>>,
     /// The sessions with heartbeats since its last report to the leader.
     touched: BTreeSet<i64>,
-    /// Whether it applies only the transactions that it must.
+    /// The server applies only the transactions that it must.
     pub(crate) lags: bool,
-    /// Whether it has lost the leader, and has not noticed.
+    /// The server has lost the leader, and has not noticed.
     pub(crate) parted: bool,
-    /// Whether it accepts no connection.
+    /// The server accepts no connection.
     pub(crate) down: bool,
     /// The longest time to live that it grants.
     pub(crate) longest: Duration,
     /// The operation codes that it does not know.
     pub(crate) unknown: BTreeSet<i32>,
-    /// Whether its nodes may have a time to live.
+    /// Its nodes may have a time to live.
     pub(crate) extended: bool,
-    /// Whether it returns the stat of each create in a transaction of several: those before 3.9 do not (ZOOKEEPER-4026).
+    /// Each create in a transaction of several returns its stat: servers before 3.9 do not return
+    /// it (ZOOKEEPER-4026).
     pub(crate) shows_births: bool,
     /// Events have the number of their transaction, as those of 3.9 do (ZOOKEEPER-4655).
     pub(crate) numbers_events: bool,
@@ -86,11 +87,11 @@ pub(crate) struct World {
     pub(crate) log: Vec<Entry>,
     pub(crate) script: Script,
     pub(crate) links: BTreeMap<i64, Link>,
-    /// How many requests arrived, of all kinds.
+    /// The number of requests that arrived, of all kinds.
     pub(crate) requests: usize,
-    /// How many heartbeats were answered.
+    /// The number of heartbeats that were answered.
     pub(crate) signs: usize,
-    /// Whether empty containers and expired nodes are collected.
+    /// Empty containers and expired nodes are collected.
     pub(crate) collects: bool,
     next: u64,
 }
@@ -153,7 +154,7 @@ impl World {
         i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// Whether a server can reach the leader.
+    /// Returns whether a server can reach the leader.
     pub(crate) fn agrees(&self, server: usize) -> bool {
         let this = &self.servers[server];
         let leader = &self.servers[self.leader];
@@ -269,8 +270,8 @@ impl World {
         self.began + self.tick * u32::try_from(ticks).unwrap_or(u32::MAX)
     }
 
-    /// A server received a heartbeat of a session. The leader knows at once, others report it when
-    /// asked.
+    /// A server received a heartbeat of a session. The leader knows immediately, other servers
+    /// report it when the leader pings them.
     pub(crate) fn touch(&mut self, server: usize, session: i64) {
         if server == self.leader {
             self.renew(session);
@@ -300,8 +301,8 @@ impl World {
         self.commit(session, writes, true);
     }
 
-    /// The sessions that own no node below a directory: two processes would hold a lock at once if
-    /// an operator ended the session of its holder.
+    /// The sessions that own no node below a directory: two processes would hold a lock at the same
+    /// time if an operator ended the session of its holder.
     pub(crate) fn without_tickets(&self, dir: &str) -> Vec<i64> {
         let tree = &self.servers[self.leader].tree;
         let holds = |session: i64| tree.owned(session).iter().any(|path| path.starts_with(dir));
@@ -336,7 +337,7 @@ impl World {
         self.servers[server].touched.clear();
     }
 
-    /// Where the leader is down, makes another server the leader, if there is one.
+    /// Makes another server the leader if the leader is down and there is one.
     pub(crate) fn elect(&mut self) {
         let can = |server: &usize| !self.servers[*server].down && !self.servers[*server].parted;
         if self.servers[self.leader].down

@@ -28,7 +28,7 @@ impl Bare {
     ///
     /// # Errors
     ///
-    /// If there is none.
+    /// If there is no server at the address.
     pub async fn connect(address: &str) -> Result<Self, Failure> {
         let client = Client::connect([address], None).await?;
         let mut bare = Self { client, leases: Vec::new() };

@@ -31,7 +31,7 @@ impl Same {
     ///
     /// # Errors
     ///
-    /// If there is none.
+    /// If there is no server at the address.
     pub async fn connect(address: &str) -> Result<Self, Failure> {
         let client = Client::connect([address], None).await?;
         let lease = client.lease_client().grant(TTL, None).await?.id();
@@ -65,7 +65,8 @@ impl Same {
         drive(task, lanes.collect()).await
     }
 
-    /// Creates a ticket with a unique name and a look at the last two, and deletes it.
+    /// Creates a ticket with a unique name and a follow-up read of the last two, and deletes the
+    /// ticket.
     async fn locks(&self, task: &Task) -> Result<Report, Failure> {
         let lanes = (0..task.clients).map(|lane| {
             let (mut kv, lease, drawn) = (self.client.kv_client(), self.lease, &self.drawn);

@@ -35,7 +35,7 @@ impl Bare {
     ///
     /// # Errors
     ///
-    /// If there is none.
+    /// If there is no server at the address.
     pub async fn connect(address: &str) -> Result<Self, Failure> {
         let mut bare = Self { address: address.to_owned(), clients: Vec::new() };
         let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
@@ -126,7 +126,7 @@ impl Same {
     ///
     /// # Errors
     ///
-    /// If there is none.
+    /// If there is no server at the address.
     pub async fn connect(address: &str) -> Result<Self, Failure> {
         Ok(Self { bare: Bare::connect(address).await?, drawn: Cell::default() })
     }

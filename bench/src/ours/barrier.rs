@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use futures_util::future::try_join_all;
-use synod::recipe::DoubleBarrier;
+use synod::barrier::DoubleBarrier;
 
 use super::Ours;
 use crate::racer::{Failure, drive};

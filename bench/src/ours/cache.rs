@@ -1,12 +1,12 @@
-//! Caches: how soon they are complete and show a change, and what they cost.
+//! Caches: the delays until they are complete and show a change, and their cost.
 
 use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::join;
 use futures_util::{Stream, StreamExt as _};
-use synod::recipe::{Cache, CacheEvent};
-use synod::store::{Expect, Node};
+use synod::cache::{Cache, CacheEvent};
+use synod::{Expect, Node};
 use tokio::time::{Instant, timeout};
 
 use super::{Ours, done};
@@ -15,10 +15,10 @@ use crate::racer::Failure;
 use crate::report::{Report, Stopwatch, rss};
 use crate::task::Task;
 
-/// How long to wait for a change while there are a thousand a second.
+/// Limit of the wait for a change, while there are a thousand a second.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Fills a cache again and again. The memory is by how much the first one made the process grow.
+/// Fills a cache again and again. The memory is the growth of the process by the first cache.
 pub(super) async fn complete(ours: &mut Ours, task: &Task) -> Result<Report, Failure> {
     let crowd = Crowd::of(task.nodes);
     let (mut laps, mut grown) = (Vec::new(), None);

@@ -1,4 +1,4 @@
-//! The crew: tasks from their submission to their results, and what a lost worker or master costs.
+//! The crew: tasks from their submission to their results, and the cost of a lost worker or master.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -6,9 +6,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{Either, select, try_join, try_join_all};
-use synod::client::Client;
-use synod::path::Path;
-use synod::recipe::{Assignment, Crew, CrewWorker, TaskEnd, TaskStatus};
+use synod::Client;
+use synod::Path;
+use synod::crew::{Assignment, Crew, CrewWorker, TaskEnd, TaskStatus};
 use tokio::time::{Instant, sleep};
 
 use super::{DATA, Ours};
@@ -16,10 +16,10 @@ use crate::racer::{Failure, drive};
 use crate::report::{Report, Stopwatch};
 use crate::task::Task;
 
-/// How long a finished task is kept: so short that its removal is part of the measurement.
+/// Time for which a finished task is kept: so short that its removal is part of the measurement.
 const KEPT: Duration = Duration::from_millis(100);
 
-/// How often a process looks whether another one is there, or gone.
+/// Interval at which a process checks whether another one is there, or gone.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// For each client a submitter and a worker, and one master, each with a session of its own.
@@ -42,8 +42,8 @@ pub(super) async fn tasks(ours: &mut Ours, task: &Task) -> Result<Report, Failur
     beside(serving, measured).await
 }
 
-/// A worker is lost. The first process works until it is killed, and the other one leads, and does the task that the first
-/// one had.
+/// A worker is lost. The first process works until it is killed. The other one leads, and does the
+/// task of the first.
 pub(super) async fn worker(ours: &mut Ours, task: &Task) -> Result<Report, Failure> {
     let path = ours.dir.join("crew-of-worker")?;
     let (workers_at, client) = (path.join("workers")?, ours.clients[0].clone());
@@ -62,9 +62,9 @@ pub(super) async fn worker(ours: &mut Ours, task: &Task) -> Result<Report, Failu
     Ok(stopwatch.stop(vec![started.elapsed()]))
 }
 
-/// Submits a task for the other process, and does it when that is lost.
+/// Submits a task for the other process, and does the task when that process is lost.
 async fn take_over(client: &Client, crew: &Crew) -> Result<(), Failure> {
-    let task = crew.submit(&client.chance().id(), DATA).await?;
+    let task = crew.submit(&client.random().id(), DATA).await?;
     while task.status().await? != Some(TaskStatus::Assigned) {
         sleep(LOOK).await;
     }
@@ -72,7 +72,8 @@ async fn take_over(client: &Client, crew: &Crew) -> Result<(), Failure> {
     expect_done(beside(crew.work(CrewWorker::new(), echo), result).await?.as_ref())
 }
 
-/// A master is lost. The first process leads until it is killed, and the other one stands for master and does tasks.
+/// A master is lost. The first process leads until it is killed, and the other one is a candidate
+/// for master and does tasks.
 pub(super) async fn master(ours: &mut Ours, task: &Task) -> Result<Report, Failure> {
     let path = ours.dir.join("crew-of-master")?;
     let (candidates, client) = (path.join("master")?, ours.clients[0].clone());
@@ -83,7 +84,7 @@ pub(super) async fn master(ours: &mut Ours, task: &Task) -> Result<Report, Failu
         let first_of_own = async {
             until_there(&client, &candidates, 2).await?;
             loop {
-                // One of these waits while no master is there.
+                // One of these waits while there is no master.
                 done(&client, &crew).await?;
                 if client.children(&candidates).await?.len() == 1 {
                     return Ok(());
@@ -105,7 +106,7 @@ async fn echo(task: Assignment) -> Result<Vec<u8>, Infallible> {
 
 /// Submits a task, and waits for its result.
 async fn done(client: &Client, crew: &Crew) -> Result<(), Failure> {
-    let task = crew.submit(&client.chance().id(), DATA).await?;
+    let task = crew.submit(&client.random().id(), DATA).await?;
     expect_done(task.wait().await?.as_ref())
 }
 
@@ -116,7 +117,7 @@ fn expect_done(end: Option<&TaskEnd>) -> Result<(), Failure> {
     }
 }
 
-/// Waits until so many nodes are in a directory.
+/// Waits until a directory has this number of nodes.
 async fn until_there(client: &Client, dir: &Path, count: usize) -> Result<(), Failure> {
     while client.children(dir).await?.len() != count {
         sleep(LOOK).await;

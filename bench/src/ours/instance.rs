@@ -1,10 +1,10 @@
-//! Service discovery: how soon all know that an instance is gone.
+//! Service discovery: the delay until all clients know that an instance is gone.
 
 use std::pin::pin;
 
 use futures_util::StreamExt as _;
 use futures_util::future::try_join_all;
-use synod::recipe::{Discovery, Instance, Service};
+use synod::discovery::{Discovery, Instance, Service};
 use tokio::time::Instant;
 
 use super::Ours;
@@ -14,8 +14,8 @@ use crate::task::Task;
 
 const SERVICE: &str = "bench";
 
-/// The first process has an instance until it is killed. In the other one, clients with a session each follow the service
-/// until none of them shows it any more.
+/// The first process has an instance until it is killed. In the other one, clients with a session
+/// each follow the service until none of them shows it any more.
 pub(super) async fn killed(ours: &mut Ours, task: &Task) -> Result<Report, Failure> {
     let base = ours.dir.join("services")?;
     let stopwatch = Stopwatch::start(task);
@@ -35,7 +35,7 @@ pub(super) async fn killed(ours: &mut Ours, task: &Task) -> Result<Report, Failu
     Ok(stopwatch.stop(vec![started.elapsed()]))
 }
 
-/// Waits until a service has so many instances.
+/// Waits until a service has this number of instances.
 async fn until(service: &Service<()>, count: usize) -> Result<(), Failure> {
     let mut changes = pin!(service.changes());
     while let Some(view) = changes.next().await {

@@ -1,10 +1,10 @@
-//! Leader election: how soon the next candidate leads after a resignation.
+//! Leader election: the delay until the next candidate leads after a resignation.
 
 use std::time::Duration;
 
 use futures_util::future::join;
-use synod::recipe::Election;
-use synod::store::Query;
+use synod::Query;
+use synod::election::Election;
 use tokio::time::{Instant, sleep};
 
 use super::Ours;
@@ -12,7 +12,7 @@ use crate::racer::Failure;
 use crate::report::{Report, Stopwatch};
 use crate::task::{Task, Work};
 
-/// How long a candidate has waited in line when it becomes the leader.
+/// Returns the time that a candidate has waited in the queue when it becomes the leader.
 fn stood(work: Work) -> Duration {
     Duration::from_millis(if work == Work::ResignLate { 300 } else { 5 })
 }

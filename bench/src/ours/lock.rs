@@ -1,11 +1,11 @@
-//! The lock: uncontended, contended by many, and passed on along a line of waiters.
+//! The lock: uncontended, contended by many, and passed on along a queue of waiters.
 
 use std::cell::Cell;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use futures_util::future::{join, try_join_all};
-use synod::recipe::{Mutex, PassingMutex};
+use synod::lock::{Mutex, PassingMutex};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
@@ -14,7 +14,7 @@ use crate::racer::{Failure, drive};
 use crate::report::{Report, Stopwatch, rss};
 use crate::task::Task;
 
-/// Counts the holders of what only a few may hold.
+/// Counts the holders of a recipe that only a few may hold.
 #[derive(Debug, Default)]
 pub(super) struct Inside(Cell<usize>);
 
@@ -62,7 +62,7 @@ pub(super) async fn contended(ours: &mut Ours, task: &Task) -> Result<Report, Fa
     drive(task, lanes.collect()).await
 }
 
-/// How often in a row a lock is passed on within the process before other processes get it.
+/// Number of grants in a row within the process before other processes get the lock.
 const MOST: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
 
 /// All tasks want one lock, with one session; it is passed on among them without a request to the
@@ -108,7 +108,7 @@ pub(super) async fn drain(ours: &mut Ours, task: &Task) -> Result<Report, Failur
         Ok::<_, Failure>(handed)
     });
     let begin = async {
-        // They start to watch only some time after they entered the line.
+        // They start to watch only some time after they entered the queue.
         sleep(Duration::from_millis(200 + task.clients as u64)).await;
         let (memory, stopwatch) = (rss(), Stopwatch::start(task));
         last.set(Instant::now());

@@ -2,25 +2,27 @@
 
 use std::sync::Arc;
 
-use synod::path::Path;
-use synod::store::{Expect, Lifetime, Query, Store, Txn};
+use synod::Path;
+use synod_core::store::{Expect, Lifetime, Query, Store, Txn};
 
 use super::{DATA, Ours, done};
 use crate::racer::{Failure, drive};
 use crate::report::Report;
 use crate::task::{Task, Work};
 
-/// Through a client, as applications do.
+/// Measures a client, as applications use it.
 pub(super) async fn through_the_door(ours: &mut Ours, task: &Task) -> Result<Report, Failure> {
     let dir = &ours.dir;
     for txn in preparation(dir, task)? {
         // It exists from an earlier task, or from now on.
-        let _there = ours.clients[0].transaction(txn).await?;
+        let _there = ours.clients[0].commit(txn).await?;
     }
     let lanes = ours.shared(task.clients).into_iter().enumerate().map(|(lane, client)| {
         let (node, made, work) = (node(dir, lane)?, made(dir, lane)?, task.work);
         Ok(async move || match work {
-            Work::GetLocal => there(client.get_local(&node).await?.is_some()),
+            Work::GetLocal => {
+                there(client.read(Query::node(node.clone()).local()).await?.node().is_some())
+            }
             Work::Get => there(client.get(&node).await?.is_some()),
             Work::Set | Work::SetIfThere => {
                 let _set = done(client.set(&node, DATA, Expect::Any).await?)?;
@@ -35,7 +37,7 @@ pub(super) async fn through_the_door(ours: &mut Ours, task: &Task) -> Result<Rep
     drive(task, lanes.collect::<Result<_, Failure>>()?).await
 }
 
-/// On a bare session, which applications do not use.
+/// Measures a bare session, which applications do not use.
 pub(super) async fn at_the_floor(
     store: &Arc<dyn Store>,
     dir: &Path,

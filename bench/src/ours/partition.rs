@@ -1,4 +1,4 @@
-//! The partition: how soon each item has a member again after a member has left.
+//! The partition: the delay until each item has a member again after a member has left.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -6,7 +6,7 @@ use std::pin::pin;
 
 use futures_util::StreamExt as _;
 use futures_util::future::{Either, select, try_join_all};
-use synod::recipe::{Partition, Share, ShareChange};
+use synod::partition::{Partition, Share, ShareChange};
 use tokio::time::Instant;
 
 use super::Ours;
@@ -55,7 +55,7 @@ async fn all_have_members(members: &[&Share]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The result of `work`, while the members release what they are asked for.
+/// The result of `work`, while the members release the items that are requested from them.
 async fn while_releasing<T>(
     members: &[&Share],
     work: impl Future<Output = Result<T, Failure>>,

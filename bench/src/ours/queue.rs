@@ -4,17 +4,17 @@ use std::future::ready;
 use std::num::NonZeroUsize;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use synod::path::Path;
-use synod::recipe::Queue;
+use synod::Path;
+use synod::queue::Queue;
 
 use super::{DATA, Ours};
 use crate::racer::{Failure, drive};
 use crate::report::Report;
 use crate::task::{BUNCH, Task};
 
-/// How many of the items that wait are put in one transaction.
+/// Number of waiting items that are put in one transaction.
 const TOGETHER: usize = 30;
-/// How many of these transactions are under way.
+/// Number of these transactions in flight.
 const AT_ONCE: usize = 20;
 
 /// An item of 98 bytes, which are 100 as JSON.
@@ -45,7 +45,7 @@ pub(super) async fn with_waiting(ours: &mut Ours, task: &Task) -> Result<Report,
     let items = vec![item(); missing];
     let bunches = items.chunks(TOGETHER).map(|some| all[0].put_many(some));
     stream::iter(bunches).buffer_unordered(AT_ONCE).try_for_each(|()| ready(Ok(()))).await?;
-    // By then each knows what is there.
+    // Each consumer then knows the items in the queue.
     for queue in &all {
         queue.put(&item()).await?;
         queue.take().await?;
@@ -76,7 +76,8 @@ pub(super) async fn acknowledged(ours: &mut Ours, task: &Task) -> Result<Report,
     drive(task, lanes.collect()).await
 }
 
-/// Each client has a queue of its own: what others take would have to be waited for.
+/// Each client has a queue of its own: in a shared one it would have to wait for the items that
+/// others take.
 pub(super) async fn in_bunches(ours: &mut Ours, task: &Task) -> Result<Report, Failure> {
     let path = ours.dir.join("bunches")?;
     let all = queues(ours, task, |lane| Ok(path.join(&lane.to_string())?)).await?;

@@ -1,4 +1,4 @@
-//! Which code runs each task.
+//! The code that runs each task.
 
 use async_trait::async_trait;
 

@@ -1,8 +1,8 @@
-//! What several clients may hold at a time: permits, and a lock for readers.
+//! Recipes that several clients hold at a time: permits, and a lock for readers.
 
 use std::num::NonZeroU32;
 
-use synod::recipe::{RwLock, Semaphore};
+use synod::lock::{RwLock, Semaphore};
 
 use super::Ours;
 use super::lock::Inside;

@@ -1,9 +1,9 @@
 //! Transactions of a function over several nodes.
 
+use synod::Client;
 use synod::Error;
-use synod::client::Client;
-use synod::path::Path;
-use synod::recipe::Transaction;
+use synod::Path;
+use synod::transaction::Transaction;
 
 use super::Ours;
 use super::value::expect_sum;
@@ -19,7 +19,7 @@ pub(super) async fn add(ours: &mut Ours, task: &Task) -> Result<Report, Failure>
     let lanes = clients.iter().map(|client| {
         let transaction = Transaction::new(client, marks.clone()).prefetch(nodes.clone());
         async move || {
-            let add_to_each = async |run: synod::recipe::Attempt| {
+            let add_to_each = async |run: synod::transaction::Attempt| {
                 for node in nodes {
                     let number = run.get_value::<i64>(node).await?.unwrap_or_default();
                     run.put_value(node, &(number + 1))?;
@@ -39,7 +39,7 @@ fn nodes(dir: &Path) -> Result<Vec<Path>, Failure> {
     (0..NODES).map(|node| Ok(dir.join(&node.to_string())?)).collect()
 }
 
-/// What was added to each of the nodes. Fails if that differs.
+/// Returns the amount that was added to each of the nodes. Fails if the amounts differ.
 async fn sum(client: &Client, nodes: &[Path]) -> Result<i64, Failure> {
     let mut sums = Vec::new();
     for node in nodes {

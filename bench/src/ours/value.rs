@@ -5,7 +5,7 @@ use std::pin::pin;
 
 use futures_util::StreamExt as _;
 use futures_util::future::join;
-use synod::recipe::{Counter, Ids, SharedValue};
+use synod::value::{Counter, Ids, SharedValue};
 use tokio::time::Instant;
 
 use super::Ours;

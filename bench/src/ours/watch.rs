@@ -1,6 +1,6 @@
-//! How soon a change is reported.
+//! The delay until a change is reported.
 
-use synod::store::{Event, Expect, Query};
+use synod::{Event, Expect, Query};
 use tokio::time::Instant;
 
 use super::{DATA, Ours, done, ensure};

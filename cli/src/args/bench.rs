@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-/// What to measure.
+/// The work to measure.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     /// All measurements, for some minutes, with up to a thousand clients waiting for one lock

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-/// Which cases to run.
+/// The cases to run.
 #[derive(Debug, Args)]
 pub(crate) struct Conformance {
     /// Only cases with this in their name

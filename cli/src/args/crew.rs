@@ -8,20 +8,22 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 #[cfg(unix)]
-use synod::recipe::CrewPolicy;
+use synod::crew::CrewPolicy;
 
 use crate::time::time;
 
-/// What to do with a crew.
+/// The actions on a crew.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CrewAction {
-    /// Do tasks: run a command for each, with its data as standard input and its output as the result
+    /// Do tasks: run a command for each, with its data as standard input and its output as the
+    /// result
     #[cfg(unix)]
     #[command(after_help = WORK_NOTES)]
     Work(CrewWork),
     /// Submit a task, and print its id
     Submit(CrewSubmit),
-    /// Print where a task is and how it ended, and the attempts at it with what their workers say of their progress
+    /// Print the state and the end of a task, and the attempts at it with the progress that their
+    /// workers report
     Status {
         /// The id of the task
         id: String,
@@ -34,7 +36,7 @@ pub(crate) enum CrewAction {
         /// The id of the task
         id: String,
     },
-    /// List the workers and the tasks, as of one moment
+    /// List the workers and the tasks, in a consistent snapshot
     List,
     /// Assign no more tasks to a worker, also when it connects anew; it ends those that it has
     Drain {
@@ -52,24 +54,24 @@ pub(crate) enum CrewAction {
     Resume,
 }
 
-/// How to work.
+/// The options of a worker.
 #[cfg(unix)]
 #[derive(Debug, Args)]
 pub(crate) struct CrewWork {
-    /// Do so many tasks at the same time
+    /// Number of tasks to do at the same time
     #[arg(long, short = 'n', value_name = "N", default_value = "1")]
     pub(crate) capacity: NonZeroU32,
     /// A property, for tasks that need it; may be given again
     #[arg(long = "property", short, value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) properties: Vec<(String, String)>,
-    /// Which worker gets a task while this program is the master: least-loaded, round-robin, or property:NAME for the one
-    /// whose property is as the task prefers
+    /// Worker that gets a task while this program is the master: least-loaded, round-robin, or
+    /// property:NAME for the one whose property is as the task prefers
     #[arg(long, value_name = "POLICY", value_parser = policy, default_value = "least-loaded")]
     pub(crate) policy: CrewPolicy,
-    /// Do not stand for master: another program must
+    /// Do not become the master: another program must
     #[arg(long)]
     pub(crate) no_lead: bool,
-    /// How long a command may take to end after SIGTERM, when its task was lost or cancelled
+    /// Time that a command may take to end after SIGTERM, when its task was lost or cancelled
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "2s")]
     pub(crate) grace: Duration,
     /// The command and its arguments; after -- if it begins with a hyphen
@@ -77,18 +79,19 @@ pub(crate) struct CrewWork {
     pub(crate) command: Vec<OsString>,
 }
 
-/// What to submit.
+/// The task to submit.
 #[derive(Debug, Args)]
 pub(crate) struct CrewSubmit {
     /// The data of the task; without it, standard input
     pub(crate) data: Option<String>,
-    /// The id of the task, with which it can be submitted again without being done again: a new one by default
+    /// The id of the task, with which it can be submitted again without being done again: a new one
+    /// by default
     #[arg(long)]
     pub(crate) id: Option<String>,
     /// Tasks of a higher priority are assigned first
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) priority: i32,
-    /// Try it again so often after an attempt that failed, each time after a longer pause: a second at first
+    /// Number of retries after a failed attempt, each after a longer pause: a second at first
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) retries: u32,
     /// A property that its worker must have; may be given again
@@ -97,7 +100,8 @@ pub(crate) struct CrewSubmit {
     /// A property that its worker should have, for a master with that policy; may be given again
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) prefers: Vec<(String, String)>,
-    /// Let it expire if it is not over after this time, by the wall clocks of this machine and of the master
+    /// Let it expire if it is not over after this time, by the wall clocks of this machine and of
+    /// the master
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) deadline: Option<Duration>,
     /// Wait until it is over, and print its result in place of its id

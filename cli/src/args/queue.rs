@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 
 use crate::time::time;
 
-/// What to do with a queue.
+/// The actions on a queue.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum QueueAction {
     /// Put an item into the queue
@@ -56,7 +56,7 @@ pub(crate) struct Put {
     /// An item with a lower number is delivered earlier: 0 to 999, and 100 without this
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(..=999))]
     pub(crate) priority: Option<u16>,
-    /// It is not delivered before this time has passed, like 30s; a plain number is seconds
+    /// Time before which the item is not delivered, like 30s; a plain number is seconds
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) delay: Option<Duration>,
 }
@@ -64,7 +64,8 @@ pub(crate) struct Put {
 /// `queue PATH take`.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Take {
-    /// Give up with exit code 75 if there is no item within this time, like 30s; a plain number is seconds
+    /// Give up with exit code 75 if there is no item within this time, like 30s; a plain number is
+    /// seconds
     #[arg(long, short = 'w', value_name = "TIME", value_parser = time, conflicts_with = "no_wait")]
     pub(crate) timeout: Option<Duration>,
     /// Give up with exit code 75 at once if there is no item
@@ -85,7 +86,7 @@ pub(crate) struct Consume {
     /// Move an item to the dead letters that was delivered this often, in place of 25 times
     #[arg(long, value_name = "N")]
     pub(crate) deliver_at_most: Option<NonZeroU32>,
-    /// How long a command may take to end after SIGTERM: 2s, or a quarter of the session's time
+    /// Time that a command may take to end after SIGTERM: 2s, or a quarter of the session's time
     /// to live if that is less
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) grace: Option<Duration>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use synod::sim::{Fault, Personality};
 
-/// What to simulate.
+/// The histories to simulate.
 #[derive(Clone, Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Sim {
@@ -31,10 +31,10 @@ pub(crate) struct Sim {
     pub(crate) strict: bool,
 }
 
-/// Which histories to run.
+/// The histories to run.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Seeds {
-    /// How many
+    /// Number of histories
     #[arg(long = "seeds", value_name = "N", default_value_t = 1_000)]
     pub(crate) count: u64,
     /// As many as can be run in this time, like 2min
@@ -63,7 +63,7 @@ pub(crate) struct Seeds {
     pub(crate) jobs: Option<usize>,
 }
 
-/// How to show a history.
+/// The form in which a history is shown.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Shown {
     /// Also write it to an HTML page
@@ -119,7 +119,7 @@ pub(crate) enum SimCommand {
         /// Only mistakes with this in their name or in that of their workload
         #[arg(long, value_name = "TEXT")]
         only: Option<String>,
-        /// How many histories for each
+        /// Number of histories for each
         #[arg(long, value_name = "N", default_value_t = 2_000)]
         seeds: u64,
         /// Stop at the first history that finds the mistake

@@ -6,14 +6,14 @@ use clap::Subcommand;
 
 use crate::time::time;
 
-/// What to do with a number.
+/// The actions on a number.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(crate) enum CounterAction {
     /// Print it; 0 if it was never changed
     Get,
     /// Add to it, exactly once, and print the sum
     Add {
-        /// What to add; negative to subtract
+        /// Amount to add; negative to subtract
         #[arg(allow_negative_numbers = true)]
         number: i64,
     },
@@ -25,7 +25,7 @@ pub(crate) enum CounterAction {
     },
 }
 
-/// What to do with a barrier.
+/// The actions on a barrier.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(crate) enum BarrierAction {
     /// From now on, programs that wait for it wait
@@ -34,7 +34,8 @@ pub(crate) enum BarrierAction {
     Lift,
     /// Wait until it is not set
     Wait {
-        /// Give up with exit code 75 if it is still set after this time, like 30s; a plain number is seconds
+        /// Give up with exit code 75 if it is still set after this time, like 30s; a plain number
+        /// is seconds
         #[arg(long, short = 'w', value_name = "TIME", value_parser = time)]
         timeout: Option<Duration>,
     },

@@ -9,9 +9,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::select;
 use serde_json::json;
-use synod::client::Client;
-use synod::path::Path;
-use synod::recipe::{Delivery, Held as _, Queue};
+use synod::Client;
+use synod::Held as _;
+use synod::Path;
+use synod::queue::{Delivery, Queue};
 use tokio::sync::Notify;
 
 use crate::args::Common;
@@ -55,7 +56,7 @@ pub(crate) async fn run(
     }
 }
 
-/// The failure that ends all of it.
+/// The failure that ends the command.
 #[derive(Default)]
 struct Broken {
     failure: RefCell<Option<Failure>>,

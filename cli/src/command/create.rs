@@ -1,7 +1,7 @@
 //! `create`: makes a node.
 
-use synod::client::Client;
-use synod::store::{Done, Lifetime};
+use synod::Client;
+use synod::{Lifetime, OpResult};
 
 use crate::args::{Common, Create};
 use crate::command::{Interrupts, connect, given};
@@ -11,7 +11,7 @@ use crate::output;
 pub(crate) async fn run(common: &Common, create: Create) -> Result<(), Failure> {
     let data = given(&create.data)?;
     let client = connect(common).await?;
-    // Before there is a node, which has to be removed.
+    // Before the node exists, because the node has to be removed.
     let mut interrupts = create.ephemeral.then(Interrupts::listen);
     let made = make(&client, &create, data).await;
     let held = match (&made, &mut interrupts) {
@@ -22,14 +22,14 @@ pub(crate) async fn run(common: &Common, create: Create) -> Result<(), Failure> 
         },
         (Err(_), _) => Ok(()),
     };
-    // Also where the output is closed: the end of the session removes an ephemeral node.
+    // Also if the output is closed: the end of the session removes an ephemeral node.
     let closed = client.close().await;
     made?;
     held?;
     Ok(closed?)
 }
 
-async fn make(client: &Client, create: &Create, data: Vec<u8>) -> Result<Done, Failure> {
+async fn make(client: &Client, create: &Create, data: Vec<u8>) -> Result<OpResult, Failure> {
     let lifetime = match create.ttl {
         Some(ttl) => Lifetime::Ttl(ttl),
         None if create.ephemeral => Lifetime::Session,
@@ -42,7 +42,8 @@ async fn make(client: &Client, create: &Create, data: Vec<u8>) -> Result<Done, F
     })
 }
 
-/// Keeps the session, and with it the node, until the session is lost or this process is interrupted.
+/// Keeps the session, and with it the node, until the session is lost or this process is
+/// interrupted.
 async fn hold(client: &Client, interrupts: &mut Interrupts) -> Result<(), Failure> {
     let session = client.session().await?;
     match interrupts.until(session.lost()).await {
@@ -51,7 +52,7 @@ async fn hold(client: &Client, interrupts: &mut Interrupts) -> Result<(), Failur
     }
 }
 
-fn print(common: &Common, done: &Done) -> Result<(), Failure> {
+fn print(common: &Common, done: &OpResult) -> Result<(), Failure> {
     if !common.json {
         return Ok(output::line(done.path.as_str())?);
     }

@@ -1,9 +1,9 @@
 //! `crew`: submits tasks, shows them and their workers, and does them.
 
 use serde_json::{Value, json};
-use synod::client::Client;
-use synod::path::Path;
-use synod::recipe::{
+use synod::Client;
+use synod::Path;
+use synod::crew::{
     Crew, CrewTask, NewTask, ShownTask, ShownWorker, TaskEnd, TaskHistory, TaskStatus,
 };
 
@@ -24,7 +24,7 @@ pub(crate) async fn run(common: &Common, path: &Path, action: CrewAction) -> Res
         other => other,
     };
     let data = match &action {
-        // Before a session is opened: it would not be kept alive while this reads.
+        // Before a session is opened: nothing would keep the session alive during this read.
         CrewAction::Submit(asked) => given(asked.data.as_deref().unwrap_or("-"))?,
         _ => Vec::new(),
     };
@@ -77,7 +77,7 @@ async fn submit(
     asked: CrewSubmit,
     data: Vec<u8>,
 ) -> Result<(), Failure> {
-    let id = asked.id.unwrap_or_else(|| client.chance().id());
+    let id = asked.id.unwrap_or_else(|| client.random().id());
     let new = NewTask::new(data).priority(asked.priority).retries(asked.retries);
     let new = asked.needs.into_iter().fold(new, |new, (name, value)| new.needs(name, value));
     let new = asked.prefers.into_iter().fold(new, |new, (name, value)| new.prefers(name, value));
@@ -102,7 +102,8 @@ async fn submit(
     }
 }
 
-/// Prints a task; or, until it is over, each change of it. Returns false if there is no such task.
+/// Prints a task; or, until it is over, each change of it. Returns `false` if there is no such
+/// task.
 async fn status(common: &Common, task: &CrewTask, follow: bool) -> Result<bool, Failure> {
     if !follow {
         let found = task.history().await?;

@@ -1,13 +1,13 @@
-//! How tasks and their attempts are shown.
+//! Texts that show tasks and their attempts.
 
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
-use synod::recipe::{AttemptEnd, CrewAttempt, TaskEnd, TaskStatus};
+use synod::crew::{AttemptEnd, CrewAttempt, TaskEnd, TaskStatus};
 
 use crate::output;
 
-/// With control characters escaped for a terminal.
+/// Escapes control characters for a terminal.
 pub(super) fn shown(text: &str) -> String {
     text.escape_debug().to_string()
 }

@@ -5,10 +5,10 @@ use std::pin::pin;
 
 use futures_util::future::{Either, select, try_join};
 use serde_json::json;
-use synod::chance::Chance;
-use synod::client::Client;
-use synod::path::Path;
-use synod::recipe::{Assignment, Crew, CrewWorker};
+use synod::Client;
+use synod::Path;
+use synod::crew::{Assignment, Crew, CrewWorker};
+use synod_core::random::Random;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -22,14 +22,14 @@ use crate::process::filter::Filter;
 use crate::process::progress_file::ProgressFile;
 use crate::process::signals::Signals;
 
-/// What each attempt of this worker needs.
+/// The parts that each attempt of this worker needs.
 struct Desk {
     json: bool,
     path: Path,
     filter: Filter,
     /// Names the files of attempts.
-    chance: Chance,
-    /// What ends the worker.
+    random: Random,
+    /// Sends the failure that ends the worker.
     broken: mpsc::UnboundedSender<Failure>,
 }
 
@@ -64,11 +64,12 @@ async fn work(
         .into_iter()
         .fold(worker, |worker, (name, value)| worker.property(name, value));
     let (broken, mut breaks) = mpsc::unbounded_channel();
-    // A result of this size may still be too large, together with what the crew keeps of its task.
+    // A result of this size may still be too large, together with the data that the crew stores of
+    // its task.
     let max_output = client.session().await?.info().limits.data;
     let filter = Filter { command: asked.command, grace: asked.grace, max_output };
-    let (json, chance) = (common.json, client.chance().clone());
-    let desk = &Desk { json, path: path.clone(), filter, chance, broken };
+    let (json, random) = (common.json, client.random().clone());
+    let desk = &Desk { json, path: path.clone(), filter, random, broken };
     let works = crew.work(worker, |task| desk.attempt(task));
     let leads = async { if asked.no_lead { pending().await } else { crew.lead().await } };
     let working = select(Box::pin(try_join(works, leads)), Box::pin(breaks.recv()));
@@ -94,7 +95,7 @@ impl Desk {
                 }
                 result
             }
-            // The task is not to blame: it stays assigned until this worker has ended.
+            // The task did not cause this: it stays assigned until this worker has ended.
             Err(failure) => {
                 let _ends = self.broken.send(failure).is_ok();
                 pending().await
@@ -104,7 +105,7 @@ impl Desk {
 
     /// Runs the command for a task, and reports its progress meanwhile.
     async fn filtered(&self, task: &Assignment) -> Result<Result<Vec<u8>, String>, Failure> {
-        let file = ProgressFile::create(&self.chance.id()).map_err(|error| {
+        let file = ProgressFile::create(&self.random.id()).map_err(|error| {
             Failure::plain(format!("the file for the progress of a task: {error}"))
         })?;
         let environment = [

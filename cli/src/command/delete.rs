@@ -1,10 +1,10 @@
 //! `delete --recursive`: a node and everything below it.
 
 use serde_json::json;
-use synod::client::Client;
-use synod::error::Result as StoreResult;
-use synod::path::Path;
-use synod::store::{Expect, Outcome, Query, Txn, Why};
+use synod::Client;
+use synod::Path;
+use synod::Result as StoreResult;
+use synod::{Expect, Outcome, Query, RejectReason, Txn};
 
 use crate::args::Common;
 use crate::command::connect;
@@ -15,7 +15,7 @@ use crate::progress::Progress;
 /// Nodes per transaction: every store accepts this many operations in one.
 const BATCH: usize = 40;
 
-/// How often the tree is read again when other clients change it meanwhile.
+/// Limit of the reads of the tree when other clients change it meanwhile.
 const ROUNDS: usize = 100;
 
 pub(crate) async fn tree(common: &Common, path: &Path) -> Result<(), Failure> {
@@ -32,7 +32,7 @@ pub(crate) async fn tree(common: &Common, path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Removes a node and everything below it, and returns how many nodes that were.
+/// Removes a node and everything below it, and returns the number of removed nodes.
 pub(crate) async fn remove(client: &Client, path: &Path) -> Result<u64, Failure> {
     let mut deleted = 0;
     for _ in 0..ROUNDS {
@@ -61,7 +61,7 @@ async fn below(client: &Client, path: &Path) -> StoreResult<Vec<Path>> {
 /// is gone already is no error; a node that got children is left to the next round.
 async fn remove_batch(client: &Client, batch: &[Path]) -> Result<u64, Failure> {
     let all = batch.iter().fold(Txn::new(), |txn, path| txn.delete(path, Expect::Any));
-    if let Outcome::Committed(_) = client.transaction(all).await? {
+    if let Outcome::Committed(_) = client.commit(all).await? {
         return Ok(batch.len() as u64);
     }
     let mut deleted = 0;
@@ -69,7 +69,8 @@ async fn remove_batch(client: &Client, batch: &[Path]) -> Result<u64, Failure> {
         let outcome = client.delete(path, Expect::Any).await?;
         match &outcome {
             Outcome::Committed(()) => deleted += 1,
-            Outcome::Rejected(no) if matches!(no.why, Why::Missing | Why::HasChildren) => {}
+            Outcome::Rejected(no)
+                if matches!(no.reason, RejectReason::Missing | RejectReason::HasChildren) => {}
             Outcome::Rejected(_) => drop(outcome.required()?),
         }
     }

@@ -1,8 +1,8 @@
 //! `discover`: the services below a path, or the instances of one.
 
 use serde_json::{Value, json};
-use synod::path::Path;
-use synod::recipe::{Discovery, Endpoint};
+use synod::Path;
+use synod::discovery::{Discovery, Endpoint};
 
 use crate::args::Common;
 use crate::command::connect;

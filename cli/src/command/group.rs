@@ -1,8 +1,8 @@
 //! `members` and `join`: lists a group, and runs a command as a member of it.
 
 use serde_json::{Value, json};
-use synod::path::Path;
-use synod::recipe::{Group, Member};
+use synod::Path;
+use synod::presence::{Group, Member};
 
 use crate::args::Common;
 use crate::command::connect;
@@ -51,9 +51,9 @@ pub(crate) use joining::join;
 mod joining {
     use futures_util::future::Either;
     use serde_json::json;
-    use synod::client::Client;
-    use synod::error::ErrorKind;
-    use synod::recipe::{Group, Membership};
+    use synod::Client;
+    use synod::ErrorKind;
+    use synod::presence::{Group, Membership};
     use tokio::time::timeout;
 
     use crate::args::{Common, Join};

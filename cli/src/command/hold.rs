@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use serde_json::json;
-use synod::client::Client;
-use synod::error::Result as StoreResult;
-use synod::path::Path;
-use synod::recipe::{Election, Hold, Mutex, RwLock, Semaphore};
-use synod::retry::Retry;
+use synod::Client;
+use synod::Path;
+use synod::Result as StoreResult;
+use synod::Retry;
+use synod::election::Election;
+use synod::lock::{Hold, Mutex, RwLock, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::args::{Common, Elect, Lock, Running};
@@ -26,17 +27,17 @@ use crate::progress::Progress;
 /// The exit code when the lock was lost.
 const LOST: u8 = 76;
 
-/// How long to try to release the lock and close the session at the end; otherwise the session
+/// Limit of the time to release the lock and close the session at the end; otherwise the session
 /// expires.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
 
-/// How long acquiring may take.
+/// The time that acquiring may take.
 #[derive(Clone, Copy, Debug)]
 struct Time {
     limit: Duration,
     /// The time that remains after connecting.
     left: Duration,
-    /// Whether to try only once.
+    /// `true` to try only once.
     tries: bool,
 }
 
@@ -156,14 +157,14 @@ async fn hold_open<K: Send + Sync>(
     }
 }
 
-/// Acquires, and tries again after each outage of the store: only a time limit, or a signal, ends the wait. What is tried
-/// once is not tried again.
+/// Acquires, and tries again after each outage of the store: only a time limit, or a signal, ends
+/// the wait. With a single attempt there is no retry.
 async fn patiently<T>(
     client: &Client,
     tries: bool,
     entering: impl AsyncFn() -> StoreResult<T>,
 ) -> StoreResult<T> {
-    let mut delays = Retry::forever().delays(client.chance());
+    let mut delays = Retry::forever().delays(client.random());
     let mut is_first = true;
     loop {
         match entering().await {
@@ -205,7 +206,7 @@ async fn linger<K: Send + Sync>(
     Ok(())
 }
 
-/// Releases it, or leaves that to the end of the session if the store does not answer.
+/// Releases the lock; if the store does not answer, the end of the session releases it.
 async fn leave<K>(held: Hold<K>) {
     let _left = timeout(FAREWELL, held.release()).await.is_ok_and(|left| left.is_ok());
 }
@@ -217,7 +218,7 @@ fn environment<K>(path: &Path, held: &Hold<K>) -> Vec<(OsString, OsString)> {
     pairs.map(|(name, value)| (name.into(), value.into())).into()
 }
 
-/// How long the command may take to end. It must be over before the session is.
+/// Returns the time that the command may take to end. The command must end before the session does.
 pub(crate) async fn grace(client: &Client, asked: Option<Duration>) -> Result<Duration, Failure> {
     const USUAL: Duration = Duration::from_secs(2);
     let ttl = client.session().await?.info().ttl;

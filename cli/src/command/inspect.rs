@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
-use synod::path::Path;
-use synod::recipe::{Claim, Contender, inspect};
+use synod::Path;
+use synod::lock::{Claim, Contender, inspect};
 use synod::{Client, Query, Result};
 
 use crate::args::Common;
@@ -38,7 +38,8 @@ pub(crate) async fn run(common: &Common, path: &Path) -> Result<(), Failure> {
     Ok(output::line(&text_of(path, &line))?)
 }
 
-/// Whether there is no node at the path or below it. A store may keep the directory of a lock that was used before.
+/// Returns `true` if there is no node at the path or below it. A store may keep the directory of a
+/// lock that was used before.
 async fn is_unused(client: &Client, path: &Path) -> Result<bool> {
     Ok(client.read(Query::subtree(path).names_only()).await?.nodes.is_empty())
 }

@@ -1,7 +1,7 @@
 //! `ls`: the children of a node.
 
-use synod::path::Path;
-use synod::store::{Node, Query};
+use synod::Path;
+use synod::{Node, Query};
 
 use crate::args::Common;
 use crate::command::connect;

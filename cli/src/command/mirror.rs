@@ -6,9 +6,9 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::future::{Either, poll_immediate, select};
 use serde_json::json;
-use synod::client::Client;
-use synod::path::Path;
-use synod::recipe::{Cache, Extent};
+use synod::Client;
+use synod::Path;
+use synod::cache::{Cache, Extent};
 use tokio::time::timeout;
 
 use crate::args::{Common, Mirror};
@@ -21,7 +21,7 @@ use crate::process::Job;
 use crate::process::signals::Signals;
 use crate::progress::Progress;
 
-/// How long the command may take to end.
+/// Time that the command may take to end.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Keeps the files until a signal arrives. The client is closed in any case.
@@ -58,7 +58,8 @@ async fn keep(
     loop {
         let (changed, mut code) = (keeper.update(&cache)?, 0);
         if let Some(job) = job.as_ref().filter(|_| changed) {
-            // Those of this loop stay pending, so that one that ends the command ends this, too.
+            // The signals of this loop stay pending, so that a signal that ends the command ends
+            // this loop, too.
             code = job.clone().run(&mut Signals::listen()?).await?;
             if code != 0 {
                 output::warning(&format!("the command ended with exit code {code}"));
@@ -69,7 +70,7 @@ async fn keep(
             code if mirror.once => return Err(Failure::Exit(code, None)),
             _ => {}
         }
-        // First the signals: one may have come while the command ran.
+        // Signals come first: one may have arrived while the command ran.
         match select(pin!(signals.fatal()), events.next()).await {
             Either::Left(_) => return Ok(()),
             Either::Right((Some(_), _)) => {}
@@ -86,13 +87,13 @@ struct FileKeeper<'a> {
     common: &'a Common,
     top: Path,
     files: Files,
-    /// The nodes that were said to have no file.
+    /// The nodes that were reported to have no file.
     left_out: Vec<Path>,
 }
 
 impl FileKeeper<'_> {
-    /// Makes the files what the cache has. Returns whether anything was to be done. A cache that is stale has what was there
-    /// last: so the files stay during an outage.
+    /// Updates the files to the content of the cache. Returns `true` if there was anything to
+    /// change. A stale cache has the last known content: so the files stay during an outage.
     fn update(&mut self, cache: &Cache) -> Result<bool, Failure> {
         let (wanted, left_out) = wanted(cache.snapshot().iter(), &self.top);
         for path in left_out.iter().filter(|path| !self.left_out.contains(path)) {

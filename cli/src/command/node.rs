@@ -1,7 +1,7 @@
 //! `get`, `set`, `delete`: one node.
 
 use serde_json::json;
-use synod::path::Path;
+use synod::Path;
 
 use crate::args::Common;
 use crate::command::{connect, expected, given};

@@ -7,9 +7,10 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 use serde_json::{Value, json};
+use synod::Path;
 use synod::clock;
-use synod::path::Path;
-use synod::recipe::{Delivery, PutOptions, Queue, QueuedItem, within};
+use synod::queue::{Delivery, PutOptions, Queue, QueuedItem};
+use synod::within;
 use synod::{Client, Result as StoreResult};
 use tokio::time::sleep;
 
@@ -25,7 +26,7 @@ const NO_ITEM: u8 = 75;
 
 pub(crate) async fn run(common: &Common, path: &Path, action: QueueAction) -> Result<(), Failure> {
     refuse_memory(common, "no other process gets its items")?;
-    // Before there is a session, which would have to be kept meanwhile.
+    // Before there is a session, which would have to be kept alive meanwhile.
     let data = match &action {
         QueueAction::Put(put) => given(&put.data)?,
         _ => Vec::new(),
@@ -142,7 +143,7 @@ async fn take(
     }
 }
 
-/// Claims an item, if there is one that no consumer has.
+/// Claims an item, if there is an unclaimed one.
 async fn claim_now(queue: &Queue<Bytes>) -> StoreResult<Option<Delivery<Bytes>>> {
     const LOOK: Duration = Duration::from_millis(100);
     let there_is_none = async {
@@ -179,7 +180,7 @@ fn chosen(
     Ok(all.into_iter().filter(|item| names.iter().any(|name| is(item, name))).collect())
 }
 
-/// With control characters escaped for a terminal.
+/// Escapes control characters for a terminal.
 fn shown(text: &str) -> String {
     text.escape_debug().to_string()
 }
@@ -196,7 +197,7 @@ fn print(common: &Common, items: &[QueuedItem<Bytes>]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The id, or the name where there is none.
+/// The id, or the name if the item has no id.
 fn label(item: &QueuedItem<Bytes>) -> String {
     item.id().unwrap_or_else(|| item.name().to_owned())
 }
@@ -219,7 +220,7 @@ fn text(item: &QueuedItem<Bytes>, width: usize) -> String {
     format!("{label:<width$}  priority {priority}, {state}{times}  {data}")
 }
 
-/// How long ago that was, to the second.
+/// Returns the time since the date, to the second.
 fn ago(date: Option<SystemTime>) -> String {
     let age = date.and_then(|date| clock::date().duration_since(date).ok());
     let age = age.map(|age| humantime::format_duration(Duration::from_secs(age.as_secs())));

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use synod::path::Path;
-use synod::recipe::{Barrier, Counter, Crew, CrewWorker, Discovery, Instance};
+use synod::Path;
+use synod::barrier::Barrier;
+use synod::crew::{Crew, CrewWorker};
+use synod::discovery::{Discovery, Instance};
+use synod::value::Counter;
 use synod::{Client, Lifetime, Query};
 
 use crate::args::value::{BarrierAction, CounterAction};
@@ -293,7 +296,7 @@ async fn a_subtree_is_kept_as_files() {
 
     let kept = mirror::run(&common, asked(false));
     let writes = async {
-        client.delete(&path("/app/mode"), synod::store::Expect::Any).await?.required()?;
+        client.delete(&path("/app/mode"), synod::Expect::Any).await?.required()?;
         client.put(&path("/app/db/url"), "second").await?;
         while [read("db/url"), read("mode")] != [Some("second".into()), None] {
             tokio::time::sleep(Duration::from_millis(5)).await;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use synod::path::Path;
-use synod::store::{Node, Query};
+use synod::Path;
+use synod::{Node, Query};
 
 use crate::args::Common;
 use crate::command::connect;
@@ -79,7 +79,7 @@ fn label(name: &str, node: Option<&Node>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use synod::store::{Revision, SessionId, Stat, Version};
+    use synod::{Revision, SessionId, Stat, Version};
 
     use super::*;
 

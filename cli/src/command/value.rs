@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use serde_json::json;
-use synod::path::Path;
-use synod::recipe::{Barrier, Counter, within};
+use synod::Path;
+use synod::barrier::Barrier;
+use synod::value::Counter;
+use synod::within;
 use synod::{Client, Error};
 
 use crate::args::Common;
@@ -14,7 +16,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
 
-/// The exit code where a wait was too long, as that of `lock`.
+/// The exit code if a wait reaches its time limit, the same as that of `lock`.
 const TOO_LONG: u8 = 75;
 
 pub(crate) async fn counter(
@@ -90,7 +92,7 @@ async fn wait(
     }
 }
 
-/// Prints the state as JSON, if that is asked for. Otherwise the exit code is enough.
+/// Prints the state as JSON, if that is requested. Otherwise the exit code is enough.
 fn print(common: &Common, path: &Path, is_set: bool) -> Result<(), Failure> {
     if common.json {
         output::object(&json!({ "path": path.as_str(), "set": is_set }))?;

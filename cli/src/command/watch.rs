@@ -1,8 +1,8 @@
 //! `watch`: every change of a node as it happens.
 
 use serde_json::{Value, json};
-use synod::path::Path;
-use synod::store::{Change, Event, Kind, Query};
+use synod::Path;
+use synod::{Change, Event, Kind, Query};
 
 use crate::args::Common;
 use crate::command::{Interrupts, connect};
@@ -33,7 +33,8 @@ pub(crate) async fn run(
         match interrupts.until(watch.next()).await {
             Some(Some(Event::Changed(mut change))) => {
                 if change.node.is_none() && matches!(change.kind, Kind::Created | Kind::Updated) {
-                    // Not every store tells of the data. What is there now may be newer than the change.
+                    // Not every store sends the data with the event. The data that is read now may
+                    // be newer than the change.
                     change.node = client.get(&change.path).await?;
                 }
                 print_report(common, verb(change.kind), &change)?;
@@ -60,7 +61,7 @@ fn verb(kind: Kind) -> &'static str {
 
 fn print_report(common: &Common, verb: &str, change: &Change) -> Result<(), Failure> {
     if common.json {
-        let revision = change.revision.map(synod::store::Revision::get);
+        let revision = change.revision.map(synod::Revision::get);
         let mut told = json!({ "event": verb, "path": change.path.as_str(), "revision": revision });
         if let (Some(node), Value::Object(told)) = (&change.node, &mut told) {
             let (key, data) = output::data(&node.data);

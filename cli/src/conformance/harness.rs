@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use synod::mem::{MemBackend, Weather};
-use synod::store::{Backend, Change, Gap, SessionId, SessionOptions, Store};
 use synod::{Error, Lifetime, Path, Txn};
 use synod_conformance::harness::{Ability, Harness, Link, Profile};
+use synod_core::store::{Backend, Change, Feature, SessionId, SessionOptions, Store};
 use tokio::runtime::Builder;
 
 use crate::failure::Failure;
@@ -16,7 +16,7 @@ use crate::failure::Failure;
 #[derive(Clone, Debug)]
 pub(crate) struct AnyStore {
     backend: Arc<dyn Backend>,
-    /// Why it keeps no nodes with a time to live, if it keeps none.
+    /// The reason why the store keeps no nodes with a time to live, if it keeps none.
     no_ttl_nodes: Option<String>,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct AnyStore {
 #[derive(Debug)]
 pub(crate) struct Memory(MemBackend);
 
-/// Ten before the last sequence of memory.
+/// The sequence that is ten before the last one of the store in memory.
 const NEAR_THE_END: u64 = i32::MAX as u64 - 10;
 
 impl AnyStore {
@@ -48,7 +48,7 @@ impl AnyStore {
 /// The error with which a store refuses nodes with a time to live. It refuses one before it sends
 /// anything.
 async fn why_no_ttl_nodes(session: &dyn Store) -> Option<String> {
-    if !session.session().limits.gaps.contains(&Gap::TtlNodes) {
+    if !session.session().limits.missing_features.contains(&Feature::TtlNodes) {
         return None;
     }
     let probe = Path::new("/synod-conformance/ttl").ok()?;

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _};
 
 use crate::output;
 
-/// What is drawn now. Without a terminal nothing is drawn.
+/// The picture that is drawn now. Without a terminal nothing is drawn.
 #[derive(Debug)]
 pub(crate) struct Board {
     live: bool,

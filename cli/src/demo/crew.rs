@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::try_join;
-use synod::path::Path;
-use synod::recipe::{Crew, CrewSnapshot, CrewWorker, ShownWorker, TaskEnd, TaskStatus, inspect};
+use synod::Path;
+use synod::crew::{Crew, CrewSnapshot, CrewWorker, ShownWorker, TaskEnd, TaskStatus};
+use synod::lock::inspect;
 use tokio::time::sleep;
 
 use crate::command::delete;
@@ -23,21 +24,22 @@ A crew. Each copy does tasks, two at a time, and stands for master; the master a
 
 const TASKS: usize = 60;
 
-/// How long a task takes.
+/// Duration of a task.
 const WORK: Duration = Duration::from_millis(350);
 
 const LOOK: Duration = Duration::from_millis(150);
 
-/// How long the tasks may take until something is wrong: a store may keep the sessions of lost programs for long.
+/// Time after which the tasks count as failed: a store may keep the sessions of lost programs for
+/// long.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What happens, in this order.
+/// The events of the demo, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scene {
-    /// All is well, until this master is cut off.
+    /// No fault happens until this master is cut off.
     Calm,
     MasterCut(usize),
-    /// Another one leads, until a worker is lost.
+    /// Another program leads, until a worker is lost.
     Replaced,
     WorkerLost(usize),
     Last,
@@ -89,7 +91,7 @@ pub(crate) async fn run(
     delete::remove(&dan.client, path).await.map(drop)
 }
 
-/// Works and stands for master, until the program ends.
+/// Runs a worker that is also a candidate for master, until the program ends.
 fn works(program: &Program, path: &Path, begun: &Arc<AtomicUsize>) {
     let (crew, begun, name) = (Crew::new(&program.client, path), begun.clone(), program.name);
     program.runs(async move {
@@ -107,7 +109,7 @@ fn works(program: &Program, path: &Path, begun: &Arc<AtomicUsize>) {
 }
 
 impl Show<'_> {
-    /// Looks again and again, until all tasks are done.
+    /// Reads the crew again and again, until all tasks are done.
     async fn play(&mut self) -> Result<(), Failure> {
         loop {
             let snapshot = self.crew.snapshot().await?;
@@ -123,7 +125,7 @@ impl Show<'_> {
         }
     }
 
-    /// Which of the programs leads.
+    /// Returns the index of the program that leads.
     async fn master(&self) -> Result<Option<usize>, Failure> {
         let standing = inspect(&self.dan.client, self.path.join("master")?).await?;
         let leads = standing.iter().find(|it| it.holds == Some(true)).and_then(|it| it.owner);
@@ -149,7 +151,7 @@ impl Show<'_> {
         Ok(self.results.len())
     }
 
-    /// Goes on to the next scene when its time has come.
+    /// Starts the next scene when its time has come.
     async fn directs(
         &mut self,
         done: usize,

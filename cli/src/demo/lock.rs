@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{Either, select, try_join3};
-use synod::recipe::Mutex;
+use synod::lock::Mutex;
 use tokio::time::sleep;
 
 use crate::demo::program::Program;

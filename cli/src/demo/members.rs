@@ -4,8 +4,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use synod::path::Path;
-use synod::store::Event;
+use synod::Event;
+use synod::Path;
 use synod::{Lifetime, Query, Txn};
 use tokio::time::sleep;
 
@@ -46,7 +46,7 @@ async fn join(program: &Program, group: &Path) -> Result<(), Failure> {
     let node = group.join(program.name)?;
     let session = program.client.session().await?;
     let joined = session.commit(Txn::new().create(&node, "", Lifetime::Session)).await?;
-    joined.committed().map(drop).ok_or_else(|| Failure::plain("the name is taken"))
+    joined.ok().map(drop).ok_or_else(|| Failure::plain("the name is taken"))
 }
 
 /// Prints the list at each change.

@@ -3,8 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use synod::SessionOptions;
 use synod::mem::{MemBackend, Weather};
-use synod::store::SessionOptions;
 use synod::{Client, ClientOptions, Config};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
@@ -12,7 +12,8 @@ use tokio::task::JoinSet;
 use crate::demo::teller::Teller;
 use crate::failure::Failure;
 
-/// How long a session on a server outlives its last heartbeat, if its URL does not say: as little as servers usually allow.
+/// Time that a session on a server outlives its last heartbeat, if its URL does not set it: as
+/// little as servers usually allow.
 const TTL: Duration = Duration::from_secs(4);
 
 /// A program that uses the store.
@@ -24,12 +25,13 @@ pub(crate) struct Program {
     reach: Reach,
 }
 
-/// How a program reaches the store, and how it is cut off.
+/// The way in which a program reaches the store, and is cut off.
 #[derive(Debug)]
 enum Reach {
-    /// By a connection in memory, which can be cut. The tasks are what the program runs.
+    /// By a connection in memory, which can be cut. The program runs the tasks.
     Memory(MemBackend, Mutex<JoinSet<()>>),
-    /// By the connections of a runtime of its own. All of them end with it, and no goodbye is sent: as when its machine fails.
+    /// By the connections of a runtime of its own. All connections end with the runtime, and no
+    /// close is sent: as if the machine failed.
     Network(Mutex<Option<Runtime>>),
 }
 
@@ -121,7 +123,7 @@ impl Program {
         Ok(self.client.close().await?)
     }
 
-    /// Prints what it does.
+    /// Prints an action of the program.
     pub(crate) fn tell(&self, what: &str) -> Result<(), Failure> {
         self.teller.tell(self.name, what, None)
     }
@@ -135,7 +137,7 @@ impl Drop for Reach {
     }
 }
 
-/// Ends a runtime without waiting for what runs on it.
+/// Ends a runtime without waiting for its tasks.
 fn stop(runtime: &Mutex<Option<Runtime>>) {
     if let Some(runtime) = runtime.lock().unwrap_or_else(PoisonError::into_inner).take() {
         runtime.shutdown_background();

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use crate::failure::Failure;
 use crate::output;
 
-/// Prints one line per event: the time, the member and what happened.
+/// Prints one line per event: the time, the member and the event.
 #[derive(Clone, Debug)]
 pub(crate) struct Teller(Arc<Voice>);
 
@@ -38,7 +38,7 @@ impl Teller {
         Ok(())
     }
 
-    /// Prints what happened to the member `who`, and its view of the group if it watches one.
+    /// Prints an event of the member `who`, and its view of the group if it watches one.
     pub(crate) fn tell(
         &self,
         who: &str,

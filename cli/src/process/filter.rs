@@ -1,4 +1,5 @@
-//! [`Filter`]: a command that reads its input, writes its output, and ends, such as one of a pipeline.
+//! [`Filter`]: a command that reads its input, writes its output, and ends, such as one of a
+//! pipeline.
 
 use std::ffi::OsString;
 use std::io::Read as _;
@@ -16,7 +17,7 @@ use crate::process::{feed, not_started};
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
     pub(crate) command: Vec<OsString>,
-    /// How long it may take to end after SIGTERM.
+    /// Time that the command may take to end after SIGTERM.
     pub(crate) grace: Duration,
     /// The largest output, in bytes. A run with a larger one is ended, and has failed.
     pub(crate) max_output: usize,
@@ -34,7 +35,8 @@ impl Drop for Ending {
 }
 
 impl Filter {
-    /// Runs the command to its end, and returns its output, or why it failed. When this is dropped, its processes are ended.
+    /// Runs the command to its end, and returns its output, or the reason for its failure. When
+    /// this is dropped, its processes are ended.
     ///
     /// # Errors
     ///
@@ -53,13 +55,13 @@ impl Filter {
         let mut ending = Ending(Some(guard));
         let (done, ended) = oneshot::channel();
         let (input, max_output) = (input.to_vec(), self.max_output);
-        // The pipes block, and what a thread waits for ends with the processes of the group.
+        // The pipes block, and the wait of the thread ends with the processes of the group.
         std::thread::spawn(move || to_its_end(child, input, max_output, done));
         let ended = ended.await.unwrap_or_else(|_gone| Err(std::io::ErrorKind::Other.into()))?;
         let Some((status, output)) = ended else {
             return Ok(Err(format!("its output is larger than {max_output} bytes")));
         };
-        // What it has left in its group stays, as in a pipeline.
+        // Processes that the command has left in its group stay, as in a pipeline.
         drop(ending.0.take());
         Ok(if status.success() { Ok(output) } else { Err(failure(status)) })
     }

@@ -16,10 +16,11 @@ use crate::process::signals::{self, Caught, Signals};
 use crate::process::tenure::{Change, Tenure};
 use crate::process::terminal::Terminal;
 
-/// The pause between two looks at the processes of a group.
+/// The pause between two checks of the processes of a group.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The time limit for the end of processes that were killed. One that waits for a device ends later.
+/// The time limit for the end of processes that were killed. One that waits for a device ends
+/// later.
 const AFTER_KILL: Duration = Duration::from_secs(1);
 
 /// The command while it runs, with all processes that it starts.
@@ -36,7 +37,8 @@ pub(super) struct Group {
 pub(super) struct Ended {
     pub(super) code: u8,
     pub(super) lost: bool,
-    /// When the remaining processes of the group are killed, if the group was sent SIGTERM.
+    /// The time at which the remaining processes of the group are killed, if the group was sent
+    /// SIGTERM.
     deadline: Option<Instant>,
 }
 
@@ -57,7 +59,8 @@ enum State {
     Lapsed,
 }
 
-/// The processes of a group that was not given up are ended: what runs the command may be dropped at any time.
+/// The processes of a group that was not left are ended: the future that runs the command may be
+/// dropped at any time.
 impl Drop for Group {
     fn drop(&mut self) {
         self.take_terminal_back();
@@ -120,8 +123,8 @@ impl Group {
         }
     }
 
-    /// Sends SIGTERM, or SIGKILL if the deadline has passed: another client may have the lock already.
-    /// Returns the deadline if the group has time until then.
+    /// Sends SIGTERM, or SIGKILL if the deadline has passed: another client may have the lock
+    /// already. Returns the deadline if the group has time until then.
     fn terminate(&self, deadline: Option<Instant>) -> Option<Instant> {
         if deadline.is_some_and(|deadline| deadline <= clock::now()) {
             self.signal(Signal::SIGKILL);
@@ -160,7 +163,7 @@ impl Group {
         }
     }
 
-    /// True if the guard has ended, which it does only together with its group.
+    /// Returns `true` if the guard has ended, which it does only together with its group.
     fn is_ended_by_guard(&mut self) -> bool {
         self.guard.as_mut().is_some_and(Guard::has_ended)
     }
@@ -175,8 +178,8 @@ impl Group {
         }
     }
 
-    /// Gives up the group. Processes that were sent SIGTERM and do not end are killed after the deadline; others
-    /// stay, as in a pipeline.
+    /// Leaves the group. Processes that were sent SIGTERM and do not end are killed after the
+    /// deadline; others stay, as in a pipeline.
     pub(super) async fn end(mut self, ended: &Ended) {
         self.take_terminal_back();
         // The id of the group is not reused while a process of it remains.
@@ -186,7 +189,8 @@ impl Group {
         }
     }
 
-    /// Ends all processes that the command has left in its group, before what they rely on is released.
+    /// Ends all processes that the command has left in its group, before the lock that they rely on
+    /// is released.
     pub(super) async fn end_all(mut self, ended: &Ended, tenure: &mut Tenure<'_>, grace: Duration) {
         self.take_terminal_back();
         let deadline = match ended.deadline {
@@ -206,7 +210,7 @@ const KILLED: u8 = 128 + Signal::SIGKILL as u8;
 async fn until_gone(group: Pid, deadline: Instant) {
     let mut killed_at = None;
     loop {
-        // As the first process of a container, this process is the parent of those that lost theirs.
+        // As the first process of a container, this process is the parent of orphaned processes.
         while matches!(
             waitpid(Pid::from_raw(-group.as_raw()), Some(WaitPidFlag::WNOHANG)),
             Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..))

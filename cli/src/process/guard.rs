@@ -1,10 +1,10 @@
 //! [`Guard`]: a process that leads the command's group, and ends the group if this process is
 //! killed, or does not renew the time for which the lock is certain.
 //!
-//! It waits for the end of its input, which the operating system closes however this process ends. Its input has the
-//! latest moment at which the group must have ended: so the group ends in time also while this process is stopped.
-//! As the first process of its group it gives the group its id, which cannot be reused while the
-//! guard exists.
+//! It waits for the end of its input, which the operating system closes however this process ends.
+//! Its input has the latest moment at which the group must have ended: so the group ends in time
+//! also while this process is stopped. As the first process of its group it gives the group its id,
+//! which cannot be reused while the guard exists.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -33,7 +33,8 @@ const READY: u8 = b'!';
 /// The size of a moment in the input of a guard: nanoseconds of [`boot_time`].
 const MOMENT: usize = size_of::<u64>();
 
-/// The longest wait of a guard before it looks at the clock: no wait counts the time of a suspended machine.
+/// The longest wait of a guard before it looks at the clock: no wait counts the time of a suspended
+/// machine.
 const LOOK: Duration = Duration::from_millis(250);
 
 impl Guard {
@@ -62,17 +63,19 @@ impl Guard {
 
     /// Lets it kill the group at this moment, unless a later moment follows before.
     pub(super) fn kill_at(&mut self, until: Instant) {
-        // In this order: where this process is stopped in between, the moment is too early, and never too late.
+        // In this order: if this process is stopped in between, the moment is too early, and never
+        // too late.
         let now = boot_time::now();
         let at = now.saturating_add(until.saturating_duration_since(clock::now()));
         let nanos = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
         if let Some(input) = &mut self.0.stdin {
-            // One write of few bytes is written whole or not at all. If it fails, the earlier moment counts.
+            // One write of few bytes is written whole or not at all. If it fails, the earlier
+            // moment counts.
             let _written = input.write(&nanos.to_le_bytes()).is_ok();
         }
     }
 
-    /// True if it has ended by itself: with its group.
+    /// Returns `true` if it has ended by itself: with its group.
     pub(super) fn has_ended(&mut self) -> bool {
         matches!(self.0.try_wait(), Ok(Some(_)))
     }
@@ -124,14 +127,16 @@ pub(crate) fn stand(grace: Duration) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Waits for the end of the input, or until the last moment that was read from it has passed. Returns that moment.
+/// Waits for the end of the input, or until the last moment that was read from it has passed.
+/// Returns that moment.
 fn watch() -> io::Result<Option<Duration>> {
     let mut input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut until = None;
     // A multiple of the size of a moment, so that none is read in parts.
     let mut read = [0; 64 * MOMENT];
     loop {
-        // What was written before the moment passed is read first: only a missing renewal counts.
+        // Renewals that were written before the moment passed are read first: only a missing
+        // renewal counts.
         match poll(&mut [PollFd::new(input.as_fd(), PollFlags::POLLIN)], wait(until)) {
             Ok(0) if until.is_some_and(|until| left(until).is_none()) => return Ok(until),
             Ok(0) | Err(Errno::EINTR) => continue,

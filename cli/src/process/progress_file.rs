@@ -1,4 +1,4 @@
-//! [`ProgressFile`]: the file in which a command says how far it is.
+//! [`ProgressFile`]: the file in which a command reports its progress.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -8,21 +8,22 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-/// How often it is looked at.
+/// Interval between the reads of the file.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// How much of its end is read.
+/// Number of bytes that are read at the end of the file.
 const END: u64 = 4_096;
 
-/// An empty file in a directory of its own, which is removed with it: so a process that outlives its task leaves nothing.
+/// An empty file in a directory of its own, which is removed with it: so a process that outlives
+/// its task leaves nothing.
 #[derive(Debug)]
 pub(crate) struct ProgressFile {
     dir: PathBuf,
 }
 
 impl ProgressFile {
-    /// Makes it for a command. No two have the same id, in any process: a process that was killed has left its directory, and
-    /// the system may use the id of that process again.
+    /// Makes it for a command. No two have the same id, in any process: a process that was killed
+    /// has left its directory, and the system may use the id of that process again.
     pub(crate) fn create(id: &str) -> io::Result<Self> {
         let dir = std::env::temp_dir().join(format!("synod-{id}"));
         DirBuilder::new().mode(0o700).create(&dir)?;
@@ -45,7 +46,7 @@ impl ProgressFile {
         text.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
     }
 
-    /// Passes its last line on whenever that is another one.
+    /// Passes its last line on whenever the line changes.
     pub(crate) async fn follow(&self, report: impl Fn(String)) {
         let mut last = None;
         loop {

@@ -108,7 +108,7 @@ impl Signals {
     }
 }
 
-/// Whether this process was started with the signal ignored. Known on Linux only.
+/// Returns `true` if this process was started with the signal ignored. Known on Linux only.
 fn is_ignored(signal: Signal) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

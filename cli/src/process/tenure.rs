@@ -4,10 +4,10 @@ use std::future::pending;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
+use synod::Held;
+use synod::Session;
+use synod::Status;
 use synod::clock::{self, Vigil};
-use synod::recipe::Held;
-use synod::session::Session;
-use synod::store::Status;
 use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
@@ -33,11 +33,12 @@ impl<'a> Tenure<'a> {
     pub(super) fn new(held: &'a dyn Held, session: &Session, grace: Duration) -> Option<Self> {
         let status = session.status();
         let until = status.borrow().until()?;
-        // Afterwards: what is held now belongs to the session that was the client's a moment ago.
+        // This check comes last: a lock that is held now belongs to the session that the client had
+        // a moment ago.
         held.is_held().then_some(Self { held, status, grace, until })
     }
 
-    /// True if the lock is certainly held at this moment.
+    /// Returns `true` if the lock is certainly held at this moment.
     pub(super) fn is_held(&self) -> bool {
         self.held.is_held()
     }

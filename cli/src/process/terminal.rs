@@ -38,8 +38,8 @@ impl Terminal {
         let _restored = before.thread_set_mask().is_ok();
     }
 
-    /// Stops this process as its group was stopped. Once this process is continued, it continues the group, if it may.
-    /// Returns whether it did.
+    /// Stops this process as its group was stopped. Once this process is continued, it continues
+    /// the group, if it may. Returns whether it did.
     pub(super) fn stop_with(&self, group: Pid, may_continue: impl Fn() -> bool) -> bool {
         self.take_back();
         let _stopped = killpg(getpgrp(), Signal::SIGTSTP).is_ok();

@@ -35,7 +35,7 @@ pub(super) fn print_failure(
 
 /// The width of a line.
 pub(super) fn width() -> usize {
-    /// For output to a file.
+    /// The width of a line for output to a file.
     const PAGE: usize = 130;
     if !std::io::stdout().is_terminal() {
         return PAGE;

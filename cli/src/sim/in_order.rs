@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-/// Works on all things, as many at once as there are processors, and hands over each result when those of all earlier
-/// things were. The first error ends it.
+/// Works on all things, as many at once as there are processors, and hands over each result after
+/// those of all earlier things. The first error ends it.
 pub(super) fn in_order<T: Sync, R: Send, E>(
     things: &[T],
     work: impl Fn(&T) -> R + Sync,
@@ -38,7 +38,7 @@ pub(super) fn in_order<T: Sync, R: Send, E>(
     })
 }
 
-/// The next thing that nobody works on.
+/// The next thing that no thread works on.
 fn one_of<'a, T>(things: &'a [T], next: &AtomicUsize) -> Option<(usize, &'a T)> {
     let at = next.fetch_add(1, Ordering::Relaxed);
     things.get(at).map(|thing| (at, thing))

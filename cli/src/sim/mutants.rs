@@ -1,4 +1,4 @@
-//! `sim mutants`: makes known mistakes, and reports how soon each is found.
+//! `sim mutants`: makes known mistakes, and reports the number of histories until each is found.
 
 use std::path::Path;
 
@@ -168,7 +168,7 @@ fn matching(
     Ok(names.join(", "))
 }
 
-/// Whether a mistake is found without these faults.
+/// Returns `true` if a mistake is found without these faults.
 fn is_found(row: &Row, seeds: u64, without: &[Fault]) -> Result<bool, Failure> {
     /// Seeds per step, to stop early when it is found at once.
     const STEP: u64 = 50;
@@ -185,7 +185,7 @@ fn is_found(row: &Row, seeds: u64, without: &[Fault]) -> Result<bool, Failure> {
     Ok(false)
 }
 
-/// Every mistake under every workload: how often it breaks which law.
+/// Every mistake under every workload, with the number of times that it breaks each law.
 fn every_one(asked: &Asked<'_>) -> Result<(), Failure> {
     use synod::sim::known::Known;
     for known in Known::all().filter(|known| known.to_string().contains(asked.only)) {

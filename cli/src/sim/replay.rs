@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::sim::failing::{bad, keep, print_failure, width};
 
-/// Shows a history: the reduced case if it fails, otherwise that it does not.
+/// Shows a history: the reduced case if it fails, otherwise a note that it does not fail.
 pub(super) fn run(common: &Common, command: &SimCommand) -> Result<(), Failure> {
     let SimCommand::Replay { what, seed, personality, mutant, without, whole, keep: dir, shown } =
         command

@@ -1,4 +1,5 @@
-//! The end of the command of `synod lock` and of its children, when the lock is over or `synod` is stopped or killed.
+//! The end of the command of `synod lock` and of its children, when the lock is over or `synod` is
+//! stopped or killed.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -25,7 +26,7 @@ impl Stubborn {
         let file = notes.to_str().expect("text");
         let words = ["lock", "--grace", "900ms", lock, "--", "sh", "-c", NOTES, file];
         let mut command = on.synod(&words);
-        // Longer than what a busy machine takes until the session would be renewed.
+        // Longer than a busy machine takes until the session would be renewed.
         command.env("SYNOD_STORE", on.url().replace("session=2s", "session=6s"));
         let mut synod = Running::start(&mut command);
         let process = synod.number();
@@ -60,14 +61,14 @@ impl Drop for StoppedGroup {
     }
 }
 
-/// Sends a signal to a group. Returns false if there is none.
+/// Sends a signal to a group. Returns `false` if there is no such group.
 fn send(name: &str, group: u32) -> bool {
     let mut kill = Command::new("kill");
     let kill = kill.args([&format!("-{name}"), "--", &format!("-{group}")]);
     kill.stderr(Stdio::null()).status().expect("kill is there").success()
 }
 
-/// As with a machine or a container that is paused.
+/// The case of a machine or a container that is paused.
 fn a_command_that_was_frozen_is_killed_at_once_when_the_lock_is_over(on: &Server) {
     let held = Stubborn::holds(on, "/frozen");
     let group = StoppedGroup::of(held.process);
@@ -82,7 +83,7 @@ fn a_command_that_was_frozen_is_killed_at_once_when_the_lock_is_over(on: &Server
     next.ends_with(0);
 }
 
-/// As with Ctrl-Z, or a process that waits for its swapped memory.
+/// The case of Ctrl-Z, or of a process that waits for its swapped memory.
 fn a_command_is_killed_in_time_while_synod_is_stopped(on: &Server) {
     let held = Stubborn::holds(on, "/stopped");
     held.synod.signal("STOP");
@@ -104,7 +105,7 @@ fn what_a_command_leaves_running_ends_before_the_release(on: &Server) {
         synod.ends_with(code);
         assert!(!runs(child), "it outlives the lock");
     }
-    // What is stopped ends, too.
+    // Stopped processes end, too.
     let script = "sleep 1000 >/dev/null & echo $!; kill -STOP $!; exit 0";
     let mut synod = Running::start(&mut on.synod(&["lock", "/left", "--", "sh", "-c", script]));
     let child = synod.number();

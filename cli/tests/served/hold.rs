@@ -18,8 +18,9 @@ impl Server {
         held
     }
 
-    /// What a command says that waits in vain for a lock. Its time includes the connection: where that takes so long, on a
-    /// busy machine, it gets the longer one. Returns which one it had.
+    /// Returns the error text of a command that waits for a lock until its time limit, and that
+    /// limit. The time includes the connection: if connecting takes that long, on a busy machine,
+    /// the command gets the longer limit.
     fn waits_in_vain<'a>(
         &self,
         option: &str,
@@ -242,7 +243,7 @@ fn a_command_runs_when_files_have_changed(on: &Server) {
     assert_eq!([kept.line(), kept.line()], ["removed mode", "ran second"]);
     kept.signal("TERM");
     kept.ends_with(0);
-    // The files stay, and what changed meanwhile is found.
+    // The files stay, and changes made meanwhile are found.
     assert_eq!(on.code(&["set", "/config/db/url", "third"]), Some(0));
     let once = on.output(&[&mirror[..], &["--once", "--json", "--", "/no/such/command"]].concat());
     assert_eq!(once.status.code(), Some(127));

@@ -50,7 +50,7 @@ fn an_unread_item_is_put_back(on: &Server) {
 
 fn a_waiter_for_a_lock_waits_through_an_outage(on: &Server) {
     let mut own = on.another();
-    let url = format!("{}&deadline=1s", own.url());
+    let url = format!("{}&timeout=1s", own.url());
     let synod = |words: &[&str]| {
         let mut command = own.synod(words);
         command.env("SYNOD_STORE", &url);

@@ -26,7 +26,7 @@ static ZOOKEEPER: LazyLock<Result<Server, String>> =
 static ETCD: LazyLock<Result<Server, String>> =
     LazyLock::new(|| Cluster::start(1).map(Server::Etcd));
 
-/// How often a condition is checked before the test fails.
+/// Number of checks of a condition before the test fails.
 const LOOKS: usize = 3_000;
 
 /// The time limit of one scene, for slow machines. A scene that hangs ends together with the
@@ -194,7 +194,7 @@ pub(crate) fn signal(name: &str, process: u32) {
     assert!(sent.expect("kill is there").success(), "no process {process}");
 }
 
-/// Whether a process runs and is not a zombie.
+/// Returns `true` if a process runs and is not a zombie.
 pub(crate) fn runs(process: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let state = status.rsplit_once(')').map(|(_, rest)| rest.trim_start().chars().next());
@@ -212,7 +212,7 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     panic!("{what}: not so in the end");
 }
 
-/// A name, and what is done.
+/// The name of a scene, and its function.
 type Scene = (&'static str, fn(&Server));
 
 type Stand = &'static LazyLock<Result<Server, String>>;

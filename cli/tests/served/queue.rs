@@ -54,7 +54,7 @@ fn items_are_put_listed_and_taken(on: &Server) {
     let raw = on.output(&["queue", "/jobs", "take", "--raw", "--no-wait"]);
     assert_eq!(raw.stdout, b"two\n");
 
-    // The item that is left is not to be delivered yet.
+    // The remaining item must not be delivered yet.
     for options in [["--no-wait", "--raw"], ["-w", "0.3"]] {
         let none = on.output(&[&["queue", "/jobs", "take"], &options[..]].concat());
         assert_eq!(none.status.code(), Some(75));

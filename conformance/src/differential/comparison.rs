@@ -1,5 +1,5 @@
-//! [`Comparison`]: whether the results of two stores are equal, except for what each may number in its
-//! own way.
+//! [`Comparison`]: compares the results of two stores, except for numbers that each may assign in
+//! its own way.
 
 use std::collections::BTreeMap;
 
@@ -204,10 +204,12 @@ pub(crate) fn plain(a: &Told, b: &Told) -> Result<(), String> {
     if same { Ok(()) } else { Err("not the same answer".into()) }
 }
 
-/// Whether `a` missed an empty container that `b` still had, and whether their trees differ because
-/// of that.
+/// Returns `Some` if `a` missed an empty container that `b` still had: `true` if their trees differ
+/// because of that.
 fn excuse(acts: &[Act], model: &Model, a: &Told, b: &Told) -> Option<bool> {
-    let Told::Rejected { index, why: synod_core::store::Why::Missing, .. } = a else { return None };
+    let Told::Rejected { index, why: synod_core::store::RejectReason::Missing, .. } = a else {
+        return None;
+    };
     let act = acts.get(*index)?;
     let lingers = |act: &Act| {
         matches!(act.verb, Verb::Delete { .. })
@@ -224,7 +226,7 @@ fn excuse(acts: &[Act], model: &Model, a: &Told, b: &Told) -> Option<bool> {
     }
 }
 
-/// Whether an operation changes anything visible.
+/// Returns `true` if an operation changes anything visible.
 fn is_seen(verb: &Verb) -> bool {
     !matches!(verb, Verb::Check { .. } | Verb::Create { life: Life::Container, .. })
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use synod_core::store::{Change, End, Event, Kind, Loss, Watch};
+use synod_core::store::{Change, End, Event, Kind, SessionEnd, Watch};
 use tokio::time::timeout;
 
 use crate::differential::model::{Deed, Model};
@@ -35,7 +35,7 @@ impl Listener<'_> {
         &self,
         watch: &mut Watch,
         over: bool,
-    ) -> Result<Option<Loss>, String> {
+    ) -> Result<Option<SessionEnd>, String> {
         let mut events = Vec::new();
         loop {
             let enough =

@@ -1,6 +1,6 @@
 //! Random programs. Calls must interact: there are few places, and many ways to use them.
 
-use synod_core::chance::Chance;
+use synod_core::random::Random;
 
 use crate::differential::program::{
     Act, Ask, Life, Program, Reach, SESSIONS, Step, TICKET, Verb, Wish,
@@ -17,14 +17,14 @@ pub(crate) struct Palette {
 
 /// The program of this seed.
 pub(crate) fn program(seed: u64, palette: Palette) -> Program {
-    let chance = Chance::seeded(seed);
+    let random = Random::seeded(seed);
     let (tickets, fresh, over) = (Vec::new(), Vec::new(), [false; SESSIONS]);
-    let mut writer = Writer { chance, palette, tickets, fresh, over };
+    let mut writer = Writer { random, palette, tickets, fresh, over };
     Program { steps: (0..STEPS).map(|_| writer.step()).collect() }
 }
 
 struct Writer {
-    chance: Chance,
+    random: Random,
     palette: Palette,
     /// Every ticket that was requested before this step.
     tickets: Vec<String>,
@@ -35,7 +35,7 @@ struct Writer {
 
 impl Writer {
     fn one_in(&self, n: u64) -> bool {
-        self.chance.below(n) == 0
+        self.random.below(n) == 0
     }
 
     fn pick<T: Copy>(&self, from: &[T]) -> T {
@@ -43,13 +43,13 @@ impl Writer {
     }
 
     fn below(&self, n: usize) -> usize {
-        usize::try_from(self.chance.below(n as u64)).unwrap_or(0)
+        usize::try_from(self.random.below(n as u64)).unwrap_or(0)
     }
 
     fn step(&mut self) -> Step {
         self.tickets.append(&mut self.fresh);
         let who = self.who();
-        match self.chance.below(100) {
+        match self.random.below(100) {
             58..88 => Step::Read { who, ask: self.ask() },
             88..96 => Step::Observe { who, ask: self.observed() },
             96 | 97 if self.over.iter().filter(|over| !**over).count() > 1 => {
@@ -91,8 +91,8 @@ impl Writer {
 
     fn act(&mut self) -> Act {
         // Few values, so that the same data, and empty data, is written repeatedly.
-        let data = self.chance.below(5);
-        let (place, verb) = match self.chance.below(20) {
+        let data = self.random.below(5);
+        let (place, verb) = match self.random.below(20) {
             0..8 => {
                 let mut place = self.place();
                 if self.tickets.contains(&place) {
@@ -106,7 +106,7 @@ impl Writer {
                 let number = self.tickets.len() + self.fresh.len();
                 let place = format!("{}{TICKET}{number:03}-", self.dir());
                 self.fresh.push(place.clone());
-                let life = match self.chance.below(20) {
+                let life = match self.random.below(20) {
                     0..10 => Life::Session,
                     10 => Life::Container,
                     _ => Life::Persistent,
@@ -120,7 +120,7 @@ impl Writer {
         Act { place, verb }
     }
 
-    /// Nothing is ever below a node with a time to live: stores may differ in that.
+    /// No node is ever created below a node with a TTL: stores may differ in that.
     fn made(&self, place: String, data: u64, life: Life) -> Act {
         let (place, life) = match life {
             Life::Hour => (format!("{}t", self.dir()), life),
@@ -132,7 +132,7 @@ impl Writer {
     }
 
     fn life(&self) -> Life {
-        match self.chance.below(12) {
+        match self.random.below(12) {
             0..7 => Life::Persistent,
             7..10 => Life::Session,
             10 => Life::Container,
@@ -145,7 +145,7 @@ impl Writer {
         if self.one_in(absent_in) {
             return Wish::Absent;
         }
-        match self.chance.below(12) {
+        match self.random.below(12) {
             0..5 => Wish::Any,
             5..9 => Wish::Known,
             9 | 10 => Wish::Stale,
@@ -172,11 +172,11 @@ impl Writer {
     }
 
     fn ask(&self) -> Ask {
-        let place = match self.chance.below(3) {
+        let place = match self.random.below(3) {
             0 => self.place(),
             _ => self.dir().trim_end_matches('/').to_owned(),
         };
-        let reach = match self.chance.below(14) {
+        let reach = match self.random.below(14) {
             0..4 => Reach::Node,
             4..7 => Reach::Children { prefix: "" },
             7 => Reach::Children { prefix: self.pick(&["a", "s", "s0", "é", "x"]) },
@@ -192,7 +192,7 @@ impl Writer {
     /// An observation, usually of a place that changes.
     fn observed(&self) -> Ask {
         let ask = self.ask();
-        match self.chance.below(3) {
+        match self.random.below(3) {
             0 => Ask { place: self.place(), reach: Reach::Node, ..ask },
             _ => ask,
         }

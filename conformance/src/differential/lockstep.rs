@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use synod_core::chance::Chance;
 use synod_core::error::{Effect, ErrorKind};
-use synod_core::store::{Loss, Revision, Sequence, Version};
+use synod_core::random::Random;
+use synod_core::store::{Revision, Sequence, SessionEnd, Version};
 
 use crate::differential::comparison::{Agreement, Comparison, plain};
 use crate::differential::events::{Listener, Observed};
@@ -22,8 +22,8 @@ use crate::harness::{Ability, Harness};
 #[derive(Debug)]
 pub(crate) struct Lockstep {
     sides: Vec<Side>,
-    chance: Chance,
-    /// Whether the sessions may still be busy with an abandoned program.
+    random: Random,
+    /// `true` if the sessions may still be busy with an abandoned program.
     left: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Difference {
     answers: Vec<String>,
 }
 
-/// How much of a program was compared.
+/// The part of a program that was compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ran {
     Whole,
@@ -50,7 +50,7 @@ struct Course {
     comparison: Vec<Comparison>,
     observed: Vec<Observed>,
     /// The sessions that are over, and why.
-    over: BTreeMap<usize, Loss>,
+    over: BTreeMap<usize, SessionEnd>,
 }
 
 impl Lockstep {
@@ -60,7 +60,7 @@ impl Lockstep {
             sides.push(Side::new(number, store.clone()).await);
         }
         // Directories are new in every run, even with the same seed.
-        Self { sides, chance: Chance::from_system(), left: false }
+        Self { sides, random: Random::from_system(), left: false }
     }
 
     pub(crate) fn palette(&self) -> Palette {
@@ -70,8 +70,8 @@ impl Lockstep {
 
     /// Runs a program on every store, up to the first difference.
     pub(crate) async fn run(&mut self, program: &Program) -> Result<Ran, Difference> {
-        let (chance, left) = (self.chance.clone(), self.left);
-        join_all(self.sides.iter_mut().map(|side| side.begin(&chance, left))).await;
+        let (random, left) = (self.random.clone(), self.left);
+        join_all(self.sides.iter_mut().map(|side| side.begin(&random, left))).await;
         self.left = true;
         let comparison = self.sides.iter().skip(1).map(|_| Comparison::default()).collect();
         let (model, observed) = (Model::default(), Vec::new());

@@ -12,7 +12,8 @@ use crate::differential::program::{Act, Life, Verb, is_below, parent};
 pub(crate) struct Model {
     /// The owner of each node, if it is ephemeral.
     live: BTreeMap<String, Option<usize>>,
-    /// Where a container is or was: an empty one is collected at once, or after a while.
+    /// Paths at which a container is or was: an empty container is collected at once, or after a
+    /// while.
     containers: BTreeSet<String>,
     versions: BTreeMap<String, Vec<Vec<Version>>>,
     tickets: BTreeMap<String, Vec<Sequence>>,
@@ -33,7 +34,7 @@ pub(crate) struct Deed {
 }
 
 impl Model {
-    /// Whether a store may still list or delete a container here although nothing is below it.
+    /// Returns `true` if a store may still list or delete a container here although it is empty.
     pub(crate) fn may_linger(&self, place: &str) -> bool {
         let there = self.live.contains_key(place);
         !there && self.may_be_container(place) && !self.is_occupied(place)
@@ -55,7 +56,7 @@ impl Model {
         &self.deeds
     }
 
-    /// The version that was reported last, or an earlier one, as each store numbers it.
+    /// The version that was reported last, or an earlier one, in the numbering of each store.
     pub(crate) fn version(&self, place: &str, back: usize) -> Option<&Vec<Version>> {
         self.versions.get(place).and_then(|told| told.iter().rev().nth(back))
     }
@@ -65,7 +66,7 @@ impl Model {
         self.tickets.get(ticket)
     }
 
-    /// Whether local reads of this session are up to date.
+    /// Returns `true` if local reads of this session are up to date.
     pub(crate) fn is_informed(&self, who: usize) -> bool {
         self.informed.contains(&who)
     }
@@ -75,7 +76,8 @@ impl Model {
         self.informed.insert(who);
     }
 
-    /// An operation is tried. A store may keep the containers of a refused one for a while.
+    /// Records that an operation is tried. A store may keep the containers of a refused operation
+    /// for a while.
     pub(crate) fn tried(&mut self, acts: &[Act]) {
         for act in acts {
             let (made, itself) = match act.verb {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use synod_core::error::{Effect, Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{
-    Done, Loss, Node, Outcome, Revision, Sequence, SessionId, Stat, View, Why,
+    Node, OpResult, Outcome, RejectReason, Revision, Sequence, SessionEnd, SessionId, Stat, View,
 };
 
 use crate::actor::text_of;
@@ -25,7 +25,7 @@ pub(crate) enum Told {
     Rejected {
         index: usize,
         place: String,
-        why: Why,
+        why: RejectReason,
         look: Option<Vec<Entry>>,
     },
     Committed {
@@ -34,7 +34,7 @@ pub(crate) enum Told {
         look: Option<Vec<Entry>>,
     },
     Viewed(Vec<Entry>),
-    Over(Loss),
+    Over(SessionEnd),
     /// No answer in time.
     Nothing {
         within: Duration,
@@ -112,16 +112,16 @@ impl Translate {
             Ok(Outcome::Rejected(no)) => {
                 let place = self.place(&no.path);
                 let look = no.look.map(|view| self.entries(&view));
-                return Told::Rejected { index: no.index, place, why: no.why, look };
+                return Told::Rejected { index: no.index, place, why: no.reason, look };
             }
             Err(error) => return Told::failed(&error),
         };
-        for (act, done) in acts.iter().zip(&commit.done) {
+        for (act, done) in acts.iter().zip(&commit.results) {
             if matches!(act.verb, Verb::Draw { .. }) {
                 self.named.insert(act.place.clone(), done.path.name().to_owned());
             }
         }
-        let done = commit.done.iter().map(|done| self.done(done)).collect();
+        let done = commit.results.iter().map(|done| self.done(done)).collect();
         let look = commit.look.map(|view| self.entries(&view));
         Told::Committed { revision: commit.revision, done, look }
     }
@@ -147,7 +147,7 @@ impl Translate {
         }
     }
 
-    fn done(&self, done: &Done) -> Entry {
+    fn done(&self, done: &OpResult) -> Entry {
         Entry {
             place: self.place(&done.path),
             data: Bytes::new(),

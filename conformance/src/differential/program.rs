@@ -38,7 +38,7 @@ pub(crate) enum Step {
 }
 
 /// An operation. Its place is a path below the program's directory, in which a sequential node has
-/// the name that the operation asked for.
+/// the requested name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Act {
     pub(crate) place: String,
@@ -59,7 +59,7 @@ pub(crate) enum Life {
     Persistent,
     Session,
     Container,
-    /// So long that it does not end before the program does.
+    /// A TTL so long that the node does not expire before the program ends.
     Hour,
 }
 
@@ -129,7 +129,7 @@ impl Step {
 }
 
 impl Ask {
-    /// Whether a change of this place concerns the query.
+    /// Returns `true` if a change of this place concerns the query.
     pub(crate) fn covers(&self, place: &str) -> bool {
         match self.reach {
             Reach::Node => place == self.place,

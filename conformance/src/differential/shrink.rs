@@ -1,4 +1,4 @@
-//! Reduces a program to what a difference needs.
+//! Reduces a program to the steps that a difference needs.
 
 use crate::differential::lockstep::{Difference, Lockstep};
 use crate::differential::program::{Program, Step};
@@ -6,7 +6,7 @@ use crate::differential::program::{Program, Step};
 /// The maximum number of programs to try.
 const TRIES: usize = 300;
 
-/// A smaller program whose results still differ between stores, and how.
+/// A smaller program whose results still differ between stores, and the difference.
 pub(crate) async fn shrink(
     stores: &mut Lockstep,
     program: Program,

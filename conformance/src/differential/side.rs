@@ -1,11 +1,11 @@
-//! [`Side`]: one of the compared stores, and how a program's calls are made on it.
+//! [`Side`]: one of the compared stores, and the execution of a program's calls on it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use synod_core::chance::Chance;
 use synod_core::path::Path;
+use synod_core::random::Random;
 use synod_core::store::{
     Backend, Expect, Lifetime, Op, Query, SessionId, SessionOptions, Status, Store, Txn, Version,
     Watch,
@@ -24,7 +24,7 @@ pub(crate) struct Side {
     harness: Arc<dyn Harness>,
     backend: Arc<dyn Backend>,
     pub(crate) profile: Profile,
-    /// The program's sessions, and one that reads when they have ended.
+    /// The program's sessions, and a session that reads when they have ended.
     sessions: Vec<Arc<dyn Store>>,
     pub(crate) translate: Translate,
     pub(crate) watches: Vec<Watch>,
@@ -55,7 +55,7 @@ impl Side {
     }
 
     /// Prepares for a program: a new directory, and sessions that are alive.
-    pub(crate) async fn begin(&mut self, chance: &Chance, afresh: bool) {
+    pub(crate) async fn begin(&mut self, random: &Random, afresh: bool) {
         for who in 0..self.sessions.len() {
             if afresh || self.sessions[who].status().borrow().is_lost() {
                 if afresh {
@@ -64,7 +64,7 @@ impl Side {
                 self.sessions[who] = self.open().await;
             }
         }
-        let dir = format!("/synod-differential/{}", chance.id());
+        let dir = format!("/synod-differential/{}", random.id());
         self.translate = Translate::new(Path::new(&dir).expect("valid"));
         self.translate.owners = self.owners();
         self.watches.clear();
@@ -96,7 +96,7 @@ impl Side {
                 Some(self.translate.view(view))
             }
             Step::Observe { ask, .. } => {
-                let observed = self.in_time(store.observe(self.query(ask, model))).await?;
+                let observed = self.in_time(store.watch(self.query(ask, model))).await?;
                 Some(match observed {
                     Ok((view, watch)) => {
                         self.watches.push(watch);
@@ -123,8 +123,8 @@ impl Side {
         let mut status = store.status();
         let lost = async {
             loop {
-                if let Status::Lost { why } = *status.borrow_and_update() {
-                    return Told::Over(why);
+                if let Status::Lost { reason } = *status.borrow_and_update() {
+                    return Told::Over(reason);
                 }
                 if status.changed().await.is_err() {
                     return Told::Vanished;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use synod_core::client::{Client, ClientOptions};
 use synod_core::error::{Error, Result};
 use synod_core::retry::{Backoff, Retry};
-use synod_core::store::{Backend, Done, Outcome, SessionOptions};
+use synod_core::store::{Backend, OpResult, Outcome, SessionOptions};
 use synod_testkit::fault::{Actor, Cue, FaultyBackend, Plan};
 use synod_testkit::hesitant::HesitantBackend;
 
@@ -14,19 +14,20 @@ use crate::door::gate::Gate;
 use crate::world::World;
 
 impl World {
-    /// A client that does not give up before the case does.
+    /// Options for a client whose calls do not time out before the case does.
     pub(crate) fn options(&self) -> ClientOptions {
         let backoff = Backoff::default().first(Duration::from_millis(5)).cap(self.profile.ttl / 20);
         ClientOptions::default()
             .session(SessionOptions::new(self.profile.ttl))
-            .deadline(self.profile.patience / 2)
-            .connect_deadline(self.profile.patience / 2)
+            .timeout(self.profile.patience / 2)
+            .connect_timeout(self.profile.patience / 2)
             .retry(Retry::Forever { backoff })
-            .chance(self.chance.fork(self.chance.number()))
+            .random(self.random.fork(self.random.number()))
     }
 
-    /// For a client that does much, or whose calls are counted: its session lives for so long that it also outlives a pause of
-    /// a busy machine, and that no ticket is watched by its own owner meanwhile.
+    /// Options for a client that makes many calls, or whose calls are counted: its TTL is so long
+    /// that its session survives a pause of a busy machine, and that no owner watches its own
+    /// ticket meanwhile.
     pub(crate) fn unhurried(&self) -> ClientOptions {
         self.options().session(SessionOptions::new(self.profile.patience * 3))
     }
@@ -82,7 +83,7 @@ impl World {
 }
 
 /// The result of a write that must have happened.
-pub(crate) fn done(written: Result<Outcome<Done>>) -> Done {
+pub(crate) fn done(written: Result<Outcome<OpResult>>) -> OpResult {
     match written {
         Ok(Outcome::Committed(done)) => done,
         Ok(Outcome::Rejected(no)) => panic!("it was rejected: {no}"),

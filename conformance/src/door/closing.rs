@@ -1,7 +1,7 @@
-//! The end of a client: what ends with it, and what remains.
+//! The end of a client: the sessions and tasks that end with it, and the nodes that remain.
 
 use futures_util::future::{join, join_all};
-use synod_core::client::{Client, Connection};
+use synod_core::client::{Client, ConnectionState};
 use synod_core::error::{Effect, ErrorKind};
 use synod_core::store::{Expect, Lifetime, Query};
 use synod_testkit::cancel::cancel_at_every_await;
@@ -39,7 +39,7 @@ async fn a_client_that_is_closed_releases_at_once(world: World) {
 async fn closing_ends_the_calls_in_flight(world: World) {
     let (gate, a) = (world.gate(), world.at("a"));
     let long = world.profile.patience * 2;
-    let client = world.client_on(gate.clone(), world.options().deadline(long)).await;
+    let client = world.client_on(gate.clone(), world.options().timeout(long)).await;
     gate.set(Way::Silent);
 
     let reads = join_all((0..3).map(|_| client.get(&a)));
@@ -78,7 +78,7 @@ async fn nothing_answers_after_closing(world: World) {
         for error in errors {
             assert_eq!((error.kind(), error.effect()), (ErrorKind::SessionLost, Effect::None));
         }
-        assert_eq!(*client.state().borrow(), Connection::Closed);
+        assert_eq!(*client.state().borrow(), ConnectionState::Closed);
     }
     assert!(!world.bob().await.exists(&a).await);
 }
@@ -91,7 +91,8 @@ async fn a_client_closed_between_sessions_does_not_say_that_the_last_is_over(wor
     let mut state = client.state();
     gate.set(Way::Shut);
     gate.lose();
-    let lost = world.in_time("word of the loss", state.wait_for(|now| *now == Connection::Lost));
+    let lost =
+        world.in_time("word of the loss", state.wait_for(|now| *now == ConnectionState::Lost));
     assert!(lost.await.is_ok());
 
     let closed = failure(client.close().await, "a close that reaches no server");

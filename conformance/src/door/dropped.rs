@@ -1,10 +1,10 @@
-//! Calls that are dropped at any of their awaits, and what they leave in the store.
+//! Calls that are dropped at any of their awaits, and the nodes that they leave in the store.
 
 use std::sync::Arc;
 
-use synod_core::client::Connection;
+use synod_core::client::ConnectionState;
 use synod_core::error::Result;
-use synod_core::store::{Done, Expect, Lifetime, Outcome, Txn};
+use synod_core::store::{Expect, Lifetime, OpResult, Outcome, Txn};
 use synod_testkit::cancel::{cancel_at_every_await, stop_at};
 use synod_testkit::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
 use synod_testkit::hesitant::HesitantBackend;
@@ -81,7 +81,7 @@ async fn a_dropped_ticket_that_is_made_twice_is_gone_twice(world: World) {
 
         if let Some(drawn) = stop_at(waits, session.commit(draw())).await {
             assert!(sent_twice > 0, "it was never dropped after the second sending");
-            let drawn = answer(drawn).committed().expect("the name is free").done.remove(0);
+            let drawn = answer(drawn).ok().expect("the name is free").results.remove(0);
             return answer(session.remove(&drawn).await);
         }
         if second.pending() == 0 {
@@ -93,7 +93,7 @@ async fn a_dropped_ticket_that_is_made_twice_is_gone_twice(world: World) {
             emptied(&world, "what was sent since is gone").await;
             // Both sendings arrive after all, the second when nothing is left of the first.
             for _ in 0..2 {
-                answer(other.transaction(draw()).await).required().expect("there is none");
+                answer(other.commit(draw()).await).required().expect("there is none");
                 emptied(&world, "what was dropped is gone").await;
             }
         }
@@ -105,7 +105,7 @@ async fn a_create_dropped_at_any_await_is_gone(world: World) {
     for lifetime in LIFETIMES {
         for waits in 1.. {
             let at = world.at(&format!("n{waits}"));
-            let ended: Option<Result<Outcome<Done>>> =
+            let ended: Option<Result<Outcome<OpResult>>> =
                 stop_at(waits, client.create(&at, "", lifetime)).await;
             let Some(made) = ended else { continue };
             dropped_enough(waits, 2);
@@ -144,12 +144,12 @@ async fn whatever_is_created_together_goes_together(world: World) {
     let mut told = true;
     for waits in 1.. {
         let ([a, b], txn) = both(waits);
-        let Some(made) = stop_at(waits, client.transaction(txn)).await else { continue };
+        let Some(made) = stop_at(waits, client.commit(txn)).await else { continue };
         dropped_enough(waits, 2);
-        let commit = answer(made).committed().expect("nothing is in the way");
+        let commit = answer(made).ok().expect("nothing is in the way");
         // A store need not report which incarnations it created; then they cannot be removed
         // safely.
-        told = commit.revision.is_some() || commit.done.iter().all(|done| done.stat.is_some());
+        told = commit.revision.is_some() || commit.results.iter().all(|done| done.stat.is_some());
         bob.delete(&b).await;
         bob.delete(&a).await;
         break;
@@ -191,7 +191,7 @@ async fn a_close_dropped_at_any_await_goes_on(world: World) {
 
         let ended = stop_at(waits, client.close()).await;
 
-        let closed = state.wait_for(|state| *state == Connection::Closed);
+        let closed = state.wait_for(|state| *state == ConnectionState::Closed);
         assert!(world.in_time("the end of a client", closed).await.is_ok());
         assert!(!bob.exists(&made.path).await, "dropped at await {waits}");
         if let Some(closed) = ended {

@@ -1,4 +1,4 @@
-//! Values that are followed: what is there in the end is told, whatever was there in between.
+//! Values that are followed: the last value is reported, whatever the values before it were.
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use synod_core::client::{Client, ValueWatch};
@@ -149,15 +149,15 @@ async fn values_are_written_together(world: World) {
             let table = [("x", 1)];
             txn.create_value(&b, &table, Lifetime::Persistent)
         });
-        client.transaction(txn.expect("both can be written as JSON")).await
+        client.commit(txn.expect("both can be written as JSON")).await
     };
 
     let first = answer(both(&client).await);
     let again = answer(both(&client).await);
 
-    assert!(first.committed().is_some() && again.rejected().is_some(), "it replaced what was read");
+    assert!(first.is_committed() && again.rejected().is_some(), "it replaced what was read");
     let stale = Txn::new().set_value(&a, &3, one.unchanged()).expect("it can be written as JSON");
-    let stale = answer(client.transaction(stale).await);
+    let stale = answer(client.commit(stale).await);
     assert!(stale.rejected().is_some(), "it expects what was read");
     let two = answer(client.get_value::<u64>(&a).await).expect("it was set");
     assert_eq!(two.value, 2);

@@ -1,5 +1,5 @@
-//! [`Gate`]: a case puts it between a client and its store, to do to all calls what a script of
-//! single faults cannot do: refuse them, never answer them, delay their answers, and count them.
+//! [`Gate`]: a layer between a client and its store that affects all calls, unlike a script of
+//! single faults: it refuses them, never answers them, delays their answers, and counts them.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{
-    Backend, Change, Commit, Event, Freshness, Kind, Loss, Node, Outcome, Query, Revision, Scope,
-    Sequence, SessionInfo, SessionOptions, Status, Store, Txn, View, Watch, Window,
+    Backend, Change, Commit, Event, Freshness, Kind, Node, Outcome, Query, Revision, Scope,
+    Sequence, SessionEnd, SessionInfo, SessionOptions, Status, Store, Txn, View, Watch, Window,
 };
 use synod_core::task::{self, Task};
 use synod_testkit::fault::Verb;
@@ -27,40 +27,44 @@ pub(crate) struct Gate {
 #[derive(Debug)]
 struct Shared {
     way: watch::Sender<Way>,
-    /// How many answers have been held back so far.
+    /// The number of answers that have been held back so far.
     held: watch::Sender<usize>,
     calls: watch::Sender<BTreeMap<Verb, usize>>,
     answers: watch::Sender<BTreeMap<Verb, usize>>,
     /// A node that is added to every view.
     stranger: Mutex<Option<Path>>,
-    /// A container in every listing of its parent, with the sequence in its name: none.
+    /// A container in every listing of its parent, with the sequence in its name; `None` for no
+    /// container.
     container: Mutex<Option<Path>>,
-    /// Calls of this kind after the first so many happen, and their answers are held back.
+    /// For each kind of call, the number of calls that are answered. Later calls are executed, and
+    /// their answers are held back.
     holding: watch::Sender<BTreeMap<Verb, usize>>,
     blind: AtomicBool,
     starved: AtomicBool,
     garbles: AtomicBool,
-    /// Whether watches lose changes, and report that.
+    /// `true` if watches lose changes and report the loss.
     forgetful: AtomicBool,
-    /// Watches lose changes, and report nothing.
+    /// `true` if watches lose changes and report nothing.
     mute: AtomicBool,
     /// The server's status of sessions that can be lost is not forwarded.
     frozen: watch::Sender<bool>,
-    /// A node whose creation watches do not report, because it joined with the removal.
+    /// A node whose creation watches do not report, because it was merged with the removal.
     brief: Mutex<Option<Path>>,
-    /// How many subtrees were read or observed.
+    /// The number of subtrees that were read or observed.
     subtrees: AtomicUsize,
-    /// How many directories were listed or observed.
+    /// The number of directories that were listed or observed.
     lists: AtomicUsize,
-    /// Whether sessions opened from now on can be reported as lost: [`Gate::lose`].
+    /// `true` if sessions opened from now on can be reported as lost: [`Gate::lose`].
     losing: AtomicBool,
-    /// How many more calls pass before the process ends, if it is to end.
+    /// The number of calls that still pass before the process ends, if it must end.
     passing: Mutex<Option<usize>>,
+    /// The kind of the error with which the store refuses the next commit.
+    refusing: Mutex<Option<ErrorKind>>,
     dead: watch::Sender<bool>,
     told: Mutex<Vec<watch::Sender<Status>>>,
 }
 
-/// How the gate treats a call.
+/// The treatment of a call by the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Open,
@@ -76,7 +80,7 @@ pub(crate) enum Way {
 struct Gated {
     store: Box<dyn Store>,
     shared: Arc<Shared>,
-    /// The status that is reported if no other arrives.
+    /// The status that is reported until another one arrives.
     first: watch::Sender<Status>,
     /// Forwards the server's status.
     relay: Option<Task>,
@@ -103,40 +107,41 @@ impl Gate {
             lists: AtomicUsize::new(0),
             losing: AtomicBool::new(false),
             passing: Mutex::default(),
+            refusing: Mutex::default(),
             dead: watch::Sender::new(false),
             told: Mutex::default(),
         };
         Self { backend, shared: Arc::new(shared) }
     }
 
-    /// How calls are treated from now on.
+    /// Sets the treatment of calls from now on.
     pub(crate) fn set(&self, way: Way) {
         self.shared.way.send_replace(way);
     }
 
-    /// Waits until so many answers have been held back.
+    /// Waits until this number of answers has been held back.
     pub(crate) async fn held(&self, answers: usize) {
         let mut held = self.shared.held.subscribe();
         let all = held.wait_for(|held| *held >= answers).await.is_ok();
         assert!(all, "the gate stands as long as this one");
     }
 
-    /// How many calls of this kind have been made.
+    /// Returns the number of calls of this kind that have been made.
     pub(crate) fn count(&self, verb: Verb) -> usize {
         count(&self.shared.calls.borrow(), verb)
     }
 
-    /// How many calls of this kind have been answered.
+    /// Returns the number of calls of this kind that have been answered.
     pub(crate) fn answers(&self, verb: Verb) -> usize {
         count(&self.shared.answers.borrow(), verb)
     }
 
-    /// Waits until so many calls of this kind have been made.
+    /// Waits until this number of calls of this kind has been made.
     pub(crate) async fn called(&self, verb: Verb, times: usize) {
         until(&self.shared.calls, verb, times).await;
     }
 
-    /// Waits until so many calls of this kind have been answered.
+    /// Waits until this number of calls of this kind has been answered.
     pub(crate) async fn answered(&self, verb: Verb, times: usize) {
         until(&self.shared.answers, verb, times).await;
     }
@@ -160,22 +165,24 @@ impl Gate {
         *named = Some(path.clone());
     }
 
-    /// Holds back the answers of such calls after the first so many; with no kind, releases them.
+    /// Holds back the answers to calls of these kinds after the given number of calls; with no
+    /// kind, releases the answers.
     pub(crate) fn hold_behind(&self, calls: impl IntoIterator<Item = (Verb, usize)>) {
         self.shared.holding.send_replace(calls.into_iter().collect());
     }
 
-    /// Whether answers from now on omit everything optional that a store could return.
+    /// Sets whether answers from now on omit everything optional that a store could return.
     pub(crate) fn garble(&self, garbles: bool) {
         self.shared.garbles.store(garbles, Ordering::Relaxed);
     }
 
-    /// Whether watches from now on lose every change, and report only that they did.
+    /// Sets whether watches from now on lose every change and report only the loss.
     pub(crate) fn lose_events(&self, loses: bool) {
         self.shared.forgetful.store(loses, Ordering::Relaxed);
     }
 
-    /// Makes watches lose every change and report nothing, as if their events were late; or ends that.
+    /// Makes watches lose every change and report nothing, as if their events were delayed; or ends
+    /// that.
     pub(crate) fn mute(&self, is_mute: bool) {
         self.shared.mute.store(is_mute, Ordering::Relaxed);
     }
@@ -186,12 +193,12 @@ impl Gate {
         *joined = Some(brief.clone());
     }
 
-    /// How many subtrees have been read or observed.
+    /// Returns the number of subtrees that have been read or observed.
     pub(crate) fn subtrees(&self) -> usize {
         self.shared.subtrees.load(Ordering::Relaxed)
     }
 
-    /// How many directories have been listed or observed.
+    /// Returns the number of directories that have been listed or observed.
     pub(crate) fn lists(&self) -> usize {
         self.shared.lists.load(Ordering::Relaxed)
     }
@@ -204,7 +211,14 @@ impl Gate {
 }
 
 impl Gate {
-    /// After so many more calls nothing is sent any more, not even a close, as if the process had ended.
+    /// Refuses the next commit once, with an error of this kind and without an effect.
+    pub(crate) fn refuse_once(&self, kind: ErrorKind) {
+        let mut refusing = self.shared.refusing.lock().unwrap_or_else(PoisonError::into_inner);
+        *refusing = Some(kind);
+    }
+
+    /// After this number of further calls nothing is sent any more, not even a close, as if the
+    /// process had ended.
     pub(crate) fn die_after(&self, calls: usize) {
         let mut passing = self.shared.passing.lock().unwrap_or_else(PoisonError::into_inner);
         *passing = Some(calls);
@@ -215,7 +229,7 @@ impl Gate {
         *self.shared.passing.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Waits until a call was made that the process did not live to send.
+    /// Waits until a call was made that was not sent because the process had ended.
     pub(crate) async fn died(&self) {
         let died = self.shared.dead.subscribe().wait_for(|dead| *dead).await.is_ok();
         assert!(died, "the gate stands as long as this one");
@@ -227,12 +241,14 @@ impl Gate {
         self.shared.losing.store(true, Ordering::Relaxed);
     }
 
-    /// Keeps signs of life from the holders of sessions that [can be lost](Self::may_lose); or ends that.
+    /// Withholds the server's status from the holders of sessions that [can be
+    /// lost](Self::may_lose); or ends that.
     pub(crate) fn freeze(&self, is_frozen: bool) {
         self.shared.frozen.send_replace(is_frozen);
     }
 
-    /// Reports to the holders of the sessions opened so far that the store does not answer, until [`Gate::freeze`] ends that.
+    /// Reports to the holders of the sessions opened so far that the store does not answer, until
+    /// [`Gate::freeze`] ends that.
     pub(crate) fn suspend(&self) {
         self.freeze(true);
         for status in &*self.shared.told.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -245,11 +261,11 @@ impl Gate {
     }
 
     /// Reports to the holders of the sessions opened so far that they are lost. The server keeps
-    /// them for their time to live.
+    /// them for their TTL.
     pub(crate) fn lose(&self) {
         let mut told = self.shared.told.lock().unwrap_or_else(PoisonError::into_inner);
         for status in told.drain(..) {
-            status.send_replace(Status::Lost { why: Loss::Expired });
+            status.send_replace(Status::Lost { reason: SessionEnd::Expired });
         }
     }
 }
@@ -265,7 +281,7 @@ fn count(calls: &BTreeMap<Verb, usize>, verb: Verb) -> usize {
 }
 
 impl Shared {
-    /// Whether the process still lives when it makes this call.
+    /// Returns `true` if the process is still alive when it makes this call.
     fn lives(&self) -> bool {
         let mut passing = self.passing.lock().unwrap_or_else(PoisonError::into_inner);
         let lives = *passing != Some(0);
@@ -284,6 +300,11 @@ impl Shared {
             *count += 1;
             nth = *count;
         });
+        if verb == Verb::Commit
+            && let Some(kind) = self.refusing.lock().unwrap_or_else(PoisonError::into_inner).take()
+        {
+            return Err(Error::new(kind, "passing the gate"));
+        }
         let way = *self.way.borrow();
         let holds = |held: &BTreeMap<Verb, usize>| held.get(&verb).is_some_and(|it| nth > *it);
         match way {
@@ -320,7 +341,7 @@ impl Shared {
         self.lists.fetch_add(list, Ordering::Relaxed);
     }
 
-    /// The watch, which may lose changes, or join them.
+    /// The watch, which may lose or merge changes.
     fn forgets(self: &Arc<Self>, watch: Watch) -> Watch {
         let shared = self.clone();
         watch.map(move |event| match event {
@@ -331,7 +352,7 @@ impl Shared {
         })
     }
 
-    /// Whether this change is reported with a later one of its path.
+    /// Returns `true` if this change is reported together with a later change of its path.
     fn joins(&self, change: &Change) -> bool {
         let brief = self.brief.lock().unwrap_or_else(PoisonError::into_inner);
         change.kind != Kind::Deleted && brief.as_ref() == Some(&change.path)
@@ -409,9 +430,9 @@ impl Store for Gated {
         Ok(self.shared.show(self.shared.name(&query, view)))
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         self.shared.counts(&query);
-        let observed = self.shared.pass(Verb::Observe, self.store.observe(query.clone())).await;
+        let observed = self.shared.pass(Verb::Watch, self.store.watch(query.clone())).await;
         observed.map(|(view, watch)| (self.shared.name(&query, view), self.shared.forgets(watch)))
     }
 
@@ -438,7 +459,7 @@ impl Store for Gated {
 
     async fn close(&self) -> Result<()> {
         if self.relay.is_some() && self.first.borrow().is_lost() {
-            // Only this side gives the session up: the server is not asked.
+            // Only this side considers the session lost: no request is sent to the server.
             return Err(
                 Error::new(ErrorKind::Unreachable, "passing the gate").with_unknown_effect()
             );

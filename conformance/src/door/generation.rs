@@ -1,7 +1,7 @@
 //! Sessions that follow each other in one client, and the notifications about them.
 
 use futures_util::future::join;
-use synod_core::client::{Client, Connection};
+use synod_core::client::{Client, ConnectionState};
 use synod_core::error::{Effect, ErrorKind};
 use synod_core::store::{Lifetime, Query, Txn};
 use synod_testkit::fault::{Cue, Site, Verb};
@@ -22,9 +22,9 @@ cases![
 ];
 
 /// The states, up to and including `Closed`.
-async fn history(mut state: watch::Receiver<Connection>) -> Vec<Connection> {
+async fn history(mut state: watch::Receiver<ConnectionState>) -> Vec<ConnectionState> {
     let mut told = vec![*state.borrow_and_update()];
-    while told.last() != Some(&Connection::Closed) && state.changed().await.is_ok() {
+    while told.last() != Some(&ConnectionState::Closed) && state.changed().await.is_ok() {
         told.push(*state.borrow_and_update());
     }
     told
@@ -40,7 +40,7 @@ async fn lose(world: &World, client: &Client) {
 }
 
 async fn a_loss_is_reported_before_the_next_session(world: World) {
-    use Connection::{Closed, Connected, Lost, Reconnected, Suspended};
+    use ConnectionState::{Closed, Connected, Lost, Reconnected, Suspended};
 
     let pause = world.profile.ttl / 100;
     let slow = HesitantBackend::new(world.harness.backend()).pausing(pause);
@@ -62,16 +62,16 @@ async fn a_late_receiver_gets_the_current_state(world: World) {
     let client = world.client().await;
     let first = answer(client.session().await);
     lose(&world, &client).await;
-    let reconnected = async || *client.state().borrow() == Connection::Reconnected;
+    let reconnected = async || *client.state().borrow() == ConnectionState::Reconnected;
     world.eventually("the state of the next session", reconnected).await;
     assert!(first.status().borrow().is_lost());
     let mut early = client.state();
 
     answer(client.close().await);
 
-    assert_eq!(*client.state().borrow(), Connection::Closed);
+    assert_eq!(*client.state().borrow(), ConnectionState::Closed);
     assert!(early.changed().await.is_ok(), "the end is a state that it has not seen");
-    assert_eq!(*early.borrow_and_update(), Connection::Closed);
+    assert_eq!(*early.borrow_and_update(), ConnectionState::Closed);
 }
 
 async fn the_states_end_with_the_client(world: World) {
@@ -89,11 +89,11 @@ async fn the_states_end_with_the_client(world: World) {
     let (last, closed) = world.in_time("the end of the states", ended).await;
 
     answer(closed);
-    assert_eq!(last, Connection::Closed);
+    assert_eq!(last, ConnectionState::Closed);
     let mut late = client.state();
     let changed = world.in_time("the end of a late receiver", late.changed()).await;
     assert!(changed.is_err(), "nothing comes after the end");
-    assert_eq!(*late.borrow(), Connection::Closed);
+    assert_eq!(*late.borrow(), ConnectionState::Closed);
 }
 
 async fn a_session_that_is_over_stays_over(world: World) {
@@ -144,15 +144,15 @@ async fn a_later_session_that_is_refused_is_asked_for_again(world: World) {
 
     let denied = async {
         answer(session.close().await);
-        state.wait_for(|state| *state == Connection::Denied).await.map(|state| *state)
+        state.wait_for(|state| *state == ConnectionState::Denied).await.map(|state| *state)
     };
     let denied = world.in_time("word of the refusal", denied).await;
 
-    assert_eq!(denied.ok(), Some(Connection::Denied));
+    assert_eq!(denied.ok(), Some(ConnectionState::Denied));
     let next = answer(client.session().await);
     assert_ne!(next.info().id, session.info().id);
     // On several threads the state may follow the session.
-    let reconnected = async || *client.state().borrow() == Connection::Reconnected;
+    let reconnected = async || *client.state().borrow() == ConnectionState::Reconnected;
     world.eventually("the state of the next session", reconnected).await;
 }
 

@@ -1,4 +1,4 @@
-//! What bounds a call: its deadline, its policy, and its session.
+//! The bounds of a call: its deadline, its policy, and its session.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -58,7 +58,7 @@ async fn failures(client: &Client, at: &Path) -> Vec<Error> {
 
 async fn one_deadline_covers_all_repetitions(world: World) {
     let (gate, limit) = (world.gate(), world.brief());
-    let options = world.options().deadline(limit).retry(steady());
+    let options = world.options().timeout(limit).retry(steady());
     let client = world.client_on(gate.clone(), options).await;
     gate.set(Way::Shut);
 
@@ -73,7 +73,7 @@ async fn one_deadline_covers_all_repetitions(world: World) {
 
 async fn a_black_hole_ends_by_the_deadline(world: World) {
     let (gate, limit) = (world.gate(), world.brief());
-    let client = world.client_on(gate.clone(), world.options().deadline(limit)).await;
+    let client = world.client_on(gate.clone(), world.options().timeout(limit)).await;
     let drawn = done(client.create_sequential(&world.at("t-"), "", Lifetime::Session).await);
     let session = answer(client.session().await);
     gate.set(Way::Silent);
@@ -91,7 +91,7 @@ async fn a_black_hole_ends_by_the_deadline(world: World) {
 async fn a_call_ends_with_its_session(world: World) {
     let gate = world.gate();
     let long = world.profile.patience * 2;
-    let client = world.client_on(gate.clone(), world.options().deadline(long)).await;
+    let client = world.client_on(gate.clone(), world.options().timeout(long)).await;
     let (session, a) = (answer(client.session().await), world.at("a"));
     gate.set(Way::Silent);
 
@@ -108,7 +108,7 @@ async fn a_call_ends_with_its_session(world: World) {
 
 async fn the_wait_for_a_session_ends_by_the_deadline(world: World) {
     let (gate, limit) = (world.gate(), world.brief());
-    let client = world.client_on(gate.clone(), world.options().deadline(limit)).await;
+    let client = world.client_on(gate.clone(), world.options().timeout(limit)).await;
     for way in [Way::Shut, Way::Silent] {
         gate.set(Way::Open);
         let (session, a) = (answer(client.session().await), world.at("a"));
@@ -141,13 +141,13 @@ async fn a_policy_ends_the_repetitions(world: World) {
 
 async fn an_outage_is_not_met_with_a_storm_of_calls(world: World) {
     let (gate, time) = (world.gate(), CAP * 10);
-    let options = world.options().deadline(time).retry(steady());
+    let options = world.options().timeout(time).retry(steady());
     let client = world.client_on(gate.clone(), options).await;
     gate.set(Way::Shut);
 
     let _errors = failures(&client, &world.at("a")).await;
 
-    for (verb, verbs) in [(Verb::Read, 2), (Verb::Observe, 1), (Verb::Commit, 4)] {
+    for (verb, verbs) in [(Verb::Read, 2), (Verb::Watch, 1), (Verb::Commit, 4)] {
         let calls = gate.count(verb);
         assert!(calls > verbs, "{verb:?}: nothing was repeated");
         assert!(calls <= most(time) * verbs, "{verb:?}: {calls} calls");

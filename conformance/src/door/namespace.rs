@@ -2,7 +2,7 @@
 
 use synod_core::error::ErrorKind;
 use synod_core::path::Path;
-use synod_core::store::{Event, Expect, Lifetime, Query, Txn, Why};
+use synod_core::store::{Event, Expect, Lifetime, Query, RejectReason, Txn};
 use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::{answer, done, failure};
@@ -45,17 +45,17 @@ async fn what_a_namespace_says_has_the_paths_of_its_caller(world: World) {
     bob.create(&world.at("ab"), "").await;
 
     let txn = Txn::new().create(&x, "1", Lifetime::Persistent).look(Query::children(&dir));
-    let commit = answer(inside.transaction(txn).await).committed().expect("nothing is in the way");
+    let commit = answer(inside.commit(txn).await).ok().expect("nothing is in the way");
     let drawn = done(inside.create_sequential(&path("/d/t-"), "", Lifetime::Session).await);
     let again = answer(inside.create(&x, "2", Lifetime::Persistent).await);
     let missing = answer(inside.set(&path("/d/none"), "", Expect::Any).await);
 
-    assert_eq!(commit.done[0].path, x);
+    assert_eq!(commit.results[0].path, x);
     let look = commit.look.expect("it was asked for");
     assert_eq!(look.nodes.iter().map(|node| &node.path).collect::<Vec<_>>(), [&x]);
     assert_eq!(drawn.path.parent(), Some(dir.clone()));
     let no = again.rejected().expect("it exists");
-    assert_eq!((&no.path, no.why), (&x, Why::Exists));
+    assert_eq!((&no.path, no.reason), (&x, RejectReason::Exists));
     assert_eq!(missing.rejected().expect("it is missing").path, path("/d/none"));
     let children = answer(inside.children(&dir).await);
     assert_eq!(children.iter().map(|node| &node.path).collect::<Vec<_>>(), [&drawn.path, &x]);

@@ -3,7 +3,7 @@
 use futures_util::future::{join, join3};
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
-use synod_core::store::{Expect, Lifetime, Why};
+use synod_core::store::{Expect, Lifetime, RejectReason};
 use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::Verb;
 use synod_testkit::hesitant::HesitantBackend;
@@ -29,11 +29,11 @@ async fn a_put_makes_what_is_missing_and_replaces_what_is_there(world: World) {
     assert_eq!(bob.text(&at).await.as_deref(), Some("\"2\""));
     assert_ne!(Some(stat.version), made.stat.map(|stat| stat.version));
 
-    // A container with something below it holds nothing itself, and says so at once.
+    // A container with nodes below it has no data itself, and this is reported immediately.
     bob.create(&world.at("c/below"), "").await;
     let above = failure(client.put(&world.at("c"), "3").await, "where a container is");
     assert_eq!((above.kind(), above.path()), (ErrorKind::Refused, Some(&world.at("c"))));
-    // An empty one is nothing.
+    // An empty container counts as no node.
     bob.delete(&world.at("c/below")).await;
     answer(client.put(&world.at("c"), "3").await);
     assert_eq!(bob.text(&world.at("c")).await.as_deref(), Some("3"));
@@ -44,7 +44,7 @@ async fn a_put_makes_what_is_missing_and_replaces_what_is_there(world: World) {
     assert!(answer(client.put(&own, "4").await).owner().is_some());
     let below = failure(client.put(&world.at("e/below"), "5").await, "below what is ephemeral");
     assert_eq!(below.kind(), ErrorKind::Refused);
-    assert_eq!(below.detail(), Some(Why::BelowEphemeral.to_string().as_str()));
+    assert_eq!(below.detail(), Some(RejectReason::BelowEphemeral.to_string().as_str()));
 }
 
 async fn a_put_goes_on_when_the_node_comes_in_between(world: World) {
@@ -52,12 +52,12 @@ async fn a_put_goes_on_when_the_node_comes_in_between(world: World) {
     let client = world.client_on(gate.clone(), world.options()).await;
     gate.set(Way::Holding);
     let meddling = async {
-        // It found nothing, and there is something when it creates.
+        // It found no node, and there is one when it creates.
         gate.held(1).await;
         bob.create(&at, "bob").await;
         gate.hold_behind(Some((Verb::Commit, 1)));
         gate.set(Way::Open);
-        // It found something, and there is nothing when it sets.
+        // It found a node, and there is none when it sets.
         gate.held(2).await;
         bob.delete(&at).await;
         gate.hold_behind(None);
@@ -87,7 +87,7 @@ async fn puts_and_deletes_of_one_path_all_end(world: World) {
         for _ in 0..TIMES {
             world.think().await;
             let gone = answer(eve.delete(&at, Expect::Any).await);
-            deleted += usize::from(gone.committed().is_some());
+            deleted += usize::from(gone.is_committed());
         }
         deleted
     };
@@ -112,7 +112,7 @@ async fn a_dropped_put_takes_nothing_back(world: World) {
 
         let counts = || (gate.count(Verb::Commit), gate.answers(Verb::Commit));
         let settled = async || counts().0 == counts().1;
-        // On a busy machine it may send the next write while bob looks.
+        // On a busy machine it may send the next write while bob reads.
         let (answers, there) = loop {
             world.eventually("a write that was sent is driven to its end", settled).await;
             sleep(world.brief()).await;
@@ -122,7 +122,7 @@ async fn a_dropped_put_takes_nothing_back(world: World) {
                 break (before.1, there);
             }
         };
-        // It set nothing, then it created.
+        // Its set found no node, then it created one.
         let wrote = answers >= 2;
         assert_eq!(there, wrote, "dropped at await {waits}");
         if let Some(put) = ended {

@@ -1,8 +1,8 @@
-//! Removing what a session created: exactly that, however long it takes.
+//! The removal of the nodes that a session created: exactly these nodes, for as long as it takes.
 
 use synod_core::error::{Effect, ErrorKind};
 use synod_core::retry::Retry;
-use synod_core::store::{Done, Lifetime};
+use synod_core::store::{Lifetime, OpResult};
 use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::{answer, done, failure};
@@ -20,7 +20,7 @@ async fn only_the_own_incarnation_is_removed(world: World) {
     let (client, bob) = (world.client().await, world.bob().await);
     let session = answer(client.session().await);
     let names = ["removed", "abandoned", "discarded"].map(|name| world.at(name));
-    let mut made: Vec<Done> = Vec::new();
+    let mut made: Vec<OpResult> = Vec::new();
     for at in &names {
         made.push(done(client.create(at, "ours", Lifetime::Persistent).await));
         bob.delete(at).await;
@@ -28,9 +28,10 @@ async fn only_the_own_incarnation_is_removed(world: World) {
     }
 
     answer(session.remove(&made[0]).await);
-    session.abandon(&made[1]);
-    session.discard(names[2].clone(), made[2].stat.expect("a stat").created);
-    // Closing comes after all calls that were given up.
+    session.remove_in_background(&made[1]);
+    session
+        .remove_incarnation_in_background(names[2].clone(), made[2].stat.expect("a stat").created);
+    // Closing is ordered after all calls that were dropped.
     answer(session.close().await);
 
     for at in &names {
@@ -83,7 +84,7 @@ async fn a_session_ends_rather_than_keep_a_node_that_cannot_be_removed(world: Wo
     let (session, bob) = (answer(client.session().await), world.bob().await);
     let drawn = done(client.create_sequential(&world.at("t-"), "", Lifetime::Session).await);
 
-    session.abandon(&drawn);
+    session.remove_in_background(&drawn);
 
     let (ttl, gone) = (session.info().ttl, async || !bob.exists(&drawn.path).await);
     world.eventually_after(ttl, "the node goes with its session", gone).await;
@@ -99,7 +100,7 @@ async fn what_is_abandoned_goes_in_the_background(world: World) {
     let (session, bob) = (answer(client.session().await), world.bob().await);
     let drawn = done(client.create_sequential(&world.at("t-"), "", Lifetime::Persistent).await);
 
-    session.abandon(&drawn);
+    session.remove_in_background(&drawn);
 
     let gone = async || !bob.exists(&drawn.path).await;
     world.eventually("what was given up is gone", gone).await;

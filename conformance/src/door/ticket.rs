@@ -1,4 +1,4 @@
-//! Sequential creates through the door: one call, one node, whatever is lost.
+//! Sequential creates through the client: one call, one node, whichever message is lost.
 
 use bytes::Bytes;
 use synod_core::store::{Expect, Lifetime, Txn};
@@ -77,8 +77,8 @@ async fn a_ticket_of_another_session_is_not_taken(world: World) {
 
     assert_eq!(plan.pending(), 0);
     // A path that another client used too may be refused.
-    if let Some(commit) = outcome.committed() {
-        let drawn = only(commit.done);
+    if let Some(commit) = outcome.ok() {
+        let drawn = only(commit.results);
         assert_eq!(drawn.owner(), Some(session.info().id));
         assert_ne!(drawn.path, foreign.path);
     }
@@ -116,10 +116,10 @@ async fn other_writes_in_the_transaction_of_a_ticket_are_applied_once(world: Wor
     let txn =
         Txn::new().set(&beside, "b", Expect::Any).create_sequential(ticket, "", Lifetime::Session);
 
-    let commit = answer(session.commit(txn).await).committed().expect("it happened once");
+    let commit = answer(session.commit(txn).await).ok().expect("it happened once");
 
-    assert_eq!(commit.done.len(), 2);
-    assert_eq!(commit.done[1].owner(), Some(session.info().id));
+    assert_eq!(commit.results.len(), 2);
+    assert_eq!(commit.results[1].owner(), Some(session.info().id));
     assert_eq!(bob.text(&beside).await.as_deref(), Some("b"));
     assert_eq!(bob.names(&world.at("q")).await.len(), 1);
 }

@@ -1,7 +1,7 @@
-//! Watches that outlive the sessions they are made on.
+//! Watches that outlive the sessions on which they were created.
 
 use synod_core::client::{Client, ClientWatch};
-use synod_core::store::{End, Event, Lifetime, Loss, Query};
+use synod_core::store::{End, Event, Lifetime, Query, SessionEnd};
 use synod_testkit::cancel::cancel_at_every_await;
 
 use crate::door::{answer, done};
@@ -24,7 +24,7 @@ impl World {
 async fn ended(world: &World, watch: &mut ClientWatch) {
     loop {
         match world.expect_event("the end of the client", watch).await {
-            Some(Event::Ended(End::SessionOver(Loss::Closed))) => return,
+            Some(Event::Ended(End::SessionOver(SessionEnd::Closed))) => return,
             Some(Event::Changed(_) | Event::Resync) => {}
             other => panic!("it is notified of {other:?}"),
         }

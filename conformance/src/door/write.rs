@@ -1,4 +1,4 @@
-//! Writes through the client: which are repeated, and the result of those that are not.
+//! Writes through the client: the writes that are repeated, and the results of the other writes.
 
 use futures_util::future::join;
 use synod_core::error::{Effect, ErrorKind};
@@ -32,7 +32,7 @@ async fn a_write_that_may_have_happened_is_not_repeated(world: World) {
 
     for (sent, txn) in txns.into_iter().enumerate() {
         plan.cue(Cue::new(Site::ReplyLost).of(Verb::Commit));
-        let error = failure(client.transaction(txn).await, "a write whose answer was lost");
+        let error = failure(client.commit(txn).await, "a write whose answer was lost");
         assert_eq!((error.kind(), error.effect()), (ErrorKind::Unreachable, Effect::Unknown));
         assert_eq!((gate.count(Verb::Commit), plan.pending()), (sent + 1, 0));
     }
@@ -43,7 +43,7 @@ async fn a_write_that_may_have_happened_is_not_repeated(world: World) {
 async fn what_certainly_did_not_happen_is_tried_again(world: World) {
     let (a, bob) = (world.at("a"), world.bob().await);
     let unsent = |verb, n| Cue::new(Site::Unsent).of(verb).nth(n);
-    let cues = [Verb::Create, Verb::Set, Verb::Read, Verb::Observe]
+    let cues = [Verb::Create, Verb::Set, Verb::Read, Verb::Watch]
         .into_iter()
         .flat_map(|verb| [unsent(verb, 1), unsent(verb, 2)]);
     let (client, plan) = world.scripted(cues).await;
@@ -62,7 +62,7 @@ async fn what_certainly_did_not_happen_is_tried_again(world: World) {
 
 async fn an_error_names_the_path_of_its_call(world: World) {
     let (a, gate) = (world.at("a"), world.gate());
-    let client = world.client_on(gate.clone(), world.options().deadline(world.brief())).await;
+    let client = world.client_on(gate.clone(), world.options().timeout(world.brief())).await;
     gate.set(Way::Silent);
 
     let errors = [
@@ -110,12 +110,12 @@ async fn a_call_that_did_nothing_goes_on_in_the_next_session(world: World) {
             let made = client.create(&a, "", Lifetime::Persistent).await;
             // Only the store knows whether the write did nothing.
             match made {
-                Ok(made) => assert!(made.committed().is_some(), "nothing is in the way"),
-                Err(error) => assert!(error.is_ambiguous(), "{error}"),
+                Ok(made) => assert!(made.is_committed(), "nothing is in the way"),
+                Err(error) => assert!(error.has_unknown_effect(), "{error}"),
             }
         }
 
-        // A store that had not heard of the end may have answered in the old session.
+        // A store that did not know of the end may have answered in the old session.
         world.in_time("the loss", session.lost()).await;
         let next = answer(client.session().await);
         assert_ne!(next.info().id, session.info().id);

@@ -59,7 +59,8 @@ async fn a_wait_that_was_given_up_leaves_no_watch(world: World) {
         let (name, base) = (trial.it.name, world.harness.watches().await);
         let obstacle = answer(trial.it.obstruct(&ann, &trial.path).await).expect("it waits");
         let before = world.harness.watches().await;
-        // What outlasts its session has a task, which may begin to watch later than this. One that stays in each round is more.
+        // A recipe that outlasts its session has a task, which may begin to watch later than this.
+        // A task that stayed after each round would add more watches than that.
         let own = usize::from(trial.it.outlasts);
         for _ in 0..3 {
             let (bob, trial) = (bob.clone(), trial.clone());

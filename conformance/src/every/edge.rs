@@ -1,4 +1,4 @@
-//! The ends of the ranges of what recipes take from their callers.
+//! The limits of the arguments that recipes take from their callers.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ cases![
     "L-X-11 L-SES-18" needs [ManyUses] breaks [DroppedTicketStays] => a_function_that_panics_is_in_no_others_way,
 ];
 
-/// Room for what a recipe adds to a name, to a path or to data.
+/// The maximum number of bytes that a recipe adds to a name, to a path or to data.
 const ROOM: usize = 1_000;
 
 async fn a_path_of_any_length_is_used_or_refused(world: World) {
@@ -47,7 +47,7 @@ async fn a_path_of_any_length_is_used_or_refused(world: World) {
     .await;
 }
 
-/// A path of so many bytes below this one.
+/// A path below this one, with the given length in bytes.
 fn long(path: &Path, bytes: usize) -> Path {
     /// A name that leaves room for another one below it.
     const NAME: usize = 100;
@@ -60,7 +60,7 @@ fn long(path: &Path, bytes: usize) -> Path {
 }
 
 async fn a_text_of_any_length_is_taken_or_refused(world: World) {
-    /// Of those some have a meaning in paths, in JSON, or when they are encoded.
+    /// Some of them have a meaning in paths, in JSON, or in encodings.
     const STRANGE: [&str; 12] =
         ["", ".", "..", "/", "a/b", "%", "%41", "\0", "\"\\", "é\u{301}", "\u{10ffff}", "-id-"];
     let passers = &Passers::new(&world).await;

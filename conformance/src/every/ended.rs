@@ -36,7 +36,7 @@ fn using(trial: &Trial, client: &Client) -> Waiting<()> {
     Waiting::new(async move { trial.it.whole(&client, &trial.path).await })
 }
 
-/// All waits of `bob`, with what `ann` put in their way.
+/// All waits of `bob`, each with the obstacle that `ann` created.
 async fn all_wait(world: &World, ann: &Client, bob: &Client) -> Vec<Obstructed> {
     let mut all = Vec::new();
     for trial in Trial::waiting(world) {
@@ -99,7 +99,7 @@ async fn what_a_lost_session_held_is_granted_to_the_next(world: World) {
         assert!(next.token() > stale.token(), "{name}: tokens rise");
         let late =
             stale.txn().create(trial.path.join("late").expect("valid"), "", Lifetime::Session);
-        assert!(answer(bob.transaction(late).await).rejected().is_some(), "{name}: it was lost");
+        assert!(answer(bob.commit(late).await).rejected().is_some(), "{name}: it was lost");
         let stopped = world.in_time(name, stale.work()).await;
         assert_eq!(failure(stopped, "work under what is lost").kind(), ErrorKind::SessionLost);
         // A candidate of a latch leaves without an error.
@@ -173,7 +173,7 @@ async fn a_wait_ends_when_its_client_is_closed(world: World) {
 }
 
 async fn a_use_without_answers_from_any_call_on_fails_in_time(world: World) {
-    /// How many rounds are made at the same time: each waits for its deadline.
+    /// The number of rounds that run concurrently: each waits for its deadline.
     const TOGETHER: usize = 4;
     let bob = &world.client().await;
     each(Trial::all(&world), async |trial| {
@@ -190,7 +190,8 @@ async fn a_use_without_answers_from_any_call_on_fails_in_time(world: World) {
 }
 
 impl Trial {
-    /// Whether a use comes to its end before it makes so many calls. Nothing is answered from then on.
+    /// Returns `true` if a use ends before it makes this number of calls. No later call is
+    /// answered.
     async fn ends_without_answers(&self, calls: usize, world: &World, bob: &Client) -> bool {
         /// The last factor by which a use gets more time than usual.
         const LAST: u32 = 8;
@@ -198,7 +199,7 @@ impl Trial {
         loop {
             match trial.ends_within(factor, calls, world, bob).await {
                 Ok(ended) => return ended,
-                // The machine was too busy for what is answered, or for heartbeats.
+                // The machine was too busy for the answered calls, or for heartbeats.
                 Err(error)
                     if factor < LAST
                         && matches!(
@@ -213,8 +214,8 @@ impl Trial {
         }
     }
 
-    /// The same with so many times the usual time for each call and the session. An error is that what was answered took
-    /// longer.
+    /// The same with `factor` times the usual time for each call and the session. Returns an error
+    /// if an answered call took longer.
     async fn ends_within(
         &self,
         factor: u32,
@@ -224,7 +225,7 @@ impl Trial {
     ) -> Result<bool> {
         let gate = world.gate();
         let session = SessionOptions::new(world.profile.ttl * factor);
-        let options = world.options().session(session).deadline(world.brief() * 5 * factor);
+        let options = world.options().session(session).timeout(world.brief() * 5 * factor);
         let ann = world.client_on(gate.clone(), options).await;
         answer(ann.session().await);
         gate.die_after(calls);
@@ -239,8 +240,8 @@ impl Trial {
         ended
     }
 
-    /// Whether a use comes to its end before the gate lets nothing through. Asserts that it is unreachable otherwise, or
-    /// goes on when there are answers again.
+    /// Returns `true` if a use ends before the gate stops all calls. Otherwise asserts that it
+    /// reports an unreachable store, or continues when calls are answered again.
     async fn ends(&self, mut using: Waiting<()>, gate: &Gate) -> Result<bool> {
         if let Some(result) = using.result_before(gate.died()).await {
             return result.map(|()| true);
@@ -248,7 +249,7 @@ impl Trial {
         if self.it.outlasts {
             gate.revive();
         }
-        // What is removed in the background needs no answer.
+        // A removal in the background needs no answer.
         match using.told.await.expect("it does not panic") {
             Err(error) if error.kind() != ErrorKind::Unreachable => Err(error),
             _ => Ok(false),

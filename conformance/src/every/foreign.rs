@@ -1,4 +1,4 @@
-//! What other programs keep where a recipe is.
+//! Nodes of other programs at the path of a recipe.
 
 use synod_core::error::ErrorKind;
 use synod_core::store::Lifetime;
@@ -13,13 +13,13 @@ cases![
     "" breaks [CorruptIsZero CorruptIsNone] => foreign_bytes_in_its_node_are_an_error,
 ];
 
-/// Names that are similar to those of our nodes.
+/// Names that are similar to the names of our nodes.
 const STRANGERS: [&str; 4] = ["other", "lock-", "mark", "party"];
 
 async fn a_foreign_node_next_to_it_is_ignored(world: World) {
     let (ann, bob) = (world.unhurried_client().await, world.unhurried_client().await);
     each(Trial::all(&world), async |trial| {
-        // What is below a value is below a node that must be there first.
+        // The nodes of a value are below a node that must exist first.
         if trial.row.leaves == Leaves::Value {
             answer(trial.it.whole(&bob, &trial.path).await);
         }

@@ -1,5 +1,5 @@
-//! [`Narrow`]: a case puts it between a client and its store, so that a node is full of little data, and to see what was
-//! written.
+//! [`Narrow`]: a layer between a client and its store with a low limit for the data of a node,
+//! which records the paths that were written.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,7 +11,7 @@ use synod_core::store::{
 };
 use tokio::sync::watch;
 
-/// A store that takes [`Narrow::DATA`] bytes a node. Clones are of one store.
+/// A store with a limit of [`Narrow::DATA`] bytes for the data of a node. Clones share one store.
 #[derive(Clone, Debug)]
 pub(super) struct Narrow {
     backend: Arc<dyn Backend>,
@@ -33,7 +33,7 @@ impl Narrow {
         Self { backend, written: Arc::default() }
     }
 
-    /// True if a node was written at a path that begins so.
+    /// Returns `true` if a node was written at a path with this prefix.
     pub(super) fn has_written(&self, start: &Path) -> bool {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written.iter().any(|path| path.as_str().starts_with(start.as_str()))
@@ -45,7 +45,8 @@ impl Backend for Narrow {
     async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
         let store = self.backend.open(options).await?;
         let mut info = store.session().clone();
-        // A transaction takes as much more than a node as everywhere.
+        // The limit of a transaction exceeds that of a node by the same amount as in the store
+        // inside.
         info.limits.request -= info.limits.data - Self::DATA;
         info.limits.data = Self::DATA;
         Ok(Box::new(Narrowed { store, info, written: self.written.clone() }))
@@ -66,8 +67,8 @@ impl Store for Narrowed {
         self.store.read(query).await
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
-        self.store.observe(query).await
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
+        self.store.watch(query).await
     }
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {

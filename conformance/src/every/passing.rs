@@ -1,4 +1,4 @@
-//! [`Passing`]: an argument of a recipe, in a case that passes the ends of its range.
+//! [`Passing`]: an argument of a recipe, in a case that passes the limits of its range.
 
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind};
@@ -14,9 +14,9 @@ use crate::world::World;
 #[derive(Debug)]
 pub(super) struct Passers {
     narrow: Narrow,
-    /// The one that passes them.
+    /// The client that passes the arguments.
     pub(super) ann: Client,
-    /// Another one, which uses the same recipe in the usual way afterwards.
+    /// A client that uses the same recipe in the usual way afterwards.
     pub(super) bob: Client,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Passing<'a, T: 'static> {
     passers: &'a Passers,
     name: String,
     edge: &'static Edge<T>,
-    /// An argument that is taken everywhere.
+    /// An argument that every store accepts.
     usual: T,
     dir: Path,
 }
@@ -58,15 +58,16 @@ impl Passers {
     }
 }
 
-/// True if an argument, or a path, is not to be had.
+/// Returns `true` if the argument, or the path, is refused.
 fn is_refusal(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Invalid | ErrorKind::TooLarge)
 }
 
-/// Uses, and functions with their kind of argument, that do not keep this yet, each with the reason.
+/// Uses, and functions with their kind of argument, that do not satisfy this yet, each with the
+/// reason.
 const OPEN: &[(&str, &str)] = &[];
 
-/// True if a use, or a function with a kind of argument, does not keep this yet.
+/// Returns `true` if a use, or a function with a kind of argument, does not satisfy this yet.
 pub(super) fn is_open(name: &str) -> bool {
     OPEN.iter().any(|(open, _)| *open == name)
 }
@@ -92,18 +93,19 @@ impl<'a, T: Clone + 'static> Passing<'a, T> {
         edges.map(passing).filter(|it| !is_open(&format!("{kind} {}", it.name))).collect()
     }
 
-    /// Makes a check of each, all at the same time.
+    /// Runs a check of each, all concurrently.
     pub(super) async fn each<F: Future<Output = ()>>(all: Vec<Self>, check: impl Fn(Self) -> F) {
         all_hold(all.into_iter().map(|it| (it.name.clone(), check(it)))).await;
     }
 
-    /// Passes an argument, and then the usual one by another client at the same path. Returns whether the first was taken.
+    /// Passes an argument, and then the usual one by another client at the same path. Returns
+    /// `true` if the first was accepted.
     pub(super) async fn takes(&self, what: &str, argument: T) -> bool {
         let Self { world, passers, edge, .. } = self;
         let (said, path) = (format!("{} with {what}", self.name), self.at(what));
         let passing = (edge.pass)(passers.ann.clone(), path.clone(), argument);
         let passed = world.in_time(&said, passing).await;
-        // What is written before is nothing that was refused.
+        // Nodes that are written before do not come from the argument that was refused.
         let unwritten = if edge.first { path.clone() } else { path.join("none").expect("valid") };
         let is_taken = passers.is_taken(passed, &said, &unwritten);
 
@@ -115,8 +117,9 @@ impl<'a, T: Clone + 'static> Passing<'a, T> {
         is_taken
     }
 
-    /// Tries arguments of sizes from one that must be taken to one that may be refused, up to the largest that is taken and
-    /// the one after it. Returns whether the last one was taken.
+    /// Tries arguments of all sizes from a size that must be accepted to a size that may be
+    /// refused, and stops after the first refused size. Returns `true` if the last one was
+    /// accepted.
     pub(super) async fn up_to_the_limit(
         &self,
         sizes: (usize, usize),

@@ -1,4 +1,4 @@
-//! Two instances of a recipe. One of them does not go on, and does not hold up the other one.
+//! Two instances of a recipe. One of them stops, and does not delay the other one.
 
 use std::thread;
 
@@ -44,9 +44,11 @@ async fn a_use_that_is_not_polled_is_in_no_others_way(world: World) {
 }
 
 impl Trial {
-    /// True if a use goes on at the path of another one that does not: unless that one holds what this one needs.
+    /// Returns `true` if a use continues at the path of a stopped use. It does not if the stopped
+    /// use holds what this one needs.
     fn shares(&self) -> bool {
-        /// The master of a crew has the lead, a member of a partition its name and its items, and an owner its node.
+        /// The master of a crew has the lead, a member of a partition its name and its items, and
+        /// an owner its node.
         const HOLDERS: [&str; 4] = ["crew", "partition", "persistent_node", "persistent_node/ttl"];
         matches!(self.it.act, Act::Change { .. }) && !HOLDERS.contains(&self.it.name)
     }
@@ -105,7 +107,7 @@ async fn a_runtime_that_ends_is_in_no_others_way(world: World) {
     })
     .await;
 
-    // What tasks of the other runtime were to remove goes with the session.
+    // Nodes that tasks of the other runtime had to remove are removed with the session.
     answer(world.in_time("the end of a client", ann.close()).await);
     each(Trial::all(&world), async |trial| {
         for trial in (1..=POLLS).map(|polls| trial.round(polls)) {
@@ -117,9 +119,11 @@ async fn a_runtime_that_ends_is_in_no_others_way(world: World) {
 }
 
 impl Trial {
-    /// True if others can use it at the path of a use whose runtime has ended, also while the session of that use lives.
+    /// Returns `true` if others can use the path of a use whose runtime has ended, even while the
+    /// session of that use is alive.
     fn outlasts_its_runtime(&self) -> bool {
-        /// A claim, a worker, a member of a partition and a node that is kept are of the session, and no task is left to give them back.
+        /// A claim, a worker, a member of a partition and a persistent node belong to the session,
+        /// and no task is left to release them.
         const OF_THE_SESSION: [&str; 4] = ["queue", "partition", "persistent_node/ttl", "crew"];
         !OF_THE_SESSION.contains(&self.it.name)
     }
@@ -127,7 +131,7 @@ impl Trial {
 
 type Using = BoxFuture<'static, Result<()>>;
 
-/// A second runtime, on another thread. It runs while it is asked to.
+/// A second runtime, on another thread. It runs only during [`SecondRuntime::polls`].
 struct SecondRuntime(Runtime);
 
 impl SecondRuntime {
@@ -136,7 +140,8 @@ impl SecondRuntime {
         Self(runtime.expect("the operating system lets a runtime start"))
     }
 
-    /// Polls a use once, and lets the tasks that it has started run. Returns it if it has not come to its end.
+    /// Polls a use once, and lets the tasks that it has started run. Returns the use if it has not
+    /// ended.
     fn polls(&self, using: Option<Using>) -> Option<Using> {
         let polling = async {
             let mut using = using?;

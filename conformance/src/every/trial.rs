@@ -34,13 +34,13 @@ impl Trial {
         Self::all(world).filter(|trial| trial.it.waits())
     }
 
-    /// The same at another path.
+    /// The same use at another path.
     pub(super) fn round(&self, round: usize) -> Self {
         let path = self.path.join(&format!("round-{round}")).expect("the name is valid");
         Self { path, ..self.clone() }
     }
 
-    /// Waits until nothing is left of it but what its recipe leaves.
+    /// Waits until no nodes are left except for the nodes that its recipe leaves.
     pub(super) async fn is_over(&self, world: &World, client: &Client) {
         let step = format!("{}: nothing is left", self.it.name);
         world.eventually(&step, async || self.leaves_nothing(client).await).await;
@@ -62,7 +62,7 @@ impl Trial {
     }
 }
 
-/// Makes a check on each of these, all at the same time. A failure names all that failed.
+/// Runs a check on each of these, all concurrently. A failure names all that failed.
 pub(super) async fn each<F: Future<Output = ()>>(
     trials: impl Iterator<Item = Trial>,
     check: impl Fn(Trial) -> F,
@@ -70,7 +70,7 @@ pub(super) async fn each<F: Future<Output = ()>>(
     all_hold(trials.map(|trial| (trial.it.name, check(trial)))).await;
 }
 
-/// Makes all checks at the same time. A failure names all that failed.
+/// Runs all checks concurrently. A failure names all that failed.
 pub(super) async fn all_hold<N: Display, F: Future<Output = ()>>(
     checks: impl Iterator<Item = (N, F)>,
 ) {

@@ -1,4 +1,4 @@
-//! The atomic value: as the counter, for every type.
+//! The atomic value: the promises of the counter, for every type.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -7,7 +7,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::{join, join3};
 use synod_core::client::Client;
 use synod_core::error::{Effect, ErrorKind};
-use synod_recipes::AtomicValue;
+use synod_recipes::value::AtomicValue;
 use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::gate::Way;
@@ -120,7 +120,7 @@ async fn a_value_that_cannot_be_read_again_is_not_written(world: World) {
         if let Some(number) = stored {
             answer(one.set(&number).await);
         }
-        // JSON has no such number: `null` is written, and that is none.
+        // JSON has no such number: `null` would be written, which is not a number.
         let refused = [
             failure(one.set(&f64::NAN).await, "a set"),
             failure(one.initialize(&f64::INFINITY).await, "a first value"),
@@ -156,7 +156,7 @@ async fn a_value_that_is_too_large_fails_alone(world: World) {
     answer(one.set(&String::new()).await);
 
     let add = |more: String| one.update(move |text| text.unwrap_or_default() + &more);
-    // Those that are called together are written together.
+    // Changes that are requested together are written together.
     let added = join3(add("a".to_owned()), add(text(most)), add("b".to_owned()));
     let (first, large, last) = world.in_time("three updates", added).await;
 
@@ -172,7 +172,7 @@ async fn a_function_that_panics_fails_alone(world: World) {
     let mut entries = Vec::new();
     answer(one.set(&entries).await);
     for round in 0..3 {
-        // Without a message, which would be taken for that of the case.
+        // The panic has no message, because it would be taken for the message of the case.
         let panics = |_list: Option<Vec<u32>>| resume_unwind(Box::new("of the caller"));
         let panicking = AssertUnwindSafe(one.update(panics)).catch_unwind();
         let updates = join3(one.update(with(round)), panicking, one.update(with(100 + round)));
@@ -187,7 +187,7 @@ async fn a_function_that_panics_fails_alone(world: World) {
     assert_eq!(answer(one.get().await), Some(entries));
 }
 
-/// Begins another change when it is dropped, and gives it up.
+/// A value whose drop begins another change, and drops it.
 struct Begins(AtomicValue<Vec<u32>>);
 
 impl Drop for Begins {
@@ -229,7 +229,7 @@ async fn an_update_that_no_client_disturbs_is_one_call(world: World) {
     for _ in 0..2 {
         answer(one.set(&vec![0]).await);
     }
-    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    let counts = || [Verb::Commit, Verb::Read, Verb::Watch].map(|verb| gate.count(verb));
     let [commits, reads, _] = counts();
     for more in 1..5 {
         answer(one.update(with(1)).await);

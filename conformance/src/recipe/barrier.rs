@@ -3,7 +3,7 @@
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::Lifetime;
-use synod_recipes::Barrier;
+use synod_recipes::barrier::Barrier;
 use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::{Cue, Site, Verb};
 
@@ -30,12 +30,12 @@ async fn waiters_pass_when_it_is_lifted_and_not_before(world: World) {
     let bob = world.client_on(gate.clone(), world.options()).await;
     let (anns, bobs) = (barrier(&world, &ann), barrier(&world, &bob));
     answer(world.in_time("a barrier that is not set", bobs.wait()).await);
-    assert_eq!(gate.count(Verb::Observe), 1, "one call");
+    assert_eq!(gate.count(Verb::Watch), 1, "one call");
     answer(anns.lift().await);
     for round in 1..=3 {
         answer(anns.set().await);
         let mut waiting = [(); 3].map(|()| waits(&world, &bob));
-        world.in_time("all look", gate.answered(Verb::Observe, 3 * round + 1)).await;
+        world.in_time("all look", gate.answered(Verb::Watch, 3 * round + 1)).await;
         // It may be set again.
         answer(anns.set().await);
         assert!(answer(bobs.is_set().await));
@@ -49,10 +49,10 @@ async fn waiters_pass_when_it_is_lifted_and_not_before(world: World) {
             one.gets(&world, "a barrier that was lifted").await;
         }
         assert!(!answer(bobs.is_set().await));
-        assert_eq!(gate.count(Verb::Observe), 3 * round + 1, "one watch each");
+        assert_eq!(gate.count(Verb::Watch), 3 * round + 1, "one watch each");
         assert_eq!(gate.count(Verb::Read), 5 * round, "and one look each");
     }
-    // What is below a path makes it a directory.
+    // A node below a path makes it a directory.
     answer(answer(ann.create(&world.at("barrier/x"), "", Lifetime::Persistent).await).required());
     assert_eq!(failure(anns.set().await, "a directory").kind(), ErrorKind::Refused);
     answer(world.in_time("a directory is no barrier", bobs.wait()).await);
@@ -64,7 +64,7 @@ async fn a_set_that_is_dropped_does_not_undo_that_of_another_client(world: World
         let ended = stop_at(waits, barrier(&world, &ann).set()).await;
         answer(barrier(&world, &bob).set().await);
         world.think().await;
-        // What was sent has come to its end when a later write of the same session is answered.
+        // A request that was sent has completed when a later write of the same session is answered.
         answer(ann.put(&world.at(&format!("later-{waits}")), "").await);
         assert!(answer(barrier(&world, &bob).is_set().await), "dropped at await {waits}");
         answer(barrier(&world, &bob).lift().await);
@@ -74,7 +74,7 @@ async fn a_set_that_is_dropped_does_not_undo_that_of_another_client(world: World
             break;
         }
     }
-    // Lost answers are asked for again.
+    // Requests whose answer was lost are repeated.
     let (client, plan) = world.scripted([]).await;
     for site in [Site::ReplyLost, Site::RequestLost, Site::AppliedLate] {
         plan.cue(Cue::new(site).of(Verb::Commit));

@@ -1,4 +1,4 @@
-//! The cache: a copy of a part of the tree that is right in the end, and the events that make it.
+//! The cache: an eventually correct copy of a part of the tree, and the events that lead to it.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -10,7 +10,7 @@ use synod_core::error::ErrorKind;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Loaded, Node, Query, Revision, Txn};
 use synod_core::task::{self, Task};
-use synod_recipes::{Cache, CacheEvent, CacheState, Extent};
+use synod_recipes::cache::{Cache, CacheEvent, CacheState, Extent};
 use synod_testkit::fault::Verb;
 
 use crate::door::gate::Way;
@@ -35,19 +35,20 @@ cases![
     "L-WAT-14 L-X-5 L-CA-11" needs [WatchCount] catches [DropLeavesWatch] => caches_that_were_dropped_leave_no_watch,
 ];
 
-/// The cache of the directory of the case, with all below it.
+/// The cache of the directory of the case and its subtree.
 pub(super) async fn open(world: &World, client: &Client) -> Cache {
     let opened = Cache::open(client, Extent::subtree(world.at("tree")));
     answer(world.in_time("a cache", opened).await)
 }
 
-/// What the store has there.
+/// Returns the nodes that the store has there.
 async fn stored(world: &World, client: &Client) -> Vec<Node> {
     let view = answer(client.read(Query::subtree(world.at("tree"))).await);
     view.nodes.into_iter().filter(|node| node.stat.is_some()).collect()
 }
 
-/// A reader of the events of a cache, in a task of its own: what they make, and what was wrong with them.
+/// A reader of the events of a cache, in a task of its own: the nodes that result from the events,
+/// and the errors in them.
 pub(super) struct Shadow {
     seen: Arc<Mutex<Seen>>,
     _reading: Task,
@@ -59,7 +60,7 @@ struct Seen {
     /// The newest version that was shown of each path.
     newest: BTreeMap<Path, Revision>,
     is_complete: bool,
-    /// All events, in short.
+    /// All events, abbreviated.
     log: Vec<String>,
     wrong: Vec<String>,
 }
@@ -81,12 +82,12 @@ impl Shadow {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// True if the content is complete by the last event about that.
+    /// `true` if the content is complete by the last event about completeness.
     pub(super) fn seen_complete(&self) -> bool {
         self.seen().is_complete
     }
 
-    /// Removes the events that were seen so far, in short.
+    /// Removes and returns the events that were seen so far, abbreviated.
     pub(super) fn take_log(&self) -> Vec<String> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut seen.log)
@@ -138,12 +139,12 @@ pub(super) async fn settles(world: &World, client: &Client, cache: &Cache, shado
 /// Changes something below the directory of the case.
 async fn disturb(world: &World, client: &Client, value: u64) {
     const PLACES: [&str; 6] = ["tree", "tree/a", "tree/b", "tree/b/c", "tree/b/c/d", "tree/b-e"];
-    let place = PLACES[usize::try_from(world.chance.below(6)).expect("it is small")];
+    let place = PLACES[usize::try_from(world.random.below(6)).expect("it is small")];
     let path = world.at(place);
-    if world.chance.below(3) == 0 {
+    if world.random.below(3) == 0 {
         let _gone_or_not = answer(client.delete(&path, Expect::Any).await);
     } else {
-        // What is a container only because nodes are below it is no node to write to.
+        // A path that exists only because nodes are below it cannot be written.
         match client.put(&path, value.to_string()).await {
             Err(error) if error.kind() == ErrorKind::Refused => {}
             written => drop(answer(written)),
@@ -174,7 +175,7 @@ async fn the_progress_of_each_read_of_the_whole_ends_with_all_nodes(world: World
         answer(bob.put(&world.at(&format!("tree/n{node}")), "x").await);
     }
 
-    // A filter narrows what is kept, and not what is read.
+    // A filter restricts the nodes that are kept, and not the nodes that are read.
     let extent = Extent::children(world.at("tree")).filtered(|path| path.name().ends_with('7'));
     let cache = Cache::start(&ann, extent);
     let mut progress = cache.progress();
@@ -204,12 +205,12 @@ async fn nodes_that_come_and_go_at_once_are_what_the_store_has_in_the_end(world:
             "",
             Lifetime::Persistent,
         );
-        answer(answer(bob.transaction(both).await).required());
+        answer(answer(bob.commit(both).await).required());
         if value % 4 == 0 {
             settles(&world, &bob, &cache, &shadow).await;
         }
         let neither = Txn::new().delete(&twice, Expect::Any).delete(&node, Expect::Any);
-        answer(answer(bob.transaction(neither).await).required());
+        answer(answer(bob.commit(neither).await).required());
     }
     settles(&world, &bob, &cache, &shadow).await;
 }
@@ -440,7 +441,7 @@ async fn a_change_costs_what_it_concerns(world: World) {
         answer(bob.put(&world.at(&format!("tree/{number}")), "first").await);
     }
     let ann = world.client_on(gate.clone(), world.options()).await;
-    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    let counts = || [Verb::Commit, Verb::Read, Verb::Watch].map(|verb| gate.count(verb));
 
     let cache = open(&world, &ann).await;
 

@@ -1,12 +1,13 @@
-//! A cache at its edges: code of the application that panics or calls back, silent outages, waits, and order.
+//! A cache at its limits: code of the application that panics or calls back, silent outages, waits,
+//! and order.
 
 use std::panic::resume_unwind;
 use std::sync::{Arc, OnceLock};
 
-use synod_core::client::{Client, Connection};
+use synod_core::client::{Client, ConnectionState};
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Txn};
-use synod_recipes::{Cache, CacheState, Extent};
+use synod_recipes::cache::{Cache, CacheState, Extent};
 use synod_testkit::fault::Verb;
 use tokio::time::sleep;
 
@@ -82,7 +83,7 @@ async fn a_filter_or_a_reader_that_panics_harms_nothing_else(world: World) {
     assert!(!answer(ann.session().await).is_lost());
 }
 
-/// Panics as code of an application does, and not as a case that fails.
+/// Panics like code of an application, and not like a failed case.
 fn application_panics() -> ! {
     resume_unwind(Box::new("a mistake of the application"))
 }
@@ -127,19 +128,19 @@ async fn what_was_missed_in_an_outage_that_no_watch_reports_is_read(world: World
         gate.mute(true);
         answer(bob.put(&node, value.to_string()).await);
         gate.suspend();
-        is(&world, &ann, Connection::Suspended).await;
+        is(&world, &ann, ConnectionState::Suspended).await;
         world.eventually("readers are notified", async || !shadow.seen_complete()).await;
         gate.mute(false);
 
         gate.freeze(false);
 
-        is(&world, &ann, Connection::Reconnected).await;
+        is(&world, &ann, ConnectionState::Reconnected).await;
     }
     settles(&world, &bob, &cache, &shadow).await;
 }
 
 /// Waits until the connection of a client is in this state.
-async fn is(world: &World, client: &Client, state: Connection) {
+async fn is(world: &World, client: &Client, state: ConnectionState) {
     let mut now = client.state();
     let reached = now.wait_for(|now| *now == state);
     world.in_time(&format!("{state:?}"), reached).await.expect("it is open");
@@ -186,7 +187,7 @@ async fn a_tree_goes_from_its_leaves_to_its_root(world: World) {
             world.eventually("readers are notified", stale).await;
         }
         let all = paths.iter().rev().fold(Txn::new(), |txn, path| txn.delete(path, Expect::Any));
-        answer(answer(bob.transaction(all).await).required());
+        answer(answer(bob.commit(all).await).required());
         gate.set(Way::Open);
 
         settles(&world, &bob, &cache, &shadow).await;

@@ -1,10 +1,11 @@
-//! Containers whose names look like tickets: a listing of names may not show that no node is there.
+//! Containers whose names look like tickets: a listing of names may not show that no node exists.
 
 use futures_util::StreamExt as _;
 use synod_core::client::Client;
 use synod_core::path::Path;
 use synod_core::store::Lifetime;
-use synod_recipes::{Election, Mutex, RwLock, Semaphore, UnfairLock};
+use synod_recipes::election::Election;
+use synod_recipes::lock::{Mutex, RwLock, Semaphore, UnfairLock};
 use synod_testkit::fault::Verb;
 
 use crate::door::gate::Gate;
@@ -34,7 +35,7 @@ async fn beside(world: &World, dir: &Path, name: &str) -> (Gate, Client) {
 }
 
 fn calls(gate: &Gate) -> usize {
-    [Verb::Read, Verb::Observe, Verb::Commit].map(|verb| gate.count(verb)).iter().sum()
+    [Verb::Read, Verb::Watch, Verb::Commit].map(|verb| gate.count(verb)).iter().sum()
 }
 
 async fn a_container_that_looks_like_a_ticket_is_not_waited_for(world: World) {
@@ -62,8 +63,8 @@ async fn a_container_that_looks_like_a_ticket_is_not_waited_for(world: World) {
     }
 }
 
-/// A write below the path of a guard that was just lost. A try cannot know at once that no node is there, and waits for
-/// nothing; a call that waits finds out.
+/// A write below the path of a guard that was just lost. A try cannot know at once that no node
+/// exists, and does not wait; a call that waits detects it.
 async fn a_container_at_the_path_of_a_recent_ticket_is_not_waited_for(world: World) {
     let dir = world.at("line");
     let ann = world.client().await;
@@ -88,7 +89,7 @@ async fn a_container_that_looks_like_a_candidate_does_not_lead(world: World) {
 
     let campaign = async {
         // The candidate looks for a leader while there is only the container.
-        gate.called(Verb::Observe, 2).await;
+        gate.called(Verb::Watch, 2).await;
         election.campaign("ann").await
     };
     let both = futures_util::future::join(observed.next(), campaign);

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::Lifetime;
-use synod_recipes::CountDown;
+use synod_recipes::barrier::CountDown;
 use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::{Cue, Site, Verb};
 
@@ -31,7 +31,7 @@ fn waits(world: &World, client: &Client, parties: u32) -> Waiting<()> {
 async fn waiters_pass_when_all_parties_have_counted(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let three = latch(&world, &ann, many(3));
-    // It is no party.
+    // This node is no party.
     let other = world.at("latch/other");
     answer(answer(ann.create(&other, "", Lifetime::Persistent).await).required());
     let mut waiting = [waits(&world, &ann, 3), waits(&world, &bob, 3)];
@@ -69,12 +69,12 @@ async fn a_party_counts_once_however_often_it_tries(world: World) {
     assert_eq!(answer(two.remaining().await), 0, "more than all is all");
     let all = latch(&world, &ann, NonZeroU32::MAX);
     assert_eq!(answer(all.remaining().await), u32::MAX - 3);
-    // The store takes names of 255 bytes, and that of a party has a start of six.
+    // The store accepts names of 255 bytes, and the name of a party has a prefix of six.
     answer(all.count_down(&"p".repeat(249)).await);
     assert_eq!(answer(all.remaining().await), u32::MAX - 4);
     for party in ["", &"p".repeat(250)] {
         let error = failure(all.count_down(party).await, "a name that no node can have");
-        assert_eq!((error.kind(), error.is_ambiguous()), (ErrorKind::Invalid, false));
+        assert_eq!((error.kind(), error.has_unknown_effect()), (ErrorKind::Invalid, false));
     }
 }
 
@@ -85,7 +85,7 @@ async fn a_party_that_was_counted_stays_counted(world: World) {
         let by = |client| CountDown::new(client, dir.clone(), many(1));
         let ended = stop_at(waits, by(&ann).count_down("a")).await;
         answer(by(&bob).count_down("a").await);
-        // What was sent has come to its end when a later write of the same session is answered.
+        // A request that was sent has completed when a later write of the same session is answered.
         answer(ann.put(&world.at(&format!("later-{waits}")), "").await);
         assert_eq!(answer(by(&bob).remaining().await), 0, "dropped at await {waits}");
         if let Some(counted) = ended {

@@ -7,7 +7,7 @@ use futures_util::future::{join, join_all};
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Lifetime, Query};
-use synod_recipes::Counter;
+use synod_recipes::value::Counter;
 use synod_testkit::cancel::cancel_at_every_await;
 use synod_testkit::fault::{Cue, Site, Verb};
 
@@ -47,8 +47,8 @@ async fn stored(world: &World, client: &Client) -> i64 {
     i64::from_be_bytes(node.data[..].try_into().expect("eight bytes"))
 }
 
-/// A counter that has written `number`, and knows that it is there: some servers report what a set did, and not what
-/// a create did.
+/// A counter that has written `number`, and knows the version of its node: some servers report the
+/// result of a set, and not the result of a create.
 async fn known(world: &World, client: &Client, number: i64) -> Counter {
     let one = counter(world, client);
     for _ in 0..2 {
@@ -132,7 +132,8 @@ async fn an_addition_whose_answer_is_lost_is_made_once(world: World) {
 
 async fn a_first_addition_whose_answer_is_lost_is_made_once(world: World) {
     for site in [Site::ReplyLost, Site::RequestLost, Site::AppliedLate] {
-        // The first create is refused, as there is no counter that a mark could be made below.
+        // The first create is rejected, because no counter exists below which the write id could be
+        // created.
         let (client, plan) = world.scripted([Cue::new(site).of(Verb::Create).nth(2)]).await;
         let one = Counter::new(&client, world.at(&format!("{site:?}")));
 
@@ -182,7 +183,7 @@ async fn an_addition_in_doubt_when_its_session_is_lost_has_an_unknown_effect(wor
     gate.hold_behind(None);
 
     let failed = failure(adding.gets(&world, "its answer").await, "an addition in doubt");
-    assert!(failed.is_ambiguous(), "{failed}");
+    assert!(failed.has_unknown_effect(), "{failed}");
     assert_eq!(stored(&world, &bob).await, 2, "it was made once");
     let next = answer(world.in_time("an addition in the next session", one.increment()).await);
     assert_eq!((next.before, next.after), (2, 3));
@@ -192,7 +193,7 @@ async fn a_first_addition_in_doubt_when_its_session_is_lost_has_an_unknown_effec
     let (gate, bob) = (world.gate(), world.client().await);
     let client = world.client_on(gate.clone(), world.options()).await;
     let one = counter(&world, &client);
-    // The first commit finds that there is no counter below which a mark could be made.
+    // The first commit finds that no counter exists below which the write id could be created.
     gate.hold_behind(Some((Verb::Commit, gate.count(Verb::Commit) + 1)));
     let adding = one.clone();
     let adding = Waiting::new(async move { Ok(adding.add(7).await) });
@@ -204,7 +205,7 @@ async fn a_first_addition_in_doubt_when_its_session_is_lost_has_an_unknown_effec
     gate.hold_behind(None);
 
     let failed = failure(adding.gets(&world, "its answer").await, "an addition in doubt");
-    assert!(failed.is_ambiguous(), "{failed}");
+    assert!(failed.has_unknown_effect(), "{failed}");
     assert_eq!(stored(&world, &bob).await, 7, "it was made once");
     let next = answer(world.in_time("an addition in the next session", one.add(7)).await);
     assert_eq!((next.before, next.after), (7, 14));
@@ -223,24 +224,24 @@ async fn an_addition_whose_mark_is_removed_before_its_answer_has_an_unknown_effe
         answer(answer(bob.delete(&mark.path, Expect::Any).await).required());
     }
 
-    // Its answer is lost, and the mark is gone that would say that it was made.
+    // The answer is lost, and the write id that would prove the write is gone.
     gate.hold_behind(None);
 
     let failed = failure(adding.gets(&world, "its answer").await, "an addition in doubt");
-    assert!(failed.is_ambiguous(), "{failed}");
+    assert!(failed.has_unknown_effect(), "{failed}");
     assert_eq!((plan.pending(), stored(&world, &bob).await), (0, 1), "it was made once");
     assert_eq!(answer(one.increment().await).after, 2);
 }
 
 async fn a_first_addition_that_is_not_answered_leaves_no_mark(world: World) {
     let (gate, bob) = (world.gate(), world.client().await);
-    let options = world.unhurried().deadline(world.brief() * 5);
+    let options = world.unhurried().timeout(world.brief() * 5);
     let client = world.client_on(gate.clone(), options).await;
     let one = counter(&world, &client);
-    // The first commit finds that there is no counter below which a mark could be made.
+    // The first commit finds that no counter exists below which the write id could be created.
     gate.hold_behind(Some((Verb::Commit, gate.count(Verb::Commit) + 1)));
     let failed = failure(world.in_time("its answer", one.add(7)).await, "a first addition");
-    assert!(failed.is_ambiguous(), "{failed}");
+    assert!(failed.has_unknown_effect(), "{failed}");
     assert_eq!(stored(&world, &bob).await, 7, "it was made");
 
     gate.hold_behind(None);
@@ -270,7 +271,8 @@ async fn an_addition_that_was_not_sent_is_made_in_the_next_session(world: World)
     world.in_time("the loss", first.lost()).await;
     gate.set(Way::Open);
 
-    // The value is the one that was to be replaced, so the first request was not applied.
+    // The value is still the one that the first request would have replaced, so that request was
+    // not applied.
     let update = adding.gets(&world, "its addition").await;
     assert_eq!((update.before, update.after), (1, 2));
     assert_eq!(stored(&world, &client).await, 2);
@@ -296,7 +298,7 @@ async fn a_sum_that_does_not_fit_changes_nothing(world: World) {
     for (number, add) in [(i64::MAX, 1), (i64::MIN, -1), (i64::MIN + 3, i64::MIN)] {
         answer(one.set(number).await);
         let refused = failure(one.add(add).await, "a sum that does not fit");
-        assert_eq!((refused.kind(), refused.is_ambiguous()), (ErrorKind::Invalid, false));
+        assert_eq!((refused.kind(), refused.has_unknown_effect()), (ErrorKind::Invalid, false));
         assert_eq!(stored(&world, &client).await, number);
     }
     let low = Counter::of_u64(&client, world.at("unsigned"));
@@ -344,7 +346,7 @@ async fn a_counter_that_is_removed_and_made_again_is_another(world: World) {
     let one = counter(&world, &ann);
     for _ in 0..3 {
         answer(one.set(1).await);
-        // A counter in use is removed with the marks below it.
+        // A counter in use is removed with the write ids below it.
         for mark in answer(bob.children(&world.at("counter")).await) {
             answer(answer(bob.delete(&mark.path, Expect::Any).await).required());
         }
@@ -394,7 +396,7 @@ async fn a_number_is_stored_once_and_swapped_once(world: World) {
 async fn an_addition_that_no_client_disturbs_is_one_call(world: World) {
     let (gate, bob) = (world.gate(), world.client().await);
     let client = world.client_on(gate.clone(), world.options()).await;
-    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    let counts = || [Verb::Commit, Verb::Read, Verb::Watch].map(|verb| gate.count(verb));
     let one = counter(&world, &client);
 
     answer(one.increment().await);
@@ -411,10 +413,11 @@ async fn an_addition_that_no_client_disturbs_is_one_call(world: World) {
     assert_eq!(answer(one.increment().await).cost.tries, 2);
     assert_eq!(counts(), [commits + 11, reads, 0], "a lost race costs one more write, and no read");
 
-    // Those that are asked for together are written together.
+    // Additions that are requested together are written together.
     let before = gate.count(Verb::Commit);
     let many = join_all((0..20).map(|_| one.increment()));
-    // The first write is not answered before all of them were asked for, however many threads there are.
+    // The first write is not answered before all of them were requested, with any number of
+    // threads.
     gate.set(Way::Holding);
     let opens = async {
         gate.held(1).await;
@@ -433,7 +436,7 @@ async fn an_addition_dropped_at_any_await_leaves_nothing_but_its_result(world: W
     let calls = AtomicI64::new(0);
 
     let drops = cancel_at_every_await(async || {
-        // A counter of its own each time, so that each has to make and to remove a mark.
+        // A new counter each time, so that each has to create and to remove a write id.
         let one = counter(&world, &client);
         calls.fetch_add(1, Ordering::Relaxed);
         answer(one.increment().await);

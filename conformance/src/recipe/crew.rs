@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures_util::future::{Either, join_all, select};
 use synod_core::error::ErrorKind;
 use synod_core::store::Expect;
-use synod_recipes::{CrewSnapshot, CrewTask, CrewWorker, NewTask, TaskEnd, TaskStatus};
+use synod_recipes::crew::{CrewSnapshot, CrewTask, CrewWorker, NewTask, TaskEnd, TaskStatus};
 use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::time::sleep;
 
@@ -131,7 +131,7 @@ async fn a_submission_whose_session_is_lost_is_sent_again(world: World) {
     assert_eq!(answer(task.status().await), Some(TaskStatus::Waiting));
 }
 
-/// A worker that has begun with a task, and from then on is notified of nothing.
+/// A worker that has begun a task, and from then on receives no notifications.
 async fn unaware(world: &World, slow: &Slow, task: &CrewTask) -> (Gate, Waiting<Infallible>) {
     let (gate, working) = reads_only(world, slow).await;
     world.eventually("it is begun", async || slow.begun() == 1).await;
@@ -169,7 +169,7 @@ async fn the_tasks_of_a_lost_worker_are_done_by_another(world: World) {
     world.eventually("it is begun", async || slow.begun() == 1).await;
     let _worker = works(&world, &ann, "ann");
     sleep(world.brief()).await;
-    // As long as it lives, it keeps its task.
+    // While it is alive, it keeps its task.
     assert_eq!(answer(task.status().await), Some(TaskStatus::Assigned));
 
     let session = answer(bob.session().await);
@@ -233,7 +233,7 @@ async fn no_result_is_accepted_after_a_task_was_cancelled(world: World) {
     gate.hold_behind(None);
     drop(unaware);
 
-    // One that knows of it stops.
+    // A worker that knows of it stops.
     let slow = Slow::default();
     let _working = slow.works(&world, &ann, CrewWorker::new());
     let task = world.submits(&ann, "another", "data").await;
@@ -350,7 +350,7 @@ async fn a_drained_worker_gets_no_new_task(world: World) {
     let workers = answer(crew.snapshot().await).workers;
     assert_eq!((workers.len(), workers[0].drained), (1, false));
 
-    // It is drained once, however often that is asked for.
+    // It is drained once, for any number of requests.
     for _ in 0..2 {
         assert!(answer(crew.drain(&workers[0].name).await));
     }
@@ -410,7 +410,7 @@ async fn a_worker_confirms_each_change_of_whether_it_is_drained(world: World) {
     let worker = workers().await.swap_remove(0).name;
     assert!(answer(world.in_time("draining", crew.drain(&worker)).await));
 
-    // It may know of the first change, and cannot say so.
+    // It may know of the first change, and cannot report this.
     gate.set(Way::Silent);
     for drained in [false, true] {
         let change =
@@ -489,7 +489,8 @@ async fn a_snapshot_shows_each_task_in_one_place(world: World) {
     ];
     assert_eq!(tasks(&shown), expected);
 
-    // A task goes from one place to the next: none is shown as it was before, and none that is done with a worker.
+    // A task moves from one directory to the next: no task is shown in an earlier state, and no
+    // finished task is shown with a worker.
     slow.let_go();
     world.ends(&done, by("slow")).await;
     drop(working);

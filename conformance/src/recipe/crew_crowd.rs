@@ -1,4 +1,4 @@
-//! A crew through which very many tasks go, and one of very many workers.
+//! A crew with very many tasks, and a crew with very many workers.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::iter;
 use synod_core::client::Client;
 use synod_core::store::Query;
-use synod_recipes::CrewWorker;
+use synod_recipes::crew::CrewWorker;
 
 use crate::door::answer;
 use crate::recipe::Waiting;
@@ -18,13 +18,13 @@ cases![
     "L-MW-10 L-MW-1" catches [EventDropped] => very_many_workers_have_a_task_each,
 ];
 
-/// How many tasks are open at the same time.
+/// The number of tasks that are open at the same time.
 const OPEN: usize = 50;
 
-/// How many tasks are done one after the other, to count what they cost.
+/// The number of tasks that are done one after the other, to count their costs.
 const FEW: usize = 20;
 
-/// The most nodes of a crew without tasks: the switch, its master, and four workers.
+/// The maximum number of nodes of a crew without tasks: the switch, its master, and four workers.
 const AT_REST: usize = 6;
 
 async fn what_is_stored_and_asked_does_not_grow_with_the_tasks(world: World) {
@@ -44,7 +44,7 @@ async fn what_is_stored_and_asked_does_not_grow_with_the_tasks(world: World) {
 
     let lists = gate.lists();
     go_through(&world, &bob, "last", FEW, 1).await;
-    // A store that keeps few events for a reader is asked for a list now and then.
+    // A store that keeps few events for a reader needs a new list now and then.
     let asked = gate.lists() - lists;
     assert!(asked <= world.at_most(0, FEW / 4), "{asked} lists for {FEW} tasks");
 }
@@ -76,12 +76,13 @@ async fn very_many_workers_have_a_task_each(world: World) {
     drop(working);
 }
 
-/// The number that this variable asks for, or else the usual one: on a store that answers at once, more are done soon.
+/// The number in this environment variable, or else the usual number: on a store that answers
+/// immediately, more tasks take little time.
 fn many(variable: &str, usual: usize) -> usize {
     std::env::var(variable).map_or(usual, |number| number.parse().expect("it is a number"))
 }
 
-/// Submits so many tasks, some of them at the same time, and waits until all are done.
+/// Submits this number of tasks, some of them concurrently, and waits until all are done.
 async fn go_through(world: &World, bob: &Client, part: &str, tasks: usize, open: usize) {
     let all = iter(0..tasks).map(|number| async move {
         let task = world.submits(bob, &format!("{part}-{number}"), "data").await;
@@ -92,7 +93,7 @@ async fn go_through(world: &World, bob: &Client, part: &str, tasks: usize, open:
     all.buffer_unordered(open).collect::<Vec<()>>().await;
 }
 
-/// How many nodes the crew has.
+/// Returns the number of nodes of the crew.
 async fn nodes(world: &World, bob: &Client) -> usize {
     let view = answer(bob.read(Query::subtree(world.at("crew"))).await);
     view.nodes.iter().filter(|node| node.stat.is_some()).count()

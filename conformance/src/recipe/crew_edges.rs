@@ -1,4 +1,5 @@
-//! The crew at its edges: sizes, names, panics, and nodes that are none of its. What one task breaks, no other notices.
+//! The crew at its limits: sizes, names, panics, and nodes that do not belong to it. The failure of
+//! one task does not affect any other.
 
 use std::convert::Infallible;
 use std::num::NonZeroU32;
@@ -10,7 +11,7 @@ use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::path::Path;
 use synod_core::store::{Lifetime, Txn};
-use synod_recipes::{Assignment, Crew, CrewPolicy, CrewTask, CrewWorker, NewTask, TaskEnd};
+use synod_recipes::crew::{Assignment, Crew, CrewPolicy, CrewTask, CrewWorker, NewTask, TaskEnd};
 
 use crate::door::{answer, done, failure};
 use crate::recipe::Waiting;
@@ -29,11 +30,11 @@ cases![
     "L-MW-9 L-MW-16" catches [EventDropped] => times_of_any_length_are_times,
 ];
 
-/// More than any store takes in a node.
+/// More bytes than any store accepts in a node.
 const TOO_MUCH: usize = 1_100_000;
 
-/// A member that leads, and one that works. What they do with a task is what it is called: `long`, `huge`, `panic`, or `fail`. Others are
-/// done.
+/// A member that leads, and a member that works. The name of a task selects its result: `long`,
+/// `huge`, `panic`, or `fail`. Other tasks succeed.
 fn members(world: &World, client: &Client) -> [Waiting<Infallible>; 2] {
     let does = |task: Assignment| async move {
         match task.id.split('-').next() {
@@ -47,9 +48,9 @@ fn members(world: &World, client: &Client) -> [Waiting<Infallible>; 2] {
     [leads(world, client), works_as(world, client, CrewWorker::new(), does)]
 }
 
-/// A task that nothing is wrong with is done.
+/// A valid task is done.
 async fn others_are_done(world: &World, client: &Client) {
-    let id = client.chance().id();
+    let id = client.random().id();
     let task = world.submits(client, &id, "data").await;
     world.ends(&task, by("done")).await;
 }
@@ -66,7 +67,7 @@ async fn a_failure_of_any_length_ends_its_task_and_no_worker(world: World) {
     others_are_done(&world, &ann).await;
 }
 
-/// Submits the largest task of one of these sizes that the store takes.
+/// Submits the largest task of one of these sizes that the store accepts.
 async fn largest(
     world: &World,
     client: &Client,
@@ -156,15 +157,16 @@ async fn a_policy_that_panics_sets_its_task_aside(world: World) {
     assert_eq!(answer(refused.cancel().await), Some(TaskEnd::Cancelled));
 }
 
-/// The longest path of a crew: the node of an assignment has the directory, the longest name of a worker, and a name.
+/// The longest path of a crew: the node of an assignment has the directory, the longest name of a
+/// worker, and a name.
 const MAX_CREW_PATH: usize = 2_048 - "/assigned".len() - (1 + 65) - (1 + 1);
 
-/// A path of so many bytes.
+/// A path with the given length in bytes.
 fn long_path(world: &World, bytes: usize) -> Path {
     let mut path = world.at("crew");
     while path.as_str().len() < bytes {
         let left = bytes - path.as_str().len() - 1;
-        // What is left is never one byte, the slash.
+        // The rest is never one byte, which would be the slash.
         let name = if left == 201 { 100 } else { left.min(200) };
         path = path.join(&"y".repeat(name)).expect("it is valid");
     }
@@ -231,7 +233,7 @@ async fn a_node_that_is_none_of_a_crew_ends_no_member_of_it(world: World) {
         "{}",
         open,
     );
-    answer(answer(ann.transaction(txn).await).required());
+    answer(answer(ann.commit(txn).await).required());
     done(ann.create(&at("todo/none"), "{}", open).await);
     done(ann.create(&at("assigned/lost/gone"), "{}", open).await);
 

@@ -1,4 +1,4 @@
-//! The crew: how long a finished task is kept, and what a master knows after it has missed events.
+//! The crew: the retention of finished tasks, and the state of a master that has missed events.
 
 use std::convert::Infallible;
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,7 @@ use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Lifetime, Query, Txn};
-use synod_recipes::{CrewWorker, NewTask, TaskEnd, TaskStatus};
+use synod_recipes::crew::{CrewWorker, NewTask, TaskEnd, TaskStatus};
 use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::time::{Instant, sleep};
 
@@ -53,7 +53,8 @@ async fn a_finished_task_is_removed_though_no_master_lives_as_long_as_it_is_kept
     assert!(is_over("attempts").await && is_over("todo").await);
 }
 
-/// Creates so many nodes in a directory that no reader of its changes gets all of them: nodes that are none of the crew.
+/// Creates so many nodes in a directory that no reader of its changes gets all of them. The nodes
+/// do not belong to the crew.
 async fn floods(world: &World, client: &Client, dir: &str) {
     const NODES: usize = 4_200;
     const AT_ONCE: usize = 30;
@@ -64,7 +65,7 @@ async fn floods(world: &World, client: &Client, dir: &str) {
             txn.create(path, "not ours", Lifetime::Persistent)
         })
     });
-    let commits = iter(parts).map(|txn| client.transaction(txn));
+    let commits = iter(parts).map(|txn| client.commit(txn));
     let outcomes: Vec<_> = commits.buffer_unordered(8).collect().await;
     for outcome in outcomes {
         answer(answer(outcome).required());
@@ -92,9 +93,10 @@ async fn a_master_that_has_missed_events_knows_what_is_there(world: World) {
     let waits = world.submits(&bob, "waits", "data").await;
     sleep(world.brief()).await;
 
-    // From now on it is notified only that it has missed something, and what it reads then is held back.
+    // From now on it is notified only that it has missed events, and the answers to its next reads
+    // are held back.
     gate.lose_events(true);
-    gate.hold_behind([Verb::Read, Verb::Observe].map(|verb| (verb, gate.count(verb))));
+    gate.hold_behind([Verb::Read, Verb::Watch].map(|verb| (verb, gate.count(verb))));
     for dir in ["todo", "workers", "assigned/none/none", "done"] {
         floods(&world, &bob, dir).await;
     }
@@ -133,7 +135,7 @@ async fn a_member_that_may_not_read_says_so(world: World) {
         let gate = world.gate();
         let (ann, plan) = world.scripted_on(gate.clone(), world.unhurried(), []).await;
         let (is_worker, it) = (dir == "assigned/W", crew(&world, &ann));
-        // The member alone has this client. What the crew needs besides is of another.
+        // The member alone has this client. The other members of the crew use another client.
         let mut member = Waiting::new(async move {
             if is_worker {
                 it.work(CrewWorker::new(), |task| async { Ok::<_, Infallible>(task.data) }).await
@@ -142,10 +144,10 @@ async fn a_member_that_may_not_read_says_so(world: World) {
             }
         });
         members = vec![if is_worker { leads(&world, &bob) } else { works(&world, &bob, "bob") }];
-        let task = world.submits(&bob, &bob.chance().id(), "data").await;
+        let task = world.submits(&bob, &bob.random().id(), "data").await;
         let _end = answer(world.in_time("the end of a task", task.wait()).await);
 
-        // It is notified that something was missed, and is refused what it reads then.
+        // It is notified that events were missed, and its next reads are refused.
         let workers = below(&bob, &world.at("crew/workers")).await;
         let worker = workers.first().filter(|_| is_worker).map(|node| node.path.name());
         let at = world.at(&format!("crew/{}", dir.replace('W', worker.unwrap_or("W"))));
@@ -166,7 +168,7 @@ async fn a_member_that_may_not_read_says_so(world: World) {
 async fn two_crews_of_one_session_do_not_notice_each_other(world: World) {
     let ann = world.client().await;
     let crews = ["one", "other"]
-        .map(|name| synod_recipes::Crew::new(&ann, world.at(&format!("crew/{name}"))));
+        .map(|name| synod_recipes::crew::Crew::new(&ann, world.at(&format!("crew/{name}"))));
     let mut members = Vec::new();
     for (number, crew) in crews.iter().enumerate() {
         let (leading, working) = (crew.clone(), crew.clone());

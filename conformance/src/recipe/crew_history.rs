@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use synod_core::client::Client;
 use synod_core::store::Expect;
-use synod_recipes::{
+use synod_recipes::crew::{
     Assignment, AttemptEnd, CrewAttempt, CrewTask, CrewWorker, NewTask, TaskEnd, TaskHistory,
     TaskStatus,
 };
@@ -27,14 +27,14 @@ cases![
     "L-MW-18" breaks [AttemptsForgotten] => each_attempt_that_ended_is_in_the_history_of_its_task,
 ];
 
-/// What a worker is to do: to report this text, or to end with it.
+/// An order to a worker: to report this text, or to end with it.
 #[derive(Clone, Copy)]
 enum Order {
     Report(&'static str),
     End(&'static str),
 }
 
-/// A worker that does what it is ordered.
+/// A worker that follows its orders.
 fn obeys(
     world: &World,
     client: &Client,
@@ -62,7 +62,7 @@ async fn history(task: &CrewTask) -> TaskHistory {
     answer(task.history().await).expect("it was submitted")
 }
 
-/// What the last attempt has reported.
+/// Returns the progress that the last attempt has reported.
 fn progress(shown: &TaskHistory) -> Option<&str> {
     shown.attempts.last().and_then(|attempt| attempt.progress.as_deref())
 }
@@ -147,7 +147,7 @@ async fn the_progress_of_a_former_worker_is_refused(world: World) {
     );
 }
 
-/// How each attempt ended, of attempts that all have a worker and both dates.
+/// Returns the end of each attempt. Asserts that each has a worker and both dates.
 fn ends(made: &[CrewAttempt]) -> Vec<Option<AttemptEnd>> {
     for attempt in made {
         assert!(!attempt.worker.is_empty(), "{attempt:?}");

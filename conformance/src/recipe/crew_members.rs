@@ -11,7 +11,7 @@ use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::path::Path;
 use synod_core::store::{Node, Query};
-use synod_recipes::{Assignment, Crew, CrewTask, CrewWorker, NewTask, TaskEnd};
+use synod_recipes::crew::{Assignment, Crew, CrewTask, CrewWorker, NewTask, TaskEnd};
 use synod_testkit::fault::Verb;
 use tokio::sync::watch;
 
@@ -20,7 +20,8 @@ use crate::door::gate::Gate;
 use crate::recipe::Waiting;
 use crate::world::World;
 
-/// The least number of calls that a master makes before its first step: its ticket, the switch, and what it follows.
+/// The minimum number of calls that a master makes before its first step: its ticket, the switch,
+/// and its watches.
 const BEFORE_A_STEP: usize = 4;
 
 pub(super) fn crew(world: &World, client: &Client) -> Crew {
@@ -58,13 +59,15 @@ pub(super) fn at_once(task: NewTask) -> NewTask {
     task.backoff(Duration::ZERO, Duration::ZERO)
 }
 
-/// Waits until the crew has no worker: until then, a task may be assigned to one that has just left.
+/// Waits until the crew has no worker: until then, a task may be assigned to a worker that has just
+/// left.
 pub(super) async fn no_worker_is_there(world: &World, client: &Client) {
     let workers = world.at("crew/workers");
     world.eventually("no worker is there", async || below(client, &workers).await.is_empty()).await;
 }
 
-/// A worker whose work waits until it is let go, and counts what was begun and what was dropped or done.
+/// A worker whose work waits until it is released, and counts the works that were begun, and those
+/// that were dropped or done.
 #[derive(Clone, Default)]
 pub(super) struct Slow {
     begun: Arc<AtomicUsize>,
@@ -143,7 +146,7 @@ pub(super) async fn below(client: &Client, dir: &Path) -> Vec<Node> {
     answer(client.read(Query::children(dir)).await).nodes
 }
 
-/// A worker that is notified of nothing but by its reads.
+/// A worker that learns of changes only by its reads.
 pub(super) async fn reads_only(world: &World, slow: &Slow) -> (Gate, Waiting<Infallible>) {
     let gate = world.gate();
     let client = world.client_on(gate.clone(), world.options()).await;
@@ -152,14 +155,15 @@ pub(super) async fn reads_only(world: &World, slow: &Slow) -> (Gate, Waiting<Inf
     (gate, working)
 }
 
-/// Its reads are answered no more.
+/// Its reads are no longer answered.
 pub(super) fn reads_no_more(gate: &Gate) {
-    gate.hold_behind([Verb::Read, Verb::Observe].map(|verb| (verb, gate.count(verb))));
+    gate.hold_behind([Verb::Read, Verb::Watch].map(|verb| (verb, gate.count(verb))));
 }
 
 impl World {
-    /// Lets a client end, as the only master, at its first call, the next one at its second call, and so on, until one lives
-    /// to see the end of its task. Each of these tasks ends as expected under the next master.
+    /// Lets a client end, as the only master, at its first call, the next one at its second call,
+    /// and so on, until a task ends before its master does. Each of these tasks ends as expected
+    /// under the next master.
     pub(super) async fn each_master_ends(
         &self,
         bob: &Client,
@@ -182,13 +186,14 @@ impl World {
             let next = leads(self, bob);
 
             self.ends(&task, end.clone()).await;
-            // From here on it makes no step: the next task has one master.
+            // From here on this master makes no step: the next task has one master.
             next.stop().await;
         }
     }
 
-    /// Whether a task is seen to end before its master makes a call that is not sent. The calls that were sent have ended
-    /// it, so there is no later one at which a master has to end, too.
+    /// Returns `true` if a task is seen to end before its master makes a call that is not sent. The
+    /// calls that were sent have then ended the task, so there is no later call to stop a master
+    /// at.
     async fn is_over_first(&self, task: &CrewTask, end: &TaskEnd, gate: &Gate) -> bool {
         let ends = pin!(self.ends(task, end.clone()));
         matches!(select(ends, pin!(gate.died())).await, Either::Left(_))

@@ -1,4 +1,4 @@
-//! The crew: what each step of a master and of a worker checks, when another client was faster.
+//! The crew: the checks in each step of a master and of a worker, when another client was faster.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use futures_util::future::{pending, select};
+use futures_util::future::{join_all, pending, select};
 use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Txn};
-use synod_recipes::{
-    AttemptEnd, CrewTask, CrewWorker, LeaderSelector, NewTask, TaskEnd, TaskStatus,
-};
+use synod_recipes::crew::{AttemptEnd, CrewTask, CrewWorker, NewTask, TaskEnd, TaskStatus};
+use synod_recipes::election::LeaderSelector;
 use synod_testkit::fault::{Cue, Site, Verb};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use crate::door::answer;
@@ -30,7 +30,8 @@ cases![
     "L-MW-3" catches [EventDropped] => no_task_is_taken_from_a_worker_that_its_master_does_not_know,
     "L-MW-5 L-MW-3" catches [EventDropped] => a_master_that_was_replaced_takes_nothing_back,
     "L-MW-5 L-MW-9" catches [EventDropped] => a_master_that_was_replaced_removes_nothing,
-    "L-MW-12" catches [NoImplicitParents] => a_drained_worker_gets_nothing_from_a_master_that_does_not_know_that,
+    "L-MW-12" catches [NoImplicitParents] breaks [DrainIgnored] => a_drained_worker_gets_nothing_from_a_master_that_does_not_know_that,
+    "L-MW-8 L-MW-11" catches [CasIgnoresVersion] => a_failure_after_the_cancellation_does_not_reopen_a_task,
     "L-MW-4 L-MW-8" catches [EventDropped] => a_task_that_waits_again_while_it_is_cancelled_waits_no_more,
     "L-MW-4 L-MW-16" catches [EventDropped] => a_task_that_waits_again_while_it_expires_waits_no_more,
     "L-MW-9" catches [EventDropped] => a_task_is_kept_while_a_worker_has_it,
@@ -58,7 +59,7 @@ impl World {
 async fn no_task_is_taken_from_a_worker_that_its_master_does_not_know(world: World) {
     let ann = world.client().await;
     let task = world.submits(&ann, "task", "data").await;
-    // It is registering, or it is one of a later version.
+    // It is registering, or it is a worker of a later version.
     let own = Lifetime::Session;
     answer(
         answer(ann.create(&world.of_crew("workers/later"), "of a later version", own).await)
@@ -70,7 +71,7 @@ async fn no_task_is_taken_from_a_worker_that_its_master_does_not_know(world: Wor
         terms,
         Lifetime::Persistent,
     );
-    answer(answer(ann.transaction(assigned).await).required());
+    answer(answer(ann.commit(assigned).await).required());
     let _master = leads(&world, &ann);
     let _worker = works(&world, &ann, "ann");
 
@@ -98,7 +99,7 @@ async fn replaces(world: &World, other: &Client) -> Waiting<()> {
 }
 
 async fn a_master_that_was_replaced_takes_nothing_back(world: World) {
-    // The session lives for so long that the master does not look at its ticket meanwhile.
+    // The TTL is so long that the master does not read its ticket meanwhile.
     let (gate, bob) = (world.gate(), world.client().await);
     let ann = world.client_on(gate.clone(), world.unhurried()).await;
     let _master = leads(&world, &ann);
@@ -127,7 +128,7 @@ async fn a_master_that_was_replaced_removes_nothing(world: World) {
     let leading = crew(&world, &ann).retention(world.brief());
     let _master = Waiting::new(async move { leading.lead().await });
     let _worker = works(&world, &bob, "bob");
-    // Once one is done it leads.
+    // The master leads once a task is done.
     let first = world.submits(&bob, "first", "data").await;
     let _end = answer(world.in_time("the end of a task", first.wait()).await);
 
@@ -142,7 +143,7 @@ async fn a_master_that_was_replaced_removes_nothing(world: World) {
         drop(idle);
         world
             .eventually("it leads again", async || {
-                let task = world.submits(&bob, &bob.chance().id(), "data").await;
+                let task = world.submits(&bob, &bob.random().id(), "data").await;
                 answer(world.in_time("the end of a task", task.wait()).await).is_some()
             })
             .await;
@@ -177,13 +178,50 @@ async fn a_drained_worker_gets_nothing_from_a_master_that_does_not_know_that(wor
     world.ends(&second, by("data by bob")).await;
 }
 
-/// A task that a worker has, which is notified of nothing and does not end.
+/// A task of a worker that receives no notifications and does not end.
 async fn held(world: &World, slow: &Slow, task: &CrewTask) -> (Gate, Waiting<Infallible>) {
     let (gate, working) = reads_only(world, slow).await;
     world.eventually("it is begun", async || slow.begun() == 1).await;
     assert_eq!(answer(task.status().await), Some(TaskStatus::Assigned));
     reads_no_more(&gate);
     (gate, working)
+}
+
+async fn a_failure_after_the_cancellation_does_not_reopen_a_task(world: World) {
+    let (ann, gate) = (world.client().await, world.gate());
+    let bob = world.client_on(gate.clone(), world.options()).await;
+    gate.lose_events(true);
+    let _master = leads(&world, &ann);
+    let (begins, fails) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (begun, failing) = (begins.clone(), fails.clone());
+    let _unaware = works_as(&world, &bob, CrewWorker::new(), move |_task| {
+        let (begun, failing) = (begun.clone(), failing.clone());
+        async move {
+            begun.notify_one();
+            failing.notified().await;
+            Err("on purpose".to_owned())
+        }
+    });
+    let new = at_once(NewTask::new("data").retries(1));
+    let task = world.submits(&ann, "task", new).await;
+    world.in_time("the attempt", begins.notified()).await;
+    reads_no_more(&gate);
+    assert_eq!(answer(task.cancel().await), Some(TaskEnd::Cancelled));
+
+    fails.notify_one();
+    // Its report is rejected, so the worker reads the task.
+    world.in_time("the read of the task", gate.held(1)).await;
+
+    world.ends(&task, TaskEnd::Cancelled).await;
+    assert!(!world.is_there(&ann, "todo/task").await, "the task is cancelled, and waits");
+    gate.hold_behind(None);
+    let assigned = world.of_crew("assigned");
+    let is_given_up = async || {
+        let workers = below(&ann, &assigned).await;
+        let tasks = join_all(workers.iter().map(|worker| below(&ann, &worker.path))).await;
+        tasks.concat().is_empty()
+    };
+    world.eventually("the worker gives it up", is_given_up).await;
 }
 
 async fn a_task_that_waits_again_while_it_is_cancelled_waits_no_more(world: World) {
@@ -215,7 +253,7 @@ async fn a_task_that_waits_again_while_it_expires_waits_no_more(world: World) {
     let _master = leads(&world, &ann);
     loop {
         let slow = Slow::default();
-        let id = bob.chance().id();
+        let id = bob.random().id();
         let task = NewTask::new("data").deadline(world.brief() * 2);
         let task = world.submits(&bob, &id, task).await;
         let (worker_gate, working) = reads_only(&world, &slow).await;
@@ -302,7 +340,7 @@ async fn a_removal_whose_answer_is_lost_spares_the_next_task_of_its_name(world: 
     let first = world.submits(&bob, "daily", "monday").await;
     world.ends(&first, by("monday by bob")).await;
     plan.cue(Cue::new(Site::ReplyLost).of(Verb::Delete).under(world.of_crew("done/daily")));
-    // Before the request is made again.
+    // Before the request is repeated.
     while world.is_there(&bob, "tasks/daily").await {
         sleep(MILLISECOND).await;
     }
@@ -365,10 +403,10 @@ async fn a_task_that_failed_is_not_tried_again_before_its_pause_is_over(world: W
 
     let task = world.submits(&ann, "fails", new).await;
     world.eventually("it is tried", async || count() == 1).await;
-    // It is in the way of no other.
+    // It does not block any other task.
     let other = world.submits(&ann, "other", "data").await;
     world.ends(&other, by("data")).await;
-    // A later master keeps to it, too, by the wall clock, which does not follow paused time.
+    // A later master observes it, too, by the wall clock, which does not follow paused time.
     world.eventually("it is tried again", async || count() == 2).await;
     master.stop().await;
     let bob = world.client().await;

@@ -1,4 +1,4 @@
-//! The crew: which worker gets a task, and when a task expires.
+//! The crew: the choice of the worker for a task, and the expiry of tasks.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::store::{Expect, Txn};
-use synod_recipes::{Crew, CrewPolicy, CrewTask, CrewWorker, NewTask, TaskEnd, TaskStatus};
+use synod_recipes::crew::{Crew, CrewPolicy, CrewTask, CrewWorker, NewTask, TaskEnd, TaskStatus};
 use synod_testkit::fault::Verb;
 use tokio::time::sleep;
 
@@ -28,8 +28,8 @@ cases![
     "L-MW-16 L-MW-2" breaks [ResultUnguarded] => no_result_is_accepted_after_a_task_has_expired,
 ];
 
-/// The crew whose master has this policy, with a worker for eight tasks on the red rack, and one for two on the blue one. All tasks
-/// wait when it begins to lead.
+/// The crew whose master has this policy, with a worker for eight tasks on the red rack, and one
+/// for two on the blue one. All tasks wait when it begins to lead.
 async fn led_by(
     world: &World,
     client: &Client,
@@ -57,7 +57,8 @@ async fn led_by(
     (crew, submitted, workers.into_iter().chain([master]).collect())
 }
 
-/// The racks of the workers that have these tasks, once the last one has a worker. The master decides in their order.
+/// The racks of the workers that have these tasks, once the last one has a worker. The master
+/// decides in their order.
 async fn racks(world: &World, crew: &Crew, tasks: &[CrewTask]) -> Vec<Option<String>> {
     let last = tasks.last().expect("there are some");
     let is_assigned = async || answer(last.status().await) == Some(TaskStatus::Assigned);
@@ -92,13 +93,13 @@ async fn a_task_goes_to_the_worker_that_the_policy_chooses(world: World) {
     assert_eq!(found[..2], found[2..], "in turn");
     assert_ne!(found[0], found[1], "in turn");
 
-    // The third one finds no room where it would rather be.
+    // The third task finds no room at the rack that it prefers.
     let policy = CrewPolicy::property("rack");
     let tasks = vec![blue(), blue(), blue(), NewTask::new("")];
     let (crew, tasks, _running) = led_by(&world, &ann, "property", policy, tasks).await;
     assert_eq!(racks(&world, &crew, &tasks).await, some(&["blue", "blue", "red", "red"]));
 
-    // What a function says counts only if it is one of the workers that can have the task.
+    // The choice of a function counts only if it is one of the workers that can have the task.
     let policy = CrewPolicy::chosen(|task, able| match task.priority {
         2 => Some(usize::MAX),
         1 => None,
@@ -127,7 +128,7 @@ async fn a_task_goes_to_the_worker_that_the_policy_chooses(world: World) {
 async fn begun(world: &World, client: &Client, slow: &Slow) -> CrewTask {
     let before = slow.begun();
     loop {
-        let id = format!("begun-{}", client.chance().id());
+        let id = format!("begun-{}", client.random().id());
         let task = NewTask::new("data").deadline(world.brief() * 4);
         let task = world.submits(client, &id, task).await;
         let is_over = async || matches!(answer(task.status().await), Some(TaskStatus::Over(_)));
@@ -142,7 +143,7 @@ async fn begun(world: &World, client: &Client, slow: &Slow) -> CrewTask {
 
 async fn a_task_that_is_late_expires_wherever_it_is(world: World) {
     let (ann, slow) = (world.client().await, Slow::default());
-    // No client leads until it is late, and then a worker is there.
+    // No client leads until the task is late, and then a worker is there.
     let late = world.submits(&ann, "late", NewTask::new("").deadline(Duration::ZERO)).await;
     let _working = slow.works(&world, &ann, CrewWorker::new());
     let is_there = async || answer(crew(&world, &ann).snapshot().await).workers.len() == 1;
@@ -151,7 +152,7 @@ async fn a_task_that_is_late_expires_wherever_it_is(world: World) {
     world.ends(&late, TaskEnd::Expired).await;
     assert_eq!(slow.begun(), 0, "it was late");
 
-    // It waits, for a worker that there is not.
+    // It waits for a worker that does not exist.
     let task = NewTask::new("").needs("disk", "big").deadline(world.brief());
     let waits = world.submits(&ann, "waits", task).await;
     world.ends(&waits, TaskEnd::Expired).await;
@@ -177,11 +178,11 @@ async fn a_task_expires_whichever_call_its_master_ends_at(world: World) {
     world.each_master_ends(&bob, late, TaskEnd::Expired).await;
 }
 
-/// A task that is about to expire: its master has begun with that, and what it reads first is held back. The master leads so
-/// short a time that it does not follow its ticket yet.
+/// A task that is about to expire: its master has begun to expire it, and the answer to its first
+/// read is held back. The master has led for so short a time that it does not watch its ticket yet.
 async fn about_to_expire(world: &World, client: &Client, master: &Gate) -> CrewTask {
     loop {
-        let id = client.chance().id();
+        let id = client.random().id();
         let task = NewTask::new("data").needs("disk", "none").deadline(world.brief());
         let task = world.submits(client, &id, task).await;
         // Once the master has assigned a later one it knows this one.
@@ -211,10 +212,10 @@ async fn a_master_that_was_replaced_lets_nothing_expire(world: World) {
         let tickets = below(&bob, &world.at("crew/master")).await;
 
         let open = Txn::new().check(world.at(&format!("crew/done/{}", late.id())), Expect::Absent);
-        let replaced = bob.transaction(open.delete(tickets[0].path.clone(), Expect::Any)).await;
+        let replaced = bob.commit(open.delete(tickets[0].path.clone(), Expect::Any)).await;
         gate.hold_behind(None);
         // Its end may have been on its way before its master was held back.
-        if answer(replaced).committed().is_some() {
+        if answer(replaced).is_committed() {
             break late;
         }
     };
@@ -244,7 +245,7 @@ async fn no_result_is_accepted_after_a_task_has_expired(world: World) {
     gate.hold_behind(None);
     drop(unaware);
 
-    // One that is over by its deadline stays as it is.
+    // A task that has ended by its deadline stays as it is.
     let _worker = works(&world, &ann, "ann");
     let hour = Duration::from_secs(60 * 60);
     let task = world.submits(&ann, "in time", NewTask::new("data").deadline(hour)).await;

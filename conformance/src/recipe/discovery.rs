@@ -1,4 +1,5 @@
-//! Service discovery: what is registered is shown while it is there, and what cannot be read or reached does no harm.
+//! Service discovery: an instance is shown while it is registered, and instances that cannot be
+//! read or reached do no harm.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -11,8 +12,9 @@ use futures_util::future::select;
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Lifetime};
-use synod_recipes::{
-    CacheState, Discovery, Endpoints, Instance, Provider, Registration, Service, Strategy,
+use synod_recipes::cache::CacheState;
+use synod_recipes::discovery::{
+    Discovery, Endpoints, Instance, Provider, Registration, Service, Strategy,
 };
 use synod_testkit::fault::Verb;
 use tokio::time::{Instant, sleep};
@@ -161,7 +163,7 @@ async fn an_instance_that_cannot_be_read_is_reported_and_leaves_the_others(world
             assert_eq!(shown(all), [("good", 1)]);
         }
     }
-    // What is unknown does no harm.
+    // Unknown fields do no harm.
     let later = r#"{"name":"web","id":"later","payload":2,"weight":{"of":[1]}}"#;
     answer(ann.put(&bad, later).await);
     world.serves(&service, &[("later", 2), ("good", 1)]).await;
@@ -200,7 +202,7 @@ async fn the_last_view_stays_while_the_store_is_out_of_reach(world: World) {
     world.serves(&service, &[("a", 3)]).await;
 }
 
-/// What a provider chooses, one after the other.
+/// Returns the choices of a provider, in order.
 fn chosen(provider: &Provider<u64>, times: usize) -> Vec<String> {
     let chosen = (0..times).filter_map(|_| provider.choose());
     chosen.map(|it| it.instance.id.clone()).collect()
@@ -221,7 +223,8 @@ async fn a_provider_chooses_each_in_turn_and_none_that_is_down(world: World) {
     by_turns.failed(&second);
 
     assert_eq!(chosen(&by_turns.clone(), 4), ["c", "a", "c", "a"], "b is down");
-    // So is what it says of itself next, and what is registered in its place.
+    // It is also down after it updates its data, and after another instance is registered in its
+    // place.
     answer(all[1].update(instance("b", 20)).await);
     world.serves(&service, &[("a", 1), ("b", 20), ("c", 3)]).await;
     assert_eq!(chosen(&by_turns, 2), ["c", "a"]);
@@ -234,7 +237,7 @@ async fn a_provider_chooses_each_in_turn_and_none_that_is_down(world: World) {
     let again = async || brief.all().len() == 3;
     brief.failed(&first);
     world.eventually("it is no longer down", again).await;
-    // One that is not enabled, and one that does not pass.
+    // An instance that is not enabled, and an instance that does not pass the filter.
     let mut disabled = instance("a", 1);
     disabled.enabled = false;
     answer(all[0].update(disabled).await);
@@ -256,7 +259,7 @@ async fn a_provider_goes_on_with_those_that_are_left(world: World) {
     let first = registered(&world, &ann, "a", 1).await;
     let second = registered(&world, &ann, "b", 2).await;
     let service = open(&world, &bob).await;
-    // What another program keeps there for good is an instance, too.
+    // A persistent node of another program is an instance, too.
     let fixed = r#"{"name":"web","id":"c","payload":3,"serviceType":"STATIC"}"#;
     let path = world.at("services/web/c");
     answer(answer(ann.create(&path, fixed, Lifetime::Persistent).await).required());
@@ -298,7 +301,8 @@ async fn instances_that_come_back_are_spread_over_time(world: World) {
 
         world.expire(session.info().id).await;
 
-        // When the first and the last request were sent: when they were answered depends on the server.
+        // The times at which the first and the last request were sent: the times of the answers
+        // depend on the server.
         let (first, last) = (Cell::new(None), Cell::new(before));
         let spread = Cell::new(Duration::ZERO);
         let sending = async {
@@ -325,7 +329,7 @@ async fn instances_that_come_back_are_spread_over_time(world: World) {
         select(pin!(sending), pin!(returning)).await;
         let requests = gate.count(Verb::Commit) - before;
         assert!(requests <= 3 * MANY, "{requests} requests");
-        // As many draws are never this close to each other.
+        // This number of random delays is never this close together.
         let spread = spread.get();
         if spread > SPREAD { Ok(()) } else { Err(format!("all within {spread:?}")) }
     };
@@ -333,7 +337,7 @@ async fn instances_that_come_back_are_spread_over_time(world: World) {
     world.eventually("all know", async || all.iter().all(Registration::is_registered)).await;
 }
 
-/// Less than the time over which many that are made again are spread.
+/// Less than the time over which the repeated creates of many instances are spread.
 const SPREAD: Duration = Duration::from_millis(80);
 
 async fn what_an_instance_said_last_is_registered_again(world: World) {

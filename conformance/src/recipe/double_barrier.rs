@@ -3,7 +3,8 @@
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Lifetime, Query};
-use synod_recipes::{DoubleBarrier, Inside, OnLoss, within};
+use synod_recipes::barrier::{DoubleBarrier, Inside, OnLoss};
+use synod_recipes::within;
 use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::time::sleep;
 
@@ -46,7 +47,7 @@ fn leaves(inside: Inside) -> Waiting<()> {
 }
 
 impl World {
-    /// So many have entered together.
+    /// The number of members that have entered together.
     async fn all_inside(&self, client: &Client, parties: u32) -> Vec<Inside> {
         let waiting: Vec<_> = (0..parties).map(|_| enters(self, client, parties)).collect();
         let mut inside = Vec::new();
@@ -63,7 +64,7 @@ impl World {
         }
     }
 
-    /// Waits until so many members are there, inside or not.
+    /// Waits until this number of members is at the barrier, inside or not.
     async fn members(&self, client: &Client, count: usize) {
         let there = async || names(self, client).await.len() == count;
         self.eventually(&format!("{count} members are there"), there).await;
@@ -118,12 +119,12 @@ async fn no_member_leaves_before_all_leave(world: World) {
 
         leaving.gets(&world, "all have left").await;
     }
-    // Who is dropped has left.
+    // A member that is dropped has left.
     let mut inside = world.all_inside(&ann, 2).await;
     let leaving = leaves(inside.remove(0));
     drop(inside);
     leaving.gets(&world, "the other was dropped").await;
-    // What it may have left is over with the next round.
+    // Nodes that it may have left do not outlast the next round.
     let inside = world.all_inside(&ann, 2).await;
     world.all_leave(inside).await;
     world.left_alone(&ann, &world.at("both")).await;
@@ -260,7 +261,7 @@ async fn a_lost_answer_makes_no_second_member(world: World) {
         one.waits_for(world.brief(), &format!("{site:?}: it is alone")).await;
         assert_eq!(plan.pending(), 0, "{site:?} did not fire");
 
-        // Nor does one that begins a round, or leaves.
+        // Nor does a lost answer to a call that begins a round, or leaves.
         plan.cue(Cue::new(site).of(Verb::Commit).nth(2));
         let two = enters(&world, &ann, 2).gets(&world, "both are there").await;
         let one = one.gets(&world, "both are there").await;
@@ -298,7 +299,7 @@ async fn a_member_whose_node_is_removed_at_once_comes_again(world: World) {
     let inside = vec![one.gets(&world, "both are there").await, two.gets(&world, "it").await];
     world.all_leave(inside).await;
 
-    // The watch of the round before goes on, and the member waits until it reports this node.
+    // The watch of the previous round continues, and the member waits until it reports this node.
     gate.hold_behind(Some((Verb::Commit, gate.count(Verb::Commit))));
     let mut again = entering(both);
     world.members(&bob, 1).await;
@@ -321,7 +322,8 @@ async fn a_member_does_not_enter_with_itself(world: World) {
     let mut alone = enters(&world, &ann, 2);
     world.members(&bob, 1).await;
 
-    // The client takes its session for lost earlier than the server, so its node is still there when it comes again.
+    // The client considers its session lost earlier than the server, so its node still exists when
+    // it enters again.
     world.link(session.info().id, Link::Cut).await;
     world.in_time("the loss", session.lost()).await;
 

@@ -1,10 +1,12 @@
-//! Members of a double barrier that give up, come again, or go while others look: which of them count, and which fail.
+//! Members of a double barrier that time out, enter again, or leave while others read: the cases in
+//! which they count, and in which they fail.
 
 use std::time::Duration;
 
 use synod_core::client::Client;
 use synod_core::store::{Event, Expect, Kind, Lifetime, Query};
-use synod_recipes::{DoubleBarrier, Inside, OnLoss, within};
+use synod_recipes::barrier::{DoubleBarrier, Inside, OnLoss};
+use synod_recipes::within;
 use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::{answer, done};
@@ -28,7 +30,7 @@ fn entering(barrier: DoubleBarrier) -> Waiting<Inside> {
 }
 
 impl World {
-    /// Waits until so many members are at the barrier, inside or not.
+    /// Waits until this number of members is at the barrier, inside or not.
     async fn are_there(&self, client: &Client, count: usize) {
         let query = || Query::children(self.at("both")).starting_with("member-").names_only();
         let there = async || answer(client.read(query()).await).nodes.len() == count;
@@ -54,7 +56,7 @@ impl World {
 async fn a_member_that_gave_up_does_not_count_after_a_look_at_another_barrier(world: World) {
     let ((ann, plan), bob) = (world.scripted([]).await, world.client().await);
     let both = barrier(&world, &ann);
-    // The node of the call that is given up stays for a while.
+    // The node of the call that is dropped stays for a while.
     plan.cue(Cue::new(Site::RequestHeld).of(Verb::Delete).under(world.at("both")));
     assert!(answer(within(world.brief(), both.enter()).await).is_none(), "it is alone");
     let other = DoubleBarrier::new(&ann, world.at("other"), many(1));
@@ -102,7 +104,7 @@ async fn the_end_of_a_round_fails_no_member_that_comes_meanwhile(world: World) {
         for one in two {
             inside.push(one.gets(&world, "both are there").await);
         }
-        // It sees that a round has begun, and asks which one when that round is over.
+        // It sees that a round has begun, and queries its number when that round is over.
         let ready = world.at("both/ready");
         plan.cue(Cue::new(Site::RequestSlow).of(Verb::Read).under(ready).lasting(late));
         let mut strict = entering(barrier(&world, &ann).on_loss(OnLoss::Fail));
@@ -144,21 +146,20 @@ async fn a_member_that_is_gone_does_not_count_when_its_node_comes_again(world: W
     let mut waiting = entering(three(&ann));
     world.are_there(&bob, 2).await;
     waiting.waits_for(world.brief(), "one is missing").await;
-    // It looks again after the member has gone.
+    // It reads again after the member has left.
     let looks = gate.count(Verb::Read);
     let session = answer(ann.session().await);
-    let (_view, mut watch) =
-        answer(session.observe(Query::children(world.at("both")).hints()).await);
+    let (_view, mut watch) = answer(session.watch(Query::children(world.at("both")).hints()).await);
     answer(answer(bob.delete(&late, Expect::Any).await).required());
     world.another_comes_and_goes(&bob).await;
     world.in_time("a look", gate.answered(Verb::Read, looks + 1)).await;
     match world.in_time("the first event", watch.next()).await {
         Some(Event::Changed(it)) if it.kind == Kind::Deleted && it.path == late => {}
-        // A client that does not hear which member has gone counts the node.
+        // A client that is not notified which member has left counts the node.
         _ => return,
     }
 
-    // A late request of that member makes its node again.
+    // A delayed request of that member creates its node again.
     done(bob.create(&late, "", Lifetime::Session).await);
     done(bob.create(&raw, "", Lifetime::Session).await);
     world.another_comes_and_goes(&bob).await;

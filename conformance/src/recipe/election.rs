@@ -6,7 +6,8 @@ use futures_util::stream::BoxStream;
 use synod_core::client::Client;
 use synod_core::error::{ErrorKind, Result};
 use synod_core::store::{Expect, Lifetime};
-use synod_recipes::{Contender, Election, Leader};
+use synod_recipes::election::{Election, Leader};
+use synod_recipes::lock::Contender;
 use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::{Cue, Site, Verb};
 
@@ -94,7 +95,7 @@ async fn an_observer_is_notified_of_every_leader_in_order(world: World) {
     let second = world.hears_at_last(&mut told, "bob").await;
     assert!(second > first && second == term(&leader));
 
-    // Without a leader nothing is observed; the observation goes on with the next leader.
+    // Without a leader nothing is observed; the observation continues with the next leader.
     answer(leader.resign().await);
     let leader = answer(election(&world, &ann).campaign("ann again").await);
     assert_eq!(world.hears_at_last(&mut told, "ann again").await, term(&leader));
@@ -121,7 +122,7 @@ async fn an_observer_continues_in_its_next_session(world: World) {
 
 async fn an_observer_outlasts_an_outage_that_is_longer_than_a_call_may_take(world: World) {
     let (ann, gate, limit) = (world.client().await, world.gate(), world.brief());
-    let bob = world.client_on(gate.clone(), world.options().deadline(limit)).await;
+    let bob = world.client_on(gate.clone(), world.options().timeout(limit)).await;
     let first = answer(election(&world, &ann).campaign("first").await);
     let mut told = election(&world, &bob).observe().boxed();
     assert_eq!(world.hears(&mut told).await.1, "first");
@@ -143,7 +144,7 @@ async fn a_leader_that_lost_the_lead_proclaims_nothing(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let leader = answer(election(&world, &ann).campaign("ann").await);
     let next = campaigning(&world, &bob, "bob", 2).await;
-    assert!(answer(bob.delete(leader.path(), Expect::Any).await).committed().is_some());
+    assert!(answer(bob.delete(leader.path(), Expect::Any).await).is_committed());
     let _next = next.gets(&world, "the lead").await;
 
     let late = leader.proclaim("ann still").await;
@@ -158,8 +159,8 @@ async fn a_proclamation_wakes_no_waiter(world: World) {
     let bob = world.client_on(gate.clone(), world.options()).await;
     let leader = answer(election(&world, &ann).campaign("0").await);
     let mut next = campaigning(&world, &bob, "bob", 2).await;
-    world.in_time("bob's watches", gate.answered(Verb::Observe, 2)).await;
-    let before = [gate.count(Verb::Read), gate.count(Verb::Observe)];
+    world.in_time("bob's watches", gate.answered(Verb::Watch, 2)).await;
+    let before = [gate.count(Verb::Read), gate.count(Verb::Watch)];
 
     for value in ["1", "2", "3"] {
         answer(leader.proclaim(value).await);
@@ -170,7 +171,7 @@ async fn a_proclamation_wakes_no_waiter(world: World) {
     assert_eq!(standing[0].label, "3");
     assert_eq!(standing[0].holds, Some(true));
     assert!(gate.count(Verb::Read) <= before[0] + 1, "a look at the line, for this case");
-    assert_eq!(gate.count(Verb::Observe), before[1]);
+    assert_eq!(gate.count(Verb::Watch), before[1]);
     answer(leader.resign().await);
     let _leader = next.gets(&world, "the lead").await;
 }

@@ -1,4 +1,5 @@
-//! The queue of another library: no item is lost, invented or doubled, and items are had in the order of that library.
+//! The queue of another library: no item is lost, invented or doubled, and items are taken in the
+//! order of that library.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Lifetime};
-use synod_recipes::{ForeignQueue, ItemPlace, QueueLayout};
+use synod_recipes::queue::{ForeignQueue, ItemPlace, QueueLayout};
 use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::time::Instant;
@@ -168,7 +169,7 @@ async fn a_take_dropped_at_any_await_puts_its_item_back(world: World) {
     }
 
     dropped_enough(stopped, 2);
-    // What was not had is there, or is put back.
+    // Items that were not taken are still queued, or are put back.
     let there = async || names(&world, &bob, &name(layout)).await.len() == ITEMS - had;
     world.eventually("what was dropped is there", there).await;
     for _ in had..ITEMS {
@@ -201,7 +202,7 @@ async fn what_the_other_library_has_locked_is_not_taken(world: World) {
 
         let mut takes = Waiting::new(async move { queue.take().await });
         takes.waits_for(world.brief(), "it is locked").await;
-        // The lock of what is gone already disturbs nothing.
+        // The lock of an item that is already gone disturbs nothing.
         let late = second.expect("valid");
         answer(answer(bob.create(&late, "theirs", Lifetime::Session).await).required());
         answer(answer(bob.delete(&lock, Expect::Any).await).required());
@@ -214,7 +215,7 @@ async fn a_delayed_item_waits_for_its_time_and_keeps_none_waiting(world: World) 
     let (ann, bob) = (world.client().await, world.client().await);
     let [anns, bobs] = [&ann, &bob].map(|client| queue(&world, client, QueueLayout::CuratorDelay));
     let delay = world.brief() * 4;
-    // The wall clock goes on while time is paused.
+    // The wall clock continues while time is paused.
     let least = delay / 2;
     let (late, soon) = (ItemPlace::default().after(delay), ItemPlace::default());
     let since = Instant::now();
@@ -230,7 +231,7 @@ async fn what_was_put_during_an_outage_is_taken(world: World) {
     let (gate, bob) = (world.gate(), world.client().await);
     let ann = world.client_on(gate.clone(), world.options()).await;
     let [anns, bobs] = [&ann, &bob].map(|client| queue(&world, client, QueueLayout::KazooLocking));
-    // Neither the items nor the locks are none.
+    // There are both items and locks.
     put(&bobs, &["kept"]).await;
     let dir = name(QueueLayout::KazooLocking);
     let kept = names(&world, &bob, &format!("{dir}/entries")).await;

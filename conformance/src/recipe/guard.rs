@@ -1,11 +1,12 @@
-//! What every guard can do, for all recipes: check itself in a transaction, report its loss, and be
-//! listed.
+//! The common abilities of guards, for all recipes: a guard checks itself in a transaction, reports
+//! its loss, and is listed.
 
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Txn};
-use synod_recipes::{Election, Mutex, RwLock};
+use synod_recipes::election::Election;
+use synod_recipes::lock::{Mutex, RwLock};
 use synod_testkit::recipe::{Act, LABEL, Proof, Row, rows};
 
 use crate::door::{answer, failure};
@@ -19,7 +20,7 @@ cases![
     "L-MX-8" breaks [SinceUntold] => any_holder_is_listed_with_its_token_and_label,
 ];
 
-/// What is held in each way that a recipe has, each at a path of its own.
+/// Returns a guard of each kind that a recipe has, each at a path of its own.
 async fn all(world: &World, client: &Client) -> Vec<(&'static str, Box<dyn Proof>)> {
     all_of(world, client, rows()).await
 }
@@ -50,10 +51,10 @@ async fn a_transaction_under_any_guard_needs_what_it_stands_for(world: World) {
         answer(answer(client.create(&data, "0", Lifetime::Persistent).await).required());
         let [good, late] = [(); 2].map(|()| guard.txn().set(data.clone(), "1", Expect::Any));
 
-        let written = answer(client.transaction(good).await);
-        assert!(written.committed().is_some(), "{recipe}: it is held");
+        let written = answer(client.commit(good).await);
+        assert!(written.is_committed(), "{recipe}: it is held");
         answer(world.in_time("the end of a guard", guard.release()).await);
-        let refused = answer(client.transaction(late).await);
+        let refused = answer(client.commit(late).await);
 
         assert!(refused.rejected().is_some(), "{recipe}: it was given back");
     }
@@ -73,27 +74,27 @@ async fn a_transaction_under_several_guards_needs_each_of_them(world: World) {
         txn.set(data, to, Expect::Any)
     };
 
-    let all = answer(ann.transaction(write(&data, "1")).await);
-    assert!(all.committed().is_some(), "all are held");
+    let all = answer(ann.commit(write(&data, "1")).await);
+    assert!(all.is_committed(), "all are held");
     let removed = answer(eve.delete(read.path(), Expect::Any).await);
-    assert!(removed.committed().is_some(), "it has a ticket");
-    let late = answer(ann.transaction(write(&data, "2")).await);
+    assert!(removed.is_committed(), "it has a ticket");
+    let late = answer(ann.commit(write(&data, "2")).await);
 
     let rejected = late.rejected().expect("one of them is lost");
     assert_eq!((rejected.index, &rejected.path), (1, read.path()));
     assert_eq!(answer(ann.get(&data).await).expect("it was put").data, "1");
     let rest = Txn::new().under(&lock).under(&lead).set(&data, "3", Expect::Any);
-    assert!(answer(ann.transaction(rest).await).committed().is_some(), "the others are held");
+    assert!(answer(ann.commit(rest).await).is_committed(), "the others are held");
 }
 
 async fn any_guard_is_notified_when_its_ticket_is_deleted(world: World) {
     let (client, eve) = (world.client().await, world.client().await);
     for (recipe, mut guard) in all(&world, &client).await {
         let removed = answer(eve.delete(&guard.path(), Expect::Any).await);
-        assert!(removed.committed().is_some(), "{recipe} has a ticket");
+        assert!(removed.is_committed(), "{recipe} has a ticket");
 
         let late = guard.txn().create(data(&world, recipe), "", Lifetime::Persistent);
-        assert!(answer(client.transaction(late).await).rejected().is_some(), "{recipe}");
+        assert!(answer(client.commit(late).await).rejected().is_some(), "{recipe}");
         let lost = world.in_time("work under what is lost", guard.work()).await;
         let error = failure(lost, recipe);
         assert_eq!(error.kind(), ErrorKind::SessionLost);
@@ -105,7 +106,7 @@ async fn any_guard_is_notified_when_its_ticket_is_deleted(world: World) {
 
 async fn any_holder_is_listed_with_its_token_and_label(world: World) {
     let (client, eve) = (world.client().await, world.client().await);
-    // What is claimed in a queue waits in no line.
+    // A claim of an item has no lock queue.
     let lines = rows().filter(|row| row.stair == Some("line"));
     for (recipe, guard) in all_of(&world, &client, lines).await {
         let (path, dir) = (guard.path(), guard.path().parent().expect("it stands in a line"));

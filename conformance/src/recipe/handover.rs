@@ -1,10 +1,10 @@
-//! Hand-over: which waiter is notified, by what, and how many requests it costs.
+//! Hand-over: the waiter that is notified, the event that notifies it, and the cost in requests.
 
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::retry::Retry;
 use synod_core::store::{Expect, Lifetime, Txn};
-use synod_recipes::Mutex;
+use synod_recipes::lock::Mutex;
 use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::{Cue, Site, Verb};
 
@@ -44,17 +44,17 @@ async fn a_predecessor_that_leaves_before_the_watch_is_not_waited_for(world: Wor
     let _guard = waits.gets(&world, "the lock of the holder that left").await;
 }
 
-/// A draw does the same when it is repeated after its answer was lost and its ticket was removed.
+/// A create does the same when it is repeated after its answer was lost and its ticket was removed.
 async fn a_ticket_that_is_deleted_and_created_again_is_later(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let name = world.at("lock/_c_00000000-0000-0000-0000-000000000001-lock-");
     let draw = || Txn::new().create_sequential(name.clone(), "", Lifetime::Session);
-    let drawn = answer(ann.transaction(draw()).await).committed().expect("the name is free");
+    let drawn = answer(ann.commit(draw()).await).ok().expect("the name is free");
     let place = answer(mutex(&world, &bob).enqueue().await);
 
     // Bob has seen ann's ticket before its own, and reads it next.
-    answer(ann.delete(&drawn.done[0].path, Expect::Any).await).committed().expect("it is there");
-    answer(ann.transaction(draw()).await).committed().expect("the name is free");
+    answer(ann.delete(&drawn.results[0].path, Expect::Any).await).ok().expect("it is there");
+    answer(ann.commit(draw()).await).ok().expect("the name is free");
 
     let waits = Waiting::new(async move { place.wait().await });
     let _guard = waits.gets(&world, "the lock, as the first").await;
@@ -86,9 +86,9 @@ async fn a_release_wakes_one_waiter_which_reads_once(world: World) {
         let lock = mutex(&world, &bob);
         waiting.push(Waiting::new(async move { lock.lock().await }));
         world.stand(&ann, &world.at("lock"), waiter + 2).await;
-        world.in_time("bob's watch", gate.called(Verb::Observe, waiter + 1)).await;
+        world.in_time("bob's watch", gate.called(Verb::Watch, waiter + 1)).await;
     }
-    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    let counts = || [Verb::Commit, Verb::Read, Verb::Watch].map(|verb| gate.count(verb));
     assert_eq!(counts(), [WAITERS, 0, WAITERS], "commits, reads, observes");
 
     answer(held.release().await);

@@ -5,7 +5,8 @@ use std::panic::resume_unwind;
 
 use synod_core::client::Client;
 use synod_core::store::Lifetime;
-use synod_recipes::{Group, HashRing, Membership, Ring};
+use synod_recipes::partition::{HashRing, Ring};
+use synod_recipes::presence::{Group, Membership};
 
 use crate::door::answer;
 use crate::door::gate::Way;
@@ -21,7 +22,7 @@ cases![
     "L-WAT-14 L-X-5" needs [WatchCount] catches [DropLeavesWatch] => rings_that_were_dropped_leave_no_watch,
 ];
 
-/// As many as show where keys are.
+/// Enough keys to show their distribution.
 const KEYS: usize = 300;
 
 async fn open(world: &World, client: &Client) -> HashRing {
@@ -33,14 +34,14 @@ async fn joined(world: &World, client: &Client, name: &str) -> Membership {
     answer(world.in_time("joining", group.join_as(name, "1")).await)
 }
 
-/// The member of each key, as the ring says. The question is asked as an application does.
+/// The member of each key, queried from the ring in the same way as by an application.
 fn owners(ring: &HashRing) -> BTreeMap<String, Option<String>> {
     let keys = (0..KEYS).map(|number| format!("key-{number}"));
     keys.map(|key| (key.clone(), ring.owner(key))).collect()
 }
 
 impl World {
-    /// Waits until a ring is that of these members, and says that it is current.
+    /// Waits until a ring has these members, and reports that it is current.
     async fn has_ring(&self, ring: &HashRing, members: &[(&str, u8)]) {
         let expected = Ring::new(members.iter().copied());
         let is_it = async || ring.view().is_current() && *ring.view().ring == expected;
@@ -52,7 +53,7 @@ async fn every_client_finds_the_same_member_for_a_key(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let rings = [open(&world, &ann).await, open(&world, &bob).await];
     assert_eq!(rings[0].owner("key"), None, "there is no member");
-    // What is not ephemeral is no member.
+    // A node that is not ephemeral is no member.
     let place = world.at("ring/place");
     answer(answer(bob.create(&place, "", Lifetime::Persistent).await).required());
     let first = joined(&world, &ann, "first").await;
@@ -139,7 +140,7 @@ async fn a_member_whose_data_makes_the_weigher_panic_has_no_weight(world: World)
     let client = world.client().await;
     let weigh = |data: &[u8]| {
         let weight = str::from_utf8(data).ok().and_then(|it| it.parse().ok());
-        // As code of an application panics, and not as a case that fails.
+        // Panics like code of an application, and not like a failed case.
         weight.unwrap_or_else(|| resume_unwind(Box::new("it is no number")))
     };
     let (one, bad) = (joined(&world, &client, "one").await, joined(&world, &client, "bad").await);

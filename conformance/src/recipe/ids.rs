@@ -7,7 +7,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
-use synod_recipes::Ids;
+use synod_recipes::value::Ids;
 use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::gate::Way;
@@ -88,7 +88,7 @@ async fn a_block_in_doubt_is_skipped(world: World) {
     // Another thread may be between the count and the gate.
     tokio::time::sleep(world.brief()).await;
 
-    // Another client reserves the block that was asked for.
+    // Another client reserves the requested block.
     all.insert(answer(ids(&world, &bob, 1).next().await));
     gate.lose();
     world.in_time("the loss", session.lost()).await;
@@ -130,7 +130,7 @@ async fn a_call_that_is_not_polled_holds_up_no_other(world: World) {
 async fn calls_that_wait_for_a_block_share_its_failure(world: World) {
     const CALLS: usize = 20;
     let gate = world.gate();
-    let options = world.unhurried().deadline(world.brief() * 5);
+    let options = world.unhurried().timeout(world.brief() * 5);
     let client = world.client_on(gate.clone(), options).await;
     let one = ids(&world, &client, 1);
     for number in [0, 1] {
@@ -143,7 +143,7 @@ async fn calls_that_wait_for_a_block_share_its_failure(world: World) {
     let numbers = world.in_time("all of their answers", calls).await;
 
     assert!(numbers.iter().all(Result::is_err), "{numbers:?}");
-    // One for the block, and some for the mark that is given up.
+    // One for the block, and some for the write id that is discarded.
     let sent = gate.count(Verb::Commit) - sent;
     assert!(sent < CALLS / 2, "{sent} requests for {CALLS} calls");
     gate.set(Way::Open);

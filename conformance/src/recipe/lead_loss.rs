@@ -2,7 +2,7 @@
 //! outside.
 
 use synod_core::store::{Expect, Lifetime, Query};
-use synod_recipes::Candidacy;
+use synod_recipes::election::Candidacy;
 use tokio::time::timeout;
 
 use crate::door::answer;
@@ -41,7 +41,7 @@ async fn a_leader_that_is_cut_off_stops_before_another_leads(world: World) {
 
     world.link(session.info().id, Link::Cut).await;
 
-    // The leader is asked all the time whether it believes that it leads.
+    // The case queries the leader all the time whether it believes that it leads.
     let both = async {
         loop {
             let leads = timeout(MILLISECOND, second.leading()).await.is_ok();
@@ -111,20 +111,20 @@ async fn an_election_that_was_swept_away_has_a_leader_again(world: World) {
 async fn a_former_leader_writes_nothing_in_the_name_of_the_lead(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let data = world.at("data");
-    assert!(answer(ann.create(&data, "0", Lifetime::Persistent).await).committed().is_some());
+    assert!(answer(ann.create(&data, "0", Lifetime::Persistent).await).is_committed());
     let first = joined(&world, &ann, "ann").await;
     let old = answer(world.in_time("the lead", first.leading()).await);
     let (good, late) = (
         old.txn().set(data.clone(), "1", Expect::Any),
         old.txn().set(data.clone(), "2", Expect::Any),
     );
-    assert!(answer(ann.transaction(good).await).committed().is_some(), "she leads");
+    assert!(answer(ann.commit(good).await).is_committed(), "she leads");
 
     answer(first.close().await);
 
     assert!(!old.is_held(), "she left");
     let second = joined(&world, &bob, "bob").await;
     assert!(answer(world.in_time("the lead", second.leading()).await).token() > old.token());
-    assert!(answer(ann.transaction(late).await).rejected().is_some(), "bob leads");
+    assert!(answer(ann.commit(late).await).rejected().is_some(), "bob leads");
     assert_eq!(answer(bob.get(&data).await).expect("created").data, "1");
 }

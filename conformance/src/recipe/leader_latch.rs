@@ -1,13 +1,14 @@
-//! The leader latch: candidates lead in turn, and how many requests that costs.
+//! The leader latch: candidates lead in turn, and the cost of this in requests.
 
 use std::pin::pin;
 
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
-use synod_core::client::{Client, Connection};
+use synod_core::client::{Client, ConnectionState};
 use synod_core::error::ErrorKind;
 use synod_core::store::Expect;
-use synod_recipes::{Candidacy, LeaderLatch, LeadershipChange, Token};
+use synod_recipes::Token;
+use synod_recipes::election::{Candidacy, LeaderLatch, LeadershipChange};
 use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::{answer, failure};
@@ -51,9 +52,9 @@ async fn a_candidate_of_an_empty_election_leads_after_one_call(world: World) {
 
     assert_eq!([gate.count(Verb::Commit), gate.count(Verb::Read)], [1, 0], "commits, reads");
     assert!(candidacy.is_leader());
-    world.in_time("the watch on itself", gate.called(Verb::Observe, 1)).await;
+    world.in_time("the watch on itself", gate.called(Verb::Watch, 1)).await;
     answer(candidacy.close().await);
-    let counts = [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    let counts = [Verb::Commit, Verb::Read, Verb::Watch].map(|verb| gate.count(verb));
     assert_eq!(counts, [2, 0, 1], "commits, reads, observes");
 }
 
@@ -62,8 +63,8 @@ async fn a_waiting_candidate_gets_the_lead_for_one_call(world: World) {
     let bob = world.client_on(gate.clone(), world.options()).await;
     let first = joined(&world, &ann, "ann").await;
     let second = joined(&world, &bob, "bob").await;
-    world.in_time("bob's watches", gate.answered(Verb::Observe, 2)).await;
-    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    world.in_time("bob's watches", gate.answered(Verb::Watch, 2)).await;
+    let counts = || [Verb::Commit, Verb::Read, Verb::Watch].map(|verb| gate.count(verb));
     assert_eq!(counts(), [1, 0, 2], "commits, reads, observes");
     assert!(first.is_leader() && !second.is_leader());
 
@@ -140,7 +141,7 @@ async fn terms_are_reported_gained_and_lost_in_turn(world: World) {
         let lead = answer(world.in_time("the lead", candidacy.leading()).await);
         // Each term is over before the next begins, so that every one is reported.
         tokio::task::yield_now().await;
-        assert!(answer(bob.delete(lead.path(), Expect::Any).await).committed().is_some());
+        assert!(answer(bob.delete(lead.path(), Expect::Any).await).is_committed());
         world.in_time("the loss", lead.lost()).await;
     }
     let _last = world.leads(&candidacy, "the lead").await;
@@ -161,7 +162,7 @@ async fn a_candidate_that_leaves_during_its_draw_leaves_no_ticket(world: World) 
     plan.cue(Cue::new(Site::ReplySlow).of(Verb::Create));
 
     let removed = bob.delete(&line(&bob, &world.at("latch")).await[0].path, Expect::Any).await;
-    assert!(answer(removed).committed().is_some());
+    assert!(answer(removed).is_committed());
     let drawn = async || line(&bob, &world.at("latch")).await.iter().any(|one| one.token > first);
     world.eventually("she stands again", drawn).await;
     answer(world.in_time("leaving", candidacy.close()).await);
@@ -200,7 +201,7 @@ async fn a_failure_is_reported_and_the_candidate_campaigns_again(world: World) {
     // The same later, while for some time no listener exists.
     plan.cue(Cue::new(Site::Denied).of(Verb::Create));
     let (path, bob) = (line(&client, &world.at("latch")).await, world.client().await);
-    assert!(answer(bob.delete(&path[0].path, Expect::Any).await).committed().is_some());
+    assert!(answer(bob.delete(&path[0].path, Expect::Any).await).is_committed());
 
     let mut failures = 0;
     loop {
@@ -230,14 +231,14 @@ async fn a_candidate_that_reconnects_keeps_its_place(world: World) {
             sessions.push(answer(client.session().await));
         }
         for (link, state) in
-            [(Link::Cut, Connection::Suspended), (Link::Open, Connection::Reconnected)]
+            [(Link::Cut, ConnectionState::Suspended), (Link::Open, ConnectionState::Reconnected)]
         {
             for session in &sessions {
                 world.link(session.info().id, link).await;
             }
             for client in &clients {
                 let mut now = client.state();
-                let reached = now.wait_for(|now| *now == state || *now == Connection::Lost);
+                let reached = now.wait_for(|now| *now == state || *now == ConnectionState::Lost);
                 let usual = world.profile.ttl;
                 let reached = tokio::time::timeout(usual + world.profile.patience, reached).await;
                 assert!(reached.is_ok_and(|it| it.is_ok()), "{state:?} is not reported");
@@ -253,7 +254,7 @@ async fn a_candidate_that_reconnects_keeps_its_place(world: World) {
             continue;
         }
 
-        // Requests that they were going to make have been made by now.
+        // Requests that they were about to send have been sent by now.
         let mut calm = Waiting::new(std::future::pending::<synod_core::error::Result<()>>());
         calm.waits_for(world.brief(), "nothing").await;
         assert_eq!(line(&known, &world.at("latch")).await, before, "they keep their places");

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::store::Expect;
-use synod_recipes::{LeaderSelector, Term};
+use synod_recipes::election::{LeaderSelector, Term};
 use synod_testkit::fault::Verb;
 use tokio::sync::{Notify, mpsc};
 
@@ -49,12 +49,12 @@ impl Drop for Working {
     }
 }
 
-/// Leads again and again in a task of its own, and reports each term as it begins.
+/// Leads repeatedly in a task of its own, and reports each term as it begins.
 fn keeps_leading(selector: LeaderSelector) -> (Waiting<()>, mpsc::UnboundedReceiver<u64>) {
     let (tell, told) = mpsc::unbounded_channel();
     let at_work = Arc::new(AtomicUsize::new(0));
     let leading = Waiting::new(async move {
-        let work = |lead: synod_recipes::Leadership| {
+        let work = |lead: synod_recipes::election::Leadership| {
             let (tell, at_work) = (tell.clone(), at_work.clone());
             async move {
                 let _working = Working::begin(&at_work);
@@ -77,7 +77,7 @@ async fn work_is_dropped_before_the_next_term_begins_here(world: World) {
         assert!(term > last);
         last = term;
         let all = line(&eve, &world.at("select")).await;
-        assert!(answer(eve.delete(&all[0].path, Expect::Any).await).committed().is_some());
+        assert!(answer(eve.delete(&all[0].path, Expect::Any).await).is_committed());
     }
 }
 
@@ -141,7 +141,7 @@ async fn an_interruption_ends_the_term_it_meets_and_no_other(world: World) {
     let first = world.in_time("the lead", terms.recv()).await.expect("it is still a candidate");
     let (next, mut his) = keeps_leading(LeaderSelector::new(&bob, world.at("select")));
     world.stand(&ann, &world.at("select"), 2).await;
-    let watched = gate.count(Verb::Observe);
+    let watched = gate.count(Verb::Watch);
 
     selector.interrupt();
 
@@ -153,9 +153,9 @@ async fn an_interruption_ends_the_term_it_meets_and_no_other(world: World) {
     world.stand(&bob, &world.at("select"), 2).await;
     // Ann waits, and is not interrupted while waiting: it checks whether it leads, and waits on.
     let place = line(&bob, &world.at("select")).await[1].token.revision().get();
-    world.in_time("her wait", gate.answered(Verb::Observe, watched + 1)).await;
+    world.in_time("her wait", gate.answered(Verb::Watch, watched + 1)).await;
     for _ in 0..2 {
-        // The second read is the first of the wait that goes on: the look has had its effect.
+        // The second read is the first read of the continued wait: the check has had its effect.
         let looked = gate.count(Verb::Read);
         selector.interrupt();
         world.in_time("her wait after a look", gate.answered(Verb::Read, looked + 2)).await;
@@ -227,7 +227,7 @@ async fn an_interruption_meets_a_leader_whose_draw_is_not_answered_yet(world: Wo
 
 async fn leading_goes_on_after_an_outage_that_is_longer_than_a_call_may_take(world: World) {
     let (gate, limit) = (world.gate(), world.brief());
-    let ann = world.client_on(gate.clone(), world.options().deadline(limit)).await;
+    let ann = world.client_on(gate.clone(), world.options().timeout(limit)).await;
     gate.set(Way::Shut);
     let (mut leading, mut terms) = keeps_leading(selector(&world, &ann, "ann"));
     leading.waits_for(limit * 3, "the store does not answer").await;

@@ -1,12 +1,13 @@
-//! Changes that are repeated when their answer is lost: then the store answers no more. What a later request did not do says nothing
-//! of the one whose answer was lost.
+//! Changes that are repeated when their answer is lost and the store then becomes unreachable. A
+//! later request without an effect proves nothing about the request whose answer was lost.
 
 use std::fmt;
 
 use futures_util::future::join;
 use synod_core::client::Client;
 use synod_core::error::{Effect, ErrorKind, Result};
-use synod_recipes::{Barrier, Crew, CrewWorker};
+use synod_recipes::barrier::Barrier;
+use synod_recipes::crew::{Crew, CrewWorker};
 use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::gate::Way;
@@ -20,7 +21,8 @@ cases![
     "L-OUT-1" catches [CasNeverMatches] => a_change_of_a_crew_whose_answer_is_lost_before_an_outage_may_have_happened,
 ];
 
-/// Makes a change whose first write, of this kind, is applied and not answered; then the store answers no more.
+/// Makes a change whose first write, of this kind, is applied and not answered; then the store no
+/// longer answers.
 async fn may_have_happened(
     world: &World,
     what: impl fmt::Debug,
@@ -28,7 +30,7 @@ async fn may_have_happened(
     change: impl AsyncFnOnce(Client) -> Result<()>,
 ) {
     let (gate, lost) = (world.gate(), Cue::new(Site::ReplyLost).of(write));
-    let options = world.options().deadline(world.brief());
+    let options = world.options().timeout(world.brief());
     let (client, plan) = world.scripted_on(gate.clone(), options, [lost]).await;
     let outage = async {
         gate.answered(Verb::Commit, 1).await;
@@ -56,7 +58,7 @@ async fn a_lift_whose_answer_is_lost_before_an_outage_may_have_happened(world: W
     waiter.gets(&world, "a barrier that was lifted").await;
 }
 
-/// What is changed, from outside of the crew.
+/// A change from outside of the crew.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Submit,

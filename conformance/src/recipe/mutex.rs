@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use synod_core::chance::Chance;
 use synod_core::client::Client;
+use synod_core::random::Random;
 use synod_core::store::{Expect, Lifetime};
-use synod_recipes::{Mutex, MutexGuard};
+use synod_recipes::lock::{Mutex, MutexGuard};
 use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::Verb;
 use tokio::sync::Semaphore;
@@ -31,7 +31,7 @@ fn mutex(world: &World, client: &Client) -> Mutex {
     Mutex::new(client, world.at("lock"))
 }
 
-/// A waiter for the lock, which has become the last of `count` in the line.
+/// A waiter for the lock, which has become the last of `count` in the wait queue.
 async fn queued(world: &World, client: &Client, count: usize) -> Waiting<MutexGuard> {
     let mutex = mutex(world, client);
     let waiting = Waiting::new(async move { mutex.lock().await });
@@ -99,13 +99,13 @@ async fn a_crowd_is_let_in_one_by_one(world: World) {
     let mut all = Vec::new();
     for number in 0..CROWD {
         let (client, inside) = (world.client().await, inside.clone());
-        let (mutex, chance) = (mutex(&world, &client), world.chance.fork(number as u64));
+        let (mutex, random) = (mutex(&world, &client), world.random.fork(number as u64));
         all.push(Waiting::new(async move {
             let mut last = None;
             for _ in 0..ROUNDS {
-                if chance.below(2) == 0 {
-                    // Sometimes a waiter gives up, or is stopped before it waits.
-                    let _gave_up = stop_at(1 + index(&chance), mutex.lock()).await.transpose()?;
+                if random.below(2) == 0 {
+                    // Sometimes a waiter times out, or is stopped before it waits.
+                    let _gave_up = stop_at(1 + index(&random), mutex.lock()).await.transpose()?;
                 }
                 let guard = mutex.lock().await?;
                 let alone = inside.try_acquire().expect("there is no other holder");
@@ -113,7 +113,7 @@ async fn a_crowd_is_let_in_one_by_one(world: World) {
                 last = Some(guard.token());
                 tokio::task::yield_now().await;
                 drop(alone);
-                if chance.below(2) == 0 {
+                if random.below(2) == 0 {
                     guard.release().await?;
                 }
             }
@@ -125,8 +125,8 @@ async fn a_crowd_is_let_in_one_by_one(world: World) {
     }
 }
 
-fn index(chance: &Chance) -> usize {
-    usize::try_from(chance.below(3)).unwrap_or(0)
+fn index(random: &Random) -> usize {
+    usize::try_from(random.below(3)).unwrap_or(0)
 }
 
 async fn tokens_rise_though_the_directory_was_empty(world: World) {
@@ -139,23 +139,23 @@ async fn tokens_rise_though_the_directory_was_empty(world: World) {
         answer(guard.release().await);
         // Another directory is written to, which lets the store collect empty ones.
         let other = client.create(&world.at("other"), "", Lifetime::Persistent).await;
-        assert!(answer(other).committed().is_some());
-        assert!(answer(client.delete(&world.at("other"), Expect::Any).await).committed().is_some());
+        assert!(answer(other).is_committed());
+        assert!(answer(client.delete(&world.at("other"), Expect::Any).await).is_committed());
     }
 }
 
 async fn a_guarded_transaction_needs_the_lock(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let data = world.at("data");
-    assert!(answer(ann.create(&data, "0", Lifetime::Persistent).await).committed().is_some());
+    assert!(answer(ann.create(&data, "0", Lifetime::Persistent).await).is_committed());
     let guard = answer(mutex(&world, &ann).lock().await);
     let write = |text: &'static str| guard.txn().set(data.clone(), text, Expect::Any);
     let (first, late) = (write("1"), write("2"));
 
-    assert!(answer(ann.transaction(first).await).committed().is_some(), "ann has the lock");
+    assert!(answer(ann.commit(first).await).is_committed(), "ann has the lock");
     answer(guard.release().await);
     let _other = answer(mutex(&world, &bob).lock().await);
-    let refused = answer(ann.transaction(late).await);
+    let refused = answer(ann.commit(late).await);
 
     assert_eq!(refused.rejected().map(|no| no.index), Some(0), "bob has the lock");
     let node = answer(bob.get(&data).await).expect("created");
@@ -200,7 +200,7 @@ async fn a_guard_that_is_dropped_gives_the_lock_back(world: World) {
 async fn an_uncontended_lock_is_one_call_and_so_is_its_release(world: World) {
     let gate = world.gate();
     let client = world.client_on(gate.clone(), world.options()).await;
-    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    let counts = || [Verb::Commit, Verb::Read, Verb::Watch].map(|verb| gate.count(verb));
     let mutex = mutex(&world, &client);
 
     let guard = answer(mutex.lock().await);
@@ -217,6 +217,6 @@ async fn a_try_at_a_held_lock_asks_once_and_leaves_nothing(world: World) {
     assert!(answer(mutex(&world, &bob).try_lock().await).is_none(), "ann has it");
 
     assert_eq!(gate.count(Verb::Read), 1);
-    assert_eq!([gate.count(Verb::Commit), gate.count(Verb::Observe)], [0, 0]);
+    assert_eq!([gate.count(Verb::Commit), gate.count(Verb::Watch)], [0, 0]);
     assert_eq!(line(&ann, &world.at("lock")).await.len(), 1);
 }

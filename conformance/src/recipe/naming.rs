@@ -3,7 +3,7 @@
 
 use synod_core::client::Client;
 use synod_core::store::{Expect, Lifetime};
-use synod_recipes::Mutex;
+use synod_recipes::lock::Mutex;
 use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::answer;
@@ -22,19 +22,19 @@ fn mutex(world: &World, client: &Client) -> Mutex {
 async fn what_an_earlier_guard_sends_does_not_happen_under_a_later_one(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let data = world.at("data");
-    answer(ann.create(&data, "", Lifetime::Persistent).await).committed().expect("it is new");
+    answer(ann.create(&data, "", Lifetime::Persistent).await).ok().expect("it is new");
     let earlier = answer(mutex(&world, &ann).lock().await);
     let late = earlier.txn().set(data.clone(), "late", Expect::Any);
     answer(earlier.release().await);
     let between = answer(mutex(&world, &bob).lock().await);
     let write = between.txn().set(data.clone(), "bob's", Expect::Any);
-    answer(bob.transaction(write).await).committed().expect("bob holds it");
+    answer(bob.commit(write).await).ok().expect("bob holds it");
     answer(between.release().await);
 
     let later = answer(mutex(&world, &ann).lock().await);
-    let outcome = answer(ann.transaction(late).await);
+    let outcome = answer(ann.commit(late).await);
 
-    assert!(outcome.committed().is_none(), "it belongs to a guard of before bob's");
+    assert!(outcome.rejected().is_some(), "it belongs to a guard of before bob's");
     assert!(later.is_held());
     let node = answer(ann.get(&data).await).expect("it is there");
     assert_eq!(node.data, "bob's");
@@ -54,7 +54,7 @@ async fn a_removal_that_comes_late_removes_no_later_ticket(world: World) {
         // The request that was sent first and never answered arrives.
         let late = answer(other.delete(&first, Expect::Any).await);
 
-        assert!(late.committed().is_none(), "{site:?}: the ticket of before is gone");
+        assert!(late.rejected().is_some(), "{site:?}: the ticket of before is gone");
         let standing = line(&other, &world.at("lock")).await;
         assert_eq!(standing.len(), 1, "{site:?}: {standing:?}");
         answer(later.release().await);

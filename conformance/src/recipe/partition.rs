@@ -10,7 +10,7 @@ use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Txn};
 use synod_core::task::{self, Task};
-use synod_recipes::{Partition, Share, ShareChange};
+use synod_recipes::partition::{Partition, Share, ShareChange};
 use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::time::sleep;
 
@@ -34,7 +34,7 @@ cases![
     "L-SP-6 L-KV-9" needs [Expiry] catches [AppliesHalf] => a_transaction_under_an_item_needs_its_member,
 ];
 
-/// A member in a task of its own, which stops at once when it is asked to.
+/// A member in a task of its own, which stops work on an item immediately on request.
 #[derive(Debug)]
 struct Worker {
     share: Arc<Share>,
@@ -95,7 +95,8 @@ fn all<'a>(shares: impl IntoIterator<Item = &'a Share>) -> BTreeSet<String> {
 }
 
 impl World {
-    /// Waits until these members have so many of these items, all together and no item twice.
+    /// Waits until these members have these numbers of items: all items together, and no item
+    /// twice.
     async fn splits(&self, shares: &[&Share], counts: &[usize], items: &BTreeSet<String>) {
         let split = async || {
             let all = all(shares.iter().copied());
@@ -115,7 +116,7 @@ async fn items_are_split_among_the_members_that_are_there(world: World) {
     assert_eq!(first.share.items(), items);
     let second = Worker::joined(&world, &partition(&world, &bob, &FIVE), "second").await;
     world.splits(&[&first.share, &second.share], &[3, 2], &items).await;
-    // Another one of the same name, on the same client.
+    // Another member of the same name, on the same client.
     let third = Worker::joined(&world, &parts, "first").await;
     world.splits(&[&first.share, &second.share, &third.share], &[2, 2, 1], &items).await;
     let holders = answer(parts.holders().await);
@@ -157,7 +158,7 @@ async fn an_item_is_given_away_when_its_member_has_stopped(world: World) {
     assert_eq!(asked, Some(ShareChange::Release(set(["b"]))));
     sleep(world.brief()).await;
     assert!(first.is_held("b") && second.share.items().is_empty(), "it has not stopped");
-    // What is not asked for is not given away.
+    // Items that were not requested are not released.
     answer(world.in_time("the release", first.release(&set(["a"]))).await);
     assert!(first.is_held("a"));
     answer(world.in_time("the release", first.release(&set(["b"]))).await);
@@ -167,7 +168,7 @@ async fn an_item_is_given_away_when_its_member_has_stopped(world: World) {
 
     second.leaves(&world).await;
 
-    // What was given away is no loss, and comes back.
+    // An item that was released is not lost, and is acquired again.
     let acquired = world.in_time("what is left", changes.next()).await;
     assert_eq!(acquired, Some(ShareChange::Acquired(set(["b"]))));
     answer(world.in_time("leaving", first.leave()).await);
@@ -209,7 +210,7 @@ async fn items_go_by_weight_and_a_member_of_none_gets_nothing(world: World) {
     let light = Worker::joined(&world, &parts, "light").await;
     world.splits(&[&idle.share, &light.share], &[0, 5], &items).await;
 
-    // What the others did is read by then.
+    // The changes of the others have been read by then.
     sleep(world.brief()).await;
     let heavy = Worker::joined(&world, &parts.clone().weight(4), "heavy").await;
 
@@ -345,7 +346,7 @@ async fn a_claim_that_another_client_removes_is_noticed(world: World) {
     world.eventually("it knows its token", known).await;
     let before = worker.share.token("a");
     let claim = world.at("parts/claims/a");
-    // What the member did itself is read by then.
+    // The member's own changes have been read by then.
     sleep(world.brief()).await;
 
     answer(answer(eve.delete(&claim, Expect::Any).await).required());
@@ -372,7 +373,7 @@ async fn a_member_that_leaves_or_is_dropped_leaves_nothing(world: World) {
             && answer(bob.children(&claims).await).is_empty()
     };
     for site in [Site::ReplyLost, Site::RequestLost, Site::AppliedLate] {
-        // The nodes of the member, and those of its items.
+        // The nodes of the member, and the nodes of its items.
         for (verb, n) in [(Verb::Create, 1), (Verb::Create, 2), (Verb::Delete, 1), (Verb::Set, 1)] {
             if verb == Verb::Create {
                 plan.cue(Cue::new(site).of(verb).nth(n));
@@ -403,7 +404,7 @@ async fn a_member_that_leaves_or_is_dropped_leaves_nothing(world: World) {
 
 async fn many_items_settle_in_few_calls(world: World) {
     const MEMBERS: usize = 4;
-    // On a server that many cases share, a thousand would take the time of all others.
+    // On a server that many cases share, a thousand items would delay all other cases.
     let count = world.at_most(1_000, 200);
     let items: Vec<_> = (0..count).map(|number| format!("item-{number:04}")).collect();
     let (bob, gate) = (world.client().await, world.gate());
@@ -423,12 +424,13 @@ async fn many_items_settle_in_few_calls(world: World) {
     let settled = async || last.share.items().len() == items.len() / (MEMBERS + 1);
     world.eventually("it has its part", settled).await;
     answer(world.in_time("the end of the change", last.share.settled()).await);
-    // To become a member, and for its items, which others give away one transaction after the other.
+    // The calls to become a member, and for its items, which others release one transaction after
+    // the other.
     let commits = gate.count(Verb::Commit) - before;
     let most = world.at_most(1 + 200 / 39 + 1 + MEMBERS * 2, items.len());
     assert!(commits <= most, "{commits} commits");
     let whole: BTreeSet<_> = items.iter().cloned().collect();
-    // A member has none while its session is not certain, as on a machine that is busy.
+    // A member has no items while its session is not certain, as on a busy machine.
     let has_all = async || all(workers.iter().chain([&last]).map(|it| &*it.share)) == whole;
     world.eventually("each item has a member", has_all).await;
     last.leaves(&world).await;
@@ -452,10 +454,10 @@ async fn a_transaction_under_an_item_needs_its_member(world: World) {
         txn
     };
     let [good, late] = [write("1"), write("2")];
-    assert!(answer(bob.transaction(good).await).committed().is_some(), "it is held");
+    assert!(answer(bob.commit(good).await).is_committed(), "it is held");
 
     world.expire(answer(ann.session().await).info().id).await;
 
-    assert!(answer(bob.transaction(late).await).committed().is_none(), "its session is over");
+    assert!(answer(bob.commit(late).await).rejected().is_some(), "its session is over");
     assert_eq!(answer(bob.get(&data).await).expect("it was put").data, "1");
 }

@@ -1,4 +1,4 @@
-//! Locks without a line, and locks with one ticket for several holders.
+//! Locks without a wait queue, and locks with one ticket for several holders.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use futures_util::future::join_all;
 use synod_core::client::Client;
 use synod_core::store::{Expect, Lifetime};
-use synod_recipes::{Mutex, PassingMutex, UnfairLock};
+use synod_recipes::lock::{Mutex, PassingMutex, UnfairLock};
 use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::Verb;
 use tokio::sync::Semaphore;
@@ -62,7 +62,7 @@ async fn an_unfair_lock_excludes_like_any(world: World) {
 async fn an_unfair_lock_is_one_call_and_its_waiters_have_no_ticket(world: World) {
     let (gate, ann) = (world.gate(), world.client().await);
     let bob = world.client_on(gate.clone(), world.options()).await;
-    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    let counts = || [Verb::Commit, Verb::Read, Verb::Watch].map(|verb| gate.count(verb));
     let lock = UnfairLock::new(&bob, world.at("lock"));
     let guard = answer(lock.lock().await);
     answer(guard.release().await);
@@ -71,7 +71,7 @@ async fn an_unfair_lock_is_one_call_and_its_waiters_have_no_ticket(world: World)
     let held = answer(UnfairLock::new(&ann, world.at("lock")).lock().await);
     assert!(answer(lock.try_lock().await).is_none(), "ann has it");
     let mut waits = Waiting::new(async move { lock.lock().await });
-    world.in_time("bob's watch", gate.called(Verb::Observe, 1)).await;
+    world.in_time("bob's watch", gate.called(Verb::Watch, 1)).await;
 
     waits.waits_for(world.brief(), "ann has it").await;
     assert_eq!(line(&ann, &world.at("lock")).await.len(), 1);
@@ -116,7 +116,8 @@ async fn a_waiter_of_another_process_gets_its_turn(world: World) {
     for _ in 0..3 {
         let (mutex, turns, over) = (mutex.clone(), turns.clone(), over.clone());
         greedy.push(Waiting::new(async move {
-            // As soon as one of these tasks has the lock, another wants it. Virtual time passes only when all have ended.
+            // As soon as one of these tasks has the lock, another wants it. Virtual time passes
+            // only when all have ended.
             for _ in 0..200 {
                 if over.load(Ordering::Relaxed) {
                     break;
@@ -147,7 +148,7 @@ async fn a_waiter_of_another_process_gets_its_turn(world: World) {
 async fn a_guard_that_made_a_transaction_is_not_passed_on(world: World) {
     let client = world.client().await;
     let data = world.at("data");
-    assert!(answer(client.create(&data, "0", Lifetime::Persistent).await).committed().is_some());
+    assert!(answer(client.create(&data, "0", Lifetime::Persistent).await).is_committed());
     let mutex = passing(&world, &client, 10);
     let guard = answer(mutex.lock().await);
     let late = guard.txn().set(data.clone(), "late", Expect::Any);
@@ -159,7 +160,7 @@ async fn a_guard_that_made_a_transaction_is_not_passed_on(world: World) {
 
     let guard = waits.gets(&world, "the lock").await;
     assert!(guard.is_held());
-    assert!(answer(client.transaction(late).await).rejected().is_some(), "another task has it");
+    assert!(answer(client.commit(late).await).rejected().is_some(), "another task has it");
 }
 
 async fn a_lock_passed_on_to_a_dropped_waiter_is_released(world: World) {
@@ -180,7 +181,7 @@ async fn a_lock_passed_on_to_a_dropped_waiter_is_released(world: World) {
 async fn a_try_at_a_lock_that_is_passed_on_never_waits(world: World) {
     let (gate, ann) = (world.gate(), world.client().await);
     let bob = world.client_on(gate.clone(), world.options()).await;
-    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    let counts = || [Verb::Commit, Verb::Read, Verb::Watch].map(|verb| gate.count(verb));
     let (theirs, mutex) = (Mutex::new(&ann, world.at("lock")), passing(&world, &bob, 3));
     let held = answer(theirs.lock().await);
 
@@ -197,7 +198,8 @@ async fn a_try_at_a_lock_that_is_passed_on_never_waits(world: World) {
     assert!(answer(mutex.try_lock().await).is_none(), "another task has it");
     assert_eq!(counts(), [1, 2, 0], "the store is not asked");
 
-    // What was got by trying is passed on like any other, and a try does not come before a task that waits.
+    // A lock that was acquired by a try is passed on like any other, and a try does not overtake a
+    // task that waits.
     let token = first.token();
     answer(first.release().await);
     let second = waits.gets(&world, "the lock").await;

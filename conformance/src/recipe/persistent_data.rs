@@ -1,9 +1,9 @@
-//! The data of a persistent node at its limits, and what an owner reports after an outage.
+//! The data of a persistent node at its limits, and the reports of an owner after an outage.
 
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Node};
-use synod_recipes::{Group, KeptNode, PersistentNode};
+use synod_recipes::presence::{Group, KeptNode, PersistentNode};
 use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::time::{sleep, timeout};
 
@@ -27,7 +27,7 @@ async fn stored(world: &World, client: &Client) -> Option<Node> {
     answer(client.get(&world.at("node")).await)
 }
 
-/// As much data as one node has.
+/// The maximum data of a node.
 async fn limit(client: &Client) -> usize {
     answer(client.session().await).info().limits.data
 }
@@ -39,7 +39,7 @@ impl World {
     }
 }
 
-/// Takes the session and the node from an owner, which gets no other before the gate is open.
+/// Takes the session and the node from an owner, which gets no new session before the gate is open.
 async fn is_away(world: &World, gate: &Gate, client: &Client, kept: &KeptNode) {
     let session = answer(client.session().await);
     gate.set(Way::Shut);
@@ -114,7 +114,8 @@ async fn a_create_in_doubt_is_over_when_a_later_session_has_outlived_its_own(wor
         let (ann, plan) = world.scripted_on(gate.clone(), world.options(), []).await;
         let kept = kept(&world, &ann, "data").await;
         let session = answer(ann.session().await);
-        // It is to be made again, and neither the answer nor the end of the session is ever known.
+        // The owner creates the node again, and learns neither the answer nor the end of the
+        // session.
         plan.cue(Cue::new(Site::RequestHeld).of(Verb::Create));
         answer(answer(bob.delete(&world.at("node"), Expect::Any).await).required());
         world.eventually("the request was sent", async || plan.pending() == 0).await;
@@ -130,7 +131,7 @@ async fn a_create_in_doubt_is_over_when_a_later_session_has_outlived_its_own(wor
         if is_later {
             answer(closed);
         } else {
-            assert!(failure(closed, "an end in doubt").is_ambiguous());
+            assert!(failure(closed, "an end in doubt").has_unknown_effect());
         }
         assert_eq!(stored(&world, &bob).await, None);
     }

@@ -1,9 +1,10 @@
-//! The persistent node: it is there while its owner wants it, with the last data, and then never again.
+//! The persistent node: it exists while its owner keeps it, with the last data, and never again
+//! afterwards.
 
-use synod_core::client::{Client, Connection};
+use synod_core::client::{Client, ConnectionState};
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Node};
-use synod_recipes::{KeptNode, PersistentNode, Presence};
+use synod_recipes::presence::{KeptNode, PersistentNode, Presence};
 use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::gate::Way;
@@ -35,14 +36,14 @@ async fn stored(world: &World, client: &Client) -> Option<Node> {
 }
 
 impl World {
-    /// Waits until there is a node with this data, other than one that was created at the given revision.
+    /// Waits until there is a node with this data that was not created at the given revision.
     async fn has_node(&self, client: &Client, data: &str, what: &str) -> Node {
         let there = async || stored(self, client).await.is_some_and(|node| node.data == data);
         self.eventually(what, there).await;
         stored(self, client).await.expect("it is there")
     }
 
-    /// Waits until an owner knows that its node is there.
+    /// Waits until an owner knows that its node exists.
     async fn is_kept(&self, kept: &KeptNode) {
         self.eventually("its owner knows of it", async || kept.is_there()).await;
     }
@@ -53,9 +54,9 @@ async fn a_node_that_is_removed_is_made_again_with_the_last_data(world: World) {
     let ann = world.client_on(gate.clone(), world.options()).await;
     let kept = kept(&world, &ann, "first").await;
     assert!(kept.is_there());
-    world.in_time("its watch", gate.answered(Verb::Observe, 1)).await;
+    world.in_time("its watch", gate.answered(Verb::Watch, 1)).await;
     answer(world.in_time("other data", kept.set("second")).await);
-    let counts = [Verb::Commit, Verb::Observe].map(|verb| gate.count(verb));
+    let counts = [Verb::Commit, Verb::Watch].map(|verb| gate.count(verb));
     assert_eq!(counts, [2, 1], "commits, observes");
     let first = world.has_node(&bob, "second", "other data").await;
 
@@ -141,7 +142,7 @@ async fn what_another_client_writes_to_a_node_is_replaced(world: World) {
         answer(answer(bob.set(&world.at("node"), "theirs", Expect::Any).await).required());
         world.has_node(&bob, "ours", "it has the data of its owner again").await;
     }
-    // What is never stored is an error, and leaves the data that there is.
+    // Data that cannot be stored is an error, and leaves the present data.
     let too_large = vec![0_u8; 64 << 20];
     let refused = world.in_time("the refusal", kept.set(too_large)).await;
     assert_eq!(failure(refused, "what is too large").kind(), ErrorKind::TooLarge);
@@ -165,9 +166,9 @@ async fn a_create_whose_answer_is_lost_makes_one_node(world: World) {
             assert_eq!(now.stat.map(|it| it.created), node.stat.map(|it| it.created));
         }
         plan.cue(Cue::new(site).of(Verb::Delete));
-        // A request to make it may be on its way still.
+        // A request to create it may still be in flight.
         if let Err(error) = world.in_time("the end", kept.close()).await {
-            assert!(error.is_ambiguous() && site != Site::ReplyLost, "{error}");
+            assert!(error.has_unknown_effect() && site != Site::ReplyLost, "{error}");
         }
         let gone = async || stored(&world, &bob).await.is_none();
         world.eventually("it is gone", gone).await;
@@ -184,7 +185,7 @@ async fn a_node_that_was_closed_does_not_come_back(world: World) {
 
     let closed = world.in_time("the end", kept.close()).await;
 
-    assert!(failure(closed, "an end in doubt").is_ambiguous());
+    assert!(failure(closed, "an end in doubt").has_unknown_effect());
     tokio::time::sleep(late * 2).await;
     let gone = async || stored(&world, &bob).await.is_none();
     world.eventually("what came late is removed", gone).await;
@@ -228,11 +229,11 @@ async fn an_outage_that_the_session_outlives_changes_nothing(world: World) {
         let before = stored(&world, &bob).await.expect("it was made");
         let session = answer(ann.session().await);
         for (link, state) in
-            [(Link::Cut, Connection::Suspended), (Link::Open, Connection::Reconnected)]
+            [(Link::Cut, ConnectionState::Suspended), (Link::Open, ConnectionState::Reconnected)]
         {
             world.link(session.info().id, link).await;
             let mut now = ann.state();
-            let reached = now.wait_for(|now| *now == state || *now == Connection::Lost);
+            let reached = now.wait_for(|now| *now == state || *now == ConnectionState::Lost);
             let limit = world.profile.ttl + world.profile.patience;
             assert!(tokio::time::timeout(limit, reached).await.is_ok_and(|it| it.is_ok()));
         }

@@ -1,4 +1,5 @@
-//! Two owners of one path: each writes and removes its own node alone, and both come to rest.
+//! Two owners of one path: each writes and removes only its own node, and both stop writing
+//! eventually.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind};
 use synod_core::store::{Expect, Lifetime, Node, Revision};
 use synod_core::task;
-use synod_recipes::{KeptNode, PersistentNode, Presence};
+use synod_recipes::presence::{KeptNode, PersistentNode, Presence};
 use synod_testkit::fault::Verb;
 use synod_testkit::hesitant::HesitantBackend;
 use tokio::time::{sleep, timeout};
@@ -39,7 +40,7 @@ async fn created(world: &World, client: &Client) -> Option<Revision> {
     stored(world, client).await.and_then(|node| node.stat).map(|stat| stat.created)
 }
 
-/// Puts an ephemeral node of another client in the place of the one that is there.
+/// Replaces the node by an ephemeral node of another client.
 async fn replaces(world: &World, client: &Client) -> Option<Revision> {
     let path = world.at("node");
     answer(answer(client.delete(&path, Expect::Any).await).required());
@@ -61,7 +62,7 @@ async fn an_end_removes_no_node_of_another_client(world: World) {
         if writes > 0 {
             answer(world.in_time("other data", kept.set("more")).await);
         }
-        // Its owner has not heard of it yet.
+        // Its owner has not been notified yet.
         gate.mute(true);
         let theirs = replaces(&world, &bob).await;
 
@@ -79,7 +80,8 @@ async fn a_node_that_came_after_the_look_is_not_removed(world: World) {
     let ann = world.client_on(gate.clone(), world.unhurried()).await;
     let kept = kept(&world, &ann, "data").await;
     answer(world.in_time("other data", kept.set("more")).await);
-    // What it made in the session that it has lost is in the way of its next node: it looks, and gets the answer late.
+    // The node of its lost session blocks its next node: it reads the node, and gets the answer
+    // late.
     gate.hold_behind([(Verb::Read, gate.count(Verb::Read))]);
     gate.lose();
     world.in_time("its look", gate.held(1)).await;
@@ -97,14 +99,14 @@ async fn data_that_went_to_the_node_of_another_client_is_not_taken_for_stored(wo
     let (gate, bob) = (world.gate(), world.client().await);
     let ann = world.client_on(gate.clone(), world.options()).await;
     let kept = kept(&world, &ann, "data").await;
-    world.in_time("its watch", gate.answered(Verb::Observe, 1)).await;
+    world.in_time("its watch", gate.answered(Verb::Watch, 1)).await;
     gate.mute(true);
     // On some stores it has the version of the node before it.
     let theirs = replaces(&world, &bob).await;
 
     let set = world.in_time("other data", kept.set("more")).await;
 
-    assert!(failure(set, "a set that cannot be stored").is_ambiguous());
+    assert!(failure(set, "a set that cannot be stored").has_unknown_effect());
     world.is_refused(&kept).await;
     assert!(!kept.is_there());
     assert_eq!(created(&world, &bob).await, theirs);
@@ -152,8 +154,9 @@ async fn an_owner_ends_although_another_client_writes_all_the_time(world: World)
 
     let closed = world.in_time("the end", kept.close()).await;
 
-    // Each request to remove it may find that it was written meanwhile. It goes on in the background.
-    assert!(closed.as_ref().map_or_else(Error::is_ambiguous, |()| true), "{closed:?}");
+    // Each request to remove the node may find that it was written meanwhile. The removal continues
+    // in the background.
+    assert!(closed.as_ref().map_or_else(Error::has_unknown_effect, |()| true), "{closed:?}");
     drop(writing);
     let gone = async || stored(&world, &bob).await.is_none();
     world.eventually("it is gone", gone).await;
@@ -164,7 +167,7 @@ async fn a_node_whose_owner_was_dropped_can_be_kept_again_at_once(world: World) 
     let (ann, bob) = (world.client_on(slow, world.options()).await, world.client().await);
     let mut last = None;
     for round in 0..5 {
-        // A call that is dropped leaves its node to the next one, too.
+        // A call that is dropped leaves its node to the next call, too.
         let first = node(&world, &ann);
         let dropped = first.keep("dropped");
         drop(timeout(Duration::from_millis(round * 5), dropped).await);

@@ -1,11 +1,12 @@
-//! The persistent node with a time to live: it outlives the sessions of its owner, and not its silence.
+//! The persistent node with a TTL: it outlives the sessions of its owner, but expires if the owner
+//! is silent.
 
 use std::time::Duration;
 
-use synod_core::client::{Client, Connection};
+use synod_core::client::{Client, ConnectionState};
 use synod_core::error::ErrorKind;
-use synod_core::store::{Expect, Gap, Node, Revision};
-use synod_recipes::{KeptNode, PersistentNode, Presence};
+use synod_core::store::{Expect, Feature, Node, Revision};
+use synod_recipes::presence::{KeptNode, PersistentNode, Presence};
 use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::time::{Instant, sleep};
 
@@ -91,12 +92,12 @@ async fn a_node_with_a_time_to_live_outlives_its_owners_sessions(world: World) {
         gate.set(Way::Open);
 
         let mut state = ann.state();
-        let next = state.wait_for(|state| !matches!(state, Connection::Lost));
+        let next = state.wait_for(|state| !matches!(state, ConnectionState::Lost));
         let _state = answer(world.in_time("the next session", ann.session()).await);
         assert!(world.in_time("the next session", next).await.is_ok());
         let has_data = async || stored(&world, &bob).await.is_some_and(|node| node.data == data);
         world.eventually("what was set meanwhile is stored", has_data).await;
-        // All that it does in the next session is done.
+        // All its work in the next session is done.
         answer(world.in_time("other data", kept.set(data)).await);
         sleep(world.brief()).await;
         assert_eq!(created(&world, &bob).await, first, "it is the same one");
@@ -133,7 +134,7 @@ async fn a_node_with_a_time_to_live_is_made_again_with_the_last_data(world: Worl
     let ann = world.client_on(gate.clone(), world.options()).await;
     let kept = kept(&world, &ann, "first").await;
     assert!(kept.is_there());
-    world.in_time("its watch", gate.answered(Verb::Observe, 1)).await;
+    world.in_time("its watch", gate.answered(Verb::Watch, 1)).await;
     world.in_time("its mark is removed", gate.answered(Verb::Commit, 3)).await;
     let made = gate.count(Verb::Commit);
     assert_eq!(made, 3, "a mark, the node, and no mark");
@@ -157,7 +158,7 @@ async fn a_node_with_a_time_to_live_is_made_again_with_the_last_data(world: Worl
 async fn a_node_with_a_time_to_live_is_made_once_whatever_is_lost(world: World) {
     let ((ann, plan), bob) = (world.scripted([]).await, world.client().await);
     for site in [Site::ReplyLost, Site::RequestLost, Site::AppliedLate] {
-        // The first create is that of the mark.
+        // The first create creates the write id.
         plan.cue(Cue::new(site).of(Verb::Create).nth(2));
         let kept = kept(&world, &ann, "data").await;
         assert_eq!(plan.pending(), 0, "{site:?} did not fire");
@@ -191,11 +192,11 @@ async fn a_node_with_a_time_to_live_is_gone_when_it_is_closed(world: World) {
     drop(kept(&world, &ann, "dropped").await);
     let gone = async || stored(&world, &bob).await.is_none();
     world.eventually("what was dropped is removed", gone).await;
-    // A client that is closed says that it is not gone.
+    // A client that is closed reports that the node is not gone.
     let last = kept(&world, &ann, "last").await;
     answer(world.in_time("the end of the client", ann.close()).await);
     let closed = world.in_time("the end", last.close()).await;
-    assert!(failure(closed, "the end of what is not removed").is_ambiguous());
+    assert!(failure(closed, "the end of what is not removed").has_unknown_effect());
     assert_eq!(answer(bob.children(&world.at("node.synod")).await), [], "no mark is left");
 }
 
@@ -233,7 +234,7 @@ async fn a_store_without_nodes_with_a_time_to_live_refuses_to_keep_one(world: Wo
 
     let kept = world.in_time("the node", node(&world, &ann, life(&world)).keep("data")).await;
 
-    if limits.gaps.contains(&Gap::TtlNodes) {
+    if limits.missing_features.contains(&Feature::TtlNodes) {
         assert_eq!(failure(kept, "no such nodes").kind(), ErrorKind::Unsupported);
     } else {
         answer(world.in_time("the end", answer(kept).close()).await);

@@ -1,9 +1,10 @@
-//! Promotions: a change that lost too often has its turn, at no cost for a change that did not.
+//! Promotions: a change that lost too many races gets its turn, at no cost for other changes.
 
 use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_recipes::{Counter, Mutex, Promotion, Update};
+use synod_recipes::lock::Mutex;
+use synod_recipes::value::{Counter, Promotion, Update};
 use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::answer;
@@ -32,7 +33,8 @@ fn lock(world: &World) -> Path {
     world.at("counter-promotion")
 }
 
-/// A counter whose changes are promoted after so many tries. It has changed the number, so its mark and the gate are there.
+/// A counter whose changes are promoted after this number of tries. It has changed the number, so
+/// its write id and the gate exist.
 async fn promoted(world: &World, client: &Client, after: u32) -> Counter {
     let one = Counter::new(client, value(world)).promote(Promotion::after(after));
     for _ in 0..2 {
@@ -53,7 +55,7 @@ struct First {
     one: Counter,
 }
 
-/// A change that has the lock, and is held up before it writes.
+/// A change that has the lock, and is delayed before it writes.
 struct Held {
     gate: Gate,
     change: Waiting<Update<i64>>,
@@ -104,7 +106,7 @@ async fn a_change_that_lost_too_often_waits_for_the_lock(world: World) {
 
     for lost in 1..=TRIES {
         world.in_time("a lost try", gate.held(lost)).await;
-        // What its rejection shows is out of date when it arrives.
+        // The value in its rejection is out of date when it arrives.
         answer(bobs.add(10).await);
         gate.hold_behind(Some((Verb::Commit, sent + lost)));
     }
@@ -120,7 +122,7 @@ async fn a_change_that_lost_too_often_waits_for_the_lock(world: World) {
 
 async fn a_change_under_the_lock_keeps_the_others_out(world: World) {
     let (first, bob) = (First::new(&world).await, world.client().await);
-    // It made the last change, so it writes without a read.
+    // This counter made the last change, so it writes without a read.
     let bobs = promoted(&world, &bob, 5).await;
     let held = first.holds().await;
 
@@ -135,7 +137,7 @@ async fn a_change_under_the_lock_keeps_the_others_out(world: World) {
     let mut sums = Vec::new();
     for other in others {
         let update = other.gets(&world, "a change that stood back").await;
-        // It stood back once, and may have met the other one.
+        // It yielded once, and may have met the other change.
         assert!(update.cost.tries <= 3 && update.cost.promoted_tries == 0, "{:?}", update.cost);
         sums.push(update.after);
     }
@@ -162,7 +164,7 @@ async fn a_change_under_the_lock_that_lost_its_session_lets_the_others_in(world:
     world.in_time("the loss", session.lost()).await;
 
     assert_eq!(other.gets(&world, "a change that stood back").await.after, 1);
-    // It goes on in the next session.
+    // It continues in the next session.
     assert_eq!(held.goes_on().gets(&world, "the promoted change").await.after, 2);
 }
 
@@ -257,7 +259,7 @@ async fn contenders_that_are_promoted_all_come_to_their_end(world: World) {
 async fn a_change_that_may_be_promoted_is_one_call(world: World) {
     let (gate, bob) = (world.gate(), world.client().await);
     let client = world.client_on(gate.clone(), world.options()).await;
-    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    let counts = || [Verb::Commit, Verb::Read, Verb::Watch].map(|verb| gate.count(verb));
     let one = promoted(&world, &client, 5).await;
 
     let [commits, reads, _] = counts();
@@ -276,7 +278,7 @@ async fn a_change_that_may_be_promoted_is_one_call(world: World) {
     let [commits, reads, observes] = counts();
     answer(one.increment().await);
     let [late, reads, observes] = [(2, commits), (1, reads), (0, observes)].map(|(at, before)| {
-        [gate.count(Verb::Observe), gate.count(Verb::Read), gate.count(Verb::Commit)][at] - before
+        [gate.count(Verb::Watch), gate.count(Verb::Read), gate.count(Verb::Commit)][at] - before
     });
     assert!(late == 3 || late == 4, "{late} commits");
     assert_eq!((reads, observes), (0, 0));

@@ -1,4 +1,5 @@
-//! The queue: no item is lost, invented or doubled, whatever is lost on the way, and items are had in their order.
+//! The queue: no item is lost, invented or doubled, whichever messages are lost, and items are
+//! taken in their order.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::pin::pin;
@@ -9,7 +10,8 @@ use futures_util::future::{Either, join_all, select};
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Lifetime, Txn};
-use synod_recipes::{Delivery, Held as _, PutOptions, Queue};
+use synod_recipes::Held as _;
+use synod_recipes::queue::{Delivery, PutOptions, Queue};
 use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::time::Instant;
@@ -58,7 +60,7 @@ pub(super) async fn claimed(world: &World, queue: &Queue<String>) -> Delivery<St
     answer(world.in_time("a delivery", queue.claim()).await)
 }
 
-/// The data of what is in a directory of the queue.
+/// The data of the nodes in a directory of the queue.
 pub(super) async fn stored(world: &World, client: &Client, dir: &str) -> Vec<String> {
     let nodes = answer(client.children(&world.at(&format!("queue/{dir}"))).await);
     let data = nodes.iter().map(|node| String::from_utf8_lossy(&node.data).into_owned());
@@ -177,7 +179,7 @@ async fn a_take_dropped_at_any_await_loses_no_item(world: World) {
     }
 
     dropped_enough(stopped, 2);
-    // What was not had is there, or is put back.
+    // Items that were not taken are still queued, or are put back.
     let left = vec!["\"item\""; ITEMS - had];
     let there = async || stored(&world, &bob, "items").await == left;
     world.eventually("what was dropped is there", there).await;
@@ -203,7 +205,7 @@ async fn an_item_that_is_claimed_is_had_by_no_other(world: World) {
 
 async fn an_item_is_held_after_a_claim_of_it_that_never_arrived(world: World) {
     let (gate, bob) = (world.gate(), world.client().await);
-    let options = world.unhurried().deadline(world.brief() * 5);
+    let options = world.unhurried().timeout(world.brief() * 5);
     let (ann, plan) = world.scripted_on(gate.clone(), options, []).await;
     let [anns, bobs] = [&ann, &bob].map(|client| queue(&world, client));
     put(&bobs, &["first", "second"]).await;
@@ -283,7 +285,7 @@ async fn what_is_written_with_an_acknowledgement_happens_once(world: World) {
         let write = Txn::new().create(effect, "", Lifetime::Persistent);
         let done = world.in_time("an acknowledgement", delivery.ack_with(write)).await;
 
-        assert!(answer(done).committed().is_some(), "{site:?}");
+        assert!(answer(done).is_committed(), "{site:?}");
         assert_eq!(plan.pending(), 0, "{site:?} did not fire");
         assert!(!delivery.is_held(), "it is done");
     }
@@ -306,7 +308,7 @@ async fn an_acknowledgement_whose_operations_are_rejected_changes_nothing(world:
     assert!(delivery.is_held() && !answer(client.exists(&effect).await));
     assert_eq!(stored(&world, &client, "claimed").await, ["\"one\""]);
     let write = Txn::new().create(&effect, "", Lifetime::Persistent);
-    assert!(answer(delivery.ack_with(write).await).committed().is_some());
+    assert!(answer(delivery.ack_with(write).await).is_committed());
     for dir in ["items", "claimed", "claims"] {
         assert_eq!(stored(&world, &client, dir).await, [""; 0], "{dir}");
     }
@@ -372,14 +374,14 @@ async fn an_item_costs_a_request_to_put_and_one_to_take(world: World) {
     let bobs = answer(Queue::<Bytes>::of_bytes(&bob, world.at("queue")));
     let anns = answer(Queue::<Bytes>::of_bytes(&ann, world.at("queue")));
     let (item, commits) = (Bytes::from_static(b"\xff"), |gate: &Gate| gate.count(Verb::Commit));
-    // Those that wait.
+    // The items that wait.
     for _ in 0..30 {
         answer(bobs.put(&item).await);
     }
     answer(anns.put(&item).await);
     assert_eq!(answer(world.in_time("an item", anns.take()).await), item);
     answer(answer(world.in_time("a delivery", anns.claim()).await).ack().await);
-    let (before, observed) = (commits(&gate), gate.count(Verb::Observe));
+    let (before, observed) = (commits(&gate), gate.count(Verb::Watch));
     assert_eq!(observed, 2, "it follows the items and the consumers");
 
     let read = gate.count(Verb::Read);
@@ -400,8 +402,8 @@ async fn an_item_costs_a_request_to_put_and_one_to_take(world: World) {
         4 * ITEMS,
         "a claim is one request, and so is the end of it"
     );
-    assert_eq!(gate.count(Verb::Observe), observed);
-    // A store that keeps few events for a reader is asked for a list now and then.
+    assert_eq!(gate.count(Verb::Watch), observed);
+    // A store that keeps few events for a reader needs a new list now and then.
     let (lists, reads) = (gate.lists() - observed, gate.count(Verb::Read) - read);
     let most = world.at_most(2, 10) * ITEMS;
     assert!(lists < most && reads <= most, "{lists} lists, {reads} reads");
@@ -464,7 +466,7 @@ async fn an_item_waits_for_its_time_and_keeps_none_waiting(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let [anns, bobs] = [&ann, &bob].map(|client| queue(&world, client));
     let delay = world.brief() * 4;
-    // The wall clock goes on while time is paused.
+    // The wall clock continues while time is paused.
     let least = delay / 2;
     let options = PutOptions::default().priority(1).after(delay);
     let since = Instant::now();

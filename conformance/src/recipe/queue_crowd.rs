@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use synod_core::client::Client;
-use synod_recipes::Queue;
+use synod_recipes::queue::Queue;
 use synod_testkit::fault::Verb;
 
 use crate::door::answer;
@@ -13,11 +13,12 @@ cases![
     "L-Q-13 L-X-7" breaks [EventReadsAll] => the_first_of_very_many_costs_what_it_costs_of_ten,
 ];
 
-/// How many items very many are: no store of the tests is too small for them. Their data is twice what a store takes in one
-/// request, which is the size of a frame of ZooKeeper.
+/// The number of items of a very long queue: no store of the tests is too small for them. Their
+/// data is twice as large as the greatest request of a store, which is the size of a frame of
+/// ZooKeeper.
 const MANY: usize = 3_000;
 
-/// How many items are put in one transaction.
+/// The number of items that are put in one transaction.
 const BUNCH: usize = 20;
 
 const TAKES: usize = 10;
@@ -32,13 +33,13 @@ async fn the_first_of_very_many_costs_what_it_costs_of_ten(world: World) {
 
     for costs in [&of_ten, &of_many] {
         assert_eq!(costs.requests, TAKES, "a take is one request");
-        // A store that keeps few events for a reader is asked for a list now and then.
+        // A store that keeps few events for a reader needs a new list now and then.
         assert!(costs.lists <= world.at_most(0, 2), "{costs:?}");
         assert!(costs.reads <= world.at_most(0, TAKES), "{costs:?}");
     }
 }
 
-/// What the takes of a consumer cost that has begun.
+/// The costs of the takes of a consumer after its first take.
 #[derive(Debug)]
 struct Costs {
     requests: usize,

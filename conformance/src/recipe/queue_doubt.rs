@@ -1,4 +1,5 @@
-//! Requests of a queue that are in doubt when their session ends: no item is lost, and none is doubled.
+//! Requests of a queue that are in doubt when their session ends: no item is lost, and none is
+//! doubled.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::pin::pin;
@@ -7,8 +8,9 @@ use std::time::{Duration, SystemTime};
 use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::clock;
+use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Lifetime, Query};
-use synod_recipes::PutOptions;
+use synod_recipes::queue::PutOptions;
 use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::answer;
@@ -20,6 +22,7 @@ use crate::world::World;
 cases![
     "L-Q-1 L-Q-5" needs [Expiry] breaks [TransactionRunsAgain] => a_take_in_doubt_when_its_session_is_lost_has_its_item,
     "L-Q-1 L-X-1" needs [Expiry] breaks [DroppedTakeLost] => a_take_given_up_in_doubt_when_its_session_is_lost_puts_its_item_back,
+    "L-Q-1" breaks [DroppedTakeLost] => an_item_whose_return_is_refused_once_is_put_back_all_the_same,
     "L-Q-1 L-Q-3 L-Q-10" breaks [DroppedTakeLost] => an_item_on_its_way_back_gives_way_to_a_new_one_of_its_id_and_slot,
     "L-Q-3" needs [Expiry] breaks [TransactionRunsAgain] => a_put_in_doubt_when_its_session_is_lost_makes_one_item,
     "L-Q-4 L-Q-6" needs [Expiry] breaks [TransactionRunsAgain] => an_acknowledgement_in_doubt_when_its_session_is_lost_is_found_out,
@@ -28,7 +31,7 @@ cases![
     "L-X-5" breaks [TransactionMarkStays] => no_mark_is_left_by_a_client_that_is_closed_nor_for_long_by_one_that_was_killed,
 ];
 
-/// Lets a call be made whose commit is applied and not answered, and gives the call up then.
+/// Makes a call whose commit is applied and not answered, and then drops the call.
 async fn given_up<T>(
     gate: &Gate,
     call: impl Future<Output = T>,
@@ -40,13 +43,14 @@ async fn given_up<T>(
     assert!(matches!(either, Either::Right(_)), "its answer was held back");
 }
 
-/// Waits until this is all that there is in a directory of the queue.
+/// Waits until a directory of the queue has exactly these items.
 async fn becomes(world: &World, client: &Client, dir: &str, items: &[&str]) {
     let is_there = async || stored(world, client, dir).await == items;
     world.eventually(&format!("{dir} has {items:?}"), is_there).await;
 }
 
-/// Ends the session of a client at the server. What is held back is answered when the client knows that.
+/// Ends the session of a client at the server. The answers that are held back are released when the
+/// client knows of the end.
 async fn loses_its_session(world: &World, gate: &Gate, client: &Client) {
     let session = answer(client.session().await);
     world.expire(session.info().id).await;
@@ -78,7 +82,7 @@ async fn a_take_given_up_in_doubt_when_its_session_is_lost_puts_its_item_back(wo
     let client = world.client_on(gate.clone(), world.options()).await;
     let [anns, bobs] = [&client, &bob].map(|client| queue(&world, client));
     for round in 1..=3 {
-        // What a session needs once is there.
+        // The nodes that a session creates once exist.
         put(&bobs, &["warm"]).await;
         assert_eq!(took(&world, &anns).await, "warm");
         let item = format!("{round}");
@@ -87,8 +91,27 @@ async fn a_take_given_up_in_doubt_when_its_session_is_lost_puts_its_item_back(wo
 
         loses_its_session(&world, &gate, &client).await;
 
-        // The consumer that gave up may have it, as any other.
+        // The consumer that dropped its call may take it, like any other.
         assert_eq!(took(&world, if round == 1 { &anns } else { &bobs }).await, item);
+    }
+}
+
+async fn an_item_whose_return_is_refused_once_is_put_back_all_the_same(world: World) {
+    let (gate, bob) = (world.gate(), world.client().await);
+    let client = world.client_on(gate.clone(), world.options()).await;
+    let [anns, bobs] = [&client, &bob].map(|client| queue(&world, client));
+    // Storage may be exhausted for a while, and permissions may be withdrawn for a while.
+    for kind in [ErrorKind::Backend, ErrorKind::Denied] {
+        put(&bobs, &["warm"]).await;
+        assert_eq!(took(&world, &anns).await, "warm");
+        put(&bobs, &["it"]).await;
+        given_up(&gate, anns.take(), becomes(&world, &bob, "items", &[])).await;
+
+        gate.refuse_once(kind);
+        gate.hold_behind(None);
+
+        becomes(&world, &bob, "items", &["\"it\""]).await;
+        assert_eq!(took(&world, &bobs).await, "it", "{kind}");
     }
 }
 
@@ -102,7 +125,7 @@ async fn an_item_on_its_way_back_gives_way_to_a_new_one_of_its_id_and_slot(world
         answer(one.try_put(&item.to_owned(), options).await)
     };
     for id in ["7", "8"] {
-        // It has a mark for the next take then.
+        // It then has a write id for the next take.
         put(&bobs, &["warm"]).await;
         assert_eq!(took(&world, &anns).await, "warm");
         assert_eq!(enter("old", "7").await, Some(true));
@@ -163,7 +186,7 @@ async fn a_claim_without_its_caller_is_no_delivery(world: World) {
     let (gate, bob) = (world.gate(), world.client().await);
     let client = world.client_on(gate.clone(), world.unhurried()).await;
     let [anns, bobs] = [&client, &bob].map(|client| queue(&world, client));
-    // The first claim of a client makes another node.
+    // The first claim of a client creates another node.
     put(&bobs, &["warm"]).await;
     answer(claimed(&world, &anns).await.ack().await);
     let options = PutOptions::default().id("7");
@@ -214,7 +237,7 @@ async fn marks_that_others_remove_cost_a_request_and_no_item(world: World) {
     removes().await;
     assert_eq!(took(&world, &queue).await, "two");
 
-    // Without its mark a take in doubt is judged by its item.
+    // Without its write id a take in doubt is judged by its item.
     plan.cue(Cue::new(Site::RequestLost).of(Verb::Delete));
     removes().await;
     assert_eq!(took(&world, &queue).await, "three");

@@ -1,4 +1,5 @@
-//! The ends of what a queue takes: ids, names, numbers and delays of any size, nodes of other programs, types that panic.
+//! The limits of the arguments of a queue: ids, names, numbers and delays of any size, nodes of
+//! other programs, types that panic.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::panic::resume_unwind;
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use synod_core::error::ErrorKind;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime};
-use synod_recipes::{PutOptions, Queue};
+use synod_recipes::queue::{PutOptions, Queue};
 
 use crate::door::{answer, failure};
 use crate::recipe::queue::{claimed, put, queue, stored, took};

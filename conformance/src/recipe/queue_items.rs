@@ -1,9 +1,9 @@
-//! The items of a queue and its dead letters, as tools see and change them.
+//! The items of a queue and its dead letters, as tools read and change them.
 
 use synod_core::clock::date;
 use synod_core::error::ErrorKind;
 use synod_core::store::Txn;
-use synod_recipes::PutOptions;
+use synod_recipes::queue::PutOptions;
 
 use crate::door::{answer, failure};
 use crate::recipe::queue::{claimed, put, queue, took};

@@ -1,11 +1,12 @@
-//! The capacity of a bounded queue: no more items are put, whatever is sent at the same time or lost on the way.
+//! The capacity of a bounded queue: no more items are put, whichever requests are concurrent and
+//! whichever messages are lost.
 
 use std::num::NonZeroUsize;
 
 use futures_util::future::join_all;
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
-use synod_recipes::{PutOptions, Queue};
+use synod_recipes::queue::{PutOptions, Queue};
 use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::Verb;
 

@@ -1,4 +1,5 @@
-//! More than one of everything: queues in one session, clients of one queue in one process, claims that others remove.
+//! More than one of everything: queues in one session, clients of one queue in one process, claims
+//! that others remove.
 
 use std::collections::BTreeSet;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -8,7 +9,8 @@ use std::time::Duration;
 use futures_util::future::join;
 use synod_core::client::Client;
 use synod_core::store::Expect;
-use synod_recipes::{Delivery, Held as _, PutOptions, Queue};
+use synod_recipes::Held as _;
+use synod_recipes::queue::{Delivery, PutOptions, Queue};
 use synod_testkit::fault::Verb;
 use tokio::sync::Notify;
 
@@ -101,7 +103,7 @@ async fn a_claim_counts_only_while_its_session_is_certain(world: World) {
     assert_eq!((delivery.item().as_str(), delivery.delivered()), ("one", 1));
 }
 
-/// Returns true if the work on an item succeeds.
+/// Returns `true` if the work on an item succeeds.
 fn is_good(item: &str) -> bool {
     !item.starts_with("bad")
 }
@@ -158,7 +160,7 @@ async fn items_with_ids_priorities_and_failures_are_each_done_or_a_dead_letter(w
     let dead = answer(anns.dead().await);
     assert!(dead.iter().all(|letter| letter.item().is_some_and(|item| !is_good(item))));
     assert_eq!(dead.len(), ITEMS / 5);
-    // Those are tried again.
+    // Those items are tried again.
     for letter in &dead {
         assert!(answer(anns.revive(letter).await));
     }

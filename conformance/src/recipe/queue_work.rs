@@ -1,4 +1,4 @@
-//! Several items of a queue at once: taken in bunches, and worked on.
+//! Several items of a queue at once: taken in batches, and worked on.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -11,7 +11,8 @@ use futures_util::StreamExt as _;
 use futures_util::future::{join, join_all, pending};
 use synod_core::error::ErrorKind;
 use synod_core::store::Txn;
-use synod_recipes::{Delivery, Held as _};
+use synod_recipes::Held as _;
+use synod_recipes::queue::Delivery;
 use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::sync::{Notify, Semaphore};
 
@@ -66,7 +67,7 @@ async fn a_bunch_is_taken_in_one_request_and_in_order(world: World) {
 }
 
 async fn many_items_that_come_while_none_is_taken_are_had_in_their_order(world: World) {
-    // More than are read at once where events have no data.
+    // More items than are read at once where events have no data.
     const BUNCHES: usize = 6;
     const BUNCH: usize = 20;
     let (ann, bob) = (world.client().await, world.client().await);

@@ -2,7 +2,7 @@
 
 use futures_util::future::join;
 use synod_core::error::ErrorKind;
-use synod_recipes::{Mutex, Owner, ReentrantMutex, ask_back};
+use synod_recipes::lock::{Mutex, Owner, ReentrantMutex, ask_back};
 use synod_testkit::fault::Verb;
 
 use crate::door::{answer, failure};
@@ -72,7 +72,7 @@ async fn two_tasks_with_one_owner_acquire_together(world: World) {
     world.stand(&bob, &world.at("lock"), 2).await;
     let both = async { join(mutex.lock(&me), mutex.lock(&me)).await };
     let entering = async {
-        // The first waiter gives up, and another one sends the request instead.
+        // The first waiter is dropped, and another one sends the request instead.
         let first = line(&bob, &world.at("lock")).await.pop().expect("bob waits");
         drop(gives_up);
         let gone =
@@ -92,7 +92,7 @@ async fn two_tasks_with_one_owner_acquire_together(world: World) {
 async fn an_owner_tries_and_enters_again_and_others_do_not(world: World) {
     let (gate, ann) = (world.gate(), world.client().await);
     let bob = world.client_on(gate.clone(), world.options()).await;
-    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    let counts = || [Verb::Commit, Verb::Read, Verb::Watch].map(|verb| gate.count(verb));
     let (theirs, mutex) =
         (Mutex::new(&ann, world.at("lock")), ReentrantMutex::new(&bob, world.at("lock")));
     let (me, you) = (Owner::new(), Owner::new());

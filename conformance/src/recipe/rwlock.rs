@@ -5,7 +5,8 @@ use std::sync::Arc;
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Lifetime, Txn};
-use synod_recipes::{ReadGuard, RwLock, Token, WriteGuard};
+use synod_recipes::Token;
+use synod_recipes::lock::{ReadGuard, RwLock, WriteGuard};
 use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::Verb;
 use tokio::sync::Semaphore;
@@ -127,10 +128,10 @@ async fn a_crowd_of_readers_and_writers_keeps_apart(world: World) {
     let mut all = Vec::new();
     for number in 0..CROWD {
         let (client, room, highest) = (world.client().await, room.clone(), highest.clone());
-        let (lock, chance) = (lock(&world, &client), world.chance.fork(number as u64));
+        let (lock, random) = (lock(&world, &client), world.random.fork(number as u64));
         all.push(Waiting::new(async move {
             for _ in 0..ROUNDS {
-                match chance.below(3) {
+                match random.below(3) {
                     0 => {
                         let guard = lock.write().await?;
                         let _alone = room.try_acquire_many(ALL).expect("there is no other holder");
@@ -195,10 +196,10 @@ async fn a_writer_that_downgrades_admits_readers(world: World) {
 async fn a_transaction_of_a_writer_is_rejected_after_its_downgrade(world: World) {
     let client = world.client().await;
     let data = world.at("data");
-    answer(client.create(&data, "", Lifetime::Persistent).await).committed().expect("it is new");
+    answer(client.create(&data, "", Lifetime::Persistent).await).ok().expect("it is new");
     let writes = async |txn: Txn| {
         let txn = txn.set(data.clone(), "x", Expect::Any);
-        answer(client.transaction(txn).await).committed().is_some()
+        answer(client.commit(txn).await).is_committed()
     };
     let writing = answer(lock(&world, &client).write().await);
     assert!(writes(writing.txn()).await, "it is held");
@@ -239,7 +240,7 @@ async fn readers_are_woken_by_the_nearest_writer_alone(world: World) {
     let mut readers = Vec::new();
     for number in 0..READERS {
         readers.push(reader(&world, &bob, 3 + number).await);
-        world.in_time("bob's watch", gate.called(Verb::Observe, number + 1)).await;
+        world.in_time("bob's watch", gate.called(Verb::Watch, number + 1)).await;
     }
     let before = gate.count(Verb::Read);
 
@@ -249,7 +250,7 @@ async fn readers_are_woken_by_the_nearest_writer_alone(world: World) {
     for one in &mut readers {
         one.waits_for(world.brief() / 4, "a writer is in").await;
     }
-    // Those reads that the case itself made through the gate to see the tickets.
+    // The only reads are those that the case itself made through the gate to see the tickets.
     assert_eq!(
         gate.count(Verb::Read),
         before,
@@ -269,7 +270,7 @@ async fn a_reader_whose_ticket_is_deleted_takes_another(world: World) {
 
     let removed = answer(ann.delete(&first.path, Expect::Any).await);
 
-    assert!(removed.committed().is_some());
+    assert!(removed.is_committed());
     let again = async || {
         let last = line(&ann, &world.at("lock")).await.pop();
         last.is_some_and(|last| last.token > first.token)
@@ -284,7 +285,7 @@ async fn a_reader_whose_ticket_is_deleted_takes_another(world: World) {
 async fn a_free_read_write_lock_is_one_call(world: World) {
     let gate = world.gate();
     let client = world.client_on(gate.clone(), world.options()).await;
-    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    let counts = || [Verb::Commit, Verb::Read, Verb::Watch].map(|verb| gate.count(verb));
     let lock = lock(&world, &client);
 
     let first = answer(lock.read().await);

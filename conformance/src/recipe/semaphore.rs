@@ -1,4 +1,4 @@
-//! The semaphore: a limited number of permits, granted in order, all that a caller asks for or
+//! The semaphore: a limited number of permits, granted in order, either all requested permits or
 //! none.
 
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::Query;
-use synod_recipes::{Claim, Permit, Semaphore};
+use synod_recipes::lock::{Claim, Permit, Semaphore};
 use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
 
@@ -34,7 +34,7 @@ fn semaphore(world: &World, client: &Client, permits: u32) -> Semaphore {
     Semaphore::new(client, world.at("pool"), many(permits))
 }
 
-/// A waiter for permits, which has become the last of `count` in the line.
+/// A waiter for permits, which has become the last of `count` in the wait queue.
 async fn queued(
     world: &World,
     client: &Client,
@@ -55,11 +55,11 @@ async fn no_more_enter_than_there_are_permits(world: World) {
     for number in 0..CROWD {
         let (client, room) = (world.client().await, room.clone());
         let semaphore = semaphore(&world, &client, PERMITS);
-        let chance = world.chance.fork(number as u64);
+        let random = world.random.fork(number as u64);
         all.push(Waiting::new(async move {
             for _ in 0..ROUNDS {
-                let wanted = u32::try_from(1 + chance.below(PERMITS.into())).expect("few");
-                if chance.below(3) == 0 {
+                let wanted = u32::try_from(1 + random.below(PERMITS.into())).expect("few");
+                if random.below(3) == 0 {
                     drop(stop_at(1, semaphore.acquire_many(wanted)).await.transpose()?);
                 }
                 let permit = semaphore.acquire_many(wanted).await?;
@@ -135,8 +135,8 @@ async fn any_permit_given_back_lets_the_next_one_in(world: World) {
 
 async fn permits_got_by_trying_let_the_next_one_in(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
-    // The answer to the create is lost: the listing in it is unknown, so the ticket is looked for,
-    // and then the line is listed.
+    // The answer to the create is lost: the listing in it is unknown, so the ticket is searched
+    // for, and then the wait queue is listed.
     let plan = Plan::scripted([Cue::new(Site::ReplyLost).of(Verb::Create)]);
     let faulty = FaultyBackend::new(world.harness.backend(), plan.clone(), Actor::new(1));
     let gate = Gate::new(Arc::new(faulty));
@@ -153,7 +153,7 @@ async fn permits_got_by_trying_let_the_next_one_in(world: World) {
     let theirs = world.gate();
     let dan = world.client_on(theirs.clone(), world.unhurried()).await;
     let waits = queued(&world, &dan, (semaphore(&world, &dan, 2), 1), 3).await;
-    world.in_time("the wait for the predecessor", theirs.answered(Verb::Observe, 1)).await;
+    world.in_time("the wait for the predecessor", theirs.answered(Verb::Watch, 1)).await;
     answer(both.release().await);
     world.stand(&bob, &world.at("pool"), 2).await;
     // From now on the session sees nothing older.
@@ -204,7 +204,8 @@ async fn clients_that_name_different_limits_keep_to_the_smallest(world: World) {
     answer(only.release().await);
     let large = large.gets(&world, "two of three").await;
 
-    // A smaller limit applies to later requests, also while its owner waits, and any release may serve them.
+    // A smaller limit applies to later requests, also while its owner waits, and any release may
+    // serve them.
     let one_more = answer(of(&ann, 3).acquire().await);
     let mut small = queued(&world, &ann, (of(&ann, 2), 1), 3).await;
     let mut last = queued(&world, &bob, (of(&bob, 3), 1), 4).await;
@@ -280,7 +281,7 @@ async fn fewer_permits_let_fewer_in(world: World) {
 async fn an_acquire_that_failed_holds_no_permit(world: World) {
     let (ann, (bob, plan)) = (world.client().await, world.scripted([]).await);
     let held = answer(semaphore(&world, &ann, 1).acquire().await);
-    plan.cue(Cue::new(Site::Denied).of(Verb::Observe));
+    plan.cue(Cue::new(Site::Denied).of(Verb::Watch));
     // Deleting the ticket fails at first, too: the error is the reason that there are no permits.
     plan.cue(Cue::new(Site::ReplyLost).of(Verb::Delete));
 
@@ -298,7 +299,7 @@ async fn an_acquire_that_failed_holds_no_permit(world: World) {
 async fn a_free_permit_is_one_call_and_so_is_its_release(world: World) {
     let gate = world.gate();
     let client = world.client_on(gate.clone(), world.options()).await;
-    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    let counts = || [Verb::Commit, Verb::Read, Verb::Watch].map(|verb| gate.count(verb));
     let pool = semaphore(&world, &client, 5);
 
     let first = answer(pool.acquire_many(2).await);
@@ -319,17 +320,17 @@ async fn a_released_permit_wakes_the_waiter_that_it_serves(world: World) {
     for number in 0..WAITERS {
         let theirs = semaphore(&world, &bob, 2);
         waiting.push(queued(&world, &ann, (theirs, 1), 3 + number).await);
-        world.in_time("bob's watch", gate.called(Verb::Observe, number + 1)).await;
+        world.in_time("bob's watch", gate.called(Verb::Watch, number + 1)).await;
     }
-    let counts = || [Verb::Commit, Verb::Observe].map(|verb| gate.count(verb));
-    // Bob notifies the next waiter, which watches the line from then on.
+    let counts = || [Verb::Commit, Verb::Watch].map(|verb| gate.count(verb));
+    // Bob notifies the next waiter, which watches the wait queue from then on.
     let due = counts().map(|count| count + 1);
 
     let [_kept, given] = held;
     answer(given.release().await);
     let mut rest = waiting.split_off(1);
     let _first = waiting.remove(0).gets(&world, "the permit that was given back").await;
-    world.in_time("bob's next watch", gate.called(Verb::Observe, due[1])).await;
+    world.in_time("bob's next watch", gate.called(Verb::Watch, due[1])).await;
 
     for one in &mut rest {
         one.waits_for(world.brief() / 4, "no permit is left").await;

@@ -3,7 +3,8 @@
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Lifetime};
-use synod_recipes::{Mutex, Token};
+use synod_recipes::Token;
+use synod_recipes::lock::Mutex;
 use tokio::time::{sleep, timeout};
 
 use crate::door::{answer, failure};
@@ -59,7 +60,7 @@ async fn a_holder_that_is_cut_off_stops_before_another_is_granted(world: World) 
 
     world.link(answer(ann.session().await).info().id, Link::Cut).await;
 
-    // The holder is asked all the time whether it believes that it holds the lock.
+    // The case queries the holder all the time whether it believes that it holds the lock.
     let both = async {
         loop {
             let entered = timeout(MILLISECOND, &mut waits.told).await.is_ok();
@@ -123,7 +124,7 @@ async fn a_system_that_refuses_lower_tokens_hears_each_holder_in_turn(world: Wor
         assert!(outside.write(guard.token(), writer), "it is still held");
         stale.push(guard.token());
         answer(answer(eve.delete(guard.path(), Expect::Any).await).required());
-        // Other directories are written to, while that of the case is empty.
+        // Other directories are written to, while the directory of the case is empty.
         let other = world.at(&format!("other-{writer}"));
         answer(answer(eve.create(&other, "", Lifetime::Persistent).await).required());
     }
@@ -137,7 +138,7 @@ async fn a_holder_whose_ticket_is_deleted_is_notified(world: World) {
 
     let removed = bob.delete(guard.path(), Expect::Any).await;
 
-    assert!(answer(removed).committed().is_some());
+    assert!(answer(removed).is_committed());
     world.in_time("word of the removal", guard.lost()).await;
     assert!(!guard.is_held());
     assert!(!answer(ann.session().await).is_lost());

@@ -1,7 +1,7 @@
-//! The shared count: as the shared value, for a number of four bytes.
+//! The shared count: the promises of the shared value, for a number of four bytes.
 
 use synod_core::error::ErrorKind;
-use synod_recipes::{CopyState, Counter, SharedCount};
+use synod_recipes::value::{CopyState, Counter, SharedCount};
 
 use crate::door::{answer, failure};
 use crate::recipe::Waiting;

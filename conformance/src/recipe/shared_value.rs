@@ -1,4 +1,5 @@
-//! The shared value: a copy that is right in the end, and writes on the condition that it still is.
+//! The shared value: an eventually correct copy, and writes on the condition that the copy is
+//! current.
 
 use std::panic::resume_unwind;
 use std::pin::pin;
@@ -9,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Query};
-use synod_recipes::{CopyState, LocalCopy, SharedValue};
+use synod_recipes::value::{CopyState, LocalCopy, SharedValue};
 use synod_testkit::cancel::cancel_at_every_await;
 use synod_testkit::fault::{Cue, Site, Verb};
 
@@ -52,7 +53,7 @@ async fn stored(world: &World, client: &Client) -> u64 {
     answer(client.get_value(&world.at("value")).await).expect("there is a value").value
 }
 
-/// Removes the value, with the marks of the clients that wrote it.
+/// Removes the value, with the write ids of the clients that wrote it.
 async fn remove(world: &World, client: &Client) {
     for mark in answer(client.children(&world.at("value")).await) {
         answer(answer(client.delete(&mark.path, Expect::Any).await).required());
@@ -61,7 +62,7 @@ async fn remove(world: &World, client: &Client) {
 }
 
 impl World {
-    /// Waits until a copy is as it should be.
+    /// Waits until a copy has the expected state.
     async fn shows(
         &self,
         value: &SharedValue<u64>,
@@ -71,7 +72,7 @@ impl World {
         self.eventually(what, async || is(&value.get())).await;
     }
 
-    /// Waits until a copy is current, and this number.
+    /// Waits until a copy is current and has this number.
     async fn shows_number(&self, value: &SharedValue<u64>, number: u64) {
         let is_it = |copy: &LocalCopy<u64>| copy.value == number && copy.is_current();
         self.shows(value, &format!("{number} is shown"), is_it).await;
@@ -135,7 +136,7 @@ async fn a_read_that_a_write_overtook_is_not_the_latest(world: World) {
     let reads = gate.count(Verb::Read);
     gate.hold_behind(Some((Verb::Read, reads)));
     remove(&world, &bob).await;
-    // Its answer, that there is no node, is on the way.
+    // Its answer, that there is no node, is in flight.
     gate.held(1).await;
 
     answer(anns.set(&2).await);
@@ -218,7 +219,7 @@ async fn a_conditional_write_fails_only_if_the_value_was_written_since(world: Wo
     assert!(answer(bobs.try_set(&bobs.get(), &2).await).is_ok(), "it was not written since");
 
     world.shows_number(&anns, 2).await;
-    // What its writer remembers is older than its copy.
+    // The revision that its writer remembers is older than its copy.
     assert!(answer(anns.try_set(&anns.get(), &3).await).is_ok(), "it was not written since");
     let newer = answer(anns.try_set(&seen, &4).await).expect_err("it was written twice");
     assert_eq!((newer.value, stored(&world, &bob).await), (3, 3));
@@ -346,7 +347,7 @@ async fn what_is_no_value_is_reported_and_leaves_the_last_one(world: World) {
     answer(client.put(&at, "x").await);
     let value = SharedValue::<u64>::open(&client, &at, &0).await;
     assert_eq!(failure(value, "what is no number").kind(), ErrorKind::Corrupt);
-    // JSON has no such number: `null` is written, and that is none.
+    // JSON has no such number: `null` would be written, which is not a number.
     let (odd, nan) = (world.at("odd"), f64::NAN);
     let refused = failure(SharedValue::open(&client, &odd, &nan).await, "no number");
     assert_eq!(refused.kind(), ErrorKind::Invalid);
@@ -382,14 +383,14 @@ async fn what_is_no_value_is_reported_and_leaves_the_last_one(world: World) {
     world.shows_number(&value, 7).await;
 }
 
-/// A number that not every program can read.
+/// A number that some programs cannot read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Fragile(u64);
 
 impl<'de> Deserialize<'de> for Fragile {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match u64::deserialize(deserializer)? {
-            // Without a message, which would be taken for that of the case.
+            // The panic has no message, because it would be taken for the message of the case.
             13 => resume_unwind(Box::new("of the decoder")),
             number => Ok(Self(number)),
         }
@@ -420,7 +421,7 @@ async fn a_copy_costs_no_request(world: World) {
     let (gate, bob) = (world.gate(), world.client().await);
     store(&world, &bob, 1).await;
     let client = world.client_on(gate.clone(), world.options()).await;
-    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    let counts = || [Verb::Commit, Verb::Read, Verb::Watch].map(|verb| gate.count(verb));
 
     let value = open(&world, &client).await;
 
@@ -435,7 +436,8 @@ async fn a_copy_costs_no_request(world: World) {
     let [commits, reads, observes] = counts();
     assert!(commits == 0 && reads <= 3 && observes == 1, "{reads} reads for three events");
 
-    // The first write makes a mark. On some servers the version of a mark is read once.
+    // The first write creates a write id. On some servers the version of the write id's node is
+    // read once.
     answer(value.set(&5).await);
     let [commits, ..] = counts();
     for (more, number) in (1..5).zip(6..) {

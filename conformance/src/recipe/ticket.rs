@@ -1,10 +1,10 @@
-//! Places in a line: taken, read, given up, removed from outside.
+//! Places in a wait queue: taken, read, released, removed from outside.
 
 use std::time::{Duration, SystemTime};
 
 use synod_core::client::Client;
 use synod_core::store::{Expect, Lifetime};
-use synod_recipes::Mutex;
+use synod_recipes::lock::Mutex;
 use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::time::timeout;
 
@@ -96,7 +96,7 @@ async fn a_release_removes_its_own_ticket_alone(world: World) {
     for _ in 0..20 {
         let stale = answer(mutex(&world, &ann).lock().await);
         let removed = bob.delete(stale.path(), Expect::Any).await;
-        assert!(answer(removed).committed().is_some());
+        assert!(answer(removed).is_committed());
         let guard = answer(mutex(&world, &bob).lock().await);
 
         answer(stale.release().await);
@@ -117,7 +117,7 @@ async fn a_waiter_whose_ticket_is_deleted_takes_another(world: World) {
 
     let removed = ann.delete(&first.path, Expect::Any).await;
 
-    assert!(answer(removed).committed().is_some());
+    assert!(answer(removed).is_committed());
     // Before the predecessor leaves.
     let again = async || {
         let last = line(&ann, &world.at("lock")).await.pop();
@@ -142,7 +142,7 @@ async fn a_waiter_that_lost_its_ticket_is_not_granted_out_of_turn(world: World) 
     let next = answer(mutex(&world, &eve).enqueue().await);
 
     let removed = ann.delete(&first.path, Expect::Any).await;
-    assert!(answer(removed).committed().is_some());
+    assert!(answer(removed).is_committed());
     answer(held.release().await);
 
     let theirs = answer(world.in_time("the lock", next.wait()).await);

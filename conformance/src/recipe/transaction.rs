@@ -1,4 +1,5 @@
-//! Transactions: committed if nothing interferes, exactly once, and never on a mixture of two moments.
+//! Transactions: committed if nothing interferes, exactly once, and never on a mixture of two
+//! snapshots.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +11,7 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::retry::Retry;
 use synod_core::store::{Expect, Lifetime, Query, Txn};
-use synod_recipes::{Attempt, Isolation, Transaction};
+use synod_recipes::transaction::{Attempt, Isolation, Transaction};
 use synod_testkit::cancel::cancel_at_every_await;
 use synod_testkit::fault::{Cue, Site, Verb};
 
@@ -65,7 +66,7 @@ pub(super) async fn transfer(run: &Attempt, [from, to]: [&Path; 2], amount: i64)
 async fn of_two_that_read_what_the_other_writes_one_runs_again(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let [a, b] = &pair(&world);
-    // Takes one away, as long as there are two.
+    // Subtracts one, as long as there are two.
     let take = async |run: &Attempt, mine: &Path| {
         if read(run, a).await? + read(run, b).await? == 2 {
             run.put_value(mine, &0)?;
@@ -103,7 +104,7 @@ async fn whatever_happens_to_what_is_read_the_function_runs_again(world: World) 
     let (ann, bob) = (world.client().await, world.client().await);
     let [a, b] = &pair(&world);
     store(&ann, b, 0).await;
-    // What is there when it is read, and after that. A number that is gone counts as 0.
+    // The number when it is read, and the number after that. A missing number counts as 0.
     for (first, then) in [(Some(1), Some(2)), (Some(1), None), (None, Some(1))] {
         let make = async |number: Option<i64>| match number {
             Some(number) => store(&bob, a, number).await,
@@ -112,7 +113,8 @@ async fn whatever_happens_to_what_is_read_the_function_runs_again(world: World) 
         make(first).await;
         let (make, mut runs) = (&make, 0);
 
-        // A snapshot would read what it writes, and find the change before its commit.
+        // A snapshot would also read the nodes that it writes, and find the change before its
+        // commit.
         let copying = transaction(&world, &ann).isolation(Isolation::Serializable);
         let copying = copying.run(|run| {
             runs += 1;
@@ -282,7 +284,7 @@ async fn a_transaction_in_doubt_when_its_session_is_lost_has_an_unknown_effect(w
     gate.hold_behind(None);
 
     let failed = failure(adding.gets(&world, "its answer").await, "a transaction in doubt");
-    assert!(failed.is_ambiguous(), "{failed}");
+    assert!(failed.has_unknown_effect(), "{failed}");
     assert_eq!(stored(&bob, &both[1]).await, 2, "it was committed once");
     let next = world.in_time("a transaction in the next session", add(&one, &both));
     assert_eq!(answer(next.await), 3);
@@ -323,7 +325,8 @@ async fn a_transaction_that_was_not_sent_is_committed_in_the_next_session(world:
     gate.called(Verb::Commit, sent + 1).await;
     // Another thread may be between the count and the gate.
     tokio::time::sleep(world.brief()).await;
-    // The client cannot know that its request never arrives. What it was to replace is replaced by another client.
+    // The client cannot know that its request never arrives. Another client replaces the values
+    // that the request would have replaced.
     answer(add(&transaction(&world, &bob), &both).await);
 
     // The request that was sent stays unanswered.
@@ -331,7 +334,7 @@ async fn a_transaction_that_was_not_sent_is_committed_in_the_next_session(world:
     gate.lose();
     world.in_time("the loss", first.lost()).await;
 
-    // The mark is still there, and shows that nothing was committed.
+    // The write id still exists, and shows that nothing was committed.
     assert_eq!(adding.gets(&world, "its addition").await, 3);
     assert_eq!(stored(&bob, &both[1]).await, 3);
 }
@@ -339,7 +342,7 @@ async fn a_transaction_that_was_not_sent_is_committed_in_the_next_session(world:
 async fn a_transaction_is_a_read_and_a_write(world: World) {
     let (gate, bob) = (world.gate(), world.client().await);
     let client = world.client_on(gate.clone(), world.options()).await;
-    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    let counts = || [Verb::Commit, Verb::Read, Verb::Watch].map(|verb| gate.count(verb));
     let all: Vec<Path> = (0..4).map(|number| world.at(&format!("n{number}"))).collect();
     for path in &all {
         store(&bob, path, 0).await;
@@ -370,7 +373,7 @@ async fn a_transaction_is_a_read_and_a_write(world: World) {
     answer(add(true).await);
     assert_eq!(counts(), [5, 3, 0], "a rejection shows all that the next run reads");
 
-    // One that only reads writes nothing, also where its reads are of several moments.
+    // A transaction that only reads writes nothing, even if its reads are of several snapshots.
     let sum = async |level: Isolation| {
         let reading = one.clone().isolation(level);
         let summed = reading.run(|run| async move {
@@ -412,7 +415,7 @@ async fn what_the_store_never_takes_is_an_error(world: World) {
             run(&attempt)
         });
         let error = failure(world.in_time("a refusal", running).await, "what is refused");
-        let said = (error.kind(), error.is_ambiguous(), error.path().cloned());
+        let said = (error.kind(), error.has_unknown_effect(), error.path().cloned());
         assert_eq!(said, (ErrorKind::Refused, false, Some(path.clone())), "{error}");
     };
 
@@ -473,7 +476,7 @@ async fn what_is_too_large_is_refused_before_it_is_sent(world: World) {
     assert_eq!(failure(large.await, "large").kind(), ErrorKind::TooLarge);
     let made = one.run(|run| async move { run.create(&place(1), data.clone()).await });
     assert_eq!(failure(made.await, "large").kind(), ErrorKind::TooLarge);
-    let wide = one.clone().prefetch((0..=Query::MOST_NODES).map(place));
+    let wide = one.clone().prefetch((0..=Query::MAX_NODES).map(place));
     let wide = wide.run(|run| async move { run.get(&place(0)).await.map(drop) });
     assert_eq!(failure(wide.await, "wide").kind(), ErrorKind::TooLarge);
 
@@ -534,7 +537,7 @@ async fn a_transaction_dropped_at_any_await_leaves_nothing_but_its_result(world:
     let calls = AtomicU32::new(0);
 
     let drops = cancel_at_every_await(async || {
-        // A value of its own each time, so that each has to make and to remove a mark.
+        // A new value each time, so that each has to create and to remove a write id.
         let one = transaction(&world, &client);
         calls.fetch_add(1, Ordering::Relaxed);
         answer(add(&one, &both).await);

@@ -1,11 +1,11 @@
-//! The levels of isolation: each checks what it promises to, and no more.
+//! The levels of isolation: each makes the checks that it promises, and no more.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use synod_core::error::{Error, ErrorKind};
 use synod_core::path::Path;
 use synod_core::store::Query;
-use synod_recipes::Isolation;
+use synod_recipes::transaction::Isolation;
 
 use crate::door::{answer, failure};
 use crate::recipe::transaction::{pair, read, store, stored, transaction, transfer};
@@ -37,9 +37,9 @@ async fn a_mixture_is_committed_only_where_nothing_is_checked(world: World) {
             let first = read(&run, a).await?;
             if seen_so_far.fetch_add(1, Ordering::Relaxed) == 0 {
                 bobs.run(|run| async move { transfer(&run, [a, b], 20).await }).await?;
-                // What was read stays as it was read.
+                // A value that was read stays the same in the transaction.
                 assert_eq!(read(&run, a).await?, first, "{level:?}");
-                // A read may lag at these levels, so another one waits for what was written.
+                // A read may lag at these levels, so another read waits for the written value.
                 answer(ann.get(b).await);
             }
             let both = first + read(&run, b).await?;
@@ -70,7 +70,7 @@ async fn what_was_only_read_is_confirmed_where_reads_are_repeatable(world: World
             let first = read(&run, a).await?;
             if seen_so_far.fetch_add(1, Ordering::Relaxed) == 0 {
                 bobs.run(|run| async move { transfer(&run, [a, b], 20).await }).await?;
-                // A read may lag at these levels, so another one waits for what was written.
+                // A read may lag at these levels, so another read waits for the written value.
                 answer(ann.get(b).await);
             }
             Ok::<_, Error>(first + read(&run, b).await?)
@@ -90,7 +90,7 @@ async fn what_was_only_read_is_confirmed_where_reads_are_repeatable(world: World
 async fn a_run_reads_as_many_nodes_as_a_query_and_no_more(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let place = |number: usize| world.at(&format!("n{number}"));
-    let places: Vec<Path> = (0..=Query::MOST_NODES).map(place).collect();
+    let places: Vec<Path> = (0..=Query::MAX_NODES).map(place).collect();
     for (level, expected) in [
         (Isolation::SerializableSnapshot, 1),
         (Isolation::Serializable, 1),
@@ -119,7 +119,7 @@ async fn a_run_reads_as_many_nodes_as_a_query_and_no_more(world: World) {
             world.in_time("a count", counting).await
         };
 
-        let (most, more) = (&places[..Query::MOST_NODES], &places[..]);
+        let (most, more) = (&places[..Query::MAX_NODES], &places[..]);
         assert_eq!(answer(counts(most, None).await), 1, "{level:?}");
         if level == Isolation::ReadCommitted {
             // Nothing of it is checked.
@@ -128,7 +128,7 @@ async fn a_run_reads_as_many_nodes_as_a_query_and_no_more(world: World) {
             assert!(answer(ann.exists(&made).await));
         } else {
             let error = failure(counts(more, None).await, "one node more");
-            assert_eq!((error.kind(), error.is_ambiguous()), (ErrorKind::TooLarge, false));
+            assert_eq!((error.kind(), error.has_unknown_effect()), (ErrorKind::TooLarge, false));
             assert_eq!(runs, expected + 1, "{level:?}");
         }
     }
@@ -168,7 +168,7 @@ async fn what_is_written_blindly_is_unchanged_in_a_snapshot_only(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let [a, b] = &pair(&world);
     let levels = [(Isolation::SerializableSnapshot, 2), (Isolation::Serializable, 1)];
-    // What is written is known before it changes, or is not, or is known after it, too.
+    // The written node is read before its change only, or never, or before and after its change.
     let knows = [(true, false), (false, false), (true, true)];
     let all = levels.iter().flat_map(|level| knows.map(|known| (*level, known)));
     for ((level, expected), (before, after)) in all {
@@ -188,7 +188,7 @@ async fn what_is_written_blindly_is_unchanged_in_a_snapshot_only(world: World) {
                     store(bob, b, 50).await;
                 }
                 if after {
-                    // From now on no read of this session is older than what bob wrote.
+                    // From now on no read of this session is older than bob's write.
                     answer(ann.get(another).await);
                     assert!(!run.exists(another).await?);
                 }

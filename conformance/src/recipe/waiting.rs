@@ -1,4 +1,4 @@
-//! [`Waiting`]: a waiter in a task of its own; and what cases ask of the line that it is in.
+//! [`Waiting`]: a waiter in a task of its own; and the queries of cases about its wait queue.
 
 use std::num::NonZeroU32;
 use std::pin::pin;
@@ -10,7 +10,7 @@ use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::store::Query;
 use synod_core::task::{self, Task};
-use synod_recipes::{Contender, inspect};
+use synod_recipes::lock::{Contender, inspect};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -40,12 +40,12 @@ impl<T: Send + 'static> Waiting<T> {
         answer(told.unwrap_or_else(|_gone| panic!("{what}: the waiter panicked")))
     }
 
-    /// Whether it ends before something else does.
+    /// Returns `true` if it ends before `other` does.
     pub(crate) async fn ends_before(&mut self, other: impl Future<Output = ()>) -> bool {
         self.result_before(other).await.map(answer).is_some()
     }
 
-    /// Its result, if it ends before something else does.
+    /// The result, if it ends before `other` does.
     pub(crate) async fn result_before(
         &mut self,
         other: impl Future<Output = ()>,
@@ -56,11 +56,11 @@ impl<T: Send + 'static> Waiting<T> {
         }
     }
 
-    /// Ends it, and returns when no thread runs it any more.
+    /// Ends the wait, and returns when no thread runs it any more.
     pub(crate) async fn stop(self) {
         let Self { told, _task: task } = self;
         drop(task);
-        // Nothing was sent, unless it came to its end before.
+        // Nothing was sent, unless the wait ended before.
         let _ended = told.await.is_ok();
     }
 
@@ -76,7 +76,7 @@ impl<T: Send + 'static> Waiting<T> {
 }
 
 impl World {
-    /// Waits until there are `count` contenders in the line.
+    /// Waits until there are `count` contenders in the wait queue.
     pub(crate) async fn stand(&self, client: &Client, dir: &Path, count: usize) {
         let standing = async || line(client, dir).await.len() == count;
         self.eventually(&format!("{count} stand in line"), standing).await;
@@ -95,7 +95,7 @@ pub(crate) fn many(permits: u32) -> NonZeroU32 {
     NonZeroU32::new(permits).expect("more than none")
 }
 
-/// All contenders in the line.
+/// All contenders in the wait queue.
 pub(crate) async fn line(client: &Client, dir: &Path) -> Vec<Contender> {
     answer(inspect(client, dir).await)
 }

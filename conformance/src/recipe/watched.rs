@@ -1,4 +1,4 @@
-//! The watched value: the last one that could be read, and what is known of it.
+//! The watched value: the last value that could be read, and its state.
 
 use std::panic::resume_unwind;
 use std::pin::pin;
@@ -8,7 +8,8 @@ use futures_util::StreamExt as _;
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::Expect;
-use synod_recipes::{CopyState, Watched, WatchedValue};
+use synod_recipes::cache::{Watched, WatchedValue};
+use synod_recipes::value::CopyState;
 
 use crate::door::answer;
 use crate::door::gate::Way;
@@ -29,7 +30,7 @@ async fn open(world: &World, client: &Client) -> Watched<u64> {
 }
 
 impl World {
-    /// Waits until a watched value is this one, in such a state.
+    /// Waits until a watched value has this value and this state.
     async fn watches(
         &self,
         watched: &Watched<u64>,
@@ -98,7 +99,7 @@ async fn what_panics_when_it_is_read_is_reported_and_followed_on(world: World) {
     let (client, at) = (world.client().await, world.at("value"));
     answer(client.put(&at, "13").await);
     let watched = Watched::open_with(&client, &at, |bytes| match bytes {
-        // Without a message, which would be taken for that of the case.
+        // The panic has no message, because it would be taken for the message of the case.
         b"13" => resume_unwind(Box::new("of the parser")),
         bytes => String::from_utf8_lossy(bytes).parse::<u64>(),
     });
@@ -116,7 +117,7 @@ async fn what_panics_when_it_is_read_is_reported_and_followed_on(world: World) {
     }
 }
 
-/// Looks at what has replaced it when it is dropped.
+/// A value whose drop reads the value that has replaced it.
 struct Looks(u8, Weak<OnceLock<Watched<Self>>>);
 
 impl Drop for Looks {

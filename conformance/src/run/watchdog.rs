@@ -1,4 +1,4 @@
-//! Gives up work that uses a processor for ever without waiting for anything.
+//! Abandons work that uses a processor for ever without waiting.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -15,7 +15,7 @@ use futures_util::task::AtomicWaker;
 pub(super) struct Hung;
 
 /// Does `work`, but not for longer than `limit` of real time, which passes even when virtual time
-/// does not. Work that never yields the thread cannot be given up.
+/// does not. Work that never yields the thread cannot be abandoned.
 pub(super) async fn guard<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, Hung> {
     let bell = Arc::new((AtomicBool::new(false), AtomicWaker::new()));
     let (alive, gone) = mpsc::channel::<()>();

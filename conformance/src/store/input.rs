@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use synod_core::error::ErrorKind;
 use synod_core::path::Path;
-use synod_core::store::{Expect, Gap, Lifetime, Op, Query, Scope, Sequence, Status, Txn};
+use synod_core::store::{Expect, Feature, Lifetime, Op, Query, Scope, Sequence, Status, Txn};
 
 use crate::actor::{Actor, text_of};
 use crate::world::World;
@@ -28,7 +28,7 @@ async fn refuses(actor: &Actor, txn: Txn, kind: ErrorKind) {
         Ok(outcome) => panic!("{ops:?} should be {kind}, and was answered: {outcome:?}"),
         Err(error) => {
             assert_eq!(error.kind(), kind, "{}", text_of(&error));
-            assert!(!error.is_ambiguous(), "nothing was sent: {error}");
+            assert!(!error.has_unknown_effect(), "nothing was sent: {error}");
         }
     }
 }
@@ -79,7 +79,7 @@ async fn a_lifetime_that_no_store_could_keep_is_refused(world: World) {
     assert_eq!(ann.names(&world.dir).await, Vec::<String>::new());
 }
 
-/// Queries with a prefix or a window of something that has no children in it.
+/// Queries with a prefix or a window and a scope that has no children.
 fn impossible(path: &Path) -> Vec<Query> {
     let sequence = Sequence::new(1);
     let all = [Query::node(path), Query::subtree(path)].map(|query| {
@@ -102,7 +102,7 @@ async fn a_query_that_no_store_could_answer_is_refused(world: World) {
         assert!(query.once || !query.more.is_empty() || query.scope != Scope::Children);
         let error = ann.ask(query.clone()).await.expect_err("it has no answer");
         assert_eq!(error.kind(), ErrorKind::Invalid, "{query:?}: {error}");
-        let observing = world.in_time("observe", ann.store.observe(query.clone())).await;
+        let observing = world.in_time("watch", ann.store.watch(query.clone())).await;
         let error = observing.expect_err("it has no answer");
         assert_eq!(error.kind(), ErrorKind::Invalid, "{query:?}: {error}");
     }
@@ -118,7 +118,7 @@ async fn several_nodes_are_read_up_to_a_limit_and_not_observed(world: World) {
     ann.create(&world.at("n0"), "").await;
     let draw = || Txn::new().create_sequential(world.at("t-"), "", Lifetime::Session);
 
-    let most = Query::MOST_NODES;
+    let most = Query::MAX_NODES;
     assert_eq!(ann.read(several(most)).await.nodes.len(), 1);
     let error = ann.ask(several(most + 1)).await.expect_err("too many");
     assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
@@ -126,7 +126,7 @@ async fn several_nodes_are_read_up_to_a_limit_and_not_observed(world: World) {
     let looked = draw().look(several(most));
     assert_eq!(ann.commit(looked).await.look.expect("it was asked for").nodes.len(), 1);
 
-    let observing = world.in_time("observe", ann.store.observe(several(2))).await;
+    let observing = world.in_time("watch", ann.store.watch(several(2))).await;
     let error = observing.expect_err("several nodes are not observed");
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
 }
@@ -140,7 +140,7 @@ async fn a_look_that_no_store_could_answer_is_refused(world: World) {
     assert_eq!(ann.names(&world.dir).await, Vec::<String>::new());
 }
 
-/// As many creates as asked for, each with so many bytes.
+/// A transaction of `count` creates, each with `bytes` bytes.
 fn many(world: &World, count: usize, bytes: usize) -> Txn {
     let data = Bytes::from(vec![b'x'; bytes]);
     (0..count).fold(Txn::new(), |txn, number| {
@@ -181,7 +181,7 @@ async fn what_just_fits_is_taken(world: World) {
         txn.create(world.at(&format!("apart{number}/m")), "", Lifetime::Persistent)
     });
     let done = ann.commit(apart).await;
-    assert_eq!(done.done.len(), limits.operations);
+    assert_eq!(done.results.len(), limits.operations);
     for number in [0, limits.operations - 1] {
         assert!(ann.exists(&world.at(&format!("apart{number}/m"))).await);
     }
@@ -207,7 +207,7 @@ async fn what_just_fits_is_taken(world: World) {
 async fn what_the_store_cannot_do_it_refuses(world: World) {
     let ann = world.ann().await;
     let node = world.at("n");
-    let cannot = ann.store.session().limits.gaps.contains(&Gap::TtlNodes);
+    let cannot = ann.store.session().limits.missing_features.contains(&Feature::TtlNodes);
     let life = Duration::from_secs(3_600);
     let txn = Txn::new().create(&node, "", Lifetime::Ttl(life));
     if cannot {

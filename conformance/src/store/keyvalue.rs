@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
-use synod_core::store::{Expect, Lifetime, Txn, Why};
+use synod_core::store::{Expect, Lifetime, RejectReason, Txn};
 
 use crate::actor::only;
 use crate::world::World;
@@ -63,7 +63,11 @@ async fn a_create_of_what_exists_changes_nothing(world: World) {
     for lifetime in [Lifetime::Persistent, Lifetime::Session, Lifetime::Container] {
         let data = if lifetime == Lifetime::Container { "" } else { "bob" };
         let no = bob.rejected(Txn::new().create(&path, data, lifetime)).await;
-        assert_eq!((no.index, &no.path, no.why), (0, &path, Why::Exists), "{lifetime:?}");
+        assert_eq!(
+            (no.index, &no.path, no.reason),
+            (0, &path, RejectReason::Exists),
+            "{lifetime:?}"
+        );
     }
 
     let node = bob.get(&path).await.expect("it still exists");
@@ -78,7 +82,7 @@ async fn of_many_concurrent_creates_one_succeeds(world: World) {
             world.think().await;
             let txn = Txn::new().create(&path, actor.id().to_string(), Lifetime::Persistent);
             let outcome = actor.attempt(txn).await.expect("the store answers");
-            outcome.committed().map(|_| actor.id().to_string())
+            outcome.ok().map(|_| actor.id().to_string())
         });
 
         let winners: Vec<_> = join_all(tries).await.into_iter().flatten().collect();
@@ -97,7 +101,7 @@ async fn a_set_with_another_version_changes_nothing(world: World) {
     let txn = Txn::new().set(&path, "late", Expect::Version(old.version));
     let no = bob.rejected(txn).await;
 
-    assert_eq!((no.index, &no.path, no.why), (0, &path, Why::OtherVersion));
+    assert_eq!((no.index, &no.path, no.reason), (0, &path, RejectReason::OtherVersion));
     let node = bob.get(&path).await.expect("it still exists");
     assert_eq!((node.data.as_ref(), node.stat), (b"new".as_ref(), Some(new)));
 }
@@ -110,7 +114,7 @@ async fn a_delete_with_another_version_removes_nothing(world: World) {
 
     let no = bob.rejected(Txn::new().delete(&path, Expect::Version(old.version))).await;
 
-    assert_eq!((no.index, &no.path, no.why), (0, &path, Why::OtherVersion));
+    assert_eq!((no.index, &no.path, no.reason), (0, &path, RejectReason::OtherVersion));
     assert_eq!(bob.text(&path).await.as_deref(), Some("new"));
 }
 
@@ -125,7 +129,7 @@ async fn a_check_of_another_version_stops_the_transaction(world: World) {
     };
 
     let no = bob.rejected(guarded(old.version)).await;
-    assert_eq!((no.index, &no.path, no.why), (0, &path, Why::OtherVersion));
+    assert_eq!((no.index, &no.path, no.reason), (0, &path, RejectReason::OtherVersion));
     assert!(!bob.exists(&other).await);
 
     let _done = bob.commit(guarded(new.version)).await;
@@ -161,7 +165,7 @@ async fn a_set_of_what_is_missing_is_rejected(world: World) {
 
     let no = ann.rejected(Txn::new().set(&path, "x", Expect::Any)).await;
 
-    assert_eq!((no.index, &no.path, no.why), (0, &path, Why::Missing));
+    assert_eq!((no.index, &no.path, no.reason), (0, &path, RejectReason::Missing));
     assert!(!ann.exists(&path).await);
 }
 
@@ -169,12 +173,12 @@ async fn a_delete_of_what_is_missing_is_rejected(world: World) {
     let ann = world.ann().await;
     let path = world.at("n");
     let never = ann.rejected(Txn::new().delete(&path, Expect::Any)).await;
-    assert_eq!((never.index, &never.path, never.why), (0, &path, Why::Missing));
+    assert_eq!((never.index, &never.path, never.reason), (0, &path, RejectReason::Missing));
 
     ann.create(&path, "").await;
     ann.delete(&path).await;
     let twice = ann.rejected(Txn::new().delete(&path, Expect::Any)).await;
-    assert_eq!(twice.why, Why::Missing);
+    assert_eq!(twice.reason, RejectReason::Missing);
 }
 
 async fn each_write_of_an_incarnation_has_a_version_of_its_own(world: World) {

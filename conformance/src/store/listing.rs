@@ -281,7 +281,7 @@ async fn a_tree_that_is_written_all_the_time_is_of_one_moment(world: World) {
     };
     let reading = async {
         further(20).await;
-        let (view, watcher) = bob.observe(Query::subtree(&dir)).await;
+        let (view, watcher) = bob.watch(Query::subtree(&dir)).await;
         let mut seen = vec![shows(&view)];
         for query in [Query::subtree(&dir), Query::children(&dir)] {
             further(20).await;

@@ -1,10 +1,10 @@
-//! What happens while a session cannot reach its server.
+//! The behaviour of a session that cannot reach its server.
 
 use futures_util::future::{join, join4};
 use synod_core::clock;
 use synod_core::error::{Effect, Error};
 use synod_core::path::Path;
-use synod_core::store::{Change, Kind, Lifetime, Loss, Outcome, Query, Status, Txn};
+use synod_core::store::{Change, Kind, Lifetime, Outcome, Query, SessionEnd, Status, Txn};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::actor::{Actor, Heard, text_of};
@@ -41,14 +41,14 @@ async fn no_call_waits_longer_than_the_time_to_live(world: World) {
 
         // All at once, so that each call is made on a session that is not lost yet.
         let read = timeout(limit, store.read(Query::node(&node)));
-        let observe = timeout(limit, store.observe(Query::node(&node)));
+        let observe = timeout(limit, store.watch(Query::node(&node)));
         let commit = timeout(limit, store.commit(create));
         let close = timeout(limit, bob.store.close());
         let (read, observe, commit, close) = join4(read, observe, commit, close).await;
 
         let late = [
             ("read", read.is_err()),
-            ("observe", observe.is_err()),
+            ("watch", observe.is_err()),
             ("commit", commit.is_err()),
             ("close", close.is_err()),
         ];
@@ -57,7 +57,7 @@ async fn no_call_waits_longer_than_the_time_to_live(world: World) {
     }
 }
 
-/// The result of a write over this link, and how many such nodes exist long after it.
+/// The result of a write over this link, and the number of its nodes long after it.
 async fn write_under(world: &World, link: Link, node: &Path) -> (Result<Outcome, Error>, usize) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     ann.read(Query::node(node)).await;
@@ -159,7 +159,7 @@ async fn a_session_that_is_cut_off_is_lost_in_time(world: World) {
         }
 
         let late = Instant::now().saturating_duration_since(promised);
-        assert_eq!(ann.lost().await, Loss::Expired);
+        assert_eq!(ann.lost().await, SessionEnd::Expired);
         if late <= ann.ttl() / 10 {
             return Ok(());
         }
@@ -290,11 +290,11 @@ async fn a_change_during_an_outage_is_reported(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let [node, child] = ["n", "d/c"].map(|name| world.at(name));
     bob.create(&node, "0").await;
-    let (_view, mut of_node) = ann.observe(Query::node(&node)).await;
+    let (_view, mut of_node) = ann.watch(Query::node(&node)).await;
     let once = world.at("once");
     bob.create(&once, "0").await;
-    let (_view, mut for_one_event) = ann.observe(Query::node(&once).once()).await;
-    let (_view, mut of_children) = ann.observe(Query::children(world.at("d"))).await;
+    let (_view, mut for_one_event) = ann.watch(Query::node(&once).once()).await;
+    let (_view, mut of_children) = ann.watch(Query::children(world.at("d"))).await;
 
     let changes = async {
         bob.set(&node, "1").await;
@@ -306,7 +306,7 @@ async fn a_change_during_an_outage_is_reported(world: World) {
     of_node.hears_of(&node).await;
     for_one_event.hears_of(&once).await;
     of_children.hears_of(&child).await;
-    // The observations go on.
+    // The observations continue.
     bob.set(&node, "2").await;
     of_node.hears_of(&node).await;
 }
@@ -318,17 +318,17 @@ async fn what_comes_and_goes_during_an_outage_wakes_the_waiter(world: World) {
     for node in [&gone, &once_again] {
         bob.create(node, "").await;
     }
-    let (_view, mut of_gone) = ann.observe(Query::node(&gone).once()).await;
-    let (_view, mut of_once_again) = ann.observe(Query::node(&once_again).once()).await;
+    let (_view, mut of_gone) = ann.watch(Query::node(&gone).once()).await;
+    let (_view, mut of_once_again) = ann.watch(Query::node(&once_again).once()).await;
     let leaving = ["left", "left-again"].map(|name| world.at(name));
     let mut until_gone = Vec::new();
     for node in &leaving {
         bob.ephemeral(node).await;
-        until_gone.push(ann.observe(Query::until_gone(node)).await.1);
+        until_gone.push(ann.watch(Query::until_gone(node)).await.1);
     }
     let first = bob.create(&made_again, "").await;
-    let (_view, mut of_missing) = ann.observe(Query::node(&missing)).await;
-    let (_view, mut of_made_again) = ann.observe(Query::node(&made_again)).await;
+    let (_view, mut of_missing) = ann.watch(Query::node(&missing)).await;
+    let (_view, mut of_made_again) = ann.watch(Query::node(&made_again)).await;
 
     let changes = async {
         bob.create(&missing, "").await;

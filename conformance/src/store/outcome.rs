@@ -1,4 +1,4 @@
-//! What an answer says about the effects of a call.
+//! The statement of an answer about the effects of its call.
 
 use futures_util::future::{join_all, join3};
 use synod_core::store::{Expect, Lifetime, Query, Txn};
@@ -76,14 +76,14 @@ async fn an_error_of_a_server_that_is_gone_names_its_path(world: World) {
     let [node, other] = ["n", "d/m"].map(|name| world.at(name));
     world.link(ann.id(), Link::Cut).await;
 
-    // While the session may still recover, and when it is lost.
+    // Both while the session may still recover, and when it is lost.
     for _ in 0..2 {
         let two = Txn::new().create(&node, "", Lifetime::Persistent);
         let two = two.check(&other, Expect::Absent);
         let limit = ann.ttl() + world.profile.patience;
         let (read, observed, committed) = join3(
             timeout(limit, ann.store.read(Query::node(&node))),
-            timeout(limit, ann.store.observe(Query::children(&node))),
+            timeout(limit, ann.store.watch(Query::children(&node))),
             timeout(limit, ann.store.commit(two)),
         )
         .await;
@@ -110,7 +110,7 @@ async fn many_calls_at_once_are_all_answered(world: World) {
             let node = world.at(&format!("n{}", number % 20));
             let actor = if number % 2 == 0 { ann } else { bob };
             let txn = Txn::new().create(&node, "", Lifetime::Persistent);
-            let made = actor.attempt(txn).await.expect("the store answers").committed().is_some();
+            let made = actor.attempt(txn).await.expect("the store answers").is_committed();
             assert!(actor.exists(&node).await, "a create was answered: it exists");
             usize::from(made)
         }

@@ -65,12 +65,12 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// Makes so many random calls.
+    /// Makes this number of random calls.
     async fn run(mut self) {
         for call in 0..CALLS {
-            let at = usize::try_from(self.world.chance.below(REGISTERS as u64)).unwrap_or(0);
+            let at = usize::try_from(self.world.random.below(REGISTERS as u64)).unwrap_or(0);
             let value = 1 + (call * 16 + self.number) as u64;
-            match (self.world.chance.below(10), self.seen.get(&at).copied()) {
+            match (self.world.random.below(10), self.seen.get(&at).copied()) {
                 (0..4, _) => self.read(at).await,
                 (4..6, _) => self.create(at, value).await,
                 (_, Some((from, version))) => self.swap(at, (from, version), value).await,
@@ -115,7 +115,7 @@ impl Client<'_> {
         let pending = self.recorder.call(self.number, at, action);
         let answer = match self.actor.attempt(txn).await {
             Ok(Outcome::Committed(commit)) => {
-                let stat = commit.done.first().and_then(|done| done.stat);
+                let stat = commit.results.first().and_then(|done| done.stat);
                 if let (Some(stat), Action::Swap { to: Some(to), .. }) = (stat, action) {
                     self.seen.insert(at, (to, stat.version));
                 }
@@ -147,7 +147,7 @@ async fn no_session_of_many_goes_back(world: World) {
         let mut latest =
             actor.get(&node).await.and_then(|node| node.stat).map(|stat| stat.modified);
         for _ in 0..CALLS {
-            let now = match world.chance.below(4) {
+            let now = match world.random.below(4) {
                 0 => Some(actor.set(&node, "x").await.modified),
                 1 => modified(&actor.read(Query::node(&node)).await),
                 _ => modified(&actor.read(Query::node(&node).local()).await),
@@ -169,15 +169,15 @@ fn modified(view: &View) -> Option<Revision> {
 async fn churn(world: &World, actor: &Actor, dir: &Path) -> Vec<(Path, Kind, Revision)> {
     let mut writes = Vec::new();
     for _ in 0..CALLS {
-        let path = dir.join(&format!("n{}", world.chance.below(4))).expect("valid");
-        let (kind, txn) = match world.chance.below(3) {
+        let path = dir.join(&format!("n{}", world.random.below(4))).expect("valid");
+        let (kind, txn) = match world.random.below(3) {
             0 => (Kind::Created, Txn::new().create(&path, "x", Lifetime::Persistent)),
             1 => (Kind::Updated, Txn::new().set(&path, "y", Expect::Any)),
             _ => (Kind::Deleted, Txn::new().delete(&path, Expect::Any)),
         };
         let outcome = actor.attempt(txn).await.expect("the store answers");
-        if let Some(commit) = outcome.committed() {
-            let stat = commit.done[0].stat.map(|stat| stat.modified);
+        if let Some(commit) = outcome.ok() {
+            let stat = commit.results[0].stat.map(|stat| stat.modified);
             writes.extend(commit.revision.or(stat).map(|revision| (path, kind, revision)));
         }
         world.think().await;
@@ -188,7 +188,7 @@ async fn churn(world: &World, actor: &Actor, dir: &Path) -> Vec<(Path, Kind, Rev
 async fn the_events_of_a_watcher_are_what_happened(world: World) {
     let (ann, bob, eve) = (world.ann().await, world.bob().await, world.ann().await);
     let (dir, last) = (world.at("d"), world.at("d/last"));
-    let (_view, mut watcher) = eve.observe(Query::children(&dir)).await;
+    let (_view, mut watcher) = eve.watch(Query::children(&dir)).await;
 
     let churned = join_all([churn(&world, &ann, &dir), churn(&world, &bob, &dir)]).await;
     ann.create(&last, "").await;
@@ -242,7 +242,7 @@ impl Mirror<'_> {
 async fn a_mirror_that_follows_the_events_is_equal_in_the_end(world: World) {
     let (ann, bob, eve) = (world.ann().await, world.bob().await, world.ann().await);
     let (dir, last) = (world.at("d"), world.at("d/last"));
-    let (_view, watcher) = eve.observe(Query::children(&dir)).await;
+    let (_view, watcher) = eve.watch(Query::children(&dir)).await;
     let mut mirror = Mirror { actor: &eve, dir: &dir, watcher, copy: BTreeSet::new() };
 
     let churning = async {
@@ -257,7 +257,7 @@ async fn a_mirror_that_follows_the_events_is_equal_in_the_end(world: World) {
     };
     join(churning, mirroring).await;
 
-    // Events for other paths may be later than that for the last one.
+    // Events for other paths may arrive later than the event for the last one.
     let equal = async || {
         while let Some(event) = mirror.watcher.watch.try_next() {
             mirror.follow(event).await;
@@ -279,7 +279,7 @@ async fn tickets_of_many_sessions_are_in_one_order(world: World) {
             let stat = done.stat.expect("a single create returns the stat");
             drawn.push((stat.created, done.sequence, done.path));
             world.think().await;
-            if world.chance.below(2) == 0 {
+            if world.random.below(2) == 0 {
                 let (_, _, path) = &drawn[drawn.len() - 1];
                 actor.delete(path).await;
             }

@@ -1,4 +1,4 @@
-//! How old an answer may be.
+//! The greatest age of an answer.
 
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
@@ -108,7 +108,7 @@ async fn a_local_read_is_not_older_than_the_events(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let node = world.at("n");
     ann.create(&node, "0").await;
-    let (_view, mut watcher) = bob.observe(Query::node(&node)).await;
+    let (_view, mut watcher) = bob.watch(Query::node(&node)).await;
     for round in 1..=30 {
         let stat = ann.set(&node, round.to_string()).await;
         let heard = watcher
@@ -211,7 +211,7 @@ fn number(view: &View) -> usize {
 }
 
 async fn the_progress_of_a_read_never_falls(world: World) {
-    /// More than the first answer of a store has that answers in pages.
+    /// More nodes than the first page of a store that answers in pages.
     const NODES: usize = 100;
     let (ann, bob) = (world.ann().await, world.bob().await);
     for node in 0..NODES {

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use futures_util::future::{join, join_all};
-use synod_core::store::{Event, Expect, Lifetime, Node, Outcome, Query, Txn, Why};
+use synod_core::store::{Event, Expect, Lifetime, Node, Outcome, Query, RejectReason, Txn};
 
 use crate::actor::{Actor, Watcher, only};
 use crate::world::World;
@@ -93,7 +93,7 @@ async fn once_a_sequence_was_seen_no_lower_one_appears(world: World) {
     let actors = join_all((0..4).map(|_| world.ann())).await;
     let (eve, dir) = (world.ann().await, world.at("d"));
     let anchor = eve.draw(&world.at("d/anchor-"), Lifetime::Persistent).await;
-    let (_view, mut watcher) = eve.observe(Query::children(&dir)).await;
+    let (_view, mut watcher) = eve.watch(Query::children(&dir)).await;
     let stop = Cell::new(false);
 
     let drawing = async {
@@ -231,22 +231,22 @@ async fn a_directory_that_is_out_of_sequences_says_so_for_ever(world: World) {
 
     let refused = loop {
         match ann.attempt(draw()).await.expect("the store answers") {
-            Outcome::Committed(commit) => drawn.push(only(commit.done)),
+            Outcome::Committed(commit) => drawn.push(only(commit.results)),
             Outcome::Rejected(no) => break no,
         }
         assert!(drawn.len() <= FEW, "{drawn:?}");
         assert!(drawn.is_sorted_by_key(|done| done.sequence), "{drawn:?}");
     };
 
-    assert_eq!(refused.why, Why::SequenceExhausted);
+    assert_eq!(refused.reason, RejectReason::SequenceExhausted);
     let created = ann.create(&world.at("d/plain"), "").await.created;
     ann.delete(&drawn[0].path).await;
     for actor in [&ann, &bob, &ann, &bob] {
         let beside = Txn::new().create(world.at("d/n"), "", Lifetime::Persistent);
         let txn = beside.create_sequential(&ticket, "", Lifetime::Session);
         let no = actor.rejected(txn).await;
-        assert_eq!((no.index, no.why), (1, Why::SequenceExhausted));
-        assert_eq!(actor.rejected(draw()).await.why, Why::SequenceExhausted);
+        assert_eq!((no.index, no.reason), (1, RejectReason::SequenceExhausted));
+        assert_eq!(actor.rejected(draw()).await.reason, RejectReason::SequenceExhausted);
     }
     let left = bob.children(&dir).await;
     assert_eq!(left.len(), drawn.len(), "the plain one came, and the first ticket went: {left:?}");

@@ -1,4 +1,4 @@
-//! Sessions: what they promise, how they end, and what ends with them.
+//! Sessions: their promises, their ends, and the nodes that end with them.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -9,7 +9,7 @@ use futures_util::future::{join, join_all};
 use synod_core::clock;
 use synod_core::error::ErrorKind;
 use synod_core::store::{
-    Backend, End, Event, Expect, Kind, Lifetime, Loss, Query, SessionOptions, Status, Txn,
+    Backend, End, Event, Expect, Kind, Lifetime, Query, SessionEnd, SessionOptions, Status, Txn,
 };
 use tokio::time::{Instant, sleep};
 
@@ -104,12 +104,13 @@ async fn negotiates(world: &World, asked: Duration) {
             assert!(certain <= ttl, "certain for {certain:?} of {ttl:?}, asked for {asked:?}");
         }
         sleep(ttl.min(world.profile.ttl) * 2).await;
-        let node = world.at(&format!("n{}", world.chance.id()));
+        let node = world.at(&format!("n{}", world.random.id()));
         let made = ann.store.commit(Txn::new().create(&node, "", Lifetime::Persistent)).await;
         ann.store.close().await.map_err(|error| error.to_string())?;
         made.map(drop).map_err(|error| format!("asked for {asked:?}: {error}"))
     };
-    // The shortest sessions end when one of the machine's threads stands still for a moment. One of them lives.
+    // The shortest sessions end when one of the machine's threads stalls for a moment. One of them
+    // survives.
     let mut ended = Vec::new();
     for _ in 0..ATTEMPTS {
         match outlives().await {
@@ -146,12 +147,12 @@ async fn an_expired_session_is_reported_as_expired(world: World) {
 
     world.expire(ann.id()).await;
 
-    assert_eq!(ann.lost().await, Loss::Expired);
+    assert_eq!(ann.lost().await, SessionEnd::Expired);
     for _ in 0..3 {
         sleep(ann.ttl()).await;
         assert_eq!(
             ann.status(),
-            Status::Lost { why: Loss::Expired },
+            Status::Lost { reason: SessionEnd::Expired },
             "a late reader gets the status"
         );
     }
@@ -164,10 +165,10 @@ async fn a_closed_session_is_reported_as_closed(world: World) {
 
     ann.close().await;
 
-    assert_eq!(ann.lost().await, Loss::Closed);
-    assert_eq!(*early.borrow_and_update(), Status::Lost { why: Loss::Closed });
+    assert_eq!(ann.lost().await, SessionEnd::Closed);
+    assert_eq!(*early.borrow_and_update(), Status::Lost { reason: SessionEnd::Closed });
     sleep(ann.ttl() * 2).await;
-    assert_eq!(ann.status(), Status::Lost { why: Loss::Closed }, "it stays closed");
+    assert_eq!(ann.status(), Status::Lost { reason: SessionEnd::Closed }, "it stays closed");
 }
 
 async fn no_call_succeeds_on_an_expired_session(world: World) {
@@ -196,17 +197,17 @@ async fn no_call_succeeds_on_a_closed_session(world: World) {
 async fn refuses_everything(world: &World, actor: &Actor) {
     let node = world.at("n");
     let create = Txn::new().create(world.at("late"), "", Lifetime::Persistent);
-    let observing = world.in_time("observe", actor.store.observe(Query::node(&node))).await;
+    let observing = world.in_time("watch", actor.store.watch(Query::node(&node))).await;
     let errors = [
         actor.ask(Query::node(&node)).await.err(),
         actor.ask(Query::node(&node).local()).await.err(),
         actor.attempt(create).await.err(),
         observing.err(),
     ];
-    for (call, error) in ["read", "local read", "commit", "observe"].into_iter().zip(errors) {
+    for (call, error) in ["read", "local read", "commit", "watch"].into_iter().zip(errors) {
         let error = error.unwrap_or_else(|| panic!("{call} succeeded on a lost session"));
         assert_eq!(error.kind(), ErrorKind::SessionLost, "{call}: {error}");
-        assert!(!error.is_ambiguous(), "nothing was sent: {error}");
+        assert!(!error.has_unknown_effect(), "nothing was sent: {error}");
     }
 }
 
@@ -233,7 +234,7 @@ async fn ephemeral_nodes_go_at_one_revision(world: World) {
     for number in 0..COUNT {
         ann.ephemeral(&world.at(&format!("d/e{number}"))).await;
     }
-    let (view, mut watcher) = bob.observe(Query::children(&dir)).await;
+    let (view, mut watcher) = bob.watch(Query::children(&dir)).await;
     assert_eq!(view.nodes.len(), COUNT);
     let gone = Cell::new(false);
 
@@ -281,8 +282,8 @@ async fn the_end_of_an_ephemeral_node_is_reported(world: World) {
     let [node, child] = ["e", "d/e"].map(|name| world.at(name));
     ann.ephemeral(&node).await;
     ann.ephemeral(&child).await;
-    let (_view, mut by_node) = bob.observe(Query::node(&node)).await;
-    let (_view, mut by_parent) = bob.observe(Query::children(world.at("d")).names_only()).await;
+    let (_view, mut by_node) = bob.watch(Query::node(&node)).await;
+    let (_view, mut by_parent) = bob.watch(Query::children(world.at("d")).names_only()).await;
 
     world.expire(ann.id()).await;
 
@@ -296,8 +297,8 @@ async fn a_node_that_a_closed_session_releases_is_reported(world: World) {
     let [node, child] = ["e", "d/e"].map(|name| world.at(name));
     ann.ephemeral(&node).await;
     ann.ephemeral(&child).await;
-    let (_view, mut by_node) = bob.observe(Query::node(&node)).await;
-    let (_view, mut by_parent) = bob.observe(Query::children(world.at("d"))).await;
+    let (_view, mut by_node) = bob.watch(Query::node(&node)).await;
+    let (_view, mut by_parent) = bob.watch(Query::children(world.at("d"))).await;
 
     ann.close().await;
 
@@ -355,12 +356,12 @@ async fn a_dropped_session_lives_on_for_a_while(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let ttl = ann.ttl();
     ann.ephemeral(&world.at("e")).await;
-    // On a machine that was too busy for a heartbeat it is not certain to live now.
+    // On a machine that was too busy for a heartbeat it is not certain to be alive now.
     let until = ann.status().until().unwrap_or_else(Instant::now);
 
     drop(ann);
 
-    // What a backend does about the drop it may do in the background, so a single look is too early.
+    // A backend may handle the drop in the background, so a single check is too early.
     for _ in 0..5 {
         let seen = bob.exists(&world.at("e")).await;
         assert!(seen || Instant::now() >= until, "it was not ended, and its time is not over");
@@ -383,9 +384,9 @@ async fn a_dropped_session_ends_with_its_time_to_live(world: World) {
 async fn a_dropped_session_ends_its_watches(world: World) {
     let ann = world.ann().await;
     let mut status = ann.store.status();
-    let (_view, mut of_children) = ann.observe(Query::children(&world.dir)).await;
+    let (_view, mut of_children) = ann.watch(Query::children(&world.dir)).await;
     ann.ephemeral(&world.at("n")).await;
-    let (_view, mut until_gone) = ann.observe(Query::until_gone(world.at("n"))).await;
+    let (_view, mut until_gone) = ann.watch(Query::until_gone(world.at("n"))).await;
 
     drop(ann);
 
@@ -438,7 +439,7 @@ async fn a_write_leaves_an_ephemeral_node_with_its_owner(world: World) {
     let own = ann.commit(Txn::new().set(&by_ann, "y", Expect::Any)).await;
 
     assert_eq!((written.owner, written.created), (Some(ann.id()), stat.created));
-    assert_eq!(own.done[0].owner(), Some(ann.id()));
+    assert_eq!(own.results[0].owner(), Some(ann.id()));
     let read = bob.get(&by_ann).await.and_then(|node| node.stat);
     assert_eq!(read.and_then(|stat| stat.owner), Some(ann.id()));
     bob.close().await;
@@ -470,7 +471,7 @@ async fn a_dropped_call_breaks_nothing_else(world: World) {
         let create = Txn::new().create(&node, "whole", Lifetime::Persistent);
         poll_then_drop(ann.store.commit(create), polls).await;
         poll_then_drop(ann.store.read(Query::children(&world.dir)), polls).await;
-        poll_then_drop(ann.store.observe(Query::node(&node)), polls).await;
+        poll_then_drop(ann.store.watch(Query::node(&node)), polls).await;
 
         let marker = world.at(&format!("after{polls}"));
         ann.create(&marker, "").await;
@@ -481,7 +482,7 @@ async fn a_dropped_call_breaks_nothing_else(world: World) {
     }
 }
 
-/// Polls a call so many times, and drops it if it has not ended by then.
+/// Polls a call this number of times, and drops it if it has not ended by then.
 async fn poll_then_drop<T>(call: impl Future<Output = T>, polls: usize) {
     let mut call = Box::pin(call);
     for _ in 0..polls {

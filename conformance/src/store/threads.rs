@@ -17,8 +17,8 @@ cases![
     "L-SES-18 C-OBS-1" catches [WatchMissesDelete] => many_tasks_use_one_session_at_once,
 ];
 
-/// How many workers of the runtime can be blocked so that one remains: none on a runtime of one
-/// thread.
+/// Returns the number of workers of the runtime that can be blocked so that one remains: zero on a
+/// runtime with one thread.
 fn to_spare() -> usize {
     Handle::current().metrics().num_workers() - 1
 }
@@ -66,13 +66,13 @@ async fn pass_through(ann: Arc<Actor>, dir: Path, task: usize) {
         let ticket = at(&format!("t{task}-{round}-"));
         let draw = Txn::new().create_sequential(&ticket, "", Lifetime::Session);
         let look = Query::children(&dir).names_only();
-        let drawn = only(ann.commit(draw.look(look)).await.done).path;
-        let (view, mut until_gone) = ann.observe(Query::until_gone(&drawn).local()).await;
+        let drawn = only(ann.commit(draw.look(look)).await.results).path;
+        let (view, mut until_gone) = ann.watch(Query::until_gone(&drawn).local()).await;
         assert!(view.node().is_some(), "the session reads what it wrote");
-        let (view, _dropped) = ann.observe(Query::until_gone(&stays).local()).await;
+        let (view, _dropped) = ann.watch(Query::until_gone(&stays).local()).await;
         assert!(view.node().is_some());
-        let (_view, mut all) = ann.observe(Query::children(&dir)).await;
-        let (view, _dropped) = ann.observe(Query::node(&never).once()).await;
+        let (_view, mut all) = ann.watch(Query::children(&dir)).await;
+        let (view, _dropped) = ann.watch(Query::node(&never).once()).await;
         assert!(view.node().is_none());
 
         ann.delete(&drawn).await;

@@ -2,7 +2,7 @@
 
 use futures_util::future::join;
 use synod_core::path::Path;
-use synod_core::store::{Expect, Lifetime, Query, Txn, Version, Why};
+use synod_core::store::{Expect, Lifetime, Query, RejectReason, Txn, Version};
 
 use crate::actor::Actor;
 use crate::world::World;
@@ -44,10 +44,10 @@ async fn a_container_reads_as_absent(world: World) {
         assert_eq!(ann.get(&path).await, None, "{path} is a container");
         let local = ann.read(Query::node(&path).local().names_only()).await;
         assert_eq!(local.node(), None, "{path} is a container");
-        // A server may keep something there, with a first version.
+        // A server may keep an entry there, with a first version.
         for expect in [Expect::Any, Expect::Version(Version::new(0))] {
             let no = ann.rejected(Txn::new().check(&path, expect)).await;
-            assert_eq!(no.why, Why::Missing, "{path} {expect:?}");
+            assert_eq!(no.reason, RejectReason::Missing, "{path} {expect:?}");
         }
     }
 }
@@ -59,7 +59,7 @@ async fn nothing_can_be_set_in_a_container(world: World) {
 
     let no = ann.rejected(Txn::new().set(&container, "x", Expect::Any)).await;
 
-    assert_eq!((no.index, &no.path, no.why), (0, &container, Why::Missing));
+    assert_eq!((no.index, &no.path, no.reason), (0, &container, RejectReason::Missing));
     assert_eq!(ann.get(&container).await, None);
 }
 
@@ -88,7 +88,7 @@ async fn a_container_with_children_is_something_that_exists(world: World) {
     let create = ann.rejected(Txn::new().create(&container, "", Lifetime::Persistent)).await;
     let check = ann.rejected(Txn::new().check(&container, Expect::Absent)).await;
 
-    assert_eq!((create.why, check.why), (Why::Exists, Why::Exists));
+    assert_eq!((create.reason, check.reason), (RejectReason::Exists, RejectReason::Exists));
     assert!(ann.exists(&world.at("a/b/c")).await);
     assert_eq!(ann.get(&container).await, None);
 }
@@ -118,8 +118,8 @@ async fn creating_a_container_changes_nothing_that_can_be_seen(world: World) {
 
     let commit = ann.commit(Txn::new().create(&container, "", Lifetime::Container)).await;
 
-    assert_eq!(commit.done.len(), 1);
-    assert_eq!(commit.done[0].stat, None, "a container has no stat");
+    assert_eq!(commit.results.len(), 1);
+    assert_eq!(commit.results[0].stat, None, "a container has no stat");
     assert_eq!(ann.get(&container).await, None);
     let _still_absent = ann.commit(Txn::new().check(&container, Expect::Absent)).await;
     ann.create(&container, "node").await;
@@ -149,7 +149,7 @@ async fn a_node_with_children_is_not_deleted(world: World) {
 
         for expect in [Expect::Any, Expect::Version(stat.version)] {
             let no = bob.rejected(Txn::new().delete(&parent, expect)).await;
-            assert_eq!((no.index, &no.path, no.why), (0, &parent, Why::HasChildren));
+            assert_eq!((no.index, &no.path, no.reason), (0, &parent, RejectReason::HasChildren));
         }
 
         assert!(bob.exists(&parent).await && bob.exists(&child).await);
@@ -168,7 +168,7 @@ async fn a_container_with_children_is_not_deleted(world: World) {
 
     let no = ann.rejected(Txn::new().delete(world.at("a"), Expect::Any)).await;
 
-    assert_eq!(no.why, Why::HasChildren);
+    assert_eq!(no.reason, RejectReason::HasChildren);
     assert!(ann.exists(&child).await);
 }
 
@@ -184,7 +184,7 @@ async fn nor_is_one_where_a_ticket_was(world: World) {
 
         let no = ann.rejected(Txn::new().delete(&drawn.path, Expect::Any)).await;
 
-        assert_eq!((&no.path, no.why), (&drawn.path, Why::HasChildren));
+        assert_eq!((&no.path, no.reason), (&drawn.path, RejectReason::HasChildren));
         assert!(bob.exists(&child).await);
     }
 }
@@ -199,7 +199,7 @@ async fn nothing_is_created_below_an_ephemeral_node(world: World) {
 
     let ticket = world.at("e/ticket-");
     let no = bob.rejected(Txn::new().create_sequential(&ticket, "", Lifetime::Session)).await;
-    assert_eq!((no.index, no.why), (0, Why::BelowEphemeral));
+    assert_eq!((no.index, no.reason), (0, RejectReason::BelowEphemeral));
     assert_eq!(bob.names(&world.at("e")).await, Vec::<String>::new());
 }
 
@@ -215,7 +215,7 @@ async fn nothing_is_created_far_below_an_ephemeral_node(world: World) {
 async fn refuse_below_ephemeral(actor: &Actor, path: &Path) {
     for lifetime in [Lifetime::Persistent, Lifetime::Session] {
         let no = actor.rejected(Txn::new().create(path, "", lifetime)).await;
-        assert_eq!((no.index, &no.path, no.why), (0, path, Why::BelowEphemeral));
+        assert_eq!((no.index, &no.path, no.reason), (0, path, RejectReason::BelowEphemeral));
     }
     assert!(!actor.exists(path).await);
 }

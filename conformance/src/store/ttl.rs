@@ -1,4 +1,4 @@
-//! Nodes with a time to live.
+//! Nodes with a TTL.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ async fn a_fraction_of_a_second_of_its_time_counts(world: World) {
     lives_for(&world, Duration::from_millis(1_900)).await;
 }
 
-/// Creates a node with this time to live, and checks that it does not disappear before.
+/// Creates a node with this TTL, and checks that it does not disappear before.
 async fn lives_for(world: &World, life: Duration) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let node = world.at("n");
@@ -99,7 +99,7 @@ async fn the_end_of_a_node_with_a_ttl_is_reported(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let (node, life) = (world.at("n"), life(&world));
     ann.make(&node, "x", Lifetime::Ttl(life)).await;
-    let (_view, mut watcher) = bob.observe(Query::node(&node)).await;
+    let (_view, mut watcher) = bob.watch(Query::node(&node)).await;
 
     let gone = async || !ann.exists(&node).await;
     world.eventually_after(life * 2, "nodes whose time is over go", gone).await;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use futures_util::future::{join, join_all};
 use synod_core::path::Path;
-use synod_core::store::{Done, Expect, Lifetime, Outcome, Query, Rejected, Txn, Why};
+use synod_core::store::{Expect, Lifetime, OpResult, Outcome, Query, RejectReason, Rejected, Txn};
 
 use crate::actor::{Actor, names, text};
 use crate::world::World;
@@ -51,7 +51,7 @@ async fn a_transaction_happens_at_one_revision(world: World) {
         revisions.push(stat.expect("it was just written").modified);
     }
     revisions.extend(commit.revision);
-    revisions.extend(commit.done.iter().filter_map(|done| done.stat).map(|stat| stat.modified));
+    revisions.extend(commit.results.iter().filter_map(|done| done.stat).map(|stat| stat.modified));
     assert!(revisions.iter().all(|revision| *revision == revisions[0]), "{revisions:?}");
     assert!(!ann.exists(&d).await);
 }
@@ -62,7 +62,7 @@ async fn several_nodes_are_read_as_of_one_moment(world: World) {
     for node in [&a, &b, &d, &far] {
         ann.create(node, "0").await;
     }
-    // It is the container of a node, and not listed for it.
+    // It is the container of a node, and is not listed because of that.
     let dir = world.at("c");
     let several = || Query::nodes(&far, [&b, &a, &b, &world.at("absent"), &dir].map(Clone::clone));
 
@@ -105,7 +105,7 @@ async fn a_transaction_of_checks_is_no_change(world: World) {
 
         let commit = ann.commit(checks.check(&absent, Expect::Absent)).await;
 
-        assert!(commit.done.iter().all(|done| done.stat.is_none() && done.sequence.is_none()));
+        assert!(commit.results.iter().all(|done| done.stat.is_none() && done.sequence.is_none()));
         let after = ann.get(&node).await.and_then(|node| node.stat);
         assert_eq!(after, Some(before), "a check writes nothing");
         let later = ann.set(&node, "later").await;
@@ -157,7 +157,7 @@ async fn a_rejected_transaction_changes_nothing(world: World) {
     let txn = txn.create_sequential(world.at("s-"), "", Lifetime::Session);
     let no = ann.rejected(txn.check(world.at("missing"), Expect::Any)).await;
 
-    assert_eq!((no.index, no.why), (4, Why::Missing));
+    assert_eq!((no.index, no.reason), (4, RejectReason::Missing));
     let node = ann.get(&kept).await.expect("it still exists");
     assert_eq!((text(&node).as_str(), node.stat), ("old", Some(stat)));
     assert!(!ann.exists(&made).await);
@@ -173,7 +173,7 @@ async fn the_first_operation_that_fails_is_named(world: World) {
     let txn = txn.create(&here, "", Lifetime::Persistent).delete(world.at("y"), Expect::Any);
     let no = ann.rejected(txn.set(world.at("z"), "", Expect::Any)).await;
 
-    assert_eq!(no, Rejected::new(2, here, Why::Exists));
+    assert_eq!(no, Rejected::new(2, here, RejectReason::Exists));
 }
 
 async fn a_rejection_names_the_place_of_its_operation(world: World) {
@@ -184,16 +184,16 @@ async fn a_rejection_names_the_place_of_its_operation(world: World) {
     ann.create(&leaf, "").await;
     ann.ephemeral(&world.at("e")).await;
     let stale = Expect::Version(old.version);
-    let table: [(Txn, &Path, Why); 9] = [
-        (writes(&node), &node, Why::Exists),
-        (Txn::new().set(&missing, "", Expect::Any), &missing, Why::Missing),
-        (Txn::new().set(&missing, "", stale), &missing, Why::Missing),
-        (Txn::new().set(&node, "", stale), &node, Why::OtherVersion),
-        (Txn::new().delete(&missing, Expect::Any), &missing, Why::Missing),
-        (Txn::new().delete(&node, Expect::Any), &node, Why::HasChildren),
-        (Txn::new().check(&missing, stale), &missing, Why::Missing),
-        (Txn::new().check(&node, stale), &node, Why::OtherVersion),
-        (writes(&world.at("e/x")), &world.at("e/x"), Why::BelowEphemeral),
+    let table: [(Txn, &Path, RejectReason); 9] = [
+        (writes(&node), &node, RejectReason::Exists),
+        (Txn::new().set(&missing, "", Expect::Any), &missing, RejectReason::Missing),
+        (Txn::new().set(&missing, "", stale), &missing, RejectReason::Missing),
+        (Txn::new().set(&node, "", stale), &node, RejectReason::OtherVersion),
+        (Txn::new().delete(&missing, Expect::Any), &missing, RejectReason::Missing),
+        (Txn::new().delete(&node, Expect::Any), &node, RejectReason::HasChildren),
+        (Txn::new().check(&missing, stale), &missing, RejectReason::Missing),
+        (Txn::new().check(&node, stale), &node, RejectReason::OtherVersion),
+        (writes(&world.at("e/x")), &world.at("e/x"), RejectReason::BelowEphemeral),
     ];
 
     for (failing, path, why) in table {
@@ -213,11 +213,15 @@ async fn operations_see_those_before_them(world: World) {
     assert!(ann.exists(&parent).await && ann.exists(&child).await);
 
     let no = ann.rejected(writes(&lonely).create(world.at("q"), "", Lifetime::Persistent)).await;
-    assert_eq!((no.index, no.why), (1, Why::Exists), "its child has made it a container");
+    assert_eq!(
+        (no.index, no.reason),
+        (1, RejectReason::Exists),
+        "its child has made it a container"
+    );
 
     let ephemeral = Txn::new().create(world.at("e"), "", Lifetime::Session);
     let no = ann.rejected(ephemeral.create(world.at("e/x"), "", Lifetime::Persistent)).await;
-    assert_eq!((no.index, no.why), (1, Why::BelowEphemeral));
+    assert_eq!((no.index, no.reason), (1, RejectReason::BelowEphemeral));
     assert_eq!(ann.names(&world.dir).await, ["p"]);
 }
 
@@ -229,12 +233,12 @@ async fn children_of_what_goes_before_are_gone(world: World) {
 
     ann.create(&other, "").await;
     let no = ann.rejected(upwards()).await;
-    assert_eq!((no.index, no.why), (1, Why::HasChildren));
+    assert_eq!((no.index, no.reason), (1, RejectReason::HasChildren));
 
     ann.delete(&other).await;
     let downwards = Txn::new().delete(&parent, Expect::Any).delete(&child, Expect::Any);
     let no = ann.rejected(downwards).await;
-    assert_eq!((no.index, no.why), (0, Why::HasChildren));
+    assert_eq!((no.index, no.reason), (0, RejectReason::HasChildren));
 
     let _gone = ann.commit(upwards()).await;
     assert!(!ann.exists(&parent).await && !ann.exists(&child).await);
@@ -266,10 +270,12 @@ async fn the_answer_has_one_entry_for_each_operation(world: World) {
     let txn = txn.set(&b, "x", Expect::Any).delete(&c, Expect::Any);
     let commit = ann.commit(txn).await;
 
-    let paths: Vec<_> = commit.done.iter().map(|done| &done.path).collect();
+    let paths: Vec<_> = commit.results.iter().map(|done| &done.path).collect();
     assert_eq!(paths, [&b, &a, &b, &c]);
     let stats = [&a, &b].map(|path| async { ann.get(path).await.and_then(|node| node.stat) });
-    for (done, stat) in [&commit.done[1], &commit.done[2]].into_iter().zip(join_all(stats).await) {
+    for (done, stat) in
+        [&commit.results[1], &commit.results[2]].into_iter().zip(join_all(stats).await)
+    {
         assert!(done.stat.is_none() || done.stat == stat, "a returned stat is true: {done:?}");
     }
 }
@@ -297,7 +303,7 @@ async fn a_look_reflects_its_own_commit(world: World) {
 
     let commit = ann.commit(writes(&node).look(Query::node(&node))).await;
     let seen = commit.look.expect("a look was asked for").into_node();
-    assert_eq!(seen.and_then(|node| node.stat), commit.done[0].stat);
+    assert_eq!(seen.and_then(|node| node.stat), commit.results[0].stat);
 
     let set = Txn::new().set(&node, "x", Expect::Any).look(Query::children(&world.dir).local());
     let view = ann.commit(set).await.look.expect("a look was asked for");
@@ -340,7 +346,8 @@ async fn a_look_of_a_rejected_transaction_shows_the_reason(world: World) {
     }
     let without = ann.rejected(writes(&node)).await;
     assert_eq!(without.look, None, "no look was asked for");
-    // One that is wanted for a rejection only: also of the second of two, and not for a commit.
+    // A look that is requested for a rejection only: also if the second of two operations is
+    // rejected, and not for a commit.
     for round in 0..3 {
         let query = || Query::nodes(&node, [absent.clone()]);
         let no = ann.rejected(writes(&node).look_if_rejected(query())).await;
@@ -383,10 +390,10 @@ async fn a_look_shows_nothing_above_its_own_ticket(world: World) {
             let txn = Txn::new().create_sequential(path, "", Lifetime::Session);
             let commit = actor.commit(txn.look(Query::children(&line).newest(2))).await;
 
-            let mine = commit.done[0].sequence.expect("a ticket has a sequence");
+            let mine = commit.results[0].sequence.expect("a ticket has a sequence");
             let view = commit.look.expect("a look was asked for");
             let last = view.nodes.last().expect("at least the own ticket");
-            assert_eq!((&last.path, last.sequence), (&commit.done[0].path, Some(mine)));
+            assert_eq!((&last.path, last.sequence), (&commit.results[0].path, Some(mine)));
             assert!(view.nodes[0].sequence <= Some(mine));
         }
     });
@@ -415,18 +422,18 @@ async fn a_look_is_narrowed_as_a_read_is(world: World) {
     }
 }
 
-/// Draws a ticket in a line, and lists the line in the same transaction.
-async fn draw_and_look(actor: &Actor, line: &Path) -> (Done, Vec<Path>) {
+/// Creates a ticket in a wait queue, and lists the queue in the same transaction.
+async fn draw_and_look(actor: &Actor, line: &Path) -> (OpResult, Vec<Path>) {
     let ticket = line.join("t-").expect("valid");
     let txn = Txn::new().create_sequential(ticket, "", Lifetime::Session);
     let commit = actor.commit(txn.look(Query::children(line).names_only())).await;
     let view = commit.look.expect("a look was asked for");
     let seen = view.nodes.into_iter().map(|node| node.path).collect();
-    (commit.done.into_iter().next().expect("one operation"), seen)
+    (commit.results.into_iter().next().expect("one operation"), seen)
 }
 
 /// Creates tickets as the only contender, and returns the last one.
-async fn draw_alone(actor: &Actor, line: &Path) -> Done {
+async fn draw_alone(actor: &Actor, line: &Path) -> OpResult {
     let mut last = None;
     for _ in 0..4 {
         let (done, seen) = draw_and_look(actor, line).await;
@@ -499,7 +506,7 @@ async fn a_transaction_of_checks_changes_nothing(world: World) {
     let txn = Txn::new().check(&node, Expect::Version(stat.version)).check(&node, Expect::Any);
     let commit = ann.commit(txn.check(world.at("missing"), Expect::Absent)).await;
 
-    assert_eq!(commit.done.len(), 3);
+    assert_eq!(commit.results.len(), 3);
     assert_eq!(ann.get(&node).await.and_then(|node| node.stat), Some(stat));
     assert_eq!(ann.names(&world.dir).await, ["n"]);
 }

@@ -41,7 +41,7 @@ async fn a_write_of_an_observed_node_is_reported(world: World) {
     let node = world.at("n");
     ann.create(&node, "0").await;
     for query in [Query::node(&node), Query::node(&node).names_only(), Query::node(&node).local()] {
-        let (_view, mut watcher) = bob.observe(query).await;
+        let (_view, mut watcher) = bob.watch(query).await;
 
         let stat = ann.set(&node, "1").await;
 
@@ -53,7 +53,7 @@ async fn the_creation_of_a_missing_node_is_reported(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     for deep in ["n", "no/such/place"] {
         let node = world.at(deep);
-        let (view, mut watcher) = bob.observe(Query::node(&node)).await;
+        let (view, mut watcher) = bob.watch(Query::node(&node)).await;
         assert_eq!(view.node(), None);
 
         ann.create(&node, "").await;
@@ -67,7 +67,7 @@ async fn the_deletion_of_an_observed_node_is_reported(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let node = world.at("n");
     ann.create(&node, "").await;
-    let (view, mut watcher) = bob.observe(Query::node(&node)).await;
+    let (view, mut watcher) = bob.watch(Query::node(&node)).await;
     assert!(view.node().is_some());
 
     ann.delete(&node).await;
@@ -81,7 +81,7 @@ async fn every_change_of_children_is_reported(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let [old, new] = ["d/old", "d/new"].map(|name| world.at(name));
     ann.create(&old, "").await;
-    let (view, mut watcher) = bob.observe(Query::children(world.at("d"))).await;
+    let (view, mut watcher) = bob.watch(Query::children(world.at("d"))).await;
     assert_eq!(view.nodes.len(), 1);
 
     ann.create(&new, "").await;
@@ -97,7 +97,7 @@ async fn every_change_of_children_is_reported(world: World) {
 async fn a_watch_for_names_reports_creations_and_deletions(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let (first, second) = (world.at("d/first"), world.at("d/second"));
-    let (view, mut watcher) = bob.observe(Query::children(world.at("d")).names_only()).await;
+    let (view, mut watcher) = bob.watch(Query::children(world.at("d")).names_only()).await;
     assert_eq!(view.nodes, []);
 
     ann.create(&first, "").await;
@@ -112,7 +112,7 @@ async fn a_watch_for_names_reports_creations_and_deletions(world: World) {
 async fn every_change_in_a_tree_is_reported(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let [root, child, deep] = ["t", "t/c", "t/c/x/y/z"].map(|name| world.at(name));
-    let (_view, mut watcher) = bob.observe(Query::subtree(&root)).await;
+    let (_view, mut watcher) = bob.watch(Query::subtree(&root)).await;
 
     for node in [&root, &child, &deep] {
         ann.create(node, "").await;
@@ -131,7 +131,7 @@ async fn a_window_does_not_narrow_what_is_observed(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let first = ann.draw(&world.at("d/a-"), Lifetime::Session).await;
     ann.draw(&world.at("d/b-"), Lifetime::Session).await;
-    let (view, mut watcher) = bob.observe(Query::children(world.at("d")).newest(1)).await;
+    let (view, mut watcher) = bob.watch(Query::children(world.at("d")).newest(1)).await;
     assert!(view.nodes.iter().all(|node| node.path != first.path));
 
     ann.delete(&first.path).await;
@@ -145,7 +145,7 @@ async fn every_change_of_children_with_a_prefix_is_reported(world: World) {
     ann.create(&old, "").await;
     ann.create(&world.at("d/other"), "").await;
     let query = Query::children(world.at("d")).starting_with("x-");
-    let (view, mut watcher) = bob.observe(query).await;
+    let (view, mut watcher) = bob.watch(query).await;
     assert_eq!(view.nodes.len(), 1);
 
     ann.create(&new, "").await;
@@ -157,7 +157,7 @@ async fn every_change_of_children_with_a_prefix_is_reported(world: World) {
 async fn a_session_is_notified_of_its_own_writes(world: World) {
     let ann = world.ann().await;
     let node = world.at("n");
-    let (_view, mut watcher) = ann.observe(Query::node(&node)).await;
+    let (_view, mut watcher) = ann.watch(Query::node(&node)).await;
 
     ann.create(&node, "").await;
     watcher.hears_of(&node).await;
@@ -188,7 +188,7 @@ async fn nothing_is_lost_between_the_view_and_the_watch(world: World) {
                 3 => query,
                 _ => query.local(),
             };
-            let observed = bob.observe(query).await;
+            let observed = bob.watch(query).await;
             viewed.notify_one();
             observed
         };
@@ -204,7 +204,7 @@ async fn nothing_is_lost_between_the_view_and_the_watch(world: World) {
 async fn a_watch_goes_on_after_its_first_event(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let node = world.at("n");
-    let (_view, mut watcher) = bob.observe(Query::node(&node)).await;
+    let (_view, mut watcher) = bob.watch(Query::node(&node)).await;
     ann.create(&node, "0").await;
 
     for round in 1..=20 {
@@ -218,7 +218,7 @@ async fn a_watch_for_one_event_delivers_it_and_ends_or_goes_on(world: World) {
     let node = world.at("n");
     ann.create(&node, "0").await;
     for query in [Query::node(&node), Query::node(&node).local()] {
-        let (view, mut watcher) = bob.observe(query.once()).await;
+        let (view, mut watcher) = bob.watch(query.once()).await;
         assert!(view.node().is_some());
 
         let stat = ann.set(&node, "1").await;
@@ -235,7 +235,7 @@ async fn a_watch_for_one_event_delivers_the_deletion(world: World) {
     for _ in 0..3 {
         ann.create(&node, "").await;
         assert!(bob.exists(&node).await);
-        let (_view, mut watcher) = bob.observe(Query::node(&node).once().local()).await;
+        let (_view, mut watcher) = bob.watch(Query::node(&node).once().local()).await;
 
         ann.delete(&node).await;
 
@@ -250,7 +250,7 @@ async fn a_watch_until_a_node_is_gone_reports_nothing_else(world: World) {
     let node = world.at("n");
     for lifetime in [Lifetime::Persistent, Lifetime::Session, Lifetime::Session] {
         ann.commit(Txn::new().create(&node, "0", lifetime)).await;
-        let (view, mut watcher) = bob.observe(Query::until_gone(&node)).await;
+        let (view, mut watcher) = bob.watch(Query::until_gone(&node)).await;
         assert!(view.node().is_some_and(|node| node.stat.is_some()), "{view:?}");
 
         for data in ["1", "2"] {
@@ -267,9 +267,9 @@ async fn a_watch_until_a_node_is_gone_reports_nothing_else(world: World) {
         assert!(!bob.exists(&node).await);
     }
 
-    let (_view, mut watcher) = bob.observe(Query::until_gone(&node)).await;
+    let (_view, mut watcher) = bob.watch(Query::until_gone(&node)).await;
     let (told, end) = watcher.rest().await;
-    assert!(told.is_empty() && matches!(end, End::Told), "{told:?}, {end:?}");
+    assert!(told.is_empty() && matches!(end, End::Delivered), "{told:?}, {end:?}");
 }
 
 async fn a_watch_for_one_event_of_no_node_ends_or_delivers_its_creation(world: World) {
@@ -278,7 +278,7 @@ async fn a_watch_for_one_event_of_no_node_ends_or_delivers_its_creation(world: W
     // Below a container there is no node either.
     ann.create(&world.at("d/n"), "").await;
     for absent in [node, world.at("d")] {
-        let (view, mut watcher) = bob.observe(Query::node(&absent).once()).await;
+        let (view, mut watcher) = bob.watch(Query::node(&absent).once()).await;
         assert_eq!(view.node(), None);
 
         if absent.name() == "d" {
@@ -293,7 +293,7 @@ async fn a_watch_for_one_event_of_no_node_ends_or_delivers_its_creation(world: W
 async fn the_data_and_stat_in_an_event_are_true(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let node = world.at("d/n");
-    let (_view, mut watcher) = bob.observe(Query::children(world.at("d"))).await;
+    let (_view, mut watcher) = bob.watch(Query::children(world.at("d"))).await;
     let mut facts = vec![("0".to_owned(), ann.create(&node, "0").await)];
     for round in 1..=10 {
         facts.push((round.to_string(), ann.set(&node, round.to_string()).await));
@@ -322,7 +322,7 @@ async fn a_change_that_did_not_happen_is_not_reported(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let node = world.at("d/n");
     let stat = ann.create(&node, "").await;
-    let (_view, mut watcher) = bob.observe(Query::children(world.at("d"))).await;
+    let (_view, mut watcher) = bob.watch(Query::children(world.at("d"))).await;
 
     bob.read(Query::children(world.at("d"))).await;
     let again = Txn::new().create(&node, "x", Lifetime::Persistent);
@@ -342,9 +342,9 @@ async fn a_change_that_did_not_happen_is_not_reported(world: World) {
 async fn a_change_that_is_not_observed_is_not_reported(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let watched = world.at("a");
-    let (_view, mut node) = bob.observe(Query::node(&watched)).await;
-    let (_view, mut children) = bob.observe(Query::children(&watched)).await;
-    let (_view, mut tree) = bob.observe(Query::subtree(&watched)).await;
+    let (_view, mut node) = bob.watch(Query::node(&watched)).await;
+    let (_view, mut children) = bob.watch(Query::children(&watched)).await;
+    let (_view, mut tree) = bob.watch(Query::subtree(&watched)).await;
 
     ann.create(&watched, "").await;
     for elsewhere in ["ab", "a!", "a0/x", "b", "a/c/d"] {
@@ -375,7 +375,7 @@ async fn a_node_that_was_created_again_is_reported(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let node = world.at("n");
     ann.create(&node, "same").await;
-    let (view, mut watcher) = bob.observe(Query::node(&node)).await;
+    let (view, mut watcher) = bob.watch(Query::node(&node)).await;
     let before = view.node().and_then(|node| node.stat).expect("it exists");
 
     ann.delete(&node).await;
@@ -390,7 +390,7 @@ async fn a_node_that_was_created_again_is_reported(world: World) {
 async fn events_of_a_busy_directory(world: &World) -> Vec<Event> {
     let (ann, bob, eve) = (world.ann().await, world.bob().await, world.ann().await);
     let dir = world.at("d");
-    let (_view, mut watcher) = eve.observe(Query::children(&dir)).await;
+    let (_view, mut watcher) = eve.watch(Query::children(&dir)).await;
     let writing = async |actor: &Actor, name: &str| {
         let node = dir.join(name).expect("valid");
         for round in 0..15 {
@@ -408,13 +408,13 @@ async fn events_of_a_busy_directory(world: &World) -> Vec<Event> {
 async fn a_reader_that_follows_hints_knows_what_is_there(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let dir = world.at("d");
-    let (view, mut watcher) = bob.observe(Query::children(&dir).hints()).await;
+    let (view, mut watcher) = bob.watch(Query::children(&dir).hints()).await;
     let mut known = facts(&view);
     let at = |name: &str, round: usize| world.at(&format!("d/{name}{round}"));
     for round in 0..10 {
         ann.create(&at("kept", round), "0").await;
         ann.create(&at("written", round), "0").await;
-        // It goes as soon as it came.
+        // It is deleted immediately after its creation.
         ann.create(&at("short", round), "").await;
         ann.delete(&at("short", round)).await;
         let absent = Txn::new().check(at("absent", round), Expect::Absent);
@@ -446,7 +446,7 @@ async fn a_reader_that_follows_hints_knows_what_is_there(world: World) {
     }
 }
 
-/// The nodes in a view with what they hold.
+/// The nodes in a view with their data.
 fn facts(view: &View) -> BTreeMap<Path, String> {
     view.nodes.iter().map(|node| (node.path.clone(), text(node))).collect()
 }
@@ -454,11 +454,11 @@ fn facts(view: &View) -> BTreeMap<Path, String> {
 async fn an_observer_of_hints_changes_nothing_for_others(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let (dir, last) = (world.at("d"), world.at("d/last"));
-    let (_view, mut hints) = bob.observe(Query::children(&dir).hints()).await;
+    let (_view, mut hints) = bob.watch(Query::children(&dir).hints()).await;
     ann.create(&world.at("d/kept"), "").await;
     ann.create(&world.at("d/container/n"), "").await;
     ann.delete(&world.at("d/container/n")).await;
-    let (_view, mut facts) = bob.observe(Query::children(&dir)).await;
+    let (_view, mut facts) = bob.watch(Query::children(&dir)).await;
     let (node, absent) = (world.at("d/n"), world.at("d/absent"));
     for round in 0..5 {
         ann.create(&world.at("d/container/n"), "").await;
@@ -466,7 +466,7 @@ async fn an_observer_of_hints_changes_nothing_for_others(world: World) {
         ann.create(&node, "").await;
         ann.commit(Txn::new().check(&absent, Expect::Absent).set(&node, "1", Expect::Any)).await;
         if round % 2 == 0 {
-            let (_view, dropped) = bob.observe(Query::children(&dir).hints()).await;
+            let (_view, dropped) = bob.watch(Query::children(&dir).hints()).await;
             drop(dropped);
         }
         ann.delete(&node).await;
@@ -504,7 +504,8 @@ async fn no_change_is_reported_twice(world: World) {
     }
 }
 
-/// Whether an event can belong to a write with this stat: it is not older, if it has a revision.
+/// Returns `true` if an event can belong to a write with this stat: it is not older, if it has a
+/// revision.
 fn not_before(change: &Change, stat: Stat) -> bool {
     change.revision.is_none_or(|revision| revision >= stat.modified)
 }

@@ -1,7 +1,7 @@
-//! How watches end, and how much memory and how many requests they cost.
+//! The ends of watches, and their costs in memory and requests.
 
 use futures_util::future::{join_all, poll_immediate};
-use synod_core::store::{End, Event, Expect, Feed, Lifetime, Loss, Query, Txn};
+use synod_core::store::{End, Event, Expect, Feed, Lifetime, Query, SessionEnd, Txn};
 use tokio::time::sleep;
 
 use crate::actor::{Actor, Watcher};
@@ -28,36 +28,37 @@ async fn silent_after(watcher: &mut Watcher) {
 
 async fn a_watch_ends_when_its_session_is_closed(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
-    let (_view, mut quiet) = ann.observe(Query::node(world.at("n"))).await;
-    let (_view, mut busy) = ann.observe(Query::subtree(&world.dir)).await;
+    let (_view, mut quiet) = ann.watch(Query::node(world.at("n"))).await;
+    let (_view, mut busy) = ann.watch(Query::subtree(&world.dir)).await;
     bob.create(&world.at("n"), "").await;
-    let (_view, mut once) = ann.observe(Query::node(world.at("n")).once()).await;
+    let (_view, mut once) = ann.watch(Query::node(world.at("n")).once()).await;
 
     ann.close().await;
 
     for watcher in [&mut quiet, &mut busy, &mut once] {
         let (_events, end) = watcher.rest().await;
-        assert!(matches!(end, End::SessionOver(Loss::Closed)), "{end:?}");
+        assert!(matches!(end, End::SessionOver(SessionEnd::Closed)), "{end:?}");
         silent_after(watcher).await;
     }
 }
 
 async fn a_watch_ends_when_its_session_expires(world: World) {
     let ann = world.ann().await;
-    let (_view, mut watcher) = ann.observe(Query::children(&world.dir)).await;
+    let (_view, mut watcher) = ann.watch(Query::children(&world.dir)).await;
 
     world.expire(ann.id()).await;
 
     ann.lost().await;
     let (_events, end) = watcher.rest().await;
-    assert!(matches!(end, End::SessionOver(Loss::Expired)), "{end:?}");
+    assert!(matches!(end, End::SessionOver(SessionEnd::Expired)), "{end:?}");
     silent_after(&mut watcher).await;
 }
 
 /// More changes than a store keeps for a watch that is not read.
 const FLOOD: usize = 5_000;
 
-/// Creates ten nodes, and writes all of them again and again. One write after the other would take a round trip each.
+/// Creates ten nodes, and writes all of them repeatedly. One write after the other would take a
+/// round trip each.
 async fn flood(actor: &Actor, world: &World, changes: usize) {
     let nodes: Vec<_> = (0..10).map(|number| world.at(&format!("d/n{number}"))).collect();
     for node in &nodes {
@@ -73,7 +74,7 @@ async fn flood(actor: &Actor, world: &World, changes: usize) {
 
 async fn a_slow_reader_misses_no_event_without_a_resync(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
-    let (_view, mut watcher) = bob.observe(Query::children(world.at("d"))).await;
+    let (_view, mut watcher) = bob.watch(Query::children(world.at("d"))).await;
 
     flood(&ann, &world, FLOOD).await;
     let last = ann.create(&world.at("d/last"), "").await;
@@ -106,9 +107,9 @@ async fn a_watch_without_a_reader_keeps_a_bounded_number_of_events(world: World)
     let nodes: Vec<_> = (0..width).map(|number| world.at(&format!("d/n{number}"))).collect();
     let create = |txn: Txn, node| txn.create(node, "", Lifetime::Persistent);
     let _made = ann.commit(nodes.iter().fold(Txn::new(), create)).await;
-    let (_view, mut unread) = bob.observe(Query::children(world.at("d"))).await;
+    let (_view, mut unread) = bob.watch(Query::children(world.at("d"))).await;
 
-    for round in 0..=Feed::MOST / width {
+    for round in 0..=Feed::MAX_EVENTS / width {
         let set = |txn: Txn, node| txn.set(node, round.to_string(), Expect::Any);
         let _written = ann.commit(nodes.iter().fold(Txn::new(), set)).await;
         // Lets the task that delivers the events run.
@@ -118,16 +119,16 @@ async fn a_watch_without_a_reader_keeps_a_bounded_number_of_events(world: World)
     ann.create(&last, "").await;
 
     let events = unread.up_to(&last).await;
-    assert!(events.len() <= Feed::MOST, "{} events were kept", events.len());
-    // The watch goes on.
+    assert!(events.len() <= Feed::MAX_EVENTS, "{} events were kept", events.len());
+    // The watch continues.
     ann.create(&world.at("d/later"), "").await;
     unread.hears_of(&world.at("d/later")).await;
 }
 
 async fn a_watch_without_a_reader_delays_no_other_watch(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
-    let (_view, unread) = bob.observe(Query::children(world.at("d"))).await;
-    let (_view, mut read) = bob.observe(Query::node(world.at("other"))).await;
+    let (_view, unread) = bob.watch(Query::children(world.at("d"))).await;
+    let (_view, mut read) = bob.watch(Query::node(world.at("other"))).await;
 
     flood(&ann, &world, FLOOD).await;
     ann.create(&world.at("other"), "").await;
@@ -141,10 +142,10 @@ async fn of_two_watches_on_one_path_one_can_go(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let node = world.at("n");
     ann.create(&node, "").await;
-    let (_view, first) = bob.observe(Query::node(&node)).await;
-    let (_view, mut second) = bob.observe(Query::node(&node)).await;
-    let (_view, mut children) = bob.observe(Query::children(&node)).await;
-    let (_view, other) = bob.observe(Query::children(&node)).await;
+    let (_view, first) = bob.watch(Query::node(&node)).await;
+    let (_view, mut second) = bob.watch(Query::node(&node)).await;
+    let (_view, mut children) = bob.watch(Query::children(&node)).await;
+    let (_view, other) = bob.watch(Query::children(&node)).await;
 
     drop((first, other));
     tokio::task::yield_now().await;
@@ -159,14 +160,14 @@ async fn of_a_lasting_watch_and_one_for_one_event_either_can_go(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let node = world.at("n");
     ann.ephemeral(&node).await;
-    let lasting = || bob.observe(Query::node(&node));
+    let lasting = || bob.watch(Query::node(&node));
     for round in 0..16 {
         let until_gone = round >= 8;
         let once = || {
             let query = Query::node(&node).once();
-            bob.observe(if until_gone { query.names_only() } else { query })
+            bob.watch(if until_gone { query.names_only() } else { query })
         };
-        // Which of the two watches is first, and which one is dropped, at once or after a while.
+        // The order of the two watches, and the one that is dropped, immediately or after a while.
         let (mut stays, goes) = match round % 4 {
             0 => (lasting().await.1, once().await.1),
             1 => (once().await.1, lasting().await.1),
@@ -207,7 +208,7 @@ async fn a_watch_comes_to_a_path_that_one_for_one_event_leaves(world: World) {
     for round in 0..20 {
         let query = Query::node(&node).once();
         let query = if round >= 10 { query.names_only() } else { query };
-        let mut leaving = Box::pin(bob.store.observe(query));
+        let mut leaving = Box::pin(bob.store.watch(query));
         if round % 2 == 0 {
             // The call is dropped before it is answered.
             let _not_yet = poll_immediate(leaving.as_mut()).await;
@@ -216,7 +217,7 @@ async fn a_watch_comes_to_a_path_that_one_for_one_event_leaves(world: World) {
             drop(leaving.await.expect("answered"));
         }
 
-        let (_view, mut lasting) = bob.observe(Query::node(&node)).await;
+        let (_view, mut lasting) = bob.watch(Query::node(&node)).await;
         ann.set(&node, round.to_string()).await;
         lasting.hears_of(&node).await;
     }
@@ -238,7 +239,7 @@ async fn a_watch_that_is_dropped_is_freed(world: World) {
             3 => Query::node(&made[round / 5]).once(),
             _ => Query::until_gone(&made[round / 5]),
         };
-        held.push(ann.observe(query).await.1);
+        held.push(ann.watch(query).await.1);
     }
     assert!(world.harness.watches().await > before, "the harness counts no watches");
 
@@ -253,7 +254,7 @@ async fn a_session_that_is_closed_frees_its_watches(world: World) {
     let bob = world.bob().await;
     let before = world.harness.watches().await;
     let ann = world.ann().await;
-    let observing = (0..10).map(|_| ann.observe(Query::subtree(&world.dir)));
+    let observing = (0..10).map(|_| ann.watch(Query::subtree(&world.dir)));
     let held = join_all(observing).await;
     assert!(world.harness.watches().await > before, "the harness counts no watches");
 

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 use synod_core::error::Result;
 use synod_core::store::{
-    Commit, Loss, Outcome, Query, SessionInfo, Status, Store, Txn, View, Watch,
+    Commit, Outcome, Query, SessionEnd, SessionInfo, Status, Store, Txn, View, Watch,
 };
 use tokio::sync::watch;
 
@@ -75,9 +75,9 @@ impl Store for WrongStore {
         Ok(view)
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         let query = validation::observed(self, query)?;
-        let observing = Box::pin(watching::observe(self, &query));
+        let observing = Box::pin(watching::watch(self, &query));
         session::call(self, outage::wait(&self.shared, &self.inner, observing)).await
     }
 
@@ -85,7 +85,7 @@ impl Store for WrongStore {
         let txn = validation::txn(self, txn).await?;
         expiry::settle(&self.shared).await;
         if txn.ops.is_empty() {
-            // Nothing sensible remains of it.
+            // No operation remains.
             return Ok(Outcome::Committed(Commit::new(None, Vec::new(), None)));
         }
         let committing = Box::pin(commit(self, txn));
@@ -126,7 +126,7 @@ impl Drop for WrongStore {
             }
             _ => {}
         }
-        // The store inside reports it when it is dropped, and is not followed any more by then.
-        self.life.hear(Status::Lost { why: Loss::Closed });
+        // The store inside reports it when it is dropped, and is no longer watched by then.
+        self.life.hear(Status::Lost { reason: SessionEnd::Closed });
     }
 }

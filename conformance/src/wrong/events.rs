@@ -34,11 +34,11 @@ pub(super) struct Teller {
     /// The store inside, to check whether it answers.
     probe: Option<Arc<dyn Store>>,
     probe_limit: Duration,
-    /// How often it answered in a row since an outage.
+    /// The number of consecutive answers since an outage.
     answered: usize,
     known: BTreeMap<Path, Node>,
     told: usize,
-    /// Whether an event was left out.
+    /// `true` if an event was omitted.
     hushed: bool,
     next: Option<Event>,
 }
@@ -115,7 +115,7 @@ impl Teller {
     }
 
     fn swallows(&self, end: &End) -> bool {
-        let told = matches!(end, End::Told);
+        let told = matches!(end, End::Delivered);
         match self.node_view.mistake {
             Some(Mistake::WatchHasNoEnd) => true,
             Some(Mistake::DropSilencesWatches) => self.watch_state.dropped.load(Ordering::Relaxed),
@@ -148,7 +148,9 @@ impl Teller {
                 }
             }
             Some(Mistake::EventsOutOfOrder) => return self.backwards(change, inner).await,
-            Some(Mistake::OnceEndsUntold) if self.query.once => return self.feed.end(End::Told),
+            Some(Mistake::OnceEndsUntold) if self.query.once => {
+                return self.feed.end(End::Delivered);
+            }
             _ => {}
         }
         if self.is_hidden(&change) {
@@ -158,10 +160,11 @@ impl Teller {
         }
     }
 
-    /// Stops reporting when the store does not answer: for ever, or until it has answered for a while
-    /// without an event.
+    /// Stops reporting when the store does not answer: for ever, or until it has answered for a
+    /// while without an event.
     async fn listen(&mut self) {
-        /// What happened during an outage is reported soon after the first answer.
+        /// The number of answers to wait for: events of an outage are reported soon after the first
+        /// answer.
         const QUIET: usize = 10;
 
         if let Some(store) = &self.probe {
@@ -177,7 +180,7 @@ impl Teller {
         }
     }
 
-    /// Whether what changed during an outage is left out.
+    /// Returns `true` if the changes during an outage are omitted.
     fn is_in_gap(&self) -> bool {
         self.node_view.mistake == Some(Mistake::GapUnreported)
             && self.silent.load(Ordering::Relaxed)
@@ -259,7 +262,7 @@ impl Teller {
         }
     }
 
-    /// Whether it is hidden because of its author.
+    /// Returns `true` if the change is hidden because of its author.
     fn is_kept_back(&self, mistake: Mistake, change: &Change) -> bool {
         let Some(revision) = change.revision else { return false };
         let unasked =

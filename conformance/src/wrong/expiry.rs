@@ -1,7 +1,7 @@
 //! Mistakes in the deletion of the nodes of a session that ended.
 //!
 //! A wrapper cannot change how a backend ends a session. So the wrong store has an ephemeral node
-//! of its own in each session, notices its deletion, and then changes the others itself.
+//! of its own in each session, notices its deletion, and then changes the other nodes itself.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(super) async fn begin(shared: &Shared, inner: &Arc<dyn Store>) -> Result<()>
     let path = Path::new(&format!("/synod-wrong/{session}"))?;
     let anchor = Txn::new().create(&path, "", Lifetime::Session);
     inner.commit(anchor).await?.required()?;
-    let (_view, anchor) = shared.hidden().await?.observe(Query::node(&path)).await?;
+    let (_view, anchor) = shared.hidden().await?.watch(Query::node(&path)).await?;
     let owned_nodes = OwnedNodes::new(session, anchor);
     shared.books().estates.push(owned_nodes);
     Ok(())
@@ -38,7 +38,7 @@ pub(super) fn note(shared: &Shared, session: SessionId, outcome: &Outcome) {
     let mut books = shared.books();
     let mut mine = books.estates.iter_mut().filter(|owned_nodes| owned_nodes.session == session);
     if let Some(owned_nodes) = mine.next() {
-        owned_nodes.paths.extend(commit.done.iter().map(|done| done.path.clone()));
+        owned_nodes.paths.extend(commit.results.iter().map(|done| done.path.clone()));
     }
 }
 

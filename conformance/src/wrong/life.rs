@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use synod_core::store::{Loss, Status, Store, certain_until};
+use synod_core::store::{SessionEnd, Status, Store, certain_until};
 use synod_core::task::{Task, spawn};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -15,7 +15,7 @@ use crate::wrong::mistake::Mistake;
 pub(super) struct Life {
     mistake: Option<Mistake>,
     ttl: Duration,
-    /// When the opening was answered.
+    /// The time at which the opening was answered.
     opened: Instant,
     told: watch::Sender<Status>,
     state: Mutex<State>,
@@ -24,11 +24,11 @@ pub(super) struct Life {
 #[derive(Debug)]
 struct State {
     heard: Option<Status>,
-    /// Whether the last status before a loss was that the store does not answer.
+    /// `true` if the last status before a loss was that the store does not answer.
     suspended: bool,
-    /// Until when the session is hoped to be alive.
+    /// The time until which the session is assumed, without proof, to be alive.
     hope: Option<Instant>,
-    /// Whether the session counts as alive after its loss.
+    /// `true` if the session counts as alive after its loss.
     revived: bool,
     last_call: Instant,
 }
@@ -55,7 +55,7 @@ impl Life {
         life
     }
 
-    /// Whether the status differs from that of the store inside.
+    /// Returns `true` if the status differs from the status of the store inside.
     pub(super) fn is_mistaken(&self) -> bool {
         matches!(
             self.mistake,
@@ -147,28 +147,28 @@ impl Life {
                     _ => Some(status),
                 }
             }
-            Status::Lost { why } => self.loss(state, why),
+            Status::Lost { reason } => self.loss(state, reason),
         }
     }
 
-    fn loss(&self, state: &State, why: Loss) -> Option<Status> {
+    fn loss(&self, state: &State, reason: SessionEnd) -> Option<Status> {
         let idle = state.last_call.elapsed() >= self.ttl;
-        match (self.mistake, why) {
-            (Some(Mistake::NeverLost), Loss::Expired) if state.suspended => None,
-            (Some(Mistake::ExpiryUntold), Loss::Expired) if !state.suspended => None,
-            (Some(Mistake::CloseUntold), Loss::Closed) => None,
-            (Some(Mistake::LeaseExtendedByHope), Loss::Expired)
+        match (self.mistake, reason) {
+            (Some(Mistake::NeverLost), SessionEnd::Expired) if state.suspended => None,
+            (Some(Mistake::ExpiryUntold), SessionEnd::Expired) if !state.suspended => None,
+            (Some(Mistake::CloseUntold), SessionEnd::Closed) => None,
+            (Some(Mistake::LeaseExtendedByHope), SessionEnd::Expired)
                 if state.hope.is_some_and(|hope| Instant::now() < hope) =>
             {
                 None
             }
-            (Some(Mistake::LostSessionRevived), Loss::Expired) if state.revived => {
+            (Some(Mistake::LostSessionRevived), SessionEnd::Expired) if state.revived => {
                 Some(Status::Live { until: Instant::now() + self.ttl })
             }
-            (Some(Mistake::NoHeartbeat), Loss::Closed) if idle => {
-                Some(Status::Lost { why: Loss::Expired })
+            (Some(Mistake::NoHeartbeat), SessionEnd::Closed) if idle => {
+                Some(Status::Lost { reason: SessionEnd::Expired })
             }
-            _ => Some(Status::Lost { why }),
+            _ => Some(Status::Lost { reason }),
         }
     }
 
@@ -198,7 +198,7 @@ impl Life {
         self.hear(status);
     }
 
-    /// Ends the session after its time to live without a call.
+    /// Ends the session after its TTL without a call.
     async fn idle(self: Arc<Self>, inner: Arc<dyn Store>) {
         loop {
             let ends = self.state().last_call + self.ttl;

@@ -1,8 +1,8 @@
 //! Mistakes in listings.
 
-use synod_core::chance::mix;
 use synod_core::error::Result;
 use synod_core::path::Path;
+use synod_core::random::mix;
 use synod_core::store::{Node, Query, Scope, Sequence, View, Window};
 
 use crate::wrong::mistake::Mistake;
@@ -103,7 +103,7 @@ async fn by_pages(store: &WrongStore, query: &Query) -> Result<View> {
     Ok(view)
 }
 
-/// Adds what is below a path that matches the query's path as an SQL LIKE pattern.
+/// Adds the nodes below each path that matches the query's path as an SQL LIKE pattern.
 async fn matching(store: &WrongStore, query: &Query, view: &mut View) -> Result<()> {
     let Some(parent) = query.path.parent().filter(|_| query.scope != Scope::Node) else {
         return Ok(());
@@ -123,7 +123,8 @@ async fn matching(store: &WrongStore, query: &Query, view: &mut View) -> Result<
     Ok(())
 }
 
-/// Whether SQL finds `path LIKE pattern`: case-insensitive, `_` is any letter and `%` any text.
+/// Returns `true` if SQL finds `path LIKE pattern`: case-insensitive, `_` is any letter and `%` any
+/// text.
 pub(super) fn is_like(path: &Path, pattern: &Path) -> bool {
     fn like(text: &[u8], pattern: &[u8]) -> bool {
         match (text, pattern) {

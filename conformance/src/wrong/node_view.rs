@@ -18,7 +18,7 @@ impl NodeView {
     }
 
     pub(super) fn commit(self, commit: &mut Commit) {
-        for done in &mut commit.done {
+        for done in &mut commit.results {
             done.stat = done.stat.map(|stat| self.stat(stat));
             done.sequence = done.sequence.map(|sequence| self.sequence(sequence));
         }

@@ -26,11 +26,11 @@ pub(super) async fn commit(shared: &Shared, inner: &Arc<dyn Store>, txn: Txn) ->
             Ok(outcome)
         }
         Some(Mistake::RetriesBlindly) => match inner.commit(txn.clone()).await {
-            Err(error) if error.is_ambiguous() => shared.hidden().await?.commit(txn).await,
+            Err(error) if error.has_unknown_effect() => shared.hidden().await?.commit(txn).await,
             outcome => outcome,
         },
         Some(Mistake::LostReplyIsNone) => inner.commit(txn).await.map_err(|error| {
-            if error.is_ambiguous() { Error::new(error.kind(), "commit") } else { error }
+            if error.has_unknown_effect() { Error::new(error.kind(), "commit") } else { error }
         }),
         Some(Mistake::LateAfterRead) if sequential => given_up(shared, inner, txn).await,
         Some(Mistake::LateWriteAfterSessionEnd) => {

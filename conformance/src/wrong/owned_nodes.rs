@@ -27,7 +27,7 @@ impl OwnedNodes {
         }
         match mistake {
             _ if !self.is_open => Vec::new(),
-            // Half of what is left, so that the intermediate state is visible.
+            // Half of the remaining nodes, so that the intermediate state is visible.
             Some(Mistake::ExpiryOneByOne) => self.paths.split_off(self.paths.len() / 2),
             _ => std::mem::take(&mut self.paths),
         }

@@ -3,17 +3,17 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use synod_core::chance::mix;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::store::{Node, Op, Outcome, Query, Sequence, Txn, View, Why, Window};
+use synod_core::random::mix;
+use synod_core::store::{Node, Op, Outcome, Query, RejectReason, Sequence, Txn, View, Window};
 use tokio::time::sleep;
 
 use crate::wrong::mistake::Mistake;
 use crate::wrong::shared::pause;
 use crate::wrong::store::WrongStore;
 
-/// Whether this store numbers the tickets instead of the store inside.
+/// Returns `true` if this store numbers the tickets instead of the store inside.
 fn numbers_itself(store: &WrongStore) -> bool {
     matches!(
         store.mistake(),
@@ -33,7 +33,7 @@ pub(super) async fn read(store: &WrongStore, query: &Query) -> Result<Option<Vie
     renumbered(store, query).await.map(Some)
 }
 
-/// Reads nodes, and shows other sequences than those of the store inside.
+/// Reads nodes, and replaces the sequences of the store inside.
 async fn renumbered(store: &WrongStore, query: &Query) -> Result<View> {
     let by_name = store.makes(Mistake::SequenceFromName);
     let mut all = query.clone();
@@ -77,7 +77,7 @@ pub(super) async fn commit(store: &WrongStore, txn: Txn) -> Result<ControlFlow<O
     }
     if draws && store.makes(Mistake::SequenceWraps) {
         let outcome = match store.honest_commit(txn.clone()).await? {
-            Outcome::Rejected(no) if no.why == Why::SequenceExhausted => {
+            Outcome::Rejected(no) if no.reason == RejectReason::SequenceExhausted => {
                 numbered(store, txn).await?
             }
             outcome => outcome,
@@ -111,7 +111,7 @@ async fn numbered(store: &WrongStore, mut txn: Txn) -> Result<Outcome> {
             Ok(Outcome::Rejected(rejected))
         }
         Outcome::Committed(mut commit) => {
-            for (done, sequence) in commit.done.iter_mut().zip(sequences) {
+            for (done, sequence) in commit.results.iter_mut().zip(sequences) {
                 done.sequence = sequence;
                 let ticket = sequence.map(|sequence| (done.path.clone(), sequence));
                 store.shared.books().tickets.extend(ticket);
@@ -124,7 +124,7 @@ async fn numbered(store: &WrongStore, mut txn: Txn) -> Result<Outcome> {
     }
 }
 
-/// What this store shows, also where it does not number the tickets.
+/// Returns the view that this store shows, also if it does not number the tickets.
 async fn shown(store: &WrongStore, query: &Query) -> Result<View> {
     match read(store, query).await? {
         Some(view) => Ok(view),

@@ -151,7 +151,7 @@ async fn detached(store: &WrongStore, txn: Txn) -> Result<Outcome> {
     store.honest_commit(txn).await
 }
 
-/// Records the nodes with a time to live.
+/// Records the nodes with a TTL.
 async fn mortal(store: &WrongStore, txn: Txn) -> Result<Outcome> {
     let ttls: Vec<Option<Duration>> = txn
         .ops
@@ -163,7 +163,7 @@ async fn mortal(store: &WrongStore, txn: Txn) -> Result<Outcome> {
         .collect();
     let outcome = store.honest_commit(txn).await?;
     let Outcome::Committed(commit) = &outcome else { return Ok(outcome) };
-    for (done, ttl) in commit.done.iter().zip(ttls) {
+    for (done, ttl) in commit.results.iter().zip(ttls) {
         let Some(ttl) = ttl else { continue };
         let path = done.path.clone();
         store.shared.books().mortal.insert(path.clone());

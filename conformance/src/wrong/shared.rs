@@ -9,7 +9,7 @@ use std::time::Duration;
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::store::{
-    Backend, Feed, Gap, Revision, Sequence, SessionId, SessionInfo, SessionOptions, Store,
+    Backend, Feature, Feed, Revision, Sequence, SessionId, SessionInfo, SessionOptions, Store,
 };
 use synod_core::task::Task;
 use tokio::sync::OnceCell;
@@ -32,14 +32,15 @@ pub(super) struct Shared {
 #[derive(Default)]
 pub(super) struct Books {
     first_session: Option<SessionId>,
-    /// Containers that were made and are not forgotten.
+    /// Containers that were created and are not forgotten.
     pub(super) containers: BTreeSet<Path>,
     /// Tickets that the store does not know as sequential.
     pub(super) tickets: BTreeMap<Path, Sequence>,
     pub(super) counters: BTreeMap<Path, u64>,
-    /// Where a session's ticket was the only child when it was listed.
+    /// The sessions and directories in which the ticket of the session was the only child when it
+    /// was listed.
     pub(super) alone: BTreeSet<(SessionId, Path)>,
-    /// Nodes that were made with a time to live.
+    /// Nodes that were created with a TTL.
     pub(super) mortal: BTreeSet<Path>,
     /// The revisions of all requested commits.
     pub(super) commits: BTreeSet<Revision>,
@@ -87,7 +88,7 @@ impl Shared {
         match self.mistake {
             Some(Mistake::TtlNotClamped) => info.ttl = asked,
             Some(Mistake::SessionIdReused) => info.id = first,
-            Some(Mistake::TtlIgnored) => info.limits.gaps.push(Gap::TtlNodes),
+            Some(Mistake::TtlIgnored) => info.limits.missing_features.push(Feature::TtlNodes),
             _ => {}
         }
         info

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{
-    Commit, Loss, Outcome, Query, SessionInfo, Status, Store, Txn, View, Watch,
+    Commit, Outcome, Query, SessionEnd, SessionInfo, Status, Store, Txn, View, Watch,
 };
 use synod_core::task::Task;
 
@@ -80,9 +80,9 @@ impl WrongStore {
     }
 
     pub(super) async fn honest_observe(&self, query: Query) -> Result<(View, Watch)> {
-        match self.inner.observe(query.clone()).await {
+        match self.inner.watch(query.clone()).await {
             Err(error) if self.answers_for_the_dead(&error) => {
-                self.shared.hidden().await?.observe(query).await
+                self.shared.hidden().await?.watch(query).await
             }
             answer => answer,
         }
@@ -97,15 +97,15 @@ impl WrongStore {
         outcome
     }
 
-    /// Whether a call with this error is answered all the same.
+    /// Returns `true` if a call with this error is answered nevertheless.
     fn answers_for_the_dead(&self, error: &Error) -> bool {
         let lost = match self.mistake() {
-            Some(Mistake::ExpiredSessionAnswers) => Loss::Expired,
-            Some(Mistake::ClosedSessionAnswers) => Loss::Closed,
+            Some(Mistake::ExpiredSessionAnswers) => SessionEnd::Expired,
+            Some(Mistake::ClosedSessionAnswers) => SessionEnd::Closed,
             _ => return false,
         };
         error.kind() == ErrorKind::SessionLost
-            && *self.inner.status().borrow() == Status::Lost { why: lost }
+            && *self.inner.status().borrow() == Status::Lost { reason: lost }
     }
 }
 

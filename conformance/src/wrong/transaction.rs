@@ -1,10 +1,12 @@
-//! Mistakes about the unity of a transaction.
+//! Mistakes about the atomicity of a transaction.
 
 use std::ops::ControlFlow;
 
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::store::{Commit, Done, Expect, Op, Outcome, Query, Rejected, Revision, Txn, View};
+use synod_core::store::{
+    Commit, Expect, Op, OpResult, Outcome, Query, Rejected, Revision, Txn, View,
+};
 use synod_core::task::spawn;
 
 use crate::wrong::mistake::Mistake;
@@ -33,7 +35,7 @@ pub(super) async fn commit(store: &WrongStore, mut txn: Txn) -> Result<ControlFl
         Some(Mistake::RejectedWithoutPlace) => {
             let path = txn.ops[0].path().clone();
             Ok(match store.honest_commit(txn).await? {
-                Outcome::Rejected(no) => Outcome::Rejected(Rejected::new(0, path, no.why)),
+                Outcome::Rejected(no) => Outcome::Rejected(Rejected::new(0, path, no.reason)),
                 done @ Outcome::Committed(_) => done,
             })
         }
@@ -41,7 +43,7 @@ pub(super) async fn commit(store: &WrongStore, mut txn: Txn) -> Result<ControlFl
         Some(Mistake::AnswerLeavesOutChecks) => {
             let mut writes = txn.ops.iter().map(Op::is_write).collect::<Vec<_>>().into_iter();
             Ok(store.honest_commit(txn).await?.map(|mut commit| {
-                commit.done.retain(|_| writes.next().unwrap_or(true));
+                commit.results.retain(|_| writes.next().unwrap_or(true));
                 commit
             }))
         }
@@ -81,11 +83,11 @@ pub(super) async fn commit(store: &WrongStore, mut txn: Txn) -> Result<ControlFl
 }
 
 fn with_look(commit: Commit, look: Option<View>) -> Commit {
-    Commit::new(commit.revision, commit.done, look)
+    Commit::new(commit.revision, commit.results, look)
 }
 
 fn taken_as_read(store: &WrongStore, mut commit: Commit) -> Commit {
-    let [done] = &commit.done[..] else { return commit };
+    let [done] = &commit.results[..] else { return commit };
     let (Some(view), Some(dir), true) =
         (&mut commit.look, done.path.parent(), done.sequence.is_some())
     else {
@@ -127,10 +129,10 @@ async fn one_by_one(store: &WrongStore, txn: Txn) -> Result<Outcome> {
         match store.honest_commit(Txn::new().op(op)).await? {
             Outcome::Committed(commit) => {
                 whole.revision = commit.revision.or(whole.revision);
-                whole.done.extend(commit.done);
+                whole.results.extend(commit.results);
             }
             Outcome::Rejected(no) => {
-                return Ok(Outcome::Rejected(Rejected::new(index, no.path, no.why)));
+                return Ok(Outcome::Rejected(Rejected::new(index, no.path, no.reason)));
             }
         }
     }
@@ -142,7 +144,7 @@ async fn one_by_one(store: &WrongStore, txn: Txn) -> Result<Outcome> {
 async fn blindly(store: &WrongStore, txn: Txn) -> Result<Outcome> {
     for (index, op) in txn.ops.iter().enumerate() {
         if let Some(no) = verdict(store, std::slice::from_ref(op)).await? {
-            return Ok(Outcome::Rejected(Rejected::new(index, no.path, no.why)));
+            return Ok(Outcome::Rejected(Rejected::new(index, no.path, no.reason)));
         }
     }
     if verdict(store, &txn.ops).await?.is_none() {
@@ -157,9 +159,9 @@ async fn blindly(store: &WrongStore, txn: Txn) -> Result<Outcome> {
         return store.honest_commit(txn).await;
     }
     Ok(outcome.map(|mut commit| {
-        let mut done: Vec<(usize, Done)> = places.into_iter().zip(commit.done).collect();
+        let mut done: Vec<(usize, OpResult)> = places.into_iter().zip(commit.results).collect();
         done.sort_by_key(|(place, _)| *place);
-        commit.done = done.into_iter().map(|(_, done)| done).collect();
+        commit.results = done.into_iter().map(|(_, done)| done).collect();
         commit
     }))
 }
@@ -177,7 +179,7 @@ async fn last(store: &WrongStore, mut txn: Txn, first: Rejected) -> Result<Rejec
         match verdict(store, &txn.ops).await? {
             Some(no) => {
                 failed = no.index;
-                last = Rejected::new(places[failed], no.path, no.why);
+                last = Rejected::new(places[failed], no.path, no.reason);
             }
             None => return Ok(last),
         }

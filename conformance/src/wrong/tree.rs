@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::store::{
-    Commit, Done, Expect, Lifetime, Node, Op, Outcome, Query, Rejected, Txn, Why,
+    Commit, Expect, Lifetime, Node, Op, OpResult, Outcome, Query, RejectReason, Rejected, Txn,
 };
 
 use crate::wrong::listing;
@@ -61,7 +61,7 @@ async fn orphan(store: &WrongStore, txn: &Txn) -> Result<Option<Rejected>> {
         let Some(parent) = path.parent().filter(|parent| !parent.is_root()) else { continue };
         let made = txn.ops[..index].iter().any(|op| *op.path() == parent);
         if !made && node(store, &parent).await?.is_none() {
-            return Ok(Some(Rejected::new(index, path.clone(), Why::Missing)));
+            return Ok(Some(Rejected::new(index, path.clone(), RejectReason::Missing)));
         }
     }
     Ok(None)
@@ -91,7 +91,7 @@ async fn taken_for_parent(store: &WrongStore, txn: &Txn) -> Result<Option<Reject
         let beside = store.honest_read(Query::subtree(parent)).await?;
         let like = |above: &Path| *above != *path && listing::is_like(above, path);
         if beside.nodes.iter().any(|node| node.path.ancestors().any(|above| like(&above))) {
-            return Ok(Some(Rejected::new(index, path.clone(), Why::HasChildren)));
+            return Ok(Some(Rejected::new(index, path.clone(), RejectReason::HasChildren)));
         }
     }
     Ok(None)
@@ -107,7 +107,7 @@ async fn in_the_way(store: &WrongStore, txn: &Txn) -> Result<Option<Rejected>> {
         );
         let left = store.shared.books().containers.contains(path);
         if wants && left && node(store, path).await?.is_none() {
-            return Ok(Some(Rejected::new(index, path.clone(), Why::Exists)));
+            return Ok(Some(Rejected::new(index, path.clone(), RejectReason::Exists)));
         }
     }
     Ok(None)
@@ -141,21 +141,22 @@ async fn with_empty_parents(store: &WrongStore, txn: Txn) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Removes what made the store reject, and tries again. `None` if the rejection was correct.
+/// Removes the operation that made the store reject the transaction, and tries again. `None` if the
+/// rejection was correct.
 async fn forced(store: &WrongStore, txn: Txn, no: &Rejected) -> Result<Option<Outcome>> {
     let path = &no.path;
     let is_node = node(store, path).await?.is_some();
-    match (store.mistake(), no.why) {
-        (Some(Mistake::DeleteIgnoresChildren), Why::HasChildren) if is_node => {
+    match (store.mistake(), no.reason) {
+        (Some(Mistake::DeleteIgnoresChildren), RejectReason::HasChildren) if is_node => {
             let _gone = clear_below(store, path).await?;
             store.honest_commit(txn).await.map(Some)
         }
-        (Some(Mistake::ContainerDeletesItsChildren), Why::HasChildren) if !is_node => {
+        (Some(Mistake::ContainerDeletesItsChildren), RejectReason::HasChildren) if !is_node => {
             let _gone = clear_below(store, path).await?;
-            let done = txn.ops.iter().map(|op| Done::new(op.path().clone())).collect();
+            let done = txn.ops.iter().map(|op| OpResult::new(op.path().clone())).collect();
             Ok(Some(Outcome::Committed(Commit::new(None, done, None))))
         }
-        (Some(Mistake::CreateReplacesContainer), Why::Exists) if !is_node => {
+        (Some(Mistake::CreateReplacesContainer), RejectReason::Exists) if !is_node => {
             let below = clear_below(store, path).await?;
             let outcome = store.honest_commit(txn).await?;
             for node in below {
@@ -164,7 +165,7 @@ async fn forced(store: &WrongStore, txn: Txn, no: &Rejected) -> Result<Option<Ou
             }
             Ok(Some(outcome))
         }
-        (Some(mistake), Why::BelowEphemeral) => {
+        (Some(mistake), RejectReason::BelowEphemeral) => {
             let mut above = path.ancestors().filter(|above| !above.is_root());
             let near = mistake == Mistake::EphemeralMayHaveChildren;
             let candidates: Vec<Path> =

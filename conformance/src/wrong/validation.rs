@@ -61,7 +61,7 @@ fn without_path(store: &WrongStore, error: Error) -> Error {
     }
 }
 
-/// Whether a transaction has exactly the maximum size.
+/// Returns `true` if a transaction has exactly the maximum size.
 fn fills(txn: &Txn, limits: &Limits) -> bool {
     let large = txn.ops.iter().any(|op| match op {
         Op::Create { data, .. } | Op::Set { data, .. } => data.len() == limits.data,

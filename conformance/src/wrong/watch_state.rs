@@ -10,9 +10,9 @@ use synod_core::store::{Query, Revision};
 #[derive(Debug, Default)]
 pub(super) struct WatchState {
     own: Mutex<BTreeSet<Revision>>,
-    /// Whether watches are silent, by their subject.
+    /// Flags for silent watches, by the subject of the watches.
     silent: Mutex<BTreeMap<String, Arc<AtomicBool>>>,
-    /// Whether the store was dropped.
+    /// `true` if the store was dropped.
     pub(super) dropped: AtomicBool,
 }
 

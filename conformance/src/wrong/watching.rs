@@ -15,7 +15,7 @@ use crate::wrong::mistake::Mistake;
 use crate::wrong::shared::pause;
 use crate::wrong::store::WrongStore;
 
-/// How many events a watch keeps for a slow reader.
+/// The number of events that a watch keeps for a slow reader.
 const EVENTS: usize = 4_096;
 
 /// Silences a path when one of its watches is dropped.
@@ -27,7 +27,7 @@ impl Drop for Silencer {
     }
 }
 
-pub(super) async fn observe(store: &WrongStore, query: &Query) -> Result<(View, Watch)> {
+pub(super) async fn watch(store: &WrongStore, query: &Query) -> Result<(View, Watch)> {
     let (mut view, inner) = begin(store, query).await?;
     store.node_view.view(&mut view);
     let room = if store.makes(Mistake::FeedUnbounded) { usize::MAX } else { EVENTS };
@@ -105,24 +105,24 @@ async fn begin(store: &WrongStore, query: &Query) -> Result<(View, Watch)> {
         }
         Some(Mistake::CloseLeavesWatches) => {
             let _lives = store.honest_read(Query::node(&query.path)).await?;
-            store.shared.hidden().await?.observe(query.clone()).await
+            store.shared.hidden().await?.watch(query.clone()).await
         }
         _ => store.honest_observe(query.clone()).await,
     }
 }
 
-/// Forwards events until the session is lost, and keeps the watch of the store inside all the same.
+/// Forwards events until the session is lost, and keeps the watch of the store inside nevertheless.
 async fn until_lost(teller: Teller, inner: Watch, mut status: watch::Receiver<Status>, feed: Feed) {
     let telling = pin!(teller.deliver(inner));
     let lost = pin!(async {
         let lost = status.wait_for(Status::is_lost).await;
         lost.map_or(None, |status| match *status {
-            Status::Lost { why } => Some(why),
+            Status::Lost { reason } => Some(reason),
             _ => None,
         })
     });
-    if let Either::Right((Some(why), telling)) = select(telling, lost).await {
-        feed.end(End::SessionOver(why));
+    if let Either::Right((Some(reason), telling)) = select(telling, lost).await {
+        feed.end(End::SessionOver(reason));
         telling.await;
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use synod_core::error::Result;
 use synod_core::store::{
-    Commit, Done, Expect, Lifetime, Op, Outcome, Query, Rejected, Txn, Version, Why,
+    Commit, Expect, Lifetime, Op, OpResult, Outcome, Query, RejectReason, Rejected, Txn, Version,
 };
 use tokio::time::sleep;
 
@@ -49,29 +49,29 @@ fn expectation(mistake: Mistake, op: &mut Op) {
     }
 }
 
-/// Does something else instead of a rejected operation, where the mistake treats that as correct.
+/// Replaces a rejected operation by another one, if the mistake treats that as correct.
 async fn mended(store: &WrongStore, mistake: Mistake, mut txn: Txn) -> Result<Outcome> {
     loop {
         let outcome = store.honest_commit(txn.clone()).await?;
         let Outcome::Rejected(no) = &outcome else { return Ok(outcome) };
-        let mended = txn.ops.get(no.index).and_then(|op| mend(mistake, op, no.why));
+        let mended = txn.ops.get(no.index).and_then(|op| mend(mistake, op, no.reason));
         let Some(op) = mended else { return Ok(outcome) };
         txn.ops[no.index] = op;
     }
 }
 
-fn mend(mistake: Mistake, op: &Op, why: Why) -> Option<Op> {
+fn mend(mistake: Mistake, op: &Op, why: RejectReason) -> Option<Op> {
     Some(match (mistake, why, op) {
         (
             Mistake::CreateOverwrites,
-            Why::Exists,
+            RejectReason::Exists,
             Op::Create { path, data, sequential: false, .. },
         ) => Op::Set { path: path.clone(), data: data.clone(), expect: Expect::Any },
-        (Mistake::SetCreates, Why::Missing, Op::Set { path, data, .. }) => {
+        (Mistake::SetCreates, RejectReason::Missing, Op::Set { path, data, .. }) => {
             let (path, data, lifetime) = (path.clone(), data.clone(), Lifetime::Persistent);
             Op::Create { path, data, lifetime, sequential: false }
         }
-        (Mistake::DeleteOfMissingSucceeds, Why::Missing, Op::Delete { path, .. }) => {
+        (Mistake::DeleteOfMissingSucceeds, RejectReason::Missing, Op::Delete { path, .. }) => {
             Op::Check { path: path.clone(), expect: Expect::Absent }
         }
         _ => return None,
@@ -87,7 +87,8 @@ async fn compared(store: &WrongStore, mut txn: Txn) -> Result<Outcome> {
         let view = store.honest_read(Query::node(&*path)).await?;
         let found = view.node().and_then(|node| node.stat).map(|stat| stat.version);
         if found != Some(version) {
-            let why = if found.is_some() { Why::OtherVersion } else { Why::Missing };
+            let why =
+                if found.is_some() { RejectReason::OtherVersion } else { RejectReason::Missing };
             return Ok(Outcome::Rejected(Rejected::new(index, path.clone(), why)));
         }
         *expect = Expect::Any;
@@ -102,7 +103,7 @@ async fn changed(store: &WrongStore, txn: Txn) -> Result<Outcome> {
         if let Some(node) = view.into_node().filter(|node| node.data == *data)
             && let Some(stat) = node.stat
         {
-            let done = vec![Done::new(node.path).with_stat(stat)];
+            let done = vec![OpResult::new(node.path).with_stat(stat)];
             return Ok(Outcome::Committed(Commit::new(None, done, None)));
         }
     }
@@ -116,7 +117,7 @@ async fn with_old_stats(store: &WrongStore, txn: Txn) -> Result<Outcome> {
         before.push(view.node().and_then(|node| node.stat));
     }
     Ok(store.honest_commit(txn).await?.map(|mut commit| {
-        for (done, before) in commit.done.iter_mut().zip(before) {
+        for (done, before) in commit.results.iter_mut().zip(before) {
             done.stat = done.stat.map(|stat| before.unwrap_or(stat));
         }
         commit

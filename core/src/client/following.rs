@@ -1,4 +1,4 @@
-//! [`ValueWatch`]: the value that a node holds, followed.
+//! The current value of a node, kept up to date: [`ValueWatch`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,32 +16,34 @@ use crate::retry::Delays;
 use crate::store::{End, Event, Node, Query, Stat};
 use crate::value::Value;
 
-/// The value that a node holds as JSON, followed across sessions: see [`Client::follow_value`].
+/// The value of a node, read as JSON and kept up to date across sessions: see
+/// [`Client::follow_value`].
 ///
-/// It always has the last value that could be read. It does not keep the client open. Dropping it frees what the server
-/// keeps for it.
+/// It always has the last value that could be read. It does not keep the client open. Dropping it
+/// frees its resources at the server.
 #[must_use = "a value that is dropped is not followed"]
 pub struct ValueWatch<T> {
     path: Path,
     watch: ClientWatch,
     current: Option<Value<T>>,
-    /// The version of the node that the caller knows of, readable or not.
+    /// The last version of the node that was reported to the caller, readable or not.
     seen: Option<Stat>,
-    /// Whether the node may have changed since it was read.
+    /// `true` if the node may have changed since the last read.
     stale: bool,
-    /// The pauses between reads that the store refuses.
-    pauses: Option<Delays>,
-    /// The error of every later call, once the client or the watch is over.
-    over: Option<Error>,
+    /// The delays between reads that the store rejects.
+    delays: Option<Delays>,
+    /// The error of every later call, once the client is closed or the watch ended.
+    final_error: Option<Error>,
 }
 
 impl Client {
-    /// The value that the node at `path` holds as JSON, and every later one.
+    /// Reads the value of the node at `path` as JSON, and follows its changes.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind::Corrupt) if the node holds something else now, and as every
-    /// verb. A node that is missing is no error: its value is `None` until there is one.
+    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind::Corrupt) if the data of the node is not such
+    /// a value now, and the errors that are common to all calls. A missing node is not an error:
+    /// its value is `None` until it is created.
     ///
     /// # Cancel safety
     ///
@@ -73,8 +75,8 @@ impl Client {
             current: None,
             seen: None,
             stale: false,
-            pauses: None,
-            over: None,
+            delays: None,
+            final_error: None,
         };
         following.learn(view.into_node().as_ref())?;
         Ok(following)
@@ -82,32 +84,36 @@ impl Client {
 }
 
 impl<T: DeserializeOwned> ValueWatch<T> {
-    /// The value that was read last; `None` if there was no node then.
+    /// Returns the value that was read last; `None` if there was no node then.
     pub fn current(&self) -> Option<&Value<T>> {
         self.current.as_ref()
     }
 
-    /// Waits for another value, or for the node to go, and reads it: [`ValueWatch::current`] is what is there now.
-    /// Values that are replaced in quick succession may be left out; the last one never is.
+    /// Waits until the value changes or the node is deleted, and reads it: [`ValueWatch::current`]
+    /// is then the new value. Values that are replaced in quick succession may be skipped; the last
+    /// one never is.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind::Corrupt), once for each version of the node that holds something
-    /// else: [`ValueWatch::current`] stays the last value that could be read, and the next call waits for another.
+    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind::Corrupt), once for each version of the node
+    /// with other data: [`ValueWatch::current`] stays the last value that could be read, and the
+    /// next call waits for another.
     ///
-    /// [`ErrorKind::SessionLost`](crate::error::ErrorKind::SessionLost) when the client is closed, and what the store
-    /// said if it ended the watch. Every later call fails with the same.
+    /// [`ErrorKind::SessionLost`](crate::error::ErrorKind::SessionLost) when the client is closed,
+    /// and the error of the store if it ended the watch. Every later call fails with the same
+    /// error.
     ///
-    /// What the store says if it refuses to be read, like [`ErrorKind::Denied`](crate::error::ErrorKind::Denied). The next
-    /// call reads again after a pause. An outage is no error: the call waits for its end.
+    /// The error of the store if it rejects the read, like
+    /// [`ErrorKind::Denied`](crate::error::ErrorKind::Denied). The next call reads again after a
+    /// delay. An outage is not an error: the call waits for its end.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the next call returns what a dropped call learned.
+    /// Cancel safe: the next call returns the change that a dropped call read.
     pub async fn changed(&mut self) -> Result<()> {
         mistake!(HeardForgotten: self.stale = false);
         loop {
-            if let Some(why) = &self.over {
+            if let Some(why) = &self.final_error {
                 return Err(why.clone());
             }
             if !self.stale {
@@ -118,31 +124,32 @@ impl<T: DeserializeOwned> ValueWatch<T> {
                 }
                 continue;
             }
-            if let Some(pauses) = &mut self.pauses {
-                sleep(pauses.next().unwrap_or_default()).await;
+            if let Some(delays) = &mut self.delays {
+                sleep(delays.next().unwrap_or_default()).await;
             }
-            let Some(read) = self.watch.again().read().await else {
+            let Some(read) = self.watch.context().read().await else {
                 self.end(&closed());
                 continue;
             };
             let node = read.inspect_err(|_| {
-                self.pauses.get_or_insert_with(|| self.watch.again().pauses());
+                self.delays.get_or_insert_with(|| self.watch.context().delays());
             })?;
-            (self.stale, self.pauses) = (false, None);
+            (self.stale, self.delays) = (false, None);
             if self.learn(node.as_ref())? {
                 return Ok(());
             }
         }
     }
 
-    /// The values as a stream: first the one that is there now, then each that [`ValueWatch::changed`] waits
-    /// for, and its errors. It ends after the first error that every later call would repeat.
+    /// Converts the values to a stream: first the current one, then each that
+    /// [`ValueWatch::changed`] waits for, and its errors. It ends after the first error that every
+    /// later call would repeat.
     pub fn into_stream(self) -> BoxStream<'static, Result<Option<Value<T>>>>
     where
         T: Send + 'static,
     {
         Box::pin(unfold((self, true), |(mut following, first)| async move {
-            if following.over.is_some() {
+            if following.final_error.is_some() {
                 return None;
             }
             let read = if first { Ok(()) } else { following.changed().await };
@@ -151,7 +158,7 @@ impl<T: DeserializeOwned> ValueWatch<T> {
         }))
     }
 
-    /// Takes note of what the node holds. Whether that is news.
+    /// Records the state of the node. Returns `true` if it is new.
     fn learn(&mut self, node: Option<&Node>) -> Result<bool> {
         let stat = node.and_then(|node| node.stat);
         if stat == self.seen && node.is_some() == stat.is_some() {
@@ -165,7 +172,7 @@ impl<T: DeserializeOwned> ValueWatch<T> {
 
     fn end(&mut self, why: &Arc<Error>) {
         let over = Error::new(why.kind(), "following a value").at(&self.path);
-        self.over = Some(over.caused_by(why.clone()));
+        self.final_error = Some(over.caused_by(why.clone()));
     }
 }
 

@@ -1,4 +1,4 @@
-//! [`Generations`]: which session a client has now, and its status.
+//! The current session of a client, and its state: [`Generations`].
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,28 +12,32 @@ use crate::session::session_state::StatusKind;
 
 /// The state of a client's connection to its store.
 ///
-/// The loss of a session is always reported as `Lost` before the next session is reported as `Reconnected`.
+/// The loss of a session is always reported as `Lost` before the next session is reported as
+/// `Reconnected`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Connection {
+pub enum ConnectionState {
     /// The first session lives, and was never in doubt.
     Connected,
-    /// The store does not answer just now. The session may still live: see
+    /// The store does not answer at present. The session may still live: see
     /// [`Session::is_certain`].
     Suspended,
     /// The store answers again: in the same session, or in the next one if `Lost` came in between.
     Reconnected,
-    /// The session is over, and with it all that depends on it. The next one is being opened.
+    /// The session is over, and with it everything that depends on it. The next one is being
+    /// opened.
     Lost,
-    /// The session is over, and the store does not accept the credentials for the next one. Further attempts are
-    /// made, as the retry policy says: a refusal may be that of one server, or of credentials that are being changed.
+    /// The session is over, and the store does not accept the credentials for the next one. The
+    /// client continues to try, according to the retry policy: a rejection may come from a single
+    /// server, or from credentials that are being changed.
     Denied,
-    /// The client was closed, or gave up opening sessions. Final.
+    /// The client was closed, or stopped opening sessions. Final.
     Closed,
 }
 
-impl Connection {
-    /// The state that follows this one when a session reports its status; `None` if that is no news. Pure.
+impl ConnectionState {
+    /// Returns the state that follows this one when a session reports its status; `None` if it
+    /// stays the same. Pure.
     pub(super) fn then(self, session: StatusKind) -> Option<Self> {
         match (self, session) {
             (Self::Closed, _) | (Self::Connected | Self::Reconnected, StatusKind::Live) => None,
@@ -45,56 +49,56 @@ impl Connection {
     }
 }
 
-/// Which session a client has now. Shared by its clones, its keeper and its watches.
+/// The current session of a client. Shared by its clones, its task and its watches.
 #[derive(Debug)]
 pub(super) struct Generations {
     current: Mutex<Current>,
-    turned: Notify,
-    /// `None` once `Closed` was sent: a receiver that waits for the next state learns that there is none.
-    state: Mutex<Option<watch::Sender<Connection>>>,
-    /// What late subscribers are made of.
-    latest: watch::Receiver<Connection>,
+    changed: Notify,
+    /// `None` once `Closed` was sent: the channel then ends for receivers that wait.
+    state: Mutex<Option<watch::Sender<ConnectionState>>>,
+    /// The receiver that later subscribers are cloned from.
+    latest: watch::Receiver<ConnectionState>,
 }
 
 #[derive(Clone, Debug)]
 enum Current {
-    /// It may be lost already, before the keeper has noticed.
+    /// The session may be lost already, before the task of the client has noticed.
     Live(Session),
-    /// Why the last attempt to open the next one failed, if one did.
+    /// The error of the last attempt to open the next session, if one failed.
     Between(Option<Arc<Error>>),
-    /// There will be no other. What calls fail with; and once all is done, whether the store said that the last
-    /// session is over.
+    /// There will be no other session. The error of every call; and once the last session is
+    /// closed, whether the store confirmed its end.
     Over(Arc<Error>, Option<bool>),
 }
 
 impl Generations {
     pub(super) fn new(first: Session) -> Self {
-        let (state, latest) = watch::channel(Connection::Connected);
+        let (state, latest) = watch::channel(ConnectionState::Connected);
         Self {
             current: Mutex::new(Current::Live(first)),
-            turned: Notify::new(),
+            changed: Notify::new(),
             state: Mutex::new(Some(state)),
             latest,
         }
     }
 
-    pub(super) fn state(&self) -> watch::Receiver<Connection> {
+    pub(super) fn state(&self) -> watch::Receiver<ConnectionState> {
         let mut receiver = self.latest.clone();
-        // Only what changes from now on is new to it.
+        // Only later changes are new to it.
         receiver.mark_unchanged();
         mistake!(LateSubscriberUntold: let receiver = {
-            watch::Sender::new(Connection::Connected).subscribe()
+            watch::Sender::new(ConnectionState::Connected).subscribe()
         });
         receiver
     }
 
     /// Reports the status of the current session.
     pub(super) fn status_changed(&self, session: StatusKind) {
-        self.turn(|state| state.then(session));
+        self.update_state(|state| state.then(session));
     }
 
     /// Sends the state that follows, if one does.
-    fn turn(&self, then: impl FnOnce(Connection) -> Option<Connection>) {
+    fn update_state(&self, then: impl FnOnce(ConnectionState) -> Option<ConnectionState>) {
         // Sending wakes tasks: not under the lock.
         let sender = self.sender().clone();
         let Some(sender) = sender else { return };
@@ -109,27 +113,29 @@ impl Generations {
 
     /// Sends `Closed`, and nothing after it.
     fn close(&self) {
-        self.turn(|_| Some(Connection::Closed));
+        self.update_state(|_| Some(ConnectionState::Closed));
         mistake!(StateNeverEnds: return);
         let last = self.sender().take();
         drop(last);
     }
 
-    pub(super) fn between(&self) {
+    pub(super) fn set_between(&self) {
         self.set(Current::Between(None));
         mistake!(LossUntold: return);
         self.status_changed(StatusKind::Lost);
     }
 
-    /// Remembers why there is no next session yet, and reports a refusal.
-    pub(super) fn failing(&self, error: Error) {
+    /// Records the error of an attempt to open the next session, and reports a rejection.
+    pub(super) fn record_failure(&self, error: Error) {
         if error.kind() == ErrorKind::Denied {
-            self.turn(|state| (state == Connection::Lost).then_some(Connection::Denied));
+            self.update_state(|state| {
+                (state == ConnectionState::Lost).then_some(ConnectionState::Denied)
+            });
         }
         self.set(Current::Between(Some(Arc::new(error))));
     }
 
-    /// Why there is no next session yet.
+    /// Returns the error of the last attempt to open the next session.
     pub(super) fn failure(&self) -> Option<Arc<Error>> {
         match &*self.lock() {
             Current::Between(why) => why.clone(),
@@ -137,24 +143,24 @@ impl Generations {
         }
     }
 
-    pub(super) fn next(&self, session: Session) {
+    pub(super) fn set_session(&self, session: Session) {
         self.set(Current::Live(session));
         self.status_changed(StatusKind::Live);
     }
 
-    /// From now on there is no session, for that reason.
-    pub(super) fn end(&self, why: &Arc<Error>) {
+    /// Records that there will be no session any more, with the reason.
+    pub(super) fn set_over(&self, why: &Arc<Error>) {
         self.set(Current::Over(why.clone(), None));
     }
 
-    /// The last session is closed too.
-    pub(super) fn ended(&self, why: &Arc<Error>, cleanly: bool) {
-        // The state first: a call that returns because the client is over finds it.
+    /// Records that the last session is closed too.
+    pub(super) fn set_closed(&self, why: &Arc<Error>, cleanly: bool) {
+        // The state first, so that it is visible to a call that returns because the client is over.
         self.close();
         self.set(Current::Over(why.clone(), Some(cleanly)));
     }
 
-    /// The session, if it is not lost, as seen from below `root`. It does not wait.
+    /// Returns the session with `root` as its root, if it is not lost. It does not wait.
     pub(super) fn live(&self, root: &Path) -> Option<Session> {
         match &*self.lock() {
             Current::Live(session) if !session.is_lost() => Some(session.below(root)),
@@ -162,7 +168,7 @@ impl Generations {
         }
     }
 
-    /// Waits for a session that is not lost, and gives it as seen from below `root`.
+    /// Waits for a session that is not lost, and returns it with `root` as its root.
     pub(super) async fn session(&self, root: &Path) -> Result<Session> {
         let found = self.until(|current| match current {
             Current::Live(session) if !session.is_lost() => Some(Ok(session.clone())),
@@ -177,7 +183,7 @@ impl Generations {
         Ok(found.await?.below(root))
     }
 
-    /// Whether there will be no other session.
+    /// Returns `true` if there will be no other session.
     pub(super) fn is_over(&self) -> bool {
         matches!(&*self.lock(), Current::Over(..))
     }
@@ -187,7 +193,7 @@ impl Generations {
         self.until(|current| matches!(current, Current::Over(..)).then_some(())).await;
     }
 
-    /// Waits until the last session is closed. Returns whether the store said that it is over.
+    /// Waits until the last session is closed. Returns `true` if the store confirmed its end.
     pub(super) async fn closed(&self) -> bool {
         self.until(|current| match current {
             Current::Over(_, cleanly) => *cleanly,
@@ -196,15 +202,15 @@ impl Generations {
         .await
     }
 
-    async fn until<T>(&self, is: impl Fn(&Current) -> Option<T>) -> T {
+    async fn until<T>(&self, select: impl Fn(&Current) -> Option<T>) -> T {
         loop {
-            // Listens from here on, so that a turn between the look and the wait wakes too.
-            let turned = self.turned.notified();
-            let found = is(&self.lock());
+            // Listens from here on, so that a change between the check and the wait also wakes.
+            let changed = self.changed.notified();
+            let found = select(&self.lock());
             if let Some(found) = found {
                 return found;
             }
-            turned.await;
+            changed.await;
         }
     }
 
@@ -212,10 +218,10 @@ impl Generations {
         let last = std::mem::replace(&mut *self.lock(), next);
         // Dropping a session wakes its task: not under the lock.
         drop(last);
-        self.turned.notify_waiters();
+        self.changed.notify_waiters();
     }
 
-    fn sender(&self) -> MutexGuard<'_, Option<watch::Sender<Connection>>> {
+    fn sender(&self) -> MutexGuard<'_, Option<watch::Sender<ConnectionState>>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -224,9 +230,11 @@ impl Generations {
     }
 }
 
-/// What the calls of a client fail with once it is closed.
+/// Returns the error of every call on a closed client.
 pub(super) fn closed() -> Arc<Error> {
-    Arc::new(Error::new(ErrorKind::SessionLost, "opening a session").because("it was closed"))
+    Arc::new(
+        Error::new(ErrorKind::SessionLost, "opening a session").because("the client was closed"),
+    )
 }
 
 #[cfg(test)]
@@ -235,7 +243,7 @@ mod tests {
 
     #[test]
     fn lost_comes_before_reconnected_and_closed_is_final() {
-        use Connection::{Closed, Connected, Denied, Lost, Reconnected, Suspended};
+        use ConnectionState::{Closed, Connected, Denied, Lost, Reconnected, Suspended};
         let table = [
             (Connected, StatusKind::Live, None),
             (Connected, StatusKind::Suspended, Some(Suspended)),

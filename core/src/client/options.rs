@@ -1,13 +1,13 @@
-//! [`ClientOptions`]: how a client behaves.
+//! The options of a client, [`ClientOptions`].
 
 use std::time::Duration;
 
-use crate::chance::Chance;
 use crate::error::{Error, ErrorKind, Result};
+use crate::random::Random;
 use crate::retry::Retry;
 use crate::store::SessionOptions;
 
-/// How a [`Client`](crate::client::Client) behaves.
+/// The options of a [`Client`](crate::client::Client).
 ///
 /// # Examples
 ///
@@ -20,66 +20,66 @@ use crate::store::SessionOptions;
 ///
 /// let options = ClientOptions::default()
 ///     .session(SessionOptions::new(Duration::from_secs(30)))
-///     .deadline(Duration::from_secs(5))
+///     .timeout(Duration::from_secs(5))
 ///     .retry(Retry::forever());
 /// # assert!(options.validate().is_ok());
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientOptions {
-    /// What each session is asked to be. Ten seconds to live.
+    /// The options of each session. The default TTL is ten seconds.
     pub session: SessionOptions,
-    /// How long one call may take, its repetitions and the wait for a session included. Ten
-    /// seconds.
-    pub deadline: Duration,
-    /// How long opening the first session may take, repetitions included, and later each attempt to
-    /// open the next. Fifteen seconds.
-    pub connect_deadline: Duration,
-    /// When to stop repeating calls, and attempts to open the next session. For ever: their
-    /// deadline ends them.
+    /// The maximum duration of one call, including its retries and the wait for a session. Ten
+    /// seconds by default.
+    pub timeout: Duration,
+    /// The maximum duration of the opening of the first session, including retries, and later of
+    /// each attempt to open the next. Fifteen seconds by default.
+    pub connect_timeout: Duration,
+    /// The policy that ends the retries of calls, and of attempts to open the next session. Without
+    /// an end by default: the deadline of a call ends its retries.
     pub retry: Retry,
-    /// Where all ids and random choices come from.
-    pub chance: Chance,
+    /// The source of all ids and random choices.
+    pub random: Random,
 }
 
 impl ClientOptions {
-    /// Sets what each session is asked to be.
+    /// Sets the options of each session.
     pub fn session(mut self, session: SessionOptions) -> Self {
         self.session = session;
         self
     }
 
-    /// Sets how long one call may take.
-    pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = deadline;
+    /// Sets the maximum duration of one call.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
         self
     }
 
-    /// Sets how long opening a session may take.
-    pub fn connect_deadline(mut self, connect_deadline: Duration) -> Self {
-        self.connect_deadline = connect_deadline;
+    /// Sets the maximum duration of the opening of a session.
+    pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
+        self.connect_timeout = connect_timeout;
         self
     }
 
-    /// Sets when to stop repeating.
+    /// Sets the retry policy.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
         self
     }
 
-    /// Sets where all ids and random choices come from.
-    pub fn chance(mut self, chance: Chance) -> Self {
-        self.chance = chance;
+    /// Sets the source of all ids and random choices.
+    pub fn random(mut self, random: Random) -> Self {
+        self.random = random;
         self
     }
 
-    /// Refuses what cannot be meant.
+    /// Validates the options.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] for a deadline of zero, and what [`Retry::validate`] refuses.
+    /// [`ErrorKind::Invalid`] for a deadline of zero, and the errors of [`Retry::validate`].
     pub fn validate(&self) -> Result<()> {
-        if self.deadline.is_zero() || self.connect_deadline.is_zero() {
+        if self.timeout.is_zero() || self.connect_timeout.is_zero() {
             return Err(Error::new(ErrorKind::Invalid, "opening a client")
                 .because("a deadline is more than zero"));
         }
@@ -91,10 +91,10 @@ impl Default for ClientOptions {
     fn default() -> Self {
         Self {
             session: SessionOptions::default(),
-            deadline: Duration::from_secs(10),
-            connect_deadline: Duration::from_secs(15),
+            timeout: Duration::from_secs(10),
+            connect_timeout: Duration::from_secs(15),
             retry: Retry::default(),
-            chance: Chance::from_system(),
+            random: Random::from_system(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The one task of a client: keeps it in sessions.
+//! The background task of a client, which opens its sessions.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::session::deadline::Deadline;
 use crate::session::session_state::{SessionState, StatusKind};
 use crate::store::Backend;
 
-/// Asks the keeper to close the client. The keeper also does so when the last sender is dropped.
+/// A request to close the client. The task also closes it when the last sender is dropped.
 pub(super) struct Close;
 
 pub(super) struct Opener {
@@ -27,7 +27,7 @@ pub(super) struct Opener {
     tuning: Arc<Tuning>,
 }
 
-pub(super) struct Keeper {
+pub(super) struct ClientTask {
     pub(super) opener: Opener,
     pub(super) generations: Arc<Generations>,
     pub(super) close: mpsc::UnboundedReceiver<Close>,
@@ -36,9 +36,9 @@ pub(super) struct Keeper {
 impl Opener {
     pub(super) fn new(backend: Arc<dyn Backend>, options: ClientOptions) -> Self {
         let tuning = Arc::new(Tuning {
-            deadline: options.deadline,
+            timeout: options.timeout,
             retry: options.retry.clone(),
-            chance: options.chance.clone(),
+            random: options.random.clone(),
         });
         Self { backend, options, tuning }
     }
@@ -47,9 +47,9 @@ impl Opener {
         self.tuning.clone()
     }
 
-    /// Opens the first session: all attempts within one deadline.
+    /// Opens the first session, with all attempts within one deadline.
     pub(super) async fn first(&self) -> Result<Session> {
-        let deadline = Deadline::within(self.options.connect_deadline);
+        let deadline = Deadline::within(self.options.connect_timeout);
         let mut last = None;
         let opened = {
             let attempts = pin!(self.repeat(self.delays(), is_final, |error| last = Some(error)));
@@ -65,7 +65,7 @@ impl Opener {
         }
     }
 
-    /// Opens a session, and tries again after errors that are not final, for as long as there are delays.
+    /// Opens a session, and retries after errors that are not final, until the delays end.
     async fn repeat(
         &self,
         mut delays: Delays,
@@ -90,7 +90,7 @@ impl Opener {
     }
 
     async fn once(&self) -> Result<Session> {
-        let limit = self.options.connect_deadline;
+        let limit = self.options.connect_timeout;
         match timeout(limit, self.backend.open(&self.options.session)).await {
             Ok(opened) => Ok(Session::start(opened?, self.tuning.clone())),
             Err(_late) => Err(Deadline::within(limit).error(OPENING)),
@@ -98,42 +98,43 @@ impl Opener {
     }
 
     fn delays(&self) -> Delays {
-        self.tuning.retry.delays(&self.tuning.chance)
+        self.tuning.retry.delays(&self.tuning.random)
     }
 }
 
 const OPENING: &str = "opening a session";
 
-/// Whether this error ends the attempts to open the first session: a mistake in the options is to be seen at
-/// once.
+/// Returns `true` if the error ends the attempts to open the first session: invalid options are
+/// reported immediately.
 fn is_final(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Denied | ErrorKind::Invalid | ErrorKind::Unsupported)
 }
 
-/// Whether this error ends the attempts to open a later one. The store accepted a session with these options
-/// before, so a refusal may be that of one server, or of credentials that are being changed: the retry policy
-/// decides.
+/// Returns `true` if the error ends the attempts to open a later session. The store accepted a
+/// session with these options before, so a rejection may come from a single server, or from
+/// credentials that are being changed: the retry policy decides.
 fn is_final_later(_error: &Error) -> bool {
     false
 }
 
-impl Keeper {
-    /// Opens the next session when one is lost, until the client is closed, its last clone is dropped, or the
-    /// retry policy gives up.
+impl ClientTask {
+    /// Opens the next session when one is lost, until the client is closed, its last clone is
+    /// dropped, or the retry policy ends the attempts.
     pub(super) async fn run(mut self, mut session: Session) {
         let mut delays = self.opener.delays();
         loop {
-            let born = clock::now();
-            if let Some(asked) = self.until_lost(&session).await {
-                self.end(session, asked).await;
+            let opened_at = clock::now();
+            if let Some(is_requested) = self.until_lost(&session).await {
+                self.end(session, is_requested).await;
                 mistake!(KeeperStays: std::future::pending::<()>().await);
                 return;
             }
-            self.generations.between();
+            self.generations.set_between();
             let (ttl, last) = (session.info().ttl, session.state().clone());
             drop(session);
-            // A session that ends soon after it was opened is followed by a pause: no storm of openings.
-            let pause = if clock::elapsed(born) >= ttl { None } else { delays.next() };
+            // After a session that ended soon after it was opened, a delay prevents a storm of
+            // openings.
+            let pause = if clock::elapsed(opened_at) >= ttl { None } else { delays.next() };
             if pause.is_none() {
                 delays = self.opener.delays();
             }
@@ -142,7 +143,7 @@ impl Keeper {
                     if let Some(pause) = pause {
                         sleep(pause).await;
                     }
-                    let note = |error| self.generations.failing(error);
+                    let note = |error| self.generations.record_failure(error);
                     self.opener.repeat(self.opener.delays(), is_final_later, note).await
                 });
                 match select(open, pin!(self.close.recv())).await {
@@ -154,50 +155,50 @@ impl Keeper {
                 None => return self.end_between(&closed(), &last).await,
                 Some(Ok(session)) => session,
                 Some(Err(error)) => {
-                    tracing::warn!(%error, "gave up opening sessions");
+                    tracing::warn!(%error, "stopped opening sessions");
                     return self.end_between(&Arc::new(error), &last).await;
                 }
             };
-            self.generations.next(session.clone());
+            self.generations.set_session(session.clone());
         }
     }
 
-    /// Reports the status of the session until it is lost (`None`), closing is requested (`true`), or the last
-    /// clone of the client is dropped (`false`).
+    /// Reports the status of the session until it is lost (`None`), closing is requested (`true`),
+    /// or the last clone of the client is dropped (`false`).
     async fn until_lost(&mut self, session: &Session) -> Option<bool> {
         let mut seen = StatusKind::Live;
         loop {
-            let turned = session.state().turned(seen);
-            match select(pin!(self.close.recv()), pin!(turned)).await {
-                Either::Left((asked, _)) => return Some(asked.is_some()),
+            let changed = session.state().kind_changed(seen);
+            match select(pin!(self.close.recv()), pin!(changed)).await {
+                Either::Left((request, _)) => return Some(request.is_some()),
                 Either::Right((StatusKind::Lost, _)) => return None,
-                Either::Right((turn, _)) => {
-                    seen = turn;
-                    self.generations.status_changed(turn);
+                Either::Right((kind, _)) => {
+                    seen = kind;
+                    self.generations.status_changed(kind);
                 }
             }
         }
     }
 
-    /// There is no session, and there will be no other. That the last one was lost on this side does not say that
-    /// its nodes are gone: its own close does.
+    /// Ends a client that has no session, and opens no other. The loss of the last session on this
+    /// side does not prove that its nodes are gone: only its close does.
     async fn end_between(&self, why: &Arc<Error>, last: &SessionState) {
-        self.generations.end(why);
+        self.generations.set_over(why);
         let cleanly = last.closed().await;
         mistake!(LossIsEnd: let cleanly = true);
-        self.generations.ended(why, cleanly);
+        self.generations.set_closed(why, cleanly);
     }
 
-    async fn end(self, session: Session, asked: bool) {
+    async fn end(self, session: Session, is_requested: bool) {
         let why = closed();
-        self.generations.end(&why);
-        if !asked {
+        self.generations.set_over(&why);
+        if !is_requested {
             mistake!(LastDropForgotten: std::future::pending::<()>().await);
             // A caller that still holds the session keeps it.
             drop(session);
-            return self.generations.ended(&why, true);
+            return self.generations.set_closed(&why, true);
         }
         let cleanly = session.close().await;
-        self.generations.ended(&why, cleanly.is_ok());
+        self.generations.set_closed(&why, cleanly.is_ok());
     }
 }

@@ -7,14 +7,14 @@ use crate::clock::{self, sleep, timeout};
 use futures_util::future::{join, join3};
 use tokio::sync::watch;
 
-use crate::chance::Chance;
-use crate::client::{Client, ClientOptions, ClientWatch, Connection, ValueWatch};
+use crate::client::{Client, ClientOptions, ClientWatch, ConnectionState, ValueWatch};
 use crate::error::{Effect, Error, ErrorKind};
 use crate::path::Path;
+use crate::random::Random;
 use crate::retry::{Backoff, Retry};
 use crate::session::Session;
-use crate::session::script::{Fault, Script};
-use crate::store::{End, Event, Expect, Lifetime, Loss, Query, Status, Txn};
+use crate::session::script::{Fault, Script, idle};
+use crate::store::{End, Event, Expect, Lifetime, Query, SessionEnd, Status, Txn};
 
 const LIMIT: Duration = Duration::from_secs(5);
 const MOMENT: Duration = Duration::from_millis(10);
@@ -27,8 +27,8 @@ fn path(text: &str) -> Path {
 fn options() -> ClientOptions {
     let backoff = Backoff::default().jitter(0.0);
     ClientOptions::default()
-        .deadline(LIMIT)
-        .chance(Chance::seeded(7))
+        .timeout(LIMIT)
+        .random(Random::seeded(7))
         .retry(Retry::Forever { backoff })
 }
 
@@ -38,31 +38,25 @@ async fn opened() -> (Script, Client) {
     (script, client)
 }
 
-/// Loses the current session, and takes a moment to open the next.
+/// Loses the current session, and opens the next one after a delay.
 async fn lose(script: &Script, number: u64) {
     script.opens([Fault::SlowReply(MOMENT)]);
     script.lose(number);
     sleep(MOMENT / 2).await;
 }
 
-/// Every state that is reported until the client is closed.
-async fn states_until_end(mut state: watch::Receiver<Connection>) -> Vec<Connection> {
-    let mut told = vec![*state.borrow_and_update()];
-    while told.last() != Some(&Connection::Closed) && state.changed().await.is_ok() {
-        told.push(*state.borrow_and_update());
+/// Returns every state that is reported until the client is closed.
+async fn states_until_end(mut state: watch::Receiver<ConnectionState>) -> Vec<ConnectionState> {
+    let mut states = vec![*state.borrow_and_update()];
+    while states.last() != Some(&ConnectionState::Closed) && state.changed().await.is_ok() {
+        states.push(*state.borrow_and_update());
     }
-    told
-}
-
-/// No task is left but the test.
-async fn idle() {
-    tokio::task::yield_now().await;
-    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
+    states
 }
 
 #[tokio::test(start_paused = true)]
 async fn states_are_reported_in_order_and_once() {
-    use Connection::{Closed, Connected, Lost, Reconnected, Suspended};
+    use ConnectionState::{Closed, Connected, Lost, Reconnected, Suspended};
 
     let (script, client) = opened().await;
     let until = clock::now() + LIMIT;
@@ -75,7 +69,7 @@ async fn states_are_reported_in_order_and_once() {
             Status::Live { until: until + MOMENT },
         ] {
             sleep(MOMENT).await;
-            script.say(1, status);
+            script.set_status(1, status);
         }
         sleep(MOMENT).await;
         lose(&script, 1).await;
@@ -84,9 +78,9 @@ async fn states_are_reported_in_order_and_once() {
         sleep(MOMENT).await;
         client.close().await.expect("reachable");
     };
-    let (told, ()) = join(states_until_end(client.state()), events).await;
+    let (states, ()) = join(states_until_end(client.state()), events).await;
 
-    assert_eq!(told, [Connected, Suspended, Reconnected, Lost, Reconnected, Closed]);
+    assert_eq!(states, [Connected, Suspended, Reconnected, Lost, Reconnected, Closed]);
     assert_eq!(*client.state().borrow(), Closed, "a late receiver gets it");
 }
 
@@ -99,20 +93,20 @@ async fn the_state_ends_after_closed() {
     assert!(!client.state().has_changed().expect("it is open"), "what was before is not new");
     client.session().await.expect("opened again");
     let following = async {
-        let mut told = Vec::new();
+        let mut states = Vec::new();
         while early.changed().await.is_ok() {
-            told.push(*early.borrow_and_update());
+            states.push(*early.borrow_and_update());
         }
-        told
+        states
     };
 
-    let (told, closed) = join(timeout(LONG, following), client.close()).await;
+    let (states, closed) = join(timeout(LONG, following), client.close()).await;
 
     closed.expect("reachable");
-    // A clone of the client lives on.
-    assert_eq!(told.expect("it ends").last(), Some(&Connection::Closed));
+    // A clone of the client still exists.
+    assert_eq!(states.expect("it ends").last(), Some(&ConnectionState::Closed));
     let mut late = client.state();
-    assert_eq!(*late.borrow(), Connection::Closed);
+    assert_eq!(*late.borrow(), ConnectionState::Closed);
     let changed = timeout(LONG, late.changed()).await.expect("it ends at once");
     assert!(changed.is_err(), "nothing comes after Closed");
 }
@@ -122,7 +116,7 @@ async fn the_next_session_is_opened_when_one_is_lost() {
     let (script, client) = opened().await;
     let first = client.session().await.expect("open");
     lose(&script, 1).await;
-    assert_eq!(*client.state().borrow(), Connection::Lost);
+    assert_eq!(*client.state().borrow(), ConnectionState::Lost);
 
     let second = client.session().await.expect("opened again");
 
@@ -189,7 +183,7 @@ async fn the_first_session_is_tried_for_until_the_deadline() {
         let started = clock::now();
         let error = Client::open(script.clone(), options()).await.expect_err("no store");
         assert_eq!(error.kind(), ErrorKind::Unreachable);
-        assert_eq!(clock::elapsed(started), options().connect_deadline);
+        assert_eq!(clock::elapsed(started), options().connect_timeout);
     }
 
     let script = Script::default();
@@ -201,8 +195,8 @@ async fn the_first_session_is_tried_for_until_the_deadline() {
 #[tokio::test(start_paused = true)]
 async fn options_that_cannot_be_meant_are_refused() {
     let wrong = [
-        options().deadline(Duration::ZERO),
-        options().connect_deadline(Duration::ZERO),
+        options().timeout(Duration::ZERO),
+        options().connect_timeout(Duration::ZERO),
         options().retry(Retry::until_elapsed(Duration::ZERO)),
         options().retry(Retry::Forever { backoff: Backoff::default().factor(f32::NAN) }),
     ];
@@ -230,7 +224,7 @@ async fn an_outage_is_not_a_storm() {
 #[tokio::test(start_paused = true)]
 async fn sessions_that_die_young_are_not_opened_in_a_storm() {
     let script = Script::default();
-    let patient = options().deadline(LONG);
+    let patient = options().timeout(LONG);
     let client = Client::open(script.clone(), patient).await.expect("opens");
     let started = clock::now();
     for number in 1..=50 {
@@ -254,7 +248,7 @@ async fn a_policy_that_gives_up_closes_the_client() {
 
         assert!(matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Denied));
         let mut state = client.state();
-        state.wait_for(|state| *state == Connection::Closed).await.expect("it is reported");
+        state.wait_for(|state| *state == ConnectionState::Closed).await.expect("it is reported");
         client.close().await.expect("nothing to close");
         idle().await;
     }
@@ -267,10 +261,10 @@ async fn a_refusal_of_a_later_session_is_tried_again_and_reported() {
     script.opens([Fault::Denied, Fault::Refused, Fault::Denied, Fault::None]);
     script.lose(1);
 
-    state.wait_for(|state| *state == Connection::Denied).await.expect("it is reported");
+    state.wait_for(|state| *state == ConnectionState::Denied).await.expect("it is reported");
     let next = client.session().await.expect("opened when the store accepts it again");
 
-    assert_eq!((next.info().id.get(), *state.borrow()), (2, Connection::Reconnected));
+    assert_eq!((next.info().id.get(), *state.borrow()), (2, ConnectionState::Reconnected));
 }
 
 #[tokio::test(start_paused = true)]
@@ -346,8 +340,8 @@ async fn the_last_clone_closes_in_the_background() {
     sleep(MOMENT).await;
 
     assert_eq!((script.nodes().len(), script.count("close")), (0, 1));
-    assert_eq!(*state.borrow(), Connection::Closed);
-    assert!(matches!(watch.next().await, Some(Event::Ended(End::SessionOver(Loss::Closed)))));
+    assert_eq!(*state.borrow(), ConnectionState::Closed);
+    assert!(matches!(watch.next().await, Some(Event::Ended(End::SessionOver(SessionEnd::Closed)))));
     assert!(watch.next().await.is_none());
     idle().await;
 }
@@ -378,9 +372,9 @@ fn dropping_needs_no_runtime() {
         let (_view, watch) = client.watch(Query::node(path("/a"))).await.expect("reachable");
         (client, session, watch)
     });
-    session.discard(path("/a"), crate::store::Revision::new(1));
+    session.remove_incarnation_in_background(path("/a"), crate::store::Revision::new(1));
     drop(runtime);
-    session.discard(path("/a"), crate::store::Revision::new(1));
+    session.remove_incarnation_in_background(path("/a"), crate::store::Revision::new(1));
     drop((client, session, watch));
 }
 
@@ -404,7 +398,7 @@ async fn a_watch_outlives_its_session() {
     assert_eq!(script.watches(), 1);
 
     client.close().await.expect("reachable");
-    assert!(matches!(watch.next().await, Some(Event::Ended(End::SessionOver(Loss::Closed)))));
+    assert!(matches!(watch.next().await, Some(Event::Ended(End::SessionOver(SessionEnd::Closed)))));
     assert!(watch.next().await.is_none());
 }
 
@@ -429,15 +423,15 @@ async fn values_are_written_and_read_as_json() {
     let at = path("/limit");
     assert_eq!(client.get_value::<u32>(&at).await.expect("reachable"), None);
 
-    let made = client.create_value(&at, &7_u32, Lifetime::Persistent).await.expect("reachable");
-    made.required().expect("free");
+    let created = client.create_value(&at, &7_u32, Lifetime::Persistent).await.expect("reachable");
+    created.required().expect("free");
     let seven = client.get_value::<u32>(&at).await.expect("a number").expect("there");
     let set = client.set_value(&at, "nine", seven.unchanged()).await.expect("reachable");
     set.required().expect("unchanged");
-    let again = client.set_value(&at, &8_u32, seven.unchanged()).await.expect("reachable");
+    let second = client.set_value(&at, &8_u32, seven.unchanged()).await.expect("reachable");
 
     assert_eq!(seven.value, 7);
-    assert!(again.rejected().is_some());
+    assert!(second.rejected().is_some());
     let error = client.get_value::<u32>(&at).await.expect_err("a text");
     assert_eq!((error.kind(), error.path()), (ErrorKind::Corrupt, Some(&at)));
 }
@@ -446,8 +440,8 @@ async fn values_are_written_and_read_as_json() {
 async fn plain_verbs_do_what_they_say() {
     let (script, client) = opened().await;
     let (a, dir) = (path("/d/a"), path("/d"));
-    let made = client.create(&a, "1", Lifetime::Persistent).await.expect("reachable");
-    let version = made.required().expect("free").stat.expect("reported").version;
+    let created = client.create(&a, "1", Lifetime::Persistent).await.expect("reachable");
+    let version = created.required().expect("free").stat.expect("reported").version;
     let drawn = client.create_sequential(&path("/d/s-"), "", Lifetime::Session).await;
     let drawn = drawn.expect("reachable").required().expect("free");
 
@@ -458,8 +452,12 @@ async fn plain_verbs_do_what_they_say() {
     let set = client.set(&a, "2", Expect::Version(version)).await.expect("reachable");
     set.required().expect("unchanged");
     assert_eq!(client.get(&a).await.expect("reachable").expect("there").data, "2");
-    script.blind_local_reads();
-    assert_eq!(client.get_local(&a).await.expect("reachable"), None, "it may lag");
+    script.hide_from_local_reads();
+    assert_eq!(
+        client.read(Query::node(a.clone()).local()).await.expect("reachable").into_node(),
+        None,
+        "it may lag"
+    );
     let stale = client.delete(&a, Expect::Version(version)).await.expect("reachable");
     assert!(stale.rejected().is_some());
     client.delete(&a, Expect::Any).await.expect("reachable").required().expect("there");
@@ -500,7 +498,7 @@ async fn a_namespace_is_a_client_of_its_own_paths() {
     drop(session);
     drop(client);
     sleep(LONG).await;
-    assert_eq!(*nested.state().borrow(), Connection::Reconnected, "a view keeps the client");
+    assert_eq!(*nested.state().borrow(), ConnectionState::Reconnected, "a view keeps the client");
 }
 
 #[test]

@@ -1,30 +1,25 @@
-//! The plain verbs of a [`Client`].
+//! The calls of a [`Client`] that read, write and watch nodes.
 
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::client::watching::Again;
+use crate::client::watching::WatchContext;
 use crate::client::{Client, ClientWatch};
 use crate::error::Result;
 use crate::mutant::mistake;
 use crate::path::Path;
 use crate::session::only;
-use crate::store::{Done, Expect, Lifetime, Node, Outcome, Query, Txn, View};
+use crate::store::{Expect, Lifetime, Node, OpResult, Outcome, Query, Txn, View};
 use crate::value::{Value, encode};
 
-/// # Plain verbs
-///
-/// Each fails with [`ErrorKind::Unreachable`](crate::error::ErrorKind::Unreachable) if there was no
-/// answer within the deadline, with
-/// [`ErrorKind::SessionLost`](crate::error::ErrorKind::SessionLost) once the client is closed or if
-/// the session was lost while a write was on its way, and with what the store says.
+/// # Calls on nodes
 impl Client {
-    /// The node at `path`, as it is now. A container is none.
+    /// Reads the latest state of the node at `path`. `None` for a container.
     ///
     /// # Errors
     ///
-    /// As every verb.
+    /// The errors that are common to all calls: see [`Client`].
     ///
     /// # Cancel safety
     ///
@@ -33,24 +28,11 @@ impl Client {
         Ok(self.read(Query::node(path.clone())).await?.into_node())
     }
 
-    /// The node at `path`, not older than what this session already knows: cheaper, and may lag.
+    /// Returns `true` if the latest state has a node at `path`. `false` for a container.
     ///
     /// # Errors
     ///
-    /// As every verb.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: it only reads.
-    pub async fn get_local(&self, path: &Path) -> Result<Option<Node>> {
-        Ok(self.read(Query::node(path.clone()).local()).await?.into_node())
-    }
-
-    /// Whether there is a node at `path` now. A container is none.
-    ///
-    /// # Errors
-    ///
-    /// As every verb.
+    /// The errors that are common to all calls: see [`Client`].
     ///
     /// # Cancel safety
     ///
@@ -59,11 +41,12 @@ impl Client {
         Ok(self.read(Query::node(path.clone()).names_only()).await?.node().is_some())
     }
 
-    /// The children of `path` with their data, sorted by path. None if there is no node at `path`.
+    /// Reads the children of `path` with their data, sorted by path. Empty if there is no node at
+    /// `path`.
     ///
     /// # Errors
     ///
-    /// As every verb.
+    /// The errors that are common to all calls: see [`Client`].
     ///
     /// # Cancel safety
     ///
@@ -76,7 +59,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As every verb.
+    /// The errors that are common to all calls: see [`Client`].
     ///
     /// # Cancel safety
     ///
@@ -89,38 +72,41 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As every verb.
+    /// The errors that are common to all calls: see [`Client`].
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: what a dropped call created is removed again.
+    /// Cancel safe: the node that a dropped call created is removed again.
     pub async fn create(
         &self,
         path: &Path,
         data: impl Into<Bytes>,
         lifetime: Lifetime,
-    ) -> Result<Outcome<Done>> {
-        only(self.transaction(Txn::new().create(path.clone(), data, lifetime)).await?)
+    ) -> Result<Outcome<OpResult>> {
+        only(self.commit(Txn::new().create(path.clone(), data, lifetime)).await?)
     }
 
-    /// Creates a sequential node at `prefix` and a unique id, by which it is found again if the answer is lost.
+    /// Creates a sequential node at `prefix` and a unique id. The client finds the node by that id
+    /// if the answer is lost.
     ///
     /// # Errors
     ///
-    /// As every verb. If the effect is unknown, the node is looked for and removed in the background.
+    /// The errors that are common to all calls: see [`Client`]. If the effect is unknown, the node
+    /// is searched for and removed in the background.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: nothing remains of a dropped call.
+    /// Cancel safe: a dropped call leaves no node.
     pub async fn create_sequential(
         &self,
         prefix: &Path,
         data: impl Into<Bytes>,
         lifetime: Lifetime,
-    ) -> Result<Outcome<Done>> {
+    ) -> Result<Outcome<OpResult>> {
         let data: Bytes = data.into();
         let outcome = self.on_session(async |session, by| {
-            // Another session, another id: what is of the last one is never taken for this one's.
+            // A new id in each session, so that a node of the previous session is never taken for
+            // the node of this one.
             let path = session.unique(prefix)?;
             let txn = Txn::new().create_sequential(path, data.clone(), lifetime);
             session.commit_by(txn, by).await
@@ -128,62 +114,63 @@ impl Client {
         only(outcome.await?)
     }
 
-    /// Replaces the data of a node that exists.
+    /// Replaces the data of an existing node.
     ///
     /// # Errors
     ///
-    /// As every verb.
+    /// The errors that are common to all calls: see [`Client`].
     ///
     /// # Cancel safety
     ///
-    /// A dropped call is driven to its end: the data is replaced or it is not.
+    /// A dropped call completes in the background: the data is replaced or it is not.
     pub async fn set(
         &self,
         path: &Path,
         data: impl Into<Bytes>,
         expect: Expect,
-    ) -> Result<Outcome<Done>> {
-        only(self.transaction(Txn::new().set(path.clone(), data, expect)).await?)
+    ) -> Result<Outcome<OpResult>> {
+        only(self.commit(Txn::new().set(path.clone(), data, expect)).await?)
     }
 
-    /// Removes a node that exists and has no children.
+    /// Removes an existing node that has no children.
     ///
-    /// On ZooKeeper the versions of a path begin again with each node that is created there. So a request that was sent again
-    /// because its answer was lost, and that arrives late, may remove the next node of the path if that has the expected
-    /// version. Where other clients create the node again, remove it in a transaction that also checks a node of this
-    /// client alone.
+    /// On ZooKeeper the versions of a path start again with each node that is created there. So a
+    /// delayed duplicate of the request, sent again because its answer was lost, may remove the
+    /// next node of the path if that has the expected version. If other clients create the node
+    /// again, remove it in a transaction that also checks a node that belongs to this client only.
     ///
     /// # Errors
     ///
-    /// As every verb.
+    /// The errors that are common to all calls: see [`Client`].
     ///
     /// # Cancel safety
     ///
-    /// A dropped call is driven to its end: the node is removed or it is not.
+    /// A dropped call completes in the background: the node is removed or it is not.
     pub async fn delete(&self, path: &Path, expect: Expect) -> Result<Outcome<()>> {
-        let outcome = self.transaction(Txn::new().delete(path.clone(), expect)).await?;
+        let outcome = self.commit(Txn::new().delete(path.clone(), expect)).await?;
         Ok(outcome.map(drop))
     }
 
-    /// Applies a transaction, whole or not at all.
+    /// Applies a transaction, completely or not at all.
     ///
     /// # Errors
     ///
-    /// As every verb.
+    /// The errors that are common to all calls: see [`Client`].
     ///
     /// # Cancel safety
     ///
-    /// A dropped call is driven to its end. If it only creates, what it created is then removed
-    /// again; else what it did stays done.
-    pub async fn transaction(&self, txn: Txn) -> Result<Outcome> {
+    /// A dropped call completes in the background. If the transaction only creates nodes, these are
+    /// then removed again; otherwise its effect stays.
+    pub async fn commit(&self, txn: Txn) -> Result<Outcome> {
         self.on_session(async |session, by| session.commit_by(txn.clone(), by).await).await
     }
 
-    /// Answers a query, and reports every change of what it covers from then on, across sessions.
+    /// Answers a query, and reports every later change of the nodes that it covers, across
+    /// sessions.
     ///
     /// # Errors
     ///
-    /// As every verb.
+    /// The errors that are common to all calls: see [`Client`].
     ///
     /// # Cancel safety
     ///
@@ -194,16 +181,16 @@ impl Client {
         let (view, watch) = observed.await?;
         mistake!(ObservesTwice: crate::mutant::client::watch_and_forget(self, &query).await?);
         let (generations, tuning) = (self.generations.clone(), self.tuning.clone());
-        let again = Again { generations, tuning, root: self.root.clone(), query };
-        Ok((view, ClientWatch::new(again, watch)))
+        let context = WatchContext { generations, tuning, root: self.root.clone(), query };
+        Ok((view, ClientWatch::new(context, watch)))
     }
 
-    /// The value that the node at `path` holds as JSON.
+    /// Reads the node at `path` as a JSON value.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind::Corrupt) if it holds something else, and as
-    /// every verb.
+    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind::Corrupt) if the data of the node is not such
+    /// a value, and the errors that are common to all calls: see [`Client`].
     ///
     /// # Cancel safety
     ///
@@ -214,12 +201,12 @@ impl Client {
         value.transpose()
     }
 
-    /// Replaces what a node that exists holds by a value as JSON.
+    /// Replaces the data of an existing node by a value as JSON.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::error::ErrorKind::Invalid) if the value cannot be written so,
-    /// and as every verb.
+    /// [`ErrorKind::Invalid`](crate::error::ErrorKind::Invalid) if the value cannot be serialised
+    /// as JSON, and the errors that are common to all calls: see [`Client`].
     ///
     /// # Cancel safety
     ///
@@ -229,12 +216,12 @@ impl Client {
         path: &Path,
         value: &T,
         expect: Expect,
-    ) -> Result<Outcome<Done>> {
+    ) -> Result<Outcome<OpResult>> {
         let data = encode(path, value)?;
         self.set(path, data, expect).await
     }
 
-    /// Creates a node that holds a value as JSON.
+    /// Creates a node with a value as JSON.
     ///
     /// # Errors
     ///
@@ -248,7 +235,7 @@ impl Client {
         path: &Path,
         value: &T,
         lifetime: Lifetime,
-    ) -> Result<Outcome<Done>> {
+    ) -> Result<Outcome<OpResult>> {
         let data = encode(path, value)?;
         self.create(path, data, lifetime).await
     }

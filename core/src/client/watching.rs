@@ -1,4 +1,4 @@
-//! [`ClientWatch`]: a watch that outlives the sessions it is made on.
+//! A watch that continues across sessions, [`ClientWatch`].
 
 use std::fmt;
 use std::future::Future;
@@ -16,16 +16,16 @@ use crate::mutant::mistake;
 use crate::path::Path;
 use crate::retry::{Delays, Retry};
 use crate::session::call_context::Tuning;
-use crate::store::{End, Event, Loss, Node, Query, Watch};
+use crate::store::{End, Event, Node, Query, SessionEnd, Watch};
 
-/// The events of what a client observes: a stream that ends with [`Event::Ended`].
+/// The events of a query that a client observes: a stream that ends with [`Event::Ended`].
 ///
-/// When a session is lost, the same query is observed again in the next one, and the watch delivers
-/// [`Event::Resync`]: read again. It ends when the client is closed, or the store cannot go on with it. It does
-/// not keep the client open. Dropping it frees what the server keeps for it.
+/// When a session is lost, the watch observes the same query in the next one, and delivers
+/// [`Event::Resync`]: read again. It ends when the client is closed, or the store cannot continue
+/// it. It does not keep the client open. Dropping it frees its resources at the server.
 #[must_use = "a watch that is dropped watches nothing"]
 pub struct ClientWatch {
-    again: Again,
+    context: WatchContext,
     phase: Phase,
 }
 
@@ -35,9 +35,9 @@ enum Phase {
     Over,
 }
 
-/// What it takes to observe again.
+/// The values that are required to observe the query again.
 #[derive(Clone)]
-pub(super) struct Again {
+pub(super) struct WatchContext {
     pub(super) generations: Arc<Generations>,
     pub(super) tuning: Arc<Tuning>,
     pub(super) root: Path,
@@ -45,11 +45,11 @@ pub(super) struct Again {
 }
 
 impl ClientWatch {
-    pub(super) fn new(again: Again, watch: Watch) -> Self {
-        Self { again, phase: Phase::Watching(watch) }
+    pub(super) fn new(context: WatchContext, watch: Watch) -> Self {
+        Self { context, phase: Phase::Watching(watch) }
     }
 
-    /// The next event; `None` after [`Event::Ended`].
+    /// Waits for the next event; `None` after [`Event::Ended`].
     ///
     /// # Cancel safety
     ///
@@ -58,9 +58,9 @@ impl ClientWatch {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
-    /// What it takes to read the same.
-    pub(super) fn again(&self) -> &Again {
-        &self.again
+    /// Returns the values that are required to read the query again.
+    pub(super) fn context(&self) -> &WatchContext {
+        &self.context
     }
 
     fn end(&mut self, why: End) -> Event {
@@ -78,8 +78,8 @@ impl Stream for ClientWatch {
                 Phase::Watching(watch) => match ready!(Pin::new(watch).poll_next(cx)) {
                     Some(Event::Ended(End::SessionOver(_))) => {
                         mistake!(WatchEndsWithSession: return Poll::Ready(Some(self.end(ended_without_reason()))));
-                        let again = self.again.clone();
-                        self.phase = Phase::Reopening(Box::pin(again.observe()));
+                        let context = self.context.clone();
+                        self.phase = Phase::Reopening(Box::pin(context.observe()));
                     }
                     Some(Event::Ended(why)) => return Poll::Ready(Some(self.end(why))),
                     Some(event) => return Poll::Ready(Some(event)),
@@ -103,24 +103,25 @@ impl Stream for ClientWatch {
     }
 }
 
-impl Again {
-    /// Reads the node, however long the store does not answer. `None` once the client is closed.
+impl WatchContext {
+    /// Reads the node, and retries during an outage of any length. `None` once the client is
+    /// closed.
     pub(super) async fn read(&self) -> Option<Result<Option<Node>>> {
         let Self { generations, root, query, .. } = self;
-        let mut pauses = self.pauses();
+        let mut delays = self.delays();
         loop {
             let session = generations.session(root).await.ok()?;
             let error = match session.read_by(query.clone(), session.deadline()).await {
                 Ok(view) => return Some(Ok(view.into_node())),
                 Err(error) => error,
             };
-            // It keeps no session open while it waits.
+            // Keeps no session open during the delay.
             drop(session);
             match error.kind() {
                 ErrorKind::SessionLost => {}
                 ErrorKind::Unreachable => {
-                    let pause = pin!(sleep(pauses.next().unwrap_or_default()));
-                    if let Either::Right(_) = select(pause, pin!(generations.over())).await {
+                    let delay = pin!(sleep(delays.next().unwrap_or_default()));
+                    if let Either::Right(_) = select(delay, pin!(generations.over())).await {
                         return None;
                     }
                 }
@@ -129,17 +130,17 @@ impl Again {
         }
     }
 
-    /// How long to wait between the tries of what is not given up.
-    pub(super) fn pauses(&self) -> Delays {
-        Retry::forever().delays(&self.tuning.chance)
+    /// Delays between attempts.
+    pub(super) fn delays(&self) -> Delays {
+        Retry::forever().delays(&self.tuning.random)
     }
 
-    /// Observes in the next session that lets it.
+    /// Observes again, in the first later session in which the call succeeds.
     async fn observe(self) -> Result<Watch, End> {
-        let mut delays = self.tuning.retry.delays(&self.tuning.chance);
+        let mut delays = self.tuning.retry.delays(&self.tuning.random);
         loop {
             let Ok(session) = self.generations.session(&self.root).await else {
-                return Err(End::SessionOver(Loss::Closed));
+                return Err(End::SessionOver(SessionEnd::Closed));
             };
             let deadline = session.deadline();
             let error = match session.observe_by(self.query.clone(), deadline).await {
@@ -153,18 +154,17 @@ impl Again {
                 return Err(End::Failed(Arc::new(error)));
             }
             let Some(delay) = delays.next() else { return Err(End::Failed(Arc::new(error))) };
-            let (rest, over) = (pin!(sleep(delay)), pin!(self.generations.over()));
-            if let Either::Right(_) = select(rest, over).await {
-                return Err(End::SessionOver(Loss::Closed));
+            let (delay, over) = (pin!(sleep(delay)), pin!(self.generations.over()));
+            if let Either::Right(_) = select(delay, over).await {
+                return Err(End::SessionOver(SessionEnd::Closed));
             }
         }
     }
 }
 
-/// A store's watch always ends with a reason, so this store broke the contract.
+/// Every watch of a store ends with a reason, so this store broke the contract.
 fn ended_without_reason() -> End {
-    let error =
-        Error::new(ErrorKind::Backend, "observe").because("the watch ended without a reason");
+    let error = Error::new(ErrorKind::Backend, "watch").because("the watch ended without a reason");
     End::Failed(Arc::new(error))
 }
 
@@ -176,7 +176,7 @@ impl fmt::Debug for ClientWatch {
             Phase::Over => "over",
         };
         f.debug_struct("ClientWatch")
-            .field("query", &self.again.query)
+            .field("query", &self.context.query)
             .field("phase", &phase)
             .finish_non_exhaustive()
     }

@@ -1,11 +1,13 @@
-//! How long the machine was suspended, which the clock that timers run on does not count.
+//! The time for which the machine was suspended, which the clock of the timers does not count.
 //!
-//! A server counts the time during which a client's machine sleeps, so the client has to count it as well. On Linux and
-//! Android `CLOCK_BOOTTIME` goes on during a suspension and `CLOCK_MONOTONIC`, which is tokio's clock, does
-//! not; on Apple's systems it is `CLOCK_MONOTONIC` against the clock of the standard library. On other systems nothing is
-//! measured here, and the clock is that of the standard library as it is.
+//! A server counts the time during which the machine of a client is suspended, so the client has to
+//! count it as well. On Linux and Android `CLOCK_BOOTTIME` advances during a suspension and
+//! `CLOCK_MONOTONIC`, which is tokio's clock, does not; on Apple's systems it is `CLOCK_MONOTONIC`
+//! against the clock of the standard library. On other systems nothing is measured here, and the
+//! clock is that of the standard library.
 //!
-//! A virtual machine that its host pauses, or restores from a snapshot, does not see that time on any of its clocks.
+//! A virtual machine that its host pauses, or restores from a snapshot, does not see that time on
+//! any of its clocks.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,39 +21,40 @@ struct ClockReading {
     awake_after: i128,
 }
 
-/// The difference between the clock that goes on and the one that does not.
+/// The difference between the clock that advances during a suspension and the one that does not.
 ///
-/// A thread may be interrupted between two readings. So each reading gives bounds only: the start is an upper
-/// bound, every later look a lower one. The result never falls and is never too large.
+/// A thread may be interrupted between two readings. So each reading gives only bounds: the first
+/// ones an upper bound of the start, every later one a lower bound. The result never decreases and
+/// is never too large.
 #[derive(Debug)]
-struct Ahead {
+struct SuspendedTime {
     start: OnceLock<i128>,
-    most: AtomicU64,
+    max: AtomicU64,
 }
 
-static AHEAD: Ahead = Ahead::new();
+static SUSPENDED: SuspendedTime = SuspendedTime::new();
 
-/// How long the machine was suspended since this process first looked.
+/// Returns how long the machine was suspended since the first call in this process.
 pub(super) fn slept() -> Duration {
-    system::read().map_or(Duration::ZERO, |reading| AHEAD.look(reading, system::read))
+    system::read().map_or(Duration::ZERO, |reading| SUSPENDED.update(reading, system::read))
 }
 
-impl Ahead {
+impl SuspendedTime {
     const fn new() -> Self {
-        Self { start: OnceLock::new(), most: AtomicU64::new(0) }
+        Self { start: OnceLock::new(), max: AtomicU64::new(0) }
     }
 
-    fn look(&self, reading: ClockReading, again: impl Fn() -> Option<ClockReading>) -> Duration {
-        /// An interruption in each of so many readings is not expected.
+    fn update(&self, reading: ClockReading, read: impl Fn() -> Option<ClockReading>) -> Duration {
+        /// The number of readings: an interruption in each of them is not expected.
         const READINGS: usize = 8;
 
         let start = *self.start.get_or_init(|| {
-            let more = (1..READINGS).filter_map(|_| again());
+            let more = (1..READINGS).filter_map(|_| read());
             let bound = |reading: ClockReading| reading.always - reading.awake_before;
             more.fold(bound(reading), |least, reading| least.min(bound(reading)))
         });
         let least = u64::try_from(reading.always - reading.awake_after - start).unwrap_or(0);
-        Duration::from_nanos(self.most.fetch_max(least, Ordering::Relaxed).max(least))
+        Duration::from_nanos(self.max.fetch_max(least, Ordering::Relaxed).max(least))
     }
 }
 
@@ -116,23 +119,23 @@ mod tests {
 
     #[test]
     fn an_interrupted_reading_is_no_suspension() {
-        let ahead = Ahead::new();
+        let ahead = SuspendedTime::new();
         // Interrupted between the first two clocks; the second reading is not.
         let quick = || Some(reading(10_000, 110_001, 10_002));
-        assert_eq!(ahead.look(reading(0, 109_000, 9_000), quick), Duration::ZERO);
-        assert_eq!(ahead.look(reading(20_000, 120_000, 20_001), || None), Duration::ZERO);
-        assert_eq!(ahead.look(reading(30_000, 130_000, 95_000), || None), Duration::ZERO);
-        assert_eq!(ahead.look(reading(96_000, 230_000, 130_000), || None), Duration::ZERO);
+        assert_eq!(ahead.update(reading(0, 109_000, 9_000), quick), Duration::ZERO);
+        assert_eq!(ahead.update(reading(20_000, 120_000, 20_001), || None), Duration::ZERO);
+        assert_eq!(ahead.update(reading(30_000, 130_000, 95_000), || None), Duration::ZERO);
+        assert_eq!(ahead.update(reading(96_000, 230_000, 130_000), || None), Duration::ZERO);
     }
 
     #[test]
     fn a_suspension_is_counted_once_and_for_good() {
-        let ahead = Ahead::new();
-        assert_eq!(ahead.look(reading(0, 100, 0), || None), Duration::ZERO);
-        assert_eq!(ahead.look(reading(10, 5_110, 10), || None), Duration::from_micros(5));
+        let ahead = SuspendedTime::new();
+        assert_eq!(ahead.update(reading(0, 100, 0), || None), Duration::ZERO);
+        assert_eq!(ahead.update(reading(10, 5_110, 10), || None), Duration::from_micros(5));
         // A reading that is interrupted shows less, and takes nothing back.
-        assert_eq!(ahead.look(reading(20, 5_120, 90), || None), Duration::from_micros(5));
-        assert_eq!(ahead.look(reading(100, 6_200, 100), || None), Duration::from_micros(6));
+        assert_eq!(ahead.update(reading(20, 5_120, 90), || None), Duration::from_micros(5));
+        assert_eq!(ahead.update(reading(100, 6_200, 100), || None), Duration::from_micros(6));
     }
 
     #[test]

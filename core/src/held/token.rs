@@ -6,9 +6,9 @@ use crate::store::Revision;
 
 /// The fencing token of a grant: a number that is larger for each later grant.
 ///
-/// Send it with every request to a system outside the store that is made under a lock, and let that system refuse
-/// a token lower than one that it has seen. Tokens of one path never repeat and never go back, even after the
-/// directory of the path was deleted.
+/// Send it with every request that is made under a lock to a system outside the store, and let that
+/// system reject a token lower than one that it has seen. Tokens of one path never repeat and never
+/// decrease, even after the directory of the path was deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token {
     revision: Revision,
@@ -16,23 +16,24 @@ pub struct Token {
 }
 
 impl Token {
-    /// The token of what hangs on a node: its `created` revision.
+    /// Creates the token of a grant that depends on a node with this `created` revision.
     pub fn new(revision: Revision) -> Self {
         Self { revision, turn: 0 }
     }
 
-    /// The token of the same ticket after it was handed over within this process.
+    /// Returns the token of the same ticket after it was handed over within this process.
     pub fn next_turn(self) -> Self {
         Self { turn: self.turn + 1, ..self }
     }
 
-    /// The revision of the ticket's create: the whole token, unless the ticket is handed over within a process.
+    /// Returns the revision at which the ticket was created: the whole token, unless the ticket is
+    /// handed over within a process.
     pub fn revision(self) -> Revision {
         self.revision
     }
 
-    /// How many times the ticket was handed over within its process. Zero unless the recipe is made to hand tickets
-    /// over.
+    /// Returns how many times the ticket was handed over within its process. Zero unless the recipe
+    /// is configured to hand tickets over.
     pub fn turn(self) -> u32 {
         self.turn
     }

@@ -1,4 +1,4 @@
-//! One call as [`trace`](super::trace) sees it, from its start to its end or to where it is dropped.
+//! One call in [`trace`](super::trace), from its start to its end or until it is dropped.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::layer::meter;
 use crate::path::Path;
 use crate::store::{Outcome, Rejected};
 
-/// A call that was started. If it is dropped before its end, it logs and counts that.
+/// A call that was started. Logs and counts its end, also if it is dropped before.
 pub(super) struct Call {
     verb: &'static str,
     path: Option<Path>,
@@ -25,34 +25,34 @@ impl Call {
 
     pub(super) fn end<T>(mut self, result: Result<T>) -> Result<T> {
         match &result {
-            Ok(_) => self.answered("done", None),
-            Err(error) => self.failed(error),
+            Ok(_) => self.log_answer("done", None),
+            Err(error) => self.log_failure(error),
         }
         result
     }
 
     pub(super) fn end_commit(mut self, result: Result<Outcome>) -> Result<Outcome> {
         match &result {
-            Ok(Outcome::Committed(_)) => self.answered("done", None),
-            Ok(Outcome::Rejected(rejected)) => self.answered("rejected", Some(rejected)),
-            Err(error) => self.failed(error),
+            Ok(Outcome::Committed(_)) => self.log_answer("done", None),
+            Ok(Outcome::Rejected(rejected)) => self.log_answer("rejected", Some(rejected)),
+            Err(error) => self.log_failure(error),
         }
         result
     }
 
-    fn answered(&mut self, outcome: &'static str, rejected: Option<&Rejected>) {
+    fn log_answer(&mut self, outcome: &'static str, rejected: Option<&Rejected>) {
         let took = self.count(outcome);
         let path = self.path.as_ref().map(tracing::field::display);
-        let why = rejected.map(|rejected| tracing::field::display(rejected.why));
+        let why = rejected.map(|rejected| tracing::field::display(rejected.reason));
         let (verb, operations) = (self.verb, self.operations);
         tracing::debug!(verb, path, operations, outcome, why, ?took, "answered");
     }
 
-    fn failed(&mut self, error: &Error) {
+    fn log_failure(&mut self, error: &Error) {
         let outcome = label(error.kind());
         let took = self.count(outcome);
         let path = self.path.as_ref().map(tracing::field::display);
-        let effect = error.is_ambiguous().then_some("unknown");
+        let effect = error.has_unknown_effect().then_some("unknown");
         let (verb, operations) = (self.verb, self.operations);
         tracing::warn!(verb, path, operations, outcome, effect, ?took, "failed");
     }
@@ -60,7 +60,7 @@ impl Call {
     fn count(&mut self, outcome: &'static str) -> Duration {
         self.ended = true;
         let took = clock::elapsed(self.started);
-        meter::called(self.verb, outcome, took);
+        meter::record_call(self.verb, outcome, took);
         took
     }
 }
@@ -68,7 +68,7 @@ impl Call {
 impl Drop for Call {
     fn drop(&mut self) {
         if !self.ended {
-            self.answered("dropped", None);
+            self.log_answer("dropped", None);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A store that answers as a test prepared it, and records what it was asked.
+//! A store that returns prepared answers, and records its calls.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -11,8 +11,8 @@ use tokio::sync::watch;
 use crate::error::Result;
 use crate::path::Path;
 use crate::store::{
-    Backend, Commit, Done, Feed, Limits, Loss, Op, Outcome, Query, SessionId, SessionInfo,
-    SessionOptions, Status, Store, Txn, View, Watch,
+    Backend, Commit, Feed, Limits, Op, OpResult, Outcome, Query, SessionEnd, SessionId,
+    SessionInfo, SessionOptions, Status, Store, Txn, View, Watch,
 };
 
 pub(super) const TTL: Duration = Duration::from_secs(10);
@@ -21,24 +21,24 @@ pub(super) const TTL: Duration = Duration::from_secs(10);
 pub(super) struct Fake {
     info: SessionInfo,
     status: watch::Sender<Status>,
-    heard: Mutex<Heard>,
+    calls: Mutex<Calls>,
     /// The feed of the last watch.
     feed: Mutex<Option<Feed>>,
     views: Mutex<VecDeque<Result<View>>>,
-    /// `None` where no answer comes.
+    /// `None` for a call that is never answered.
     outcomes: Mutex<VecDeque<Option<Result<Outcome>>>>,
 }
 
-/// What it was asked.
+/// The recorded calls.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Heard {
+pub(super) struct Calls {
     pub(super) queries: Vec<Query>,
     pub(super) txns: Vec<Txn>,
     pub(super) closes: usize,
 }
 
-impl Heard {
-    /// Every path of every call.
+impl Calls {
+    /// Returns every path of every call.
     pub(super) fn paths(&self) -> Vec<&Path> {
         let looks = self.txns.iter().filter_map(|txn| txn.look.as_ref());
         let queried = self.queries.iter().chain(looks).map(|query| &query.path);
@@ -52,30 +52,30 @@ impl Fake {
         Arc::new(Self {
             info: SessionInfo::new(SessionId::new(1), TTL, Limits::default()),
             status: watch::Sender::new(Status::Live { until }),
-            heard: Mutex::default(),
+            calls: Mutex::default(),
             feed: Mutex::default(),
             views: Mutex::default(),
             outcomes: Mutex::default(),
         })
     }
 
-    /// What the next read, or the next observe, answers; without it, an empty view.
-    pub(super) fn will_show(&self, view: Result<View>) {
+    /// Prepares the answer to the next read or observation; the default is an empty view.
+    pub(super) fn set_next_view(&self, view: Result<View>) {
         self.views.lock().unwrap().push_back(view);
     }
 
-    /// What the next commit answers; without it, that everything was done.
-    pub(super) fn will_answer(&self, outcome: Result<Outcome>) {
+    /// Prepares the answer to the next commit; by default all operations succeed.
+    pub(super) fn set_next_outcome(&self, outcome: Result<Outcome>) {
         self.outcomes.lock().unwrap().push_back(Some(outcome));
     }
 
-    /// The next commit is never answered.
-    pub(super) fn will_not_answer(&self) {
+    /// Leaves the next commit without an answer.
+    pub(super) fn leave_next_unanswered(&self) {
         self.outcomes.lock().unwrap().push_back(None);
     }
 
-    pub(super) fn heard(&self) -> Heard {
-        self.heard.lock().unwrap().clone()
+    pub(super) fn calls(&self) -> Calls {
+        self.calls.lock().unwrap().clone()
     }
 
     pub(super) fn feed(&self) -> Feed {
@@ -91,12 +91,12 @@ impl Fake {
         });
     }
 
-    pub(super) fn lose(&self, why: Loss) {
-        self.status.send_replace(Status::Lost { why });
+    pub(super) fn lose(&self, reason: SessionEnd) {
+        self.status.send_replace(Status::Lost { reason });
     }
 
     fn show(&self, query: Query) -> Result<View> {
-        self.heard.lock().unwrap().queries.push(query);
+        self.calls.lock().unwrap().queries.push(query);
         self.views.lock().unwrap().pop_front().unwrap_or_else(|| Ok(View::default()))
     }
 }
@@ -115,16 +115,16 @@ impl Store for Fake {
         self.show(query)
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         let (feed, watch) = Feed::new(16);
         *self.feed.lock().unwrap() = Some(feed);
         Ok((self.show(query)?, watch))
     }
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
-        let done = txn.ops.iter().map(|op| Done::new(op.path().clone())).collect();
+        let done = txn.ops.iter().map(|op| OpResult::new(op.path().clone())).collect();
         let look = txn.look_of_commit().map(|_| View::default());
-        self.heard.lock().unwrap().txns.push(txn);
+        self.calls.lock().unwrap().txns.push(txn);
         let scripted = self.outcomes.lock().unwrap().pop_front();
         match scripted {
             Some(Some(outcome)) => outcome,
@@ -134,13 +134,13 @@ impl Store for Fake {
     }
 
     async fn close(&self) -> Result<()> {
-        self.heard.lock().unwrap().closes += 1;
-        self.lose(Loss::Closed);
+        self.calls.lock().unwrap().closes += 1;
+        self.lose(SessionEnd::Closed);
         Ok(())
     }
 }
 
-/// Opens fakes.
+/// A backend that opens fakes.
 #[derive(Debug)]
 pub(super) struct FakeBackend;
 

@@ -1,16 +1,17 @@
-//! The metrics of [`trace`](super::trace), with the feature: counters and durations, through the `metrics` facade.
+//! The metrics of [`trace`](super::trace), with the feature: counters and durations, through the
+//! `metrics` facade.
 
 use std::time::Duration;
 
-use crate::store::{Kind, Loss};
+use crate::store::{Kind, SessionEnd};
 
-pub(super) fn called(verb: &'static str, outcome: &'static str, took: Duration) {
+pub(super) fn record_call(verb: &'static str, outcome: &'static str, took: Duration) {
     metrics::counter!("synod_calls_total", "verb" => verb, "outcome" => outcome).increment(1);
     metrics::histogram!("synod_call_duration_seconds", "verb" => verb, "outcome" => outcome)
         .record(took);
 }
 
-pub(super) fn changed(kind: Kind) {
+pub(super) fn record_change(kind: Kind) {
     let kind = match kind {
         Kind::Created => "created",
         Kind::Updated => "updated",
@@ -20,19 +21,19 @@ pub(super) fn changed(kind: Kind) {
     metrics::counter!("synod_watch_events_total", "kind" => kind).increment(1);
 }
 
-pub(super) fn resynced() {
+pub(super) fn record_resync() {
     metrics::counter!("synod_watch_resyncs_total").increment(1);
 }
 
-pub(super) fn ended() {
+pub(super) fn record_end() {
     metrics::counter!("synod_watch_ends_total").increment(1);
 }
 
-pub(super) fn session_lost(why: Loss) {
+pub(super) fn record_session_loss(why: SessionEnd) {
     let why = match why {
-        Loss::Expired => "expired",
-        Loss::Closed => "closed",
-        Loss::Denied => "denied",
+        SessionEnd::Expired => "expired",
+        SessionEnd::Closed => "closed",
+        SessionEnd::Denied => "denied",
     };
     metrics::counter!("synod_session_losses_total", "why" => why).increment(1);
 }
@@ -51,11 +52,11 @@ mod tests {
     use crate::layer::fake::{Fake, FakeBackend, path};
     use crate::layer::trace::{Traced, TracedBackend};
     use crate::store::{
-        Backend, Change, Expect, Kind, Loss, Outcome, Query, Rejected, SessionOptions, Store, Txn,
-        Why,
+        Backend, Change, Expect, Kind, Outcome, Query, RejectReason, Rejected, SessionEnd,
+        SessionOptions, Store, Txn,
     };
 
-    /// How often each metric was reported, by its name and labels.
+    /// Returns the count of each metric, by its name and labels.
     #[derive(Clone, Default)]
     struct Counts(Arc<Mutex<BTreeMap<String, u64>>>);
 
@@ -113,17 +114,21 @@ mod tests {
         for _ in 0..2 {
             store.read(Query::node(path("/a"))).await.expect("answered");
         }
-        let (_view, mut watch) = store.observe(Query::node(path("/a"))).await.expect("answered");
+        let (_view, mut watch) = store.watch(Query::node(path("/a"))).await.expect("answered");
         fake.feed().resync();
         fake.feed().send(Change::new(path("/a"), Kind::Updated));
         while watch.try_next().is_some() {}
-        fake.will_answer(Ok(Outcome::Rejected(Rejected::new(0, path("/a"), Why::Missing))));
-        fake.will_answer(Err(Error::new(ErrorKind::SessionLost, "commit")));
+        fake.set_next_outcome(Ok(Outcome::Rejected(Rejected::new(
+            0,
+            path("/a"),
+            RejectReason::Missing,
+        ))));
+        fake.set_next_outcome(Err(Error::new(ErrorKind::SessionLost, "commit")));
         for _ in 0..2 {
             let txn = Txn::new().delete(path("/a"), Expect::Any);
             let _outcome = store.commit(txn).await.is_ok();
         }
-        fake.lose(Loss::Denied);
+        fake.lose(SessionEnd::Denied);
         tokio::task::yield_now().await;
     }
 

@@ -1,16 +1,17 @@
-//! [`Namespaced`]: a store whose root is a node of another store.
+//! A store whose root is a node of another store: [`Namespaced`].
 //!
-//! Its holder sees a whole store, and cannot name anything outside of the namespace:
+//! Its user has a complete store, and cannot name a node outside of the namespace:
 //!
-//! - In the namespace `/app`, what is called `/x` is `/app/x` in the store below. A path that is too long once it was moved
-//!   is [`ErrorKind::Invalid`], and nothing is sent.
-//! - The namespace's root is `/`, and is no more a node than any root: it cannot be written, a node query about
-//!   it finds nothing, a subtree query about it returns only what is below it, and no event reports its data.
-//!   That holds even if the store below has data at that node.
-//! - Every path that comes back is as the caller would write it: in views, results, rejections, errors and
-//!   events. What the store below reports of other places is left out, with a warning. A child of the root that
-//!   is called `zookeeper` is left out too: no path can name it.
-//! - Sessions, revisions and limits are those of the store below, and so is what closing does.
+//! - In the namespace `/app`, the path `/x` is `/app/x` in the underlying store. A path that is too
+//!   long after this translation is [`ErrorKind::Invalid`], and nothing is sent.
+//! - The root of the namespace is `/`, and is not a node, like every root: it cannot be written, a
+//!   node query for it finds nothing, a subtree query for it returns only the nodes below it, and
+//!   no event reports its data. That holds also if the underlying store has data at that node.
+//! - Every returned path is translated back: in views, results, rejections, errors and events.
+//!   Paths of the underlying store outside the namespace are omitted, with a warning. A child of
+//!   the root with the name `zookeeper` is omitted too: no path can name it.
+//! - Sessions, revisions and limits are those of the underlying store, and so is the effect of a
+//!   close.
 //! - A namespace of a namespace is a namespace.
 
 use std::sync::Arc;
@@ -22,18 +23,18 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::mistake;
 use crate::path::Path;
 use crate::store::{
-    Backend, Change, Commit, Done, End, Event, Kind, Node, Op, Outcome, Query, Rejected,
+    Backend, Change, Commit, End, Event, Kind, Node, Op, OpResult, Outcome, Query, Rejected,
     SessionInfo, SessionOptions, Status, Store, Txn, View, Watch,
 };
 
-/// A session on the part of a store that is below one path: see the [module](self).
+/// A session on the part of a store below one path: see the [module](self).
 #[derive(Debug)]
 pub struct Namespaced {
     store: Arc<dyn Store>,
     root: Root,
 }
 
-/// Opens sessions on the part of a store that is below one path.
+/// A backend whose sessions are on the part of a store below one path.
 #[derive(Debug)]
 pub struct NamespacedBackend<B> {
     backend: B,
@@ -41,14 +42,15 @@ pub struct NamespacedBackend<B> {
 }
 
 impl Namespaced {
-    /// The part of `store` that is below `root`. The root of the store itself changes nothing.
+    /// Restricts `store` to the nodes below `root`. The root of the store itself has no effect.
     pub fn new(store: Arc<dyn Store>, root: Path) -> Self {
         Self { store, root: Root(root) }
     }
 }
 
 impl<B: Backend> NamespacedBackend<B> {
-    /// Sessions of `backend`, all of them below `root`.
+    /// Creates a backend whose sessions are those of `backend`, restricted to the nodes below
+    /// `root`.
     pub fn new(backend: B, root: Path) -> Self {
         Self { backend, root }
     }
@@ -80,22 +82,22 @@ impl Store for Namespaced {
         Ok(self.root.strip_view(view))
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         query.validate_observed()?;
-        let query = self.root.add_to_query(query, "observe")?;
+        let query = self.root.add_to_query(query, "watch")?;
         let (view, watch) =
-            self.store.observe(query).await.map_err(|error| self.root.strip_error(error))?;
+            self.store.watch(query).await.map_err(|error| self.root.strip_error(error))?;
         let root = self.root.clone();
         Ok((self.root.strip_view(view), watch.map(move |event| root.strip_event(event))))
     }
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
-        // Below, the root would be a node like any other.
+        // In the underlying store, the root would be a node like any other.
         txn.validate(&self.store.session().limits)?;
-        let asked: Vec<Path> = txn.ops.iter().map(|op| op.path().clone()).collect();
+        let requested: Vec<Path> = txn.ops.iter().map(|op| op.path().clone()).collect();
         let txn = self.root.add_to_txn(txn)?;
         let outcome = self.store.commit(txn).await.map_err(|error| self.root.strip_error(error))?;
-        Ok(self.root.strip_outcome(outcome, &asked))
+        Ok(self.root.strip_outcome(outcome, &requested))
     }
 
     async fn close(&self) -> Result<()> {
@@ -103,11 +105,11 @@ impl Store for Namespaced {
     }
 }
 
-/// Where a namespace is. The one place where its path is put on and taken off.
+/// The root of a namespace. The only place where it is added to paths and removed from them.
 #[derive(Clone, Debug)]
 struct Root(Path);
 
-/// From the caller to the store below.
+/// From the caller to the underlying store.
 impl Root {
     fn add(&self, path: &Path, doing: &'static str) -> Result<Path> {
         path.within(&self.0).map_err(|invalid| {
@@ -145,7 +147,7 @@ impl Root {
     }
 }
 
-/// From the store below to the caller.
+/// From the underlying store to the caller.
 impl Root {
     fn strip(&self, path: &Path) -> Option<Path> {
         mistake!(NamespaceStripsByText: return crate::mutant::session::strip_text(path, &self.0));
@@ -154,7 +156,7 @@ impl Root {
 
     fn strip_view(&self, view: View) -> View {
         let received = view.nodes.len();
-        let mut strangers = 0;
+        let mut outside = 0;
         let mut nodes = Vec::with_capacity(received);
         for mut node in view.nodes {
             match self.strip(&node.path) {
@@ -163,41 +165,41 @@ impl Root {
                     node.path = path;
                     nodes.push(node);
                 }
-                None => strangers += 1,
+                None => outside += 1,
             }
         }
-        if strangers > 0 {
-            tracing::warn!(root = %self.0, received, strangers, "a view has nodes of other places; left out");
+        if outside > 0 {
+            tracing::warn!(root = %self.0, received, outside, "a view has nodes outside the namespace; omitted");
         }
         View::new(view.revision, nodes)
     }
 
-    fn strip_outcome(&self, outcome: Outcome, asked: &[Path]) -> Outcome {
+    fn strip_outcome(&self, outcome: Outcome, requested: &[Path]) -> Outcome {
         match outcome {
-            Outcome::Committed(commit) => Outcome::Committed(self.strip_commit(commit, asked)),
-            Outcome::Rejected(Rejected { index, path, why, look }) => {
-                let path = self.strip_answered(&path, asked.get(index));
+            Outcome::Committed(commit) => Outcome::Committed(self.strip_commit(commit, requested)),
+            Outcome::Rejected(Rejected { index, path, reason, look }) => {
+                let path = self.strip_result(&path, requested.get(index));
                 let look = look.map(|view| self.strip_view(view));
-                Outcome::Rejected(Rejected::new(index, path, why).with_look(look))
+                Outcome::Rejected(Rejected::new(index, path, reason).with_look(look))
             }
         }
     }
 
-    fn strip_commit(&self, commit: Commit, asked: &[Path]) -> Commit {
-        let strip = |(index, done): (usize, Done)| Done {
-            path: self.strip_answered(&done.path, asked.get(index)),
+    fn strip_commit(&self, commit: Commit, requested: &[Path]) -> Commit {
+        let strip = |(index, done): (usize, OpResult)| OpResult {
+            path: self.strip_result(&done.path, requested.get(index)),
             ..done
         };
-        let done = commit.done.into_iter().enumerate().map(strip).collect();
+        let done = commit.results.into_iter().enumerate().map(strip).collect();
         Commit::new(commit.revision, done, commit.look.map(|view| self.strip_view(view)))
     }
 
-    /// The path of an operation that was answered. An answer is identified by its place, so none can be left
-    /// out: a path outside of the namespace is replaced by the path that was asked for.
-    fn strip_answered(&self, path: &Path, asked: Option<&Path>) -> Path {
+    /// Returns the path of an operation's result. A result is identified by its index, so none can
+    /// be omitted: a path outside of the namespace is replaced by the path of the request.
+    fn strip_result(&self, path: &Path, requested: Option<&Path>) -> Path {
         self.strip(path).unwrap_or_else(|| {
-            tracing::warn!(root = %self.0, %path, "an answer is about another place; path replaced");
-            asked.cloned().unwrap_or_else(Path::root)
+            tracing::warn!(root = %self.0, %path, "a result is outside the namespace; path replaced");
+            requested.cloned().unwrap_or_else(Path::root)
         })
     }
 
@@ -220,7 +222,7 @@ impl Root {
 
     fn strip_change(&self, change: Change) -> Option<Change> {
         let Some(path) = self.strip(&change.path) else {
-            tracing::warn!(root = %self.0, path = %change.path, "an event is about another place; left out");
+            tracing::warn!(root = %self.0, path = %change.path, "an event is outside the namespace; omitted");
             return None;
         };
         if path.is_root() && change.kind != Kind::Children {

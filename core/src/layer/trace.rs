@@ -1,29 +1,29 @@
-//! [`Traced`]: a store that logs and counts every call.
+//! A store that logs and counts every call: [`Traced`].
 //!
-//! **Log.** Each call is one event of `tracing` when it ends, at level `DEBUG` if it was answered and `WARN` if
-//! it failed, with the fields `verb`, `path` (of a transaction, its first one, with the number of its
-//! `operations`), `outcome`, `effect` (only if the write may have happened) and `took`. The changes of a
-//! session's status are logged at `INFO`, and its loss at `WARN`. Data is never logged, nor is the text of an
-//! error: the code that handles the error logs it.
+//! **Log.** Each call is one event of `tracing` when it ends, at level `DEBUG` if it was answered
+//! and `WARN` if it failed, with the fields `verb`, `path` (of a transaction, its first one, with
+//! the number of its `operations`), `outcome`, `effect` (only if the write may have been applied)
+//! and `took`. The changes of a session's status are logged at `INFO`, and its loss at `WARN`.
+//! Neither data nor the text of an error is logged: the code that handles the error logs it.
 //!
 //! **Metrics**, with the feature `metrics`, through the facade of that name:
 //!
-//! | metric | kind | labels | what |
+//! | metric | kind | labels | value |
 //! |---|---|---|---|
-//! | `synod_calls_total` | counter | `verb`, `outcome` | calls that ended |
-//! | `synod_call_duration_seconds` | histogram | `verb`, `outcome` | how long they took |
-//! | `synod_watch_events_total` | counter | `kind` | changes that were taken from watches |
-//! | `synod_watch_resyncs_total` | counter | | times that a watch may have missed something |
+//! | `synod_calls_total` | counter | `verb`, `outcome` | ended calls |
+//! | `synod_call_duration_seconds` | histogram | `verb`, `outcome` | duration of the calls |
+//! | `synod_watch_events_total` | counter | `kind` | changes taken from watches |
+//! | `synod_watch_resyncs_total` | counter | | times at which a watch may have missed events |
 //! | `synod_watch_ends_total` | counter | | watches that ended by themselves |
-//! | `synod_session_losses_total` | counter | `why` | sessions that ended, by closing too |
+//! | `synod_session_losses_total` | counter | `why` | ended sessions, including closed ones |
 //!
-//! `verb` is `open`, `read`, `observe`, `commit` or `close`. `outcome` is `done`, `rejected`,
-//! `dropped` (the caller dropped the call), or what went wrong: `unreachable`, `session_lost`,
-//! `denied`, `invalid`, `too_large`, `unsupported`, `corrupt`, `refused`, `backend`. `kind` is
-//! `created`, `updated`, `deleted` or `children`; `why` is `expired`, `closed` or `denied`.
+//! `verb` is `open`, `read`, `watch`, `commit` or `close`. `outcome` is `done`, `rejected`,
+//! `dropped` (the caller dropped the call), or the kind of the error: `unreachable`,
+//! `session_lost`, `denied`, `invalid`, `too_large`, `unsupported`, `corrupt`, `refused`,
+//! `backend`. `kind` is `created`, `updated`, `deleted` or `children`; `why` is `expired`, `closed`
+//! or `denied`.
 //!
-//! Each call of a [`Backend`] or a [`Store`] is counted once, so each
-//! retry of a session is a call.
+//! Each call of a [`Backend`] or a [`Store`] is counted once, so each retry of a session is a call.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ use crate::layer::call::Call;
 use crate::layer::meter;
 use crate::path::Path;
 use crate::store::{
-    Backend, Event, Loss, Op, Outcome, Query, SessionId, SessionInfo, SessionOptions, Status,
+    Backend, Event, Op, Outcome, Query, SessionEnd, SessionId, SessionInfo, SessionOptions, Status,
     Store, Txn, View, Watch,
 };
 use crate::task::{self, Task};
@@ -44,29 +44,29 @@ use crate::task::{self, Task};
 #[derive(Debug)]
 pub struct Traced {
     store: Arc<dyn Store>,
-    _follower: Task,
+    _status_task: Task,
 }
 
-/// Opens sessions whose calls are logged and counted.
+/// A backend whose sessions log and count their calls.
 #[derive(Debug)]
 pub struct TracedBackend<B> {
     backend: B,
 }
 
 impl Traced {
-    /// Logs and counts the calls on `store`.
+    /// Creates a store that logs and counts the calls on `store`.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime: a task follows what the session goes through.
+    /// Outside a tokio runtime: a task follows the status of the session.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        let follower = Follower { session: store.session().id, status: store.status() };
-        Self { store, _follower: task::spawn(follow(follower)) }
+        let log = StatusLog { session: store.session().id, status: store.status() };
+        Self { store, _status_task: task::spawn(log_status(log)) }
     }
 }
 
 impl<B: Backend> TracedBackend<B> {
-    /// Logs and counts the calls on every session of `backend`.
+    /// Creates a backend that logs and counts the calls on every session of `backend`.
     pub fn new(backend: B) -> Self {
         Self { backend }
     }
@@ -98,10 +98,10 @@ impl Store for Traced {
         call.end(self.store.read(query).await)
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
-        let call = Call::start("observe", Some(&query.path), 0);
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
+        let call = Call::start("watch", Some(&query.path), 0);
         let path = query.path.clone();
-        let (view, watch) = call.end(self.store.observe(query).await)?;
+        let (view, watch) = call.end(self.store.watch(query).await)?;
         Ok((view, watch.map(move |event| Some(count(&path, event)))))
     }
 
@@ -119,31 +119,31 @@ impl Store for Traced {
 fn count(observed: &Path, event: Event) -> Event {
     match &event {
         Event::Changed(change) => {
-            meter::changed(change.kind);
+            meter::record_change(change.kind);
             tracing::trace!(path = %change.path, kind = ?change.kind, "changed");
         }
         Event::Resync => {
-            meter::resynced();
-            tracing::debug!(path = %observed, "the watch may have missed something");
+            meter::record_resync();
+            tracing::debug!(path = %observed, "the watch may have missed events");
         }
         Event::Ended(_) => {
-            meter::ended();
+            meter::record_end();
             tracing::debug!(path = %observed, "the watch ended");
         }
     }
     event
 }
 
-/// Follows a session to its loss, which it logs and counts when it is dropped: also if a store is dropped right
-/// after its end.
-struct Follower {
+/// The status of a session. Its loss is logged and counted when this is dropped: also if a store is
+/// dropped right after the loss.
+struct StatusLog {
     session: SessionId,
     status: watch::Receiver<Status>,
 }
 
-/// Logs the changes of a session's status, until it is lost.
-async fn follow(mut follower: Follower) {
-    let Follower { session, ref mut status } = follower;
+/// Logs the changes of a session's status, until the session is lost.
+async fn log_status(mut log: StatusLog) {
+    let StatusLog { session, ref mut status } = log;
     let mut before = *status.borrow_and_update();
     while !before.is_lost() && status.changed().await.is_ok() {
         let now = *status.borrow_and_update();
@@ -160,14 +160,16 @@ async fn follow(mut follower: Follower) {
     }
 }
 
-impl Drop for Follower {
+impl Drop for StatusLog {
     fn drop(&mut self) {
         let session = self.session;
-        let Status::Lost { why } = *self.status.borrow() else { return };
-        meter::session_lost(why);
-        match why {
-            Loss::Closed => tracing::info!(%session, "the session was closed"),
-            Loss::Expired | Loss::Denied => tracing::warn!(%session, %why, "the session is lost"),
+        let Status::Lost { reason } = *self.status.borrow() else { return };
+        meter::record_session_loss(reason);
+        match reason {
+            SessionEnd::Closed => tracing::info!(%session, "the session was closed"),
+            SessionEnd::Expired | SessionEnd::Denied => {
+                tracing::warn!(%session, %reason, "the session is lost");
+            }
         }
     }
 }

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use crate::store::{Kind, Loss};
+use crate::store::{Kind, SessionEnd};
 
-pub(super) const fn called(_verb: &'static str, _outcome: &'static str, _took: Duration) {}
+pub(super) const fn record_call(_verb: &'static str, _outcome: &'static str, _took: Duration) {}
 
-pub(super) const fn changed(_kind: Kind) {}
+pub(super) const fn record_change(_kind: Kind) {}
 
-pub(super) const fn resynced() {}
+pub(super) const fn record_resync() {}
 
-pub(super) const fn ended() {}
+pub(super) const fn record_end() {}
 
-pub(super) const fn session_lost(_why: Loss) {}
+pub(super) const fn record_session_loss(_why: SessionEnd) {}

@@ -1,4 +1,4 @@
-//! Which mistake is switched on: one at a time, for each thread.
+//! The mistake that is switched on: one at a time, for each thread.
 
 use std::cell::Cell;
 
@@ -8,7 +8,7 @@ thread_local! {
     static ACTIVE: Cell<Option<Mutant>> = const { Cell::new(None) };
 }
 
-/// Whether this mistake is switched on for this thread.
+/// Returns `true` if this mistake is switched on for this thread.
 pub fn is(mutant: Mutant) -> bool {
     ACTIVE.get() == Some(mutant)
 }

@@ -2,25 +2,25 @@
 
 use bytes::Bytes;
 
-use crate::chance::Chance;
 use crate::error::Result;
 use crate::path::Path;
+use crate::random::Random;
 use crate::session::Session;
 use crate::session::deadline::Deadline;
 use crate::session::session_state::StatusKind;
-use crate::store::{Done, Lifetime, Op, Txn};
+use crate::store::{Lifetime, Op, OpResult, Txn};
 
 impl Session {
-    /// Creates a node, and takes a node that exists for what it created.
+    /// Creates a node, and accepts an existing node as the created one.
     pub(crate) async fn create_or_keep(
         &self,
         path: &Path,
         data: &Bytes,
         by: Deadline,
-    ) -> Result<Done> {
+    ) -> Result<OpResult> {
         let create = Txn::new().create(path, data.clone(), Lifetime::Persistent);
         let _either_way = self.commit_by(create, by).await?;
-        Ok(Done::new(path.clone()))
+        Ok(OpResult::new(path.clone()))
     }
 
     /// Waits until the session is lost, or connected again.
@@ -30,17 +30,17 @@ impl Session {
     /// Cancel safe: it only waits.
     #[doc(hidden)]
     pub async fn lost_or_reconnected(&self) {
-        if self.state().turned(StatusKind::Live).await != StatusKind::Lost {
-            self.state().turned(StatusKind::Suspended).await;
+        if self.state().kind_changed(StatusKind::Live).await != StatusKind::Lost {
+            self.state().kind_changed(StatusKind::Suspended).await;
         }
     }
 }
 
 /// A sequential create under a name that the store has not received yet, if it is a repetition.
-pub(crate) fn renamed(mut txn: Txn, is_repetition: bool, chance: &Chance) -> Result<Txn> {
+pub(crate) fn renamed(mut txn: Txn, is_repetition: bool, random: &Random) -> Result<Txn> {
     for op in txn.ops.iter_mut().filter(|op| is_repetition && op.is_sequential()) {
         if let Op::Create { path, .. } = op {
-            *path = Path::new(&format!("{path}{}-", chance.id()))?;
+            *path = Path::new(&format!("{path}{}-", random.id()))?;
         }
     }
     Ok(txn)

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::runtime::{Runtime, RuntimeTask, Work};
 
-/// A machine that can be suspended. Tokio's paused clock is the one that stands still meanwhile.
+/// A machine that can be suspended. Tokio's paused clock stops meanwhile.
 #[derive(Default)]
 pub(crate) struct Laptop {
     pub(crate) slept: Cell<Duration>,

@@ -1,4 +1,5 @@
-//! [`CallContext`]: what every call and every background job of a session needs: the store, the session's state and the tuning.
+//! The store, the state and the tuning of a session: [`CallContext`], which every call and every
+//! background job uses.
 
 use std::future::Future;
 use std::pin::pin;
@@ -8,24 +9,24 @@ use std::time::Duration;
 use crate::clock::sleep;
 use futures_util::future::{Either, select};
 
-use crate::chance::Chance;
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::mutant::mistake;
 use crate::path::Path;
+use crate::random::Random;
 use crate::retry::{Delays, Retry};
 use crate::session::deadline::Deadline;
 use crate::session::session_state::{SessionState, over};
-use crate::store::{Loss, Status, Store};
+use crate::store::{SessionEnd, Status, Store};
 
-/// How a session's calls behave.
+/// The deadline, retry policy and random source of the calls of a session.
 #[derive(Clone, Debug)]
 pub(crate) struct Tuning {
-    pub(crate) deadline: Duration,
+    pub(crate) timeout: Duration,
     pub(crate) retry: Retry,
-    pub(crate) chance: Chance,
+    pub(crate) random: Random,
 }
 
-/// What a call needs. It does not keep the session open.
+/// The context of a call. It does not keep the session open.
 #[derive(Clone, Debug)]
 pub(super) struct CallContext {
     pub(super) store: Arc<dyn Store>,
@@ -33,9 +34,9 @@ pub(super) struct CallContext {
     pub(super) tuning: Arc<Tuning>,
 }
 
-/// Why a call ends that did not come to its end.
+/// The reason for which a call ends without a result.
 pub(super) enum Stop {
-    Lost(Loss),
+    Lost(SessionEnd),
     Late { suspended: bool },
 }
 
@@ -54,10 +55,10 @@ impl CallContext {
         let retry = &self.tuning.retry;
         mistake!(GivesUpAtOnce: let retry = &Retry::Never);
         mistake!(PolicyIgnored: let retry = &Retry::forever());
-        retry.delays(&self.tuning.chance)
+        retry.delays(&self.tuning.random)
     }
 
-    /// Waits until the session is over or the time is up.
+    /// Waits until the session is over or the deadline has passed.
     pub(super) async fn stopped(&self, deadline: Deadline) -> Stop {
         mistake!(CallOutlivesSession: {
             deadline.passed().await;
@@ -71,8 +72,9 @@ impl CallContext {
         }
     }
 
-    /// Asks until there is an answer, it cannot be asked again, or the time is up.
-    pub(super) async fn ask<T, F>(
+    /// Sends a request until there is an answer, a retry is not permitted, or the deadline has
+    /// passed.
+    pub(super) async fn request<T, F>(
         &self,
         (doing, path): (&'static str, &Path),
         deadline: Deadline,
@@ -87,7 +89,7 @@ impl CallContext {
             if let Some(why) = self.state.loss() {
                 return Err(over(why, doing).at(path));
             }
-            mistake!(DeadlinePerAttempt: let deadline = Deadline::within(self.tuning.deadline));
+            mistake!(DeadlinePerAttempt: let deadline = Deadline::within(self.tuning.timeout));
             let ended = {
                 let attempt = pin!(async {
                     let result = call().await;
@@ -119,13 +121,13 @@ impl CallContext {
         }
     }
 
-    /// Judges an answer: no answer counts that came after the session was lost, and an answer that says that
-    /// the session is over ends it.
+    /// Checks an answer against the state of the session: an answer after the loss of the session
+    /// does not count, and an answer that the session is over ends it.
     pub(super) fn judge<T>(&self, result: Result<T>, doing: &'static str) -> Result<T> {
         if let Err(error) = &result
             && error.kind() == ErrorKind::SessionLost
         {
-            self.state.end(Loss::Expired);
+            self.state.end(SessionEnd::Expired);
         }
         let loss = self.state.loss();
         mistake!(LostAnswered: let loss = None);
@@ -135,7 +137,7 @@ impl CallContext {
         }
     }
 
-    /// Waits, and is woken when the session ends meanwhile.
+    /// Waits for the delay, or until the session ends.
     pub(super) async fn rest(&self, delay: Duration) {
         if self.state.loss().is_some() {
             return sleep(delay).await;
@@ -144,13 +146,13 @@ impl CallContext {
     }
 }
 
-/// How long to wait before a question is asked again; `None` if it is not.
+/// Returns the delay before the request is sent again; `None` if it is not.
 fn delay_after<T>(result: &Result<T>, delays: &mut Delays) -> Option<Duration> {
     let error = result.as_ref().err()?;
     if error.kind() == ErrorKind::Unreachable { delays.next() } else { None }
 }
 
-/// Whether a write may be sent again: it certainly did not happen, and may succeed later.
+/// Returns `true` if a write may be sent again: it certainly had no effect, and may succeed later.
 pub(super) fn may_repeat(error: &Error) -> bool {
     let did_nothing = error.effect() == Effect::None;
     mistake!(AmbiguousRepeated: let did_nothing = true);

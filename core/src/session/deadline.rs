@@ -1,4 +1,4 @@
-//! [`Deadline`]: one limit for a call and all of its retries.
+//! The time limit of a call and all its retries: [`Deadline`].
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use crate::clock::{self, Instant, sleep_until};
 use crate::error::{Error, ErrorKind};
 use crate::mutant::mistake;
 
-/// When a call has to be over, whatever it still wants to try.
+/// The instant at which a call ends, with all its retries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     limit: Duration,
-    /// `None` if it is beyond the end of time.
+    /// `None` if it exceeds the range of the clock.
     at: Option<Instant>,
 }
 
 impl Deadline {
-    /// So much time from now.
+    /// Creates a deadline at this time from now.
     pub(crate) fn within(limit: Duration) -> Self {
         Self { limit, at: clock::now().checked_add(limit) }
     }
 
-    /// Waits until the time is up.
+    /// Waits until the deadline has passed.
     pub(crate) async fn passed(self) {
         mistake!(DeadlineIgnored: std::future::pending().await);
         match self.at {
@@ -30,17 +30,17 @@ impl Deadline {
         }
     }
 
-    /// What a call fails with when its time is up.
+    /// Returns the error of a call whose deadline has passed.
     pub(crate) fn error(self, doing: &'static str) -> Error {
         Error::new(ErrorKind::Unreachable, doing)
             .because(format!("no answer within {:?}", self.limit))
     }
 
-    /// [`Deadline::error`], when the store answers no call of this session.
+    /// Returns [`Deadline::error`] for a session whose store answers no call.
     pub(crate) fn error_suspended(self, doing: &'static str) -> Error {
         Error::new(ErrorKind::Unreachable, doing).because(format!(
-            "no answer within {:?}; the session is suspended, and goes on if a server answers before its \
-             time to live is over: are the servers running, and is the way to them open?",
+            "no answer within {:?}; the session is suspended, and continues if a server answers before its \
+             TTL has passed: are the servers running and reachable?",
             self.limit
         ))
     }

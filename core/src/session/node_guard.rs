@@ -1,4 +1,4 @@
-//! [`NodeGuard`]: a persistent node that is removed together with its user.
+//! A persistent node that is removed together with its user: [`NodeGuard`].
 
 use std::fmt;
 use std::pin::pin;
@@ -8,31 +8,34 @@ use tokio::sync::oneshot;
 
 use crate::error::Result;
 use crate::session::Session;
-use crate::session::removal::Own;
-use crate::store::Done;
+use crate::session::removal::OwnNode;
+use crate::store::OpResult;
 
-/// Removes a node when it is dropped, and when its session is closed: [`Session::guard`].
+/// A guard that removes a node when it is dropped, or when its session is closed:
+/// [`Session::guard`].
 #[must_use = "the node is removed when this is dropped"]
 pub struct NodeGuard {
-    /// Says that the node is to stay. Dropping it removes the node.
+    /// A message that keeps the node. If the sender is dropped, the node is removed.
     stays: oneshot::Sender<()>,
 }
 
 impl Session {
-    /// Removes a node that a create made, in the background, as soon as the returned guard is dropped or the session is closed,
-    /// whichever is first. It is for persistent nodes that are of use to one process: an ephemeral one goes with its session anyway.
+    /// Removes a created node in the background, as soon as the returned guard is dropped or the
+    /// session is closed, whichever is first. It is for persistent nodes that one process uses: an
+    /// ephemeral node is removed with its session.
     ///
-    /// If the session expires, or the process is killed, the node stays: another client has to look for such nodes.
+    /// If the session expires, or the process is killed, the node stays: another client has to
+    /// search for such nodes.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::error::ErrorKind::Invalid) if neither a sequence nor a stat says which incarnation of
-    /// its path the node is.
-    pub fn guard(&self, node: &Done) -> Result<NodeGuard> {
-        let (own, context) = (Own::of(node)?, self.context.clone());
-        let (stays, told) = oneshot::channel();
+    /// [`ErrorKind::Invalid`](crate::error::ErrorKind::Invalid) if the result has neither a
+    /// sequence nor a stat, so that the incarnation of the node is unknown.
+    pub fn guard(&self, node: &OpResult) -> Result<NodeGuard> {
+        let (own, context) = (OwnNode::of(node)?, self.context.clone());
+        let (stays, decision) = oneshot::channel();
         self.send(Box::pin(async move {
-            let stays = match select(told, pin!(context.state.lost())).await {
+            let stays = match select(decision, pin!(context.state.lost())).await {
                 Either::Left((stays, _)) => stays.is_ok(),
                 Either::Right(_) => false,
             };
@@ -45,9 +48,9 @@ impl Session {
 }
 
 impl NodeGuard {
-    /// Leaves the node where it is.
+    /// Keeps the node.
     pub fn leave(self) {
-        // Without its task the session is over, and the node stays, too.
+        // Without the task the session is over, and the node stays, too.
         let _left = self.stays.send(()).is_ok();
     }
 }

@@ -1,15 +1,16 @@
-//! [`Requests`]: whether a request of a call may still take effect after the call returned.
+//! The state of the requests of a call that returned: [`Requests`].
 
-/// Whether a request of a call that returned may still take effect at the store.
+/// The state of the requests of a call that returned: a request may still take effect at the store.
 ///
-/// A call whose answer is lost may be sent again. The first request may be delayed on its way, and arrive after the
-/// call returned with the answer to the second.
+/// A call whose answer is lost may be sent again. The first request may be delayed, and arrive
+/// after the call returned with the answer to the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Requests {
-    /// None: the outcome of every request is known.
+    /// The outcome of every request is known: none can take effect later.
     Settled,
-    /// One may: its outcome is not known, and another one was answered.
+    /// The outcome of one request is unknown, and another one was answered: one may take effect
+    /// later.
     InDoubt,
 }
 
@@ -18,7 +19,7 @@ impl Requests {
         if settled { Self::Settled } else { Self::InDoubt }
     }
 
-    /// Whether none of them can still take effect.
+    /// Returns `true` if none of the requests can take effect later.
     pub fn is_settled(self) -> bool {
         self == Self::Settled
     }

@@ -1,4 +1,4 @@
-//! A store for the tests of sessions: one tree in memory, which fails exactly as its script says.
+//! A store for the tests of sessions: one tree in memory, whose calls fail according to a script.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::pending;
@@ -12,35 +12,35 @@ use tokio::sync::watch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::path::Path;
 use crate::store::{
-    Backend, Change, Commit, Done, End, Facts, Feed, Found, Freshness, Kind, Lifetime, Limits,
-    Loss, Node, Op, Outcome, Query, Rejected, Revision, Scope, Sequence, SessionId, SessionInfo,
-    SessionOptions, Stat, Status, Store, Txn, Version, View, Watch, Why, judge,
+    Backend, Change, Commit, End, Facts, Feed, Found, Freshness, Kind, Lifetime, Limits, Node, Op,
+    OpResult, Outcome, Query, RejectReason, Rejected, Revision, Scope, Sequence, SessionEnd,
+    SessionId, SessionInfo, SessionOptions, Stat, Status, Store, Txn, Version, View, Watch, judge,
 };
 
-/// What becomes of the next call of its sort.
+/// The result of the next call of its kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
-    /// It succeeds.
+    /// The call succeeds.
     None,
-    /// It does not happen, and says so.
+    /// The call has no effect, and its error tells so.
     Refused,
-    /// It happens, and its answer is lost.
+    /// The call is applied, and its answer is lost.
     ReplyLost,
-    /// It does not happen, and the caller cannot know.
+    /// The call has no effect, and its error leaves that unknown.
     RequestLost,
-    /// It happens so much later, and the caller cannot know whether it does.
+    /// The call is applied after this delay, and its error leaves the effect unknown.
     Late(Duration),
-    /// It happens and is answered after so long.
+    /// The call is applied and is answered after this delay.
     SlowReply(Duration),
-    /// It happens after so long.
+    /// The call is applied after this delay.
     SlowRequest(Duration),
-    /// A read is answered after so long with what there was when it was called.
+    /// A read is answered after this delay, with the state at the time of the call.
     Stale(Duration),
-    /// Its first operation is refused because there is something already.
+    /// The first operation is rejected, as its node exists already.
     Exists,
-    /// It is never answered, and does not happen.
+    /// The call is never answered, and has no effect.
     Silence,
-    /// The credentials are not accepted.
+    /// The credentials are rejected.
     Denied,
 }
 
@@ -60,8 +60,8 @@ struct ScriptState {
     log: Vec<String>,
     sessions: BTreeMap<u64, watch::Sender<Status>>,
     feeds: Vec<(u64, Query, Feed)>,
-    blind: bool,
-    stubborn: bool,
+    hides_local: bool,
+    answers_lost: bool,
 }
 
 #[derive(Debug, Default)]
@@ -87,24 +87,24 @@ impl Script {
         self.lock().opens.extend(faults);
     }
 
-    /// From now on reads that may lag see nothing.
-    pub(crate) fn blind_local_reads(&self) {
-        self.lock().blind = true;
+    /// Makes reads that may lag return nothing from now on.
+    pub(crate) fn hide_from_local_reads(&self) {
+        self.lock().hides_local = true;
     }
 
-    /// From now on calls are answered on sessions that are over.
-    pub(crate) fn answer_the_dead(&self) {
-        self.lock().stubborn = true;
+    /// Makes calls succeed on sessions that are over from now on.
+    pub(crate) fn answer_lost_sessions(&self) {
+        self.lock().answers_lost = true;
     }
 
-    /// The paths of all nodes.
+    /// Returns the paths of all nodes.
     pub(crate) fn nodes(&self) -> Vec<String> {
         let mut world = self.lock();
         world.catch_up();
         world.tree.0.keys().map(ToString::to_string).collect()
     }
 
-    /// Puts a node there that belongs to some session.
+    /// Adds a node that belongs to the given session.
     pub(crate) fn put(&self, path: &Path, owner: Option<u64>) -> Stat {
         let mut world = self.lock();
         world.revision += 1;
@@ -120,27 +120,28 @@ impl Script {
         self.lock().tree.0.remove(path);
     }
 
-    /// How many calls there were so far whose record starts so.
+    /// Returns the number of calls so far whose record starts with this text.
     pub(crate) fn count(&self, what: &str) -> usize {
         self.lock().log.iter().filter(|line| line.starts_with(what)).count()
     }
 
-    /// What was created and deleted so far, in order, with the time it was sent.
+    /// Returns the paths that were created and deleted so far, in order, with the time of the
+    /// request.
     pub(crate) fn log(&self) -> Vec<String> {
         self.lock().log.clone()
     }
 
-    /// Says something about the session that was opened as the `number`th.
-    pub(crate) fn say(&self, number: u64, status: Status) {
+    /// Sets the status of the session that was opened as the `number`th.
+    pub(crate) fn set_status(&self, number: u64, status: Status) {
         let mut world = self.lock();
         if status.is_lost() {
-            world.bury(number, Loss::Expired);
+            world.end_session(number, SessionEnd::Expired);
         }
         world.sessions[&number].send_replace(status);
     }
 
     pub(crate) fn lose(&self, number: u64) {
-        self.say(number, Status::Lost { why: Loss::Expired });
+        self.set_status(number, Status::Lost { reason: SessionEnd::Expired });
     }
 
     pub(crate) fn change(&self, path: &Path) {
@@ -150,7 +151,7 @@ impl Script {
         }
     }
 
-    /// How many watches the server keeps.
+    /// Returns the number of watches that the server keeps.
     pub(crate) fn watches(&self) -> usize {
         self.lock().feeds.iter().filter(|(_, _, feed)| !feed.is_over()).count()
     }
@@ -161,7 +162,7 @@ impl Script {
 }
 
 impl ScriptState {
-    fn bury(&mut self, number: u64, why: Loss) {
+    fn end_session(&mut self, number: u64, why: SessionEnd) {
         self.catch_up();
         self.tree.0.retain(|_, node| {
             node.stat.and_then(|stat| stat.owner) != Some(SessionId::new(number))
@@ -192,20 +193,20 @@ impl ScriptState {
         Outcome::Committed(Commit::new(Some(Revision::new(self.revision)), done, None))
     }
 
-    fn apply_op(&mut self, number: u64, op: &Op) -> Done {
+    fn apply_op(&mut self, number: u64, op: &Op) -> OpResult {
         let revision = Revision::new(self.revision);
         match op {
-            Op::Check { path, .. } => Done::new(path.clone()),
+            Op::Check { path, .. } => OpResult::new(path.clone()),
             Op::Delete { path, .. } => {
                 self.tree.0.remove(path);
-                Done::new(path.clone())
+                OpResult::new(path.clone())
             }
             Op::Set { path, data, .. } => {
                 let node = self.tree.0.get_mut(path).expect("judged");
                 let stat = node.stat.as_mut().expect("a node");
                 (stat.modified, stat.version) = (revision, Version::new(stat.version.get() + 1));
                 node.data = data.clone();
-                Done::new(path.clone()).with_stat(*stat)
+                OpResult::new(path.clone()).with_stat(*stat)
             }
             Op::Create { path, data, lifetime, sequential } => {
                 let owner = (*lifetime == Lifetime::Session).then(|| SessionId::new(number));
@@ -218,7 +219,7 @@ impl ScriptState {
                 }
                 let node = Node::new(at.clone()).with(data.clone(), stat).with_sequence(sequence);
                 self.tree.0.insert(at.clone(), node);
-                let done = Done::new(at).with_stat(stat);
+                let done = OpResult::new(at).with_stat(stat);
                 match sequence {
                     Some(sequence) => done.with_sequence(sequence),
                     None => done,
@@ -229,7 +230,7 @@ impl ScriptState {
 
     fn view(&mut self, query: &Query) -> View {
         self.catch_up();
-        let blind = self.blind && query.freshness == Freshness::Local;
+        let hides_local = self.hides_local && query.freshness == Freshness::Local;
         let found = self.tree.0.values().filter(|node| match query.scope {
             Scope::Node => query.nodes_asked().any(|path| *path == node.path),
             Scope::Children => {
@@ -238,7 +239,7 @@ impl ScriptState {
             }
             Scope::Subtree => node.path == query.path || node.path.is_below(&query.path),
         });
-        let nodes = found.filter(|_| !blind).cloned().collect();
+        let nodes = found.filter(|_| !hides_local).cloned().collect();
         View::new(Revision::new(self.revision), nodes)
     }
 }
@@ -269,8 +270,8 @@ impl Backend for Script {
         let mut world = self.lock();
         let number = world.sessions.len() as u64 + 1;
         let until = clock::now() + options.ttl;
-        let (tell, status) = watch::channel(Status::Live { until });
-        world.sessions.insert(number, tell);
+        let (sender, status) = watch::channel(Status::Live { until });
+        world.sessions.insert(number, sender);
         let info = SessionInfo::new(SessionId::new(number), options.ttl, Limits::default());
         Ok(Box::new(Scripted { script: self.clone(), info, status }))
     }
@@ -278,7 +279,7 @@ impl Backend for Script {
 
 impl Scripted {
     fn alive(&self, doing: &'static str) -> Result<()> {
-        if self.status.borrow().is_lost() && !self.script.lock().stubborn {
+        if self.status.borrow().is_lost() && !self.script.lock().answers_lost {
             return Err(Error::new(ErrorKind::SessionLost, doing));
         }
         Ok(())
@@ -324,9 +325,9 @@ impl Store for Scripted {
         Ok(view)
     }
 
-    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         self.read_fault(&query).await?;
-        self.alive("observe")?;
+        self.alive("watch")?;
         let (feed, watch) = Feed::new(16);
         let mut world = self.script.lock();
         world.feeds.push((self.info.id.get(), query.clone(), feed));
@@ -355,7 +356,7 @@ impl Store for Scripted {
             Fault::Silence => pending().await,
             Fault::SlowRequest(delay) => sleep(delay).await,
             Fault::Exists => {
-                let no = Rejected::new(0, txn.ops[0].path().clone(), Why::Exists);
+                let no = Rejected::new(0, txn.ops[0].path().clone(), RejectReason::Exists);
                 return Ok(Outcome::Rejected(no));
             }
             Fault::Late(delay) => {
@@ -383,11 +384,11 @@ impl Store for Scripted {
         let mut world = self.script.lock();
         world.log.push("close".into());
         let number = self.info.id.get();
-        world.bury(number, Loss::Closed);
+        world.end_session(number, SessionEnd::Closed);
         world.sessions[&number].send_if_modified(|status| {
             let lives = !status.is_lost();
             if lives {
-                *status = Status::Lost { why: Loss::Closed };
+                *status = Status::Lost { reason: SessionEnd::Closed };
             }
             lives
         });
@@ -397,4 +398,11 @@ impl Store for Scripted {
 
 fn unreachable(doing: &'static str) -> Error {
     Error::new(ErrorKind::Unreachable, doing)
+}
+
+/// Asserts that no task is left but the test.
+pub(crate) async fn idle() {
+    tokio::task::yield_now().await;
+    let alive = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    assert_eq!(alive, 0);
 }

@@ -1,4 +1,4 @@
-//! Sequential creates, which are found again when their answer was lost.
+//! Sequential creates, whose node is searched for when the answer was lost.
 
 use std::sync::Arc;
 
@@ -7,41 +7,43 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::mistake;
 use crate::session::call_context::{CallContext, may_repeat};
 use crate::session::flight::Flight;
-use crate::session::removal::Trail;
-use crate::store::{Commit, Done, Expect, Op, Outcome, Rejected, Txn};
+use crate::session::removal::NodeSearch;
+use crate::store::{Commit, Expect, Op, OpResult, Outcome, Rejected, Txn};
 
-/// A transaction with a sequential create, and how to find the node that it made: whether that node is there
-/// says whether the whole transaction happened.
+/// A transaction with a sequential create, and the search for the created node: the transaction was
+/// applied if, and only if, that node exists.
 pub(super) struct Sequential {
     txn: Txn,
-    /// Which of its operations it is.
+    /// The index of the create.
     index: usize,
-    trail: Trail,
+    search: NodeSearch,
 }
 
-/// What to try next.
+/// The next request.
 enum Step {
     Create,
-    /// The create may have happened: look before anything else. With the refusal of a repetition,
-    /// which the first one's node may be the reason for.
+    /// Searches for the node, as the create may have been applied. With the rejection of a retry,
+    /// of which the node of the first request may be the cause.
     Look(Option<Rejected>),
 }
 
 impl Sequential {
-    /// `None` if there is no such create; or if the transaction sets a node under the version that it has: then the sender can
-    /// find out by that node whether it was applied, and the name of the create need not be its own.
+    /// Returns `None` if there is no such create; or if the transaction sets a node at an expected
+    /// version: then the sender can determine by that node whether it was applied, and the name of
+    /// the create need not be unique.
     pub(super) fn of(txn: &Txn, context: &CallContext) -> Option<Self> {
         if txn.ops.iter().any(is_compare_and_set) {
             return None;
         }
         let index = txn.ops.iter().position(Op::is_sequential)?;
-        let trail = Trail::of(&txn.ops[index], context.store.session().id)?;
-        Some(Self { txn: txn.clone(), index, trail })
+        let search = NodeSearch::of(&txn.ops[index], context.store.session().id)?;
+        Some(Self { txn: txn.clone(), index, search })
     }
 
-    /// What is known of the transaction, now that its node was found.
-    fn found(&self, node: Done) -> Commit {
-        let mut done: Vec<_> = self.txn.ops.iter().map(|op| Done::new(op.path().clone())).collect();
+    /// Returns the results of the transaction, given that its node was found.
+    fn found(&self, node: OpResult) -> Commit {
+        let mut done: Vec<_> =
+            self.txn.ops.iter().map(|op| OpResult::new(op.path().clone())).collect();
         let revision = node.stat.map(|stat| stat.created);
         done[self.index] = node;
         Commit::new(revision, done, None)
@@ -52,8 +54,8 @@ fn is_compare_and_set(op: &Op) -> bool {
     matches!(op, Op::Set { expect: Expect::Version(_), .. })
 }
 
-/// Creates, and goes on until its effect is known: it makes at most one node, under
-/// the one path that it was given.
+/// Creates the node, and continues until the effect is known: at most one node is created, at the
+/// path that was passed.
 pub(super) async fn create(
     context: CallContext,
     create: Sequential,
@@ -67,7 +69,7 @@ pub(super) async fn create(
             Step::Create => {
                 let txn = create.txn.clone();
                 mistake!(BlindRepeat: let txn = {
-                    crate::mutant::session::renamed(txn, unsure.is_some(), &context.tuning.chance)?
+                    crate::mutant::session::renamed(txn, unsure.is_some(), &context.tuning.random)?
                 });
                 match flight.send(context.store.commit(txn)).await {
                     Ok(Outcome::Rejected(no)) if unsure.is_some() => {
@@ -76,7 +78,7 @@ pub(super) async fn create(
                     }
                     Ok(outcome) => return Ok(outcome),
                     Err(error)
-                        if error.is_ambiguous() && error.kind() == ErrorKind::Unreachable =>
+                        if error.has_unknown_effect() && error.kind() == ErrorKind::Unreachable =>
                     {
                         (unsure, next) = (Some(error), Step::Look(None));
                         mistake!(BlindRepeat: next = Step::Create);
@@ -85,7 +87,7 @@ pub(super) async fn create(
                     Err(error) => error,
                 }
             }
-            Step::Look(refused) => match (create.trail.find(&context).await, refused) {
+            Step::Look(refused) => match (create.search.find(&context).await, refused) {
                 (Ok(Some(node)), _) => return Ok(Outcome::Committed(create.found(node))),
                 (Ok(None), Some(no)) => return Ok(Outcome::Rejected(no)),
                 (Ok(None), None) => {

@@ -1,4 +1,4 @@
-//! The promises of what a session offers to recipes.
+//! The promises of the calls that a session offers to recipes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::clock::{self, sleep};
 use crate::session::Session;
 use crate::session::script::Fault;
-use crate::session::tests::{LONG, draw, idle, opened, path};
+use crate::session::script::idle;
+use crate::session::tests::{LONG, draw, opened, path};
 use crate::store::{Lifetime, Query, Txn};
 
 #[tokio::test(start_paused = true)]
@@ -71,9 +72,9 @@ async fn a_rewrite_goes_on_until_it_is_done_or_the_node_is_gone() {
 async fn a_guarded_node_goes_with_its_guard_or_when_its_session_is_closed() {
     let (script, session) = opened().await;
     let make = async |name: &str| {
-        let made = session.create_sequential(&path(name), "", Lifetime::Persistent).await;
-        let made = made.expect("reachable").required().expect("it is new");
-        (session.guard(&made).expect("it has a sequence"), made)
+        let created = session.create_sequential(&path(name), "", Lifetime::Persistent).await;
+        let created = created.expect("reachable").required().expect("it is new");
+        (session.guard(&created).expect("it has a sequence"), created)
     };
     let ((dropped, _), (left, leaves)) = (make("/q/dropped-").await, make("/q/left-").await);
     let (kept, _) = make("/q/kept-").await;
@@ -93,9 +94,9 @@ async fn a_guarded_node_goes_with_its_guard_or_when_its_session_is_closed() {
 #[tokio::test(start_paused = true)]
 async fn a_guarded_node_of_a_session_that_expired_stays() {
     let (script, session) = opened().await;
-    let made = session.create_sequential(&path("/q/it-"), "", Lifetime::Persistent).await;
-    let made = made.expect("reachable").required().expect("it is new");
-    let guard = session.guard(&made).expect("it has a sequence");
+    let created = session.create_sequential(&path("/q/it-"), "", Lifetime::Persistent).await;
+    let created = created.expect("reachable").required().expect("it is new");
+    let guard = session.guard(&created).expect("it has a sequence");
     script.lose(session.info().id.get());
     session.lost().await;
     drop(guard);
@@ -130,16 +131,16 @@ async fn the_time_limit_is_that_of_a_call() {
 
     let failed = session.commit(Txn::new().create(path("/a"), "", Lifetime::Session)).await;
 
-    assert!(failed.is_err_and(|error| error.is_ambiguous()));
-    assert_eq!(clock::elapsed(start), session.time_limit());
+    assert!(failed.is_err_and(|error| error.has_unknown_effect()));
+    assert_eq!(clock::elapsed(start), session.timeout());
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_seed_gives_all_ids_of_a_session() {
     let ((_, session), (_, same)) = (opened().await, opened().await);
     let unique = |session: &Session| session.unique(&path("/t-")).expect("short");
-    let ids = [unique(&session).to_string(), session.chance().id()];
-    assert_eq!(ids, [unique(&same).to_string(), same.chance().id()]);
+    let ids = [unique(&session).to_string(), session.random().id()];
+    assert_eq!(ids, [unique(&same).to_string(), same.random().id()]);
     assert!(!ids[0].contains(&ids[1]));
 }
 
@@ -149,24 +150,26 @@ async fn a_node_at_a_path_that_was_given_up_is_removed_unless_it_is_kept() {
     const LATE: u64 = 2;
     let (script, session) = opened().await;
     let verdict = Arc::new(AtomicU64::new(0));
-    let (asked, node) = (verdict.clone(), path("/node"));
+    let (verdict_now, node) = (verdict.clone(), path("/node"));
     for (number, there) in [(0, 1), (KEPT, 1), (LATE, 0)] {
         verdict.store(number, Ordering::Relaxed);
-        let asked = asked.clone();
+        let verdict_now = verdict_now.clone();
         if number == 0 {
             let txn = Txn::new().create(node.clone(), "", Lifetime::Session);
             session.commit(txn).await.expect("reachable").required().expect("it is free");
         }
-        session.retract(node.clone(), move |_created| match asked.load(Ordering::Relaxed) {
-            0 => None,
-            number => Some(number == KEPT),
+        session.remove_created_in_background(node.clone(), move |_created| {
+            match verdict_now.load(Ordering::Relaxed) {
+                0 => None,
+                number => Some(number == KEPT),
+            }
         });
         sleep(LONG).await;
         assert_eq!(script.nodes().len(), there, "{number}");
     }
-    // A node of another session is not its own.
+    // A node of another session is not removed.
     script.put(&node, Some(u64::MAX));
-    session.retract(node, |_created| Some(false));
+    session.remove_created_in_background(node, |_created| Some(false));
     sleep(LONG).await;
     assert_eq!(script.nodes().len(), 1);
 }

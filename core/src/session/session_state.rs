@@ -1,4 +1,4 @@
-//! [`SessionState`]: whether a session lives. Its end is final.
+//! The state of a session, whose end is final: [`SessionState`].
 
 use std::sync::OnceLock;
 
@@ -6,22 +6,23 @@ use tokio::sync::{Notify, watch};
 
 use crate::error::{Error, ErrorKind};
 use crate::mutant::mistake;
-use crate::store::{Loss, Status};
+use crate::store::{SessionEnd, Status};
 
-/// What the session's store says of it, except that the end is final even if the store takes it
-/// back or has not heard of it yet.
+/// The status as the store reports it, except that the end is final, also if the store reports the
+/// session as live again, or does not know of the end yet.
 ///
-/// Every look at the state first takes over what the store says now, so that no answer waits for a task to run.
-/// Waiting goes through one [`Notify`], which wakes in the order of waiting; the wakers of a `watch`
-/// are woken in an order that differs per run.
+/// Every read of the state first copies the status of the store, so that no answer depends on a
+/// task. All waiting uses one [`Notify`], which wakes in the order of waiting; the wakers of a
+/// `watch` are woken in an order that differs per run.
 #[derive(Debug)]
 pub(crate) struct SessionState {
     store: watch::Receiver<Status>,
-    told: watch::Sender<Status>,
-    turned: Notify,
-    /// Whether the store said that the session is over at the server, once nothing more is done about it.
+    reported: watch::Sender<Status>,
+    kind_changes: Notify,
+    /// `true` if the store confirmed the end of the session. Set once nothing more is done about
+    /// it.
     closed: OnceLock<bool>,
-    /// Set once the store has said so after all.
+    /// Set once the store has confirmed the end later.
     confirmed: OnceLock<()>,
 }
 
@@ -46,55 +47,55 @@ impl StatusKind {
 impl SessionState {
     pub(super) fn new(store: watch::Receiver<Status>) -> Self {
         let first = *store.borrow();
-        let (told, turned) = (watch::Sender::new(first), Notify::new());
-        Self { store, told, turned, closed: OnceLock::new(), confirmed: OnceLock::new() }
+        let (reported, kind_changes) = (watch::Sender::new(first), Notify::new());
+        Self { store, reported, kind_changes, closed: OnceLock::new(), confirmed: OnceLock::new() }
     }
 
-    /// The status as of this very moment.
+    /// Returns the status of this instant.
     pub(crate) fn now(&self) -> Status {
-        let (told, store) = (*self.told.borrow(), *self.store.borrow());
-        if told == store {
-            return told;
+        let (reported, store) = (*self.reported.borrow(), *self.store.borrow());
+        if reported == store {
+            return reported;
         }
-        self.change(|told| {
+        self.change(|reported| {
             let store = *self.store.borrow();
             mistake!(LostTakenBack: return Some(store));
-            (!told.is_lost()).then_some(store)
+            (!reported.is_lost()).then_some(store)
         })
     }
 
-    /// Says that the session is over, unless it was said already.
-    pub(super) fn end(&self, why: Loss) {
-        let _now = self.change(|told| (!told.is_lost()).then_some(Status::Lost { why }));
+    /// Ends the session, unless it is over already.
+    pub(super) fn end(&self, reason: SessionEnd) {
+        let _now = self.change(|reported| (!reported.is_lost()).then_some(Status::Lost { reason }));
     }
 
     fn change(&self, next: impl FnOnce(&Status) -> Option<Status>) -> Status {
-        let mut turned = false;
-        self.told.send_if_modified(|told| match next(told) {
-            Some(next) if next != *told => {
-                turned = StatusKind::of(&next) != StatusKind::of(told);
-                *told = next;
+        let mut is_new_kind = false;
+        self.reported.send_if_modified(|reported| match next(reported) {
+            Some(next) if next != *reported => {
+                is_new_kind = StatusKind::of(&next) != StatusKind::of(reported);
+                *reported = next;
                 true
             }
             _ => false,
         });
-        if turned {
-            self.turned.notify_waiters();
+        if is_new_kind {
+            self.kind_changes.notify_waiters();
         }
-        *self.told.borrow()
+        *self.reported.borrow()
     }
 
-    /// Why the session is over, if it is.
-    pub(crate) fn loss(&self) -> Option<Loss> {
+    /// Returns the reason for the end of the session, if it is over.
+    pub(crate) fn loss(&self) -> Option<SessionEnd> {
         match self.now() {
-            Status::Lost { why } => Some(why),
+            Status::Lost { reason } => Some(reason),
             _ => None,
         }
     }
 
-    /// Whether the store itself says that the session is over: nothing can be done with it then,
-    /// not even tidying up.
-    pub(super) fn is_gone(&self) -> bool {
+    /// Returns `true` if the store itself reports the session as lost: then no call can succeed,
+    /// not even to clean up.
+    pub(super) fn is_lost_at_store(&self) -> bool {
         self.store.borrow().is_lost()
     }
 
@@ -105,53 +106,55 @@ impl SessionState {
     }
 
     pub(super) fn subscribe(&self) -> watch::Receiver<Status> {
-        let _carried_over = self.now();
-        self.told.subscribe()
+        let _copied = self.now();
+        self.reported.subscribe()
     }
 
     /// Waits until the session is over.
-    pub(crate) async fn lost(&self) -> Loss {
+    pub(crate) async fn lost(&self) -> SessionEnd {
         self.until(Self::loss).await
     }
 
-    /// Waits until the status is another kind than `seen`.
-    pub(crate) async fn turned(&self, seen: StatusKind) -> StatusKind {
+    /// Waits until the status is of another kind than `seen`.
+    pub(crate) async fn kind_changed(&self, seen: StatusKind) -> StatusKind {
         self.until(|state| Some(StatusKind::of(&state.now())).filter(|now| *now != seen)).await
     }
 
-    /// Waits until nothing more is done about the session. Whether its store said that it is over.
+    /// Waits until nothing more is done about the session. Returns `true` if the store confirmed
+    /// its end.
     pub(crate) async fn closed(&self) -> bool {
         self.until(Self::is_closed).await
     }
 
-    /// The result of [`Self::closed`], if it is known.
+    /// Returns the result of [`Self::closed`], if it is known.
     pub(super) fn is_closed(&self) -> Option<bool> {
         self.closed.get().map(|cleanly| *cleanly || self.confirmed.get().is_some())
     }
 
-    /// Records that the store says that the session is over, after it has not said so at first.
+    /// Records that the store confirmed the end of the session, after an attempt without that
+    /// result.
     pub(super) fn confirm(&self) {
         let _first = self.confirmed.set(()).is_ok();
     }
 
     pub(super) fn set_closed(&self, cleanly: bool) {
         let _first = self.closed.set(cleanly).is_ok();
-        self.turned.notify_waiters();
+        self.kind_changes.notify_waiters();
     }
 
-    async fn until<T>(&self, is: impl Fn(&Self) -> Option<T>) -> T {
+    async fn until<T>(&self, select: impl Fn(&Self) -> Option<T>) -> T {
         loop {
-            // Listens from here on, so that a turn between the look and the wait wakes too.
-            let turned = self.turned.notified();
-            if let Some(found) = is(self) {
+            // Listens from here on, so that a change between the check and the wait also wakes.
+            let change = self.kind_changes.notified();
+            if let Some(found) = select(self) {
                 return found;
             }
-            turned.await;
+            change.await;
         }
     }
 }
 
-/// What a call on a session that is over fails with.
-pub(crate) fn over(why: Loss, doing: &'static str) -> Error {
-    Error::new(ErrorKind::SessionLost, doing).because(why.to_string())
+/// Returns the error of a call on a session that is over.
+pub(crate) fn over(reason: SessionEnd, doing: &'static str) -> Error {
+    Error::new(ErrorKind::SessionLost, doing).because(reason.to_string())
 }

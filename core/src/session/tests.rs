@@ -1,4 +1,4 @@
-//! The promises of a session, each seen to break: see the last test.
+//! The promises of a session. The last test shows that each of them can be broken.
 
 use std::future::Future;
 use std::num::NonZeroU32;
@@ -9,14 +9,16 @@ use std::time::Duration;
 
 use crate::clock::{self, sleep, timeout};
 
-use crate::chance::Chance;
 use crate::error::{Effect, ErrorKind};
 use crate::path::Path;
+use crate::random::Random;
 use crate::retry::{Backoff, Retry};
 use crate::session::Session;
 use crate::session::call_context::Tuning;
-use crate::session::script::{Fault, Script};
-use crate::store::{Backend, Done, Expect, Lifetime, Outcome, Query, SessionOptions, Status, Txn};
+use crate::session::script::{Fault, Script, idle};
+use crate::store::{
+    Backend, Expect, Lifetime, OpResult, Outcome, Query, SessionOptions, Status, Txn,
+};
 
 const LIMIT: Duration = Duration::from_secs(5);
 const MOMENT: Duration = Duration::from_millis(10);
@@ -26,9 +28,9 @@ pub(super) fn path(text: &str) -> Path {
     Path::new(text).expect("valid")
 }
 
-async fn tuned(script: &Script, deadline: Duration, retry: Retry) -> Session {
+async fn tuned(script: &Script, timeout: Duration, retry: Retry) -> Session {
     let store = script.open(&SessionOptions::default()).await.expect("opens");
-    Session::start(store, Arc::new(Tuning { deadline, retry, chance: Chance::seeded(7) }))
+    Session::start(store, Arc::new(Tuning { timeout, retry, random: Random::seeded(7) }))
 }
 
 pub(super) async fn opened() -> (Script, Session) {
@@ -38,11 +40,11 @@ pub(super) async fn opened() -> (Script, Session) {
     (script, session)
 }
 
-fn created(outcome: Outcome<Done>) -> Done {
-    outcome.committed().expect("nothing is in the way")
+fn created(outcome: Outcome<OpResult>) -> OpResult {
+    outcome.ok().expect("nothing is in the way")
 }
 
-pub(super) async fn draw(session: &Session) -> Done {
+pub(super) async fn draw(session: &Session) -> OpResult {
     let drawn = session.create_sequential(&path("/q/t-"), "", Lifetime::Session).await;
     created(drawn.expect("reachable in the end"))
 }
@@ -72,10 +74,10 @@ async fn a_ticket_proves_the_other_writes_of_its_transaction() {
     );
     script.commits([Fault::ReplyLost]);
 
-    let commit = session.commit(txn.clone()).await.expect("found").committed().expect("free");
+    let commit = session.commit(txn.clone()).await.expect("found").ok().expect("free");
 
     assert_eq!((script.count("set"), script.nodes().len()), (1, 2));
-    assert_eq!((commit.done.len(), commit.done[1].owner()), (2, Some(session.info().id)));
+    assert_eq!((commit.results.len(), commit.results[1].owner()), (2, Some(session.info().id)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,7 +97,7 @@ async fn a_create_that_is_not_found_is_repeated_under_the_same_path() {
 #[tokio::test(start_paused = true)]
 async fn the_first_of_two_sendings_is_removed_however_late_it_comes() {
     let ttl = SessionOptions::default().ttl;
-    // While no look succeeds; while an old look is on its way; once everything works again.
+    // While no search succeeds; while an old search is in flight; once the store works again.
     for reads in [
         vec![Fault::None, Fault::None, Fault::SlowReply(ttl * 3 / 4), Fault::Refused],
         vec![Fault::None, Fault::None, Fault::Stale(ttl)],
@@ -120,8 +122,8 @@ async fn the_first_of_two_sendings_is_removed_though_no_look_finds_it() {
     script.commits([Fault::RequestLost]);
     let ticket = session.unique(&path("/q/t-")).expect("short");
     let txn = Txn::new().create_sequential(ticket.clone(), "", Lifetime::Session);
-    let commit = session.commit(txn).await.expect("reachable").committed().expect("free");
-    session.remove(&commit.done[0]).await.expect("reachable");
+    let commit = session.commit(txn).await.expect("reachable").ok().expect("free");
+    session.remove(&commit.results[0]).await.expect("reachable");
 
     for held in [5, 50] {
         sleep(SessionOptions::default().ttl * held).await;
@@ -140,15 +142,15 @@ async fn a_node_of_another_session_is_not_adopted() {
     script.commits([Fault::RequestLost]);
 
     let txn = Txn::new().create_sequential(ticket, "", Lifetime::Session);
-    let commit = session.commit(txn).await.expect("reachable").committed().expect("free");
+    let commit = session.commit(txn).await.expect("reachable").ok().expect("free");
 
-    assert_eq!(commit.done[0].owner(), Some(session.info().id));
+    assert_eq!(commit.results[0].owner(), Some(session.info().id));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_own_node_is_looked_for_as_of_now() {
     let (script, session) = opened().await;
-    script.blind_local_reads();
+    script.hide_from_local_reads();
     script.commits([Fault::ReplyLost]);
 
     draw(&session).await;
@@ -190,7 +192,7 @@ async fn what_certainly_did_not_happen_is_repeated() {
     let set = session.commit(Txn::new().set(path("/a"), "b", Expect::Any)).await;
     let view = session.read(Query::node(path("/a"))).await.expect("reachable in the end");
 
-    assert!(set.expect("reachable in the end").committed().is_some());
+    assert!(set.expect("reachable in the end").is_committed());
     assert_eq!(view.node().map(|node| &node.data[..]), Some(&b"b"[..]));
     assert_eq!((script.count("set"), script.count("read")), (3, 4));
 }
@@ -346,13 +348,13 @@ async fn a_call_in_a_suspended_session_reports_the_suspension() {
     let read = || async { session.read(Query::node(path("/a"))).await.expect_err("refused") };
     assert!(!read().await.to_string().contains("suspended"));
 
-    script.say(1, Status::Suspended { until: clock::now() + 10 * LIMIT });
+    script.set_status(1, Status::Suspended { until: clock::now() + 10 * LIMIT });
     let set = Txn::new().set(path("/a"), "x", Expect::Any);
     let write = session.commit(set).await.expect_err("refused");
     for error in [read().await, write] {
-        let told = error.to_string();
-        assert!(told.contains("no answer within 5s; the session is suspended"), "{told}");
-        assert!(told.contains("are the servers running"), "{told}");
+        let text = error.to_string();
+        assert!(text.contains("no answer within 5s; the session is suspended"), "{text}");
+        assert!(text.contains("are the servers running"), "{text}");
     }
 }
 
@@ -367,7 +369,7 @@ async fn a_write_that_is_not_answered_may_have_happened() {
 
     assert_eq!(drawn.expect_err("late").effect(), Effect::Unknown);
     assert_eq!(plain.expect_err("late").effect(), Effect::Unknown);
-    // The one has a name that its caller can look for; the other is taken back.
+    // The caller can read the one by its name; the other is removed.
     assert_eq!(script.nodes(), ["/a"]);
 }
 
@@ -388,11 +390,11 @@ async fn a_lost_session_stays_lost() {
     let (script, session) = opened().await;
     let status = session.status();
     let alive = *status.borrow();
-    script.answer_the_dead();
+    script.answer_lost_sessions();
 
     script.lose(1);
     assert!(session.is_lost());
-    script.say(1, alive);
+    script.set_status(1, alive);
 
     assert!(session.is_lost() && !session.is_certain());
     assert!(status.borrow().is_lost());
@@ -406,11 +408,11 @@ async fn a_lost_session_stays_lost() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_after_the_loss_is_none() {
     let (script, session) = opened().await;
-    script.answer_the_dead();
+    script.answer_lost_sessions();
     script.reads([Fault::SlowReply(MOMENT)]);
     script.commits([Fault::SlowReply(MOMENT)]);
 
-    // At the very moment of the answers, but before them.
+    // At the time of the answers, but before them.
     let lose = async {
         sleep(MOMENT).await;
         script.lose(1);
@@ -471,7 +473,7 @@ async fn removing_takes_one_request_and_does_not_give_up() {
     session.remove(&done).await.expect("reachable in the end");
     assert_eq!(script.nodes().len(), 0);
 
-    session.abandon(&draw(&session).await);
+    session.remove_in_background(&draw(&session).await);
     sleep(MOMENT).await;
     assert_eq!((script.nodes().len(), script.count("read")), (0, 0));
 
@@ -481,18 +483,18 @@ async fn removing_takes_one_request_and_does_not_give_up() {
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Unreachable, Effect::Unknown));
     assert_eq!(script.nodes().len(), 1);
     sleep(LONG * 60).await;
-    assert_eq!(script.nodes().len(), 0, "given up");
+    assert_eq!(script.nodes().len(), 0, "the removal ended");
 }
 
 #[tokio::test(start_paused = true)]
 async fn only_the_own_incarnation_is_discarded() {
     let (script, session) = opened().await;
-    let made = session.commit(Txn::new().create(path("/a"), "", Lifetime::Session)).await;
-    let done = made.expect("reachable").committed().expect("free").done.remove(0);
+    let created = session.commit(Txn::new().create(path("/a"), "", Lifetime::Session)).await;
+    let done = created.expect("reachable").ok().expect("free").results.remove(0);
     script.take(&path("/a"));
     script.put(&path("/a"), Some(99));
 
-    session.discard(path("/a"), done.stat.expect("reported").created);
+    session.remove_incarnation_in_background(path("/a"), done.stat.expect("reported").created);
     session.remove(&done).await.expect("it is gone");
     sleep(LONG).await;
     assert_eq!(script.nodes(), ["/a"]);
@@ -501,7 +503,7 @@ async fn only_the_own_incarnation_is_discarded() {
     let stat = script.put(&path("/a"), Some(1));
     script.reads([Fault::Refused, Fault::None, Fault::Refused]);
     script.commits([Fault::RequestLost, Fault::Refused]);
-    session.discard(path("/a"), stat.created);
+    session.remove_incarnation_in_background(path("/a"), stat.created);
     sleep(LONG).await;
     assert_eq!(script.nodes().len(), 0);
 }
@@ -559,7 +561,7 @@ async fn a_lost_session_leaves_no_task() {
     script.commits([Fault::SlowReply(Duration::from_secs(1))]);
     let txn = Txn::new().create(path("/a"), "", Lifetime::Persistent);
     assert!(timeout(MOMENT, session.commit(txn)).await.is_err());
-    script.say(1, Status::Suspended { until: clock::now() });
+    script.set_status(1, Status::Suspended { until: clock::now() });
     sleep(MOMENT).await;
 
     script.lose(1);
@@ -569,14 +571,7 @@ async fn a_lost_session_leaves_no_task() {
     assert!(session.is_lost());
 }
 
-/// No task is left but the test.
-pub(super) async fn idle() {
-    tokio::task::yield_now().await;
-    let alive = tokio::runtime::Handle::current().metrics().num_alive_tasks();
-    assert_eq!(alive, 0);
-}
-
-/// Every mistake of a session breaks the promise that it is against.
+/// Asserts that every mistake of a session breaks the promise that it is planted against.
 #[cfg(feature = "mutants")]
 #[test]
 fn every_mistake_breaks_a_promise() {
@@ -595,6 +590,6 @@ fn every_mistake_breaks_a_promise() {
     ];
     for (mutant, promise) in table {
         let broken = std::panic::catch_unwind(|| with(mutant, promise)).is_err();
-        assert!(broken, "nothing notices a door that {}", mutant.what());
+        assert!(broken, "nothing notices a session that {}", mutant.what());
     }
 }

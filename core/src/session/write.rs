@@ -1,4 +1,4 @@
-//! [`Write`]: a transaction on its way, which goes on even if its caller is gone.
+//! A transaction in flight, which continues if its caller is dropped: [`Write`].
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -16,19 +16,19 @@ use crate::retry::Retry;
 use crate::session::call_context::{CallContext, may_repeat};
 use crate::session::deadline::Deadline;
 use crate::session::flight::Flight;
-use crate::session::removal::{Own, Trail};
+use crate::session::removal::{NodeSearch, OwnNode};
 use crate::session::sequential::{Sequential, create};
 use crate::session::session_state::over;
-use crate::session::sweeper::Job;
+use crate::session::session_task::Job;
 use crate::store::{Commit, Expect, Lifetime, Op, Outcome, Txn};
 
 const DOING: &str = "commit";
 
-/// A transaction on its way.
+/// A transaction in flight.
 ///
-/// Its call, retries included, is one future of its own. When its caller stops waiting for it, in whatever way,
-/// and something may have been sent, the session's sweeper goes on with it, and then takes back what it
-/// created.
+/// The call, retries included, is a separate future. When its caller stops waiting for any reason,
+/// and a request may have been sent, the task of the session continues the call, and then removes
+/// the nodes that it created.
 pub(super) struct Write<'a> {
     context: &'a CallContext,
     jobs: &'a mpsc::UnboundedSender<Job>,
@@ -37,17 +37,17 @@ pub(super) struct Write<'a> {
     undo: Undo,
 }
 
-/// How to take back what a transaction created.
+/// The nodes to remove if the caller is dropped.
 #[derive(Clone, Default)]
 struct Undo {
-    /// The places of its creates; none if it does anything else too.
-    creates: Vec<(usize, Made)>,
-    /// How to find what it created if its effect is unknown.
-    trail: Option<Trail>,
+    /// The indices of the creates; empty if the transaction has other writes too.
+    creates: Vec<(usize, CreateKind)>,
+    /// The search for the created node, if the effect is unknown.
+    search: Option<NodeSearch>,
 }
 
 #[derive(Clone, Copy)]
-struct Made {
+struct CreateKind {
     sequential: bool,
     ephemeral: bool,
 }
@@ -68,26 +68,26 @@ impl<'a> Write<'a> {
         Self { context, jobs, flight, call: Some(call), undo }
     }
 
-    /// The same, except that what it creates stays even if its caller is gone.
-    pub(super) fn kept(mut self) -> Self {
+    /// Keeps the created nodes also if the caller is dropped.
+    pub(super) fn keep_created(mut self) -> Self {
         mistake!(PutTakenBack: return self);
         self.undo = Undo::default();
         self
     }
 
-    /// What is known of it, also when it has ended.
+    /// Returns the state of the requests, also after the end of the write.
     pub(super) fn flight(&self) -> Arc<Flight> {
         self.flight.clone()
     }
 
-    /// Waits for its end, no longer than the session lives and the deadline allows.
-    pub(super) async fn ended(mut self, deadline: Deadline) -> Result<Outcome> {
+    /// Waits for the result, no longer than the session lives and the deadline permits.
+    pub(super) async fn result(mut self, deadline: Deadline) -> Result<Outcome> {
         if let Some(why) = self.context.state.loss() {
             self.call = None;
             return Err(over(why, DOING));
         }
         let Some(call) = self.call.as_mut() else {
-            return Err(over(crate::store::Loss::Closed, DOING));
+            return Err(over(crate::store::SessionEnd::Closed, DOING));
         };
         let result = match select(call, pin!(self.context.stopped(deadline))).await {
             Either::Left((result, _)) => Ok(result),
@@ -98,8 +98,8 @@ impl<'a> Write<'a> {
             Err(stop) => {
                 let error = stop.error(DOING, deadline);
                 let unsure = self.flight.is_unsure();
-                self.undo.keep_known();
-                self.hand_over(self.undo.trail.is_some());
+                self.undo.keep_plain();
+                self.hand_over(self.undo.search.is_some());
                 Err(if unsure { error.with_unknown_effect() } else { error })
             }
         }
@@ -107,20 +107,20 @@ impl<'a> Write<'a> {
 
     fn settle(&mut self, result: Result<Outcome>) -> Result<Outcome> {
         self.call = None;
-        if let (Err(error), Some(trail)) = (&result, &self.undo.trail)
-            && error.is_ambiguous()
+        if let (Err(error), Some(search)) = (&result, &self.undo.search)
+            && error.has_unknown_effect()
         {
             let repeated = self.flight.is_repeated();
-            self.send(Box::pin(trail.clone().erase(repeated, self.context.clone())));
+            self.send(Box::pin(search.clone().remove_found(repeated, self.context.clone())));
         }
         let repeated = self.flight.is_repeated();
         mistake!(BlindRepeat: let repeated = false);
-        if let (Ok(Outcome::Committed(commit)), Some(trail)) = (&result, &self.undo.trail)
+        if let (Ok(Outcome::Committed(commit)), Some(search)) = (&result, &self.undo.search)
             && repeated
-            && let Some(made) = commit.done.iter().find(|done| done.sequence.is_some())
-            && let Some(stat) = made.stat
+            && let Some(created) = commit.results.iter().find(|done| done.sequence.is_some())
+            && let Some(stat) = created.stat
         {
-            self.send(Box::pin(trail.clone().guard(stat.created, self.context.clone())));
+            self.send(Box::pin(search.clone().remove_late(stat.created, self.context.clone())));
         }
         let happened = matches!(result, Ok(Outcome::Committed(_)));
         self.context
@@ -128,7 +128,7 @@ impl<'a> Write<'a> {
             .map_err(|error| if happened { error.with_unknown_effect() } else { error })
     }
 
-    /// Leaves the rest to the sweeper, if there is any.
+    /// Passes an unfinished call to the task of the session.
     fn hand_over(&mut self, retract: bool) {
         let Some(call) = self.call.take() else { return };
         if !self.flight.is_unsure() {
@@ -146,7 +146,7 @@ impl<'a> Write<'a> {
     }
 
     fn send(&self, job: Job) {
-        // If the sweeper does not take it, the session is closed already.
+        // If the task does not take the job, the session is closed already.
         let _taken = self.jobs.send(job).is_ok();
     }
 }
@@ -165,58 +165,59 @@ impl Undo {
         let creates = txn.ops.iter().enumerate().filter_map(|(index, op)| match op {
             Op::Create { lifetime, sequential, .. } if *lifetime != Lifetime::Container => {
                 let ephemeral = *lifetime == Lifetime::Session;
-                Some((index, Made { sequential: *sequential, ephemeral }))
+                Some((index, CreateKind { sequential: *sequential, ephemeral }))
             }
             _ => None,
         });
         let creates: Vec<_> = creates.collect();
-        // A transaction has one sequential create, or each of them is in a directory of its own, and none is looked for.
-        let mut sequential = creates.iter().filter(|(_, made)| made.sequential);
-        let trail = match (sequential.next(), sequential.next()) {
-            (Some((only, _)), None) => Trail::of(&txn.ops[*only], context.store.session().id),
+        // The search needs the only sequential create of the transaction. Several are in different
+        // directories, and none is searched for.
+        let mut sequential = creates.iter().filter(|(_, kind)| kind.sequential);
+        let search = match (sequential.next(), sequential.next()) {
+            (Some((only, _)), None) => NodeSearch::of(&txn.ops[*only], context.store.session().id),
             _ => None,
         };
-        Self { creates, trail }
+        Self { creates, search }
     }
 
-    /// Leaves plain nodes as they are: the caller can look for one, as the error says that it may have happened. A sequential one has
-    /// a name that no caller knows, and is still taken back.
-    fn keep_known(&mut self) {
-        self.creates.retain(|(_, made)| made.sequential);
+    /// Keeps plain nodes: the caller can read them, as the error tells that they may exist. No
+    /// caller knows the name of a sequential node, so it is still removed.
+    fn keep_plain(&mut self) {
+        self.creates.retain(|(_, kind)| kind.sequential);
     }
 
-    /// Takes back what the transaction did, now that it came to its end.
+    /// Removes the created nodes once the transaction has ended.
     async fn after(self, result: Result<Outcome>, flight: &Flight, context: CallContext) {
         if let Ok(Outcome::Committed(commit)) = result {
-            for (index, made) in self.creates.into_iter().rev() {
-                if let Some(own) = own(&commit, index, made) {
+            for (index, kind) in self.creates.into_iter().rev() {
+                if let Some(own) = own(&commit, index, kind) {
                     own.remove(&context).await;
                 }
             }
         }
         mistake!(DroppedTicketForgotten: return);
-        // Also when a repetition was answered: the first one may come late.
-        if let Some(trail) = self.trail
+        // Also if a retry was answered: the first request may be delayed.
+        if let Some(search) = self.search
             && flight.is_unsure()
         {
-            trail.erase(flight.is_repeated(), context).await;
+            search.remove_found(flight.is_repeated(), context).await;
         }
     }
 }
 
-fn own(commit: &Commit, index: usize, made: Made) -> Option<Own> {
-    let done = commit.done.get(index)?;
-    // What a transaction creates was created when the transaction was committed.
+fn own(commit: &Commit, index: usize, kind: CreateKind) -> Option<OwnNode> {
+    let done = commit.results.get(index)?;
+    // The nodes were created at the revision of the commit.
     let created = done.stat.map(|stat| stat.created).or(commit.revision);
     let path = done.path.clone();
-    Some(match (made.sequential, created) {
-        (true, _) => Own::unique(path, made.ephemeral),
-        (false, Some(created)) => Own::incarnation(path, created, made.ephemeral),
+    Some(match (kind.sequential, created) {
+        (true, _) => OwnNode::unique(path, kind.ephemeral),
+        (false, Some(created)) => OwnNode::incarnation(path, created, kind.ephemeral),
         (false, None) => return None,
     })
 }
 
-/// Commits anything, and repeats it as long as it certainly did not happen.
+/// Commits a transaction, and retries it while it certainly had no effect.
 async fn commit(context: CallContext, txn: Txn, flight: Arc<Flight>) -> Result<Outcome> {
     let mut delays = context.delays();
     loop {
@@ -231,15 +232,17 @@ async fn commit(context: CallContext, txn: Txn, flight: Arc<Flight>) -> Result<O
     }
 }
 
-/// Replaces the data of a node, and does not give up before that is done, the node is gone, or the session is.
+/// Replaces the data of a node, and continues until that succeeds, the node is gone, or the session
+/// is over.
 pub(super) async fn rewrite(context: &CallContext, path: Path, data: Bytes) {
-    let mut delays = Retry::forever().delays(&context.tuning.chance);
+    let mut delays = Retry::forever().delays(&context.tuning.random);
     while context.state.loss().is_none() {
         let set = Txn::new().set(path.clone(), data.clone(), Expect::Any);
         match context.store.commit(set).await {
             Err(error) if error.kind() == ErrorKind::SessionLost => return,
-            // The same again does no harm, if it happened. Others may wait for it, so a refusal does not end it.
-            Err(error) => tracing::debug!(%path, %error, "trying again to write to a node"),
+            // A retry does no harm if the write was applied. Others may wait for it, so a rejection
+            // does not end it.
+            Err(error) => tracing::debug!(%path, %error, "retrying a write to a node"),
             Ok(_) => return,
         }
         context.rest(delays.next().unwrap_or_default()).await;

@@ -1,37 +1,38 @@
-//! [`Facts`]: what [`judge`](super::judge) needs to know of a tree.
+//! The state of a tree that [`judge`](super::judge) reads, [`Facts`].
 
 use std::convert::Infallible;
 
 use crate::path::Path;
 use crate::store::node::Version;
 
-/// The state of a tree that a transaction is judged against, before its first operation.
+/// The state of a tree against which a transaction is judged, before its first operation.
 pub trait Facts {
-    /// The node at `path`. A container is none.
+    /// Returns the node at `path`. `None` for a container.
     fn node(&self, path: &Path) -> Option<Found>;
 
-    /// Whether there is a node below `path`, at any depth, other than those that are `gone`.
+    /// Returns `true` if there is a node below `path`, at any depth, other than the nodes that are
+    /// `gone`.
     fn occupied(&self, path: &Path, gone: &dyn Fn(&Path) -> bool) -> bool;
 }
 
-/// [`Facts`] that are asked of something that may fail, like a database: for
-/// [`try_judge`](super::try_judge). Whatever has [`Facts`] has these.
+/// [`Facts`] that are read from a source that may fail, like a database: for
+/// [`try_judge`](super::try_judge). All [`Facts`] are also `TryFacts`.
 pub trait TryFacts {
-    /// Why a fact cannot be found out.
+    /// The error of the source.
     type Error;
 
     /// As [`Facts::node`].
     ///
     /// # Errors
     ///
-    /// If that cannot be found out.
+    /// If the source fails.
     fn node(&self, path: &Path) -> Result<Option<Found>, Self::Error>;
 
     /// As [`Facts::occupied`].
     ///
     /// # Errors
     ///
-    /// If that cannot be found out.
+    /// If the source fails.
     fn occupied(&self, path: &Path, gone: &dyn Fn(&Path) -> bool) -> Result<bool, Self::Error>;
 }
 
@@ -47,12 +48,12 @@ impl<F: Facts> TryFacts for F {
     }
 }
 
-/// What matters of a node that exists.
+/// The part of an existing node that decides about an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "stores build it, and it is all there is to know")]
 pub struct Found {
-    /// Its version.
+    /// The version of the node.
     pub version: Version,
-    /// Whether nothing may be created below it: it is ephemeral, or has a time to live.
+    /// `true` if nothing may be created below the node: it is ephemeral, or has a TTL.
     pub leased: bool,
 }

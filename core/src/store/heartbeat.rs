@@ -1,36 +1,43 @@
-//! [`Heartbeats`]: from when on the leader of the servers certainly counts the life of a session.
+//! A proof of the instant from which a leader counts the TTL of a session, [`Heartbeats`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::clock::Instant;
 
-/// The answered heartbeats of one session at servers that forward a heartbeat to their leader, and report
-/// sessions to it only now and then.
+/// The answered heartbeats of one session at servers that forward heartbeats to their leader, and
+/// report sessions to the leader only periodically.
 ///
-/// For a backend whose sessions are ended by a leader, while clients talk to any server (ZooKeeper):
+/// For a backend whose sessions are ended by a leader, while clients talk to any server
+/// (ZooKeeper):
 ///
-/// - A heartbeat is a request that only the leader answers, in order with the others of its session.
-/// - The leader asks each server for the sessions that it heard from at least once in each `gap`. Requests for
-///   these reports and answers to heartbeats share one ordered stream from the leader to the server; reports
-///   and forwarded heartbeats share one ordered stream back.
-/// - A session is taken over by another server only with the leader's consent, which extends it.
+/// - A heartbeat is a request that only the leader answers, in order with the other requests of its
+///   session.
+/// - The leader requests from each server, at least once in each `gap`, a report of the sessions
+///   that the server received requests from. The requests for these reports and the answers to
+///   heartbeats share one ordered stream from the leader to the server; reports and forwarded
+///   heartbeats share one ordered stream back.
+/// - Another server takes over a session only with the consent of the leader, which extends the
+///   session.
 ///
-/// An answer that arrives is therefore no proof that the leader extended the session for *this* heartbeat: the
-/// report that names it may still be on its way when the server is cut off. What an answer proves is this. Take
-/// three answered heartbeats: the newest; one in the middle, which was answered before the newest was sent; and
-/// an early one, which was answered at least one `gap` before the middle one was sent. Between the leader's
-/// answers to the early and to the middle one it sent a request for a report. The server had heard the early
-/// heartbeat by then, and it answered that request before it passed on the answer to the middle one, so before
-/// the newest was sent. The report preceded the newest heartbeat, and the leader had read it when it answered.
-/// So the leader extended the session after the early heartbeat was sent. If the session moved to another
-/// server in between, the leader extended it for that reason, also after the early heartbeat was answered.
+/// An answer is therefore no proof that the leader extended the session for *this* heartbeat: the
+/// report that names it may still be in flight when the server is cut off. The proof takes three
+/// answered heartbeats: the newest; a middle one, which was answered before the newest was sent;
+/// and an early one, which was answered at least one `gap` before the middle one was sent. Between
+/// the leader's answers to the early and to the middle one it sent a request for a report. The
+/// server had received the early heartbeat by then, and it answered that request before it passed
+/// on the answer to the middle one, so before the newest was sent. The report preceded the newest
+/// heartbeat, and the leader had read it when it answered. So the leader extended the session after
+/// the early heartbeat was sent. If the session moved to another server in between, the leader
+/// extended it for that reason, also after the early heartbeat was answered.
 ///
-/// A heartbeat right after a reconnect counts for the same reason: see [`reconnected`](Self::reconnected).
+/// A heartbeat right after a reconnect counts for the same reason: see
+/// [`reconnected`](Self::reconnected).
 #[derive(Debug)]
 pub struct Heartbeats {
     gap: Duration,
-    /// By the time of sending. The first one is the newest that is known to be extended for.
+    /// Sorted by the time of sending. The first one is the newest for which the session is known to
+    /// be extended.
     answered: VecDeque<Answered>,
 }
 
@@ -41,15 +48,17 @@ struct Answered {
 }
 
 impl Heartbeats {
-    /// No heartbeats yet, at a leader that asks its servers for reports at least once in each `gap`.
+    /// Creates an empty record, for a leader that requests reports from its servers at least once
+    /// in each `gap`.
     pub fn new(gap: Duration) -> Self {
         Self { gap, answered: VecDeque::new() }
     }
 
-    /// The leader answered a heartbeat: returns the instant from which it certainly counts the session's time to
-    /// live, if the heartbeats so far prove any.
+    /// Records an answered heartbeat. Returns the instant from which the leader certainly counts
+    /// the TTL of the session, if the heartbeats so far prove one.
     ///
-    /// `sent` is not later than the sending, `received` is not earlier than the arrival of the answer.
+    /// `sent` is not later than the sending, `received` is not earlier than the arrival of the
+    /// answer.
     pub fn answered(&mut self, sent: Instant, received: Instant) -> Option<Instant> {
         let newest = Answered { sent, received };
         let middle =
@@ -67,11 +76,11 @@ impl Heartbeats {
         early
     }
 
-    /// The session was taken over by another connection, with the leader's consent: returns the instant from which
-    /// the leader certainly counts.
+    /// Records that another connection took over the session, with the consent of the leader.
+    /// Returns the instant from which the leader certainly counts.
     ///
-    /// That consent was asked for after the answer to every heartbeat of the connections before. The caller records
-    /// no answer of the new connection before this.
+    /// That consent was requested after the answer to every heartbeat of the previous connections.
+    /// The caller calls this before it records an answer of the new connection.
     pub fn reconnected(&mut self) -> Option<Instant> {
         let newest = self.answered.back().map(|beat| beat.sent);
         self.answered.clear();
@@ -120,7 +129,7 @@ mod tests {
         let mut beats = Heartbeats::new(GAP);
         let _first = beats.answered(start, start + ms(10));
         let _slow = beats.answered(start + ms(1_600), start + ms(3_000));
-        // It was sent while the answer to the slow one was on its way.
+        // Sent while the answer to the slow one was in flight.
         assert_eq!(beats.answered(start + ms(2_900), start + ms(3_001)), None);
         assert_eq!(beats.answered(start + ms(3_000), start + ms(3_010)), Some(start));
     }

@@ -1,31 +1,32 @@
-//! [`judge`]: which operation of a transaction is the first that cannot be done. Pure, and shared by
-//! every store that has to find out by itself.
+//! The first operation of a transaction that fails: [`judge`]. Pure, and shared by all stores that
+//! evaluate transactions themselves.
 
 use crate::path::Path;
 use crate::store::facts::{Facts, Found, TryFacts};
 use crate::store::node::Version;
-use crate::store::txn::{Expect, Lifetime, Op, Rejected, Why};
+use crate::store::txn::{Expect, Lifetime, Op, RejectReason, Rejected};
 
-/// Decides whether `ops` can be done, in order, on the tree that `facts` describes.
+/// Decides whether `ops` succeed, in order, on the tree that `facts` describes.
 ///
-/// Each operation sees the effects of those before it: a child may be created below a parent that the same
-/// transaction creates, and a parent deleted after its last child. That a *sequential* create finds a free name
-/// is the store's affair; everything else about it is judged like any create.
+/// Each operation sees the effects of the operations before it: a child may be created below a
+/// parent that the same transaction creates, and a parent deleted after its last child. The store
+/// itself decides whether a *sequential* create finds a free name; everything else about it is
+/// judged like any create.
 ///
 /// # Errors
 ///
-/// The first operation that cannot be done, and why.
+/// The first operation that fails, and the reason.
 pub fn judge(ops: &[Op], facts: &impl Facts) -> Result<(), Rejected> {
     let Ok(verdict) = try_judge(ops, facts);
     verdict
 }
 
-/// [`judge`], where finding out a fact may fail. The outer result is that of the facts, the inner one the
+/// [`judge`] for facts that may fail. The outer result is that of the facts, the inner one the
 /// verdict.
 ///
 /// # Errors
 ///
-/// The first error of `facts`: then nothing is known of the transaction.
+/// The first error of `facts`: the transaction is then not judged.
 pub fn try_judge<F: TryFacts>(ops: &[Op], facts: &F) -> Result<Result<(), Rejected>, F::Error> {
     let mut world = Judging { facts, changes: Vec::new() };
     for (index, op) in ops.iter().enumerate() {
@@ -40,31 +41,31 @@ pub fn try_judge<F: TryFacts>(ops: &[Op], facts: &F) -> Result<Result<(), Reject
     Ok(Ok(()))
 }
 
-/// Why the operations are judged no further.
+/// The reason for which no further operation is judged.
 enum Verdict<E> {
-    Refused(Why),
+    Refused(RejectReason),
     Failed(E),
 }
 
-impl<E> From<Why> for Verdict<E> {
-    fn from(why: Why) -> Self {
+impl<E> From<RejectReason> for Verdict<E> {
+    fn from(why: RejectReason) -> Self {
         Self::Refused(why)
     }
 }
 
-/// The tree as the operations so far have left it.
+/// The tree after the operations judged so far.
 struct Judging<'a, F> {
     facts: &'a F,
     changes: Vec<Changed<'a>>,
 }
 
-/// A path that the transaction wrote. One write a path, so the first is the last.
+/// A path that the transaction wrote. Each path has at most one write.
 struct Changed<'a> {
     path: &'a Path,
-    /// What is there now. No caller can expect the version of a node that this very transaction wrote, so that
-    /// is any.
+    /// The node after the write. No caller can expect the version of a node that the same
+    /// transaction wrote, so the version is arbitrary.
     now: Option<Found>,
-    /// Whether `path` is only the start of the name.
+    /// `true` if `path` is only the start of the name.
     sequential: bool,
 }
 
@@ -74,13 +75,13 @@ impl<'a, F: TryFacts> Judging<'a, F> {
             Op::Check { path, expect } => self.expect(path, *expect),
             Op::Create { path, lifetime, sequential, .. } => {
                 if !sequential && (self.node(path)?.is_some() || self.occupied(path)?) {
-                    return Err(Why::Exists.into());
+                    return Err(RejectReason::Exists.into());
                 }
                 if self.is_below_leased(path)? {
-                    return Err(Why::BelowEphemeral.into());
+                    return Err(RejectReason::BelowEphemeral.into());
                 }
                 if *lifetime != Lifetime::Container {
-                    self.record(path, Some(made(*lifetime)), *sequential);
+                    self.record(path, Some(created(*lifetime)), *sequential);
                 }
                 Ok(())
             }
@@ -91,14 +92,14 @@ impl<'a, F: TryFacts> Judging<'a, F> {
                 Ok(())
             }
             Op::Delete { path, expect } => {
-                // A container with children is refused for its children, as by a server for which the container
-                // is a node.
+                // A container with children is rejected for its children, as by a server for which
+                // the container is a node.
                 if self.node(path)?.is_none() && self.occupied(path)? {
-                    return Err(Why::HasChildren.into());
+                    return Err(RejectReason::HasChildren.into());
                 }
                 self.expect(path, *expect)?;
                 if self.occupied(path)? {
-                    return Err(Why::HasChildren.into());
+                    return Err(RejectReason::HasChildren.into());
                 }
                 self.record(path, None, false);
                 Ok(())
@@ -109,10 +110,10 @@ impl<'a, F: TryFacts> Judging<'a, F> {
     fn expect(&self, path: &Path, expect: Expect) -> Result<(), Verdict<F::Error>> {
         match (expect, self.node(path)?) {
             (Expect::Absent, None) if !self.occupied(path)? => Ok(()),
-            (Expect::Absent, _) => Err(Why::Exists.into()),
-            (_, None) => Err(Why::Missing.into()),
+            (Expect::Absent, _) => Err(RejectReason::Exists.into()),
+            (_, None) => Err(RejectReason::Missing.into()),
             (Expect::Version(version), Some(found)) if found.version != version => {
-                Err(Why::OtherVersion.into())
+                Err(RejectReason::OtherVersion.into())
             }
             (Expect::Any | Expect::Version(_), Some(_)) => Ok(()),
         }
@@ -126,9 +127,9 @@ impl<'a, F: TryFacts> Judging<'a, F> {
     }
 
     fn occupied(&self, path: &Path) -> Result<bool, Verdict<F::Error>> {
-        let made_below =
+        let created_below =
             self.changes.iter().any(|change| change.now.is_some() && change.path.is_below(path));
-        if made_below {
+        if created_below {
             return Ok(true);
         }
         self.facts.occupied(path, &|below| self.is_gone(below)).map_err(Verdict::Failed)
@@ -152,7 +153,7 @@ impl<'a, F: TryFacts> Judging<'a, F> {
     }
 }
 
-fn made(lifetime: Lifetime) -> Found {
+fn created(lifetime: Lifetime) -> Found {
     let leased = matches!(lifetime, Lifetime::Session | Lifetime::Ttl(_));
     Found { version: Version::new(u64::MAX), leased }
 }
@@ -195,8 +196,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn says(nodes: &[&str], txn: &Txn, expected: Option<(usize, Why)>) {
-        let verdict = judge(&txn.ops, &tree(nodes)).err().map(|no| (no.index, no.why));
+    fn says(nodes: &[&str], txn: &Txn, expected: Option<(usize, RejectReason)>) {
+        let verdict = judge(&txn.ops, &tree(nodes)).err().map(|no| (no.index, no.reason));
         assert_eq!(verdict, expected, "{txn:?} on {nodes:?}");
     }
 
@@ -214,21 +215,33 @@ mod tests {
     #[test]
     fn one_operation_is_judged_by_what_stands_there() {
         says(&[], &create("/a/b/c"), None);
-        says(&["/a"], &create("/a"), Some((0, Why::Exists)));
-        says(&["/a/b"], &create("/a"), Some((0, Why::Exists)));
+        says(&["/a"], &create("/a"), Some((0, RejectReason::Exists)));
+        says(&["/a/b"], &create("/a"), Some((0, RejectReason::Exists)));
         says(&["/ab"], &create("/a"), None);
-        says(&["/e"], &create("/e/b"), Some((0, Why::BelowEphemeral)));
-        says(&["/e"], &create("/e/b/c"), Some((0, Why::BelowEphemeral)));
-        says(&[], &Txn::new().set(path("/a"), "", Expect::Any), Some((0, Why::Missing)));
-        says(&["/a/b"], &Txn::new().set(path("/a"), "", Expect::Any), Some((0, Why::Missing)));
+        says(&["/e"], &create("/e/b"), Some((0, RejectReason::BelowEphemeral)));
+        says(&["/e"], &create("/e/b/c"), Some((0, RejectReason::BelowEphemeral)));
+        says(&[], &Txn::new().set(path("/a"), "", Expect::Any), Some((0, RejectReason::Missing)));
+        says(
+            &["/a/b"],
+            &Txn::new().set(path("/a"), "", Expect::Any),
+            Some((0, RejectReason::Missing)),
+        );
         says(&["/a"], &Txn::new().set(path("/a"), "", ONE), None);
-        says(&["/a"], &Txn::new().set(path("/a"), "", TWO), Some((0, Why::OtherVersion)));
-        says(&[], &delete("/a"), Some((0, Why::Missing)));
-        says(&["/a", "/a/b"], &delete("/a"), Some((0, Why::HasChildren)));
-        says(&["/a/b"], &delete("/a"), Some((0, Why::HasChildren)));
-        says(&["/a"], &Txn::new().delete(path("/a"), TWO), Some((0, Why::OtherVersion)));
-        says(&["/a"], &Txn::new().check(path("/a"), Expect::Absent), Some((0, Why::Exists)));
-        says(&["/a/b"], &Txn::new().check(path("/a"), Expect::Absent), Some((0, Why::Exists)));
+        says(&["/a"], &Txn::new().set(path("/a"), "", TWO), Some((0, RejectReason::OtherVersion)));
+        says(&[], &delete("/a"), Some((0, RejectReason::Missing)));
+        says(&["/a", "/a/b"], &delete("/a"), Some((0, RejectReason::HasChildren)));
+        says(&["/a/b"], &delete("/a"), Some((0, RejectReason::HasChildren)));
+        says(&["/a"], &Txn::new().delete(path("/a"), TWO), Some((0, RejectReason::OtherVersion)));
+        says(
+            &["/a"],
+            &Txn::new().check(path("/a"), Expect::Absent),
+            Some((0, RejectReason::Exists)),
+        );
+        says(
+            &["/a/b"],
+            &Txn::new().check(path("/a"), Expect::Absent),
+            Some((0, RejectReason::Exists)),
+        );
         says(&[], &Txn::new().check(path("/a"), Expect::Absent), None);
         says(&["/a"], &Txn::new().check(path("/a"), Expect::Any), None);
     }
@@ -239,13 +252,13 @@ mod tests {
         says(
             &[],
             &create("/a/b").create(path("/a"), "", Lifetime::Persistent),
-            Some((1, Why::Exists)),
+            Some((1, RejectReason::Exists)),
         );
         says(&["/a", "/a/b"], &delete("/a/b").delete(path("/a"), Expect::Any), None);
         says(
             &["/a", "/a/b", "/a/c"],
             &delete("/a/b").delete(path("/a"), Expect::Any),
-            Some((1, Why::HasChildren)),
+            Some((1, RejectReason::HasChildren)),
         );
         says(
             &[],
@@ -254,19 +267,19 @@ mod tests {
                 "",
                 Lifetime::Persistent,
             ),
-            Some((1, Why::BelowEphemeral)),
+            Some((1, RejectReason::BelowEphemeral)),
         );
         says(
             &["/a"],
             &Txn::new()
                 .create_sequential(path("/a/s-"), "", Lifetime::Session)
                 .delete(path("/a"), Expect::Any),
-            Some((1, Why::HasChildren)),
+            Some((1, RejectReason::HasChildren)),
         );
         says(&["/a"], &delete("/a").check(path("/a/b"), Expect::Absent), None);
     }
 
-    /// A tree whose facts cannot be found out below `/lost`.
+    /// A tree whose facts cannot be read below `/lost`.
     struct Failing(Tree);
 
     impl TryFacts for Failing {
@@ -288,24 +301,24 @@ mod tests {
     fn facts_that_fail_are_no_verdict() {
         let facts = Failing(tree(&["/a"]));
         let judged = |txn: &Txn| match try_judge(&txn.ops, &facts) {
-            Ok(verdict) => Ok(verdict.err().map(|no| (no.index, no.why))),
+            Ok(verdict) => Ok(verdict.err().map(|no| (no.index, no.reason))),
             Err(error) => Err(error),
         };
 
         assert_eq!(judged(&create("/b")), Ok(None));
-        assert_eq!(judged(&create("/a")), Ok(Some((0, Why::Exists))));
+        assert_eq!(judged(&create("/a")), Ok(Some((0, RejectReason::Exists))));
         assert_eq!(judged(&create("/lost/x")), Err("no answer"));
         assert_eq!(judged(&create("/b/c").delete(path("/lost"), Expect::Any)), Err("no answer"));
-        // What is refused before is known without the rest.
+        // The first rejection is decided without the other operations.
         assert_eq!(
             judged(&delete("/b").delete(path("/lost"), Expect::Any)),
-            Ok(Some((0, Why::Missing)))
+            Ok(Some((0, RejectReason::Missing)))
         );
     }
 
     #[test]
     fn the_first_that_fails_is_named() {
         let txn = create("/x").check(path("/a"), TWO).delete(path("/missing"), Expect::Any);
-        says(&["/a"], &txn, Some((1, Why::OtherVersion)));
+        says(&["/a"], &txn, Some((1, RejectReason::OtherVersion)));
     }
 }

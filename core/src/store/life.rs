@@ -1,4 +1,4 @@
-//! [`Life`]: the life of one session, as its backend knows it, and the watches that end with it.
+//! The life of one session in its backend, and the watches that end with it: [`Life`].
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,81 +8,82 @@ use tokio::sync::{Notify, watch};
 
 use crate::clock::Instant;
 use crate::mutant::mistake;
-use crate::store::session::{Loss, Status, certain_until};
+use crate::store::session::{SessionEnd, Status, certain_until};
 use crate::store::watching::{End, Feed};
 
 /// The life of one session, counted from the requests that it sent.
 ///
-/// For authors of backends: it keeps the [`Status`] that [`Store::status`](super::Store::status) shows, keeps a
-/// lost session lost, and ends the watches that it was given with the session. When a request is a sign of
-/// life, and when it is late, only the backend knows. `K` identifies a watch.
+/// For authors of backends: it maintains the [`Status`] of [`Store::status`](super::Store::status),
+/// keeps a lost session lost, and ends the watches that were added to it with the session. The
+/// backend decides which request is a sign of life, and when an answer is late. `K` identifies a
+/// watch.
 #[derive(Debug)]
 pub struct Life<K = u64> {
     terms: Mutex<Terms>,
     slack: Duration,
     status: watch::Sender<Status>,
-    /// Woken when it is lost. Each call waits for that, and few for the status.
+    /// Woken when the session is lost. Each call waits for that, and few for the status.
     ended: Notify,
     feeds: Mutex<BTreeMap<K, Feed>>,
 }
 
-/// What `until` follows from.
+/// The values from which `until` is computed.
 #[derive(Clone, Copy, Debug)]
 struct Terms {
     ttl: Duration,
-    /// The latest sending from which the store certainly counts the session's time.
+    /// The latest sending from which the store certainly counts the TTL.
     sent: Instant,
 }
 
 impl<K: Ord> Life<K> {
-    /// A life that began with a request sent at `sent`, at a server that may look at its clock early by
-    /// `slack`: see [`certain_until`].
+    /// Creates a life that began with a request sent at `sent`, at a server that may check its
+    /// clock early by `slack`: see [`certain_until`].
     pub fn new(ttl: Duration, sent: Instant, slack: Duration) -> Self {
         let status = watch::Sender::new(Status::Live { until: certain_until(sent, ttl, slack) });
         let terms = Mutex::new(Terms { ttl, sent });
         Self { terms, slack, status, ended: Notify::new(), feeds: Mutex::default() }
     }
 
-    /// How long the session outlives its last sign of life, as it is negotiated now.
+    /// Returns the TTL as negotiated at present.
     pub fn ttl(&self) -> Duration {
         self.terms().ttl
     }
 
-    /// Whether it lives, as it changes.
+    /// Returns a receiver of the status.
     pub fn status(&self) -> watch::Receiver<Status> {
         self.status.subscribe()
     }
 
-    /// Up to when it certainly lives; `None` once it is lost.
+    /// Returns the instant up to which the session certainly lives; `None` once it is lost.
     pub fn until(&self) -> Option<Instant> {
         self.status.borrow().until()
     }
 
-    /// Why it is lost, if it is.
-    pub fn loss(&self) -> Option<Loss> {
+    /// Returns the reason for the loss of the session, if it is lost.
+    pub fn loss(&self) -> Option<SessionEnd> {
         match *self.status.borrow() {
-            Status::Lost { why } => Some(why),
+            Status::Lost { reason } => Some(reason),
             Status::Live { .. } | Status::Suspended { .. } => None,
         }
     }
 
-    /// Waits until it is lost, and says why.
+    /// Waits until the session is lost, and returns the reason.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: it only watches.
-    pub async fn lost(&self) -> Loss {
+    pub async fn lost(&self) -> SessionEnd {
         loop {
-            // Listens from here on, so that an end between the look and the wait wakes too.
+            // Listens from here on, so that an end between the check and the wait also wakes.
             let ended = self.ended.notified();
-            if let Some(why) = self.loss() {
-                return why;
+            if let Some(reason) = self.loss() {
+                return reason;
             }
             ended.await;
         }
     }
 
-    /// A request that was sent at `sent` was answered. Never shortens what was certain already.
+    /// Records the answer to a request that was sent at `sent`. Never shortens the certain time.
     pub fn renew(&self, sent: Instant) {
         let mut terms = self.terms();
         terms.sent = terms.sent.max(sent);
@@ -90,17 +91,17 @@ impl<K: Ord> Life<K> {
         self.change(|until| Status::Live { until: until.max(renewed) });
     }
 
-    /// The server answers, and its answer does not prove how long the session lives: the session is live, and
+    /// Records an answer that does not prove how long the session lives: the session is live, and
     /// certain no longer than before.
     pub fn answered(&self) {
         self.change(|until| Status::Live { until });
     }
 
-    /// The store counts with another time to live from now on, as it may after a reconnect. If that is shorter, the
-    /// session is certain for a shorter time at once.
+    /// Changes the TTL, as a store may at a reconnect. A shorter TTL shortens the certain time
+    /// immediately.
     ///
-    /// The store applies it when the reconnect extends the session, which is later than every sending that
-    /// [`renew`](Self::renew) was given.
+    /// The store applies it when the reconnect extends the session, which is later than every
+    /// sending that was passed to [`renew`](Self::renew).
     pub fn renegotiated(&self, ttl: Duration) {
         let mut terms = self.terms();
         mistake!(FirstTtlKept: let ttl = terms.ttl);
@@ -109,37 +110,37 @@ impl<K: Ord> Life<K> {
         self.change_status(|status| match status {
             Status::Live { .. } => Status::Live { until },
             Status::Suspended { .. } => Status::Suspended { until },
-            Status::Lost { why } => Status::Lost { why },
+            Status::Lost { reason } => Status::Lost { reason },
         });
     }
 
-    /// The server does not answer just now.
+    /// Records that the server does not answer at present.
     pub fn suspend(&self) {
         self.change(|until| Status::Suspended { until });
     }
 
-    /// The session is over: from here on it stays so, for the first reason that was given, and every watch ends
+    /// Ends the session. It stays lost, for the first reason that was given, and every watch ends
     /// with that reason.
-    pub fn lose(&self, why: Loss) {
-        self.change(|_| Status::Lost { why });
+    pub fn lose(&self, reason: SessionEnd) {
+        self.change(|_| Status::Lost { reason });
         self.ended.notify_waiters();
-        let why = self.loss().unwrap_or(why);
-        // Taken out first: the readers are woken without the lock.
+        let reason = self.loss().unwrap_or(reason);
+        // Taken out first, to wake the readers without the lock.
         let feeds = std::mem::take(&mut *self.feeds());
         for feed in feeds.into_values() {
-            feed.end(End::SessionOver(why));
+            feed.end(End::SessionOver(reason));
         }
     }
 
-    /// Takes a watch that ends when the session is over; at once, if it is.
+    /// Adds a watch that ends when the session is over; immediately, if it is over.
     pub fn keep(&self, watch: K, feed: Feed) {
         self.feeds().insert(watch, feed);
-        if let Some(why) = self.loss() {
-            self.lose(why);
+        if let Some(reason) = self.loss() {
+            self.lose(reason);
         }
     }
 
-    /// The watch is over for another reason.
+    /// Removes a watch that ended for another reason.
     pub fn forget(&self, watch: &K) {
         self.feeds().remove(watch);
     }
@@ -207,10 +208,10 @@ mod tests {
 
         life.answered();
         assert_eq!(*life.status().borrow(), Status::Live { until: longer });
-        life.lose(Loss::Expired);
+        life.lose(SessionEnd::Expired);
         life.renegotiated(TTL);
         life.answered();
-        assert_eq!(life.loss(), Some(Loss::Expired));
+        assert_eq!(life.loss(), Some(SessionEnd::Expired));
     }
 
     #[tokio::test(start_paused = true)]
@@ -237,15 +238,21 @@ mod tests {
         let life = Life::<u64>::new(TTL, clock::now(), Duration::ZERO);
         let (early, mut watched) = Feed::new(1);
         life.keep(1, early);
-        life.lose(Loss::Closed);
-        life.lose(Loss::Expired);
+        life.lose(SessionEnd::Closed);
+        life.lose(SessionEnd::Expired);
         life.renew(clock::now());
-        assert_eq!(life.lost().await, Loss::Closed);
-        assert!(matches!(watched.next().await, Some(Event::Ended(End::SessionOver(Loss::Closed)))));
+        assert_eq!(life.lost().await, SessionEnd::Closed);
+        assert!(matches!(
+            watched.next().await,
+            Some(Event::Ended(End::SessionOver(SessionEnd::Closed)))
+        ));
 
         let (late, mut watched) = Feed::new(1);
         life.keep(2, late);
-        assert!(matches!(watched.next().await, Some(Event::Ended(End::SessionOver(Loss::Closed)))));
+        assert!(matches!(
+            watched.next().await,
+            Some(Event::Ended(End::SessionOver(SessionEnd::Closed)))
+        ));
     }
 
     #[test]
@@ -254,7 +261,7 @@ mod tests {
         let (feed, watched) = Feed::new(1);
         life.keep(1, feed.clone());
         life.forget(&1);
-        life.lose(Loss::Expired);
+        life.lose(SessionEnd::Expired);
         assert!(!feed.is_over());
         drop(watched);
     }

@@ -1,4 +1,4 @@
-//! What a node is, and the numbers that a store orders things by.
+//! Nodes, and the numbers by which a store orders them.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -9,65 +9,65 @@ use crate::path::Path;
 
 /// A node as a view or an event reports it.
 ///
-/// A view that was asked for names only leaves `data` empty, and a store may then leave out
-/// `stat` too. A container has neither, ever.
+/// A query for names only leaves `data` empty, and a store may then omit `stat` too. A container
+/// never has either.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Node {
-    /// Where it is.
+    /// The path of the node.
     pub path: Path,
-    /// What it holds.
+    /// The data of the node.
     pub data: Bytes,
-    /// Its place among the sequential nodes of its directory, in views of children only. A store
+    /// The position among the sequential nodes of its directory, in views of children only. A store
     /// may give one to other nodes too: filter by name.
     pub sequence: Option<Sequence>,
-    /// Which incarnation and which version of the path this is.
+    /// The incarnation and version of the node.
     pub stat: Option<Stat>,
 }
 
 impl Node {
-    /// A node with nothing known but its path.
+    /// Creates a node of which only the path is given.
     pub fn new(path: Path) -> Self {
         Self { path, data: Bytes::new(), sequence: None, stat: None }
     }
 
-    /// Adds what it holds and what it is.
+    /// Adds the data and the stat.
     pub fn with(mut self, data: Bytes, stat: Stat) -> Self {
         self.data = data;
         self.stat = Some(stat);
         self
     }
 
-    /// Adds its stat alone.
+    /// Adds the stat.
     pub fn with_stat(mut self, stat: Stat) -> Self {
         self.stat = Some(stat);
         self
     }
 
-    /// Adds its place among its siblings.
+    /// Adds the position among the siblings.
     pub fn with_sequence(mut self, sequence: Option<Sequence>) -> Self {
         self.sequence = sequence;
         self
     }
 }
 
-/// Which incarnation of a path, and which version of it.
+/// An incarnation of a path and a version of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Stat {
-    /// When this incarnation was created: its identity, and a fencing token. Of all nodes that a
-    /// path ever had, no two share it.
+    /// The revision at which this incarnation was created: its identity, and a fencing token. No
+    /// two incarnations of a path share it.
     pub created: Revision,
-    /// When it was last written.
+    /// The revision of the last write.
     pub modified: Revision,
-    /// Which of its versions this is.
+    /// The version of the data.
     pub version: Version,
-    /// The session that it lives and dies with; `None` if it is not ephemeral.
+    /// The session that owns the node, and with which it ends; `None` if the node is not ephemeral.
     pub owner: Option<SessionId>,
 }
 
 impl Stat {
-    /// A stat of its four facts.
+    /// Creates a stat of the four values.
     pub fn new(
         created: Revision,
         modified: Revision,
@@ -78,75 +78,76 @@ impl Stat {
     }
 }
 
-/// A moment in a store's history. Revisions order all commits of one store, and never repeat.
+/// A point in the history of a store. Revisions order all commits of one store, and never repeat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(u64);
 
 impl Revision {
-    /// Before the first commit.
+    /// The revision before the first commit.
     pub const ZERO: Self = Self(0);
 
-    /// A revision by the number that its store gave it.
+    /// Creates a revision from the number of the store.
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0
     }
 }
 
-/// Which version of one incarnation of a node. Only equality means anything, and only within one
-/// incarnation: a node made again may start with the versions of the last.
+/// A version of one incarnation of a node. Versions can only be compared for equality, and only
+/// within one incarnation: a node that is created again may start with the versions of the previous
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Version(u64);
 
 impl Version {
-    /// A version by whatever number its store distinguishes versions by.
+    /// Creates a version from a number that distinguishes versions in the store.
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// The store's number.
+    /// Returns the number of the store.
     pub const fn get(self) -> u64 {
         self.0
     }
 }
 
-/// The place of a sequential node among its siblings: a lower one was created earlier.
+/// The position of a sequential node among its siblings: a lower one was created earlier.
 ///
-/// Only for nodes that live together: a directory that was empty may start again. A sequence is no
-/// fencing token; [`Stat::created`] is.
+/// Comparable only between nodes that exist at the same time: sequences may start again after a
+/// directory was empty. A sequence is not a fencing token; [`Stat::created`] is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sequence(
-    // One more than the number: so a node without a sequence needs no memory to say so.
+    // One more than the number, so that a node without a sequence takes no extra memory.
     NonZeroU64,
 );
 
 impl Sequence {
-    /// A sequence by its number. No store has `u64::MAX`, which counts as the number before it.
+    /// Creates a sequence. `u64::MAX` is reserved and is replaced by `u64::MAX - 1`.
     pub const fn new(number: u64) -> Self {
         Self(NonZeroU64::MIN.saturating_add(number))
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0.get() - 1
     }
 }
 
-/// A session, as its store calls it.
+/// The id of a session in its store.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(u64);
 
 impl SessionId {
-    /// A session by its store's number.
+    /// Creates an id from the number of the store.
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0
     }

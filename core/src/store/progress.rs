@@ -1,10 +1,12 @@
-//! [`Progress`]: how far a read of many nodes is.
+//! The progress of a read of many nodes, [`Progress`].
 
 use tokio::sync::watch;
 
-/// How far a read of many nodes is, while its caller waits for the view. Clones are the same.
+/// The progress of a read of many nodes, while its caller waits for the view. Clones share the
+/// counts.
 ///
-/// A [query](crate::store::Query::progress) carries it, and may carry it again in a further read, which counts anew.
+/// Set it in a [query](crate::store::Query::progress). It can be used again in a further read,
+/// which starts at zero.
 ///
 /// # Examples
 ///
@@ -22,30 +24,30 @@ pub struct Progress {
     loaded: watch::Sender<Loaded>,
 }
 
-/// What a read has brought so far.
+/// The counts of a read so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loaded {
-    /// The nodes that were read.
+    /// The number of nodes read.
     pub read: usize,
-    /// The nodes that are known to be there, with those that were read: more of them may be found on the way. Once the read
-    /// has ended, both are the number of nodes in the view.
+    /// The number of nodes known to exist, including the nodes read: more may be found during the
+    /// read. When the read has ended, both are the number of nodes in the view.
     pub found: usize,
 }
 
 impl Progress {
-    /// The counts of now, and a notification of each change.
+    /// Returns a receiver of the current counts and of each change.
     pub fn watch(&self) -> watch::Receiver<Loaded> {
         self.loaded.subscribe()
     }
 
-    /// So many nodes were read, and so many more are known to be there.
+    /// Reports the number of nodes read, and the number of nodes known to be left.
     pub(super) fn report(&self, read: usize, left: usize) {
         self.loaded.send_replace(Loaded { read, found: read + left });
     }
 }
 
-/// What is asked for is the same, whoever waits for it.
+/// Two queries are equal whoever receives their progress.
 impl PartialEq for Progress {
     fn eq(&self, _: &Self) -> bool {
         true

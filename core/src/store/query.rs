@@ -1,4 +1,4 @@
-//! What a read asks, and what it answers.
+//! Queries and their answers.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::path::Path;
@@ -6,7 +6,7 @@ use crate::store::node::{Node, Revision, Sequence};
 use crate::store::progress::Progress;
 use crate::store::watching::Kind;
 
-/// A question to a store.
+/// A read of a node, of its children, or of a subtree.
 ///
 /// # Examples
 ///
@@ -22,93 +22,95 @@ use crate::store::watching::Kind;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Query {
-    /// Where to look.
+    /// The path at which the query starts.
     pub path: Path,
-    /// More nodes, in a query about [several](Query::nodes).
+    /// Further nodes, in a query for [several](Query::nodes).
     pub more: Vec<Path>,
-    /// How far below the path to look.
+    /// The depth of the query.
     pub scope: Scope,
-    /// Whether data is wanted.
+    /// The part of each node that is read.
     pub detail: Detail,
-    /// How old the answer may be.
+    /// The maximum age of the answer.
     pub freshness: Freshness,
-    /// Only children whose name starts so; empty for all.
+    /// Only children whose name starts with this; empty for all.
     pub prefix: String,
-    /// Only some of the sequential children.
+    /// Only a part of the sequential children.
     pub window: Option<Window>,
-    /// Whether one event is enough for the observer.
+    /// `true` if one event is enough for the observer.
     pub once: bool,
-    /// Whether the observer finds out by itself what became of the paths in its events.
+    /// `true` if the observer reads the paths of its events itself.
     pub hints: bool,
-    /// Where the store reports how far it is with the view.
+    /// The receiver of the store's progress reports.
     pub progress: Option<Progress>,
 }
 
-/// How far below its path a query looks.
+/// The depth of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "every store must answer each of them")]
 pub enum Scope {
-    /// The node itself.
+    /// The node.
     Node,
-    /// Its children, not the node.
+    /// The children of the node, without the node.
     Children,
-    /// The node and all below it.
+    /// The node and all nodes below it.
     Subtree,
 }
 
-/// Whether data is wanted.
+/// The part of a node that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "every store must answer each of them")]
 pub enum Detail {
     /// Data and stat of every node.
     Data,
-    /// Names are enough. A node query still returns the stat; a listing may.
+    /// Only names are required. A query for a node still returns the stat; a listing may.
     Names,
 }
 
-/// How old an answer may be.
+/// The maximum age of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "every store must answer each of them")]
 pub enum Freshness {
     /// Not older than the call.
     Latest,
-    /// Not older than what this session already knows.
+    /// Not older than the state that this session has already seen.
     Local,
 }
 
-/// A part of the sequential children, sorted by sequence. Children without a sequence are not in it.
+/// A part of the sequential children, sorted by sequence. Children without a sequence are excluded.
 ///
-/// Create nothing below a sequential node that may be gone: a store may take the container that comes
-/// of it for the node.
+/// Create nothing below a sequential node that may have been deleted: a store may mistake the
+/// container that results for the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "every store must answer each of them")]
 pub enum Window {
-    /// The `count` with the lowest sequences.
+    /// The `count` children with the lowest sequences.
     Oldest {
-        /// How many at most.
+        /// The maximum number of children.
         count: usize,
     },
-    /// The `count` with the highest sequences, all below `before` if that is given. In the look of
-    /// a transaction that made a sequential child there, none above that child.
+    /// The `count` children with the highest sequences, all below `before` if that is given. In the
+    /// follow-up query of a transaction that created a sequential child there, none above that
+    /// child.
     Newest {
-        /// How many at most.
+        /// The maximum number of children.
         count: usize,
-        /// Only sequences below this one.
+        /// The exclusive upper limit of the sequences.
         before: Option<Sequence>,
     },
 }
 
 impl Query {
-    /// About how many nodes a query may be.
-    pub const MOST_NODES: usize = 100;
+    /// The maximum number of nodes that a query can name.
+    pub const MAX_NODES: usize = 100;
 
-    /// About one node, with its data, as it is now.
+    /// Queries one node, with its data, in its latest state.
     pub fn node(path: impl Into<Path>) -> Self {
         Self::about(path.into(), Scope::Node)
     }
 
-    /// About several nodes, with their data, all as of one moment. The view has those that exist, sorted by path. Such
-    /// a query is read, or the look of a transaction; it is not observed.
+    /// Queries several nodes, with their data, as a consistent snapshot. The view has the nodes
+    /// that exist, sorted by path. Such a query can be read, or be the follow-up query of a
+    /// transaction; it cannot be observed.
     pub fn nodes(first: impl Into<Path>, more: impl IntoIterator<Item = Path>) -> Self {
         let mut all: Vec<Path> = std::iter::once(first.into()).chain(more).collect();
         all.sort();
@@ -117,18 +119,18 @@ impl Query {
         Self { more: all, ..Self::node(first) }
     }
 
-    /// About the children of a node, with their data, as they are now.
+    /// Queries the children of a node, with their data, in their latest state.
     pub fn children(path: impl Into<Path>) -> Self {
         Self::about(path.into(), Scope::Children)
     }
 
-    /// About a node and everything below it, with data, as they are now.
+    /// Queries a node and all nodes below it, with their data, in their latest state.
     pub fn subtree(path: impl Into<Path>) -> Self {
         Self::about(path.into(), Scope::Subtree)
     }
 
-    /// Whether a node is there; an observer is notified when it goes, and of nothing else. The same as a node
-    /// with [`names_only`](Query::names_only) and [`once`](Query::once).
+    /// Queries whether a node exists; an observer is notified only of its deletion. The same as a
+    /// query for a node with [`names_only`](Query::names_only) and [`once`](Query::once).
     pub fn until_gone(path: impl Into<Path>) -> Self {
         Self::node(path).names_only().once()
     }
@@ -140,87 +142,90 @@ impl Query {
         Self { path, more, scope, detail, freshness, prefix, window, once, hints, progress }
     }
 
-    /// Names are enough.
+    /// Requires only names.
     pub fn names_only(mut self) -> Self {
         self.detail = Detail::Names;
         self
     }
 
-    /// An answer may lag: see [`Freshness::Local`].
+    /// Permits an answer that lags: see [`Freshness::Local`].
     pub fn local(mut self) -> Self {
         self.freshness = Freshness::Local;
         self
     }
 
-    /// Only children whose names start with `prefix`.
+    /// Restricts the query to children whose names start with `prefix`.
     pub fn starting_with(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Only the `count` sequential children that were created first.
+    /// Restricts the query to the `count` sequential children that were created first.
     pub fn oldest(mut self, count: usize) -> Self {
         self.window = Some(Window::Oldest { count });
         self
     }
 
-    /// Only the `count` sequential children that were created last.
+    /// Restricts the query to the `count` sequential children that were created last.
     pub fn newest(mut self, count: usize) -> Self {
         self.window = Some(Window::Newest { count, before: None });
         self
     }
 
-    /// Only the `count` sequential children that were created last before `sequence`.
+    /// Restricts the query to the `count` sequential children that were created last before
+    /// `sequence`.
     pub fn newest_before(mut self, count: usize, sequence: Sequence) -> Self {
         self.window = Some(Window::Newest { count, before: Some(sequence) });
         self
     }
 
-    /// One event is enough for the observer of this node: a store may end the watch after the first one with
-    /// [`End::Told`](crate::store::End::Told), and at once if the view shows no node. Some stores are asked for
-    /// less then. If names are enough, too, it is as with [`Query::until_gone`].
+    /// Limits the observer of this node to one event: a store may end the watch after the first
+    /// event with [`End::Delivered`](crate::store::End::Delivered), and immediately if the view
+    /// shows no node. This is cheaper on some stores. Together with
+    /// [`names_only`](Query::names_only) it is [`Query::until_gone`].
     pub fn once(mut self) -> Self {
         self.once = true;
         self
     }
 
-    /// The observer finds out by itself what became of the paths in its events, so the store need not. An event may then be about
-    /// a container, and a path may be reported as created and deleted although a transaction only checked that it is absent. What
-    /// became of a path is known by a read after its last event. Some stores are asked for less then, and need not ask for a new
-    /// read of everything when a node goes soon after it came.
+    /// Declares that the observer itself reads the paths of its events. An event may then be about
+    /// a container, and a path may be reported as created and deleted although a transaction only
+    /// checked that it is absent. A read after the last event of a path shows its state. This is
+    /// cheaper on some stores, which then need not request a new read of everything when a node is
+    /// deleted soon after its creation.
     pub fn hints(mut self) -> Self {
         self.hints = true;
         self
     }
 
-    /// How far the store is with the view can be seen there meanwhile.
+    /// Reports the progress of the store to `progress` while the query is read.
     pub fn progress(mut self, progress: &Progress) -> Self {
         self.progress = Some(progress.clone());
         self
     }
 
-    /// For stores: reports that so many nodes were read, and so many more are known to be there.
+    /// For stores: reports the number of nodes read, and the number of nodes known to be left.
     pub fn report(&self, read: usize, left: usize) {
         if let Some(progress) = &self.progress {
             progress.report(read, left);
         }
     }
 
-    /// The path, and those of [more nodes](Query::more).
+    /// Iterates over the path and the [further nodes](Query::more).
     pub fn nodes_asked(&self) -> impl Iterator<Item = &Path> {
         std::iter::once(&self.path).chain(&self.more)
     }
 
-    /// Whether the only event that is asked for is that a node goes: see [`Query::until_gone`].
+    /// Returns `true` if the observer is notified only of a deletion: see [`Query::until_gone`].
     pub fn is_until_gone(&self) -> bool {
         self.once && self.detail == Detail::Names
     }
 
-    /// Whether a change of this kind at `path` is one of what the query covers: for stores that find out by
-    /// themselves which of their watches a change concerns. A window does not narrow it, a prefix does, and
-    /// [`Detail::Names`] leaves out writes of children.
+    /// Returns `true` if the query covers a change of this kind at `path`: for stores that
+    /// determine themselves which of their watches a change concerns. A window does not narrow it,
+    /// a prefix does, and [`Detail::Names`] excludes writes of children.
     pub fn covers(&self, path: &Path, kind: Kind) -> bool {
-        let own = self.nodes_asked().any(|asked| asked == path);
+        let own = self.nodes_asked().any(|queried| queried == path);
         match self.scope {
             Scope::Node => own && (kind == Kind::Deleted || !self.is_until_gone()),
             Scope::Children => {
@@ -232,43 +237,43 @@ impl Query {
         }
     }
 
-    /// Refuses what no store can answer. Every store calls this before it sends anything.
+    /// Rejects a query that no store can answer. Every store calls this before it sends anything.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] if a prefix or a window is asked of anything but children, one event of anything
-    /// but a node, or more nodes are named with anything else; [`ErrorKind::TooLarge`] if they are more than
-    /// [`Query::MOST_NODES`].
+    /// [`ErrorKind::Invalid`] for a prefix or a window with a scope other than children, for one
+    /// event with a scope other than a node, and for further nodes with any of these;
+    /// [`ErrorKind::TooLarge`] for more nodes than [`Query::MAX_NODES`].
     pub fn validate(&self) -> Result<()> {
         let narrowed = !self.prefix.is_empty() || self.window.is_some();
         if narrowed && self.scope != Scope::Children {
             return Err(Error::new(ErrorKind::Invalid, "query")
                 .at(&self.path)
-                .because("only a query about children takes a prefix or a window"));
+                .because("only a query for children can have a prefix or a window"));
         }
         if self.once && self.scope != Scope::Node {
             return Err(Error::new(ErrorKind::Invalid, "query")
                 .at(&self.path)
-                .because("only a query about one node is observed for one event"));
+                .because("only a query for a node can be observed for one event"));
         }
         if !self.more.is_empty() && (self.scope != Scope::Node || self.once) {
             return Err(Error::new(ErrorKind::Invalid, "query")
                 .at(&self.path)
-                .because("only a query about nodes names more than one, and it is not observed"));
+                .because("only a query for nodes can name several, and not for one event"));
         }
-        if self.more.len() >= Self::MOST_NODES {
+        if self.more.len() >= Self::MAX_NODES {
             return Err(Error::new(ErrorKind::TooLarge, "query")
                 .at(&self.path)
-                .because(format!("a query is about {} nodes at most", Self::MOST_NODES)));
+                .because(format!("a query names at most {} nodes", Self::MAX_NODES)));
         }
         Ok(())
     }
 
-    /// Refuses what no store can observe. Every store calls this before it sends anything.
+    /// Rejects a query that no store can observe. Every store calls this before it sends anything.
     ///
     /// # Errors
     ///
-    /// As [`Query::validate`], and [`ErrorKind::Invalid`] if it is about several nodes.
+    /// As [`Query::validate`], and [`ErrorKind::Invalid`] for a query of several nodes.
     pub fn validate_observed(&self) -> Result<()> {
         self.validate()?;
         if self.more.is_empty() {
@@ -276,7 +281,7 @@ impl Query {
         }
         Err(Error::new(ErrorKind::Invalid, "query")
             .at(&self.path)
-            .because("several nodes are read, and not observed"))
+            .because("a query for several nodes cannot be observed"))
     }
 }
 
@@ -286,23 +291,23 @@ impl Query {
 pub struct View {
     /// The view reflects every commit up to this revision, and may reflect later ones.
     pub revision: Revision,
-    /// What was found: at most one for a query about one node; sorted by path, or by sequence if a window
-    /// was asked for.
+    /// The nodes: at most one for a query of one node; sorted by path, or by sequence if the query
+    /// has a window.
     pub nodes: Vec<Node>,
 }
 
 impl View {
-    /// A view of `nodes`.
+    /// Creates a view of `nodes`.
     pub fn new(revision: Revision, nodes: Vec<Node>) -> Self {
         Self { revision, nodes }
     }
 
-    /// The node that a node query found.
+    /// Returns the first node: the only one in the answer to a query of one node.
     pub fn node(&self) -> Option<&Node> {
         self.nodes.first()
     }
 
-    /// [`View::node`] by value.
+    /// Returns [`View::node`] by value.
     pub fn into_node(self) -> Option<Node> {
         self.nodes.into_iter().next()
     }

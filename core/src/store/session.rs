@@ -1,4 +1,4 @@
-//! What a session is, what it was asked to be, and how long it certainly lives.
+//! Sessions: their options, their limits, and the time until which they certainly live.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use crate::clock::{self, Instant};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::node::SessionId;
 
-/// What a session is asked to be.
+/// The requested properties of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionOptions {
-    /// How long the session outlives its last sign of life. The store may raise or lower it: see
-    /// [`SessionInfo::ttl`].
+    /// The time after which the session expires if the store receives no heartbeat. The store may
+    /// raise or lower it: see [`SessionInfo::ttl`].
     pub ttl: Duration,
 }
 
 impl SessionOptions {
-    /// A session with the given time to live.
+    /// Creates options with the given TTL.
     pub fn new(ttl: Duration) -> Self {
         Self { ttl }
     }
@@ -31,82 +31,85 @@ impl Default for SessionOptions {
     }
 }
 
-/// What a session is.
+/// The properties of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionInfo {
-    /// As its store calls it; [`Stat::owner`](super::Stat::owner) of its ephemeral nodes.
+    /// The id in the store, which is also the [`Stat::owner`](super::Stat::owner) of its ephemeral
+    /// nodes.
     pub id: SessionId,
-    /// The time to live that was negotiated. It is what counts everywhere.
+    /// The negotiated TTL. It applies everywhere.
     pub ttl: Duration,
-    /// What its store takes.
+    /// The limits of the store.
     pub limits: Limits,
 }
 
 impl SessionInfo {
-    /// A session by its three facts.
+    /// Creates the properties of a session.
     pub fn new(id: SessionId, ttl: Duration, limits: Limits) -> Self {
         Self { id, ttl, limits }
     }
 }
 
-/// What a store takes, and what it cannot do.
+/// The limits of a store, and the features that it lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Bytes of data in one node.
+    /// The maximum number of bytes of data in one node.
     pub data: usize,
-    /// Operations in one transaction.
+    /// The maximum number of operations in one transaction.
     pub operations: usize,
-    /// Bytes in one transaction, paths included.
+    /// The maximum number of bytes in one transaction, including paths.
     pub request: usize,
-    /// What this store cannot do at all.
-    pub gaps: Vec<Gap>,
+    /// The features that this store lacks.
+    pub missing_features: Vec<Feature>,
 }
 
 impl Default for Limits {
-    /// What fits every store: a million bytes a node and a transaction, 40 operations (etcd takes
-    /// 128 conditions, and a create needs two and one for each of its ancestors).
+    /// Limits that every store satisfies: a million bytes a node and a transaction, 40 operations
+    /// (etcd accepts 128 conditions, and a create needs two and one for each of its ancestors).
     fn default() -> Self {
-        Self { data: 1_000_000, operations: 40, request: 1_020_000, gaps: Vec::new() }
+        Self { data: 1_000_000, operations: 40, request: 1_020_000, missing_features: Vec::new() }
     }
 }
 
-/// Something that a store cannot do. What needs it fails as
+/// A feature that a store may lack. A call that needs it fails as
 /// [`Unsupported`](crate::error::ErrorKind::Unsupported).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Gap {
-    /// Nodes with a time to live.
+pub enum Feature {
+    /// TTL nodes.
     TtlNodes,
-    /// A number at the end of the name of a sequential node. It has a [`Sequence`](super::Sequence) in any case.
+    /// A number at the end of the name of a sequential node, which has a
+    /// [`Sequence`](super::Sequence) in any case.
     NumberedNames,
 }
 
-/// Whether a session lives.
+/// The state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "every holder must distinguish them")]
 pub enum Status {
     /// The store answers.
     Live {
-        /// Up to here the session certainly lives at the server, whatever happens: by
-        /// [`clock::now`](crate::clock::now), which counts the time in which the machine was suspended.
+        /// The instant up to which the session certainly lives at the server, in any case: by
+        /// [`clock::now`](crate::clock::now), which counts the time in which the machine was
+        /// suspended.
         until: Instant,
     },
-    /// The store does not answer just now.
+    /// The store does not answer at present.
     Suspended {
-        /// Up to here the session certainly lives at the server.
+        /// The instant up to which the session certainly lives at the server.
         until: Instant,
     },
     /// The session is over, or must be assumed to be. Final.
     Lost {
-        /// Why it is over.
-        why: Loss,
+        /// The reason.
+        reason: SessionEnd,
     },
 }
 
 impl Status {
-    /// Up to when the session certainly lives; `None` once it is lost.
+    /// Returns the instant up to which the session certainly lives; `None` once it is lost.
     pub fn until(&self) -> Option<Instant> {
         match self {
             Self::Live { until } | Self::Suspended { until } => Some(*until),
@@ -114,38 +117,38 @@ impl Status {
         }
     }
 
-    /// Whether the session certainly lives at this instant. This, and nothing else, is what "I
-    /// still hold it" means.
+    /// Returns `true` if the session certainly lives at this instant. Only this proves that a lock
+    /// is still held.
     pub fn is_certain(&self) -> bool {
         self.until().is_some_and(|until| clock::now() < until)
     }
 
-    /// Whether the session is over for good.
+    /// Returns `true` if the session is over.
     pub fn is_lost(&self) -> bool {
         matches!(self, Self::Lost { .. })
     }
 }
 
-/// Why a session is over.
+/// The reason for the end of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Loss {
-    /// The server ended it, or was not heard of for so long that it may have.
+pub enum SessionEnd {
+    /// The server ended it, or may have, as it has not answered for too long.
     Expired,
-    /// It was closed from this side.
+    /// This side closed it.
     Closed,
     /// The server does not accept the credentials any more.
     Denied,
 }
 
-impl Loss {
-    /// The error of every call on a lost session.
+impl SessionEnd {
+    /// Returns the error of every call on a lost session.
     pub fn error(self, doing: &'static str) -> Error {
         Error::new(ErrorKind::SessionLost, doing).because(self.to_string())
     }
 }
 
-impl fmt::Display for Loss {
+impl fmt::Display for SessionEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Expired => "the session expired",
@@ -155,27 +158,27 @@ impl fmt::Display for Loss {
     }
 }
 
-/// Until when a session certainly lives at the server whose answer to a request *sent* at `sent`
-/// was received.
+/// Returns the instant up to which a session certainly lives at the server, given that a request
+/// which was *sent* at `sent` has been answered.
 ///
-/// The server counts the time to live from when it received the request, which was not before
-/// `sent`. Two clocks may run at rates that differ by 1 %, and the server may look at its clock
-/// early by `slack`.
+/// The server counts the TTL from the time at which it received the request, which was not before
+/// `sent`. Two clocks may run at rates that differ by 1 %, and the server may check its clock early
+/// by `slack`.
 pub fn certain_until(sent: Instant, ttl: Duration, slack: Duration) -> Instant {
     // (1 - r) / (1 + r) for r = 1 %, rounded down.
     let certain = ttl.saturating_sub(slack) / 1_000 * 980;
     sent.checked_add(certain).unwrap_or(sent)
 }
 
-/// Fits a wanted time to live into what a store can do.
+/// Clamps a requested TTL to the range that the store supports.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Invalid`] for zero, which no store can mean.
+/// [`ErrorKind::Invalid`] for zero.
 pub fn clamp_ttl(wanted: Duration, shortest: Duration, longest: Duration) -> Result<Duration> {
     if wanted.is_zero() {
         return Err(Error::new(ErrorKind::Invalid, "opening a session")
-            .because("a session needs a time to live of more than zero"));
+            .because("the TTL of a session is more than zero"));
     }
     Ok(wanted.clamp(shortest, longest))
 }

@@ -1,4 +1,4 @@
-//! What a transaction asks, and what became of it.
+//! Transactions and their results.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,14 +10,16 @@ use crate::name::MAX_NAME_BYTES;
 use crate::path::{MAX_PATH_BYTES, Path};
 use crate::store::node::{Revision, Sequence, SessionId, Stat, Version};
 use crate::store::query::{Query, View};
-use crate::store::session::{Gap, Limits};
+use crate::store::session::{Feature, Limits};
 
-/// How many bytes a store may add to the name of a sequential node.
-pub const SEQUENCE_ROOM: usize = 20;
+/// The number of bytes that a store may append to the name of a sequential node.
+pub const SEQUENCE_SUFFIX_LEN: usize = 20;
 
-/// Operations that happen together or not at all, in order.
+/// An ordered list of operations that are applied together or not at all.
 ///
 /// # Examples
+///
+/// A write under a lock: it is applied only while the node of the ticket exists.
 ///
 /// ```
 /// use synod_core::store::{Expect, Lifetime, Query, Txn};
@@ -32,13 +34,13 @@ pub const SEQUENCE_ROOM: usize = 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Txn {
-    /// What to do, in order.
+    /// The operations, in order.
     pub ops: Vec<Op>,
-    /// A query that is answered in the same round trip: as of the commit, or, if the transaction is
-    /// rejected, as of the rejection. The view is not older than that, and perhaps a little newer. Its
-    /// freshness does not matter.
+    /// A follow-up query that is answered in the same round trip: as of the commit, or, if the
+    /// transaction is rejected, as of the rejection. The view is not older than that, and may be a
+    /// little newer. The freshness of the query is ignored.
     pub look: Option<Query>,
-    /// Whether the look is answered only if the transaction is rejected.
+    /// `true` if the follow-up query is answered only for a rejection.
     pub look_if_rejected: bool,
 }
 
@@ -46,87 +48,88 @@ pub struct Txn {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "every store must do each of them")]
 pub enum Op {
-    /// Goes on only if the node is as expected.
+    /// Requires that the node is in the given state.
     Check {
         /// The node.
         path: Path,
-        /// How it must be.
+        /// The required state of the node.
         expect: Expect,
     },
-    /// Makes a node that must not exist.
+    /// Creates a node that must not exist.
     Create {
         /// The node, or the start of its name if it is sequential.
         path: Path,
-        /// What it holds.
+        /// The data of the node.
         data: Bytes,
-        /// How long it stays.
+        /// The time until which the node exists.
         lifetime: Lifetime,
-        /// Whether it gets a [`Sequence`]. The path must then be one that no other call gives.
+        /// `true` if the node gets a [`Sequence`]. The path must then be one that no other call
+        /// passes.
         sequential: bool,
     },
-    /// Replaces the data of a node that exists.
+    /// Replaces the data of an existing node.
     Set {
         /// The node.
         path: Path,
-        /// What it shall hold.
+        /// The new data.
         data: Bytes,
-        /// How it must be; never [`Expect::Absent`].
+        /// The required state of the node; never [`Expect::Absent`].
         expect: Expect,
     },
-    /// Removes a node that exists and has no children.
+    /// Removes an existing node that has no children.
     Delete {
         /// The node.
         path: Path,
-        /// How it must be; never [`Expect::Absent`].
+        /// The required state of the node; never [`Expect::Absent`].
         expect: Expect,
     },
 }
 
-/// How a node must be for an operation to go on.
+/// The state of a node that an operation requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "every store must check each of them")]
 pub enum Expect {
-    /// It exists.
+    /// The node exists.
     Any,
-    /// It exists in this version.
+    /// The node exists in this version.
     Version(Version),
-    /// It does not exist, nor does anything below it.
+    /// Neither the node nor any node below it exists.
     Absent,
 }
 
-/// How long a node stays.
+/// The time until which a node exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "every store must know each of them")]
 pub enum Lifetime {
     /// Until it is deleted.
     Persistent,
-    /// Until it is deleted, or the session that made it ends: an ephemeral node.
+    /// Until it is deleted, or until the session that created it ends: an ephemeral node.
     Session,
-    /// While something is below it. Creating one changes nothing that can be seen.
+    /// While a node exists below it. Creating a container has no visible effect.
     Container,
-    /// Until it is deleted, or was not written for so long.
+    /// Until it is deleted, or until it has not been written for this long (TTL node).
     Ttl(Duration),
 }
 
 impl Txn {
-    /// No operation yet.
+    /// Creates a transaction without operations.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Goes on only if the node is as expected.
+    /// Requires that the node is in the given state.
     pub fn check(self, path: impl Into<Path>, expect: Expect) -> Self {
         self.op(Op::Check { path: path.into(), expect })
     }
 
-    /// Makes a node.
+    /// Creates a node.
     pub fn create(self, path: impl Into<Path>, data: impl Into<Bytes>, lifetime: Lifetime) -> Self {
         let (path, data) = (path.into(), data.into());
         self.op(Op::Create { path, data, lifetime, sequential: false })
     }
 
-    /// Makes a node with a [`Sequence`]. `path` is one that no other call gives; the store may add
-    /// to it.
+    /// Creates a node with a [`Sequence`]. `path` is one that no other call passes; the store may
+    /// append to it.
     pub fn create_sequential(
         self,
         path: impl Into<Path>,
@@ -153,43 +156,43 @@ impl Txn {
         self
     }
 
-    /// Asks for a view as of the commit, or of the rejection.
+    /// Adds a follow-up query, which is answered as of the commit, or of the rejection.
     pub fn look(mut self, query: Query) -> Self {
         (self.look, self.look_if_rejected) = (Some(query), false);
         self
     }
 
-    /// Asks for a view as of the rejection, if the transaction is rejected. It costs a store little or nothing
-    /// otherwise, and the commit has no view.
+    /// Adds a follow-up query that is answered only if the transaction is rejected, as of the
+    /// rejection. Otherwise it costs the store little or nothing, and the commit has no view.
     pub fn look_if_rejected(mut self, query: Query) -> Self {
         (self.look, self.look_if_rejected) = (Some(query), true);
         self
     }
 
-    /// The look, if it is answered for a commit.
+    /// Returns the follow-up query, if it is answered for a commit.
     pub fn look_of_commit(&self) -> Option<&Query> {
         self.look.as_ref().filter(|_| !self.look_if_rejected)
     }
 
-    /// Refuses what some store could not do. Every store calls this before it sends anything, so
-    /// that a transaction means the same everywhere.
+    /// Rejects a transaction that some store could not apply. Every store calls this before it
+    /// sends anything, so that a transaction means the same on every store.
     ///
     /// # Errors
     ///
-    /// - [`ErrorKind::Invalid`]: no operation at all; two writes to one path; a check after a write of the same
-    ///   path; two sequential creates in one directory; a set or delete of what is expected to be absent; a
-    ///   write to the root; a lifetime of zero; a container with data or with a sequence; a sequential create
-    ///   whose name leaves no room for what the store adds ([`SEQUENCE_ROOM`]); a look that [`Query::validate`]
-    ///   refuses.
+    /// - [`ErrorKind::Invalid`]: no operation; two writes to one path; a check after a write of the
+    ///   same path; two sequential creates in one directory; a set or delete of a node that is
+    ///   expected to be absent; a write to the root; a TTL of zero; a container with data or with a
+    ///   sequence; a sequential create whose name leaves no room for the suffix of the store
+    ///   ([`SEQUENCE_SUFFIX_LEN`]); a follow-up query that [`Query::validate`] rejects.
     /// - [`ErrorKind::TooLarge`]: more operations or more data than `limits` allows.
-    /// - [`ErrorKind::Unsupported`]: a TTL node where `limits` has [`Gap::TtlNodes`].
+    /// - [`ErrorKind::Unsupported`]: a TTL node where `limits` has [`Feature::TtlNodes`].
     pub fn validate(&self, limits: &Limits) -> Result<()> {
         if self.ops.is_empty() {
             return Err(invalid("a transaction has at least one operation"));
         }
         if self.ops.len() > limits.operations {
             return Err(Error::new(ErrorKind::TooLarge, "commit").because(format!(
-                "{} operations in one transaction, and this store takes {}",
+                "{} operations in one transaction; this store accepts {}",
                 self.ops.len(),
                 limits.operations
             )));
@@ -202,14 +205,14 @@ impl Txn {
         }
         if size > limits.request {
             return Err(Error::new(ErrorKind::TooLarge, "commit").because(format!(
-                "{size} bytes in one transaction, and this store takes {}",
+                "{size} bytes in one transaction; this store accepts {}",
                 limits.request
             )));
         }
         self.look.as_ref().map_or(Ok(()), Query::validate)
     }
 
-    /// What an operation may not be, given those before it.
+    /// Validates an operation against the operations before it.
     fn validate_place(&self, index: usize, op: &Op) -> Result<()> {
         for earlier in &self.ops[..index] {
             if earlier.is_write() && earlier.path() == op.path() {
@@ -233,7 +236,7 @@ impl Txn {
 }
 
 impl Op {
-    /// The node it is about, or the start of its name if it is a sequential create.
+    /// Returns the node of the operation, or the start of its name if it is a sequential create.
     pub fn path(&self) -> &Path {
         match self {
             Self::Check { path, .. }
@@ -243,17 +246,17 @@ impl Op {
         }
     }
 
-    /// Whether it changes anything.
+    /// Returns `true` for an operation that changes a node.
     pub fn is_write(&self) -> bool {
         !matches!(self, Self::Check { .. })
     }
 
-    /// Whether it is a sequential create.
+    /// Returns `true` for a sequential create.
     pub fn is_sequential(&self) -> bool {
         matches!(self, Self::Create { sequential: true, .. })
     }
 
-    /// Roughly what it takes on the wire.
+    /// Returns the approximate size of the operation on the wire.
     fn size(&self) -> usize {
         const HEADER: usize = 64;
         HEADER + self.path().as_str().len() + self.data().len()
@@ -269,11 +272,13 @@ impl Op {
     fn validate(&self, limits: &Limits) -> Result<()> {
         let path = self.path();
         if path.is_root() {
-            return Err(invalid("the root is no node; it always exists and holds nothing").at(path));
+            return Err(
+                invalid("the root is not a node: it always exists and holds no data").at(path)
+            );
         }
         if self.data().len() > limits.data {
             return Err(Error::new(ErrorKind::TooLarge, "commit").at(path).because(format!(
-                "{} bytes of data, and this store takes {} a node",
+                "{} bytes of data; this store accepts {} a node",
                 self.data().len(),
                 limits.data
             )));
@@ -281,7 +286,8 @@ impl Op {
         match self {
             Self::Set { expect: Expect::Absent, .. }
             | Self::Delete { expect: Expect::Absent, .. } => {
-                Err(invalid("a node that is expected to be absent is not set or deleted").at(path))
+                Err(invalid("a node that is expected to be absent cannot be set or deleted")
+                    .at(path))
             }
             Self::Create { data, lifetime: Lifetime::Container, sequential, .. }
                 if *sequential || !data.is_empty() =>
@@ -289,7 +295,8 @@ impl Op {
                 Err(invalid("a container has no data and no sequence").at(path))
             }
             Self::Create { sequential: true, .. } if !has_sequence_room(path) => {
-                Err(invalid("a sequential name leaves 20 bytes for what the store adds").at(path))
+                Err(invalid("a sequential name leaves 20 bytes for the suffix of the store")
+                    .at(path))
             }
             Self::Create { lifetime: Lifetime::Ttl(ttl), .. } => validate_ttl(*ttl, limits, path),
             _ => Ok(()),
@@ -298,109 +305,137 @@ impl Op {
 }
 
 fn has_sequence_room(path: &Path) -> bool {
-    path.name().len() + SEQUENCE_ROOM <= MAX_NAME_BYTES
-        && path.as_str().len() + SEQUENCE_ROOM <= MAX_PATH_BYTES
+    path.name().len() + SEQUENCE_SUFFIX_LEN <= MAX_NAME_BYTES
+        && path.as_str().len() + SEQUENCE_SUFFIX_LEN <= MAX_PATH_BYTES
 }
 
 fn validate_ttl(ttl: Duration, limits: &Limits, path: &Path) -> Result<()> {
-    /// What fits every store: ZooKeeper counts 40 bits of milliseconds, etcd 9 billion seconds.
-    const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
-    if ttl.is_zero() || ttl > LONGEST {
-        return Err(invalid("a time to live is more than nothing and at most ten years").at(path));
+    /// The longest TTL that every store accepts: ZooKeeper counts 40 bits of milliseconds, etcd 9
+    /// billion seconds.
+    const MAX_TTL: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+    if ttl.is_zero() || ttl > MAX_TTL {
+        return Err(invalid("a TTL is more than zero and at most ten years").at(path));
     }
-    if limits.gaps.contains(&Gap::TtlNodes) {
+    if limits.missing_features.contains(&Feature::TtlNodes) {
         return Err(Error::new(ErrorKind::Unsupported, "commit")
             .at(path)
-            .because("this store keeps no nodes with a time to live"));
+            .because("this store has no TTL nodes"));
     }
     Ok(())
 }
 
-fn invalid(why: &'static str) -> Error {
-    Error::new(ErrorKind::Invalid, "commit").because(why)
+fn invalid(reason: &'static str) -> Error {
+    Error::new(ErrorKind::Invalid, "commit").because(reason)
 }
 
-/// What became of a write that came to its end. Losing a race is an answer, not an error.
+/// The result of a write that the store answered: applied, or rejected by a check. A lost race is a
+/// result, not an error.
+///
+/// # Examples
+///
+/// ```
+/// # use synod_core::client::Client;
+/// # use synod_core::error::Result;
+/// # use synod_core::path::Path;
+/// use synod_core::store::{Expect, Outcome, Version};
+///
+/// /// Replaces `old`, unless another client was faster.
+/// async fn replace(client: &Client, path: &Path, old: Version, data: &str) -> Result<bool> {
+///     match client.set(path, data.to_owned(), Expect::Version(old)).await? {
+///         Outcome::Committed(_) => Ok(true),
+///         Outcome::Rejected(rejected) => {
+///             println!("not written: {rejected}");
+///             Ok(false)
+///         }
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "it happened or it did not")]
+#[expect(clippy::exhaustive_enums, reason = "it was applied or it was not")]
 #[must_use = "a rejected write changed nothing"]
 pub enum Outcome<T = Commit> {
-    /// It happened, whole.
+    /// The write was applied completely.
     Committed(T),
-    /// It did not happen, none of it.
+    /// Nothing was applied.
     Rejected(Rejected),
 }
 
-/// The first operation that could not be done.
+/// The first operation of a transaction that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rejected {
-    /// Its place in the transaction, from zero.
+    /// The index of the operation in the transaction, from zero.
     pub index: usize,
-    /// Its path.
+    /// The path of the operation.
     pub path: Path,
-    /// Why. While others write, a store may find it by a read after the refusal: then this is the reason at a later moment.
-    pub why: Why,
-    /// The answer to the transaction's look: not older than the state that rejected it, and perhaps newer, so
-    /// that it may show no reason any more. `None` if it had none, or if the look failed: the transaction is
-    /// rejected all the same.
+    /// The reason. Some stores determine it by a read after the rejection; if other clients write
+    /// at that time, it is the reason as of that read.
+    pub reason: RejectReason,
+    /// The answer to the follow-up query: not older than the state that caused the rejection, and
+    /// possibly newer, so that it may not show the reason any more. `None` if the transaction had
+    /// no follow-up query, or if the query failed: the transaction is rejected nevertheless.
     pub look: Option<View>,
 }
 
-/// Why an operation could not be done.
+/// The reason for which an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Why {
-    /// There is something already.
+pub enum RejectReason {
+    /// The node, or a node below it, exists already.
     Exists,
-    /// There is nothing.
+    /// The node does not exist.
     Missing,
-    /// There is another version.
+    /// The node has another version.
     OtherVersion,
-    /// There is something below.
+    /// The node has children.
     HasChildren,
-    /// There is an ephemeral node above.
+    /// An ancestor is an ephemeral node.
     BelowEphemeral,
-    /// The directory ran out of sequences. Use another.
+    /// The directory has no sequences left. Use another directory.
     SequenceExhausted,
 }
 
-/// What a committed transaction did.
+/// The results of a committed transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Commit {
-    /// When, if the store reports it.
+    /// The revision of the commit, if the store reports it.
     pub revision: Option<Revision>,
-    /// What each operation did, in order.
-    pub done: Vec<Done>,
-    /// The answer to the transaction's look. `None` if it had none, or one for a rejection only, or if the look
-    /// failed: the commit is done all the same.
+    /// The result of each operation, in order.
+    pub results: Vec<OpResult>,
+    /// The answer to the follow-up query. `None` if the transaction had none, or one for a
+    /// rejection only, or if the query failed: the transaction is committed nevertheless.
     pub look: Option<View>,
 }
 
-/// What one operation did.
+/// The result of one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Done {
-    /// The node; of a sequential create, with the name that the store gave it.
+pub struct OpResult {
+    /// The path of the node; for a sequential create, with the name that the store gave it.
     pub path: Path,
-    /// The place that a sequential create got.
+    /// The sequence of a sequential create.
     pub sequence: Option<Sequence>,
-    /// What the node is after a create or a set. A transaction of one operation always has it; of several, a
-    /// store may leave it out. A container has none.
+    /// The stat of the node after a create or a set. Present if the transaction has one operation;
+    /// with several, a store may omit it. A container has none.
     pub stat: Option<Stat>,
 }
 
 impl<T> Outcome<T> {
-    /// What happened, if it did.
-    pub fn committed(self) -> Option<T> {
+    /// Returns the result of a write that was applied.
+    pub fn ok(self) -> Option<T> {
         match self {
             Self::Committed(done) => Some(done),
             Self::Rejected(_) => None,
         }
     }
 
-    /// Why it did not happen, if it did not.
+    /// Returns `true` if the write was applied.
+    pub fn is_committed(&self) -> bool {
+        matches!(self, Self::Committed(_))
+    }
+
+    /// Returns the rejection of a write that was not applied.
     pub fn rejected(&self) -> Option<&Rejected> {
         match self {
             Self::Committed(_) => None,
@@ -408,7 +443,7 @@ impl<T> Outcome<T> {
         }
     }
 
-    /// Turns the result of a write that happened.
+    /// Converts the result of a write that was applied.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Outcome<U> {
         match self {
             Self::Committed(done) => Outcome::Committed(f(done)),
@@ -416,7 +451,7 @@ impl<T> Outcome<T> {
         }
     }
 
-    /// For a caller that cannot go on without the write: a rejection becomes an error.
+    /// Converts a rejection to an error, for a caller that requires the write.
     ///
     /// # Errors
     ///
@@ -426,18 +461,18 @@ impl<T> Outcome<T> {
             Self::Committed(done) => Ok(done),
             Self::Rejected(rejected) => Err(Error::new(ErrorKind::Refused, "commit")
                 .at(&rejected.path)
-                .because(rejected.why.to_string())),
+                .because(rejected.reason.to_string())),
         }
     }
 }
 
 impl Rejected {
-    /// The operation at `index`, about `path`, could not be done.
-    pub fn new(index: usize, path: Path, why: Why) -> Self {
-        Self { index, path, why, look: None }
+    /// Creates the rejection of the operation at `index`, on `path`.
+    pub fn new(index: usize, path: Path, reason: RejectReason) -> Self {
+        Self { index, path, reason, look: None }
     }
 
-    /// Adds the answer to the look.
+    /// Adds the answer to the follow-up query.
     pub fn with_look(mut self, look: Option<View>) -> Self {
         self.look = look;
         self
@@ -445,37 +480,37 @@ impl Rejected {
 }
 
 impl Commit {
-    /// What a transaction did.
-    pub fn new(revision: Option<Revision>, done: Vec<Done>, look: Option<View>) -> Self {
-        Self { revision, done, look }
+    /// Creates the results of a transaction.
+    pub fn new(revision: Option<Revision>, results: Vec<OpResult>, look: Option<View>) -> Self {
+        Self { revision, results, look }
     }
 }
 
-impl Done {
-    /// What an operation on `path` did.
+impl OpResult {
+    /// Creates the result of an operation on `path`.
     pub fn new(path: Path) -> Self {
         Self { path, sequence: None, stat: None }
     }
 
-    /// Adds what the node is now.
+    /// Adds the stat of the node after the operation.
     pub fn with_stat(mut self, stat: Stat) -> Self {
         self.stat = Some(stat);
         self
     }
 
-    /// Adds the place that it got.
+    /// Adds the sequence of the node.
     pub fn with_sequence(mut self, sequence: Sequence) -> Self {
         self.sequence = Some(sequence);
         self
     }
 
-    /// The session that owns the node now.
+    /// Returns the session that owns the node after the operation.
     pub fn owner(&self) -> Option<SessionId> {
         self.stat.and_then(|stat| stat.owner)
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for RejectReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Exists => "it already exists",
@@ -490,6 +525,6 @@ impl fmt::Display for Why {
 
 impl fmt::Display for Rejected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path, self.why)
+        write!(f, "{}: {}", self.path, self.reason)
     }
 }

@@ -13,97 +13,98 @@ use futures_core::Stream;
 use crate::error::Error;
 use crate::path::Path;
 use crate::store::node::{Node, Revision};
-use crate::store::session::Loss;
+use crate::store::session::SessionEnd;
 
 /// An event of a [`Watch`].
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_enums, reason = "a reader that forgets one of them misses changes")]
 pub enum Event {
-    /// Something changed.
+    /// A node changed.
     Changed(Change),
-    /// Something may have been missed: read again. The watch goes on.
+    /// An event may have been missed: read again. The watch continues.
     Resync,
     /// The watch is over. This is the last event.
     Ended(End),
 }
 
-/// One change, or several of one path that joined.
+/// One change, or several merged changes of one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Change {
-    /// What changed.
+    /// The path of the node.
     pub path: Path,
-    /// How.
+    /// The kind of the change.
     pub kind: Kind,
-    /// At which revision, if the store reports it.
+    /// The revision of the change, if the store reports it.
     pub revision: Option<Revision>,
-    /// What the node was after the change, if the store reports it. Without its sequence.
+    /// The node after the change, if the store reports it. Without its sequence.
     pub node: Option<Node>,
 }
 
 impl Change {
-    /// A change of the node at `path`.
+    /// Creates a change of the node at `path`.
     pub fn new(path: Path, kind: Kind) -> Self {
         Self { path, kind, revision: None, node: None }
     }
 
-    /// Adds when it happened.
+    /// Adds the revision of the change.
     pub fn at(mut self, revision: Revision) -> Self {
         self.revision = Some(revision);
         self
     }
 
-    /// Adds what the node is now.
+    /// Adds the node after the change.
     pub fn with_node(mut self, node: Node) -> Self {
         self.node = Some(node);
         self
     }
 }
 
-/// How a node changed.
+/// The kind of a change of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// It was created.
+    /// The node was created.
     Created,
-    /// Its data was written.
+    /// The data of the node was written.
     Updated,
-    /// It was deleted.
+    /// The node was deleted.
     Deleted,
-    /// Children of it came or went: all that some stores say to a query for names.
+    /// Children of the node were created or deleted. Some stores report only this to a query for
+    /// names.
     Children,
 }
 
-/// Why a watch is over.
+/// The reason for the end of a watch.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum End {
-    /// Its session is.
-    SessionOver(Loss),
-    /// The store cannot go on with it.
+    /// The session is over.
+    SessionOver(SessionEnd),
+    /// The store cannot continue the watch.
     Failed(Arc<Error>),
-    /// One event was asked for ([`Query::once`](crate::store::Query::once)), and was delivered; or there was no
-    /// node to report an event of.
-    Told,
+    /// The only requested event ([`Query::once`](crate::store::Query::once)) was delivered; or
+    /// there was no node to report an event of.
+    Delivered,
 }
 
-/// The events that a store reports of what is observed: a stream that ends with [`Event::Ended`].
+/// A stream of the events of an observed query. It ends with [`Event::Ended`].
 ///
-/// Dropping it frees what the server keeps for it.
+/// Dropping it frees its resources at the server.
 #[must_use = "a watch that is dropped watches nothing"]
 pub struct Watch {
     shared: Arc<Channel>,
     guard: Option<Box<dyn Any + Send + Sync>>,
-    lens: Option<Lens>,
+    filter: Option<EventFilter>,
 }
 
-/// What each event passes through between the store and the reader.
-type Lens = Box<dyn FnMut(Event) -> Option<Event> + Send + Sync>;
+/// A function that each event passes between the store and the reader.
+type EventFilter = Box<dyn FnMut(Event) -> Option<Event> + Send + Sync>;
 
-/// The end of a [`Watch`] that its store holds.
+/// The sending half of a [`Watch`], which its store holds.
 ///
-/// A feed never blocks and never loses events silently: when its reader takes none and the buffer is full, they
-/// give way to one [`Event::Resync`].
+/// A feed never blocks and never loses events silently: if the reader takes no events and the
+/// buffer is full, one [`Event::Resync`] replaces the events.
 #[derive(Clone)]
 pub struct Feed {
     shared: Arc<Channel>,
@@ -111,7 +112,7 @@ pub struct Feed {
 
 struct Channel {
     capacity: usize,
-    /// Whether it ends after its first event.
+    /// `true` if the watch ends after its first event.
     once: bool,
     state: Mutex<ChannelState>,
 }
@@ -132,16 +133,16 @@ enum FeedPhase {
 }
 
 impl Feed {
-    /// The most events that a watch may keep for a reader that does not take them: beyond, they give way to one
-    /// [`Event::Resync`]. A store keeps as few as it likes.
-    pub const MOST: usize = 16_384;
+    /// The maximum number of events that a watch keeps for a reader that does not take them. One
+    /// [`Event::Resync`] then replaces them. A store may keep fewer.
+    pub const MAX_EVENTS: usize = 16_384;
 
-    /// A watch and the feed that fills it, with room for `capacity` events.
+    /// Creates a watch with a buffer for `capacity` events, and the feed that fills it.
     pub fn new(capacity: usize) -> (Self, Watch) {
         Self::open(capacity, false)
     }
 
-    /// The same for one event: after it the watch ends with [`End::Told`].
+    /// Creates a watch for one event, after which it ends with [`End::Delivered`], and its feed.
     pub fn once() -> (Self, Watch) {
         Self::open(1, true)
     }
@@ -150,20 +151,20 @@ impl Feed {
         let state = ChannelState { queue: VecDeque::new(), waker: None, phase: FeedPhase::Open };
         let (capacity, state) = (capacity.max(1), Mutex::new(state));
         let shared = Arc::new(Channel { capacity, once, state });
-        (Self { shared: shared.clone() }, Watch { shared, guard: None, lens: None })
+        (Self { shared: shared.clone() }, Watch { shared, guard: None, filter: None })
     }
 
-    /// Reports one change. `false` if the watch ended or was dropped.
+    /// Reports one change. Returns `false` if the watch ended or was dropped.
     pub fn send(&self, change: Change) -> bool {
         self.push([Event::Changed(change)])
     }
 
-    /// Reports all changes of one revision at once.
+    /// Reports all changes of one revision together.
     pub fn send_all(&self, changes: impl IntoIterator<Item = Change>) -> bool {
         self.push(changes.into_iter().map(Event::Changed))
     }
 
-    /// Reports that something may have been missed.
+    /// Reports that an event may have been missed.
     pub fn resync(&self) -> bool {
         self.shared.change(|state| {
             state.queue.clear();
@@ -171,20 +172,20 @@ impl Feed {
         })
     }
 
-    /// Ends the watch. Events that were sent before are still delivered; a second end is not.
+    /// Ends the watch. Earlier events are still delivered; a second end is not.
     pub fn end(&self, why: End) {
-        let _told = self.shared.change(|state| {
+        let _is_open = self.shared.change(|state| {
             state.queue.push_back(Event::Ended(why));
             state.phase = FeedPhase::Ending;
         });
     }
 
-    /// Whether this and `other` fill the same watch.
+    /// Returns `true` if this and `other` fill the same watch.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
-    /// Whether the watch ended, or was dropped.
+    /// Returns `true` if the watch ended, or was dropped.
     pub fn is_over(&self) -> bool {
         self.shared.lock().phase != FeedPhase::Open
     }
@@ -218,7 +219,7 @@ impl Channel {
             }
             change(&mut state);
             if self.once && state.phase == FeedPhase::Open && !state.queue.is_empty() {
-                state.queue.push_back(Event::Ended(End::Told));
+                state.queue.push_back(Event::Ended(End::Delivered));
                 state.phase = FeedPhase::Ending;
             }
             state.waker.take()
@@ -231,7 +232,8 @@ impl Channel {
 }
 
 impl Watch {
-    /// Keeps `guard` until this watch is dropped: its `Drop` is where a store frees what it keeps.
+    /// Keeps `guard` until this watch is dropped. A store frees its resources in the `Drop` of
+    /// `guard`.
     pub fn with_guard(mut self, guard: impl Send + Sync + 'static) -> Self {
         self.guard = Some(match self.guard.take() {
             Some(first) => Box::new((first, guard)),
@@ -240,22 +242,23 @@ impl Watch {
         self
     }
 
-    /// Passes every event through `f` when it is taken; an event for which `f` returns `None` is skipped. For
-    /// stores that wrap stores. The end is delivered even if `f` returns `None` for it.
+    /// Passes every event through `f` when it is taken; an event for which `f` returns `None` is
+    /// skipped. For stores that wrap stores. The end is delivered even if `f` returns `None` for
+    /// it.
     ///
-    /// The `f` of a later call sees what those before it have left.
+    /// If `map` is called several times, each `f` receives the results of the `f` before it.
     pub fn map(
         mut self,
         mut f: impl FnMut(Event) -> Option<Event> + Send + Sync + 'static,
     ) -> Self {
-        self.lens = Some(match self.lens.take() {
+        self.filter = Some(match self.filter.take() {
             Some(mut first) => Box::new(move |event| first(event).and_then(&mut f)),
             None => Box::new(f),
         });
         self
     }
 
-    /// The next event; `None` after [`Event::Ended`].
+    /// Waits for the next event; `None` after [`Event::Ended`].
     ///
     /// # Cancel safety
     ///
@@ -264,24 +267,24 @@ impl Watch {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
-    /// The next event, if one is there already.
+    /// Returns the next event, if one is already queued.
     pub fn try_next(&mut self) -> Option<Event> {
         loop {
             let event = self.shared.lock().take()?;
-            if let Some(event) = self.through_lens(event) {
+            if let Some(event) = self.filtered(event) {
                 return Some(event);
             }
         }
     }
 
-    /// Called without the lock: what stands in between may be slow.
-    fn through_lens(&mut self, event: Event) -> Option<Event> {
-        let Some(lens) = &mut self.lens else { return Some(event) };
+    /// Called without the lock, as `filter` may be slow.
+    fn filtered(&mut self, event: Event) -> Option<Event> {
+        let Some(filter) = &mut self.filter else { return Some(event) };
         let end = match &event {
             Event::Ended(end) => Some(end.clone()),
             Event::Changed(_) | Event::Resync => None,
         };
-        lens(event).or(end.map(Event::Ended))
+        filter(event).or(end.map(Event::Ended))
     }
 }
 
@@ -306,7 +309,8 @@ impl Stream for Watch {
                     Some(event) => event,
                     None if state.phase == FeedPhase::Over => return Poll::Ready(None),
                     None => {
-                        // The last one may belong to another task, and be all that is left of it.
+                        // The last waker may belong to another task, and be the last reference to
+                        // it: drop it without the lock.
                         let last = state.waker.replace(cx.waker().clone());
                         drop(state);
                         drop(last);
@@ -314,7 +318,7 @@ impl Stream for Watch {
                     }
                 }
             };
-            if let Some(event) = self.through_lens(event) {
+            if let Some(event) = self.filtered(event) {
                 return Poll::Ready(Some(event));
             }
         }
@@ -382,8 +386,8 @@ mod tests {
     async fn the_end_is_reported_exactly_once_and_then_nothing() {
         let (feed, mut watch) = Feed::new(8);
         feed.send(change("/a"));
-        feed.end(End::SessionOver(Loss::Expired));
-        feed.end(End::SessionOver(Loss::Closed));
+        feed.end(End::SessionOver(SessionEnd::Expired));
+        feed.end(End::SessionOver(SessionEnd::Closed));
         assert!(!feed.send(change("/b")));
 
         assert_eq!(received(&mut watch), ["/a", "ended"]);
@@ -428,7 +432,7 @@ mod tests {
                 Event::Resync | Event::Ended(_) => None,
             });
         feed.send_all(["/a", "/b"].map(change));
-        feed.end(End::SessionOver(Loss::Expired));
+        feed.end(End::SessionOver(SessionEnd::Expired));
         assert_eq!(received(&mut watch), ["resync", "ended"]);
     }
 

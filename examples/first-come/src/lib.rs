@@ -1,7 +1,9 @@
-//! An example of a recipe in a crate of its own: [`FirstCome`], for work that one process does while the others skip it.
+//! An example of a recipe in a crate of its own: [`FirstCome`], for work that one process does
+//! while the others skip it.
 //!
-//! It uses `synod-core` alone, and costs as little as the recipes of synod: one round trip to claim, one to release.
-//! Start here to write your own: the comments say which promise of core each step relies on.
+//! It uses `synod-core` alone, and costs as little as the recipes of synod: one round trip to
+//! claim, one to release. Start here to write your own: the comments say which promise of core each
+//! step relies on.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,15 +17,16 @@ use synod_core::held::{Held, Token};
 use synod_core::path::Path;
 use synod_core::retry::Retry;
 use synod_core::session::Session;
-use synod_core::store::{Done, Expect, Lifetime, Query, Txn, View};
+use synod_core::store::{Expect, Lifetime, OpResult, Query, Txn, View};
 
-/// A claim that at most one client has at a time, for the clients that name the same path. Clients never wait for it.
+/// A claim that at most one client has at a time, for the clients that name the same path. Clients
+/// never wait for it.
 ///
-/// The first client has it until it releases it, drops the guard or loses its session. The path is a directory of this
-/// recipe alone; the nodes below it are the claims.
+/// The first client has it until it releases it, drops the guard or loses its session. The path is
+/// a directory of this recipe alone; the nodes below it are the claims.
 ///
-/// *Not promised* is that a client gets it as soon as it is free: a claim that failed has a node for another moment, and
-/// makes the next one fail.
+/// *Not promised* is that a client gets it as soon as it is free: the node of a failed claim
+/// remains for a moment, and makes the next claim fail.
 ///
 /// # Examples
 ///
@@ -54,9 +57,9 @@ pub struct FirstCome {
 #[must_use = "the claim is released when this is dropped"]
 pub struct FirstComeGuard {
     session: Session,
-    node: Done,
+    node: OpResult,
     token: Token,
-    /// Whether the node is released, or was removed by another client.
+    /// `true` if the node is released, or was removed by another client.
     gone: AtomicBool,
 }
 
@@ -78,8 +81,9 @@ impl FirstCome {
     pub async fn try_claim(&self) -> Result<Option<FirstComeGuard>> {
         loop {
             let session = self.client.session().await?;
-            // A sequential node of the session under a unique name: the session finds it again if the
-            // answer is lost, and removes it if this call is dropped. The look is answered as of the same commit.
+            // A sequential node of the session under a unique name: the session finds it again if
+            // the answer is lost, and removes it if this call is dropped. The look is a snapshot as
+            // of the same commit.
             let txn = Txn::new()
                 .create_sequential(
                     session.unique(&self.dir.join("claim-")?)?,
@@ -92,9 +96,10 @@ impl FirstCome {
                 answer => answer?,
             };
             let mut commit = outcome.required()?;
-            let guard = FirstComeGuard::new(session, commit.done.pop())?;
+            let guard = FirstComeGuard::new(session, commit.results.pop())?;
             match commit.look {
-                // A request in doubt may create the node again after it was removed. So only a settled one counts.
+                // A request in doubt may create the node again after it was removed. So only a
+                // settled request counts.
                 Some(view) if requests.is_settled() => {
                     return Ok(Some(guard).filter(|guard| guard.is_first(&view)));
                 }
@@ -109,21 +114,23 @@ impl FirstCome {
 }
 
 impl FirstComeGuard {
-    fn new(session: Session, node: Option<Done>) -> Result<Self> {
+    fn new(session: Session, node: Option<OpResult>) -> Result<Self> {
         let untold = || Error::new(ErrorKind::Backend, "claiming").because("no node in the answer");
         let node = node.ok_or_else(untold)?;
         let created = node.stat.ok_or_else(untold)?.created;
         Ok(Self { session, node, token: Token::new(created), gone: AtomicBool::new(false) })
     }
 
-    /// Whether no other claim was created earlier. The store numbers them in the order of their commits.
+    /// Returns `true` if no other claim was created earlier. The store numbers them in the order of
+    /// their commits.
     fn is_first(&self, view: &View) -> bool {
         let first = view.nodes.iter().filter_map(|node| node.sequence).min();
         first.is_some() && first == self.node.sequence
     }
 
     async fn give_back(&self) -> Result<()> {
-        // From here on a drop does nothing: the session removes the node, also if this call is dropped.
+        // From here on a drop does nothing: the session removes the node, also if this call is
+        // dropped.
         if self.gone.swap(true, Ordering::Relaxed) {
             let lost = Error::new(ErrorKind::SessionLost, "releasing a claim").at(&self.node.path);
             return Err(lost.because("another client removed it"));
@@ -133,10 +140,10 @@ impl FirstComeGuard {
 
     /// Waits until another client removed the node.
     async fn removed(&self) {
-        let mut delays = Retry::forever().delays(self.session.chance());
+        let mut delays = Retry::forever().delays(self.session.random());
         let node = Query::until_gone(self.node.path.clone());
         while !self.gone.load(Ordering::Relaxed) {
-            match self.session.observe(node.clone()).await {
+            match self.session.watch(node.clone()).await {
                 Ok((view, mut watch)) if view.node().is_some() => {
                     let _look_again = watch.next().await;
                 }
@@ -188,7 +195,7 @@ impl Held for FirstComeGuard {
 impl Drop for FirstComeGuard {
     fn drop(&mut self) {
         if !self.gone.swap(true, Ordering::Relaxed) {
-            self.session.abandon(&self.node);
+            self.session.remove_in_background(&self.node);
         }
     }
 }

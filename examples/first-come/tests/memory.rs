@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use futures_util::future::join;
-use synod_core::chance::Chance;
 use synod_core::client::{Client, ClientOptions};
 use synod_core::clock::{self, sleep};
 use synod_core::error::ErrorKind;
 use synod_core::held::Held as _;
 use synod_core::path;
+use synod_core::random::Random;
 use synod_core::store::{Expect, Lifetime, Txn};
 use synod_first_come::FirstCome;
 use synod_mem::MemBackend;
@@ -17,7 +17,7 @@ use synod_testkit::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
 use synod_testkit::hesitant::HesitantBackend;
 
 async fn client(store: &MemBackend, seed: u64) -> Client {
-    let options = ClientOptions::default().chance(Chance::seeded(seed));
+    let options = ClientOptions::default().random(Random::seeded(seed));
     Client::open(store.clone(), options).await.expect("opens")
 }
 
@@ -85,9 +85,9 @@ async fn what_is_written_under_a_claim_that_was_lost_is_rejected() {
     let write =
         |data: &'static str| Txn::new().under(&guard).set(path!("/data"), data, Expect::Any);
 
-    assert!(bob.transaction(write("a")).await.expect("reachable").committed().is_some());
+    assert!(bob.commit(write("a")).await.expect("reachable").is_committed());
     bob.delete(guard.path(), Expect::Any).await.expect("reachable").required().expect("there");
-    assert!(bob.transaction(write("b")).await.expect("reachable").committed().is_none());
+    assert!(bob.commit(write("b")).await.expect("reachable").rejected().is_some());
 
     let worked = guard.run(std::future::pending::<()>()).await;
     assert_eq!(worked.expect_err("lost").kind(), ErrorKind::SessionLost);

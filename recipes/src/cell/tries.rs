@@ -1,103 +1,108 @@
-//! [`BatchTries`]: the tries to write a batch, and what it waits for before the next one.
+//! [`BatchTries`]: the attempts to write a batch, and the waits before the next one.
 
 use std::pin::pin;
 
 use futures_util::future::{Either, select};
 use synod_core::client::Client;
-use synod_core::clock;
 use synod_core::error::Result;
 use synod_core::held::Held;
 use synod_core::path::Path;
-use synod_core::retry::{Delays, Retry};
+use synod_core::retry::Retry;
 use synod_core::store::{Query, View};
 
-use crate::cell::batch::Batch;
-use crate::cell::gate::Nodes;
-use crate::cell::mark::harmless;
-use crate::cell::place::{Place, unless_lost};
-use crate::cell::promotion::Lock;
-use crate::cell::repeat::repeat_in_session;
-use crate::cell::until::until;
+use crate::cell::change::{ChangeBatch, DOING};
+use crate::cell::promotion::{PromotionLock, ValueNodes};
+use crate::cell::writer_state::{WriterState, unless_lost};
 use crate::mutant::mistake;
+use crate::support::exactly_once::write_id::without_effect;
+use crate::support::retry::{RetryDelays, repeat_in_session};
+use crate::support::wait::until;
 
-/// The tries to write a batch.
+/// The attempts to write a batch.
 pub(super) struct BatchTries<'a> {
     client: &'a Client,
-    nodes: &'a Nodes,
-    lock: Option<&'a Lock>,
-    /// How many were lost, and how often the batch stood back.
+    nodes: &'a ValueNodes,
+    lock: Option<&'a PromotionLock>,
+    /// The number of attempts that were lost, and of times that the batch yielded.
     lost: u32,
-    /// How many were lost since the start.
+    /// The number of attempts that were lost since the start.
     races: u32,
-    /// The delays after every second lost try.
-    delays: Option<Delays>,
-    /// Whether to wait for one of them.
-    is_late: bool,
+    /// The delays after every second lost attempt.
+    delays: RetryDelays,
+    /// True if a delay comes before the next attempt.
+    is_delayed: bool,
     /// The lock, if the batch is promoted.
     held: Option<Box<dyn Held>>,
 }
 
 impl<'a> BatchTries<'a> {
-    pub(super) fn new(client: &'a Client, nodes: &'a Nodes, lock: Option<&'a Lock>) -> Self {
-        Self { client, nodes, lock, lost: 0, races: 0, delays: None, is_late: false, held: None }
+    pub(super) fn new(
+        client: &'a Client,
+        nodes: &'a ValueNodes,
+        lock: Option<&'a PromotionLock>,
+    ) -> Self {
+        let delays = RetryDelays::new(Retry::optimistic(), client.random());
+        Self { client, nodes, lock, lost: 0, races: 0, delays, is_delayed: false, held: None }
     }
 
-    /// Whether writes stand back for promoted changes: only those that are not promoted.
-    pub(super) fn stand_back(&self) -> bool {
+    /// Returns true if writes yield to promoted changes: those that are not promoted do.
+    pub(super) fn yields(&self) -> bool {
         mistake!(PromotedKeepsNobodyOut: return false);
         self.held.is_none()
     }
 
-    /// Counts a try that was lost. One that is to stand back is counted when it does.
-    pub(super) fn lose(&mut self, place: Option<&Place>) {
-        let gate = place.and_then(|place| place.gate.as_ref());
-        if self.stand_back() && gate.is_some_and(|gate| gate.ticket.is_some()) {
+    /// Counts an attempt that was lost. An attempt that has to yield is counted when it does.
+    pub(super) fn count_lost(&mut self, state: Option<&WriterState>) {
+        let gate = state.and_then(|state| state.gate.as_ref());
+        if self.yields() && gate.is_some_and(|gate| gate.ticket.is_some()) {
             return;
         }
         self.lost = self.lost.saturating_add(1);
         self.races += 1;
-        self.is_late = self.races.is_multiple_of(2);
+        self.is_delayed = self.races.is_multiple_of(2);
     }
 
-    /// Waits before the next try: for the lock if too many were lost, and otherwise for some time before every second one.
-    /// Returns whether any caller still waits.
+    /// Waits before the next attempt: for the lock after too many lost attempts, and otherwise for
+    /// a delay before every second one. Returns whether any caller still waits.
     ///
-    /// A try after a delay starts from a value that may be out of date. If it is lost, its rejection shows the value, and the
-    /// next one is at once: no other try has a chance while other clients write.
-    pub(super) async fn ready(&mut self, batch: &mut Batch) -> Result<bool> {
+    /// An attempt after a delay starts from a value that may be out of date. If it is lost, its
+    /// rejection shows the value, and the next attempt follows without a delay: no other attempt
+    /// has a chance while other clients write.
+    pub(super) async fn ready(&mut self, batch: &mut ChangeBatch) -> Result<bool> {
         mistake!(LostRaceStarves: if self.lost > 0 {
             std::future::pending::<()>().await;
         });
-        let is_late = std::mem::take(&mut self.is_late);
+        let is_delayed = std::mem::take(&mut self.is_delayed);
         let Some(lock) = self.lock.filter(|lock| self.lost >= lock.tries_without()) else {
-            if is_late {
-                let optimistic = || Retry::optimistic().delays(self.client.chance());
-                let delays = self.delays.get_or_insert_with(optimistic);
-                clock::sleep(delays.next().unwrap_or_default()).await;
+            if is_delayed {
+                self.delays.wait().await;
             }
             return Ok(true);
         };
         batch.promote();
         if self.held.as_ref().is_none_or(|held| !held.is_held()) {
             self.held = None;
-            let entering = lock.enter(self.client, &self.nodes.cell);
-            self.held = unless_given_up(batch, entering).await?;
+            let entering = lock.enter(self.client, &self.nodes.value);
+            self.held = unless_abandoned(batch, entering).await?;
         }
         Ok(self.held.is_some())
     }
 
-    /// Whether the batch may be written now. If not, it waited or closed the gate, and what was known may be another.
+    /// Returns whether the batch may be written now. If not, it has waited or closed the gate, and
+    /// the known value may be out of date.
     pub(super) async fn admit(
         &mut self,
-        place: &mut Option<Place>,
-        batch: &mut Batch,
+        state: &mut Option<WriterState>,
+        batch: &mut ChangeBatch,
     ) -> Result<bool> {
-        let Some(Place { gate: Some(gate), mark, value }) = place else { return Ok(true) };
+        let Some(WriterState { gate: Some(gate), write_id, value }) = state else {
+            return Ok(true);
+        };
         let Some(held) = &self.held else {
             let Some(ticket) = gate.ticket.clone() else { return Ok(true) };
-            tracing::debug!(%ticket, "a promoted change goes first");
+            tracing::debug!(%ticket, "yields to a promoted change");
             self.lost = self.lost.saturating_add(1);
-            if unless_given_up(batch, until_gone(self.client, ticket)).await?.is_some() {
+            if unless_abandoned(batch, until_gone(self.client, ticket)).await?.is_some() {
                 gate.ticket = None;
                 *value = None;
             }
@@ -107,41 +112,42 @@ impl<'a> BatchTries<'a> {
             return Ok(true);
         }
         let Some(closing) = self.nodes.closing(held.path()) else { return Ok(true) };
-        let session = mark.session().clone();
+        let session = write_id.session().clone();
         let closed = repeat_in_session(self.client, || session.commit(closing.clone())).await;
-        if let Some(outcome) = unless_lost(place, closed.map_err(harmless))?
-            && let Some(place) = place
+        let closed = closed.map_err(|error| without_effect(error, DOING));
+        if let Some(outcome) = unless_lost(state, closed)?
+            && let Some(state) = state
         {
-            place.see(self.nodes, outcome.committed().and_then(|commit| commit.look));
+            state.record_view(self.nodes, outcome.ok().and_then(|commit| commit.look));
         }
         Ok(false)
     }
 
-    /// The batch is written. Its lock is released in the background.
-    pub(super) fn end(self, place: &mut Option<Place>) {
+    /// Records that the batch is written. Its lock is released in the background.
+    pub(super) fn end(self, state: &mut Option<WriterState>) {
         if self.held.is_some()
-            && let Some(Place { gate: Some(gate), .. }) = place
+            && let Some(WriterState { gate: Some(gate), .. }) = state
         {
             gate.ticket = None;
         }
     }
 }
 
-/// The result of a wait; `None` if all callers of the batch have gone meanwhile.
-async fn unless_given_up<T>(
-    batch: &mut Batch,
+/// Returns the result of a wait; `None` if all callers of the batch have gone meanwhile.
+async fn unless_abandoned<T>(
+    batch: &mut ChangeBatch,
     wait: impl Future<Output = Result<T>>,
 ) -> Result<Option<T>> {
-    match select(pin!(wait), pin!(batch.given_up())).await {
-        Either::Left((done, _)) => done.map(Some).map_err(harmless),
+    match select(pin!(wait), pin!(batch.abandoned())).await {
+        Either::Left((done, _)) => done.map(Some).map_err(|error| without_effect(error, DOING)),
         Either::Right(_) => Ok(None),
     }
 }
 
-/// Waits until a ticket is gone. A node without an owner is none.
+/// Waits until a ticket is gone. A node without an owner is no ticket.
 async fn until_gone(client: &Client, ticket: Path) -> Result<()> {
-    let owned = |view: &View| {
+    let has_owner = |view: &View| {
         view.node().is_some_and(|node| node.stat.is_some_and(|it| it.owner.is_some()))
     };
-    until(client, Query::until_gone(ticket), |view| !owned(view)).await
+    until(client, Query::until_gone(ticket), |view| !has_owner(view)).await
 }

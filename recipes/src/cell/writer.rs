@@ -7,54 +7,64 @@ use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::session::Session;
-use synod_core::store::Query;
+use synod_core::store::{Query, Stat};
 use synod_core::task;
 
-use crate::cell::batch::{Batch, DataLimit, Pending};
-use crate::cell::gate::Nodes;
-use crate::cell::mark::{Basis, BasisId, CellValue, DOING, harmless};
-use crate::cell::meter;
-use crate::cell::place::{Place, forget};
-use crate::cell::promotion::{Enter, Lock, Promotion};
-use crate::cell::replace::{Written, replace};
+use crate::cell::change::{ChangeBatch, DOING, DataLimit, PendingChange, StoredValue};
+use crate::cell::promotion::{Enter, Promotion, PromotionLock, ValueNodes};
 use crate::cell::tries::BatchTries;
-
+use crate::cell::writer_state::{WriterState, Written, forget_value, replace};
 use crate::mutant::mistake;
+use crate::support::exactly_once::write_id::without_effect;
+use crate::support::metrics::record_batch;
 
-/// What the clones of a cell share.
+/// The parts that the clones of a value share.
 pub(super) struct Writer {
     client: Client,
     path: Path,
     recipe: &'static str,
-    lock: Option<Lock>,
-    state: Mutex<State>,
+    lock: Option<PromotionLock>,
+    queue: Mutex<WriterQueue>,
 }
 
 #[derive(Default)]
-struct State {
-    waiting: Vec<Pending>,
-    /// Whether a task writes.
-    writing: bool,
-    /// What the last task that wrote knew.
-    place: Option<Place>,
+struct WriterQueue {
+    waiting: Vec<PendingChange>,
+    /// True while a task writes.
+    is_writing: bool,
+    /// The state that the last task left.
+    state: Option<WriterState>,
 }
 
-/// The turn of the task that writes. If it is dropped early, perhaps before the task was ever polled, as its runtime has ended,
-/// the changes that wait go back to their callers, and the next one starts another task.
-struct WriterTurn {
+/// The task that writes.
+///
+/// If the task is dropped early, perhaps before it was ever polled because its runtime has ended,
+/// the changes that wait return to their callers, and the next change starts another task.
+struct WriterTask {
     writer: Arc<Writer>,
-    place: Option<Place>,
-    over: bool,
+    state: Option<WriterState>,
+    is_over: bool,
 }
+
+/// The value that a write starts from.
+enum Basis {
+    Present(StoredValue),
+    /// There is no node, as seen in this session.
+    Missing(Session),
+}
+
+/// The identity of a basis: no two different ones have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct BasisId(Option<Stat>);
 
 impl Writer {
     pub(super) fn new(client: &Client, path: Path, recipe: &'static str) -> Self {
-        Self { client: client.clone(), path, recipe, lock: None, state: Mutex::default() }
+        Self { client: client.clone(), path, recipe, lock: None, queue: Mutex::default() }
     }
 
-    /// The same, for changes that are promoted.
+    /// Returns the writer with changes that are promoted.
     pub(super) fn promoting(self, promotion: Promotion, enter: Enter) -> Self {
-        Self { lock: Some(Lock::new(promotion, enter)), ..self }
+        Self { lock: Some(PromotionLock::new(promotion, enter)), ..self }
     }
 
     pub(super) fn client(&self) -> &Client {
@@ -74,41 +84,42 @@ impl Writer {
     /// # Panics
     ///
     /// Outside of a runtime, which could run no task.
-    pub(super) fn enqueue(self: Arc<Self>, change: Pending) {
-        let mut state = self.state();
-        state.waiting.push(change);
-        if std::mem::replace(&mut state.writing, true) {
+    pub(super) fn enqueue(self: Arc<Self>, change: PendingChange) {
+        let mut queue = self.queue();
+        queue.waiting.push(change);
+        if std::mem::replace(&mut queue.is_writing, true) {
             return;
         }
-        let place = state.place.take();
-        drop(state);
-        // From here on the turn ends, whatever becomes of the task.
-        let turn = WriterTurn { writer: self, place, over: false };
-        // It ends by itself, when no change waits.
-        task::spawn(turn.write_all()).let_go();
+        let state = queue.state.take();
+        drop(queue);
+        // From here on `is_writing` is reset, also if the task is never polled.
+        let task = WriterTask { writer: self, state, is_over: false };
+        // The task ends by itself when no change waits.
+        task::spawn(task.run()).let_go();
     }
 
-    /// Decides and writes, until all changes of a batch are answered.
-    async fn write(&self, place: &mut Option<Place>, mut batch: Batch) {
-        match self.try_write(place, &mut batch).await {
+    /// Decides and writes a batch, until all its changes are answered.
+    async fn write(&self, state: &mut Option<WriterState>, mut batch: ChangeBatch) {
+        match self.try_write(state, &mut batch).await {
             Ok(last) => batch.answer(last.as_ref()),
             Err(error) => batch.fail(&error),
         }
     }
 
-    /// Decides and writes, until it is known what became of it. Returns what the node has then, if that is known.
+    /// Decides and writes a batch, until its effect is known. Returns the value that the node has
+    /// then, if that is known.
     async fn try_write(
         &self,
-        place: &mut Option<Place>,
-        batch: &mut Batch,
-    ) -> Result<Option<CellValue>> {
-        let nodes = Nodes::new(&self.path, self.lock.as_ref())?;
+        state: &mut Option<WriterState>,
+        batch: &mut ChangeBatch,
+    ) -> Result<Option<StoredValue>> {
+        let nodes = ValueNodes::new(&self.path, self.lock.as_ref())?;
         let mut tries = BatchTries::new(&self.client, &nodes, self.lock.as_ref());
         let mut doubt = None;
         loop {
             if doubt.is_none() {
-                // What is dropped may have a `Drop` of its own, so the lock is free by then.
-                let more = std::mem::take(&mut self.state().waiting);
+                // The dropped changes may have a `Drop` of their own: the lock is free by then.
+                let more = std::mem::take(&mut self.queue().waiting);
                 batch.renew(more);
                 if batch.is_empty() {
                     return Ok(None);
@@ -117,50 +128,53 @@ impl Writer {
                     continue;
                 }
             }
-            let remembered = place.as_ref().is_some_and(|place| place.value.is_some());
-            let basis = self.basis(place, &nodes, doubt).await?;
-            if doubt.is_none() && !tries.admit(place, batch).await? {
+            let was_known = state.as_ref().is_some_and(|state| state.value.is_some());
+            let basis = self.basis(state, &nodes, doubt).await?;
+            if doubt.is_none() && !tries.admit(state, batch).await? {
                 continue;
             }
-            let limit = DataLimit { path: &self.path, most: most_data(place.as_ref(), &basis) };
+            let limit = DataLimit { path: &self.path, max: max_data(state.as_ref(), &basis) };
             let Some(data) = batch.decide(basis.value(), limit) else {
                 if doubt.is_some() {
                     return Err(self.unknown());
                 }
-                let confirmed = !remembered;
+                let confirmed = !was_known;
                 mistake!(MemoryTrusted: let confirmed = true);
                 if confirmed {
-                    tries.end(place);
+                    tries.end(state);
                     return Ok(basis.value().cloned());
                 }
-                forget(place);
+                // A decision not to write counts only on a value that was read for it.
+                forget_value(state);
                 continue;
             };
-            batch.count();
-            // What is in doubt is brought to its end.
-            let stands_back = doubt.is_none() && tries.stand_back();
-            let sent = self.send(place, &nodes, &basis, data, stands_back).await;
+            batch.count_try();
+            let yields = doubt.is_none() && tries.yields();
+            let sent = self.send(state, &nodes, &basis, data, yields).await;
             match sent.map_err(|error| unsure(error, doubt))? {
                 Written::Applied => {
-                    tries.end(place);
-                    meter::written(self.recipe, batch.len());
-                    return Ok(place.as_ref().and_then(|place| place.value.clone()));
+                    tries.end(state);
+                    record_batch(self.recipe, batch.len());
+                    return Ok(state.as_ref().and_then(|state| state.value.clone()));
                 }
-                Written::Lost => tries.lose(place.as_ref()),
+                Written::Lost => tries.count_lost(state.as_ref()),
                 Written::InDoubt => doubt = Some(basis.id()),
             }
         }
     }
 
-    /// What the next write starts from. If an earlier one is in doubt, it must be what that one was to replace.
+    /// Returns the value that the next write starts from.
+    ///
+    /// If a write is in doubt, this must be the value that it was to replace: then the next write
+    /// and the one in doubt exclude each other. Otherwise the effect is unknown.
     async fn basis(
         &self,
-        place: &mut Option<Place>,
-        nodes: &Nodes,
+        state: &mut Option<WriterState>,
+        nodes: &ValueNodes,
         doubt: Option<BasisId>,
     ) -> Result<Basis> {
         mistake!(DoubtForgotten: let doubt = None);
-        let basis = self.known(place, nodes).await.map_err(|error| unsure(error, doubt))?;
+        let basis = self.current(state, nodes).await.map_err(|error| unsure(error, doubt))?;
         if doubt.is_some_and(|doubt| doubt != basis.id()) { Err(self.unknown()) } else { Ok(basis) }
     }
 
@@ -172,20 +186,20 @@ impl Writer {
             .with_unknown_effect()
     }
 
-    /// The value that is remembered, or else the one that is read.
-    async fn known(&self, place: &mut Option<Place>, nodes: &Nodes) -> Result<Basis> {
+    /// Returns the known value, or reads the value.
+    async fn current(&self, state: &mut Option<WriterState>, nodes: &ValueNodes) -> Result<Basis> {
         loop {
-            if place.as_ref().is_some_and(Place::is_lost) {
-                *place = None;
+            if state.as_ref().is_some_and(WriterState::is_lost) {
+                *state = None;
             }
-            let found = if let Some(known) = place {
+            let found = if let Some(known) = state {
                 known.refresh(nodes).await
             } else {
                 let session = self.client.session().await?;
-                match Place::make(&session, nodes).await {
+                match WriterState::open(&session, nodes).await {
                     Ok(None) => return Ok(Basis::Missing(session)),
-                    Ok(made) => {
-                        *place = made;
+                    Ok(opened) => {
+                        *state = opened;
                         continue;
                     }
                     Err(error) => Err(error),
@@ -193,41 +207,41 @@ impl Writer {
             };
             match found {
                 Ok(Some(value)) => return Ok(Basis::Present(value)),
-                // The mark is gone, too.
-                Ok(None) => *place = None,
-                Err(error) if error.kind() == ErrorKind::SessionLost => *place = None,
-                Err(error) => return Err(harmless(error)),
+                // The write id is gone, too.
+                Ok(None) => *state = None,
+                Err(error) if error.kind() == ErrorKind::SessionLost => *state = None,
+                Err(error) => return Err(without_effect(error, DOING)),
             }
         }
     }
 
-    /// Writes the value, with the first mark if there is no node yet.
+    /// Writes the value, and creates it together with the write id if there is no node yet.
     async fn send(
         &self,
-        place: &mut Option<Place>,
-        nodes: &Nodes,
+        state: &mut Option<WriterState>,
+        nodes: &ValueNodes,
         basis: &Basis,
         data: Bytes,
-        stands_back: bool,
+        yields: bool,
     ) -> Result<Written> {
         let session = match basis {
-            Basis::Present(from) => return replace(place, nodes, from, data, stands_back).await,
+            Basis::Present(from) => return replace(state, nodes, from, data, yields).await,
             Basis::Missing(session) => session,
         };
-        match Place::found(session, nodes, data).await {
-            Ok(Some(founded)) => {
-                *place = Some(founded);
+        match WriterState::create(session, nodes, data).await {
+            Ok(Some(created)) => {
+                *state = Some(created);
                 Ok(Written::Applied)
             }
             Ok(None) => self.refuse_container(session).await.map(|()| Written::Lost),
             Err(error) if error.kind() == ErrorKind::SessionLost => {
-                Ok(if error.is_ambiguous() { Written::InDoubt } else { Written::Lost })
+                Ok(if error.has_unknown_effect() { Written::InDoubt } else { Written::Lost })
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Fails if there is no node at the path, but nodes below it: then none can be made.
+    /// Fails if the path has no node, but children: then no node can be created.
     async fn refuse_container(&self, session: &Session) -> Result<()> {
         if session.read(Query::node(&self.path).names_only()).await?.node().is_some() {
             return Ok(());
@@ -241,54 +255,70 @@ impl Writer {
             .because("there are nodes below it, and it is none itself"))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queue(&self) -> MutexGuard<'_, WriterQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// An error while an earlier write may or may not be in doubt.
+impl Basis {
+    fn value(&self) -> Option<&StoredValue> {
+        match self {
+            Self::Present(value) => Some(value),
+            Self::Missing(_) => None,
+        }
+    }
+
+    fn id(&self) -> BasisId {
+        match self {
+            Self::Present(value) => BasisId(Some(value.stat)),
+            Self::Missing(_) => BasisId(None),
+        }
+    }
+}
+
+/// The error of a request while an earlier write may be in doubt.
 fn unsure(error: Error, doubt: Option<BasisId>) -> Error {
     if doubt.is_some() { error.with_unknown_effect() } else { error }
 }
 
 /// The limit of the store for the data of a node.
-fn most_data(place: Option<&Place>, basis: &Basis) -> usize {
+fn max_data(state: Option<&WriterState>, basis: &Basis) -> usize {
     let session = match basis {
         Basis::Missing(session) => Some(session),
-        Basis::Present(_) => place.map(|place| place.mark.session()),
+        Basis::Present(_) => state.map(|state| state.write_id.session()),
     };
     session.map_or(usize::MAX, |session| session.info().limits.data)
 }
 
-impl WriterTurn {
-    async fn write_all(mut self) {
+impl WriterTask {
+    async fn run(mut self) {
         while let Some(batch) = self.next() {
-            self.writer.write(&mut self.place, batch).await;
+            self.writer.write(&mut self.state, batch).await;
         }
     }
 
-    /// The changes that wait. `None` if there are none: the turn is over.
-    fn next(&mut self) -> Option<Batch> {
-        let mut state = self.writer.state();
-        let waiting = std::mem::take(&mut state.waiting);
+    /// Takes the changes that wait. `None` if there are none: the task is over.
+    fn next(&mut self) -> Option<ChangeBatch> {
+        let mut queue = self.writer.queue();
+        let waiting = std::mem::take(&mut queue.waiting);
         if waiting.is_empty() {
-            (state.writing, state.place, self.over) = (false, self.place.take(), true);
+            (queue.is_writing, queue.state, self.is_over) = (false, self.state.take(), true);
             return None;
         }
-        Some(Batch::new(waiting))
+        Some(ChangeBatch::new(waiting))
     }
 }
 
-impl Drop for WriterTurn {
+impl Drop for WriterTask {
     fn drop(&mut self) {
-        if self.over {
+        if self.is_over {
             return;
         }
-        let mut state = self.writer.state();
-        state.writing = false;
-        let unanswered = std::mem::take(&mut state.waiting);
-        drop(state);
-        // What a change holds may have a `Drop` of its own.
+        let mut queue = self.writer.queue();
+        queue.is_writing = false;
+        let unanswered = std::mem::take(&mut queue.waiting);
+        drop(queue);
+        // The values that a change holds may have a `Drop` of their own.
         drop(unanswered);
     }
 }

@@ -1,24 +1,24 @@
-//! [`Number`]: the kinds of numbers that a counter has, and their bytes.
+//! [`Number`]: the types of numbers that a counter has, and their bytes.
 
 use std::fmt;
 
 use bytes::Bytes;
 
-/// A number that a [`Counter`](crate::Counter) holds: `i64`, `u64` or `i32`. It is stored with its most significant byte
-/// first, in eight or four bytes.
+/// A number that a [`Counter`](crate::value::Counter) holds: `i64`, `u64` or `i32`. It is stored
+/// with its most significant byte first, in eight or four bytes.
 pub trait Number: Layout {}
 
-/// What a counter needs of a number. No other crate can implement it.
+/// The operations that a counter needs. No other crate can implement them.
 pub trait Layout:
     Copy + PartialEq + fmt::Debug + fmt::Display + Default + Send + Sync + 'static
 {
     /// One, for increments.
     const ONE: Self;
 
-    /// The number in these bytes, if there are as many as it has.
+    /// Reads a number. `None` if there are more or fewer bytes than it has.
     fn read(bytes: &[u8]) -> Option<Self>;
 
-    /// Its bytes.
+    /// Returns the bytes of the number.
     fn write(self) -> Bytes;
 
     /// The sum, if it fits.
@@ -27,7 +27,7 @@ pub trait Layout:
     /// The difference, if it fits.
     fn minus(self, other: Self) -> Option<Self>;
 
-    /// The sum, or what is left of it.
+    /// The sum, wrapped around at the limits of the type.
     #[cfg(feature = "mutants")]
     fn wrapped(self, other: Self) -> Self;
 }

@@ -1,10 +1,18 @@
-//! [`Assignment`]: a task, as its worker gets it.
+//! [`Assignment`]: a task as its worker receives it. [`Attempts`]: all tasks of a worker.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::future::AbortHandle;
+use synod_core::path::Path;
+use synod_core::store::{Node, Revision};
+use synod_core::value::decode;
 use tokio::sync::watch;
+
+use crate::crew::task_terms::TaskTerms;
+use crate::mirror::snapshot::Snapshot;
 
 /// A task that is assigned to this worker.
 #[derive(Clone)]
@@ -12,29 +20,98 @@ use tokio::sync::watch;
 pub struct Assignment {
     /// The id of the task.
     pub id: String,
-    /// Its data.
+    /// The data of the task.
     pub data: Bytes,
-    /// How many attempts have failed before. Attempts whose worker was lost are not counted.
+    /// The number of failed attempts. Attempts whose worker was lost are not counted.
     pub failed: u32,
     pub(super) progress: Arc<watch::Sender<Option<String>>>,
 }
 
 impl Assignment {
-    /// Reports how far the work is, for all clients that [follow the task](crate::CrewTask::follow). The first 1,000 bytes of
-    /// the text are kept. This returns at once. The text that was reported last is stored soon afterwards, if this worker
-    /// still has the task: the store refuses the reports of all others. Of texts that follow each other within a tenth of a
-    /// second some are skipped.
+    /// Reports the progress of the work to all clients that [follow the
+    /// task](crate::crew::CrewTask::follow). The first 1,000 bytes of the text are kept. This does
+    /// not wait: the last reported text is stored soon afterwards, if this worker still has the
+    /// task. Otherwise the store rejects the report. Of texts that follow each other within a tenth
+    /// of a second some are skipped.
     pub fn report(&self, progress: impl Into<String>) {
         self.progress.send_replace(Some(progress.into()));
     }
 }
 
-/// Shows no data: it is the application's.
+/// Omits the data, which is the application's.
 impl fmt::Debug for Assignment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Assignment")
             .field("id", &self.id)
             .field("failed", &self.failed)
             .finish_non_exhaustive()
+    }
+}
+
+/// A task that is assigned to a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct AssignedTask {
+    pub(super) name: String,
+    /// The node of the assignment.
+    pub(super) node: Path,
+    /// The revision of the assignment. No two assignments have the same revision.
+    pub(super) created: Revision,
+    pub(super) terms: TaskTerms,
+    /// The terms as they are stored, perhaps with some of a later version.
+    pub(super) stored: Bytes,
+}
+
+/// The assignments of a worker, by their revisions.
+#[derive(Debug, Default)]
+pub(super) struct Attempts {
+    waiting: BTreeMap<Revision, AssignedTask>,
+    /// The running attempts, each with the handle that stops it.
+    running: BTreeMap<Revision, AbortHandle>,
+    /// The attempts that have ended, as long as their nodes are shown.
+    ended: Vec<Revision>,
+}
+
+impl AssignedTask {
+    fn of(node: &Node) -> Option<Self> {
+        let terms = decode(&node.path, &node.data).ok()?;
+        let (name, created) = (node.path.name().to_owned(), node.stat?.created);
+        Some(Self { name, node: node.path.clone(), created, terms, stored: node.data.clone() })
+    }
+}
+
+impl Attempts {
+    /// Updates the assignments. Attempts at tasks that are no longer assigned are stopped.
+    pub(super) fn update(&mut self, shown: &Snapshot) {
+        let tasks = shown.iter().filter_map(AssignedTask::of);
+        let mut tasks: BTreeMap<_, _> = tasks.map(|task| (task.created, task)).collect();
+        self.running.retain(|created, handle| {
+            let is_assigned = tasks.contains_key(created);
+            if !is_assigned {
+                handle.abort();
+            }
+            is_assigned
+        });
+        self.ended.retain(|created| tasks.contains_key(created));
+        tasks.retain(|at, _| !self.running.contains_key(at) && !self.ended.contains(at));
+        self.waiting = tasks;
+    }
+
+    /// The number of running attempts.
+    pub(super) fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    /// Starts the next task, in the order of the assignments.
+    pub(super) fn start(&mut self, handle: AbortHandle) -> Option<AssignedTask> {
+        let (created, task) = self.waiting.pop_first()?;
+        self.running.insert(created, handle);
+        Some(task)
+    }
+
+    /// Records that an attempt has ended and its end was reported.
+    pub(super) fn end(&mut self, task: &AssignedTask) {
+        if self.running.remove(&task.created).is_some() {
+            self.ended.push(task.created);
+        }
     }
 }

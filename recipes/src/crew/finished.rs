@@ -1,4 +1,4 @@
-//! [`Finished`]: when the finished tasks are to be removed. Pure.
+//! [`Finished`]: the finished tasks, and the times of their removal. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,29 +9,31 @@ use synod_core::clock::Instant;
 use synod_core::store::{Node, Revision};
 use synod_core::value::decode;
 
-/// The finished tasks, in the order in which they are to be removed.
+/// The finished tasks, in the order of their removal.
 #[derive(Debug)]
 pub(super) struct Finished {
     retention: Duration,
     due: BTreeSet<(Instant, String)>,
     tasks: BTreeMap<String, FinishedTask>,
-    /// The tasks that were known before their directory is reported anew.
+    /// The known tasks that were not reported yet since their directory is reported anew.
     unconfirmed: BTreeSet<String>,
 }
 
-/// A task that is over.
+/// A finished task.
 #[derive(Clone, Copy, Debug)]
 struct FinishedTask {
-    /// The revision of its end, if that was reported: a later task of its name has another one.
+    /// The revision of the end, if it was reported. A later task of the same name has another one.
     ended: Option<Revision>,
-    /// `None` while its removal is on its way, and if no clock shows the moment at which it is to be removed.
+    /// The time of the removal. `None` while the removal is in flight, or if the time is beyond the
+    /// range of the clock.
     due: Option<Instant>,
 }
 
-/// The content of the node that says that a task is over.
+/// The content of the node of a finished task.
 #[derive(Deserialize)]
 struct EndDate {
-    /// The date of the end, in milliseconds since the beginning of 1970, by the wall clock of the client that ended the task.
+    /// The date of the end, in milliseconds since the beginning of 1970, by the wall clock of the
+    /// client that ended the task.
     ended: u64,
 }
 
@@ -41,8 +43,8 @@ impl Finished {
         Self { retention, due, tasks, unconfirmed }
     }
 
-    /// Takes note of the node of a finished task. The retention begins now, or at the date in the node if that was earlier. Where the
-    /// node was known before, its retention began before.
+    /// Adds a finished task. The retention begins now, or at the date in the node if that is
+    /// earlier. If the task was known before, the earlier begin of its retention counts.
     pub(super) fn add(&mut self, node: &Node, now: Instant, date: Duration) {
         let task = node.path.name();
         let ended = node.stat.map(|stat| stat.created);
@@ -60,7 +62,7 @@ impl Finished {
         self.insert(task, FinishedTask { ended: ended.or(before.and_then(|it| it.ended)), due });
     }
 
-    /// Takes note that a task that is still known is to be removed after this pause, and not before.
+    /// Delays the removal of a known task until this pause is over.
     pub(super) fn put_off(&mut self, task: &str, now: Instant, pause: Duration) {
         if let Some(finished) = self.forget(task) {
             self.insert(task, FinishedTask { due: now.checked_add(pause), ..finished });
@@ -79,8 +81,8 @@ impl Finished {
         self.tasks.insert(task.to_owned(), finished);
     }
 
-    /// Takes note that a task is removed.
-    pub(super) fn removed(&mut self, task: &str) {
+    /// Removes a task.
+    pub(super) fn remove(&mut self, task: &str) {
         self.forget(task);
     }
 
@@ -92,21 +94,21 @@ impl Finished {
         Some(finished)
     }
 
-    /// All tasks that are there are reported anew, up to [`Finished::confirm`].
-    pub(super) fn begin_anew(&mut self) {
+    /// Prepares for a new report of all existing tasks, which [`Finished::end_reload`] ends.
+    pub(super) fn begin_reload(&mut self) {
         self.unconfirmed = self.tasks.keys().cloned().collect();
     }
 
     /// Forgets the tasks that were not reported anew.
-    pub(super) fn confirm(&mut self) {
+    pub(super) fn end_reload(&mut self) {
         for task in std::mem::take(&mut self.unconfirmed) {
             self.forget(&task);
         }
     }
 
-    /// The next one that is to be removed by now. It stays known: [`Finished::put_off`] or [`Finished::removed`] follows, the latter
-    /// when the store reports that its node is gone.
-    pub(super) fn reached(&mut self, now: Instant) -> Option<String> {
+    /// Returns the next task whose removal is due. The task stays known: [`Finished::put_off`]
+    /// follows, or [`Finished::remove`] when the store reports that its node is gone.
+    pub(super) fn pop_due(&mut self, now: Instant) -> Option<String> {
         let (at, _) = self.due.first()?;
         if *at > now {
             return None;
@@ -118,19 +120,20 @@ impl Finished {
         Some(task)
     }
 
-    /// When the next one is to be removed.
-    pub(super) fn next(&self) -> Option<Instant> {
+    /// The time of the next removal.
+    pub(super) fn next_due(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
     }
 }
 
-/// The content of the node of a task that is over since this date.
+/// Serializes the node of a task that is finished since this date.
 pub(super) fn ended_at(date: Duration) -> Bytes {
     let ended = u64::try_from(date.as_millis()).unwrap_or(u64::MAX);
     format!("{{\"ended\":{ended}}}").into()
 }
 
-/// The date in the node of a task that is over. Nodes of earlier versions have none, and an event need not contain it.
+/// Reads the date in the node of a finished task. Nodes of earlier versions have none, and an event
+/// need not contain it.
 fn ended_of(node: &Node) -> Option<Duration> {
     let EndDate { ended } = decode(&node.path, &node.data).ok()?;
     Some(Duration::from_millis(ended))
@@ -158,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_retention_begins_at_the_date_of_the_end_and_no_later_than_it_is_seen() {
+    fn the_retention_begins_at_the_date_of_the_end_or_when_the_end_is_seen() {
         let (mut finished, now) = (Finished::new(HOUR), clock::now());
         finished.add(&node("dated", 1, TODAY.saturating_sub(50 * MINUTE)), now, TODAY);
         finished.add(&node("long ago", 2, Duration::ZERO), now, TODAY);
@@ -167,21 +170,21 @@ mod tests {
 
         let reached = |finished: &mut Finished, minutes: u32| {
             let mut all = Vec::new();
-            while let Some(task) = finished.reached(now + minutes * MINUTE) {
+            while let Some(task) = finished.pop_due(now + minutes * MINUTE) {
                 all.push(task);
             }
             all
         };
         assert_eq!(reached(&mut finished, 0), ["long ago"]);
-        assert_eq!(finished.next(), Some(now + 10 * MINUTE));
+        assert_eq!(finished.next_due(), Some(now + 10 * MINUTE));
         assert_eq!(reached(&mut finished, 10), ["dated"]);
         assert!(reached(&mut finished, 59).is_empty());
         assert_eq!(reached(&mut finished, 60), ["not dated", "yet to come"]);
-        assert_eq!(finished.next(), None);
+        assert_eq!(finished.next_due(), None);
     }
 
     #[test]
-    fn what_is_reported_anew_is_not_counted_anew() {
+    fn a_new_report_does_not_restart_the_retention() {
         let (mut finished, now) = (Finished::new(HOUR), clock::now());
         for task in ["bare", "gone"] {
             finished.add(&bare(task), now, TODAY);
@@ -191,42 +194,42 @@ mod tests {
         }
         let (later, date) = (now + 30 * MINUTE, TODAY + 30 * MINUTE);
 
-        finished.begin_anew();
+        finished.begin_reload();
         finished.add(&node("bare", 9, 2 * TODAY), later, date);
         finished.add(&node("same", 1, 2 * TODAY), later, date);
         finished.add(&node("other", 7, date), later, date);
         finished.add(&bare("ahead"), later, date);
-        finished.confirm();
+        finished.end_reload();
 
         let mut all = Vec::new();
-        while let Some(task) = finished.reached(now + 60 * MINUTE) {
+        while let Some(task) = finished.pop_due(now + 60 * MINUTE) {
             all.push(task);
         }
         assert_eq!(all, ["ahead", "bare", "same"]);
-        assert_eq!(finished.next(), Some(now + 90 * MINUTE), "a later task of its name");
+        assert_eq!(finished.next_due(), Some(now + 90 * MINUTE), "a later task of its name");
     }
 
     #[test]
-    fn what_is_put_off_is_due_again_and_what_is_removed_is_not() {
+    fn a_delayed_removal_is_due_again() {
         let (mut finished, now) = (Finished::new(Duration::ZERO), clock::now());
         finished.add(&bare("a"), now, TODAY);
-        assert_eq!(finished.reached(now).as_deref(), Some("a"));
-        assert_eq!(finished.reached(now), None, "its removal is on its way");
+        assert_eq!(finished.pop_due(now).as_deref(), Some("a"));
+        assert_eq!(finished.pop_due(now), None, "its removal is in flight");
         finished.add(&bare("a"), now, TODAY);
-        assert_eq!(finished.next(), None, "it still is");
+        assert_eq!(finished.next_due(), None, "it is still in flight");
         finished.put_off("a", now, MINUTE);
-        assert_eq!((finished.reached(now), finished.next()), (None, Some(now + MINUTE)));
-        finished.removed("a");
+        assert_eq!((finished.pop_due(now), finished.next_due()), (None, Some(now + MINUTE)));
+        finished.remove("a");
         finished.put_off("a", now, Duration::ZERO);
-        assert_eq!((finished.reached(now + MINUTE), finished.next()), (None, None));
+        assert_eq!((finished.pop_due(now + MINUTE), finished.next_due()), (None, None));
     }
 
     #[test]
-    fn a_retention_of_any_length_is_one() {
+    fn the_longest_retention_never_ends() {
         let now = clock::now();
         let mut finished = Finished::new(Duration::MAX);
         finished.add(&node("a", 1, Duration::ZERO), now, TODAY);
         finished.put_off("a", now, Duration::MAX);
-        assert_eq!((finished.reached(now + 24 * HOUR), finished.next()), (None, None));
+        assert_eq!((finished.pop_due(now + 24 * HOUR), finished.next_due()), (None, None));
     }
 }

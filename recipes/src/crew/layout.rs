@@ -1,10 +1,11 @@
-//! [`CrewPaths`]: where the nodes of a crew are.
+//! [`CrewPaths`]: the paths of the nodes of a crew. [`CrewSwitch`]: the content of its switch.
 
+use serde::{Deserialize, Serialize};
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::store::SEQUENCE_ROOM;
+use synod_core::store::SEQUENCE_SUFFIX_LEN;
 
-/// The longest name of a worker, but for the number that the store may append: that of a ticket.
+/// The longest name of a worker, that of a ticket, without the number that the store may append.
 const WORKER: &str = "_c_01234567-89ab-4def-a123-456789abcdef-lock-";
 
 /// The directories of a crew: see the [module](crate::crew).
@@ -23,7 +24,8 @@ pub(super) struct CrewPaths {
 impl CrewPaths {
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the path is so long that no worker could have a task.
+    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the path is too long for
+    /// any assignment.
     pub(super) fn of(crew: &Path) -> Result<Self> {
         let paths = Self {
             master: crew.join("master")?,
@@ -49,7 +51,7 @@ impl CrewPaths {
         &self.workers
     }
 
-    /// The directory of the tasks that wait.
+    /// The directory of the waiting tasks.
     pub(super) fn all_todo(&self) -> &Path {
         &self.todo
     }
@@ -59,12 +61,12 @@ impl CrewPaths {
         &self.assigned
     }
 
-    /// The directory of the tasks that are over.
+    /// The directory of the finished tasks.
     pub(super) fn all_done(&self) -> &Path {
         &self.done
     }
 
-    /// The node that says whether the crew is paused.
+    /// The node of the switch, which pauses the crew.
     pub(super) fn switch(&self) -> &Path {
         &self.switch
     }
@@ -74,12 +76,12 @@ impl CrewPaths {
         Ok(self.workers.join(worker)?)
     }
 
-    /// The node of a task. Tasks are named as their nodes.
+    /// The node of a task. A task has the name of its node.
     pub(super) fn task(&self, task: &str) -> Result<Path> {
         Ok(self.tasks.join(task)?)
     }
 
-    /// The node by which a task waits.
+    /// The node of a waiting task.
     pub(super) fn todo(&self, task: &str) -> Result<Path> {
         Ok(self.todo.join(task)?)
     }
@@ -89,24 +91,24 @@ impl CrewPaths {
         Ok(self.assigned.join(worker)?)
     }
 
-    /// The node by which a worker has a task.
+    /// The node of an assignment.
     pub(super) fn assigned(&self, worker: &str, task: &str) -> Result<Path> {
         Ok(self.assigned_to(worker)?.join(task)?)
     }
 
-    /// The node by which the worker with the longest name has a task.
+    /// The node of the assignment with the longest path.
     pub(super) fn longest_assigned(&self, task: &str) -> Result<Path> {
-        let number = "0".repeat(SEQUENCE_ROOM);
+        let number = "0".repeat(SEQUENCE_SUFFIX_LEN);
         self.assigned(&format!("{WORKER}{number}"), task)
     }
 
     /// The node of the worker or of the master with the longest name.
     pub(super) fn longest_ticket(&self) -> Result<Path> {
-        let number = "0".repeat(SEQUENCE_ROOM);
+        let number = "0".repeat(SEQUENCE_SUFFIX_LEN);
         self.worker(&format!("{WORKER}{number}"))
     }
 
-    /// The node that says that a task is over.
+    /// The node of a finished task.
     pub(super) fn done(&self, task: &str) -> Result<Path> {
         Ok(self.done.join(task)?)
     }
@@ -115,4 +117,12 @@ impl CrewPaths {
     pub(super) fn attempts(&self, task: &str) -> Result<Path> {
         Ok(self.attempts.join(task)?)
     }
+}
+
+/// The content of the switch, which every assignment checks. It exists since the first term of a
+/// master, because a check that a node is absent would cost more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct CrewSwitch {
+    /// True if nothing is assigned.
+    pub(super) paused: bool,
 }

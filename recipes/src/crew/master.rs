@@ -1,257 +1,266 @@
-//! [`MasterTerm`]: what a master does while it leads.
+//! [`MasterTerm`]: the work of a master while it leads. [`CrewFeeds`]: the changes that it follows.
 
 use std::collections::BTreeSet;
 use std::future::pending;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
+use futures_core::Stream;
 use futures_util::StreamExt as _;
-use futures_util::future::{Either, poll_immediate, select};
-use futures_util::stream::FuturesUnordered;
+use futures_util::future::{self, Either, poll_immediate, select};
+use futures_util::stream::{FuturesUnordered, SelectAll, select_all, unfold};
 use synod_core::client::Client;
 use synod_core::clock::{self, Instant, sleep_until};
-use synod_core::error::Result;
+use synod_core::error::{Error, Result};
 use synod_core::path::Path;
 use synod_core::store::Node;
 
-use crate::crew::crew_policy::CrewPolicy;
-use crate::crew::deadlines::{Deadlines, date};
-use crate::crew::feeds::{CrewDir, CrewFeeds, CrewNews};
+use crate::crew::deadlines::Deadlines;
 use crate::crew::finished::Finished;
 use crate::crew::layout::CrewPaths;
-use crate::crew::roster::CrewRoster;
-use crate::crew::step::{ASIDE, MasterStep, StepOutcome};
-use crate::crew::steps::Steps;
+use crate::crew::policy::CrewPolicy;
+use crate::crew::state::CrewState;
+use crate::crew::steps::{ASIDE, MasterStep, StepOutcome, Steps};
 use crate::line::hold::Leadership;
+use crate::mirror::Mirror;
+use crate::mirror::event::CacheEvent;
+use crate::mirror::extent::Extent;
 use crate::mutant::mistake;
+use crate::support::time::date;
 
-/// How many steps may be on their way at the same time.
-const AT_ONCE: usize = 64;
+/// The maximum number of concurrent steps.
+const MAX_STEPS: usize = 64;
 
-/// The shortest time for which a finished task is kept that a worker still has, or whose removal had no answer.
-const LEAST: Duration = Duration::from_millis(100);
+/// The minimum delay before the removal of a finished task is tried again: because a worker still
+/// has the task, or the last removal had no answer.
+const MIN_REMOVAL_DELAY: Duration = Duration::from_millis(100);
 
-/// How many changes are taken note of before the next steps.
-const NEWS_AT_ONCE: usize = 1_000;
+/// The maximum number of changes that are applied between two steps.
+const MAX_CHANGES: usize = 1_000;
 
-/// One term of a master: what it knows.
+/// The state of one term of a master.
 pub(super) struct MasterTerm<'a> {
     paths: &'a CrewPaths,
-    roster: CrewRoster,
+    state: CrewState,
     finished: Finished,
     deadlines: Deadlines,
-    /// The tasks that are about to expire: until it is known whether they have, they are not removed.
+    /// The tasks whose expiry is in flight. They are not removed before its outcome is known.
     expiring: BTreeSet<String>,
-    /// True if all that was there was reported: then what is reported has just happened.
+    /// True if all existing nodes were reported: from then on each report is a new change.
     is_complete: bool,
 }
 
-/// What makes a master go on.
+/// An event that a master handles.
 enum MasterCause {
-    /// A change, or the error of a directory that is not reported any more.
-    Heard(Result<CrewNews>),
-    /// A step came to its end.
-    Made(Result<(MasterStep, StepOutcome)>),
-    /// A finished task is to be removed, or one that is not finished expires.
+    /// A change, or the error of a directory that can no longer be followed.
+    Change(Result<CrewChange>),
+    /// The outcome of a step.
+    Outcome(Result<(MasterStep, StepOutcome)>),
+    /// The time of the next removal or expiry.
     Due,
 }
 
 impl<'a> MasterTerm<'a> {
     pub(super) fn new(paths: &'a CrewPaths, retention: Duration, policy: CrewPolicy) -> Self {
-        let (roster, finished) = (CrewRoster::new(policy), Finished::new(retention));
+        let (state, finished) = (CrewState::new(policy), Finished::new(retention));
         let (deadlines, expiring) = (Deadlines::default(), BTreeSet::new());
-        Self { paths, roster, finished, deadlines, expiring, is_complete: false }
+        Self { paths, state, finished, deadlines, expiring, is_complete: false }
     }
 
-    /// Leads until the store says that another master does. It is dropped when the lead is lost.
+    /// Leads until the store reports another master. It is dropped when the leadership is lost.
     pub(super) async fn lead(mut self, client: &Client, lead: Leadership) -> Result<()> {
         let steps = Steps::new(self.paths, lead);
         if !steps.begin().await? {
             return Ok(());
         }
         let mut feeds = CrewFeeds::open(client, self.paths).await?;
-        let mut making = FuturesUnordered::new();
+        let mut in_flight = FuturesUnordered::new();
         loop {
             while feeds.are_complete()
-                && making.len() < AT_ONCE
-                && let Some(step) = self.next()
+                && in_flight.len() < MAX_STEPS
+                && let Some(step) = self.next_step()
             {
-                making.push(steps.make(step));
+                in_flight.push(steps.make(step));
             }
-            let due = if making.len() < AT_ONCE { self.next_due(&feeds) } else { None };
-            let cause =
-                match select(pin!(feeds.next()), select(pin!(some(&mut making)), pin!(until(due))))
-                    .await
-                {
-                    Either::Left((news, _)) => MasterCause::Heard(news),
-                    Either::Right((Either::Left((made, _)), _)) => MasterCause::Made(made),
-                    Either::Right((Either::Right(_), _)) => MasterCause::Due,
-                };
+            let due = if in_flight.len() < MAX_STEPS { self.next_due(&feeds) } else { None };
+            let cause = match select(
+                pin!(feeds.next()),
+                select(pin!(some(&mut in_flight)), pin!(until(due))),
+            )
+            .await
+            {
+                Either::Left((change, _)) => MasterCause::Change(change),
+                Either::Right((Either::Left((outcome, _)), _)) => MasterCause::Outcome(outcome),
+                Either::Right((Either::Right(_), _)) => MasterCause::Due,
+            };
             match cause {
-                MasterCause::Heard(news) => self.learn_all(news?, &mut feeds).await?,
-                MasterCause::Made(made) => match made? {
+                MasterCause::Change(change) => self.apply_all(change?, &mut feeds).await?,
+                MasterCause::Outcome(outcome) => match outcome? {
                     (_, StepOutcome::Deposed) => return Ok(()),
-                    (step, made) => self.came_to(step, made),
+                    (step, outcome) => self.record_outcome(step, outcome),
                 },
                 MasterCause::Due => {}
             }
         }
     }
 
-    /// What to do next.
-    fn next(&mut self) -> Option<MasterStep> {
+    /// Chooses the next step.
+    fn next_step(&mut self) -> Option<MasterStep> {
         let now = clock::now();
-        while let Some(task) = self.deadlines.reached(now) {
-            let waits = self.roster.ends(&task);
-            // A step that is on its way goes on until the task is over.
+        while let Some(task) = self.deadlines.pop_due(now) {
+            let waits = self.state.remove_waiting_task(&task);
+            // A step that is in flight is repeated until the task is finished.
             if self.expiring.insert(task.clone()) {
                 return Some(MasterStep::Expire { task, waits });
             }
         }
-        self.roster.next(now).or_else(|| Some(MasterStep::Remove { task: self.next_removal()? }))
+        self.state
+            .next_step(now)
+            .or_else(|| Some(MasterStep::Remove { task: self.next_removal()? }))
     }
 
-    /// When time alone brings the next step.
+    /// The time of the next step that no change triggers.
     fn next_due(&self, feeds: &CrewFeeds) -> Option<Instant> {
-        let due = [self.finished.next(), self.deadlines.next(), self.roster.next_due()];
+        let due = [self.finished.next_due(), self.deadlines.next_due(), self.state.next_due()];
         due.into_iter().flatten().min().filter(|_| feeds.are_complete())
     }
 
-    /// Takes note of what came of a step.
-    fn came_to(&mut self, step: MasterStep, made: StepOutcome) {
+    /// Records the outcome of a step.
+    fn record_outcome(&mut self, step: MasterStep, outcome: StepOutcome) {
         let (now, task) = (clock::now(), step.task().to_owned());
         match &step {
             MasterStep::Expire { .. } => {
                 self.expiring.remove(&task);
-                if made == StepOutcome::SetAside {
-                    self.deadlines.put_off(&task, now, ASIDE);
+                if outcome == StepOutcome::SetAside {
+                    self.deadlines.set(&task, now, ASIDE);
                 }
             }
             MasterStep::Assign { queued, .. } => {
                 let terms = queued.terms.clone();
-                self.roster.came_to(step, made, now);
-                // The end of its last assignment may have been reported meanwhile, when it was neither waiting nor assigned.
-                self.deadlines.learn_terms(&task, &terms, now, date());
-                self.settle(&task);
+                self.state.record_outcome(step, outcome, now);
+                // The end of the last assignment may have been reported while the task was neither
+                // waiting nor assigned.
+                self.deadlines.add_terms(&task, &terms, now, date());
+                self.forget_unless_open(&task);
             }
             MasterStep::TakeBack { .. } => {
-                self.roster.came_to(step, made, now);
-                self.settle(&task);
+                self.state.record_outcome(step, outcome, now);
+                self.forget_unless_open(&task);
             }
-            MasterStep::Remove { .. } => self.puts_off_removal(&task),
+            MasterStep::Remove { .. } => self.put_off_removal(&task),
         }
     }
 
-    /// A finished task is kept for another retention, unless it is reported that it is gone.
-    fn puts_off_removal(&mut self, task: &str) {
-        let pause = self.finished.retention().max(LEAST);
+    /// Keeps a finished task for another retention, unless its removal is reported before.
+    fn put_off_removal(&mut self, task: &str) {
+        let pause = self.finished.retention().max(MIN_REMOVAL_DELAY);
         self.finished.put_off(task, clock::now(), pause);
     }
 
-    /// Forgets the deadline of a task that is over.
-    fn settle(&mut self, task: &str) {
-        if !self.roster.knows(task) {
+    /// Forgets the deadline of a task that is finished.
+    fn forget_unless_open(&mut self, task: &str) {
+        if !self.state.knows(task) {
             self.deadlines.forget(task);
         }
     }
 
-    /// A finished task that is to be removed now.
+    /// Returns a finished task that is to be removed now.
     fn next_removal(&mut self) -> Option<String> {
         loop {
-            let task = self.finished.reached(clock::now())?;
-            // What a worker still has of one that was cancelled goes first.
-            if self.roster.holder(&task).is_none() && !self.expiring.contains(&task) {
+            let task = self.finished.pop_due(clock::now())?;
+            // A worker that still has a cancelled task must give it up first.
+            if self.state.holder(&task).is_none() && !self.expiring.contains(&task) {
                 return Some(task);
             }
-            self.puts_off_removal(&task);
+            self.put_off_removal(&task);
         }
     }
 
-    /// Takes note of a change, and of others that are there already.
-    async fn learn_all(&mut self, first: CrewNews, feeds: &mut CrewFeeds) -> Result<()> {
-        self.learn(first);
-        for _ in 0..NEWS_AT_ONCE {
+    /// Applies a change, and others that have already arrived.
+    async fn apply_all(&mut self, first: CrewChange, feeds: &mut CrewFeeds) -> Result<()> {
+        self.apply(first);
+        for _ in 0..MAX_CHANGES {
             match poll_immediate(feeds.next()).await {
-                Some(news) => self.learn(news?),
+                Some(change) => self.apply(change?),
                 None => break,
             }
         }
         Ok(())
     }
 
-    fn learn(&mut self, news: CrewNews) {
-        match news {
-            CrewNews::There(dir, node) => self.learn_of(dir, node),
-            CrewNews::Gone(dir, node) => self.forget(dir, &node),
-            CrewNews::Reset(dir) => self.forget_all(dir),
-            CrewNews::Complete => {
+    fn apply(&mut self, change: CrewChange) {
+        match change {
+            CrewChange::Set(dir, node) => self.apply_node(dir, node),
+            CrewChange::Removed(dir, node) => self.apply_removal(dir, &node),
+            CrewChange::Reset(dir) => self.reset(dir),
+            CrewChange::Complete => {
                 self.is_complete = true;
-                self.finished.confirm();
-                self.roster.find_orphans();
-                self.deadlines.retain(|task| self.roster.knows(task));
+                self.finished.end_reload();
+                self.state.find_orphans();
+                self.deadlines.retain(|task| self.state.knows(task));
             }
         }
     }
 
-    /// All nodes of a directory are reported anew.
-    fn forget_all(&mut self, dir: CrewDir) {
+    /// Prepares for a new report of all nodes of a directory.
+    fn reset(&mut self, dir: CrewDir) {
         self.is_complete = false;
         match dir {
-            CrewDir::Todo => self.roster.forget_queue(),
-            CrewDir::Workers => self.roster.forget_workers(),
-            CrewDir::Assigned => self.roster.forget_assigned(),
-            CrewDir::Done => self.finished.begin_anew(),
-            CrewDir::Switch => self.roster.forget_switch(),
+            CrewDir::Todo => self.state.forget_queue(),
+            CrewDir::Workers => self.state.forget_workers(),
+            CrewDir::Assigned => self.state.forget_assigned(),
+            CrewDir::Done => self.finished.begin_reload(),
+            CrewDir::Switch => self.state.forget_switch(),
         }
     }
 
-    /// A node is there.
-    fn learn_of(&mut self, dir: CrewDir, node: Node) {
+    /// Applies the report of a node.
+    fn apply_node(&mut self, dir: CrewDir, node: Node) {
         match dir {
             CrewDir::Todo => {
                 let (now, date, is_new) = (clock::now(), date(), self.is_complete);
-                self.deadlines.learn(&node, now, date);
-                // A clock that differs from that of the worker matters only to a later master.
+                self.deadlines.add(&node, now, date);
+                // The clock of the worker matters only to a later master.
                 let date = if is_new { Duration::ZERO } else { date };
-                self.roster.waits(&node, |terms| terms.pause_left(date), now);
+                self.state.add_waiting(&node, |terms| terms.pause_left(date), now);
             }
-            CrewDir::Workers => self.roster.is_there(&node),
+            CrewDir::Workers => self.state.add_worker(&node),
             CrewDir::Assigned => {
                 if let Some(worker) = self.worker_of(&node.path) {
-                    self.deadlines.learn(&node, clock::now(), date());
+                    self.deadlines.add(&node, clock::now(), date());
                     mistake!(DeadlineEndsWithTheWait: self.deadlines.forget(node.path.name()));
-                    self.roster.has(&worker, node.path.name(), node.data);
+                    self.state.add_assignment(&worker, node.path.name(), node.data);
                 }
             }
             CrewDir::Done => {
-                self.roster.is_over(node.path.name());
+                self.state.remove_finished(node.path.name());
                 self.finished.add(&node, clock::now(), date());
-                self.settle(node.path.name());
+                self.forget_unless_open(node.path.name());
             }
-            CrewDir::Switch => self.roster.is_switched(&node),
+            CrewDir::Switch => self.state.set_switch(&node),
         }
     }
 
-    /// A node is gone.
-    fn forget(&mut self, dir: CrewDir, node: &Node) {
+    /// Applies the report that a node is gone.
+    fn apply_removal(&mut self, dir: CrewDir, node: &Node) {
         match dir {
             CrewDir::Todo => {
-                self.roster.waits_no_more(node);
-                self.settle(node.path.name());
+                self.state.remove_waiting(node);
+                self.forget_unless_open(node.path.name());
             }
-            CrewDir::Workers => self.roster.is_gone(node.path.name()),
+            CrewDir::Workers => self.state.remove_worker(node.path.name()),
             CrewDir::Assigned => {
                 if let Some(worker) = self.worker_of(&node.path) {
-                    self.roster.gave_up(&worker, node.path.name());
-                    self.settle(node.path.name());
+                    self.state.remove_assignment(&worker, node.path.name());
+                    self.forget_unless_open(node.path.name());
                 }
             }
-            CrewDir::Done => self.finished.removed(node.path.name()),
-            CrewDir::Switch => self.roster.forget_switch(),
+            CrewDir::Done => self.finished.remove(node.path.name()),
+            CrewDir::Switch => self.state.forget_switch(),
         }
     }
 
-    /// The worker whose assignment a node is, if it is one.
+    /// Returns the worker whose assignment a node is, or `None` for other nodes.
     fn worker_of(&self, path: &Path) -> Option<String> {
         let dir = path.parent()?;
         let is_of_worker = dir.parent_str() == Some(self.paths.all_assigned().as_str());
@@ -259,7 +268,7 @@ impl<'a> MasterTerm<'a> {
     }
 }
 
-/// The next result, when there is one.
+/// Waits for the next result. Never returns without one.
 async fn some<F: Future>(all: &mut FuturesUnordered<F>) -> F::Output {
     match all.next().await {
         Some(done) => done,
@@ -267,10 +276,131 @@ async fn some<F: Future>(all: &mut FuturesUnordered<F>) -> F::Output {
     }
 }
 
-/// Waits until this moment, if there is one.
+/// Waits until this time. Never returns without one.
 async fn until(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at).await,
         None => pending().await,
     }
+}
+
+/// A directory that a master follows, or the node of the switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum CrewDir {
+    Workers,
+    Todo,
+    Assigned,
+    Done,
+    Switch,
+}
+
+/// A change that is reported to a master.
+#[derive(Debug)]
+pub(super) enum CrewChange {
+    /// A node exists, perhaps in place of an earlier one at its path.
+    Set(CrewDir, Node),
+    /// A node is gone.
+    Removed(CrewDir, Node),
+    /// All nodes of a directory are reported anew.
+    Reset(CrewDir),
+    /// All existing nodes were reported.
+    Complete,
+}
+
+/// An upper limit of the size of the date of an end.
+const MAX_DATE: usize = 64;
+
+type Changes = Pin<Box<dyn Stream<Item = (CrewDir, CacheEvent)> + Send>>;
+
+/// The changes of all directories, from empty ones on.
+pub(super) struct CrewFeeds {
+    changes: SelectAll<Changes>,
+    /// The directories that were not reported completely yet.
+    incomplete: Vec<CrewDir>,
+    /// The error of the first directory that can no longer be followed.
+    failure: Pin<Box<dyn Future<Output = Error> + Send>>,
+}
+
+impl CrewFeeds {
+    /// Starts to follow the directories. Their existing nodes are reported first.
+    pub(super) async fn open(client: &Client, paths: &CrewPaths) -> Result<Self> {
+        // The store checks the conditions of each step, so the known state may temporarily be out
+        // of date.
+        let dirs = [
+            (CrewDir::Workers, Extent::children(paths.workers())),
+            (CrewDir::Todo, Extent::children(paths.all_todo()).deletions_as_reported()),
+            (CrewDir::Assigned, Extent::subtree(paths.all_assigned()).deletions_as_reported()),
+            (
+                CrewDir::Done,
+                Extent::children(paths.all_done())
+                    .data_up_to(MAX_DATE)
+                    .deletions_as_reported()
+                    .known_by_name(|_name| true),
+            ),
+            (CrewDir::Switch, Extent::node(paths.switch())),
+        ];
+        let mirrors = dirs.map(|(dir, extent)| (dir, Mirror::start(client, extent, "crew")));
+        for (_, mirror) in &mirrors {
+            // Fails if the store rejects the read for good.
+            mirror.complete().await?;
+        }
+        let changes = mirrors.each_ref().map(|(dir, mirror)| changes(*dir, mirror));
+        let incomplete = mirrors.iter().map(|(dir, _)| *dir).collect();
+        let failures = mirrors.map(|(_, mirror)| Box::pin(async move { mirror.failure().await }));
+        let failure = Box::pin(async move { future::select_all(failures).await.0 });
+        Ok(Self { changes: select_all(changes), incomplete, failure })
+    }
+
+    /// Returns true if all nodes that existed at some time after the start were reported.
+    pub(super) fn are_complete(&self) -> bool {
+        self.incomplete.is_empty()
+    }
+
+    /// Waits for the next change.
+    ///
+    /// # Errors
+    ///
+    /// The error with which the store rejects the read of a directory for good, and
+    /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is
+    /// closed.
+    pub(super) async fn next(&mut self) -> Result<CrewChange> {
+        loop {
+            let next = async {
+                match self.changes.next().await {
+                    Some(event) => event,
+                    // The client is closed: `failure` reports that.
+                    None => pending().await,
+                }
+            };
+            let (dir, event) = match select(pin!(next), &mut self.failure).await {
+                Either::Left((event, _)) => event,
+                Either::Right((failure, _)) => return Err(failure),
+            };
+            match event {
+                CacheEvent::Created(node) | CacheEvent::Updated { node, .. } => {
+                    return Ok(CrewChange::Set(dir, node));
+                }
+                CacheEvent::Deleted(node) => return Ok(CrewChange::Removed(dir, node)),
+                CacheEvent::Reset => {
+                    self.incomplete.push(dir);
+                    return Ok(CrewChange::Reset(dir));
+                }
+                CacheEvent::Complete(_) => {
+                    self.incomplete.retain(|it| *it != dir);
+                    if self.incomplete.is_empty() {
+                        return Ok(CrewChange::Complete);
+                    }
+                }
+                // The store checks the conditions of each step.
+                CacheEvent::Stale => {}
+            }
+        }
+    }
+}
+
+fn changes(dir: CrewDir, mirror: &Mirror) -> Changes {
+    Box::pin(unfold(mirror.reader(), move |mut reader| async move {
+        let event = reader.next().await?;
+        Some(((dir, event), reader))
+    }))
 }

@@ -1,4 +1,5 @@
-//! [`Reports`]: what a worker reports of a task. Each report checks that the worker has the task.
+//! [`Reports`]: the reports of a worker about a task. Each report checks that the worker has the
+//! task.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -11,82 +12,85 @@ use synod_core::path::Path;
 use synod_core::store::{Expect, Outcome, Query, Txn, Version};
 use tokio::sync::watch;
 
-use crate::crew::attempt_log::AttemptLog;
-use crate::crew::attempts::Given;
-use crate::crew::attempts_record::beginning;
-use crate::crew::crew_attempt::{AttemptEnd, CrewAttempt};
-use crate::crew::deadlines::date;
+use crate::crew::assignment::AssignedTask;
+use crate::crew::attempt_record::{AttemptEnd, AttemptLog, CrewAttempt, beginning};
+use crate::crew::failures::concerns_a_task;
 use crate::crew::finished::ended_at;
-use crate::crew::insist::{commit_with, concerns_a_task, insist};
 use crate::crew::layout::CrewPaths;
 use crate::crew::task_record::{TaskRecord, TaskState};
 use crate::crew::task_terms::paused_at;
 use crate::line::hold::Hold;
 use crate::mutant::mistake;
+use crate::support::retry::{commit_with, insist};
+use crate::support::time::date;
 
-/// How long a report of progress waits after the one before.
+/// The minimum time between two reports of progress.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The number of bytes that are kept of the text of the last failure.
+/// The maximum number of bytes of the last error message that are kept.
 const MAX_FAILURE: usize = 65_536;
 
 /// The reports of one attempt.
 pub(super) struct Reports<'a> {
     claim: &'a Hold,
     paths: &'a CrewPaths,
-    given: &'a Given,
+    task: &'a AssignedTask,
     log: AttemptLog,
-    /// What the work said last of its progress.
+    /// The progress that the work reported last.
     progress: Option<String>,
-    /// The version of the assignment since a report of progress has written it.
+    /// The version of the assignment, once a report of progress has written it.
     assigned: Option<Version>,
 }
 
 impl<'a> Reports<'a> {
-    pub(super) fn new(claim: &'a Hold, paths: &'a CrewPaths, given: &'a Given) -> Result<Self> {
-        let log = AttemptLog::new(paths.attempts(&given.task)?);
-        Ok(Self { claim, paths, given, log, progress: None, assigned: None })
+    pub(super) fn new(
+        claim: &'a Hold,
+        paths: &'a CrewPaths,
+        task: &'a AssignedTask,
+    ) -> Result<Self> {
+        let log = AttemptLog::new(paths.attempts(&task.name)?);
+        Ok(Self { claim, paths, task, log, progress: None, assigned: None })
     }
 
-    /// Reports what the work says of its progress, as long as this worker has the task.
+    /// Reports the progress of the work, as long as this worker has the task.
     pub(super) async fn follow(
         &mut self,
-        mut said: watch::Receiver<Option<String>>,
+        mut progress: watch::Receiver<Option<String>>,
     ) -> Result<Infallible> {
-        while said.changed().await.is_ok() {
-            self.progress.clone_from(&said.borrow_and_update());
-            if !self.goes_on().await? {
+        while progress.changed().await.is_ok() {
+            self.progress.clone_from(&progress.borrow_and_update());
+            if !self.report_progress().await? {
                 break;
             }
             sleep(PAUSE).await;
         }
-        // The work goes on.
+        // The work continues.
         pending().await
     }
 
-    /// Takes note of what the work has said last: it is reported with the end of the attempt.
-    pub(super) fn learn(&mut self, said: &watch::Receiver<Option<String>>) {
-        self.progress.clone_from(&said.borrow());
+    /// Records the last progress, which is reported with the end of the attempt.
+    pub(super) fn set_progress(&mut self, progress: &watch::Receiver<Option<String>>) {
+        self.progress.clone_from(&progress.borrow());
     }
 
-    /// Reports the progress. Returns false if this worker does not have the task any more.
-    async fn goes_on(&mut self) -> Result<bool> {
+    /// Reports the progress. Returns false if this worker no longer has the task.
+    async fn report_progress(&mut self) -> Result<bool> {
         let session = self.claim.node.session();
         let attempt = self.attempt();
         loop {
-            let has = self.still_has();
-            mistake!(ProgressUnguarded: let has = Txn::new());
-            let txn = self.log.enter(has, &attempt)?;
+            let held = self.held_txn();
+            mistake!(ProgressUnguarded: let held = Txn::new());
+            let txn = self.log.add_to(held, &attempt)?;
             match insist(session, || session.commit(txn.clone())).await? {
                 Outcome::Committed(commit) => {
-                    let assigned = commit.done.iter().find(|it| it.path == self.given.assigned);
+                    let assigned = commit.results.iter().find(|it| it.path == self.task.node);
                     let written = assigned.and_then(|done| done.stat);
                     self.assigned = written.map(|stat| stat.version).or(self.assigned);
-                    self.log.look(session).await?;
+                    self.log.read(session).await?;
                     return Ok(true);
                 }
                 Outcome::Rejected(no) => {
-                    if !self.log.has_changed(session, Some(&no)).await? {
+                    if !self.log.reload_if_changed(session, Some(&no)).await? {
                         return Ok(false);
                     }
                 }
@@ -95,45 +99,46 @@ impl<'a> Reports<'a> {
     }
 
     /// Reports the result of an attempt.
-    pub(super) async fn result(
+    pub(super) async fn report_result(
         &mut self,
         record: &TaskRecord,
         failed: u32,
         result: Result<Bytes, String>,
     ) -> Result<()> {
         let failure = match result {
-            Ok(bytes) => match self.over(record.version, AttemptEnd::Done, &bytes).await {
+            Ok(bytes) => match self.report_end(record.version, AttemptEnd::Done, &bytes).await {
                 Err(error) if error.kind() == ErrorKind::TooLarge => {
                     "the result is too large for the store".to_owned()
                 }
                 reported => return reported,
             },
-            Err(failure) if failed < self.given.terms.retries => {
-                tracing::debug!(task = %self.given.task, %failure, "the task waits again");
-                return self.waits_again(record, failed, failure).await;
+            Err(failure) if failed < self.task.terms.retries => {
+                tracing::debug!(task = %self.task.name, %failure, "an attempt failed; the task will be retried");
+                return self.report_retry(record, failed, failure).await;
             }
             Err(failure) => failure,
         };
-        self.fails(record.version, &failure).await
+        self.report_failure(record.version, &failure).await
     }
 
     /// Reports that the task has failed for good.
-    async fn fails(&mut self, version: Version, failure: &str) -> Result<()> {
+    async fn report_failure(&mut self, version: Version, failure: &str) -> Result<()> {
         let failure = beginning(failure, MAX_FAILURE);
-        self.over(version, AttemptEnd::Failed(failure.clone()), failure.as_bytes()).await
+        self.report_end(version, AttemptEnd::Failed(failure.clone()), failure.as_bytes()).await
     }
 
-    /// Ends the task as failed, as this worker, and any other, can neither do it nor report that: what is stored or to be stored of it
-    /// is at fault. If that cannot be stored either, the worker keeps the task, and does nothing for it.
-    pub(super) async fn cannot_be_done(&mut self, error: Error) -> Result<()> {
-        let (session, task) = (self.claim.node.session(), self.paths.task(&self.given.task)?);
+    /// Ends the task as failed, because neither this nor another worker can do it or report its
+    /// result: the stored data, or the data to be stored, is at fault. If that end cannot be stored
+    /// either, the worker keeps the task, and does nothing for it.
+    pub(super) async fn report_impossible(&mut self, error: Error) -> Result<()> {
+        let (session, task) = (self.claim.node.session(), self.paths.task(&self.task.name)?);
         tracing::warn!(%task, %error, "a task of a crew cannot be done");
         let ended = async {
             let view = insist(session, || session.read(Query::node(&task))).await?;
             let is_over = |node| TaskRecord::of(node).is_ok_and(|record| record.end().is_some());
             match view.node().filter(|node| !is_over(node)).and_then(|node| node.stat) {
-                Some(stat) => self.fails(stat.version, &error.to_string()).await,
-                None => self.drops().await.map(drop),
+                Some(stat) => self.report_failure(stat.version, &error.to_string()).await,
+                None => self.report_revoked().await.map(drop),
             }
         };
         match ended.await {
@@ -145,40 +150,40 @@ impl<'a> Reports<'a> {
         }
     }
 
-    /// Reports that the task is over.
-    async fn over(&mut self, version: Version, end: AttemptEnd, bytes: &[u8]) -> Result<()> {
-        let (task, done) = (self.paths.task(&self.given.task)?, self.paths.done(&self.given.task)?);
+    /// Reports the end of the task.
+    async fn report_end(&mut self, version: Version, end: AttemptEnd, bytes: &[u8]) -> Result<()> {
+        let (task, done) = (self.paths.task(&self.task.name)?, self.paths.done(&self.task.name)?);
         let state = if end == AttemptEnd::Done { TaskState::Done } else { TaskState::Failed };
         let data = state.with(&task, bytes)?;
         let (ended, unchanged) = (ended_at(date()), Expect::Version(version));
-        let txn = self.given_up().set(task.clone(), data.clone(), unchanged);
+        let txn = self.end_txn().set(task.clone(), data.clone(), unchanged);
         mistake!(ResultUnguarded: {
             let txn = Txn::new().set(task, data, Expect::Any);
             return commit_with(self.claim.node.session(), txn, &done, ended).await.map(drop);
         });
-        self.report(txn, end, (&done, ended)).await
+        self.send(txn, end, (&done, ended)).await
     }
 
-    /// Reports that the task is to be tried again, after a pause. The node of the task is written, so that no other request of
-    /// this attempt is applied.
-    async fn waits_again(
+    /// Reports that the task is to be retried after a pause. The node of the task is written, so
+    /// that no other request of this attempt is applied.
+    async fn report_retry(
         &mut self,
         record: &TaskRecord,
         failed: u32,
         failure: String,
     ) -> Result<()> {
-        let (task, todo) = (self.paths.task(&self.given.task)?, self.paths.todo(&self.given.task)?);
+        let (task, todo) = (self.paths.task(&self.task.name)?, self.paths.todo(&self.task.name)?);
         let data =
             TaskState::Open { failed: failed.saturating_add(1) }.with(&task, &record.bytes)?;
-        let txn = self.given_up().set(task, data, Expect::Version(record.version));
-        let pause = self.given.terms.backoff.pause(failed);
-        let terms = paused_at(&self.given.stored, pause, date());
-        self.report(txn, AttemptEnd::Failed(failure), (&todo, terms)).await
+        let txn = self.end_txn().set(task, data, Expect::Version(record.version));
+        let pause = self.task.terms.backoff.pause(failed);
+        let terms = paused_at(&self.task.stored, pause, date());
+        self.send(txn, AttemptEnd::Failed(failure), (&todo, terms)).await
     }
 
-    /// Sends a report, with the create of a node. If another client has written to the task, this worker does not have it any
-    /// more.
-    async fn report(
+    /// Sends a report, with the create of a node. If another client has written the task, this
+    /// worker no longer has it.
+    async fn send(
         &mut self,
         txn: Txn,
         end: AttemptEnd,
@@ -186,24 +191,25 @@ impl<'a> Reports<'a> {
     ) -> Result<()> {
         let (session, attempt) = (self.claim.node.session(), self.attempt().ending(end));
         let outcome = loop {
-            let whole = self.log.enter(txn.clone(), &attempt)?;
+            let whole = self.log.add_to(txn.clone(), &attempt)?;
             let outcome = commit_with(session, whole, path, data.clone()).await?;
-            if !self.log.has_changed(session, outcome.rejected()).await? {
+            if !self.log.reload_if_changed(session, outcome.rejected()).await? {
                 break outcome;
             }
         };
-        let task = self.paths.task(&self.given.task)?;
+        let task = self.paths.task(&self.task.name)?;
         if outcome.rejected().is_some_and(|no| no.path == task) {
-            self.drops().await?;
+            self.report_revoked().await?;
         }
-        // Otherwise the first request was applied, and its answer was lost; or the task was taken from this worker.
+        // Otherwise an earlier request was applied and its answer was lost, or the task was taken
+        // from this worker.
         Ok(())
     }
 
-    /// Reports that this worker does not have the task any more, if it is over. Returns false if it is not: then
-    /// the assignment is gone already, or is a later one, as this worker may get a task again.
-    pub(super) async fn drops(&mut self) -> Result<bool> {
-        let (session, task) = (self.claim.node.session(), self.paths.task(&self.given.task)?);
+    /// Gives up the task if it is finished or gone. Returns false if it is open: then the
+    /// assignment is gone already, or is a later one, as this worker may receive a task again.
+    pub(super) async fn report_revoked(&mut self) -> Result<bool> {
+        let (session, task) = (self.claim.node.session(), self.paths.task(&self.task.name)?);
         let attempt = self.attempt().ending(AttemptEnd::Revoked);
         loop {
             let view = insist(session, || session.read(Query::node(&task))).await?;
@@ -212,39 +218,41 @@ impl<'a> Reports<'a> {
             if is_open {
                 return Ok(false);
             }
-            let txn = self.given_up();
+            let txn = self.end_txn();
             let txn = match record {
                 Some(record) => {
                     let txn = txn.check(task.clone(), Expect::Version(record.version));
-                    self.log.enter(txn, &attempt)?
+                    self.log.add_to(txn, &attempt)?
                 }
                 None => txn.check(task.clone(), Expect::Absent),
             };
             let outcome = insist(session, || session.commit(txn.clone())).await?;
-            let has_changed = self.log.has_changed(session, outcome.rejected()).await?;
-            if !has_changed && outcome.rejected().is_none_or(|no| no.path != task) {
+            let is_reloaded = self.log.reload_if_changed(session, outcome.rejected()).await?;
+            if !is_reloaded && outcome.rejected().is_none_or(|no| no.path != task) {
                 return Ok(true);
             }
         }
     }
 
-    /// This attempt, as it is now.
+    /// Returns this attempt in its current state.
     fn attempt(&self) -> CrewAttempt {
-        let (worker, begun) = (self.claim.path().name(), self.given.terms.assigned());
+        let (worker, begun) = (self.claim.path().name(), self.task.terms.assigned());
         CrewAttempt::new(worker, begun, self.progress.clone())
     }
 
-    /// A transaction that is applied only while this worker has the task, and takes it from it.
-    fn given_up(&self) -> Txn {
-        self.claim.txn().delete(self.given.assigned.clone(), Expect::Any)
+    /// Builds a transaction that is applied only while this worker has the task, and that ends the
+    /// assignment.
+    fn end_txn(&self) -> Txn {
+        self.claim.txn().delete(self.task.node.clone(), Expect::Any)
     }
 
-    /// A transaction that is applied only while this worker has the task. The first one writes the assignment, so that the next
-    /// ones can check its version: a check of any version may cost a read.
-    fn still_has(&self) -> Txn {
-        let assigned = self.given.assigned.clone();
+    /// Builds a transaction that is applied only while this worker has the task. The first one
+    /// writes the assignment, so that the next ones can check its version: a check of any version
+    /// may cost a read.
+    fn held_txn(&self) -> Txn {
+        let assigned = self.task.node.clone();
         match self.assigned {
-            None => self.claim.txn().set(assigned, self.given.stored.clone(), Expect::Any),
+            None => self.claim.txn().set(assigned, self.task.stored.clone(), Expect::Any),
             Some(version) => self.claim.txn().check(assigned, Expect::Version(version)),
         }
     }

@@ -1,4 +1,5 @@
-//! [`Steps`]: the transactions of a master. Each checks its lead.
+//! [`MasterStep`]: a step of a master. [`Steps`]: the transactions that make the steps. Each checks
+//! the leadership of the master.
 
 use std::time::Duration;
 
@@ -6,27 +7,98 @@ use bytes::Bytes;
 use synod_core::clock::sleep;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::store::{Expect, Lifetime, Outcome, Query, Rejected, Why};
+use synod_core::store::{
+    Expect, Lifetime, Outcome, Query, RejectReason, Rejected, Revision, Version,
+};
 use synod_core::value::{decode, encode};
 
-use crate::crew::attempt_log::AttemptLog;
-use crate::crew::crew_attempt::{AttemptEnd, CrewAttempt};
-use crate::crew::crew_switch::CrewSwitch;
-use crate::crew::deadlines::date;
+use crate::crew::attempt_record::{AttemptEnd, AttemptLog, CrewAttempt};
+use crate::crew::failures::concerns_a_task;
 use crate::crew::finished::ended_at;
-use crate::crew::insist::{commit_once, commit_with, concerns_a_task, insist};
-use crate::crew::layout::CrewPaths;
-use crate::crew::step::{MasterStep, Queued, StepBasis, StepOutcome};
+use crate::crew::layout::{CrewPaths, CrewSwitch};
 use crate::crew::task_record::TaskState;
 use crate::crew::task_terms::{TaskTerms, assigned_at};
-use crate::crew::worker_record::is_rewritten;
+use crate::crew::worker::is_rewritten;
 use crate::line::hold::Leadership;
 use crate::mutant::mistake;
+use crate::support::retry::{commit_once, commit_with, insist};
+use crate::support::time::date;
 
-/// How long a master waits for what keeps it from an assignment and passes by itself.
+/// The time for which a task is set aside that the store rejected for its content.
+pub(super) const ASIDE: Duration = Duration::from_secs(60);
+
+/// The time for which a task is set aside after the policy panicked for it.
+pub(super) const AFTER_PANIC: Duration = Duration::from_secs(1);
+
+/// A step of a master.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum MasterStep {
+    /// Assigns the task to the worker.
+    Assign { task: String, worker: String, queued: Queued, basis: StepBasis },
+    /// Returns the task of a worker that is gone to the waiting tasks.
+    TakeBack { task: String, worker: String, terms: Bytes },
+    /// Ends the task, whose deadline has passed.
+    Expire { task: String, waits: bool },
+    /// Removes the task, whose retention has passed.
+    Remove { task: String },
+}
+
+impl MasterStep {
+    /// The name of the task.
+    pub(super) fn task(&self) -> &str {
+        match self {
+            Self::Assign { task, .. }
+            | Self::TakeBack { task, .. }
+            | Self::Expire { task, .. }
+            | Self::Remove { task } => task,
+        }
+    }
+}
+
+/// A task that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Queued {
+    pub(super) version: Version,
+    /// The revision at which the task began to wait.
+    pub(super) since: Revision,
+    pub(super) terms: TaskTerms,
+    /// The terms as they are stored.
+    pub(super) stored: Bytes,
+}
+
+/// The versions of the nodes on which a master has based an assignment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StepBasis {
+    /// The version of the worker. It changes when the worker is drained.
+    pub(super) worker: Version,
+    /// The version of the switch. It changes when the crew is paused.
+    pub(super) switch: Version,
+}
+
+/// The outcome of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StepOutcome {
+    /// The step was made.
+    Applied,
+    /// This master was replaced.
+    Deposed,
+    /// The worker is gone, or is registered after all.
+    OtherWorker,
+    /// The worker still has an earlier task of this name or is drained, or the crew is paused: the
+    /// task waits.
+    NotNow,
+    /// The task is elsewhere, or is finished.
+    Elsewhere,
+    /// The step was made or was not: its answer is lost, and it is not repeated.
+    Unknown,
+    /// The store rejected the step because of the content of this task.
+    SetAside,
+}
+
+/// The pause after an assignment was rejected for a reason that passes by itself.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Makes the steps of one term.
+/// The steps of one term.
 pub(super) struct Steps<'a> {
     paths: &'a CrewPaths,
     lead: Leadership,
@@ -37,17 +109,17 @@ impl<'a> Steps<'a> {
         Self { paths, lead }
     }
 
-    /// Makes a step, and returns what came of it.
+    /// Makes a step, and returns its outcome.
     pub(super) async fn make(&self, step: MasterStep) -> Result<(MasterStep, StepOutcome)> {
-        let made = match self.try_to_make(&step).await {
+        let outcome = match self.try_to_make(&step).await {
             Err(error) if concerns_a_task(&error) => {
                 tracing::warn!(task = step.task(), %error, "a task of a crew is set aside");
                 StepOutcome::SetAside
             }
-            made => made?,
+            outcome => outcome?,
         };
-        tracing::debug!(?step, ?made, "a step of the master");
-        Ok((step, made))
+        tracing::debug!(?step, ?outcome, "a step of the master");
+        Ok((step, outcome))
     }
 
     async fn try_to_make(&self, step: &MasterStep) -> Result<StepOutcome> {
@@ -66,11 +138,12 @@ impl<'a> Steps<'a> {
         };
         Ok(match &outcome {
             Outcome::Committed(_) => StepOutcome::Applied,
-            Outcome::Rejected(no) => self.why_not(no),
+            Outcome::Rejected(no) => self.outcome_of(no),
         })
     }
 
-    /// Makes sure that there is a switch, and that it was written since it was made. Returns false if this master was replaced.
+    /// Ensures that the switch exists and was written since its creation. Returns false if this
+    /// master was replaced.
     pub(super) async fn begin(&self) -> Result<bool> {
         let (session, switch) = (self.lead.node.session(), self.paths.switch());
         let on = encode(switch, &CrewSwitch { paused: false })?;
@@ -116,7 +189,8 @@ impl<'a> Steps<'a> {
         let whole = taken.create(assigned, terms, Lifetime::Persistent);
         let outcome = insist(session, || session.commit(whole.clone())).await?;
         if outcome.rejected().is_some_and(|no| self.is_passing(no)) {
-            // The worker is about to remove that, or a change is on its way to this master.
+            // The worker is about to remove its earlier task, or a change will be reported to this
+            // master soon.
             sleep(PAUSE).await;
         }
         Ok(outcome)
@@ -132,20 +206,22 @@ impl<'a> Steps<'a> {
         let txn = txn.delete(assigned, Expect::Any);
         loop {
             let open = txn.clone().check(done.clone(), Expect::Absent);
-            let open = log.enter(open, &lost)?;
+            let open = log.add_to(open, &lost)?;
             let mut outcome = commit_with(session, open, &todo, terms.clone()).await?;
             if outcome.rejected().is_some_and(|no| no.path == done) {
-                // It was cancelled, or it has expired. It stays until this master knows that no worker has it.
-                let over = log.enter(txn.clone(), &lost)?;
+                // The task was cancelled or has expired. It is kept until this master knows that no
+                // worker has it.
+                let over = log.add_to(txn.clone(), &lost)?;
                 outcome = insist(session, || session.commit(over.clone())).await?;
             }
-            if !log.has_changed(session, outcome.rejected()).await? {
+            if !log.reload_if_changed(session, outcome.rejected()).await? {
                 return Ok(outcome);
             }
         }
     }
 
-    /// Ends a task that is late, if it is not over. Its data is not read.
+    /// Ends a task whose deadline has passed, unless it is finished. The data of the task is not
+    /// read.
     async fn expire(&self, task: &str, mut waits: bool) -> Result<StepOutcome> {
         let (session, todo) = (self.lead.node.session(), self.paths.todo(task)?);
         let (task, done) = (self.paths.task(task)?, self.paths.done(task)?);
@@ -160,7 +236,7 @@ impl<'a> Steps<'a> {
             mistake!(ExpiresWithoutLead: let txn = synod_core::store::Txn::new());
             let txn = txn.create(done.clone(), ended_at(date()), Lifetime::Persistent);
             let txn = txn.set(task.clone(), expired.clone(), Expect::Version(stat.version));
-            // A task that is over never waits.
+            // A finished task never waits.
             let txn = if waits {
                 txn.delete(todo.clone(), Expect::Any)
             } else {
@@ -172,16 +248,17 @@ impl<'a> Steps<'a> {
                 Some(no) if no.path == todo => waits = !waits,
                 // An attempt has failed meanwhile.
                 Some(no) if no.path == task => {}
-                Some(no) => return Ok(self.why_not(no)),
+                Some(no) => return Ok(self.outcome_of(no)),
             }
         }
     }
 
-    /// Whether an assignment was rejected because of what the worker still has, or because this master does not know a
-    /// change yet.
+    /// Returns true if an assignment was rejected because of a task that the worker still has, or
+    /// because a change was not reported to this master yet.
     fn is_passing(&self, no: &Rejected) -> bool {
-        let is_occupied = no.why == Why::Exists && no.path.is_below(self.paths.all_assigned());
-        let is_changed = no.why == Why::OtherVersion && self.is_worker(&no.path);
+        let is_occupied =
+            no.reason == RejectReason::Exists && no.path.is_below(self.paths.all_assigned());
+        let is_changed = no.reason == RejectReason::OtherVersion && self.is_worker(&no.path);
         is_occupied || is_changed || no.path == *self.paths.switch()
     }
 
@@ -189,7 +266,8 @@ impl<'a> Steps<'a> {
         path.parent_str() == Some(self.paths.workers().as_str())
     }
 
-    /// Removes a finished task, once. A second request might be applied when there is another task of this name, which has ended, too.
+    /// Removes a finished task. The request is not repeated if its effect is unknown: it might be
+    /// applied to a later task of this name that is finished, too.
     async fn remove(&self, task: &str) -> Result<Option<Outcome>> {
         let session = self.lead.node.session();
         let (done, attempts) = (self.paths.done(task)?, self.paths.attempts(task)?);
@@ -197,19 +275,19 @@ impl<'a> Steps<'a> {
         let txn = self.lead.txn().delete(done, Expect::Any);
         let mut others = vec![task, attempts];
         loop {
-            let there = others.iter().cloned();
-            let whole = there.fold(txn.clone(), |txn, node| txn.delete(node, Expect::Any));
+            let nodes = others.iter().cloned();
+            let whole = nodes.fold(txn.clone(), |txn, node| txn.delete(node, Expect::Any));
             let Some(outcome) = commit_once(session, &whole).await? else { return Ok(None) };
-            let missing = outcome.rejected().filter(|no| no.why == Why::Missing);
+            let missing = outcome.rejected().filter(|no| no.reason == RejectReason::Missing);
             match missing.and_then(|no| others.iter().position(|it| *it == no.path)) {
-                // No worker had it, or its node is gone already.
+                // No worker had the task, or its node is gone already.
                 Some(place) => drop(others.remove(place)),
                 None => return Ok(Some(outcome)),
             }
         }
     }
 
-    fn why_not(&self, no: &Rejected) -> StepOutcome {
+    fn outcome_of(&self, no: &Rejected) -> StepOutcome {
         if no.path == *self.lead.seen_path() {
             StepOutcome::Deposed
         } else if self.is_passing(no) {

@@ -1,6 +1,6 @@
-//! [`TaskRecord`]: what the node of a task holds.
-//!
-//! A line of JSON with the state of the task, and then bytes: the data of an open task, or the result of one that is done.
+//! [`TaskStatus`] and [`TaskEnd`]: the state of a task. [`TaskRecord`]: the content of its node.
+
+use std::fmt;
 
 use bytes::{Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
@@ -9,14 +9,62 @@ use synod_core::path::Path;
 use synod_core::store::{Node, Version};
 use synod_core::value::{decode, encode};
 
-use crate::crew::task_end::TaskEnd;
+/// The status of a task.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TaskStatus {
+    /// The task waits until it is assigned.
+    Waiting,
+    /// A worker has the task, or had it and was lost.
+    Assigned,
+    /// The task is finished.
+    Over(TaskEnd),
+}
 
-/// How a task is, as its node holds it.
+/// The end of a task.
+#[derive(Clone, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a submitter must distinguish them")]
+pub enum TaskEnd {
+    /// The task was done, with this result.
+    Done(Bytes),
+    /// The last attempt failed, with this error message.
+    Failed(String),
+    /// The task was cancelled: no result was accepted, nor will be.
+    Cancelled,
+    /// The task was not finished by its [deadline](crate::crew::NewTask::deadline): no result was
+    /// accepted, nor will be.
+    Expired,
+}
+
+/// Omits the result, which is the application's.
+impl fmt::Debug for TaskStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Waiting => f.write_str("Waiting"),
+            Self::Assigned => f.write_str("Assigned"),
+            Self::Over(end) => f.debug_tuple("Over").field(end).finish(),
+        }
+    }
+}
+
+/// Omits the result, which is the application's.
+impl fmt::Debug for TaskEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done(result) => write!(f, "Done({} bytes)", result.len()),
+            Self::Failed(_) => f.write_str("Failed(..)"),
+            Self::Cancelled => f.write_str("Cancelled"),
+            Self::Expired => f.write_str("Expired"),
+        }
+    }
+}
+
+/// The state of a task, as its node holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub(super) enum TaskState {
     Open {
-        /// How many attempts have failed.
+        /// The number of failed attempts.
         failed: u32,
     },
     Done,
@@ -25,29 +73,30 @@ pub(super) enum TaskState {
     Expired,
 }
 
-/// The content of the node of a task.
+/// The content of the node of a task: a line of JSON with the state, followed by bytes. These are
+/// the data of an open task, or the result of one that is done.
 #[derive(Clone, Debug)]
 pub(super) struct TaskRecord {
     pub(super) state: TaskState,
     pub(super) bytes: Bytes,
-    /// The version that it was read in.
+    /// The version of the node that was read.
     pub(super) version: Version,
 }
 
 impl TaskRecord {
-    /// What the node of a task holds.
+    /// Reads the node of a task.
     pub(super) fn of(node: &Node) -> Result<Self> {
         let end = node.data.iter().position(|byte| *byte == b'\n');
         let (Some(end), Some(stat)) = (end, node.stat) else {
             return Err(Error::new(ErrorKind::Corrupt, "reading a task")
                 .at(&node.path)
-                .because("it is no task"));
+                .because("the node holds no task"));
         };
         let state = decode(&node.path, &node.data[..end])?;
         Ok(Self { state, bytes: node.data.slice(end + 1..), version: stat.version })
     }
 
-    /// How the task ended, if it has.
+    /// Returns how the task ended, or `None` if it is open.
     pub(super) fn end(&self) -> Option<TaskEnd> {
         match self.state {
             TaskState::Open { .. } => None,
@@ -62,7 +111,7 @@ impl TaskRecord {
 }
 
 impl TaskState {
-    /// The content of the node of a task in this state.
+    /// Serializes a task in this state.
     pub(super) fn with(self, path: &Path, bytes: &[u8]) -> Result<Bytes> {
         let state = encode(path, &self)?;
         let mut data = BytesMut::with_capacity(state.len() + 1 + bytes.len());
@@ -86,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_again() {
+    fn a_record_is_read_as_it_was_written() {
         for (state, end) in [
             (TaskState::Open { failed: 2 }, None),
             (TaskState::Done, Some(TaskEnd::Done(Bytes::from_static(b"a\nb\xff")))),
@@ -95,14 +144,14 @@ mod tests {
             (TaskState::Expired, Some(TaskEnd::Expired)),
         ] {
             let data = state.with(&path!("/crew/tasks/a"), b"a\nb\xff").expect("JSON");
-            let record = TaskRecord::of(&node(data)).expect("it is one");
+            let record = TaskRecord::of(&node(data)).expect("a record");
             assert_eq!((record.state, record.end()), (state, end));
             assert_eq!((&record.bytes[..], record.version), (&b"a\nb\xff"[..], Version::new(3)));
         }
     }
 
     #[test]
-    fn what_is_no_task_is_an_error() {
+    fn other_content_is_an_error() {
         for data in [&b""[..], b"not ours", b"{}\n", b"{\"state\":\"other\"}\n"] {
             let error = TaskRecord::of(&node(Bytes::from_static(data))).expect_err("no task");
             assert_eq!(error.kind(), ErrorKind::Corrupt);

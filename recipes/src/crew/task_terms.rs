@@ -1,4 +1,4 @@
-//! [`TaskTerms`]: how a task is assigned, as its nodes hold it.
+//! [`TaskTerms`]: the terms of the assignment of a task, as its nodes hold them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,32 +6,35 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// The terms by which a task is assigned. They go with the task from place to place.
+/// The terms of the assignment of a task. They move with the task from node to node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct TaskTerms {
-    /// Tasks of a higher one are assigned first.
+    /// The priority. Tasks with a higher priority are assigned first.
     pub(super) priority: i32,
-    /// The number of attempts that may fail before the last one.
+    /// The maximum number of retries after failed attempts.
     pub(super) retries: u32,
     /// The properties that a worker must have.
     pub(super) needs: BTreeMap<String, String>,
     /// The properties that a worker should have.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) prefers: BTreeMap<String, String>,
-    /// The date at which it expires, in milliseconds since the beginning of 1970, by the wall clock of its submitter.
+    /// The deadline, in milliseconds since the beginning of 1970, by the wall clock of the
+    /// submitter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) deadline: Option<u64>,
     /// The pauses after failed attempts.
     #[serde(skip_serializing_if = "TaskBackoff::is_default")]
     pub(super) backoff: TaskBackoff,
-    /// The date of its last assignment, in milliseconds since the beginning of 1970, by the wall clock of that master.
+    /// The date of the last assignment, in milliseconds since the beginning of 1970, by the wall
+    /// clock of the master.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) assigned: Option<u64>,
-    /// The pause after its last attempt, which failed, in milliseconds.
+    /// The pause after the last attempt, which failed, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) pause: Option<u64>,
-    /// The date at which that pause ends, in milliseconds since the beginning of 1970, by the wall clock of that worker.
+    /// The end of that pause, in milliseconds since the beginning of 1970, by the wall clock of the
+    /// worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) until: Option<u64>,
 }
@@ -48,7 +51,7 @@ impl TaskBackoff {
         Self { first: millis(first), longest: millis(longest) }
     }
 
-    /// The pause after a failed attempt, after this number of earlier failures.
+    /// Returns the pause after a failed attempt that was preceded by this number of failed ones.
     pub(super) fn pause(self, failed: u32) -> Duration {
         let factor = 1_u64.checked_shl(failed).unwrap_or(u64::MAX);
         Duration::from_millis(self.first.saturating_mul(factor).min(self.longest))
@@ -60,25 +63,26 @@ impl TaskBackoff {
 }
 
 impl Default for TaskBackoff {
-    /// One second at first, and five minutes at most.
+    /// From one second to five minutes.
     fn default() -> Self {
         Self::new(Duration::from_secs(1), Duration::from_secs(5 * 60))
     }
 }
 
 impl TaskTerms {
-    /// With the deadline of a task that is submitted at this date, since the beginning of 1970, and has so much time.
+    /// Returns the terms with the deadline of a task that is submitted at this date, since the
+    /// beginning of 1970, and may take this time.
     pub(super) fn submitted(self, date: Duration, time: Option<Duration>) -> Self {
         Self { deadline: time.map(|time| millis(date.saturating_add(time))), ..self }
     }
 
-    /// The date of its last assignment, since the beginning of 1970.
+    /// The date of the last assignment, since the beginning of 1970.
     pub(super) fn assigned(&self) -> Option<Duration> {
         self.assigned.map(Duration::from_millis)
     }
 
-    /// The rest at this date of the pause after its last attempt. A clock that differs from that of the worker never makes it
-    /// longer than the pause.
+    /// Returns the rest of the pause after the last attempt, as of this date. It is never longer
+    /// than the pause, even if the clock differs from that of the worker.
     pub(super) fn pause_left(&self, date: Duration) -> Duration {
         let pause = Duration::from_millis(self.pause.unwrap_or_default());
         let until = self.until.map_or(Duration::MAX, Duration::from_millis);
@@ -90,23 +94,23 @@ const ASSIGNED: &str = "\"assigned\":";
 const PAUSE: &str = "\"pause\":";
 const UNTIL: &str = "\"until\":";
 
-/// Terms as they are stored, with the date of an assignment.
+/// Returns stored terms with the date of an assignment.
 pub(super) fn assigned_at(stored: &Bytes, date: Duration) -> Bytes {
     dated(stored, &format!("{ASSIGNED}{}", millis(date)))
 }
 
-/// Terms as they are stored, with the pause of a task whose attempt failed at this date.
+/// Returns stored terms with the pause of a task whose attempt failed at this date.
 pub(super) fn paused_at(stored: &Bytes, pause: Duration, date: Duration) -> Bytes {
     let until = millis(date.saturating_add(pause));
     dated(stored, &format!("{PAUSE}{},{UNTIL}{until}", millis(pause)))
 }
 
-/// Terms as they are stored, with these dates in place of earlier ones. All others stay as they are, also those that only later
-/// versions know.
+/// Returns stored terms with these dates in place of earlier ones. All other terms are unchanged,
+/// including those of later versions.
 fn dated(stored: &Bytes, dates: &str) -> Bytes {
     let terms = std::str::from_utf8(stored).ok().and_then(|text| text.strip_prefix('{'));
     let Some(mut others) = terms else { return stored.clone() };
-    // Only this function writes them.
+    // The dates come first: only this function writes them.
     while let Some(dated) =
         [ASSIGNED, PAUSE, UNTIL].into_iter().find_map(|name| others.strip_prefix(name))
     {
@@ -127,14 +131,14 @@ mod tests {
     use synod_core::value::{decode, encode};
 
     use super::*;
-    use crate::crew::new_task::NewTask;
+    use crate::crew::submitting::NewTask;
 
     fn read(stored: &[u8]) -> TaskTerms {
         decode(&path!("/crew/todo/a"), stored).expect("terms")
     }
 
     #[test]
-    fn terms_are_as_before_unless_something_new_is_asked_for() {
+    fn terms_are_stored_as_by_earlier_versions_unless_new_ones_are_set() {
         let stored = br#"{"priority":1,"retries":2,"needs":{"disk":"big"}}"#;
         let new = NewTask::new("").priority(1).retries(2).needs("disk", "big");
         let at = path!("/crew/todo/a");
@@ -142,10 +146,10 @@ mod tests {
         assert_eq!(read(stored), new.terms);
         assert_eq!(&encode(&at, &new.terms).expect("JSON")[..], stored);
         let second = Duration::from_secs(1);
-        let asked = new.prefers("rack", "red").backoff(second, second).terms;
-        let asked = asked.submitted(2 * second, None).submitted(2 * second, Some(3 * second));
-        assert_eq!(asked.deadline, Some(5_000));
-        assert_eq!(read(&encode(&at, &asked).expect("JSON")), asked);
+        let terms = new.prefers("rack", "red").backoff(second, second).terms;
+        let terms = terms.submitted(2 * second, None).submitted(2 * second, Some(3 * second));
+        assert_eq!(terms.deadline, Some(5_000));
+        assert_eq!(read(&encode(&at, &terms).expect("JSON")), terms);
     }
 
     #[test]
@@ -167,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_doubles_up_to_the_longest_and_no_clock_makes_it_longer() {
+    fn a_pause_doubles_up_to_the_longest_and_no_clock_extends_it() {
         let second = Duration::from_secs(1);
         let backoff = TaskBackoff::new(second, 5 * second);
         let pauses = [0, 1, 2, 3, 63, 64, u32::MAX].map(|failed| backoff.pause(failed).as_secs());
@@ -183,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_no_date_can_have_is_the_last_date() {
+    fn a_date_out_of_range_is_the_last_date() {
         let terms = TaskTerms::default().submitted(Duration::from_secs(1), Some(Duration::MAX));
         assert_eq!(terms.deadline, Some(u64::MAX));
         let stored = Bytes::from_static(b"{}");

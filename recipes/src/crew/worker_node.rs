@@ -6,29 +6,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use synod_core::client::Client;
 use synod_core::error::Result;
-use synod_core::store::{Expect, Txn, Version};
+use synod_core::path::Path;
+use synod_core::session::Session;
+use synod_core::store::{Expect, Query, Txn, Version, View, Watch};
 use synod_core::value::{decode, encode};
 
-use crate::cell::patience::Patience;
-use crate::crew::crew_worker::CrewWorker;
-use crate::crew::followed_node::FollowedNode;
-use crate::crew::insist::insist;
 use crate::crew::layout::CrewPaths;
-use crate::crew::worker_record::{WorkerRecord, is_rewritten};
-use crate::line::Line;
-use crate::line::form::Form;
+use crate::crew::worker::{CrewWorker, WorkerRecord, is_rewritten};
 use crate::line::hold::Hold;
+use crate::line::{Form, Line};
 use crate::mutant::mistake;
+use crate::support::retry::OutageBackoff;
+use crate::support::retry::insist;
 
-/// The node of a worker, whose name no other worker ever has.
+/// The node of a worker. No other worker ever has the same name.
 pub(super) struct WorkerNode<'a> {
     pub(super) claim: Hold,
-    /// Whether the worker is drained, as far as it knows: in its next session, too.
+    /// True if the worker is drained, as it last read. Kept for its next session.
     drained: &'a AtomicBool,
 }
 
 impl<'a> WorkerNode<'a> {
-    /// Registers, however long the store does not answer.
+    /// Registers the worker. Waits without a limit for the answer of the store.
     pub(super) async fn begin(
         client: &Client,
         paths: &CrewPaths,
@@ -38,46 +37,74 @@ impl<'a> WorkerNode<'a> {
         let is_drained = drained.load(Ordering::Relaxed);
         mistake!(DrainForgotten: let is_drained = false);
         let record = encode(paths.workers(), &WorkerRecord::new(offers, is_drained))?;
-        // No worker waits for its turn: a line has what a claim needs, and tickets of any number may be held.
-        let line = Line::new(client, paths.workers().clone(), Form::alone("crew", "lock-"));
+        // No worker waits for its turn. A lock queue is used for its claims, and because any number
+        // of its tickets may be held.
+        let line = Line::new(client, paths.workers().clone(), Form::exclusive("crew", "lock-"));
         let line = line.labelled(record);
-        let mut patience = Patience::new(client);
+        let mut backoff = OutageBackoff::new(client);
         loop {
             match line.enqueue().await {
                 Ok(ticket) => return Ok(Self { claim: ticket.hold(()), drained }),
-                Err(error) => patience.rest(error).await?,
+                Err(error) => backoff.wait(error).await?,
             }
         }
     }
 
-    /// Writes the node once, so that a check of it costs no read, and again whenever the worker was drained, or is so no longer:
-    /// from then on the worker knows that.
+    /// Writes the node once, because a check of its initial version may cost a read; and again
+    /// whenever the worker is drained or undrained, which confirms the change.
     pub(super) async fn confirm(&self) -> Result<Infallible> {
         let mut followed = FollowedNode::new(self.claim.node.session(), self.claim.path());
         loop {
             let view = followed.next().await?;
             let Some((node, stat)) = view.node().and_then(|node| Some((node, node.stat?))) else {
-                // Its name is that of this claim alone: it never comes back.
+                // The name belongs to this claim alone: the node is never created again.
                 return pending().await;
             };
-            self.claim.node.learn(stat);
-            // What another program has written there says nothing.
+            self.claim.node.record(stat);
+            // Content of another program is ignored.
             let Ok(record) = decode::<WorkerRecord>(&node.path, &node.data) else { continue };
             self.drained.store(record.drained, Ordering::Relaxed);
             if !record.is_confirmed() || !is_rewritten(&stat) {
-                self.write(&record.confirmed(), stat.version).await?;
+                self.write(&record.into_confirmed(), stat.version).await?;
             }
         }
     }
 
-    /// Writes the node, unless it has changed: then that change is on its way to this worker.
+    /// Writes the node, unless it has changed: then that change will be reported to this worker.
     async fn write(&self, record: &WorkerRecord, version: Version) -> Result<()> {
         let (session, node) = (self.claim.node.session(), self.claim.path());
         let txn = Txn::new().set(node.clone(), encode(node, record)?, Expect::Version(version));
         let outcome = insist(session, || session.commit(txn.clone())).await?;
-        if let Some(stat) = outcome.committed().and_then(|commit| commit.done.first()?.stat) {
-            self.claim.node.learn(stat);
+        if let Some(stat) = outcome.ok().and_then(|commit| commit.results.first()?.stat) {
+            self.claim.node.record(stat);
         }
         Ok(())
+    }
+}
+
+/// A node that a session follows. Each read requests one event, so no watch is left on the server
+/// after it.
+pub(super) struct FollowedNode<'a> {
+    session: &'a Session,
+    query: Query,
+    watch: Option<Watch>,
+}
+
+impl<'a> FollowedNode<'a> {
+    /// Starts to follow a node. Nothing has been sent when this returns.
+    pub(super) fn new(session: &'a Session, path: &Path) -> Self {
+        Self { session, query: Query::node(path).local().once(), watch: None }
+    }
+
+    /// Returns the node: first its current state, then its state after each event or end of the
+    /// watch.
+    pub(super) async fn next(&mut self) -> Result<View> {
+        if let Some(watch) = &mut self.watch {
+            let _any_event = watch.next().await;
+        }
+        let (session, query) = (self.session, &self.query);
+        let (view, watch) = insist(session, || session.watch(query.clone())).await?;
+        self.watch = Some(watch);
+        Ok(view)
     }
 }

@@ -1,4 +1,4 @@
-//! [`Endpoints`]: the instances of a service that there are, as they are read.
+//! [`Endpoints`]: the instances of a service, as they are read from the store.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,28 +13,29 @@ use crate::discovery::instance::Instance;
 use crate::discovery::instance_format::InstanceFormat;
 use crate::mutant::mistake;
 
-/// An instance as the store has it: all of it is of one version of one node.
+/// An instance in the store: all of it is from one version of one node.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Endpoint<T> {
-    /// What it says.
+    /// The registered instance.
     pub instance: Instance<T>,
     /// The node of its registration.
     pub path: Path,
-    /// The version of that. An instance that was registered anew has another `created`.
+    /// The stat of that node. An instance that was registered again has another `created`.
     pub stat: Stat,
 }
 
-/// The instances of a service at one moment, in the order of their ids, and what could not be read as one.
+/// The instances of a service at one moment, in the order of their ids, and the errors of
+/// unreadable nodes.
 pub struct Endpoints<T> {
     all: Vec<Arc<Endpoint<T>>>,
     unreadable: Vec<Arc<Error>>,
     /// All nodes, so that none is read twice.
-    seen: BTreeMap<Path, SeenEndpoint<T>>,
+    known: BTreeMap<Path, KnownEndpoint<T>>,
 }
 
-/// What a version of a node was read as.
-type SeenEndpoint<T> = (Stat, Result<Arc<Endpoint<T>>, Arc<Error>>);
+/// The result of reading a version of a node.
+type KnownEndpoint<T> = (Stat, Result<Arc<Endpoint<T>>, Arc<Error>>);
 
 impl<T> Endpoints<T> {
     /// All instances.
@@ -42,12 +43,12 @@ impl<T> Endpoints<T> {
         self.all.iter()
     }
 
-    /// How many there are.
+    /// The number of instances.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether there is none.
+    /// Returns `true` if there is no instance.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
@@ -57,35 +58,36 @@ impl<T> Endpoints<T> {
         self.all.iter().find(|it| it.instance.id == id)
     }
 
-    /// Why nodes that are there could not be read as instances. Each error has the path, and never the data.
+    /// The errors of nodes that could not be read as instances. Each error has the path, and never
+    /// the data.
     pub fn unreadable(&self) -> &[Arc<Error>] {
         &self.unreadable
     }
 }
 
 impl<T: DeserializeOwned> Endpoints<T> {
-    /// Reads nodes. What was read before is not read again.
+    /// Reads nodes. Nodes that were read before are not read again.
     pub(super) fn read<'a>(
         nodes: impl Iterator<Item = &'a Node>,
         format: InstanceFormat,
         before: &Self,
     ) -> Self {
-        let mut found = Self::default();
+        let mut endpoints = Self::default();
         for (node, stat) in nodes.filter_map(|node| Some((node, node.stat?))) {
-            let seen = match before.seen.get(&node.path) {
-                Some((last, seen)) if *last == stat => seen.clone(),
+            let result = match before.known.get(&node.path) {
+                Some((last, result)) if *last == stat => result.clone(),
                 _ => read(node, stat, format),
             };
-            match &seen {
-                Ok(endpoint) => found.all.push(endpoint.clone()),
-                Err(error) => found.unreadable.push(error.clone()),
+            match &result {
+                Ok(endpoint) => endpoints.all.push(endpoint.clone()),
+                Err(error) => endpoints.unreadable.push(error.clone()),
             }
-            let _new = found.seen.insert(node.path.clone(), (stat, seen));
+            let _new = endpoints.known.insert(node.path.clone(), (stat, result));
         }
-        mistake!(BadInstanceEndsAll: if !found.unreadable.is_empty() {
-            found.all.clear();
+        mistake!(BadInstanceEndsAll: if !endpoints.unreadable.is_empty() {
+            endpoints.all.clear();
         });
-        found
+        endpoints
     }
 }
 
@@ -97,7 +99,7 @@ fn read<T: DeserializeOwned>(
     match format.read(&node.path, &node.data) {
         Ok(instance) => Ok(Arc::new(Endpoint { instance, path: node.path.clone(), stat })),
         Err(error) => {
-            tracing::warn!(%error, "an instance cannot be read");
+            tracing::warn!(%error, "could not read an instance");
             Err(Arc::new(error))
         }
     }
@@ -105,7 +107,7 @@ fn read<T: DeserializeOwned>(
 
 impl<T> Default for Endpoints<T> {
     fn default() -> Self {
-        Self { all: Vec::new(), unreadable: Vec::new(), seen: BTreeMap::new() }
+        Self { all: Vec::new(), unreadable: Vec::new(), known: BTreeMap::new() }
     }
 }
 

@@ -1,22 +1,22 @@
-//! [`Instance`]: what a program registers, in the JSON of Curator's `x-discovery`.
+//! [`Instance`]: the record that a program registers, in the JSON of Curator's `x-discovery`.
 
 use std::fmt;
 use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
-use synod_core::chance::Chance;
 use synod_core::clock;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::random::Random;
 
-use crate::discovery::uri_spec::UriSpec;
-
-/// One instance of a service: where it is, and what it says about itself.
+/// An instance of a service: its address, and its payload.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Instance<T> {
     /// The name of its service.
     pub name: String,
-    /// Its id, which no other instance of the service has. Empty until it is registered, if it was not given.
+    /// Its id, which no other instance of the service has. Empty until the registration, if none
+    /// was given.
     pub id: String,
     /// Its address.
     #[serde(default)]
@@ -27,27 +27,28 @@ pub struct Instance<T> {
     /// Its port for TLS.
     #[serde(default)]
     pub ssl_port: Option<u16>,
-    /// What else it says.
+    /// Data of the application.
     pub payload: Option<T>,
-    /// When it was registered, in milliseconds since 1970 by the wall clock of its machine. It is for people to read.
+    /// The time of its registration, in milliseconds since 1970 by the wall clock of its machine.
+    /// It is for people.
     #[serde(rename = "registrationTimeUTC", default)]
     pub registered: i64,
     #[serde(rename = "serviceType", default)]
     kind: InstanceKind,
-    /// How its URI is made.
+    /// The template of its URI.
     #[serde(default)]
     pub uri_spec: Option<UriSpec>,
-    /// Whether it wants to be chosen. A [`Provider`](crate::Provider) chooses no other.
+    /// True if it may be chosen. A [`Provider`](crate::discovery::Provider) chooses no other.
     #[serde(default = "yes")]
     pub enabled: bool,
 }
 
-/// How long an instance stays registered.
+/// The lifetime of a registration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[non_exhaustive]
 pub enum InstanceKind {
-    /// As long as its program is alive. Synod registers no others.
+    /// As long as its program is alive. Synod registers no other kind.
     #[default]
     Dynamic,
     /// As [`Dynamic`](Self::Dynamic), with a sequence at the end of the name of its node.
@@ -79,32 +80,32 @@ impl<T> Instance<T> {
         }
     }
 
-    /// With an id of its own. Otherwise it gets one when it is registered.
+    /// Sets the id. Otherwise the instance gets one when it is registered.
     pub fn id(self, id: impl Into<String>) -> Self {
         Self { id: id.into(), ..self }
     }
 
-    /// With a port.
+    /// Sets the port.
     pub fn port(self, port: u16) -> Self {
         Self { port: Some(port), ..self }
     }
 
-    /// With a payload.
+    /// Sets the payload.
     pub fn payload(self, payload: T) -> Self {
         Self { payload: Some(payload), ..self }
     }
 
-    /// With a URI.
+    /// Sets the template of the URI.
     pub fn uri_spec(self, spec: UriSpec) -> Self {
         Self { uri_spec: Some(spec), ..self }
     }
 
-    /// How long it stays registered.
+    /// The lifetime of its registration.
     pub fn kind(&self) -> InstanceKind {
         self.kind
     }
 
-    /// Its URI, if it says how that is made.
+    /// Its URI, if it has a template.
     pub fn uri(&self) -> Option<String> {
         self.uri_spec.as_ref().map(|spec| spec.fill(|place| self.place(place)))
     }
@@ -124,10 +125,10 @@ impl<T> Instance<T> {
         }
     }
 
-    /// With an id and a date, if it has none.
-    pub(super) fn complete(mut self, chance: &Chance) -> Self {
+    /// Adds an id and a date, if it has none.
+    pub(super) fn complete(mut self, random: &Random) -> Self {
         if self.id.is_empty() {
-            self.id = chance.id();
+            self.id = random.id();
         }
         if self.registered == 0 {
             let since = clock::date().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -148,7 +149,7 @@ impl InstanceKind {
     }
 }
 
-/// Shows where it is: the payload is the application's.
+/// Shows the address: the payload is the application's.
 impl<T> fmt::Debug for Instance<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Instance")
@@ -161,6 +162,70 @@ impl<T> fmt::Debug for Instance<T> {
     }
 }
 
+/// A URI with placeholders for the fields of an instance, such as
+/// `{scheme}://{address}:{port}/health`.
+///
+/// The placeholders are those of Curator: `scheme` (`https` if there is a port for TLS, else
+/// `http`), `name`, `id`, `address`, `port`, `ssl-port`, `registration-time-utc` and
+/// `service-type`; `{[}` and `{]}` are braces. Unknown fields are left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UriSpec {
+    parts: Vec<UriPart>,
+}
+
+/// A text, or the name of a placeholder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct UriPart {
+    value: String,
+    variable: bool,
+}
+
+impl UriSpec {
+    /// Parses a template.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] if its braces are not in pairs.
+    pub fn new(text: &str) -> Result<Self> {
+        let (mut parts, mut rest) = (Vec::new(), text);
+        while !rest.is_empty() {
+            let (before, place) =
+                rest.split_once('{').map_or((rest, None), |it| (it.0, Some(it.1)));
+            if before.contains('}') {
+                return Err(unpaired());
+            }
+            parts.extend(Some(before).filter(|it| !it.is_empty()).map(|it| part(it, false)));
+            let Some(place) = place else { break };
+            let (name, behind) = place.split_once('}').ok_or_else(unpaired)?;
+            if name.contains('{') {
+                return Err(unpaired());
+            }
+            parts.push(part(name.trim(), true));
+            rest = behind;
+        }
+        Ok(Self { parts })
+    }
+
+    /// The URI, with the values of the placeholders.
+    pub(super) fn fill(&self, known: impl Fn(&str) -> Option<String>) -> String {
+        let filled = self.parts.iter().map(|part| match &*part.value {
+            text if !part.variable => text.to_owned(),
+            "[" => "{".to_owned(),
+            "]" => "}".to_owned(),
+            place => known(place).unwrap_or_default(),
+        });
+        filled.collect()
+    }
+}
+
+fn part(value: &str, variable: bool) -> UriPart {
+    UriPart { value: value.to_owned(), variable }
+}
+
+fn unpaired() -> Error {
+    Error::new(ErrorKind::Invalid, "parsing a URI template").because("its braces are not in pairs")
+}
+
 #[cfg(test)]
 mod tests {
     use synod_core::path;
@@ -168,7 +233,7 @@ mod tests {
 
     use super::*;
 
-    /// What Curator writes; by default without `enabled`.
+    /// An instance as Curator writes it; by default without `enabled`.
     const CURATORS: &str = r#"{"name":"web","id":"host-7","address":"10.0.0.7","port":80,"sslPort":null,"payload":{"@class":"com.example.Load","weight":3},"registrationTimeUTC":1700000000000,"serviceType":"DYNAMIC","uriSpec":{"parts":[{"value":"scheme","variable":true},{"value":"://","variable":false},{"value":"address","variable":true}]},"enabled":true}"#;
 
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -195,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_unknown_does_no_harm() {
+    fn missing_and_unknown_fields_are_ignored() {
         let least = read(r#"{"name":"web","id":"1"}"#).expect("it is one");
         assert!(least.enabled && least.payload.is_none() && least.uri().is_none());
         let later = CURATORS.replace("\"enabled\":true", "\"enabled\":false,\"later\":[1]");
@@ -209,11 +274,28 @@ mod tests {
 
     #[test]
     fn an_instance_gets_an_id_and_a_date_unless_it_has_them() {
-        let chance = Chance::seeded(1);
-        let first = Instance::<u32>::new("web", "a").complete(&chance);
-        let second = Instance::<u32>::new("web", "a").complete(&chance);
+        let random = Random::seeded(1);
+        let first = Instance::<u32>::new("web", "a").complete(&random);
+        let second = Instance::<u32>::new("web", "a").complete(&random);
         assert!(first.id.len() == 32 && first.id != second.id && first.registered > 0);
-        let again = first.clone().complete(&chance);
+        let again = first.clone().complete(&random);
         assert!(again == first);
+    }
+
+    #[test]
+    fn placeholders_are_filled_and_unknown_ones_are_left_out() {
+        let spec = UriSpec::new("{scheme}://{ address }:{port}/{[}x{]}{other}").expect("valid");
+        let known = |place: &str| match place {
+            "scheme" => Some("http".to_owned()),
+            "address" => Some("10.0.0.7".to_owned()),
+            "port" => Some("80".to_owned()),
+            _ => None,
+        };
+        assert_eq!(spec.fill(known), "http://10.0.0.7:80/{x}");
+        assert_eq!(UriSpec::new("").expect("valid").fill(known), "");
+        for unpaired in ["{", "}", "{a", "a}", "{a{b}}", "{a}}"] {
+            let error = UriSpec::new(unpaired).expect_err(unpaired);
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{unpaired}");
+        }
     }
 }

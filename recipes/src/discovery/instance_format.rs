@@ -1,4 +1,4 @@
-//! [`InstanceFormat`]: how an instance is written to its node.
+//! [`InstanceFormat`]: the format of an instance in its node.
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -8,25 +8,27 @@ use synod_core::path::Path;
 use synod_core::value::{decode, encode};
 
 use crate::discovery::instance::Instance;
-use crate::discovery::service_name::text_of;
+use crate::support::names::decoded_name;
 
-/// How the instances of a [`Discovery`](crate::Discovery) are written to their nodes: in the JSON of another library.
+/// The format in which a [`Discovery`](crate::discovery::Discovery) writes instances to their
+/// nodes: the JSON of another library.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InstanceFormat {
-    /// As Curator's `x-discovery` does: all that an [`Instance`] has.
+    /// The format of Curator's `x-discovery`: all fields of an [`Instance`].
     #[default]
     Curator,
-    /// As etcd's package `naming/endpoints` does: an address, with its port, and the payload as metadata. Nothing else of an
-    /// instance can be written; its service and its id are the names in its path.
+    /// The format of etcd's package `naming/endpoints`: an address, with its port, and the payload
+    /// as metadata. Other fields of an instance cannot be written; its service and its id are the
+    /// names in its path.
     EtcdEndpoint,
 }
 
-/// What etcd's package stores.
+/// The JSON of etcd's package.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct EtcdEndpoint<A, M> {
-    /// 0: the endpoint is added. It is stored with no other operation.
+    /// 0: the endpoint is added. No other operation is stored.
     op: u8,
     addr: A,
     metadata: M,
@@ -55,8 +57,8 @@ impl InstanceFormat {
             Self::EtcdEndpoint => {
                 let stored: EtcdEndpoint<String, Option<T>> = decode(path, data)?;
                 let (address, port) = parted(&stored.addr);
-                let service = path.parent().map(|dir| text_of(dir.name())).unwrap_or_default();
-                let mut instance = Instance::new(service, address).id(text_of(path.name()));
+                let service = path.parent().map(|dir| decoded_name(dir.name())).unwrap_or_default();
+                let mut instance = Instance::new(service, address).id(decoded_name(path.name()));
                 (instance.port, instance.payload) = (port, stored.metadata);
                 Ok(instance)
             }
@@ -64,7 +66,7 @@ impl InstanceFormat {
     }
 }
 
-/// The address of an instance as etcd's package has it, or why it has none.
+/// The address of an instance in the format of etcd's package, or the reason why it has none.
 fn addr_of<T>(instance: &Instance<T>) -> Result<String, &'static str> {
     if instance.ssl_port.is_some() || instance.uri_spec.is_some() || !instance.enabled {
         return Err("an endpoint of etcd has an address, a port and a payload, and nothing else");
@@ -77,7 +79,7 @@ fn addr_of<T>(instance: &Instance<T>) -> Result<String, &'static str> {
     }
 }
 
-/// An address and its port. An address of the sixth version of IP has brackets where it has a port.
+/// Splits an address from its port. An IPv6 address has brackets if it has a port.
 fn parted(addr: &str) -> (&str, Option<u16>) {
     let port = |(address, port): (&'_ str, &str)| Some((address.len(), port.parse().ok()?));
     match addr.rsplit_once(':').and_then(port) {
@@ -125,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_endpoint_cannot_say_is_refused() {
+    fn an_instance_that_an_endpoint_cannot_express_is_refused() {
         let whole = || Instance::<u32>::new("web", "10.0.0.7");
         let mut others = [whole(), whole(), Instance::new("web", "")];
         (others[0].ssl_port, others[1].enabled) = (Some(443), false);
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_and_its_port_come_apart_as_they_went_together() {
+    fn an_address_and_its_port_are_split_as_they_were_joined() {
         for (address, port, addr) in [
             ("10.0.0.7", Some(80), "10.0.0.7:80"),
             ("fe80::1", Some(80), "[fe80::1]:80"),

@@ -1,4 +1,4 @@
-//! [`Registration`]: an instance of this program.
+//! [`Registration`]: a registered instance of this program.
 
 use std::fmt;
 
@@ -10,8 +10,8 @@ use crate::discovery::instance::Instance;
 use crate::discovery::instance_format::InstanceFormat;
 use crate::keeper::NodeKeeper;
 
-/// An instance that this program has registered. It stays registered, across sessions, until this is dropped, which
-/// unregisters it in the background.
+/// An instance that this program has registered. It stays registered, across sessions, until this
+/// is dropped, which unregisters it in the background.
 #[must_use = "dropping this unregisters the instance"]
 pub struct Registration {
     keeper: NodeKeeper,
@@ -41,18 +41,20 @@ impl Registration {
         self.keeper.path()
     }
 
-    /// Whether the store certainly lists the instance now. False while its session is not certain, and between two sessions.
+    /// Returns `true` if the store certainly lists the instance now. False while its session is not
+    /// certain, and between two sessions.
     pub fn is_registered(&self) -> bool {
         self.keeper.is_there()
     }
 
-    /// Replaces what the instance says, of the same service and with the same id. One without an id or a date gets those of
-    /// the registration. It is recorded at once, and is what is registered in the next session, whatever becomes of this call.
+    /// Replaces the instance by another of the same service and with the same id. An instance
+    /// without an id or a date gets those of the registration. It is recorded immediately, and is
+    /// registered in the next session, regardless of the result of this call.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] if it is of another service, has another id, or cannot be written in the format, and otherwise as
-    /// [`KeptNode::set`](crate::KeptNode::set).
+    /// [`ErrorKind::Invalid`] if it is of another service, has another id, or cannot be written in
+    /// the format, and otherwise as [`KeptNode::set`](crate::presence::KeptNode::set).
     ///
     /// # Cancel safety
     ///
@@ -67,16 +69,17 @@ impl Registration {
         if (&instance.name, &instance.id) != (&self.service, &self.id) {
             return Err(Error::new(ErrorKind::Invalid, "updating an instance")
                 .at(self.path())
-                .because("it is another one"));
+                .because("it has another service or another id"));
         }
         self.keeper.set(self.format.write(self.path(), &instance)?).await
     }
 
-    /// Unregisters the instance: when this returned without an error, it is gone, and does not come back.
+    /// Unregisters the instance. When this returns without an error, it is gone, and does not come
+    /// back.
     ///
     /// # Errors
     ///
-    /// As [`KeptNode::close`](crate::KeptNode::close).
+    /// As [`KeptNode::close`](crate::presence::KeptNode::close).
     ///
     /// # Cancel safety
     ///

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_core::Stream;
 use futures_util::stream::unfold;
 use serde::de::DeserializeOwned;
-use synod_core::chance::Chance;
 use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
+use synod_core::random::Random;
 
 use crate::discovery::endpoint::Endpoints;
 use crate::discovery::instance_format::InstanceFormat;
@@ -19,49 +19,53 @@ use crate::mirror::event::CacheState;
 use crate::mirror::extent::Extent;
 use crate::mirror::snapshot::Snapshot;
 
-/// The instances of one service, kept equal in the memory of this process. Reading asks no server.
+/// The instances of one service, followed in the memory of this process. A read sends nothing to
+/// the store.
 ///
-/// Clones share everything. The service is followed until the last of them is dropped, and keeps its client open.
+/// Clones share everything. The service is followed until the last of them is dropped, and keeps
+/// its client open.
 pub struct Service<T> {
     mirror: Mirror,
     format: InstanceFormat,
-    chance: Chance,
+    random: Random,
     last: Arc<Mutex<LastRead<T>>>,
 }
 
-/// The instances of a service, and how they compare with the store.
+/// The instances of a service, and their state compared with the store.
 #[non_exhaustive]
 pub struct ServiceView<T> {
-    /// The instances. While the store is out of reach, those that were known last.
+    /// The instances. While the store is out of reach, the last known instances.
     pub endpoints: Arc<Endpoints<T>>,
     /// [`CacheState::Live`] if every later change will be reported.
     pub state: CacheState,
 }
 
-/// What was read last, and of what. The nodes are kept, so that no others are taken for them.
+/// The last result, and its nodes. The nodes are kept, so that the memory of others cannot be
+/// mistaken for theirs.
 struct LastRead<T> {
     nodes: Option<Snapshot>,
     endpoints: Arc<Endpoints<T>>,
 }
 
 impl<T: DeserializeOwned> Service<T> {
-    /// Follows the service at a path, once its instances are known.
+    /// Follows the service at a path, and returns when its instances are known.
     pub(super) async fn open(client: &Client, path: Path, format: InstanceFormat) -> Result<Self> {
         let mirror = Mirror::start(client, Extent::children(path), "discovery");
         mirror.complete().await?;
         let last = Arc::new(Mutex::new(LastRead { nodes: None, endpoints: Arc::default() }));
-        Ok(Self { mirror, format, chance: client.chance().clone(), last })
+        Ok(Self { mirror, format, random: client.random().clone(), last })
     }
 
-    /// The instances as far as they are known now.
+    /// The known instances.
     pub fn view(&self) -> ServiceView<T> {
         let nodes = self.mirror.snapshot();
         let state = nodes.state().clone();
         ServiceView { endpoints: self.read(nodes), state }
     }
 
-    /// The view of now, then each that replaces it, also one that differs in its state alone. A reader gets the latest: what was
-    /// replaced before it looked is left out. The stream keeps the service followed, and ends with the client.
+    /// The current view, then each replacement, also if only the state differs. A slow reader gets
+    /// the latest and misses the replaced ones. The stream keeps the service followed, and ends
+    /// with the client.
     pub fn changes(&self) -> impl Stream<Item = ServiceView<T>> + Send + use<T>
     where
         T: Send + Sync + 'static,
@@ -74,11 +78,12 @@ impl<T: DeserializeOwned> Service<T> {
         })
     }
 
-    /// Reads nodes outside the lock, as `T` is read by code of the application. Two calls at once may both read.
+    /// Reads nodes outside the lock, as `T` is read by code of the application. Two concurrent
+    /// calls may both read.
     fn read(&self, nodes: Snapshot) -> Arc<Endpoints<T>> {
         let before = {
             let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-            if last.nodes.as_ref().is_some_and(|seen| seen.has_same_nodes(&nodes)) {
+            if last.nodes.as_ref().is_some_and(|last| last.has_same_nodes(&nodes)) {
                 return last.endpoints.clone();
             }
             last.endpoints.clone()
@@ -87,7 +92,7 @@ impl<T: DeserializeOwned> Service<T> {
         let next = LastRead { nodes: Some(nodes), endpoints: endpoints.clone() };
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let old = std::mem::replace(&mut *last, next);
-        // What it held may be large: not under the lock.
+        // The former result may be large: it is dropped outside the lock.
         drop(last);
         drop(old);
         endpoints
@@ -95,13 +100,13 @@ impl<T: DeserializeOwned> Service<T> {
 }
 
 impl<T> Service<T> {
-    /// Where the service is.
+    /// The path of the service.
     pub fn path(&self) -> &Path {
         self.mirror.path()
     }
 
-    pub(super) fn chance(&self) -> &Chance {
-        &self.chance
+    pub(super) fn random(&self) -> &Random {
+        &self.random
     }
 }
 
@@ -114,9 +119,9 @@ impl<T> ServiceView<T> {
 
 impl<T> Clone for Service<T> {
     fn clone(&self) -> Self {
-        let Self { mirror, format, chance, last } = self;
-        let (mirror, chance, last) = (mirror.clone(), chance.clone(), last.clone());
-        Self { mirror, format: *format, chance, last }
+        let Self { mirror, format, random, last } = self;
+        let (mirror, random, last) = (mirror.clone(), random.clone(), last.clone());
+        Self { mirror, format: *format, random, last }
     }
 }
 

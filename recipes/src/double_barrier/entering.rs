@@ -7,32 +7,32 @@ use synod_core::path::Path;
 use synod_core::session::Session;
 use synod_core::store::{Change, Expect, Kind, Lifetime, Outcome, Query, Txn, View};
 
-use crate::cell::patience::Patience;
-use crate::double_barrier::barrier_place::{BarrierPlace, OnLoss};
 use crate::double_barrier::inside::Inside;
 use crate::double_barrier::member::{ENTERING, GivenUp, MemberNode, is_our_name};
-use crate::double_barrier::member_watch::{MemberWatch, News};
-use crate::double_barrier::present::{NextStep, Present};
-use crate::double_barrier::round::{READY, Round};
+use crate::double_barrier::member_watch::{BarrierPlace, MemberWatch, News, OnLoss};
+use crate::double_barrier::present::{NextStep, Present, READY, Round};
 use crate::mutant::mistake;
+use crate::support::retry::OutageBackoff;
 
-/// A member that waits, in one session.
+/// A waiting member, in one session.
 pub(super) struct Entering<'a> {
     place: &'a BarrierPlace,
-    /// What the names of its nodes begin with, those of earlier sessions too: the store may keep these for a while.
+    /// The prefixes of the names of its nodes, also of those of earlier sessions: the store may
+    /// keep these for a while.
     own: &'a mut Vec<String>,
     watch: MemberWatch,
     /// The members, as far as is known.
     present: Present,
     /// The round that began last, as far as is known.
     last: Option<Round>,
-    /// Whether it is not known if this member has begun a round.
+    /// True after a request of this member to begin a round whose effect is unknown.
     in_doubt: bool,
 }
 
-/// Why a member looks again.
+/// The reason why a member reads again.
 enum Reason {
-    /// A round has begun, or is over: the session was notified of that. With the round, if the store reported it.
+    /// A round has begun or ended: the session was notified of that. With the round, if the store
+    /// reported it.
     Ready(Option<Round>),
     /// This member was to begin a round, and has not, or does not know.
     Begun,
@@ -54,16 +54,16 @@ impl<'a> Entering<'a> {
         }
     }
 
-    /// Waits until it is inside. `None` if its node is gone before.
-    pub(super) async fn run(mut self, delays: &mut Patience) -> Result<Option<Inside>> {
+    /// Waits until the member is inside. `None` if its node is gone before.
+    pub(super) async fn run(mut self, delays: &mut OutageBackoff) -> Result<Option<Inside>> {
         let session = self.place.client.session().await?;
         self.watch.open(&session).await?;
-        let (path, looks) = (&self.place.path, !self.watch.knows());
-        let (member, mut seen) = MemberNode::join(&session, path, self.own, looks).await?;
-        let mut heard = if looks { None } else { self.watch.until_there(member.name()).await };
+        let (path, reads) = (&self.place.path, !self.watch.is_known());
+        let (member, mut view) = MemberNode::join(&session, path, self.own, reads).await?;
+        let mut reported = if reads { None } else { self.watch.until_there(member.name()).await };
         let mut reason = Reason::Others;
         loop {
-            let step = self.look_and_step(&member, seen.take(), heard.take(), &reason).await;
+            let step = self.read_and_step(&member, view.take(), reported.take(), &reason).await;
             if session.is_lost() {
                 return Ok(None);
             }
@@ -82,17 +82,17 @@ impl<'a> Entering<'a> {
                     {
                         return Err(given_up(name));
                     }
-                    delays.begin_anew();
+                    delays.reset();
                     let woken = self.reason(&member).await;
                     mistake!(EntersOnAnyEvent: {
                         return Ok(Some(self.inside(member, &Round::default(), None)));
                     });
                     woken
                 }
-                // Another member has begun a round, or it is not known whether this one has.
+                // Another member has begun a round, or it is unknown whether this one has.
                 Ok(None) => Reason::Begun,
                 Err(error) => {
-                    delays.rest(error).await?;
+                    delays.wait(error).await?;
                     Reason::Others
                 }
             }
@@ -104,31 +104,35 @@ impl<'a> Entering<'a> {
         Inside::new(self.place.clone(), member, self.watch, others, began)
     }
 
-    /// Looks, decides, and begins the round if that is up to this member. `None` if it has to look again.
-    async fn look_and_step(
+    /// Reads, decides, and begins the round if that is up to this member. `None` if it must read
+    /// again.
+    async fn read_and_step(
         &mut self,
         member: &MemberNode,
-        seen: Option<View>,
-        heard: Option<Present>,
+        view: Option<View>,
+        reported: Option<Present>,
         reason: &Reason,
     ) -> Result<Option<NextStep>> {
-        if !heard.is_some_and(|heard| self.believe(member, heard)) {
-            self.look(member, seen, reason).await?;
+        if !reported.is_some_and(|reported| self.use_reported(member, reported)) {
+            self.read(member, view, reason).await?;
         }
         self.step(member).await
     }
 
-    /// Takes over the members that were reported when this one came, if that is enough. It is the last of them, and begins a round
-    /// with them only if they are still there. False if it has to look.
-    fn believe(&mut self, member: &MemberNode, heard: Present) -> bool {
-        self.present = heard.placed(member.name(), member.place());
+    /// Uses the members that were reported when this member came, if they are enough. It is the
+    /// last of them, and begins a round with them only if they are still there. Returns false if it
+    /// must read.
+    fn use_reported(&mut self, member: &MemberNode, reported: Present) -> bool {
+        self.present = reported.placed(member.name(), member.place());
         self.discount(member);
         let parties = self.place.parties.get() as usize;
         self.last = None;
-        !self.present.is_ready() && self.present.count_all() && !self.present.are(parties + 1)
+        !self.present.is_ready()
+            && self.present.count_all()
+            && !self.present.has_at_least(parties + 1)
     }
 
-    /// Does not count the members that will not enter.
+    /// Excludes the members that will not enter.
     fn discount(&mut self, member: &MemberNode) {
         let given_up = member.session().local::<GivenUp>();
         self.present.discount(&given_up, &self.place.path);
@@ -138,11 +142,11 @@ impl<'a> Entering<'a> {
         }
     }
 
-    /// Finds out which round began last, and which members are there.
-    async fn look(
+    /// Reads which round began last, and which members are there.
+    async fn read(
         &mut self,
         member: &MemberNode,
-        seen: Option<View>,
+        view: Option<View>,
         reason: &Reason,
     ) -> Result<()> {
         if let Reason::Ready(_) | Reason::Begun = reason {
@@ -156,9 +160,10 @@ impl<'a> Entering<'a> {
                 return Ok(());
             }
         }
-        self.present = self.watch.present(seen).await?;
+        self.present = self.watch.present(view).await?;
         self.last = self.round_of_present(member).await?;
-        // The round may have ended between the two reads. Those that were inside have not given up then.
+        // The round may have ended between the two reads. Its members have not given up in that
+        // case.
         while self.place.on_loss == OnLoss::Fail && self.present.is_ready() {
             self.present = self.watch.present(None).await?;
             let round = self.round_of_present(member).await?;
@@ -172,16 +177,16 @@ impl<'a> Entering<'a> {
         Ok(())
     }
 
-    /// Reads the round that has begun, if the members were seen with one.
+    /// Reads the round that has begun, if the view of the members has one.
     async fn round_of_present(&self, member: &MemberNode) -> Result<Option<Round>> {
         if !self.present.is_ready() {
             return Ok(None);
         }
-        // The session has seen it, so this is not older.
+        // The session has seen the round, so this read is not older.
         read_round(member.session(), Query::node(self.ready()?).local()).await
     }
 
-    /// True if a member that went was inside: its round may be reported after that.
+    /// Returns `true` if a member that left was inside: its round may be reported after that.
     fn has_entered(&self, name: &str) -> bool {
         let members = self.last.as_ref().and_then(Round::members);
         members.is_some_and(|members| members.contains(name))
@@ -195,16 +200,16 @@ impl<'a> Entering<'a> {
         let parties = self.place.parties.get() as usize;
         let step = self.present.step(member.name(), parties, self.last.as_ref());
         if self.in_doubt && !matches!(step, NextStep::Enter(_)) {
-            // The request may still begin a round, at any time. Without this member it is refused.
+            // The request may still begin a round, at any time. Without this member it is rejected.
             return Ok(Some(NextStep::Gone));
         }
         let NextStep::Begin(members) = &step else { return Ok(Some(step)) };
         let version = match member.session().commit(self.begin(member, members)?).await {
             Ok(Outcome::Committed(commit)) => {
-                commit.done.last().and_then(|done| done.stat).map(|stat| stat.version)
+                commit.results.last().and_then(|done| done.stat).map(|stat| stat.version)
             }
             Ok(Outcome::Rejected(_)) => return Ok(None),
-            Err(error) if error.is_ambiguous() => {
+            Err(error) if error.has_unknown_effect() => {
                 self.in_doubt = true;
                 return Ok(None);
             }
@@ -214,14 +219,16 @@ impl<'a> Entering<'a> {
         Ok(Some(step))
     }
 
-    /// Begins the round of these, unless one of them has gone, or another round has begun since this member looked. The node `ready`
-    /// alone does not show that, if this request is late: it may have been removed, and made again with the same version. But these
-    /// come first, so another round would have been theirs, and it is over only when they are gone.
+    /// Begins the round of these members, unless one of them has gone, or another round has begun
+    /// since this member read. The node `ready` alone does not show that, if this request is late:
+    /// it may have been removed, and created again with the same version. But these members come
+    /// first, so another round would have been theirs, and it ends only when they are gone.
     fn begin(&self, member: &MemberNode, members: &BTreeSet<String>) -> Result<Txn> {
         let (ready, data) = (self.ready()?, Round::data(members));
-        // A write instead of a check: what a call that is dropped only created would be removed again, and others rely on it.
+        // A write instead of a check: the node of a dropped create would be removed again, and
+        // others rely on it.
         let begin = Txn::new().set(member.path(), "", Expect::Any);
-        // Besides these two writes. Of a larger round not all are checked.
+        // The two writes come on top. Of a larger round not all are checked.
         let room = member.session().info().limits.operations.saturating_sub(2);
         let others = members.iter().filter(|name| *name != member.name()).take(room);
         let begin = others
@@ -233,7 +240,7 @@ impl<'a> Entering<'a> {
         })
     }
 
-    /// Waits for a reason to look again.
+    /// Waits for a reason to read again.
     async fn reason(&mut self, member: &MemberNode) -> Reason {
         let inside =
             self.last.as_ref().map(|last| last.others(member.name(), self.present.names()));
@@ -258,19 +265,19 @@ impl<'a> Entering<'a> {
             _ if name == READY => Some(Reason::Ready(change.node.as_ref().map(Round::of))),
             // The member that comes last begins the round.
             Kind::Created if is_our_name(name) => {
-                self.present.came(name);
+                self.present.record_arrival(name);
                 None
             }
             Kind::Deleted => {
-                let was_there = self.present.went(name);
+                let was_there = self.present.record_departure(name);
                 if was_there && self.place.on_loss == OnLoss::Fail && !inside.contains(name) {
                     return Some(Reason::GivenUp(name.to_owned()));
                 }
-                let may_begin = !self.present.has_any(inside) && self.present.are(parties);
+                let may_begin = !self.present.has_any(inside) && self.present.has_at_least(parties);
                 (may_begin || name == member.name()).then_some(Reason::Others)
             }
             Kind::Updated if self.present.has(name) => None,
-            // Perhaps a member of another library came.
+            // A member of another library may have come.
             _ => Some(Reason::Others),
         }
     }

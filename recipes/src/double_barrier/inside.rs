@@ -1,4 +1,4 @@
-//! [`Inside`]: a member that has entered, and how it leaves.
+//! [`Inside`]: a member that has entered, and its departure.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,15 +8,14 @@ use synod_core::path::Path;
 use synod_core::store::{Kind, Txn, View};
 use tracing::Instrument;
 
-use crate::cell::patience::Patience;
-use crate::double_barrier::barrier_place::BarrierPlace;
 use crate::double_barrier::member::{MemberNode, is_our_name};
-use crate::double_barrier::member_watch::{MemberWatch, News};
-use crate::double_barrier::round::{READY, Round};
+use crate::double_barrier::member_watch::{BarrierPlace, MemberWatch, News};
+use crate::double_barrier::present::{READY, Round};
 use crate::mutant::mistake;
+use crate::support::retry::OutageBackoff;
 
-/// A member of a round that has begun. If it is dropped it leaves, and does not wait.
-#[must_use = "a member that is dropped has left"]
+/// A member of a round that has begun. Dropping it makes it leave without a wait for the others.
+#[must_use = "dropping this leaves the round"]
 pub struct Inside {
     place: BarrierPlace,
     member: MemberNode,
@@ -43,8 +42,8 @@ impl Inside {
         self.member.path()
     }
 
-    /// Whether the others certainly wait for this member to leave. False once its session may be over: then they may have
-    /// left.
+    /// Returns `true` if the others certainly wait for this member to leave. False once its session
+    /// may have ended: then they may have left.
     pub fn is_inside(&self) -> bool {
         self.member.session().is_certain()
     }
@@ -62,9 +61,11 @@ impl Inside {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) if the session was lost before, or once the client is closed, and
-    /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable) if the store does not answer in time that this
-    /// member has left: it leaves in the background then. An outage after that is no error: the wait goes on.
+    /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) if the session was
+    /// lost before, or once the client is closed, and
+    /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable) if the store does not
+    /// confirm in time that this member has left: it leaves in the background then. A later outage
+    /// is no error: the wait continues.
     ///
     /// # Cancel safety
     ///
@@ -86,17 +87,17 @@ impl Inside {
         .await
     }
 
-    /// Leaves, and waits for the others. In other libraries the first by name leaves last, and the node that begins a round is
-    /// removed by every member.
+    /// Leaves, and waits for the others. In other libraries the first by name leaves last, and
+    /// every member removes the node that begins a round.
     async fn leave_first(&mut self) -> Result<()> {
-        let look_in = (!self.forget_those_gone()).then_some(&self.place.path);
-        let seen = self.member.leave(look_in).await?;
+        let read_in = (!self.forget_those_gone()).then_some(&self.place.path);
+        let view = self.member.leave(read_in).await?;
         mistake!(LeavesAlone: return Ok(()));
-        self.until_all_have_left(seen).await
+        self.until_all_have_left(view).await
     }
 
-    /// Waits for the others, and then leaves and ends the round at once: a request that ends a round later, when there is
-    /// another one, is refused because the member is gone.
+    /// Waits for the others, and then leaves and ends the round in one transaction: a late request,
+    /// during another round, is rejected because the member is gone.
     async fn leave_last(&mut self, round: &Round) -> Result<()> {
         self.until_all_have_left(None).await?;
         let ready = self.place.path.join(READY)?;
@@ -104,43 +105,45 @@ impl Inside {
         self.member.leave_with(end).await
     }
 
-    async fn until_all_have_left(&mut self, mut seen: Option<View>) -> Result<()> {
-        let mut delays = Patience::new(&self.place.client);
+    async fn until_all_have_left(&mut self, mut view: Option<View>) -> Result<()> {
+        let mut delays = OutageBackoff::new(&self.place.client);
         // All of them were there after the watch began.
-        let mut knows = seen.is_none() && self.forget_those_gone();
+        let mut is_known = view.is_none() && self.forget_those_gone();
         loop {
-            if knows && self.until_they_have_left().await {
+            if is_known && self.until_they_have_left().await {
                 return Ok(());
             }
-            match self.watch.present(seen.take()).await {
+            match self.watch.present(view.take()).await {
                 Ok(present) => {
                     self.others.retain(|name| present.has(name));
-                    delays.begin_anew();
-                    knows = true;
+                    delays.reset();
+                    is_known = true;
                 }
                 Err(error) => {
-                    delays.rest(error).await?;
-                    knows = false;
+                    delays.wait(error).await?;
+                    is_known = false;
                 }
             }
         }
     }
 
-    /// Does not wait for those any more that are gone. False if it may not have been notified of all of them.
+    /// Stops waiting for members that are gone. Returns false if this client may not have been
+    /// notified of all of them.
     fn forget_those_gone(&mut self) -> bool {
         let Some(gone) = self.watch.gone() else { return false };
         self.others.retain(|name| !gone.contains(name));
         self.others.iter().all(|name| is_our_name(name))
     }
 
-    /// Waits until all of them are reported as gone. False if it has to look.
+    /// Waits until all of them are reported as gone. Returns false if a read is needed.
     async fn until_they_have_left(&mut self) -> bool {
         while !self.others.is_empty() {
             let News::Changed(change) = self.watch.news().await else { return false };
             let name = change.path.name();
             match change.kind {
                 Kind::Deleted if is_our_name(name) => drop(self.others.remove(name)),
-                // The name of a member of another library may have been used before, and the report be of that.
+                // The name of a member of another library may have been used before, and the event
+                // be about that.
                 Kind::Deleted if self.others.contains(name) => return false,
                 Kind::Children => return false,
                 _ => {}

@@ -1,4 +1,4 @@
-//! [`MemberNode`]: owns the node of a member. Dropping it removes the node.
+//! [`MemberNode`]: the owner of a member's node. Dropping it removes the node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,43 +6,45 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::session::Session;
-use synod_core::store::{Done, Expect, Lifetime, Outcome, Query, Revision, Sequence, Txn, View};
+use synod_core::store::{
+    Expect, Lifetime, OpResult, Outcome, Query, Revision, Sequence, Txn, View,
+};
 
 use crate::mutant::mistake;
 
-/// What a member does, as errors name it.
+/// The operation of a member, in errors.
 pub(super) const ENTERING: &str = "entering a barrier";
 
-/// The start of its name.
+/// The prefix of its name.
 const MEMBER: &str = "member-";
 
 /// The ephemeral node of a member.
 #[derive(Debug)]
 pub(super) struct MemberNode {
     session: Session,
-    node: Done,
-    /// Whether no request can create it again.
+    node: OpResult,
+    /// True if no request can create it again.
     settled: bool,
     gone: bool,
 }
 
 impl MemberNode {
-    /// A new member, and the members after it came, if it looks and the store says it in its answer. Adds what its name begins with
-    /// to `own` before it may be there.
+    /// Creates a member. With `reads` the same request lists the members after its create, where
+    /// the store supports that. Adds the prefix of its name to `own` before the node may exist.
     pub(super) async fn join(
         session: &Session,
         dir: &Path,
         own: &mut Vec<String>,
-        looks: bool,
+        reads: bool,
     ) -> Result<(Self, Option<View>)> {
         let path = session.unique(&dir.join(MEMBER)?)?;
         own.push(path.name().to_owned());
         let create = Txn::new().create_sequential(path, "", Lifetime::Session);
-        let create = if looks { create.look(names(dir)) } else { create };
+        let create = if reads { create.look(names(dir)) } else { create };
         let (outcome, requests) = session.commit_tracked(create).await?;
         let commit = outcome.required()?;
-        let node = commit.done.into_iter().next().ok_or_else(|| {
-            Error::new(ErrorKind::Backend, ENTERING).because("the store did not name the node")
+        let node = commit.results.into_iter().next().ok_or_else(|| {
+            Error::new(ErrorKind::Backend, ENTERING).because("the store did not report the node")
         })?;
         let settled = requests.is_settled();
         Ok((Self { session: session.clone(), node, settled, gone: false }, commit.look))
@@ -60,15 +62,16 @@ impl MemberNode {
         self.node.path.name()
     }
 
-    /// Its place in the order of arrival.
+    /// Its position in the order of arrival.
     pub(super) fn place(&self) -> Option<Sequence> {
         self.node.sequence
     }
 
-    /// Removes it. The members in this directory after that, if they are asked for and the store says it in its answer.
-    pub(super) async fn leave(&mut self, look_in: Option<&Path>) -> Result<Option<View>> {
+    /// Removes it. With `read_in` the same request lists the members in this directory after the
+    /// removal, where the store supports that.
+    pub(super) async fn leave(&mut self, read_in: Option<&Path>) -> Result<Option<View>> {
         let delete = Txn::new().delete(self.path(), Expect::Any);
-        let delete = look_in.into_iter().fold(delete, |delete, dir| delete.look(names(dir)));
+        let delete = read_in.into_iter().fold(delete, |delete, dir| delete.look(names(dir)));
         if self.settled
             && let Ok(Outcome::Committed(commit)) = self.session.commit(delete).await
         {
@@ -79,7 +82,8 @@ impl MemberNode {
         Ok(None)
     }
 
-    /// Removes it together with what else is done then, if that is possible. Otherwise it is only removed.
+    /// Removes it in one transaction with `rest`, if that is possible. Otherwise it is only
+    /// removed.
     pub(super) async fn leave_with(&mut self, rest: Txn) -> Result<()> {
         let delete = rest.delete(self.path(), Expect::Any);
         if self.settled
@@ -92,7 +96,8 @@ impl MemberNode {
     }
 
     async fn remove(&mut self) -> Result<()> {
-        // A request may create it again. Or another client removed it, or an earlier request that was not answered.
+        // A request may create it again. Or another client removed it, or an earlier request that
+        // was not answered did.
         if !self.settled {
             self.session.local::<GivenUp>().add(&self.node, false);
         }
@@ -107,12 +112,12 @@ impl Drop for MemberNode {
         mistake!(GivenUpMemberStays: return);
         if !self.gone {
             self.session.local::<GivenUp>().add(&self.node, self.settled);
-            self.session.abandon(&self.node);
+            self.session.remove_in_background(&self.node);
         }
     }
 }
 
-/// Whether a node of this name is a member of this library.
+/// Returns `true` if a node of this name is a member of this library.
 pub(super) fn is_our_name(name: &str) -> bool {
     name.starts_with(MEMBER)
 }
@@ -122,19 +127,21 @@ pub(super) fn names(dir: &Path) -> Query {
     Query::children(dir).names_only()
 }
 
-/// The members of a session that gave up, at all of its barriers, until they are known to be gone, and those that a late request may
-/// create again. A member that comes again at once does not count what it was before.
+/// The members of a session that gave up, at all of its barriers, until they are known to be gone,
+/// and members that a late request may create again. A member that enters again does not count its
+/// former nodes.
 #[derive(Debug, Default)]
 pub(super) struct GivenUp(Mutex<BTreeMap<Path, Option<Revision>>>);
 
 impl GivenUp {
-    /// Adds a node. Of one that is not settled no listing shows that it is gone for good.
-    fn add(&self, node: &Done, is_settled: bool) {
+    /// Adds a node. If it is not settled, no listing shows that it is gone for good.
+    fn add(&self, node: &OpResult, is_settled: bool) {
         let created = node.stat.map(|stat| stat.created).filter(|_| is_settled);
         self.nodes().insert(node.path.clone(), created);
     }
 
-    /// The names of those that may still be in a directory, by a listing of it of this revision.
+    /// The names of the members that may still be in a directory, given a listing of it at this
+    /// revision.
     pub(super) fn among(
         &self,
         dir: &Path,
@@ -168,7 +175,7 @@ mod tests {
         let given_up = GivenUp::default();
         let node = |path: Path, created| {
             let created = Revision::new(created);
-            Done::new(path).with_stat(Stat::new(created, created, Version::new(0), None))
+            OpResult::new(path).with_stat(Stat::new(created, created, Version::new(0), None))
         };
         given_up.add(&node(path!("/a/old"), 5), true);
         given_up.add(&node(path!("/a/new"), 9), true);
@@ -184,7 +191,7 @@ mod tests {
             ["late", "new"],
             "a listing that is older, or not the last"
         );
-        assert_eq!(among(&path!("/b"), &["old"]), ["old"], "another directory says nothing of it");
+        assert_eq!(among(&path!("/b"), &["old"]), ["old"], "another directory does not count");
         assert_eq!(among(&path!("/b"), &[]), [""; 0]);
     }
 }

@@ -1,7 +1,9 @@
-//! [`MemberWatch`]: the changes at a barrier, followed across sessions.
+//! [`MemberWatch`]: a watch of the members of a barrier, across sessions.
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::poll_immediate;
 use synod_core::client::Client;
@@ -13,39 +15,41 @@ use synod_core::store::{Change, Event, Kind, Query, View, Watch};
 use crate::double_barrier::member::{is_our_name, names};
 use crate::double_barrier::present::Present;
 
-/// The most names of members that are remembered because they are gone.
-const REMEMBERED: usize = 1_000;
+/// The limit of names of members that are remembered because they are gone.
+const MAX_REMEMBERED: usize = 1_000;
 
-/// A watch of the nodes of a barrier. It says when to look, and which members are gone: the name of one is never used again. That
-/// one is there only a view shows.
+/// A watch of the nodes of a barrier. It reports when to read, and which members are gone: their
+/// names are never reused. Only a view proves that a member is there.
 pub(super) struct MemberWatch {
     client: Client,
     path: Path,
     open: Option<(Session, Watch)>,
-    /// The members of this library that were reported as gone. `None` if those that went since it was opened last are not all
-    /// among them.
+    /// The members of this library that were reported as gone. `None` if some that left since the
+    /// last opening may be missing here.
     gone: Option<BTreeSet<String>>,
-    /// The members by the last look and what was reported since. `None` if that is not known, or there are nodes of others.
+    /// The members by the last view and the later events. `None` if they are unknown, or if there
+    /// are other nodes.
     known: Option<Present>,
 }
 
-/// What a watch says.
+/// An event of a watch.
 pub(super) enum News {
     Changed(Change),
-    /// Anything may have happened.
+    /// Any change may have happened.
     Anything,
 }
 
 impl MemberWatch {
-    /// Watches nothing yet.
+    /// A watch that is not open yet.
     pub(super) fn new(client: &Client, path: &Path) -> Self {
         Self { client: client.clone(), path: path.clone(), open: None, gone: None, known: None }
     }
 
-    /// Watches from here on, in this session. What was reported before is dropped: the caller looks after this.
+    /// Watches from here on, in this session. Earlier events are dropped: the caller reads after
+    /// this.
     pub(super) async fn open(&mut self, session: &Session) -> Result<()> {
         let gone = self.gone.get_or_insert_default();
-        if gone.len() > REMEMBERED / 2 {
+        if gone.len() > MAX_REMEMBERED / 2 {
             gone.clear();
         }
         while let Some((of, watch)) = &mut self.open
@@ -59,27 +63,30 @@ impl MemberWatch {
             }
         }
         self.known = None;
-        // With data, because to a watch of names alone some stores do not say which node changed.
-        let (_view, watch) = session.observe(Query::children(&self.path).hints()).await?;
+        // With data, because to a watch of names alone some stores do not report which node
+        // changed.
+        let (_view, watch) = session.watch(Query::children(&self.path).hints()).await?;
         self.open = Some((session.clone(), watch));
         Ok(())
     }
 
-    /// The members that there are now: as the store said in the answer to a change, or by a look that begins after the watch.
-    pub(super) async fn present(&mut self, seen: Option<View>) -> Result<Present> {
-        let view = if let Some(view) = seen { view } else { self.look().await? };
+    /// The members that there are now: from the response to a change, or by a read that begins
+    /// after the watch.
+    pub(super) async fn present(&mut self, view: Option<View>) -> Result<Present> {
+        let view = if let Some(view) = view { view } else { self.read().await? };
         if Present::is_known_by_names(&view) {
             let present = Present::of(&view);
             self.known = self.open.is_some().then(|| present.clone());
             return Ok(present);
         }
         self.known = None;
-        // A node with another name is a member if it is ephemeral, which its owner shows.
+        // A node with another name is a member if it is ephemeral; its owner shows that.
         Ok(Present::of(&self.client.read(Query::children(&self.path)).await?))
     }
 
-    /// What the session of the watch sees: no less than was there when the watch began, and than what the watch has reported.
-    async fn look(&mut self) -> Result<View> {
+    /// A read in the session of the watch: not older than the begin of the watch, and than its
+    /// events.
+    async fn read(&mut self) -> Result<View> {
         let session = if let Some((session, _watch)) = &self.open
             && !session.is_lost()
         {
@@ -93,7 +100,7 @@ impl MemberWatch {
         session.read(names(&self.path).local()).await
     }
 
-    /// Waits for news.
+    /// Waits for the next event.
     pub(super) async fn news(&mut self) -> News {
         let Some((_, watch)) = &mut self.open else { return News::Anything };
         match watch.next().await {
@@ -109,17 +116,19 @@ impl MemberWatch {
         News::Anything
     }
 
-    /// Whether a member that comes now needs no look: [`Self::until_there`] returns the members.
-    pub(super) fn knows(&self) -> bool {
+    /// Returns `true` if a member that comes now needs no read: [`Self::until_there`] returns the
+    /// members.
+    pub(super) fn is_known(&self) -> bool {
         self.known.is_some()
     }
 
-    /// Waits until this member, which came after the last look, is reported. Those that are known to be there then; `None` if that
-    /// is not known. One that came before may be reported later, with what it did meanwhile.
+    /// Waits until this member, which came after the last view, is reported. Returns the members at
+    /// that time; `None` if they are unknown. A member that came before may be reported later,
+    /// together with its later changes.
     pub(super) async fn until_there(&mut self, name: &str) -> Option<Present> {
         while !self.known.as_ref()?.has(name) {
             let News::Changed(change) = self.news().await else { return None };
-            // It was removed at once, and that it came is not reported.
+            // It was removed right away, and its create is not reported.
             if change.kind == Kind::Deleted && change.path.name() == name {
                 return None;
             }
@@ -127,8 +136,8 @@ impl MemberWatch {
         self.known.clone()
     }
 
-    /// The members of this library that are gone, of all that came or were there since it was opened last. `None` if that is not
-    /// known.
+    /// The members of this library that are gone, of all that came or were there since the last
+    /// opening. `None` if they are unknown.
     pub(super) fn gone(&self) -> Option<&BTreeSet<String>> {
         self.gone.as_ref()
     }
@@ -140,7 +149,7 @@ impl MemberWatch {
         if change.kind == Kind::Deleted {
             gone.insert(name.to_owned());
         }
-        if gone.len() > REMEMBERED {
+        if gone.len() > MAX_REMEMBERED {
             self.gone = None;
         }
     }
@@ -149,5 +158,48 @@ impl MemberWatch {
 impl fmt::Debug for MemberWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemberWatch").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// The reaction of a waiting member when another member gives up before all are there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnLoss {
+    /// The member waits for another one instead.
+    #[default]
+    Wait,
+    /// The member gives up, too: [`DoubleBarrier::enter`](crate::barrier::DoubleBarrier::enter)
+    /// fails.
+    Fail,
+}
+
+/// The place of a double barrier, and the parameters that its members share.
+#[derive(Clone, Debug)]
+pub(super) struct BarrierPlace {
+    pub(super) client: Client,
+    pub(super) path: Path,
+    pub(super) parties: NonZeroU32,
+    pub(super) on_loss: OnLoss,
+    /// The watch of a member that has left, for the next round.
+    idle: Arc<Mutex<Option<MemberWatch>>>,
+}
+
+impl BarrierPlace {
+    pub(super) fn new(client: &Client, path: Path, parties: NonZeroU32) -> Self {
+        let (client, on_loss) = (client.clone(), OnLoss::default());
+        Self { client, path, parties, on_loss, idle: Arc::default() }
+    }
+
+    /// A watch of the members: that of an earlier round, if it is not in use.
+    pub(super) fn watch(&self) -> MemberWatch {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
+        idle.unwrap_or_else(|| MemberWatch::new(&self.client, &self.path))
+    }
+
+    /// Stores a watch for the next round.
+    pub(super) fn keep(&self, watch: MemberWatch) {
+        let last = self.idle.lock().unwrap_or_else(PoisonError::into_inner).replace(watch);
+        // Dropped outside the lock.
+        drop(last);
     }
 }

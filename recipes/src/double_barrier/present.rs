@@ -1,17 +1,19 @@
-//! [`Present`]: the members that are there, and what follows for one that wants to enter.
+//! [`Present`]: the members that are there, and the next step of a member that wants to enter.
+//! [`Round`]: the members that enter together, as the node `ready` lists them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
 use synod_core::path::Path;
-use synod_core::store::{Change, Kind, Node, Revision, Sequence, View};
+use synod_core::store::{Change, Expect, Kind, Node, Revision, Sequence, Version, View};
 
 use crate::double_barrier::member::{GivenUp, is_our_name};
-use crate::double_barrier::round::{READY, Round};
+use crate::mutant::mistake;
 
 /// The members that are there.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Present {
-    /// With the places of those of this library in the order of arrival.
+    /// The members; those of this library with their positions in the order of arrival.
     members: BTreeMap<String, Option<Sequence>>,
     /// Members that do not count although they may be there: of this client, and given up.
     discounted: BTreeSet<String>,
@@ -19,21 +21,22 @@ pub(super) struct Present {
     as_of: Revision,
 }
 
-/// What a member that wants to enter has to do.
+/// The next step of a member that wants to enter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NextStep {
     /// Its round has begun.
     Enter(Round),
-    /// All of its round are there, and it is the last of them: it begins the round of these.
+    /// All members of its round are there, and it is the last of them: it begins the round of
+    /// these.
     Begin(BTreeSet<String>),
-    /// Not all are there, or another one begins the round.
+    /// Not all are there, or another member begins the round.
     Wait,
     /// Its node is gone.
     Gone,
 }
 
 impl Present {
-    /// The members in a listing. Those of other libraries are known by what owns them.
+    /// The members in a listing. Members of other libraries are recognized by their owners.
     pub(super) fn of(view: &View) -> Self {
         let is_member = |node: &&Node| {
             let owned = || node.stat.is_some_and(|stat| stat.owner.is_some());
@@ -45,31 +48,32 @@ impl Present {
         Self { members, is_ready, as_of: view.revision, discounted: BTreeSet::new() }
     }
 
-    /// Does not count those that gave up at the barrier in this directory.
+    /// Excludes the members that gave up at the barrier in this directory.
     pub(super) fn discount(&mut self, given_up: &GivenUp, dir: &Path) {
         self.discounted = given_up.among(dir, |name| self.members.contains_key(name), self.as_of);
     }
 
-    /// Does not count what `me` was before, whose names begin with these.
+    /// Excludes the former nodes of `me`, whose names begin with these prefixes.
     pub(super) fn discount_former(&mut self, me: &str, own: &[String]) {
         let former =
             |name: &String| name != me && own.iter().any(|start| name.starts_with(start.as_str()));
         self.discounted.extend(self.members.keys().filter(|name| former(name)).cloned());
     }
 
-    /// Does not count those that were reported as gone: a late request has made the node of such a member again.
+    /// Excludes members that were reported as gone: a late request has created the node of such a
+    /// member again.
     pub(super) fn discount_gone(&mut self, gone: &BTreeSet<String>) {
         let is_gone = |name: &&String| gone.contains(*name);
         self.discounted.extend(self.members.keys().filter(is_gone).cloned());
     }
 
-    /// Whether the names alone show which nodes are members.
+    /// Returns `true` if the names alone show which nodes are members.
     pub(super) fn is_known_by_names(view: &View) -> bool {
         let mut names = view.nodes.iter().map(|node| node.path.name());
         names.all(|name| name == READY || is_our_name(name))
     }
 
-    /// Whether the node `ready` is there.
+    /// Returns `true` if the node `ready` exists.
     pub(super) fn is_ready(&self) -> bool {
         self.is_ready
     }
@@ -86,47 +90,47 @@ impl Present {
         names.iter().any(|name| self.has(name))
     }
 
-    /// Takes over that a member came. Its place is not known.
-    pub(super) fn came(&mut self, name: &str) {
+    /// Records that a member came. Its position is unknown.
+    pub(super) fn record_arrival(&mut self, name: &str) {
         self.members.entry(name.to_owned()).or_default();
     }
 
-    /// Takes over that a member went. Returns whether it was there, and counted.
-    pub(super) fn went(&mut self, name: &str) -> bool {
+    /// Records that a member left. Returns whether it was there, and counted.
+    pub(super) fn record_departure(&mut self, name: &str) -> bool {
         self.members.remove(name).is_some() && !self.discounted.contains(name)
     }
 
-    /// What is there after a change. `None` if that does not follow from the name.
+    /// The members after a change. `None` if they do not follow from the name.
     pub(super) fn after(mut self, change: &Change) -> Option<Self> {
         let name = change.path.name();
         match change.kind {
             Kind::Created | Kind::Updated if name == READY => self.is_ready = true,
             Kind::Deleted if name == READY => self.is_ready = false,
-            // That a member came may be reported together with what it did then.
-            Kind::Created | Kind::Updated if is_our_name(name) => self.came(name),
+            // The create of a member may be reported together with its later changes.
+            Kind::Created | Kind::Updated if is_our_name(name) => self.record_arrival(name),
             Kind::Deleted if is_our_name(name) => drop(self.members.remove(name)),
             _ => return None,
         }
         Some(self)
     }
 
-    /// With the place of a member.
+    /// Adds the position of a member.
     pub(super) fn placed(mut self, name: &str, place: Option<Sequence>) -> Self {
         self.members.insert(name.to_owned(), place);
         self
     }
 
-    /// Whether these are all, and each counts.
+    /// Returns `true` if all members count.
     pub(super) fn count_all(&self) -> bool {
         self.discounted.is_empty()
     }
 
-    /// Whether so many are there.
-    pub(super) fn are(&self, parties: usize) -> bool {
+    /// Returns `true` if at least this number of members is there.
+    pub(super) fn has_at_least(&self, parties: usize) -> bool {
         self.members.len() >= parties
     }
 
-    /// What `me` has to do, while this is the last round that began.
+    /// The next step of `me`, while `last` is the last round that began.
     pub(super) fn step(&self, me: &str, parties: usize, last: Option<&Round>) -> NextStep {
         if !self.has(me) {
             return NextStep::Gone;
@@ -152,15 +156,83 @@ impl Present {
     }
 }
 
+/// The name of the node that begins a round.
+pub(super) const READY: &str = "ready";
+
+/// The first line of its data, if this library wrote it.
+const OURS: &str = "synod";
+
+/// A round that has begun.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Round {
+    /// The names of its members. `None` if another library wrote it: then it is open for all.
+    members: Option<BTreeSet<String>>,
+    version: Option<Version>,
+}
+
+impl Round {
+    pub(super) fn of(node: &Node) -> Self {
+        let text = std::str::from_utf8(&node.data).unwrap_or_default();
+        let mut lines = text.split('\n');
+        let members = (lines.next() == Some(OURS)).then(|| lines.map(str::to_owned).collect());
+        Self { members, version: node.stat.map(|stat| stat.version) }
+    }
+
+    pub(super) fn new(members: BTreeSet<String>, version: Option<Version>) -> Self {
+        Self { members: Some(members), version }
+    }
+
+    /// The data of the node.
+    pub(super) fn data(members: &BTreeSet<String>) -> Bytes {
+        let names = members.iter().map(String::as_str);
+        Bytes::from([OURS].into_iter().chain(names).collect::<Vec<_>>().join("\n"))
+    }
+
+    /// Returns `true` if all its members are of this library.
+    pub(super) fn is_ours(&self) -> bool {
+        let members = self.members.as_ref();
+        members.is_some_and(|members| members.iter().all(|name| is_our_name(name)))
+    }
+
+    /// The expectation that no other round has begun since.
+    pub(super) fn expected(&self) -> Expect {
+        self.version.map_or(Expect::Any, Expect::Version)
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        mistake!(ReadyIsForAll: return true);
+        self.members.as_ref().is_none_or(|members| members.contains(name))
+    }
+
+    /// The members of the round without `me`. Of a round that another library began, all that are
+    /// there.
+    pub(super) fn others<'a>(
+        &self,
+        me: &str,
+        present: impl Iterator<Item = &'a String>,
+    ) -> BTreeSet<String> {
+        let mut others = self.members.clone().unwrap_or_else(|| present.cloned().collect());
+        others.remove(me);
+        others
+    }
+
+    /// The members, if this library wrote them.
+    pub(super) fn members(&self) -> Option<&BTreeSet<String>> {
+        self.members.as_ref()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use synod_core::path;
+
     use super::*;
 
     fn set(names: &str) -> BTreeSet<String> {
         names.chars().map(String::from).collect()
     }
 
-    /// Members by one letter, in the order of arrival; those in capitals are of another library.
+    /// Members by one letter, in the order of arrival; members in capitals are of another library.
     fn present(names: &str) -> Present {
         let place = |(at, name): (usize, char)| {
             let place = name.is_lowercase().then(|| Sequence::new(at as u64));
@@ -174,7 +246,7 @@ mod tests {
     fn a_member_that_gave_up_counts_for_the_round_that_it_was_in_alone() {
         let mut present = present("ab");
         present.discounted = set("a");
-        assert_eq!(present.step("b", 2, None), NextStep::Wait, "it is alone");
+        assert_eq!(present.step("b", 2, None), NextStep::Wait, "b is alone");
         assert_eq!(present.step("b", 1, None), NextStep::Begin(set("b")));
         assert_eq!(present.step("b", 1, Some(&round("a"))), NextStep::Wait, "a is inside");
     }
@@ -184,29 +256,29 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_is_gone_does_not_count_although_its_node_was_made_again() {
+    fn a_member_that_is_gone_does_not_count_although_its_node_was_created_again() {
         let mut present = present("ab");
         present.discount_gone(&set("ax"));
-        assert_eq!(present.step("b", 2, None), NextStep::Wait, "it is alone");
+        assert_eq!(present.step("b", 2, None), NextStep::Wait, "b is alone");
     }
 
     #[test]
-    fn the_last_of_those_that_are_enough_begins_the_round() {
+    fn the_last_of_the_members_that_are_enough_begins_the_round() {
         assert_eq!(present("a").step("a", 2, None), NextStep::Wait, "one is missing");
-        assert_eq!(present("ab").step("a", 2, None), NextStep::Wait, "b does it");
+        assert_eq!(present("ab").step("a", 2, None), NextStep::Wait, "b begins it");
         assert_eq!(present("ab").step("b", 2, None), NextStep::Begin(set("ab")));
-        assert_eq!(present("abc").step("c", 2, None), NextStep::Wait, "it is one too many");
+        assert_eq!(present("abc").step("c", 2, None), NextStep::Wait, "c is one too many");
         assert_eq!(present("a").step("a", 1, None), NextStep::Begin(set("a")));
         assert_eq!(present("a").step("b", 1, None), NextStep::Gone);
     }
 
     #[test]
-    fn each_change_says_what_is_there_after_it_or_that_this_is_not_known() {
+    fn a_change_shows_which_members_are_there_or_that_they_are_unknown() {
         let change =
             |name: &str, kind| Change::new(format!("/both/{name}").parse().expect("a path"), kind);
         let (kinds, no_one) = ([Kind::Created, Kind::Updated], Present::default());
         for kind in kinds {
-            // That it came may have joined with a write to it.
+            // Its create may be reported together with a write to it.
             let came = no_one.clone().after(&change("member-a", kind)).expect("it is known");
             assert!(came.has("member-a"), "{kind:?}");
             let ready = came.after(&change(READY, kind)).expect("it is known");
@@ -215,7 +287,7 @@ mod tests {
             assert!(!over.is_ready() && over.has("member-a"), "{kind:?}");
             let left = over.after(&change("member-a", Kind::Deleted)).expect("it is known");
             assert!(!left.has("member-a"), "{kind:?}");
-            // Whether another name is a member, its owner shows.
+            // Only its owner shows whether another name is a member.
             assert!(left.after(&change("other", kind)).is_none(), "{kind:?}");
         }
         assert!(no_one.clone().after(&change("other", Kind::Deleted)).is_none());
@@ -238,5 +310,19 @@ mod tests {
         let theirs = Round::default();
         assert_eq!(present("aX").step("a", 2, Some(&theirs)), NextStep::Enter(theirs.clone()));
         assert_eq!(theirs.others("a", present("aX").names()), set("X"));
+    }
+
+    #[test]
+    fn a_written_round_is_read_and_other_bytes_are_of_another_library() {
+        let read = |data: Bytes| {
+            let mut node = Node::new(path!("/b/ready"));
+            node.data = data;
+            Round::of(&node)
+        };
+        let members = BTreeSet::from(["a".to_owned(), "b".to_owned()]);
+        assert_eq!(read(Round::data(&members)).members, Some(members));
+        for other in [&b""[..], b"127.0.0.1", b"synodical\na", b"\xff"] {
+            assert!(read(Bytes::from_static(other)).members.is_none(), "{other:?}");
+        }
     }
 }

@@ -3,54 +3,55 @@
 use futures_core::Stream;
 use futures_util::stream::unfold;
 use synod_core::client::ClientWatch;
-use synod_core::clock::sleep;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{End, Event, Kind, Node, Query};
 
 use crate::line::Line;
-use crate::line::contender::Contender;
-use crate::line::order::{Entry, Tickets};
+use crate::line::order::{Contender, Entry, Tickets};
 
 /// The state of an observation, between two values.
 struct Observer {
     line: Line,
     watch: Option<ClientWatch>,
-    /// The ticket that is observed, if it is known to be the first.
+    /// The first ticket, if it is known to be the first.
     first: Option<Entry>,
-    told: Option<Contender>,
-    /// Paths that a listing names although no node is there, since the last event.
+    /// The value that was returned last.
+    last: Option<Contender>,
+    /// Paths that a listing names although there is no node, since the last event.
     vacant: Vec<Path>,
     over: bool,
 }
 
-/// The first contender of the line and the value of its ticket, then each that follows. The stream ends with an error:
-/// when the client is closed, or the store refuses a request. An outage does not end it.
+/// The first contender of the queue and the value of its ticket, then each that follows. The stream
+/// ends with an error: when the client is closed, or the store rejects a request. An outage does
+/// not end it.
 pub(super) fn observe(line: Line) -> impl Stream<Item = Result<Contender>> + Send + use<> {
-    let (watch, first, told, vacant) = (None, None, None, Vec::new());
-    let observer = Observer { line, watch, first, told, vacant, over: false };
+    let (watch, first, last, vacant) = (None, None, None, Vec::new());
+    let observer = Observer { line, watch, first, last, vacant, over: false };
     unfold(observer, |mut observer| async {
         if observer.over {
             return None;
         }
-        let told = observer.next().await;
-        observer.over = told.is_err();
-        Some((told, observer))
+        let next = observer.next().await;
+        observer.over = next.is_err();
+        Some((next, observer))
     })
 }
 
 impl Observer {
-    /// The next value that differs from the last one that was returned, however long the store does not answer.
+    /// The next value that differs from the last one that was returned, however long the store does
+    /// not respond.
     async fn next(&mut self) -> Result<Contender> {
         let mut delays = self.line.delays();
         loop {
             let error = match self.next_or_failure().await {
                 Err(error) if self.line.is_transient(&error) => error,
-                found => return found,
+                result => return result,
             };
-            tracing::debug!(path = %self.line.dir(), %error, "could not observe; trying again");
+            tracing::debug!(path = %self.line.dir(), %error, "could not observe; retrying");
             (self.first, self.watch) = (None, None);
-            sleep(delays.next().unwrap_or_default()).await;
+            delays.wait().await;
         }
     }
 
@@ -65,25 +66,26 @@ impl Observer {
                 }
                 self.vacant.clear();
             }
-            if let Some(found) = self.look().await? {
-                let is_news = self
-                    .told
-                    .as_ref()
-                    .is_none_or(|told| (told.token, &told.label) != (found.token, &found.label));
-                if is_news {
-                    self.told = Some(found.clone());
-                    return Ok(found);
+            if let Some(contender) = self.read_first().await? {
+                let is_new = self.last.as_ref().is_none_or(|last| {
+                    (last.token, &last.label) != (contender.token, &contender.label)
+                });
+                if is_new {
+                    self.last = Some(contender.clone());
+                    return Ok(contender);
                 }
             }
         }
     }
 
-    /// The first contender, if there is one; and a watch on its ticket, or on the whole line while it is empty.
-    async fn look(&mut self) -> Result<Option<Contender>> {
+    /// The first contender, if any; and a watch on its ticket, or on the whole queue while it is
+    /// empty.
+    async fn read_first(&mut self) -> Result<Option<Contender>> {
         let Some(first) = self.first().await? else { return Ok(None) };
         let (view, watch) = self.line.client().watch(Query::node(first.path.clone())).await?;
         if view.node().is_none() {
-            // The ticket was removed meanwhile, or it is a container: the next one in the line is the first.
+            // The ticket was removed meanwhile, or it is a container: the next one in the queue is
+            // the first.
             self.vacant.push(first.path);
             return Ok(None);
         }
@@ -92,18 +94,18 @@ impl Observer {
             first.created.is_none() || node.stat.map(|it| it.created) == first.created
         };
         let Some(node) = view.into_node().filter(is_same) else { return Ok(None) };
-        let found = Contender::of(&first, &node, Some(true));
+        let contender = Contender::of(&first, &node, Some(true));
         (self.first, self.watch) = (Some(first), Some(watch));
-        Ok(found)
+        Ok(contender)
     }
 
     async fn first(&mut self) -> Result<Option<Entry>> {
-        const SIGHT: usize = 8;
+        const WINDOW: usize = 8;
         if let Some(first) = self.first.take() {
             return Ok(Some(first));
         }
         let all = Query::children(self.line.dir().clone()).names_only();
-        let view = self.line.client().read(all.clone().oldest(SIGHT)).await?;
+        let view = self.line.client().read(all.clone().oldest(WINDOW)).await?;
         if let Some(first) = Tickets::of(&view).without(&self.vacant).entries().first() {
             return Ok(Some(first.clone()));
         }
@@ -116,7 +118,7 @@ impl Observer {
     }
 }
 
-/// Why the observation ended.
+/// The error of an observation that ended.
 fn ended(why: Option<End>) -> Error {
     match why {
         Some(End::Failed(error)) => (*error).clone(),

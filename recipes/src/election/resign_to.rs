@@ -5,24 +5,25 @@ use synod_core::path::Path;
 use synod_core::store::{Expect, Outcome, Txn};
 
 use crate::line::Line;
-use crate::line::contender::Contender;
+use crate::line::order::Contender;
 use crate::line::ticket_node::TicketNode;
 use crate::mutant::mistake;
 
-/// The place of a candidate relative to the leader.
+/// The position of a candidate relative to the leader.
 enum Heir {
-    /// The candidate is not in the line after the leader.
+    /// The candidate is not in the queue after the leader.
     Unknown,
-    /// The leader itself is not in the line any more.
+    /// The leader itself is not in the queue any more.
     Orphaned,
     /// These candidates are between them, nearest to the leader first.
     Behind(Vec<Path>),
 }
 
-/// Removes the ticket of the leader, and all tickets between it and the candidate's. Returns `false` if the candidate
-/// is not in the line any more: then nothing was done. The owners of the removed tickets create others.
+/// Removes the ticket of the leader, and all tickets between it and the candidate's. Returns
+/// `false` if the candidate is not in the queue any more: then nothing was done. The owners of the
+/// removed tickets create others.
 pub(super) async fn resign_to(own: &TicketNode, line: &Line, candidate: &Path) -> Result<bool> {
-    const AT_ONCE: usize = 40;
+    const MAX_DELETES: usize = 40;
     let mut in_doubt = false;
     loop {
         let mut entries = line.contenders().await?;
@@ -39,11 +40,11 @@ pub(super) async fn resign_to(own: &TicketNode, line: &Line, candidate: &Path) -
             return Err(Error::new(ErrorKind::Refused, "resigning in favour of a candidate")
                 .at(strange)
                 .because(
-                    "a candidate of another kind is in between; choose an earlier candidate",
+                    "a candidate of another library is in between; choose an earlier candidate",
                 ));
         }
-        // The last ones first, so that only the chosen candidate can become the leader.
-        let last = between.split_off(between.len().saturating_sub(AT_ONCE));
+        // The last tickets first, so that only the chosen candidate can become the leader.
+        let last = between.split_off(between.len().saturating_sub(MAX_DELETES));
         let mut txn = own.check(Txn::new());
         if between.is_empty() {
             txn = Txn::new().delete(own.path().clone(), own.expected());
@@ -52,11 +53,11 @@ pub(super) async fn resign_to(own: &TicketNode, line: &Line, candidate: &Path) -
         txn = last.into_iter().fold(txn, |txn, path| txn.delete(path, Expect::Any));
         match own.session().commit(txn).await {
             Ok(Outcome::Committed(_)) if between.is_empty() => break,
-            // There are more.
+            // More tickets are left.
             Ok(Outcome::Committed(_)) => {}
             // A candidate left meanwhile, or wrote.
             Ok(Outcome::Rejected(_)) => {
-                let _there = own.look().await?;
+                let _exists = own.read_version().await?;
             }
             Err(error) if error.effect() == Effect::Unknown => {
                 in_doubt = true;
@@ -108,7 +109,7 @@ mod tests {
 
     #[test]
     fn candidates_between_a_leader_and_its_heir_make_room() {
-        let told = |leader: &str, heir_of: &str| match heir(
+        let shown = |leader: &str, heir_of: &str| match heir(
             &line(&["a", "b", "c", "d"]),
             &path(leader),
             &path(heir_of),
@@ -119,12 +120,12 @@ mod tests {
                 format!("between {:?}", between.iter().map(Path::name).collect::<Vec<_>>())
             }
         };
-        assert_eq!(told("a", "b"), "between []");
-        assert_eq!(told("a", "d"), r#"between ["_c_b-latch-", "_c_c-latch-"]"#);
-        assert_eq!(told("a", "x"), "unknown");
+        assert_eq!(shown("a", "b"), "between []");
+        assert_eq!(shown("a", "d"), r#"between ["_c_b-latch-", "_c_c-latch-"]"#);
+        assert_eq!(shown("a", "x"), "unknown");
         // The leader itself is no candidate to hand over to, and no earlier contender is.
-        assert_eq!(told("a", "a"), "unknown");
-        assert_eq!(told("b", "a"), "unknown");
-        assert_eq!(told("x", "b"), "orphaned");
+        assert_eq!(shown("a", "a"), "unknown");
+        assert_eq!(shown("b", "a"), "unknown");
+        assert_eq!(shown("x", "b"), "orphaned");
     }
 }

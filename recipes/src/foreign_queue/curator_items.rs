@@ -1,10 +1,10 @@
-//! The format in which Curator's `DistributedQueue` writes the items of a node: a version, the length and the bytes of each item, an end.
-//! Pure.
+//! The format in which Curator's `DistributedQueue` writes the items of a node: a version, the
+//! length and the bytes of each item, an end.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use synod_core::error::{Error, ErrorKind, Result};
 
-/// What a node that another library is to read fails while being written.
+/// The action that errors name.
 const DOING: &str = "writing items for Curator";
 
 const VERSION: u32 = 0x0001_0001;

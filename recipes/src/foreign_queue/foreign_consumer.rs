@@ -1,4 +1,4 @@
-//! [`ForeignConsumer`]: what one process knows of a queue of another library.
+//! [`ForeignConsumer`]: the items of a queue of another library, followed by one process.
 
 use std::future::pending;
 use std::pin::pin;
@@ -17,63 +17,63 @@ use crate::foreign_queue::layout::QueueLayout;
 use crate::mirror::Mirror;
 use crate::mirror::event::CacheEvent;
 use crate::mirror::extent::Extent;
-use crate::mirror::news::until_news;
 use crate::mirror::reader::EventReader;
-use crate::stamped::date::date;
-use crate::stamped::old_marks::{OldMarks, remove_old_marks};
+use crate::support::exactly_once::old_write_ids::{OldWriteIds, remove_old_write_ids};
+use crate::support::time::date;
+use crate::support::wait::until_news;
 
 /// The items of a queue and their locks, followed for as long as this value exists.
 pub(super) struct ForeignConsumer {
-    known: Arc<ForeignShelf>,
+    stock: Arc<ForeignStockShared>,
     items: Mirror,
     locks: Option<Mirror>,
     _tasks: [Task; 2],
 }
 
-/// What the tasks of a consumer share.
-struct ForeignShelf {
+/// The stock with its lock and the notice of changes, shared by the tasks of a consumer.
+struct ForeignStockShared {
     stock: Mutex<ForeignStock>,
     news: Notify,
 }
 
-/// An item that a task of this process tries to take. No other task tries it meanwhile.
+/// An item that a task of this process tries to take. No other task tries the item meanwhile.
 pub(super) struct ForeignItem {
-    known: Arc<ForeignShelf>,
+    stock: Arc<ForeignStockShared>,
     pub(super) name: String,
 }
 
 impl ForeignConsumer {
-    /// Begins to follow. Nothing has been sent when this returns.
+    /// Starts to follow the queue. Nothing has been sent when this returns.
     pub(super) fn start(
         client: &Client,
         layout: QueueLayout,
         items: &Path,
         locks: Option<&Path>,
-        old_marks: OldMarks,
+        old_write_ids: OldWriteIds,
     ) -> Self {
         let follow =
             |dir: &Path| Mirror::start(client, Extent::children(dir).names_only(), "foreign_queue");
         let (items, locks) = (follow(items), locks.map(follow));
         let stock = Mutex::new(ForeignStock::new(layout));
-        let known = Arc::new(ForeignShelf { stock, news: Notify::new() });
+        let stock = Arc::new(ForeignStockShared { stock, news: Notify::new() });
         let reader = locks.as_ref().map(Mirror::reader);
-        let following = keep_up(known.clone(), items.reader(), reader);
-        let tasks = [task::spawn(following), task::spawn(remove_old_marks(old_marks))];
-        Self { known, items, locks, _tasks: tasks }
+        let following = follow_all(stock.clone(), items.reader(), reader);
+        let tasks = [task::spawn(following), task::spawn(remove_old_write_ids(old_write_ids))];
+        Self { stock, items, locks, _tasks: tasks }
     }
 
-    /// Waits for the first item that may be tried.
+    /// Waits for the first item that can be tried.
     pub(super) async fn next(&self) -> Result<ForeignItem> {
-        // A lock that is not known yet would be a request for nothing.
+        // A lock that is not known yet would cost a request that is rejected.
         if let Some(locks) = &self.locks {
             locks.complete().await?;
         }
         loop {
-            let news = self.known.news.notified();
-            let found = self.known.stock().pick(clock::now());
-            match found {
+            let news = self.stock.news.notified();
+            let pick = self.stock.lock().pick(clock::now());
+            match pick {
                 ForeignPick::Item(name) => {
-                    return Ok(ForeignItem { known: self.known.clone(), name });
+                    return Ok(ForeignItem { stock: self.stock.clone(), name });
                 }
                 ForeignPick::None(until) => {
                     until_news(news, until, [&self.items].into_iter().chain(&self.locks)).await?;
@@ -83,8 +83,12 @@ impl ForeignConsumer {
     }
 }
 
-/// Takes over what the mirrors report, until the client is closed.
-async fn keep_up(known: Arc<ForeignShelf>, mut items: EventReader, mut locks: Option<EventReader>) {
+/// Records the events of the mirrors, until the client is closed.
+async fn follow_all(
+    stock: Arc<ForeignStockShared>,
+    mut items: EventReader,
+    mut locks: Option<EventReader>,
+) {
     loop {
         let lock = async {
             match &mut locks {
@@ -93,17 +97,17 @@ async fn keep_up(known: Arc<ForeignShelf>, mut items: EventReader, mut locks: Op
             }
         };
         match select(pin!(items.next()), pin!(lock)).await {
-            Either::Left((Some(event), _)) => known.learn_item(event),
-            Either::Right((Some(event), _)) => known.learn_lock(event),
+            Either::Left((Some(event), _)) => stock.record_item(event),
+            Either::Right((Some(event), _)) => stock.record_lock(event),
             Either::Left((None, _)) | Either::Right((None, _)) => return,
         }
-        known.news.notify_waiters();
+        stock.news.notify_waiters();
     }
 }
 
-impl ForeignShelf {
-    fn learn_item(&self, event: CacheEvent) {
-        let mut stock = self.stock();
+impl ForeignStockShared {
+    fn record_item(&self, event: CacheEvent) {
+        let mut stock = self.lock();
         match event {
             CacheEvent::Created(node) | CacheEvent::Updated { node, .. } => {
                 stock.add(&node, clock::now(), date());
@@ -114,8 +118,8 @@ impl ForeignShelf {
         }
     }
 
-    fn learn_lock(&self, event: CacheEvent) {
-        let mut stock = self.stock();
+    fn record_lock(&self, event: CacheEvent) {
+        let mut stock = self.lock();
         match event {
             CacheEvent::Created(node) | CacheEvent::Updated { node, .. } => {
                 stock.lock(node.path.name(), clock::now());
@@ -126,31 +130,31 @@ impl ForeignShelf {
         }
     }
 
-    fn stock(&self) -> MutexGuard<'_, ForeignStock> {
+    fn lock(&self) -> MutexGuard<'_, ForeignStock> {
         self.stock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl ForeignItem {
-    /// Records that it was not to be had.
-    pub(super) fn rests(&self) {
-        self.known.stock().rests(&self.name, clock::now());
+    /// Records that the item is not available for now.
+    pub(super) fn set_aside(&self) {
+        self.stock.lock().set_aside(&self.name, clock::now());
     }
 
     /// Records that its data cannot be read.
-    pub(super) fn is_unreadable(&self) {
-        self.known.stock().is_unreadable(&self.name, clock::now());
+    pub(super) fn set_unreadable(&self) {
+        self.stock.lock().set_unreadable(&self.name, clock::now());
     }
 
-    /// Records that it is not in the queue any more.
-    pub(super) fn is_gone(&self) {
-        self.known.stock().remove(&self.name);
+    /// Records that the item is not in the queue any more.
+    pub(super) fn remove(&self) {
+        self.stock.lock().remove(&self.name);
     }
 }
 
 impl Drop for ForeignItem {
     fn drop(&mut self) {
-        self.known.stock().give_back(&self.name, clock::now());
-        self.known.news.notify_waiters();
+        self.stock.lock().give_back(&self.name, clock::now());
+        self.stock.news.notify_waiters();
     }
 }

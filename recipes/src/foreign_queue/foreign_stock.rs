@@ -1,4 +1,4 @@
-//! [`ForeignStock`]: the items of a queue of another library as one process knows them, and which one may be tried. Pure.
+//! [`ForeignStock`]: the known items of a queue of another library, and the choice of the next one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,12 +8,13 @@ use synod_core::store::Node;
 
 use crate::foreign_queue::layout::{ForeignRank, QueueLayout};
 use crate::mutant::mistake;
-use crate::stamped::due::Due;
+use crate::support::time::Due;
 
-/// How long an item rests that another consumer has locked or taken, before it is tried again: what is known of it is late.
-const REST: Duration = Duration::from_millis(20);
+/// The delay before an item is tried again that another consumer has locked or taken: the event
+/// that says so is late.
+const RETRY_DELAY: Duration = Duration::from_millis(20);
 
-/// The items that are known, by the names of their nodes.
+/// The known items, by the names of their nodes.
 #[derive(Debug)]
 pub(super) struct ForeignStock {
     layout: QueueLayout,
@@ -22,37 +23,37 @@ pub(super) struct ForeignStock {
     locked: BTreeSet<String>,
     /// The names of the items that a task of this process tries to take.
     reserved: BTreeSet<String>,
-    /// Those that may be tried, in their order.
+    /// The items that may be tried, in their order.
     free: BTreeMap<ForeignRank, String>,
-    /// Those that may be tried later: their time has not come, or they were not to be had.
+    /// The items that may be tried later: they are delayed, or were not available.
     later: BTreeSet<(Instant, String)>,
 }
 
 #[derive(Debug)]
 struct KnownItem {
     rank: ForeignRank,
-    /// The time before which it is not to be delivered.
+    /// The time before which the item must not be delivered.
     due: Option<Due>,
-    /// The end of its rest, after a consumer of the other library had it.
-    rests: Option<Instant>,
-    /// Its data cannot be read.
+    /// The time before which the item is not tried again, after it was not available.
+    retry_at: Option<Instant>,
+    /// True if the data of the item cannot be read.
     is_unreadable: bool,
 }
 
 impl KnownItem {
-    /// The next time at which it may be tried, if that is not now.
+    /// The next time at which the item may be tried, if that is not now.
     fn until(&self, now: Instant) -> Option<Instant> {
         let due = self.due.map(Due::at);
-        [due, self.rests].into_iter().flatten().filter(|until| *until > now).max()
+        [due, self.retry_at].into_iter().flatten().filter(|until| *until > now).max()
     }
 }
 
-/// What a look for an item finds.
+/// The result of the choice of an item.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ForeignPick {
-    /// It is reserved for the caller.
+    /// An item, reserved for the caller.
     Item(String),
-    /// There is none before this time, or before there is news.
+    /// No item is available before this time, or before there is news.
     None(Option<Instant>),
 }
 
@@ -63,7 +64,7 @@ impl ForeignStock {
         Self { layout, items, locked, reserved, free, later }
     }
 
-    /// Adds an item. What is no item of the layout is ignored. `date` is that of now.
+    /// Adds an item. A node that is no item of the layout is ignored. `date` is the date of now.
     pub(super) fn add(&mut self, node: &Node, now: Instant, date: Duration) {
         let name = node.path.name();
         let rank = self.layout.rank(name, node.stat.map(|stat| stat.created));
@@ -72,7 +73,7 @@ impl ForeignStock {
         let delay = Duration::from_millis(rank.due).saturating_sub(date);
         mistake!(DelayIgnored: let delay = Duration::ZERO);
         let due = Due::after(delay, now).left(now);
-        let item = KnownItem { rank, due, rests: None, is_unreadable: false };
+        let item = KnownItem { rank, due, retry_at: None, is_unreadable: false };
         self.items.insert(name.to_owned(), item);
         self.place(name, now);
     }
@@ -95,10 +96,10 @@ impl ForeignStock {
         self.place(name, now);
     }
 
-    /// Records that a lock is gone. The item need not rest any more.
+    /// Records that a lock is gone. The item may be tried again without a delay.
     pub(super) fn unlock(&mut self, name: &str, now: Instant) {
         self.locked.remove(name);
-        self.change(name, now, |item| item.rests = None);
+        self.change(name, now, |item| item.retry_at = None);
     }
 
     pub(super) fn clear_locks(&mut self, now: Instant) {
@@ -113,17 +114,18 @@ impl ForeignStock {
         self.place(name, now);
     }
 
-    /// Records that an item was not to be had, though it is known.
-    pub(super) fn rests(&mut self, name: &str, now: Instant) {
-        self.change(name, now, |item| item.rests = Some(now + REST));
+    /// Records that a known item was not available.
+    pub(super) fn set_aside(&mut self, name: &str, now: Instant) {
+        self.change(name, now, |item| item.retry_at = Some(now + RETRY_DELAY));
     }
 
-    /// Records that the data of an item cannot be read. It is in no other's way as long as it is there.
-    pub(super) fn is_unreadable(&mut self, name: &str, now: Instant) {
+    /// Records that the data of an item cannot be read. The item is skipped for as long as it
+    /// exists.
+    pub(super) fn set_unreadable(&mut self, name: &str, now: Instant) {
         self.change(name, now, |item| item.is_unreadable = true);
     }
 
-    /// The first item that may be tried.
+    /// Reserves the first item that may be tried.
     pub(super) fn pick(&mut self, now: Instant) -> ForeignPick {
         while let Some((_until, name)) = self.later.first().filter(|(until, _)| *until <= now) {
             let name = name.clone();
@@ -145,7 +147,7 @@ impl ForeignStock {
         self.place(name, now);
     }
 
-    /// Puts an item where it belongs.
+    /// Sorts an item into those that may be tried now, or later.
     fn place(&mut self, name: &str, now: Instant) {
         self.unplace(name);
         let Some(item) = self.items.get(name) else { return };
@@ -161,7 +163,7 @@ impl ForeignStock {
     fn unplace(&mut self, name: &str) {
         let Some(item) = self.items.get(name) else { return };
         self.free.remove(&item.rank);
-        for until in [item.due.map(Due::at), item.rests].into_iter().flatten() {
+        for until in [item.due.map(Due::at), item.retry_at].into_iter().flatten() {
             self.later.remove(&(until, name.to_owned()));
         }
     }
@@ -203,7 +205,7 @@ mod tests {
         assert_eq!(pick(&mut stock), ForeignPick::None(None));
 
         stock.give_back("entry-2", now);
-        stock.is_unreadable("entry-2", now);
+        stock.set_unreadable("entry-2", now);
         assert_eq!(pick(&mut stock), ForeignPick::None(None));
         stock.unlock("entry-1", now);
         assert_eq!(pick(&mut stock), item("entry-1"));
@@ -238,9 +240,9 @@ mod tests {
         assert_eq!(delayed.pick(now + year), ForeignPick::None(Some(now + year * 2)));
 
         let mut resting = stock(QueueLayout::CuratorSimple, &["qn-1"]);
-        resting.rests("qn-1", now);
-        assert_eq!(resting.pick(now), ForeignPick::None(Some(now + REST)));
-        assert_eq!(resting.pick(now + REST), item("qn-1"));
+        resting.set_aside("qn-1", now);
+        assert_eq!(resting.pick(now), ForeignPick::None(Some(now + RETRY_DELAY)));
+        assert_eq!(resting.pick(now + RETRY_DELAY), item("qn-1"));
         resting.clear();
         resting.add(&node("qn-1"), now, DATE);
         assert_eq!(resting.pick(now), ForeignPick::None(None), "the reservation stays");

@@ -1,4 +1,5 @@
-//! [`QueueLayout`]: how other libraries name the items of their queues, and in which order they take them. Pure.
+//! [`QueueLayout`]: the names that other libraries give to the items of their queues, and the order
+//! in which they take them. [`ItemPlace`]: a place in that order.
 
 use std::time::Duration;
 
@@ -8,13 +9,13 @@ use synod_core::path::Path;
 use synod_core::store::Revision;
 
 use crate::foreign_queue::curator_items;
-use crate::foreign_queue::item_place::ItemPlace;
 use crate::mutant::mistake;
 
-/// What a queue of another library fails while doing.
+/// The action that errors name.
 pub(super) const DOING: &str = "using a queue of another library";
 
-/// The library and the kind of queue whose nodes a [`ForeignQueue`](crate::ForeignQueue) shares.
+/// The library and the kind of queue whose nodes a [`ForeignQueue`](crate::queue::ForeignQueue)
+/// shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QueueLayout {
@@ -28,8 +29,33 @@ pub enum QueueLayout {
     CuratorDelay,
     /// kazoo's `LockingQueue`.
     KazooLocking,
-    /// The queue of etcd's `contrib/recipes` for Go, whose prefix is the path with a `/` at its end.
+    /// The queue of etcd's `contrib/recipes` for Go, whose prefix is the path with a `/` at its
+    /// end.
     EtcdRecipe,
+}
+
+/// A place in the order of a [`ForeignQueue`](crate::queue::ForeignQueue), for an item that is put.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ItemPlace {
+    pub(super) priority: Option<i32>,
+    pub(super) after: Option<Duration>,
+}
+
+impl ItemPlace {
+    /// Sets the priority, if the other library has priorities: a lower number is taken earlier. The
+    /// defaults are 0 for Curator and 100 for kazoo.
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.priority = Some(priority);
+        self
+    }
+
+    /// Delays the item: it is not taken before this time has passed, by the wall clocks of the
+    /// programs that put and take.
+    pub fn after(mut self, after: Duration) -> Self {
+        self.after = Some(after);
+        self
+    }
 }
 
 /// The name of a new node.
@@ -37,21 +63,21 @@ pub enum QueueLayout {
 pub(super) enum NewName {
     /// The store adds a number to it.
     Numbered(String),
-    /// It ends in the time of now. If there is such a node, a later time is free.
+    /// A name that ends in the time of now. If there is such a node, a later time is free.
     Time(String),
 }
 
-/// The place of a node in its queue: the first one is taken first.
+/// The rank of a node in its queue: the lowest rank is taken first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ForeignRank {
-    /// The milliseconds since the beginning of 1970 before which it is not to be had.
+    /// The milliseconds since the beginning of 1970 before which the item must not be taken.
     pub(super) due: u64,
     number: u64,
     name: String,
 }
 
 /// The priority of kazoo's items that are given none.
-const USUAL: i32 = 100;
+const DEFAULT_PRIORITY: i32 = 100;
 
 impl QueueLayout {
     /// The directory of the items.
@@ -62,7 +88,8 @@ impl QueueLayout {
         })
     }
 
-    /// The directory with a node for each item that a consumer of the other library has locked, where there always is one.
+    /// The directory of the locks that consumers of the other library have on items, if its path
+    /// does not depend on the program.
     pub(super) fn locks(self, dir: &Path) -> Result<Option<Path>> {
         Ok(match self {
             Self::KazooLocking => Some(dir.join("taken")?),
@@ -70,7 +97,7 @@ impl QueueLayout {
         })
     }
 
-    /// What all names of its items begin with.
+    /// The start of all names of items.
     fn prefix(self) -> &'static str {
         match self {
             Self::CuratorSimple => "qn-",
@@ -80,16 +107,16 @@ impl QueueLayout {
         }
     }
 
-    /// The name of a new item. `date` is that of now. Where the store numbers no names, which the other library needs, the date is
-    /// the number.
+    /// Returns the name of a new item. `date` is the date of now, and takes the place of the number
+    /// if the store does not number names.
     pub(super) fn new_name(
         self,
         place: ItemPlace,
         date: Duration,
-        numbers: bool,
+        has_numbers: bool,
     ) -> Result<NewName> {
         let ItemPlace { priority, after } = place;
-        let refuse = |why| Err(Error::new(ErrorKind::Invalid, DOING).because(why));
+        let refuse = |reason| Err(Error::new(ErrorKind::Invalid, DOING).because(reason));
         if priority.is_some() && !matches!(self, Self::CuratorPriority | Self::KazooLocking) {
             return refuse("the items of this layout have no priority");
         }
@@ -103,22 +130,22 @@ impl QueueLayout {
                 format!("{sign}{:08X}", priority.cast_unsigned())
             }
             (Self::CuratorDelay, _) => {
-                format!("|{:08X}|", latest(date.saturating_add(after.unwrap_or_default())))
+                format!("|{:08X}|", millis(date.saturating_add(after.unwrap_or_default())))
             }
-            (Self::KazooLocking, priority) => match priority.unwrap_or(USUAL) {
+            (Self::KazooLocking, priority) => match priority.unwrap_or(DEFAULT_PRIORITY) {
                 priority @ 0..=999 => format!("{priority:03}-"),
                 _ => return refuse("kazoo's priorities are from 0 to 999"),
             },
             _ => String::new(),
         };
         let name = format!("{}{more}", self.prefix());
-        if numbers && self != Self::EtcdRecipe {
+        if has_numbers && self != Self::EtcdRecipe {
             return Ok(NewName::Numbered(name));
         }
         Ok(NewName::Time(format!("{name}{}", date.as_nanos())))
     }
 
-    /// The place of the node of this name. `None` if it is no item.
+    /// Returns the rank of the node with this name. `None` if the node is no item.
     pub(super) fn rank(self, name: &str, created: Option<Revision>) -> Option<ForeignRank> {
         let rest = name.strip_prefix(self.prefix())?;
         let number = match self {
@@ -135,7 +162,7 @@ impl QueueLayout {
         Some(ForeignRank { due, number, name })
     }
 
-    /// The data of a node with these items.
+    /// Returns the data of a node with these items.
     pub(super) fn encode(self, items: &[Bytes]) -> Result<Bytes> {
         match (self, items) {
             (Self::CuratorItems | Self::CuratorPriority | Self::CuratorDelay, items) => {
@@ -147,7 +174,7 @@ impl QueueLayout {
         }
     }
 
-    /// The items in the data of a node. `None` if it has another format.
+    /// Reads the items in the data of a node. `None` if the data has another format.
     pub(super) fn decode(self, data: &Bytes) -> Option<Vec<Bytes>> {
         match self {
             Self::CuratorItems | Self::CuratorPriority | Self::CuratorDelay => {
@@ -158,13 +185,13 @@ impl QueueLayout {
     }
 }
 
-/// A time as it is in a name: Curator reads it as a signed number of 64 bits.
-fn latest(date: Duration) -> u64 {
-    let most = u64::MAX / 2;
-    u64::try_from(date.as_millis()).unwrap_or(most).min(most)
+/// Returns a date as names have it: Curator reads it as a signed number of 64 bits.
+fn millis(date: Duration) -> u64 {
+    let max = u64::MAX / 2;
+    u64::try_from(date.as_millis()).unwrap_or(max).min(max)
 }
 
-/// The time in the name of an item with a delay.
+/// Reads the date in the name of an item with a delay.
 fn delay(rest: &str) -> Option<u64> {
     let (time, _number) = rest.strip_prefix('|')?.split_once('|')?;
     u64::from_str_radix(time, 16).ok()

@@ -1,4 +1,4 @@
-//! [`GroupFollower`]: the members of a group, followed.
+//! [`GroupReader`]: the changes of a group's members.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,27 +6,26 @@ use futures_core::Stream;
 use futures_util::future::poll_immediate;
 use futures_util::stream::unfold;
 use synod_core::client::{Client, ClientWatch};
-use synod_core::clock::sleep;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::retry::{Delays, Retry};
 use synod_core::store::{Event, Query, View};
 
 use crate::group::member::{GroupChange, Member};
+use crate::support::retry::RetryDelays;
 
-/// What is known of a group, and what is to be reported.
-pub(super) struct GroupFollower {
+/// The known members of a group, and the changes that are still to be reported.
+pub(super) struct GroupReader {
     client: Client,
     query: Query,
     watch: Option<ClientWatch>,
-    /// Whether the members may have changed since they were read.
+    /// True if the members may have changed since they were read.
     is_stale: bool,
     known: BTreeMap<String, Member>,
-    news: VecDeque<GroupChange>,
-    /// The pauses between reads that fail, and the kind of the failure that was reported.
-    failing: Option<(Delays, Option<ErrorKind>)>,
+    pending: VecDeque<GroupChange>,
+    /// The delays between reads that fail, and the kind of the failure that was reported.
+    failing: Option<(RetryDelays, Option<ErrorKind>)>,
 }
 
-impl GroupFollower {
+impl GroupReader {
     pub(super) fn new(client: &Client, query: Query) -> Self {
         Self {
             client: client.clone(),
@@ -34,43 +33,43 @@ impl GroupFollower {
             watch: None,
             is_stale: true,
             known: BTreeMap::new(),
-            news: VecDeque::new(),
+            pending: VecDeque::new(),
             failing: None,
         }
     }
 
-    /// All changes. It ends with the client.
+    /// All changes. The stream ends with the client.
     pub(super) fn changes(self) -> impl Stream<Item = GroupChange> + Send {
-        unfold(self, |mut follower| async move {
-            let change = Box::pin(follower.next()).await?;
-            Some((change, follower))
+        unfold(self, |mut reader| async move {
+            let change = Box::pin(reader.next()).await?;
+            Some((change, reader))
         })
     }
 
     async fn next(&mut self) -> Option<GroupChange> {
         loop {
-            if let Some(change) = self.news.pop_front() {
+            if let Some(change) = self.pending.pop_front() {
                 return Some(change);
             }
             if self.client.is_closed() {
                 return None;
             }
             if !self.is_stale {
-                self.changed().await;
+                self.wait().await;
                 continue;
             }
             match self.read().await {
                 Ok(view) => {
                     (self.is_stale, self.failing) = (false, None);
-                    self.learn(view);
+                    self.update(view);
                 }
-                Err(error) => self.failed(error).await,
+                Err(error) => self.record_failure(error).await,
             }
         }
     }
 
     /// Waits until the members may have changed.
-    async fn changed(&mut self) {
+    async fn wait(&mut self) {
         let Some(watch) = &mut self.watch else { return self.is_stale = true };
         let mut event = watch.next().await;
         // One read shows what several events report.
@@ -95,21 +94,21 @@ impl GroupFollower {
         Ok(view)
     }
 
-    async fn failed(&mut self, error: Error) {
-        let chance = self.client.chance();
+    async fn record_failure(&mut self, error: Error) {
+        let random = self.client.random();
         let (delays, reported) =
-            self.failing.get_or_insert_with(|| (Retry::forever().delays(chance), None));
+            self.failing.get_or_insert_with(|| (RetryDelays::forever(random), None));
         if !error.kind().is_outage() && *reported != Some(error.kind()) {
             *reported = Some(error.kind());
-            self.news.push_back(GroupChange::Failed(error));
+            self.pending.push_back(GroupChange::Failed(error));
             return;
         }
-        sleep(delays.next().unwrap_or_default()).await;
+        delays.wait().await;
     }
 
-    fn learn(&mut self, view: View) {
+    fn update(&mut self, view: View) {
         let now = by_name(view);
-        self.news.extend(news(&self.known, &now));
+        self.pending.extend(changes(&self.known, &now));
         self.known = now;
     }
 }
@@ -119,8 +118,8 @@ fn by_name(view: View) -> BTreeMap<String, Member> {
     members.map(|member| (member.name.clone(), member)).collect()
 }
 
-/// What happened between two looks: first those that left, then those that are there.
-fn news(before: &BTreeMap<String, Member>, now: &BTreeMap<String, Member>) -> Vec<GroupChange> {
+/// The changes between two reads: first the members that left, then those that are there.
+fn changes(before: &BTreeMap<String, Member>, now: &BTreeMap<String, Member>) -> Vec<GroupChange> {
     let is_same = |one: &Member, other: &Member| one.since == other.since;
     let left = before.values().filter(|old| now.get(&old.name).is_none_or(|it| !is_same(it, old)));
     let left = left.cloned().map(GroupChange::Left);
@@ -151,10 +150,10 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_is_known_by_incarnations_and_not_by_names() {
+    fn changes_are_known_by_incarnations_and_not_by_names() {
         let before = all(&[("ann", 1, "a"), ("bob", 2, "b"), ("cid", 3, "c"), ("dan", 4, "d")]);
         let now = all(&[("ann", 1, "a"), ("bob", 9, "b"), ("dan", 4, "new"), ("eve", 10, "e")]);
-        let shown: Vec<String> = news(&before, &now)
+        let shown: Vec<String> = changes(&before, &now)
             .into_iter()
             .map(|change| match change {
                 GroupChange::Joined(it) => format!("+{} {}", it.name, it.since),
@@ -164,6 +163,6 @@ mod tests {
             })
             .collect();
         assert_eq!(shown, ["-bob 2", "-cid 3", "+bob 9", "=dan b\"new\"", "+eve 10"]);
-        assert!(news(&now, &now).is_empty());
+        assert!(changes(&now, &now).is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! [`Member`]: one of a group; [`GroupChange`]: what happens to it.
+//! [`Member`]: a member of a group. [`GroupChange`]: a change of a group.
 
 use bytes::Bytes;
 use synod_core::error::Error;
@@ -14,7 +14,8 @@ pub struct Member {
     pub name: String,
     /// Its data.
     pub data: Bytes,
-    /// When it joined in this session. A member of the same name with another revision is another incarnation of it.
+    /// The revision at which it joined in this session. A member of the same name with another
+    /// revision is another incarnation.
     pub since: Revision,
     /// Its session.
     pub session: SessionId,
@@ -24,18 +25,18 @@ pub struct Member {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum GroupChange {
-    /// It is a member now.
+    /// This member joined.
     Joined(Member),
-    /// It has other data.
+    /// This member has other data.
     Changed(Member),
-    /// It is no member any more: it left, or its session is lost. With the data that it had last.
+    /// This member left, or its session is lost. With its last data.
     Left(Member),
-    /// The store refuses to be read. It is tried again.
+    /// The store rejects reads. They are retried.
     Failed(Error),
 }
 
 impl Member {
-    /// The member that a node is, if it is one.
+    /// The member that a node represents, if any.
     pub(super) fn of(node: Node) -> Option<Self> {
         let stat = node.stat?;
         let name = name_at(&node.path);
@@ -43,8 +44,8 @@ impl Member {
     }
 }
 
-/// The name of the member whose node is at a path. Names of other programs that this library would not write are left as
-/// they are.
+/// The name of the member whose node is at a path. Names of other programs that this library would
+/// not write are returned unchanged.
 pub(super) fn name_at(path: &Path) -> String {
     let decoded = Name::new(path.name()).ok().and_then(|name| name.decode());
     decoded.unwrap_or_else(|| path.name().to_owned())

@@ -1,28 +1,28 @@
-//! [`Ring`]: which member is responsible for a key. Pure.
+//! [`Ring`]: the assignment of keys to members. Pure.
 
 use std::collections::BTreeMap;
 
-use synod_core::chance::mix;
+use synod_core::random::mix;
 
 use crate::mutant::mistake;
 
-/// How many points a member has on the ring for each unit of its weight.
+/// The number of points of a member for each unit of its weight.
 const POINTS: u32 = 128;
 
-/// A hash ring: a function of its members alone, and the same in every program that computes it.
+/// A hash ring: a function of its members alone, and equal in every program that computes it.
 ///
-/// Each member has 128 points for each unit of its weight. A key belongs to the member of the first point at the place of
-/// the key or after it; after the last point comes the first. Of two members with a point at one place, the one whose name
-/// is first counts.
+/// Each member has 128 points for each unit of its weight. A key belongs to the member of the first
+/// point at the place of the key or after it; the first point follows the last. If two members have
+/// a point at one place, the member whose name is first counts.
 ///
-/// The place of some bytes is a number of 64 bits: [`Ring::place`]. The place of a key is that of its bytes, and point
-/// `i` of a member, counted from 0, is at the place of its name in UTF-8, a zero byte, and `i` as four bytes, the highest
-/// first.
+/// The place of some bytes is a number of 64 bits: [`Ring::place`]. The place of a key is the place
+/// of its bytes, and point `i` of a member, counted from 0, is at the place of its name in UTF-8, a
+/// zero byte, and `i` as four bytes, the highest first.
 ///
 /// # Examples
 ///
 /// ```
-/// use synod_recipes::Ring;
+/// use synod_recipes::partition::Ring;
 ///
 /// let ring = Ring::new([("ann", 1), ("bob", 1), ("cid", 2)]);
 /// assert_eq!(ring.owner("user:1"), Some("cid"));
@@ -31,15 +31,15 @@ const POINTS: u32 = 128;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ring {
-    /// By their names.
+    /// Sorted by name.
     members: Vec<(String, u8)>,
     /// The points in their order, each with the index of its member.
     points: Vec<(u64, u32)>,
 }
 
 impl Ring {
-    /// The ring of members with these names and weights. A member of weight 0 is responsible for no key. Of several with
-    /// one name the last counts.
+    /// The ring of members with these names and weights. A member of weight 0 is responsible for no
+    /// key. Of equal names the last counts.
     pub fn new(members: impl IntoIterator<Item = (impl Into<String>, u8)>) -> Self {
         let members: BTreeMap<String, u8> =
             members.into_iter().map(|(name, weight)| (name.into(), weight)).collect();
@@ -62,8 +62,9 @@ impl Ring {
         index.map(|index| self.name(index))
     }
 
-    /// The members for a key and its copies: so many, or all that have a weight. The first is the
-    /// [owner](Self::owner). When a member goes, the next one takes its place, and the order of the others stays.
+    /// The members for a key and its copies: `count` members, or all that have a weight. The first
+    /// is the [owner](Self::owner). If a member is removed, the next one takes its place, and the
+    /// order of the others stays.
     pub fn owners(&self, key: impl AsRef<[u8]>, count: usize) -> Vec<&str> {
         let weighty = self.members.iter().filter(|(_, weight)| *weight > 0).count();
         let (count, mut found) = (count.min(weighty), Vec::new());
@@ -83,13 +84,13 @@ impl Ring {
         self.members.iter().map(|(name, weight)| (&**name, *weight))
     }
 
-    /// The place of some bytes: their FNV-1a hash of 64 bits, stirred by the last step of `SplitMix64`, so that similar
-    /// keys are far from each other.
+    /// The place of some bytes: their FNV-1a hash of 64 bits, stirred by the last step of
+    /// `SplitMix64`, so that similar keys are far from each other.
     ///
     /// In full, with all sums and products modulo 2^64: `h = 0xCBF29CE484222325`, and for each byte
     /// `h = (h xor byte) * 0x100000001B3`; then `z = h + 0x9E3779B97F4A7C15`,
-    /// `z = (z xor z >> 30) * 0xBF58476D1CE4E5B9`, `z = (z xor z >> 27) * 0x94D049BB133111EB`, and the place is
-    /// `z xor z >> 31`.
+    /// `z = (z xor z >> 30) * 0xBF58476D1CE4E5B9`, `z = (z xor z >> 27) * 0x94D049BB133111EB`, and
+    /// the place is `z xor z >> 31`.
     pub fn place(bytes: &[u8]) -> u64 {
         const START: u64 = 0xCBF2_9CE4_8422_2325;
         const PRIME: u64 = 0x0100_0000_01B3;
@@ -97,7 +98,7 @@ impl Ring {
         mix(hash)
     }
 
-    /// The members of all points, from a place on once around.
+    /// The members of all points, from a place on, once around the ring.
     fn from(&self, place: u64) -> impl Iterator<Item = u32> {
         let first = self.points.partition_point(|(point, _)| *point < place);
         let (before, after) = self.points.split_at(first);

@@ -1,7 +1,7 @@
 //! [`Doubts`]: the creates of a keeper that may still take effect.
 
 use futures_util::future::{join_all, poll_immediate};
-use synod_core::client::{Client, Connection};
+use synod_core::client::{Client, ConnectionState};
 use synod_core::clock::{self, Instant};
 use synod_core::session::Session;
 use synod_core::store::SessionId;
@@ -9,9 +9,10 @@ use tokio::sync::watch;
 
 /// The creates that were not answered and whose node was not seen, by their sessions.
 ///
-/// A create is refused once its session is over at the store. The store says so when the session is closed; or a later session of the
-/// client shows it, which the store has answered without a break for twice the time to live of the session before: that session was
-/// silent for all of this time, and no change of a leader has extended it.
+/// The store rejects a create once its session has ended there. The end of the session is known if
+/// the store confirms its close; or if the store has answered a later session of the client without
+/// a break for twice the TTL of the session before: that session was silent for all of this time,
+/// and no change of a leader has extended it.
 #[derive(Debug, Default)]
 pub(crate) struct Doubts {
     open: Vec<Doubt>,
@@ -24,11 +25,11 @@ struct Doubt {
     creates: u32,
 }
 
-/// The session that lives, and since when there was no outage in it.
+/// The live session, and the time since which there was no outage in it.
 #[derive(Debug)]
 struct Steady {
     session: SessionId,
-    connection: watch::Receiver<Connection>,
+    connection: watch::Receiver<ConnectionState>,
     since: Instant,
 }
 
@@ -41,20 +42,20 @@ impl Doubts {
         }
     }
 
-    /// Whether a create in this session may have made a node.
+    /// Returns `true` if a create in this session may have made a node.
     pub(crate) fn has(&self, session: SessionId) -> bool {
         self.open.iter().any(|doubt| doubt.session.info().id == session)
     }
 
-    /// Records that the node of one of them was seen: each makes one at most.
-    pub(crate) fn was_seen(&mut self, session: SessionId) {
+    /// Records that the node of one of these creates was seen. A create makes at most one node.
+    pub(crate) fn record_seen(&mut self, session: SessionId) {
         if let Some(doubt) = self.of(session) {
             doubt.creates -= 1;
         }
         self.open.retain(|doubt| doubt.creates > 0);
     }
 
-    /// Records that the store may have been out of reach: its sessions may live longer than was known.
+    /// Records an outage of the store: its sessions may live longer than was known.
     pub(crate) fn record_outage(&mut self) {
         if let Some(steady) = &mut self.steady {
             steady.connection.mark_unchanged();
@@ -62,7 +63,8 @@ impl Doubts {
         }
     }
 
-    /// Forgets those of sessions that are over at the store, as seen from the session that lives.
+    /// Forgets creates in sessions that have ended at the store, as seen from the live session
+    /// `now`.
     pub(crate) async fn forget_ended(&mut self, client: &Client, now: &Session) {
         let session = now.info().id;
         if self.steady.as_ref().is_none_or(|steady| steady.session != session) {
@@ -80,8 +82,8 @@ impl Doubts {
         self.open = open;
     }
 
-    /// Waits until the store has said whether the sessions that are lost are over. Returns those in which a create may still
-    /// take effect.
+    /// Waits until the store has confirmed whether the lost sessions have ended. Returns the
+    /// sessions in which a create may still take effect.
     pub(crate) async fn settle(self) -> Vec<Session> {
         let open = self.open.iter().filter(|doubt| !self.is_outlived(doubt));
         let settled = open.map(|doubt| async move {

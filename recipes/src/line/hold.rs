@@ -1,4 +1,4 @@
-//! [`Hold`]: the guard that a granted ticket becomes.
+//! [`Hold`]: the guard that a granted ticket becomes, and its metrics.
 
 use std::fmt;
 use std::pin::pin;
@@ -6,49 +6,53 @@ use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 use futures_util::future::{Either, select};
+use synod_core::clock::{self, Instant};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::held::{Held, Token};
 use synod_core::path::Path;
 use synod_core::store::Txn;
+use tracing::Span;
+use tracing::field::{Empty, debug, display};
 
-use crate::line::stay::Stay;
+use crate::line::meter;
 use crate::line::ticket_node::TicketNode;
 
 /// A guard of a lock, of permits or of the lead. Dropping it releases them in the background.
 ///
-/// It is held while the session that owns its ticket is certain, according to [`Hold::is_held`], and no longer.
-/// A check is true of the moment at which it is made: a process that is paused between the check and
-/// its next action acts too late. Work that must be exclusive without any assumption belongs in the transaction of
-/// [`Hold::txn`], or in a system that compares [`Hold::token`].
+/// It is held while the session that owns its ticket is certain, according to [`Hold::is_held`],
+/// and no longer. A check is true at the moment at which it is made: a process that is paused
+/// between the check and its next action acts too late. Work that must be exclusive without any
+/// assumption belongs in the transaction of [`Hold::txn`], or in a system that compares
+/// [`Hold::token`].
 ///
 /// `K` is the data of the recipe.
-#[must_use = "what is held is given back when this is dropped"]
+#[must_use = "dropping this releases the lock, the permits or the lead"]
 pub struct Hold<K = ()> {
     pub(crate) node: TicketNode,
     pub(crate) kind: K,
-    stay: Stay,
+    metrics: HoldMetrics,
 }
 
-/// The lead of an election, for checks, for guarded transactions and for its token. The lead ends with the
-/// candidacy or the work that it belongs to, however many clones there are.
+/// The lead of an election, for checks, for guarded transactions and for its token. The lead ends
+/// with the candidacy or the work that it belongs to, however many clones there are.
 pub type Leadership = Arc<Hold>;
 
 impl<K> Hold<K> {
     pub(crate) fn new(node: TicketNode, recipe: &'static str, kind: K) -> Self {
-        let stay = Stay::of(&node, recipe);
-        Self { node, kind, stay }
+        let metrics = HoldMetrics::of(&node, recipe);
+        Self { node, kind, metrics }
     }
 
     /// The same hold, with other data of the recipe.
     pub(crate) fn map<L>(self, kind: impl FnOnce(K) -> L) -> Hold<L> {
-        let Self { node, kind: before, stay } = self;
-        Hold { node, kind: kind(before), stay }
+        let Self { node, kind: before, metrics } = self;
+        Hold { node, kind: kind(before), metrics }
     }
 
     /// The same hold, handed over within this process.
     pub(crate) fn passed_on(mut self) -> Self {
         self.node.pass_on();
-        self.stay = Stay::of(&self.node, self.stay.recipe);
+        self.metrics = HoldMetrics::of(&self.node, self.metrics.recipe);
         self
     }
 
@@ -59,25 +63,26 @@ impl<K> Hold<K> {
 
     /// The path of its ticket.
     pub fn path(&self) -> &Path {
-        self.node.told_path()
+        self.node.public_path()
     }
 
-    /// [`Hold::path`] for a reader that neither stores the path nor sends a request with it: a later ticket may have
-    /// the same path.
+    /// [`Hold::path`] for a reader that neither stores the path nor sends a request with it: a
+    /// later ticket may have the same path.
     #[doc(hidden)]
     pub fn seen_path(&self) -> &Path {
         self.node.path()
     }
 
-    /// Whether it is certainly held at this moment. False as soon as the session is not certain, before any
-    /// notification of the loss. If another client removes its node, that is noticed only during [`Hold::lost`] or
-    /// [`Hold::run`].
+    /// Returns `true` if it is certainly held at this moment. False as soon as the session is not
+    /// certain, before any notification of the loss. A removal of its node by another client is
+    /// noticed only during [`Hold::lost`] or [`Hold::run`].
     pub fn is_held(&self) -> bool {
         self.node.session().is_certain() && !self.node.is_gone()
     }
 
-    /// Waits until it is lost: its session is lost, or another client removed its node. A removal may be noticed only
-    /// when a third of the session's time to live has passed since the ticket was created.
+    /// Waits until it is lost: its session is lost, or another client removed its node. A removal
+    /// may be noticed only when a third of the session's TTL has passed since the ticket
+    /// was created.
     ///
     /// # Cancel safety
     ///
@@ -86,9 +91,9 @@ impl<K> Hold<K> {
         self.node.lost().await;
     }
 
-    /// A transaction that is applied only while this is held, whatever the clocks do: it begins with the
-    /// check that the node exists. Add operations to it, and send it with the same client. For more than one guard
-    /// there is [`Txn::under`].
+    /// A transaction that is applied only while this is held, whatever the clocks do: it begins
+    /// with the check that the node exists. Add operations to it, and send it with the same client.
+    /// For more than one guard use [`Txn::under`].
     ///
     /// # Examples
     ///
@@ -96,14 +101,14 @@ impl<K> Hold<K> {
     /// # use synod_core::client::Client;
     /// # use synod_core::error::Result;
     /// # use synod_core::path::Path;
-    /// use synod_recipes::Mutex;
+    /// use synod_recipes::lock::Mutex;
     /// use synod_core::store::Expect;
     ///
     /// # async fn example(client: Client, data: Path) -> Result<()> {
     /// let guard = Mutex::new(&client, Path::new("/locks/db")?).lock().await?;
     /// let write = guard.txn().set(data, "mine", Expect::Any);
-    /// let written = client.transaction(write).await?;
-    /// assert!(written.committed().is_some(), "else the lock was lost before");
+    /// let written = client.commit(write).await?;
+    /// assert!(written.is_committed(), "else the lock was lost before");
     /// # Ok(())
     /// # }
     /// ```
@@ -125,17 +130,17 @@ impl<K> Hold<K> {
             Either::Left((done, _)) => Ok(done),
             Either::Right(_) => Err(Error::new(ErrorKind::SessionLost, "holding on")
                 .at(self.node.path())
-                .because("it was lost; what was done under it was stopped")),
+                .because("it was lost; the work under it was stopped")),
         }
     }
 
-    /// Releases it: when this returned without an error, it is free for the next waiter.
+    /// Releases it. When this returns without an error, the next waiter can be granted.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::SessionLost`] if it was lost before: there is nothing to release.
-    /// [`ErrorKind::Unreachable`] if the release takes too long: it continues in the background, until it is done or
-    /// the session has ended.
+    /// [`ErrorKind::Unreachable`] if the release takes too long: it continues in the background,
+    /// until it is done or the session has ended.
     ///
     /// # Cancel safety
     ///
@@ -144,7 +149,8 @@ impl<K> Hold<K> {
         self.give_back().await
     }
 
-    /// [`Hold::release`] of a shared hold: from now on [`Hold::is_held`] is false for all that share it.
+    /// [`Hold::release`] of a shared hold: from then on [`Hold::is_held`] is false for all that
+    /// share it.
     pub(crate) async fn give_back(&self) -> Result<()> {
         if self.node.is_gone() {
             return Err(self.node.was_lost());
@@ -161,7 +167,7 @@ impl<K> Hold<K> {
 impl<K> fmt::Debug for Hold<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hold")
-            .field("recipe", &self.stay.recipe)
+            .field("recipe", &self.metrics.recipe)
             .field("path", self.node.path())
             .field("token", &self.token())
             .field("held", &self.is_held())
@@ -200,5 +206,29 @@ impl<K: Send + Sync> Held for Hold<K> {
 
     async fn release(self) -> Result<()> {
         Self::release(self).await
+    }
+}
+
+/// Measures the duration of a hold, and reports it when dropped.
+struct HoldMetrics {
+    recipe: &'static str,
+    since: Instant,
+    span: Span,
+}
+
+impl HoldMetrics {
+    fn of(node: &TicketNode, recipe: &'static str) -> Self {
+        let (ticket, token) = (node.path(), node.token());
+        let path = ticket.parent().map(display);
+        let span = tracing::debug_span!("holding", recipe, path, %ticket, %token, held = Empty);
+        Self { recipe, since: clock::now(), span }
+    }
+}
+
+impl Drop for HoldMetrics {
+    fn drop(&mut self) {
+        let held = clock::elapsed(self.since);
+        meter::held(self.recipe, held);
+        self.span.record("held", debug(held));
     }
 }

@@ -1,18 +1,27 @@
-//! The metrics of waiters and holders, with the feature.
+//! The metrics of waiters and holders. Without the feature `metrics` nothing is recorded.
 
 use std::time::Duration;
 
-/// A ticket was granted after this time, and this number of calls to the store.
-pub(crate) fn granted(recipe: &'static str, waited: Duration, asked: u32) {
+/// Records that a ticket was granted after this time and this number of calls to the store.
+#[cfg(feature = "metrics")]
+pub(crate) fn granted(recipe: &'static str, waited: Duration, calls: u32) {
     metrics::histogram!("synod_wait_seconds", "recipe" => recipe).record(waited);
-    metrics::histogram!("synod_wait_calls", "recipe" => recipe).record(f64::from(asked));
+    metrics::histogram!("synod_wait_calls", "recipe" => recipe).record(f64::from(calls));
 }
 
-/// A holder released or lost what it held, after this time.
+#[cfg(not(feature = "metrics"))]
+pub(crate) const fn granted(_recipe: &'static str, _waited: Duration, _calls: u32) {}
+
+/// Records that a holder released or lost its ticket after this time.
+#[cfg(feature = "metrics")]
 pub(super) fn held(recipe: &'static str, held: Duration) {
     metrics::histogram!("synod_hold_seconds", "recipe" => recipe).record(held);
 }
 
+#[cfg(not(feature = "metrics"))]
+pub(super) const fn held(_recipe: &'static str, _held: Duration) {}
+
+#[cfg(feature = "metrics")]
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

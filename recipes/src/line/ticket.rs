@@ -1,60 +1,61 @@
-//! [`Ticket`]: a ticket in a line, and how it waits until it is granted.
+//! [`Ticket`]: a ticket in a wait queue, and its wait until it is granted.
 
 use std::fmt;
 use std::pin::pin;
+use std::time::Duration;
 
-use futures_core::future::BoxFuture;
 use futures_util::future::{Either, select};
-use synod_core::clock::{self, Instant, sleep};
+use synod_core::clock::{self, Instant, sleep, timeout};
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::held::Held;
 use synod_core::path::Path;
-use synod_core::store::{Event, Node, Query, View, Watch};
+use synod_core::store::{Change, Event, Kind, Node, Query, View, Watch};
 use tracing::Instrument;
 
-use crate::line::downgrade::shares;
-use crate::line::form::Form;
 use crate::line::hold::Hold;
-use crate::line::marks::Capacity;
-use crate::line::meter;
-use crate::line::order::{Tickets, Turn, turn};
+use crate::line::order::{POSTED, Tickets, Turn, containers, shares, turn, with_stats};
+use crate::line::ticket_name::Capacity;
 use crate::line::ticket_node::TicketNode;
-use crate::line::{Line, SIGHT};
+use crate::line::{Form, Line, WINDOW, meter};
 use crate::mutant::mistake;
 
-/// A ticket in a line. Dropping it removes it.
+/// A ticket in a queue. Dropping it removes it.
 pub(crate) struct Ticket {
     pub(super) line: Line,
     pub(super) node: TicketNode,
     /// The view that its create returned, until it is evaluated.
-    pub(super) seen: Option<View>,
+    pub(super) view: Option<View>,
     pub(super) since: Instant,
-    /// How many calls to the store it took.
-    pub(super) asked: u32,
+    /// The number of calls to the store.
+    pub(super) calls: u32,
     /// Tickets that are shared although their names do not show it.
     sharing: Vec<Path>,
-    /// Paths that a listing names although no node is there: containers, and earlier tickets that are gone. They were
-    /// vacant after this ticket was created, so a node that is created there later is later in the line.
+    /// Paths that a listing names although there is no node: containers, and earlier tickets that
+    /// are gone. They were vacant after this ticket was created, so a node that is created there
+    /// later is later in the queue.
     pub(super) vacant: Vec<Path>,
-    /// Whether the line was searched for containers since the last change.
+    /// True if the queue was searched for containers since the last change.
     pub(super) swept: bool,
-    /// Whether only the latest state counts: no earlier view, and no answer that lags.
+    /// True if only the latest state counts: no earlier view, and no response that lags.
     pub(super) strict: bool,
-    /// What was seen last: whether there is a later ticket, and how many permits there are.
+    /// The facts of the last view that outlive it.
     pub(super) last: Last,
 }
 
+/// Facts of a view of the queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Last {
+    /// True if there is a later ticket.
     pub(super) followed: bool,
+    /// The number of permits that exist.
     pub(super) permits: Option<u32>,
-    /// Whether any name may be that of a container, and is not one that a ticket of this library was given lately.
+    /// True if any name may be that of a container, and is not one that a ticket of this library
+    /// was given recently.
     pub(super) suspects: bool,
-    /// Whether any name may be that of a container.
+    /// True if any name may be that of a container.
     pub(super) unsure: bool,
 }
 
-/// Why a wait ended without a grant.
+/// The end of a wait without a grant.
 pub(super) enum WaitError {
     /// The ticket or its session is gone.
     Gone,
@@ -65,44 +66,21 @@ pub(super) enum WaitError {
 pub(super) enum Waited {
     /// Something changed, or may have changed. With the watch that was used.
     Change(Option<Watch>),
-    /// The wait ended, and no change is known.
+    /// The wait ended without a known change.
     Nothing,
 }
 
-impl Line {
-    /// A ticket that is granted, however long the wait takes.
-    pub(crate) async fn enter(&self) -> Result<Ticket> {
-        let mut ticket = self.enqueue().await?;
-        ticket.granted().await?;
-        Ok(ticket)
-    }
-
-    /// [`Line::enter`], as a guard of any recipe.
-    pub(crate) fn held(self) -> BoxFuture<'static, Result<Box<dyn Held>>> {
-        Box::pin(async move { Ok(Box::new(self.enter().await?.hold(())) as Box<dyn Held>) })
-    }
-
-    /// A new ticket at the end of the line.
-    pub(crate) async fn enqueue(&self) -> Result<Ticket> {
-        mistake!(TicketPerSession: if let Some(node) = self.drawn_by_session().await? {
-            return Ok(Ticket::new(self.clone(), node, None));
-        });
-        let (node, seen) = self.draw().await?;
-        Ok(Ticket::new(self.clone(), node, seen))
-    }
-}
-
 impl Ticket {
-    fn new(line: Line, node: TicketNode, seen: Option<View>) -> Self {
-        mistake!(LookIgnored: let seen = None);
+    pub(super) fn new(line: Line, node: TicketNode, view: Option<View>) -> Self {
+        mistake!(LookIgnored: let view = None);
         let (since, last) = (clock::now(), Last::default());
         let (sharing, vacant) = (Vec::new(), Vec::new());
         Self {
             line,
             node,
-            seen,
+            view,
             since,
-            asked: 1,
+            calls: 1,
             sharing,
             vacant,
             swept: false,
@@ -111,7 +89,7 @@ impl Ticket {
         }
     }
 
-    /// The same ticket, with the knowledge that these tickets are shared.
+    /// The same ticket, with these earlier tickets known to be shared.
     pub(super) fn sharing(self, sharing: Vec<Path>) -> Self {
         Self { sharing, ..self }
     }
@@ -120,8 +98,8 @@ impl Ticket {
         self.line.form()
     }
 
-    /// Waits until it is granted. If its session is lost, or another client removes it, another ticket is
-    /// created at the end of the line.
+    /// Waits until it is granted. If its session is lost, or another client removes it, another
+    /// ticket is created at the end of the queue.
     pub(crate) async fn granted(&mut self) -> Result<()> {
         let span = tracing::debug_span!(
             "waiting",
@@ -130,7 +108,7 @@ impl Ticket {
             waited = tracing::field::Empty,
             calls = tracing::field::Empty,
         );
-        let told = span.clone();
+        let wait = span.clone();
         // On the heap, so that the future of a caller with many waits stays small.
         Box::pin(async {
             loop {
@@ -138,14 +116,14 @@ impl Ticket {
                     Ok(()) => break,
                     Err(WaitError::Gone) => {
                         mistake!(WaitsInOneSession: return Err(self.node.was_lost()));
-                        self.draw_again().await?;
+                        self.create_again().await?;
                     }
                     Err(WaitError::Failed(error)) => return Err(error),
                 }
             }
-            let (waited, asked) = (clock::elapsed(self.since), self.asked);
-            meter::granted(self.form().recipe, waited, asked);
-            told.record("waited", tracing::field::debug(waited)).record("calls", asked);
+            let (waited, calls) = (clock::elapsed(self.since), self.calls);
+            meter::granted(self.form().recipe, waited, calls);
+            wait.record("waited", tracing::field::debug(waited)).record("calls", calls);
             tracing::debug!(ticket = %self.node.path(), "granted");
             Ok(())
         })
@@ -159,24 +137,24 @@ impl Ticket {
         Hold::new(self.node, recipe, kind)
     }
 
-    pub(super) async fn draw_again(&mut self) -> Result<()> {
-        tracing::debug!(ticket = %self.node.path(), "the ticket is gone; drawing another");
-        let (node, seen) = self.line.draw().await?;
-        // What is trusted is not removed.
+    pub(super) async fn create_again(&mut self) -> Result<()> {
+        tracing::debug!(ticket = %self.node.path(), "the ticket is gone; creating another");
+        let (node, view) = self.line.create_ticket().await?;
+        // The mistake trusts the former ticket, so it must not remove it.
         mistake!(OldTicketTrusted: crate::mutant::line::keep(&self.node));
         self.node = node;
-        self.seen = seen;
-        self.asked += 1;
+        self.view = view;
+        self.calls += 1;
         self.vacant.clear();
         self.swept = false;
         Ok(())
     }
 
     async fn granted_in_session(&mut self) -> Result<(), WaitError> {
-        let (mut line_watch, mut used_watch, mut delays) = (None, None, None);
+        let (mut line_watch, mut used_watch, mut delays) = (None, None, self.node.delays());
         loop {
             let turn = self.turn().await?;
-            // The used watch is dropped only after the look, which is urgent.
+            // The used watch is dropped only after the read, which is urgent.
             drop(used_watch.take());
             let waited = match turn {
                 Turn::Now if self.is_certain() => {
@@ -196,49 +174,52 @@ impl Ticket {
                 Turn::Next => self.until_anything(&mut line_watch).await?,
             };
             match waited {
-                Waited::Change(watch) => (used_watch, delays) = (watch, None),
+                Waited::Change(watch) => {
+                    used_watch = watch;
+                    delays.reset();
+                }
                 Waited::Nothing => {
-                    let delays = delays.get_or_insert_with(|| self.node.delays());
-                    sleep(delays.next().unwrap_or_default()).await;
+                    delays.wait().await;
                 }
             }
         }
     }
 
-    /// Whether the session is certain now. A grant counts only then.
+    /// Returns `true` if the session is certain now. A grant counts only then.
     pub(super) fn is_certain(&self) -> bool {
         mistake!(GrantsUncertain: return true);
         self.node.session().is_certain()
     }
 
-    /// What the ticket does next.
+    /// The next step of the ticket.
     pub(super) async fn turn(&mut self) -> Result<Turn, WaitError> {
-        let mut sight = SIGHT;
-        let mut seen = self.seen.take();
+        let mut window = WINDOW;
+        let mut first = self.view.take();
         loop {
-            let view = if let Some(view) = seen.take() {
+            let view = if let Some(view) = first.take() {
                 view
             } else {
-                let view = self.read(sight).await;
+                let view = self.read(window).await;
                 mistake!(LostReadIsEmpty: if let Err(WaitError::Failed(_)) = view {
                     return Ok(Turn::Now);
                 });
                 view?
             };
-            let (turn, alone) = self.think(&view);
-            let cut = !self.line.sees_all() && sight < usize::MAX && view.nodes.len() >= sight;
-            if turn != Turn::Now || !cut || !alone {
+            let (turn, is_alone) = self.evaluate(&view);
+            let is_cut =
+                !self.line.reads_all() && window < usize::MAX && view.nodes.len() >= window;
+            if turn != Turn::Now || !is_cut || !is_alone {
                 return Ok(turn);
             }
-            // No other node in the window is a ticket: read the whole line.
-            sight = usize::MAX;
+            // No other node in the window is a ticket: read the whole queue.
+            window = usize::MAX;
         }
     }
 
-    /// What the ticket does next, according to the view, and whether the view has no other ticket.
-    pub(super) fn think(&mut self, view: &View) -> (Turn, bool) {
+    /// The next step of the ticket according to the view, and whether the view has no other ticket.
+    pub(super) fn evaluate(&mut self, view: &View) -> (Turn, bool) {
         let mut queue = Tickets::of(view).sharing(&self.sharing).without(&self.vacant);
-        if self.node.counts_by_version() {
+        if self.node.is_versioned() {
             // If a late request created the node again, that is another ticket.
             queue = queue.placed(self.node.path(), self.node.sequence());
         }
@@ -254,8 +235,8 @@ impl Ticket {
         (turn, queue.entries().len() <= 1)
     }
 
-    async fn read(&mut self, sight: usize) -> Result<View, WaitError> {
-        let mut query = self.line.look(self.node.sequence(), sight);
+    async fn read(&mut self, window: usize) -> Result<View, WaitError> {
+        let mut query = self.line.later_query(self.node.sequence(), window);
         if !self.strict {
             query = self.line.fresh(query);
         }
@@ -264,29 +245,32 @@ impl Ticket {
     }
 
     /// Repeats a request for as long as the session lives.
-    pub(super) async fn insist<T, F>(&mut self, mut ask: impl FnMut() -> F) -> Result<T, WaitError>
+    pub(super) async fn insist<T, F>(
+        &mut self,
+        mut request: impl FnMut() -> F,
+    ) -> Result<T, WaitError>
     where
         F: Future<Output = Result<T>>,
     {
         let mut delays = self.node.delays();
         loop {
-            self.asked += 1;
-            let error = match ask().await {
-                Ok(answer) => return Ok(answer),
+            self.calls += 1;
+            let error = match request().await {
+                Ok(response) => return Ok(response),
                 Err(error) => error,
             };
             match error.kind() {
                 ErrorKind::SessionLost => return Err(WaitError::Gone),
                 ErrorKind::Unreachable => {
                     mistake!(LostReadIsEmpty: return Err(WaitError::Failed(error)));
-                    sleep(delays.next().unwrap_or_default()).await;
+                    delays.wait().await;
                 }
                 _ => return Err(WaitError::Failed(error)),
             }
         }
     }
 
-    /// Waits until another look may have another result, as the predecessor is gone or was granted.
+    /// Waits until another read may have another result, as the predecessor is gone or was granted.
     async fn until_gone(
         &mut self,
         ahead: &Path,
@@ -295,7 +279,8 @@ impl Ticket {
         mistake!(WatchesInTwoCalls: {
             self.unless_lost(crate::mutant::line::next_event_if_there(self.node.session(), ahead)).await?;
         });
-        // The data of the predecessor matters if this ticket can be granted while the predecessor exists.
+        // The data of the predecessor matters if this ticket can be granted while the predecessor
+        // exists.
         let wants_data = self.form().capacity != Capacity::One || self.form().may_share();
         let mut query = Query::node(ahead.clone());
         if !wants_data {
@@ -304,7 +289,7 @@ impl Ticket {
         // One event is enough for this wait.
         query.once = true;
         mistake!(DataWakes: query.once = false);
-        let (view, mut watch) = self.observe(query).await?;
+        let (view, mut watch) = self.watch(query).await?;
         let Some(node) = view.node() else {
             mistake!(WaitsForTheAbsent: {
                 self.unless_lost(crate::mutant::line::next_event(self.node.session(), ahead)).await?;
@@ -314,14 +299,14 @@ impl Ticket {
             return Ok(Waited::Change(Some(watch)));
         };
         if !self.is_ahead(node) {
-            // According to the listing it is earlier, so the next look has the same result.
+            // According to the listing it is earlier, so the next read would have the same result.
             return Ok(Waited::Nothing);
         }
         if self.form().may_share() && shares(node) {
             self.sharing.push(ahead.clone());
             return Ok(Waited::Change(Some(watch)));
         }
-        if self.form().capacity != Capacity::One && !self.will_tell(node).await? {
+        if self.form().capacity != Capacity::One && !self.will_notify(node).await? {
             drop(watch);
             return self.until_anything(line_watch).await;
         }
@@ -331,16 +316,111 @@ impl Ticket {
         })
     }
 
-    /// Whether a ticket was created before the own one. If the answer to a create was lost and another client removed
-    /// the node, the create is repeated under the same name: then the ticket is later in the line, and waits itself.
+    /// Returns whether the predecessor waits itself, and will write to its ticket when it is
+    /// granted. A predecessor that has written already does not write again. A predecessor that was
+    /// created before the number of permits changed may have been granted before that change, when
+    /// there was no later waiter to notify.
+    pub(super) async fn will_notify(&mut self, ahead: &Node) -> Result<bool, WaitError> {
+        let Some(stat) = ahead.stat else { return Ok(false) };
+        if stat.modified != stat.created {
+            return Ok(false);
+        }
+        let (Capacity::Posted, Some(permits)) = (self.form().capacity, self.last.permits) else {
+            return Ok(true);
+        };
+        let Ok(posted) = self.line.dir().join(&format!("{POSTED}{permits}")) else {
+            return Ok(false);
+        };
+        let session = self.node.session().clone();
+        let query = Query::node(posted).names_only();
+        let view = self.insist(|| session.read(query.clone())).await?;
+        let changed = view.node().and_then(|node| node.stat).map(|stat| stat.created);
+        let changed_before = changed.is_some_and(|changed| changed < stat.created);
+        mistake!(LimitChangeIgnored: let changed_before = true);
+        Ok(changed_before)
+    }
+
+    /// Waits until the queue differs from the last view.
+    ///
+    /// If nothing changes for a third of the TTL, this searches for containers: a container that
+    /// counts as a ticket may never go.
+    pub(super) async fn until_anything(
+        &mut self,
+        kept: &mut Option<Watch>,
+    ) -> Result<Waited, WaitError> {
+        let mut line_watch = if let Some(watch) = kept.take() {
+            watch
+        } else {
+            let all = Query::children(self.line.dir().clone()).names_only();
+            let (view, watch) = self.watch(all).await?;
+            if !matches!(self.evaluate(&view).0, Turn::Next | Turn::After(_)) {
+                self.view = Some(view);
+                return Ok(Waited::Change(None));
+            }
+            watch
+        };
+        let sweeps = self.last.unsure && !self.swept;
+        let limit = match self.node.session().info().ttl / 3 {
+            _ if sweeps && self.last.suspects => Duration::ZERO,
+            long if sweeps => long,
+            _ => Duration::MAX,
+        };
+        let changed = async {
+            loop {
+                match line_watch.next().await {
+                    Some(Event::Changed(change)) if is_arrival(&change) => {}
+                    Some(Event::Ended(_)) | None => return Waited::Nothing,
+                    _ => return Waited::Change(None),
+                }
+            }
+        };
+        let Ok(waited) = self.unless_lost(timeout(limit, changed)).await? else {
+            *kept = Some(line_watch);
+            self.sweep().await?;
+            return Ok(Waited::Change(None));
+        };
+        if matches!(waited, Waited::Change(_)) {
+            self.swept = false;
+            // The watch also reports a change during the next read.
+            *kept = Some(line_watch);
+        }
+        Ok(waited)
+    }
+
+    /// Notifies the later waiters of the grant, if there are any and it matters to them. This
+    /// happens in the background: the holder does not wait for it.
+    pub(super) fn notify_later_waiters(&self) {
+        let notifies = self.form().capacity != Capacity::One && self.last.followed;
+        // A ticket that is identified by its version was written to after its create, and is not
+        // written to again.
+        mistake!(CallUntold: let notifies = false);
+        if notifies && !self.node.is_versioned() {
+            let (path, label) = (self.node.path().clone(), self.line.label().clone());
+            self.node.session().rewrite(path, label);
+        }
+    }
+
+    /// Returns `true` if a ticket was created before the own one. If the response to a create was
+    /// lost and another client removed the node, the create is repeated under the same name: then
+    /// the ticket is later in the queue, and waits itself.
     fn is_ahead(&self, node: &Node) -> bool {
         node.stat.is_none_or(|stat| self.node.created().is_none_or(|own| stat.created < own))
     }
 
-    pub(super) async fn observe(&mut self, query: Query) -> Result<(View, Watch), WaitError> {
+    pub(super) async fn watch(&mut self, query: Query) -> Result<(View, Watch), WaitError> {
         let session = self.node.session().clone();
         let query = self.line.fresh(query);
-        self.insist(|| session.observe(query.clone())).await
+        self.insist(|| session.watch(query.clone())).await
+    }
+
+    /// Reads which names in the queue are those of containers.
+    pub(super) async fn sweep(&mut self) -> Result<(), WaitError> {
+        let (session, all) = (self.node.session().clone(), with_stats(self.line.dir()));
+        let query = self.line.fresh(all);
+        let view = self.insist(|| session.read(query.clone())).await?;
+        self.vacant.extend(containers(&view));
+        self.swept = true;
+        Ok(())
     }
 
     /// Waits for `wait`, for as long as the ticket exists.
@@ -354,12 +434,19 @@ impl Ticket {
         }
     }
 
-    /// Lets some time pass in which the session may become certain again, or be lost.
+    /// Pauses, so that the session may become certain again, or be lost.
     pub(super) async fn rest(&self) {
         let session = self.node.session();
         let pause = session.info().ttl / 20;
         let _either = select(pin!(sleep(pause)), pin!(session.lost())).await;
     }
+}
+
+/// Returns `true` if a ticket was created or written to: neither brings any waiter closer to its
+/// grant. If a ticket is created again, it was removed before, and the watch reports that, too.
+fn is_arrival(change: &Change) -> bool {
+    let is_ticket = !change.path.name().starts_with(POSTED);
+    is_ticket && matches!(change.kind, Kind::Created | Kind::Updated)
 }
 
 impl fmt::Debug for Ticket {

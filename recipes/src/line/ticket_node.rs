@@ -1,45 +1,49 @@
-//! [`TicketNode`]: owns the node of a ticket. Dropping it removes the node; [`TicketNode::lost`] waits for its loss.
+//! [`TicketNode`]: the owner of a ticket's node. Dropping it removes the node; [`TicketNode::lost`]
+//! waits for its loss.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use futures_util::future::{pending, select};
 use synod_core::clock::{self, Instant, sleep};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::held::Token;
 use synod_core::path::Path;
-use synod_core::retry::{Delays, Retry};
 use synod_core::session::Session;
-use synod_core::store::{Done, Query, Revision, Sequence, Txn, View, Watch};
+use synod_core::store::{
+    Commit, Expect, OpResult, Outcome, Query, RejectReason, Revision, Sequence, Stat, Txn, View,
+    Watch,
+};
 
-use crate::line::names::Names;
-use crate::line::seen_version::SeenVersion;
+use crate::line::ticket_name::FreeNames;
 use crate::mutant::mistake;
+use crate::support::retry::RetryDelays;
 
 /// The node of a ticket. Dropping this removes the node.
 #[derive(Debug)]
 pub(crate) struct TicketNode {
-    pub(super) session: Session,
-    pub(super) node: Done,
+    session: Session,
+    node: OpResult,
     token: Token,
     sequence: Sequence,
-    /// Whether the ticket was released or handed over already.
+    /// True if the ticket was released or handed over already.
     spent: AtomicBool,
-    /// Whether the node was removed, by its owner or by another client.
+    /// True if the node was removed, by its owner or by another client.
     gone: AtomicBool,
-    /// Whether the next ticket may reuse its name.
+    /// True if the next ticket may reuse its name.
     renewable: AtomicBool,
     /// The version that writes and checks expect; `None` if the path alone identifies the ticket.
-    pub(super) seen_version: Option<SeenVersion>,
-    drawn: Instant,
+    seen_version: Option<SeenVersion>,
+    created_at: Instant,
     /// The watch of the node, while no call uses it.
     watch: Mutex<Option<Watch>>,
 }
 
 impl TicketNode {
     /// The ticket whose node the session created.
-    pub(crate) fn new(session: Session, node: Done) -> Result<Self> {
+    pub(crate) fn new(session: Session, node: OpResult) -> Result<Self> {
         let (stat, sequence) = (node.stat, node.sequence);
         let mut ticket = Self {
             session,
@@ -50,7 +54,7 @@ impl TicketNode {
             gone: AtomicBool::new(false),
             renewable: AtomicBool::new(false),
             seen_version: None,
-            drawn: clock::now(),
+            created_at: clock::now(),
             watch: Mutex::default(),
         };
         // From here on a drop removes the node.
@@ -67,7 +71,8 @@ impl TicketNode {
         Ok(ticket)
     }
 
-    /// The next ticket may reuse the name of this one, as long as the name stays inside this library.
+    /// Allows the next ticket to reuse the name of this one, as long as the name stays inside this
+    /// library.
     pub(super) fn renewable(self) -> Self {
         self.renewable.store(true, Ordering::Relaxed);
         self
@@ -77,9 +82,9 @@ impl TicketNode {
         &self.session
     }
 
-    /// How long to wait between the tries of what is repeated until it succeeds.
-    pub(crate) fn delays(&self) -> Delays {
-        Retry::forever().delays(self.session.chance())
+    /// The delays between the attempts of a request that is repeated until it succeeds.
+    pub(crate) fn delays(&self) -> RetryDelays {
+        RetryDelays::forever(self.session.random())
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -91,7 +96,7 @@ impl TicketNode {
         self.node.stat.map(|stat| stat.created)
     }
 
-    /// Whether a node at its path with this revision of its create is this one.
+    /// Returns `true` if a node at its path with this revision of its create is this one.
     pub(crate) fn is_of(&self, created: Revision) -> bool {
         self.created().is_none_or(|own| own == created)
     }
@@ -111,25 +116,77 @@ impl TicketNode {
         self.token = self.token.next_turn();
     }
 
-    /// The path, for use outside this library, where it may be kept for long: no other ticket ever has it.
-    pub(crate) fn told_path(&self) -> &Path {
+    /// The path, for use outside this library, where it may be kept: from now on no other ticket
+    /// ever has it.
+    pub(crate) fn public_path(&self) -> &Path {
         mistake!(ToldNameUsedAgain: return self.path());
         self.renewable.store(false, Ordering::Relaxed);
         self.path()
     }
 
-    /// Adds the check that the node exists. Either no other ticket ever has its path, or the check expects the version
-    /// that was seen last.
+    /// Adds the check that the node exists. Either no other ticket ever has its path, or the check
+    /// expects the version that was read last.
     pub(crate) fn check(&self, txn: Txn) -> Txn {
         mistake!(TxnUnguarded: return txn);
-        txn.check(self.told_path().clone(), self.expected())
+        txn.check(self.public_path().clone(), self.expected())
+    }
+
+    /// Makes writes and checks expect the last version that was read: see [`SeenVersion`].
+    pub(super) fn versioned(mut self) -> Self {
+        self.seen_version = self.node.stat.map(SeenVersion::of);
+        self
+    }
+
+    pub(super) fn is_versioned(&self) -> bool {
+        self.seen_version.is_some()
+    }
+
+    /// The version that a write to the node, or a transaction under it, expects.
+    pub(crate) fn expected(&self) -> Expect {
+        self.seen_version.as_ref().map_or(Expect::Any, SeenVersion::expected)
+    }
+
+    /// Records the stat of the node at its path. Returns whether that is this ticket.
+    pub(crate) fn record(&self, stat: Stat) -> bool {
+        self.seen_version.as_ref().is_none_or(|seen| seen.record(stat))
+    }
+
+    /// Replaces the data of the ticket, if it exists: [`Session::commit`] of one operation. If
+    /// writes expect a version, and another client wrote to the ticket meanwhile, this reads the
+    /// version and writes again.
+    pub(crate) async fn write(&self, data: Bytes) -> Result<Outcome> {
+        loop {
+            let set = Txn::new().set(self.path().clone(), data.clone(), self.expected());
+            let outcome = self.session.commit(set).await?;
+            match &outcome {
+                Outcome::Rejected(no)
+                    if no.reason == RejectReason::OtherVersion && self.read_version().await? => {}
+                Outcome::Committed(Commit { results: done, .. }) => {
+                    let stat = done.first().and_then(|it| it.stat);
+                    let _is_own = stat.is_none_or(|stat| self.record(stat));
+                    return Ok(outcome);
+                }
+                Outcome::Rejected(_) => return Ok(outcome),
+            }
+        }
+    }
+
+    /// Reads the version of the ticket if writes expect it. Returns false if that shows that the
+    /// ticket is gone.
+    pub(crate) async fn read_version(&self) -> Result<bool> {
+        if !self.is_versioned() {
+            return Ok(true);
+        }
+        let node = Query::node(self.path().clone()).names_only();
+        let stat = self.session.read(node).await?.into_node().and_then(|node| node.stat);
+        Ok(stat.is_some_and(|stat| self.record(stat)))
     }
 
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
     }
 
-    /// Whether another client removed the node, as far as that was noticed.
+    /// Returns `true` if another client removed the node and this client noticed it.
     pub(crate) fn was_removed(&self) -> bool {
         self.is_gone() && !self.spent.load(Ordering::Relaxed)
     }
@@ -144,10 +201,10 @@ impl TicketNode {
     pub(crate) async fn remove(&self) -> Result<()> {
         self.spend();
         if self.renewable.load(Ordering::Relaxed) {
-            let is_last = self.session.remove_tracked(&self.node).await?.is_settled();
-            mistake!(NameFreedInDoubt: let is_last = true);
-            if is_last {
-                self.session.local::<Names>().give(self.path());
+            let is_settled = self.session.remove_tracked(&self.node).await?.is_settled();
+            mistake!(NameFreedInDoubt: let is_settled = true);
+            if is_settled {
+                self.session.local::<FreeNames>().give(self.path());
             }
             return Ok(());
         }
@@ -158,13 +215,13 @@ impl TicketNode {
     pub(crate) fn give_up(&self) {
         mistake!(DroppedTicketStays: return);
         if !self.spent.swap(true, Ordering::Relaxed) && !self.gone.swap(true, Ordering::Relaxed) {
-            self.session.abandon(&self.node);
+            self.session.remove_in_background(&self.node);
         }
     }
 
     /// Removes the node of a spent ticket in the background.
     pub(crate) fn abandon(&self) {
-        self.session.abandon(&self.node);
+        self.session.remove_in_background(&self.node);
     }
 
     /// Records that the ticket was released or handed over.
@@ -181,30 +238,31 @@ impl TicketNode {
 
     /// Waits until another client removed the node. Never returns when the session ends.
     ///
-    /// Most tickets are released before a third of the time to live has passed: those are not watched.
+    /// The watch begins when the ticket is a third of the TTL old: most tickets are released
+    /// before.
     async fn removed(&self) {
         mistake!(RemovalUnnoticed: return pending().await);
-        let age = clock::elapsed(self.drawn);
+        let age = clock::elapsed(self.created_at);
         sleep((self.session.info().ttl / 3).saturating_sub(age)).await;
         let mut delays = self.delays();
         let mut lent = Lent { ticket: self, watch: self.kept().take() };
         let node = Query::until_gone(self.path().clone()).local();
         while !self.is_gone() {
             if let Some(watch) = &mut lent.watch {
-                let _look_again = watch.next().await;
+                let _event = watch.next().await;
                 lent.watch = None;
             }
-            match self.session.observe(node.clone()).await {
+            match self.session.watch(node.clone()).await {
                 Ok((view, watch)) if self.is_in(&view) => lent.watch = Some(watch),
                 Ok(_) => self.gone.store(true, Ordering::Relaxed),
                 Err(error) if error.kind() == ErrorKind::SessionLost => pending().await,
-                Err(_) => sleep(delays.next().unwrap_or_default()).await,
+                Err(_) => delays.wait().await,
             }
         }
     }
 
     fn is_in(&self, view: &View) -> bool {
-        view.node().is_some_and(|node| node.stat.is_none_or(|stat| self.learn(stat)))
+        view.node().is_some_and(|node| node.stat.is_none_or(|stat| self.record(stat)))
     }
 
     fn kept(&self) -> MutexGuard<'_, Option<Watch>> {
@@ -233,8 +291,75 @@ impl Drop for Lent<'_> {
     }
 }
 
-/// The error for a store that does not return what a create made. Every store returns it.
+/// The error for a store that does not return the node of a create. Every store returns it.
 pub(crate) fn missing_create_result() -> Error {
-    Error::new(ErrorKind::Backend, "drawing a ticket")
-        .because("the store did not report what it created, or gave it to another session")
+    Error::new(ErrorKind::Backend, "creating a ticket")
+        .because("the store did not report the node that it created, or gave it to another session")
+}
+
+/// The last version that was read of a ticket. Every write and every check of the ticket expects
+/// it.
+///
+/// It is used for two kinds of tickets. If the create was retried on a store that does not append a
+/// sequence to the name (etcd), a delayed first request could create the deleted node again after
+/// another holder was granted. And if a write to the ticket reduces its claim (a downgrade), a
+/// delayed transaction under the former claim must fail.
+#[derive(Debug)]
+pub(super) struct SeenVersion {
+    last: Mutex<Stat>,
+}
+
+impl SeenVersion {
+    /// The version at the ticket's create.
+    fn of(created: Stat) -> Self {
+        Self { last: Mutex::new(created) }
+    }
+
+    /// The expectation of a check of the node: a version that no other node of this name ever has.
+    fn expected(&self) -> Expect {
+        Expect::Version(self.last().version)
+    }
+
+    /// Records the stat of the node at the path. Returns whether that is the ticket.
+    fn record(&self, stat: Stat) -> bool {
+        let mut last = self.last();
+        if stat.created != last.created {
+            return false;
+        }
+        if stat.modified > last.modified {
+            *last = stat;
+        }
+        true
+    }
+
+    fn last(&self) -> MutexGuard<'_, Stat> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use synod_core::store::{Revision, Version};
+
+    use super::*;
+
+    fn stat(created: u64, modified: u64) -> Stat {
+        Stat::new(Revision::new(created), Revision::new(modified), Version::new(modified), None)
+    }
+
+    #[test]
+    fn a_ticket_expects_its_latest_version_that_was_read() {
+        let ticket = SeenVersion::of(stat(5, 5));
+        for (seen, is_this, expected) in [
+            (stat(5, 5), true, 5),
+            (stat(5, 8), true, 8),
+            // A response that lags.
+            (stat(5, 7), true, 8),
+            // A node that a late request created.
+            (stat(9, 9), false, 8),
+        ] {
+            assert_eq!(ticket.record(seen), is_this, "{seen:?}");
+            assert_eq!(ticket.expected(), Expect::Version(Version::new(expected)), "{seen:?}");
+        }
+    }
 }

@@ -1,4 +1,5 @@
-//! [`Content`]: the nodes of a mirror, and how they follow what the store reports. Pure.
+//! [`Content`]: the nodes of a mirror, and the rules by which they follow the events of the store.
+//! Pure.
 
 use std::mem::take;
 use std::sync::Arc;
@@ -7,49 +8,51 @@ use synod_core::path::Path;
 use synod_core::store::{Change, Kind, Node, Revision, View};
 
 use crate::mirror::event::CacheEvent;
-use crate::mirror::event_log::EVENTS;
+use crate::mirror::event_log::MAX_EVENTS;
 use crate::mirror::extent::Extent;
-use crate::mirror::nodes_by_path::NodesByPath;
+use crate::mirror::snapshot::NodesByPath;
 use crate::mutant::mistake;
 
-/// The nodes of a mirror. What is older than what it has already is never taken over, wherever it comes from: revisions
-/// order all writes of a path, also those of a node that was deleted and made again, whose versions begin again.
+/// The nodes of a mirror. An older version than the known one is never taken over, whatever its
+/// source: revisions order all writes of a path, also those of a node that was deleted and created
+/// again, whose versions begin again.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Content {
     /// Shared with snapshots: copied by the next change while there is one.
     pub(super) nodes: Arc<NodesByPath>,
     /// The newest revision that it shows.
     pub(super) newest: Revision,
-    /// A path without a node had none at this revision, or was seen without one later. An event that is not newer does not
-    /// prove that there is one.
+    /// A path without a node had none at this revision, or was seen without one later. An event
+    /// that is not newer does not prove that there is one.
     floor: Revision,
 }
 
-/// That a node has to be read.
+/// The result that a node must be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unread;
 
-/// A content that a view makes of another one, and the differences between them.
+/// The content after a view of the whole extent, and the differences from the content before.
 #[derive(Debug)]
 pub(super) struct Replacement {
     nodes: NodesByPath,
     revision: Revision,
-    /// `None` if they are more than any reader would get, and if the store went back.
+    /// `None` if there are more than any reader would get, and if the store went back.
     events: Option<Vec<CacheEvent>>,
     /// True if the view shows that the store went back.
     goes_back: bool,
 }
 
 impl Content {
-    /// Takes over a change that the store reported of a path that belongs to the extent, as far as that is possible without a read.
-    pub(super) fn hear(
+    /// Applies a reported change of a path in the extent, as far as that is possible without a
+    /// read.
+    pub(super) fn apply(
         &mut self,
         extent: &Extent,
         change: Change,
     ) -> Result<Option<CacheEvent>, Unread> {
         let Change { path, kind, revision, node, .. } = change;
         match (kind, revision, node) {
-            (Kind::Deleted, Some(revision), _) => Ok(self.lose(&path, revision)),
+            (Kind::Deleted, Some(revision), _) => Ok(self.remove_at(&path, revision)),
             (Kind::Deleted, None, _) if extent.takes_deletions_as_reported() => {
                 Ok(self.remove(&path))
             }
@@ -58,25 +61,26 @@ impl Content {
                 if !self.nodes.has(path.as_str()) && modified(&node) <= self.floor {
                     return Err(Unread);
                 }
-                Ok(self.gain(node))
+                Ok(self.put(node))
             }
             (Kind::Children, ..) => Ok(None),
             (Kind::Created, _, None) if extent.is_known_by_name(&path) => {
-                Ok(self.gain(Node::new(path)))
+                Ok(self.put(Node::new(path)))
             }
             _ => Err(Unread),
         }
     }
 
-    /// Takes over what a read of one node found, which was sent after all that is known here was reported.
-    pub(super) fn found(
+    /// Applies the result of a read of one node, which was sent after all known changes were
+    /// reported.
+    pub(super) fn apply_read(
         &mut self,
         path: &Path,
         node: Option<Node>,
         at: Revision,
     ) -> Option<CacheEvent> {
         if let Some(node) = node {
-            return self.gain(node);
+            return self.put(node);
         }
         let last = self.nodes.get(path.as_str()).map(modified).unwrap_or_default();
         self.floor = self.floor.max(at).max(last);
@@ -90,7 +94,7 @@ impl Content {
         Arc::make_mut(&mut self.nodes).take(path.as_str()).map(CacheEvent::Deleted)
     }
 
-    /// Takes over all of a view, by [`Content::difference`].
+    /// Applies a view, by its [`Content::difference`].
     pub(super) fn replace(
         &mut self,
         by: Replacement,
@@ -100,10 +104,12 @@ impl Content {
         (std::mem::replace(&mut self.nodes, Arc::new(by.nodes)), by.events)
     }
 
-    /// What a view of the whole extent makes of these nodes. It takes as long as there are nodes, and needs no lock.
+    /// The effect of a view of the whole extent on these nodes. It takes time in proportion to the
+    /// nodes, and needs no lock.
     ///
-    /// A view in another session is not older than what was known before. If it shows an older version of a node, or other data in the
-    /// same one, the store was restored from a backup, and all of the view counts.
+    /// A view in another session is not older than the known content. If it shows an older version
+    /// of a node, or other data in the same version, the store was restored from a backup, and all
+    /// of the view counts.
     pub(super) fn difference(
         old: &NodesByPath,
         extent: &Extent,
@@ -131,8 +137,8 @@ impl Content {
             let node = match known {
                 Some(known) if !is_newer(&node, known) => known.clone(),
                 _ => {
-                    // An event needs memory, and of very many no reader gets one.
-                    if events.len() <= EVENTS {
+                    // An event needs memory, and no reader gets one if there are too many.
+                    if events.len() <= MAX_EVENTS {
                         events.push(written(known, &node));
                     }
                     node
@@ -142,15 +148,15 @@ impl Content {
         }
         gone.extend(before.cloned());
         mistake!(ResyncOnlyAdds: nodes.append(&mut gone));
-        // Children go before their parents, as they come after them.
+        // Children are deleted before their parents: they come after them in the order of paths.
         let mut all: Vec<_> = take(&mut gone).into_iter().rev().map(CacheEvent::Deleted).collect();
         all.append(&mut events);
         let nodes = nodes.into_iter().collect();
-        let events = Some(all).filter(|all| all.len() <= EVENTS);
+        let events = Some(all).filter(|all| all.len() <= MAX_EVENTS);
         Replacement { nodes, revision, events, goes_back: false }
     }
 
-    fn gain(&mut self, node: Node) -> Option<CacheEvent> {
+    fn put(&mut self, node: Node) -> Option<CacheEvent> {
         self.newest = self.newest.max(modified(&node));
         let known = self.nodes.get(node.path.as_str());
         if known.is_some_and(|known| !is_newer(&node, known)) {
@@ -161,15 +167,15 @@ impl Content {
         Some(event)
     }
 
-    /// A deletion at this revision. What is newer was made again afterwards.
-    fn lose(&mut self, path: &Path, at: Revision) -> Option<CacheEvent> {
+    /// Applies a deletion at this revision. A newer node was created again afterwards.
+    fn remove_at(&mut self, path: &Path, at: Revision) -> Option<CacheEvent> {
         self.newest = self.newest.max(at);
         let is_known = self.nodes.get(path.as_str()).is_some_and(|known| modified(known) < at);
         if is_known { self.remove(path) } else { None }
     }
 }
 
-/// Whether a node that was reported is newer than the one that is known.
+/// Returns `true` if a reported node is newer than the known one.
 fn is_newer(node: &Node, known: &Node) -> bool {
     let is_newer = modified(node) > modified(known);
     mistake!(NewerByVersion: let is_newer = {
@@ -179,13 +185,14 @@ fn is_newer(node: &Node, known: &Node) -> bool {
     is_newer
 }
 
-/// True if the store has undone what is known of a node, now that it shows this one.
+/// Returns `true` if the store has undone the known version of a node, given that it shows this one
+/// now.
 fn is_undone(known: &Node, now: &Node) -> bool {
     let is_same = modified(now) == modified(known);
     known.stat.is_some() && (modified(now) < modified(known) || is_same && now != known)
 }
 
-/// What changes by a node that is newer than the one that is known.
+/// The event for a node that is newer than the known one.
 fn written(known: Option<&Node>, node: &Node) -> CacheEvent {
     match known {
         None => CacheEvent::Created(node.clone()),
@@ -193,7 +200,7 @@ fn written(known: Option<&Node>, node: &Node) -> CacheEvent {
     }
 }
 
-/// When a node was written. Those that are kept have a stat, but for what is known by its name.
+/// The revision of a node's last write. All nodes have a stat, except those that are known by name.
 fn modified(node: &Node) -> Revision {
     node.stat.map(|stat| stat.modified).unwrap_or_default()
 }
@@ -240,16 +247,16 @@ mod tests {
     }
 
     #[track_caller]
-    fn is_news(news: &Result<Option<CacheEvent>, Unread>, expected: &str) {
+    fn assert_applied(news: &Result<Option<CacheEvent>, Unread>, expected: &str) {
         let shown = match news {
             Ok(None) => "nothing".to_owned(),
-            Ok(Some(event)) => said(event),
+            Ok(Some(event)) => shown(event),
             Err(Unread) => "unread".to_owned(),
         };
         assert_eq!(shown, expected);
     }
 
-    fn said(event: &CacheEvent) -> String {
+    fn shown(event: &CacheEvent) -> String {
         match event {
             CacheEvent::Created(node) => format!("+{} {}", node.path, modified(node).get()),
             CacheEvent::Updated { node, .. } => format!("~{} {}", node.path, modified(node).get()),
@@ -259,56 +266,61 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_is_older_than_what_was_read_changes_nothing() {
+    fn an_event_that_is_older_than_the_read_content_changes_nothing() {
         let mut content = content(10, &[node("/a/b", 5, 8)]);
-        is_news(&content.hear(&all(), change(&node("/a/b", 5, 7))), "nothing");
-        is_news(&content.hear(&all(), change(&node("/a/b", 5, 8))), "nothing");
-        is_news(&content.hear(&all(), deleted("/a/b", 4)), "nothing");
-        is_news(&content.hear(&all(), deleted("/a/c", 11)), "nothing");
+        assert_applied(&content.apply(&all(), change(&node("/a/b", 5, 7))), "nothing");
+        assert_applied(&content.apply(&all(), change(&node("/a/b", 5, 8))), "nothing");
+        assert_applied(&content.apply(&all(), deleted("/a/b", 4)), "nothing");
+        assert_applied(&content.apply(&all(), deleted("/a/c", 11)), "nothing");
         assert_eq!(content.nodes.len(), 1);
 
-        is_news(&content.hear(&all(), change(&node("/a/b", 5, 11))), "~/a/b 11");
-        is_news(&content.hear(&all(), deleted("/a/b", 12)), "-/a/b");
-        is_news(&content.hear(&all(), change(&node("/a/b", 13, 13))), "+/a/b 13");
+        assert_applied(&content.apply(&all(), change(&node("/a/b", 5, 11))), "~/a/b 11");
+        assert_applied(&content.apply(&all(), deleted("/a/b", 12)), "-/a/b");
+        assert_applied(&content.apply(&all(), change(&node("/a/b", 13, 13))), "+/a/b 13");
         assert_eq!(content.newest, Revision::new(13));
     }
 
     #[test]
-    fn a_node_that_a_read_did_not_find_is_not_made_again_by_an_older_event() {
+    fn a_node_that_a_read_did_not_find_is_not_created_again_by_an_older_event() {
         let mut content = content(10, &[node("/a/b", 5, 8)]);
-        is_news(&content.hear(&all(), change(&node("/a/c", 9, 9))), "unread");
-        let gone = content.found(&path!("/a/b"), None, Revision::new(14));
+        assert_applied(&content.apply(&all(), change(&node("/a/c", 9, 9))), "unread");
+        let gone = content.apply_read(&path!("/a/b"), None, Revision::new(14));
         assert!(matches!(gone, Some(CacheEvent::Deleted(_))));
-        is_news(&content.hear(&all(), change(&node("/a/b", 5, 12))), "unread");
-        is_news(&content.hear(&all(), change(&node("/a/b", 15, 15))), "+/a/b 15");
+        assert_applied(&content.apply(&all(), change(&node("/a/b", 5, 12))), "unread");
+        assert_applied(&content.apply(&all(), change(&node("/a/b", 15, 15))), "+/a/b 15");
     }
 
     #[test]
-    fn what_an_event_leaves_out_has_to_be_read() {
+    fn a_node_with_an_incomplete_event_is_read() {
         let mut content = content(10, &[node("/a/b", 5, 8)]);
         for kind in [Kind::Created, Kind::Updated, Kind::Deleted] {
-            is_news(&content.hear(&all(), Change::new(path!("/a/b"), kind)), "unread");
+            assert_applied(&content.apply(&all(), Change::new(path!("/a/b"), kind)), "unread");
         }
-        is_news(&content.hear(&all(), Change::new(path!("/a"), Kind::Children)), "nothing");
-        let found = content.found(&path!("/a/b"), Some(node("/a/b", 11, 11)), Revision::new(11));
-        assert_eq!(said(&found.expect("it is another node")), "~/a/b 11");
-        let again = content.found(&path!("/a/b"), Some(node("/a/b", 11, 11)), Revision::new(12));
+        assert_applied(&content.apply(&all(), Change::new(path!("/a"), Kind::Children)), "nothing");
+        let found =
+            content.apply_read(&path!("/a/b"), Some(node("/a/b", 11, 11)), Revision::new(11));
+        assert_eq!(shown(&found.expect("it is another node")), "~/a/b 11");
+        let again =
+            content.apply_read(&path!("/a/b"), Some(node("/a/b", 11, 11)), Revision::new(12));
         assert!(again.is_none(), "it is known");
     }
 
     #[test]
-    fn a_deletion_that_is_taken_as_reported_is_not_looked_for() {
+    fn a_deletion_that_is_taken_as_reported_is_not_read() {
         let (extent, mut content) =
             (all().deletions_as_reported(), content(10, &[node("/a/b", 5, 8)]));
         let gone = |path: &Path| Change::new(path.clone(), Kind::Deleted);
-        is_news(&content.hear(&extent, gone(&path!("/a/b"))), "-/a/b");
-        is_news(&content.hear(&extent, gone(&path!("/a/b"))), "nothing");
-        is_news(&content.hear(&extent, gone(&path!("/a/c"))), "nothing");
-        is_news(&content.hear(&extent, Change::new(path!("/a/c"), Kind::Created)), "unread");
+        assert_applied(&content.apply(&extent, gone(&path!("/a/b"))), "-/a/b");
+        assert_applied(&content.apply(&extent, gone(&path!("/a/b"))), "nothing");
+        assert_applied(&content.apply(&extent, gone(&path!("/a/c"))), "nothing");
+        assert_applied(
+            &content.apply(&extent, Change::new(path!("/a/c"), Kind::Created)),
+            "unread",
+        );
     }
 
     #[test]
-    fn a_view_is_taken_over_as_the_difference() {
+    fn a_view_is_applied_as_the_difference() {
         let old = content(10, &["/a", "/a/b", "/a/c", "/a/d"].map(|path| node(path, 2, 4)));
         // The last version of the second, another node with the same version, and a new one.
         let found =
@@ -320,7 +332,7 @@ mod tests {
         let (last, events) = new.replace(difference);
         assert!(last.iter().eq(old.nodes.iter()), "{last:?}");
         let events = events.expect("they are few");
-        let shown: Vec<_> = events.iter().map(said).collect();
+        let shown: Vec<_> = events.iter().map(shown).collect();
         assert_eq!(shown, ["-/a/d", "~/a/b 12", "~/a/c 13", "+/a/e 14"]);
 
         let by_path = |node: &Node| (node.path.clone(), node.clone());
@@ -338,12 +350,12 @@ mod tests {
         let old = content(10, &paths.map(|path| node(path, 2, 4)));
         let view = View::new(Revision::new(12), vec![node("/a/d", 12, 12)]);
         let events = Content::difference(&old.nodes, &all(), view, false).events;
-        let shown: Vec<_> = events.expect("they are few").iter().map(said).collect();
+        let shown: Vec<_> = events.expect("they are few").iter().map(shown).collect();
         assert_eq!(shown, ["-/a/b/c", "-/a/b-c", "-/a/b", "-/a", "+/a/d 12"]);
     }
 
     #[test]
-    fn a_view_of_another_session_that_shows_less_than_is_known_is_of_a_store_that_was_restored() {
+    fn a_view_of_another_session_that_shows_less_than_the_known_content_is_of_a_restored_store() {
         let known = content(20, &[node("/a/b", 5, 18), node("/a/c", 19, 19), node("/a/d", 2, 4)]);
         let mut other = node("/a/b", 5, 18);
         other.data = Bytes::from_static(b"other");
@@ -356,19 +368,19 @@ mod tests {
             let mut restored = known.clone();
             let (_, events) =
                 restored.replace(Content::difference(&known.nodes, &all(), view(), true));
-            assert!(events.is_none(), "readers begin anew");
+            assert!(events.is_none(), "readers start again");
             assert!(restored.nodes.iter().eq(&nodes));
             assert_eq!(restored.newest, modified(&first).max(Revision::new(10)));
             let next = restored.newest.get() + 1;
-            is_news(
-                &restored.hear(&all(), change(&node("/a/e", next, next))),
+            assert_applied(
+                &restored.apply(&all(), change(&node("/a/e", next, next))),
                 &format!("+/a/e {next}"),
             );
         }
     }
 
     #[test]
-    fn more_events_than_any_reader_gets_are_not_made() {
+    fn more_events_than_any_reader_gets_are_not_created() {
         let nodes =
             |count: usize| (0..count).map(|it| node(&format!("/a/{it:05}"), 2, 4)).collect();
         let view = |count| View::new(Revision::new(9), nodes(count));
@@ -377,10 +389,10 @@ mod tests {
             (difference.nodes.len(), difference.events.map(|events| events.len()))
         };
         let none = NodesByPath::default();
-        assert_eq!(made(&none, EVENTS), (EVENTS, Some(EVENTS)));
-        assert_eq!(made(&none, EVENTS + 1), (EVENTS + 1, None));
-        let old = content(9, &nodes(EVENTS + 1));
-        assert_eq!(made(&old.nodes, 1), (1, Some(EVENTS)));
+        assert_eq!(made(&none, MAX_EVENTS), (MAX_EVENTS, Some(MAX_EVENTS)));
+        assert_eq!(made(&none, MAX_EVENTS + 1), (MAX_EVENTS + 1, None));
+        let old = content(9, &nodes(MAX_EVENTS + 1));
+        assert_eq!(made(&old.nodes, 1), (1, Some(MAX_EVENTS)));
         assert_eq!(made(&old.nodes, 0), (0, None));
     }
 
@@ -388,7 +400,7 @@ mod tests {
     fn a_snapshot_stays_as_it_was() {
         let mut content = content(10, &[node("/a/b", 5, 8)]);
         let snapshot = content.nodes.clone();
-        is_news(&content.hear(&all(), deleted("/a/b", 11)), "-/a/b");
+        assert_applied(&content.apply(&all(), deleted("/a/b", 11)), "-/a/b");
         assert_eq!((snapshot.len(), content.nodes.len()), (1, 0));
     }
 }

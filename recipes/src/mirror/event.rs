@@ -1,4 +1,4 @@
-//! [`CacheEvent`] and [`CacheState`]: what readers of a mirror see of it.
+//! [`CacheEvent`] and [`CacheState`]: the events and the states that a mirror shows to its readers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use synod_core::error::Error;
 use synod_core::path::Path;
 use synod_core::store::{Node, Revision};
 
-/// What changed in a [`Cache`](crate::Cache).
+/// A change of a [`Cache`](crate::cache::Cache).
 ///
-/// The events of a reader, applied in their order to an empty map, make the content of the cache: a node is created
-/// only where there is none, and updated or deleted only where there is one.
+/// The events of a reader, applied in their order to an empty map, make the content of the cache: a
+/// node is created only where there is none, and updated or deleted only where there is one.
 #[derive(Clone, Debug)]
 #[expect(
     clippy::exhaustive_enums,
@@ -20,27 +20,28 @@ use synod_core::store::{Node, Revision};
 pub enum CacheEvent {
     /// There is a node where there was none.
     Created(Node),
-    /// A node was written. Or it was deleted and made again in the meantime: then `created` differs in the stats.
+    /// A node was written. Or it was deleted and created again in the meantime: then `created`
+    /// differs in the stats.
     Updated {
-        /// What the cache had before.
+        /// The node that the cache had before.
         before: Node,
-        /// What it has now.
+        /// The node that it has now.
         node: Node,
     },
     /// There is no node any more: this was the last.
     Deleted(Node),
-    /// The content is complete: what the store had at this revision, or later. Once after the start, and once again after
-    /// each [`CacheEvent::Stale`] and [`CacheEvent::Reset`].
+    /// The content is complete: the content of the store at this revision, or later. Once after the
+    /// start, and once after each [`CacheEvent::Stale`] and [`CacheEvent::Reset`].
     Complete(Revision),
     /// Changes may be missed from now on, until the content is complete again. The content stays.
     Stale,
-    /// The reader has not taken so many events that it misses some: its content is empty again, and what the cache has
-    /// follows as created.
+    /// The reader was so slow that it missed events: its content is empty again, and the nodes of
+    /// the cache follow as created.
     Reset,
 }
 
 impl CacheEvent {
-    /// Applies it to the nodes that the events before it have made.
+    /// Applies the event to the nodes that the events before it produced.
     pub fn apply(self, nodes: &mut BTreeMap<Path, Node>) {
         match self {
             Self::Created(node) | Self::Updated { node, .. } => {
@@ -54,7 +55,7 @@ impl CacheEvent {
         }
     }
 
-    /// How many bytes of data it keeps in memory.
+    /// The number of bytes of data that it keeps in memory.
     pub(super) fn size(&self) -> usize {
         match self {
             Self::Created(node) | Self::Deleted(node) => node.data.len(),
@@ -64,23 +65,24 @@ impl CacheEvent {
     }
 }
 
-/// How a [`Cache`](crate::Cache) compares with the store.
+/// The state of a [`Cache`](crate::cache::Cache) compared with the store.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum CacheState {
-    /// It was not complete yet.
+    /// The cache was not complete yet.
     Syncing,
-    /// It is complete. Every later change will be reported, and this is the newest revision that it shows.
+    /// The cache is complete. Every later change will be reported, and this is the newest revision
+    /// that it shows.
     Live(Revision),
-    /// Since then changes may be missing, which the store cannot report: the session is not certain, or is lost, or
-    /// what was missed is being read.
+    /// Changes may be missing since this time, which the store cannot report: the session is not
+    /// certain, or is lost, or a read after missed events is in progress.
     Stale(Instant),
-    /// The store refuses to be read.
+    /// The store rejects reads.
     Refused(Arc<Error>),
 }
 
 impl CacheState {
-    /// Whether it is [`CacheState::Live`].
+    /// Returns `true` if it is [`CacheState::Live`].
     pub fn is_live(&self) -> bool {
         matches!(self, Self::Live(_))
     }

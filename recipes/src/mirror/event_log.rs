@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 
 use crate::mirror::event::CacheEvent;
 
-/// The most events that are kept.
-pub(super) const EVENTS: usize = 4_096;
+/// The limit of events that are kept.
+pub(super) const MAX_EVENTS: usize = 4_096;
 
-/// The most bytes of data that events keep in memory, the last event aside.
-const BYTES: usize = 8 << 20;
+/// The limit of bytes of data that the events keep in memory, without the last event.
+const MAX_BYTES: usize = 8 << 20;
 
-/// The last events, each with a number, once for all readers: however slow they are, it keeps no more than so many.
+/// The last events, each with a number, once for all readers. Slow readers do not make it keep
+/// more.
 #[derive(Debug, Default)]
 pub(super) struct EventLog {
     events: VecDeque<CacheEvent>,
@@ -20,7 +21,7 @@ pub(super) struct EventLog {
     readers: usize,
 }
 
-/// That a log does not have an event any more.
+/// The result that a log does not have an event any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Missed;
 
@@ -30,14 +31,14 @@ impl EventLog {
         self.bytes += event.size();
         self.events.push_back(event);
         while self.readers == 0 && !self.events.is_empty()
-            || self.events.len() > EVENTS
-            || self.bytes > BYTES && self.events.len() > 1
+            || self.events.len() > MAX_EVENTS
+            || self.bytes > MAX_BYTES && self.events.len() > 1
         {
             self.forget_first();
         }
     }
 
-    /// Makes every reader miss some, as so many are added that none would get all.
+    /// Makes every reader miss events, because more are added than any reader would get.
     pub(super) fn miss(&mut self) {
         self.first = self.next() + 1;
         self.events.clear();
@@ -96,16 +97,16 @@ mod tests {
         assert_eq!(log.next(), 1);
         log.push(event(1));
         assert!(matches!(log.at(1), Ok(Some(_))) && matches!(log.at(2), Ok(None)));
-        (0..EVENTS).for_each(|_| log.push(event(1)));
+        (0..MAX_EVENTS).for_each(|_| log.push(event(1)));
         assert!(log.at(1).is_err() && matches!(log.at(2), Ok(Some(_))));
-        assert_eq!((log.events.len(), log.bytes), (EVENTS, EVENTS));
+        assert_eq!((log.events.len(), log.bytes), (MAX_EVENTS, MAX_EVENTS));
         log.leave();
         assert!(log.events.is_empty() && log.bytes == 0);
         assert!(log.at(log.next() - 1).is_err());
     }
 
     #[test]
-    fn what_is_too_much_for_every_reader_is_missed_by_all() {
+    fn events_that_are_too_many_for_every_reader_are_missed_by_all() {
         let mut log = EventLog::default();
         log.join();
         log.push(event(1));
@@ -123,7 +124,7 @@ mod tests {
         log.join();
         (0..9).for_each(|_| log.push(event(1 << 20)));
         assert_eq!(log.events.len(), 8);
-        log.push(event(BYTES + 1));
+        log.push(event(MAX_BYTES + 1));
         assert_eq!(log.events.len(), 1, "the last event is kept, whatever its size");
     }
 }

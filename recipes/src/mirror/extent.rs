@@ -1,4 +1,4 @@
-//! [`Extent`]: which nodes a mirror has.
+//! [`Extent`]: the nodes that a mirror contains.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,15 +7,16 @@ use bytes::Bytes;
 use synod_core::path::Path;
 use synod_core::store::{Kind, Node, Query};
 
-/// Which nodes a [`Cache`](crate::Cache) has: one node, the children of one, or one and all below it.
+/// The nodes that a [`Cache`](crate::cache::Cache) contains: one node, its children, or the node
+/// and all nodes below it.
 ///
-/// A depth and a filter narrow what is kept, and not what is read: the store is asked for the whole.
+/// A depth and a filter narrow the content, but not the reads: the store returns the whole extent.
 ///
 /// # Examples
 ///
 /// ```
 /// # use synod_core::path;
-/// use synod_recipes::Extent;
+/// use synod_recipes::cache::Extent;
 ///
 /// let all = Extent::subtree(path!("/services"));
 /// let instances = Extent::subtree(path!("/services")).depth(2).names_only();
@@ -23,15 +24,15 @@ use synod_core::store::{Kind, Node, Query};
 /// ```
 #[derive(Clone)]
 pub struct Extent {
-    /// What the store is asked.
+    /// The query that is sent to the store.
     query: Query,
     depth: Option<usize>,
     filter: Option<Filter>,
-    /// The most bytes of data that are kept of a node.
-    data: usize,
-    /// Whether a node is taken for deleted when that is reported, without a look.
+    /// The limit of bytes of data that are kept of a node.
+    max_data: usize,
+    /// True if a reported deletion is applied without a read.
     deletions_as_reported: bool,
-    /// Whether the name of a node says all that is wanted of it.
+    /// Names that are sufficient without a read of the node.
     by_name: Option<fn(&str) -> bool>,
 }
 
@@ -58,20 +59,21 @@ impl Extent {
             query,
             depth: None,
             filter: None,
-            data: usize::MAX,
+            max_data: usize::MAX,
             deletions_as_reported: false,
             by_name: None,
         }
     }
 
-    /// Of a subtree, only nodes that are so many levels below its path at most.
+    /// Narrows a subtree to the nodes that are at most this number of levels below its path.
     pub fn depth(mut self, levels: usize) -> Self {
         self.depth = Some(levels);
         self
     }
 
-    /// Only nodes whose path passes. The filter is asked again for each change, and always answers the same. It may ask the cache,
-    /// which shows what was there before the change. One that panics ends the cache, whose state then says so.
+    /// Narrows the extent to nodes whose path passes. The filter is called again for each change,
+    /// and must always return the same. It may read the cache, which shows its content before the
+    /// change. A panic in the filter ends the cache, whose state then reports it.
     pub fn filtered(mut self, keep: impl Fn(&Path) -> bool + Send + Sync + 'static) -> Self {
         self.filter = Some(match self.filter.take() {
             Some(first) => Arc::new(move |path| first(path) && keep(path)),
@@ -80,33 +82,35 @@ impl Extent {
         self
     }
 
-    /// Without the data of the nodes: they are read, and not kept.
+    /// Drops the data of the nodes: it is read, but not kept.
     pub fn names_only(self) -> Self {
         self.data_up_to(0)
     }
 
-    /// Without the data of nodes that have more than so many bytes.
+    /// Drops the data of nodes that have more than this number of bytes.
     pub(crate) fn data_up_to(mut self, bytes: usize) -> Self {
-        self.data = bytes;
+        self.max_data = bytes;
         self
     }
 
-    /// Takes a node for deleted when that is reported, and does not look for it. Some stores do not say when a node was deleted, and
-    /// without this each deletion costs a part of a read. Where names are used again, the content may go back for a moment: a node
-    /// that was made again, and read before its events, is removed by the first and found by the last of them.
+    /// Applies deletions as they are reported, without a read. Some stores do not report when a
+    /// node was deleted, and without this each deletion costs a part of a read. Where names are
+    /// reused, the content may go back for a moment: a node that was created again, and read before
+    /// its events, is removed by the first and added by the last of them.
     pub(crate) fn deletions_as_reported(mut self) -> Self {
         self.deletions_as_reported = true;
         self
     }
 
-    /// Without data and stat of new nodes whose name passes, where the store does not report them: nothing is read then. Such a
-    /// path may also be that of a container, or have had no node but for a check that it has none.
+    /// Keeps new nodes whose name passes without data and stat, where the store does not report
+    /// these: nothing is read then. Such a path may also be that of a container, or of a node that
+    /// never existed except in a check of its absence.
     pub(crate) fn known_by_name(mut self, is_known: fn(&str) -> bool) -> Self {
         self.by_name = Some(is_known);
         self
     }
 
-    /// Whether the event of its creation is all that is wanted of the node at a path.
+    /// Returns `true` if the event of its create is sufficient for the node at a path.
     pub(super) fn is_known_by_name(&self, path: &Path) -> bool {
         self.by_name.is_some_and(|is_known| is_known(path.name()))
     }
@@ -119,13 +123,13 @@ impl Extent {
         &self.query.path
     }
 
-    /// The query that covers it. Names are never enough: a listing of names need not say which of them are nodes. Hints are, as
-    /// what an event does not say is read.
+    /// The query that covers it. Names alone are not enough: a listing of names does not always
+    /// show which of them are nodes. Hints are enough, as incomplete events lead to reads.
     pub(super) fn query(&self) -> Query {
         self.query.clone().hints()
     }
 
-    /// Whether a node at this path belongs to it.
+    /// Returns `true` if a node at this path belongs to it.
     pub(super) fn has(&self, path: &Path) -> bool {
         let reached = self.query.covers(path, Kind::Updated);
         let near = self.depth.is_none_or(|levels| self.level(path) <= levels);
@@ -136,7 +140,8 @@ impl Extent {
         path.segments().count().saturating_sub(self.query.path.segments().count())
     }
 
-    /// A node as it is kept. `None` if it does not belong here, and for a container. It asks the filter.
+    /// The node in the form in which it is kept. `None` if it is outside the extent, and for a
+    /// container. Calls the filter.
     pub(super) fn kept(&self, node: Node) -> Option<Node> {
         if node.stat.is_none() || !self.has(&node.path) {
             return None;
@@ -144,13 +149,14 @@ impl Extent {
         self.narrowed(node)
     }
 
-    /// A node that belongs here, as it is kept. `None` for a container. It runs no code of the application.
+    /// A node in the extent, in the form in which it is kept. `None` for a container. Calls no code
+    /// of the application.
     pub(super) fn narrowed(&self, mut node: Node) -> Option<Node> {
         node.stat?;
-        if node.data.len() > self.data {
+        if node.data.len() > self.max_data {
             node.data = Bytes::new();
         }
-        // Views have it, and events have not.
+        // Views have a sequence, and events do not.
         node.sequence = None;
         Some(node)
     }
@@ -177,7 +183,7 @@ impl fmt::Debug for Extent {
             .field("scope", &self.query.scope)
             .field("depth", &self.depth)
             .field("filtered", &self.filter.is_some())
-            .field("data", &(self.data > 0))
+            .field("data", &(self.max_data > 0))
             .field("deletions_as_reported", &self.deletions_as_reported)
             .field("by_name", &self.by_name.is_some())
             .finish()
@@ -192,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_belongs_to_an_extent_by_its_place_its_depth_and_the_filter() {
+    fn a_path_belongs_to_an_extent_by_its_position_its_depth_and_the_filter() {
         let dir = path!("/a");
         let at = |path: &str| Path::new(path).expect("valid");
         let has = |extent: &Extent| {
@@ -204,8 +210,8 @@ mod tests {
         assert_eq!(has(&Extent::subtree(&dir)), ["/a", "/a/b", "/a/b/c", "/a/.d"]);
         assert_eq!(has(&Extent::subtree(&dir).depth(1)), ["/a", "/a/b", "/a/.d"]);
         assert_eq!(has(&Extent::subtree(Path::root()).depth(1)), ["/a", "/ab"]);
-        let seen = |path: &Path| !path.name().starts_with('.');
-        let few = Extent::from(&dir).filtered(seen).filtered(|path| path.name() != "a");
+        let is_visible = |path: &Path| !path.name().starts_with('.');
+        let few = Extent::from(&dir).filtered(is_visible).filtered(|path| path.name() != "a");
         assert_eq!(has(&few), ["/a/b", "/a/b/c"]);
     }
 

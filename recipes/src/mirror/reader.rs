@@ -4,23 +4,23 @@ use std::sync::Arc;
 
 use synod_core::path::Path;
 
-use crate::mirror::board::Board;
 use crate::mirror::event::{CacheEvent, CacheState};
 use crate::mirror::event_log::Missed;
+use crate::mirror::shared::MirrorShared;
 use crate::mirror::snapshot::Snapshot;
 use crate::mutant::mistake;
 
-/// The events that make the content of a mirror, from an empty one on.
+/// The events that produce the content of a mirror, starting with an empty one.
 ///
-/// It begins with a snapshot: all its nodes are created. One that takes events so slowly that the log has lost the next
-/// one begins anew, with another snapshot. So no reader makes any other wait, and each needs no more memory than the log and
-/// the content.
+/// It begins with a snapshot, whose nodes are reported as created. A reader that is so slow that
+/// the log has lost its next event starts again, with another snapshot. So no reader delays any
+/// other, and each needs no more memory than the log and the content.
 #[derive(Debug)]
 pub(crate) struct EventReader {
-    board: Arc<Board>,
-    /// What is left of the snapshot that it began with.
+    shared: Arc<MirrorShared>,
+    /// The rest of the snapshot that it began with.
     first: Option<Replay>,
-    /// The number of the next event after that.
+    /// The number of the next event after the snapshot.
     next: u64,
 }
 
@@ -32,9 +32,9 @@ struct Replay {
 }
 
 impl EventReader {
-    pub(super) fn new(board: Arc<Board>) -> Self {
-        let (snapshot, next) = board.join();
-        Self { board, first: Some(Replay { snapshot, last: None }), next }
+    pub(super) fn new(shared: Arc<MirrorShared>) -> Self {
+        let (snapshot, next) = shared.join();
+        Self { shared, first: Some(Replay { snapshot, last: None }), next }
     }
 
     /// The next event. `None` once there will be no other.
@@ -43,20 +43,20 @@ impl EventReader {
     ///
     /// Cancel safe: a dropped call takes no event.
     pub(crate) async fn next(&mut self) -> Option<CacheEvent> {
-        if let Some(event) = self.of_snapshot() {
+        if let Some(event) = self.next_of_snapshot() {
             return Some(event);
         }
-        match self.board.event(self.next).await {
+        match self.shared.event(self.next).await {
             Ok(event) => {
                 self.next += u64::from(event.is_some());
                 event
             }
-            Err(Missed) => Some(self.begin_anew()),
+            Err(Missed) => Some(self.restart()),
         }
     }
 
     /// The next event of the snapshot.
-    fn of_snapshot(&mut self) -> Option<CacheEvent> {
+    fn next_of_snapshot(&mut self) -> Option<CacheEvent> {
         let Replay { snapshot, last } = self.first.as_mut()?;
         if let Some(node) = snapshot.following(last.as_ref()) {
             *last = Some(node.path.clone());
@@ -70,8 +70,8 @@ impl EventReader {
         }
     }
 
-    fn begin_anew(&mut self) -> CacheEvent {
-        let (snapshot, next) = self.board.now();
+    fn restart(&mut self) -> CacheEvent {
+        let (snapshot, next) = self.shared.now();
         self.next = next;
         mistake!(MissedEventsSkipped: return CacheEvent::Stale);
         self.first = Some(Replay { snapshot, last: None });
@@ -81,6 +81,6 @@ impl EventReader {
 
 impl Drop for EventReader {
     fn drop(&mut self) {
-        self.board.leave();
+        self.shared.leave();
     }
 }

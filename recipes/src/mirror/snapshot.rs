@@ -1,5 +1,9 @@
-//! [`Snapshot`]: the nodes of a mirror at one moment.
+//! [`Snapshot`]: the nodes of a mirror at one moment, and [`NodesByPath`], the sorted set that
+//! holds them.
 
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -8,14 +12,15 @@ use synod_core::path::Path;
 use synod_core::store::Node;
 
 use crate::mirror::event::CacheState;
-use crate::mirror::nodes_by_path::NodesByPath;
 
 /// The character after `/`.
 const AFTER_SLASH: char = '0';
 
-/// The nodes of a [`Cache`](crate::Cache) as of one moment, with its state then. It does not change any more.
+/// The nodes of a [`Cache`](crate::cache::Cache) as of one moment, with its state then. It does not
+/// change any more.
 ///
-/// Costs nothing to make. While it is kept, the next change of the cache copies its table of nodes, once.
+/// A snapshot is cheap: while it exists, the next change of the cache copies its table of nodes,
+/// once.
 #[derive(Clone)]
 pub struct Snapshot {
     nodes: Arc<NodesByPath>,
@@ -27,7 +32,7 @@ impl Snapshot {
         Self { nodes, state }
     }
 
-    /// How the cache compared with the store.
+    /// The state of the cache compared with the store.
     pub fn state(&self) -> &CacheState {
         &self.state
     }
@@ -37,7 +42,8 @@ impl Snapshot {
         self.nodes.get(path.as_str())
     }
 
-    /// The nodes right below a path, sorted by path; and places without a node that have nodes below them, without a stat.
+    /// The nodes directly below a path, sorted by path; and paths without a node that have nodes
+    /// below them, without a stat.
     pub fn children(&self, path: &Path) -> Vec<Node> {
         let prefix = if path.is_root() { "/".to_owned() } else { format!("{path}/") };
         let mut children: Vec<Node> = Vec::new();
@@ -53,7 +59,8 @@ impl Snapshot {
             if !self.nodes.has(child) {
                 children.extend(Path::new(child).ok().map(Node::new));
             }
-            // What is below a child is together, but need not follow the child: `/a-b` is between `/a` and `/a/b`.
+            // The nodes below a child are together, but need not follow the child: `/a-b` is
+            // between `/a` and `/a/b`.
             next = self.nodes.first(Bound::Included(&format!("{child}{AFTER_SLASH}")));
         }
         children.sort_by(|a, b| a.path.cmp(&b.path));
@@ -65,17 +72,18 @@ impl Snapshot {
         self.nodes.iter()
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether there is no node.
+    /// Returns `true` if there is no node.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// Whether it is of the same nodes, in the same versions. It may be false for some that are.
+    /// Returns `true` if both have the same nodes in the same versions. It may be false although
+    /// they have.
     pub(crate) fn has_same_nodes(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.nodes, &other.nodes)
     }
@@ -92,6 +100,84 @@ impl fmt::Debug for Snapshot {
             .field("nodes", &self.nodes.len())
             .field("state", &self.state)
             .finish_non_exhaustive()
+    }
+}
+
+/// Nodes, sorted by their paths. Each path is stored once: a map would store it again as its key.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NodesByPath(BTreeSet<ByPath>);
+
+/// A node that is compared by its path alone.
+#[derive(Clone, Debug)]
+struct ByPath(Node);
+
+impl NodesByPath {
+    pub(super) fn get(&self, path: &str) -> Option<&Node> {
+        self.0.get(path).map(|ByPath(node)| node)
+    }
+
+    pub(super) fn has(&self, path: &str) -> bool {
+        self.0.contains(path)
+    }
+
+    /// Adds a node, in place of the node that had its path.
+    pub(super) fn put(&mut self, node: Node) {
+        let _last = self.0.replace(ByPath(node));
+    }
+
+    pub(super) fn take(&mut self, path: &str) -> Option<Node> {
+        self.0.take(path).map(|ByPath(node)| node)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Node> {
+        self.0.iter().map(|ByPath(node)| node)
+    }
+
+    /// The first node from this bound on.
+    pub(super) fn first(&self, from: Bound<&str>) -> Option<&Node> {
+        self.0.range::<str, _>((from, Bound::Unbounded)).map(|ByPath(node)| node).next()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl FromIterator<Node> for NodesByPath {
+    /// Builds a tree without gaps from sorted nodes: with single inserts it would have twice the
+    /// size.
+    fn from_iter<I: IntoIterator<Item = Node>>(nodes: I) -> Self {
+        Self(nodes.into_iter().map(ByPath).collect())
+    }
+}
+
+impl Borrow<str> for ByPath {
+    fn borrow(&self) -> &str {
+        self.0.path.as_str()
+    }
+}
+
+impl PartialEq for ByPath {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.path == other.0.path
+    }
+}
+
+impl Eq for ByPath {}
+
+impl PartialOrd for ByPath {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ByPath {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.path.cmp(&other.0.path)
     }
 }
 
@@ -118,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn children_are_nodes_and_places_with_nodes_below_them() {
+    fn children_are_nodes_and_paths_with_nodes_below_them() {
         let paths = ["/a", "/a-b/x", "/a/b", "/a/b-c/x/y", "/a/b/c", "/a/b/d/e", "/a/f/g", "/ab"];
         let snapshot = snapshot(&paths);
         assert_eq!(children(&snapshot, &path!("/a")), ["/a/b", "(/a/b-c)", "(/a/f)"]);

@@ -1,4 +1,4 @@
-//! [`divide`]: which member is to have which item. Pure.
+//! [`divide`]: the division of the items among the members. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,21 +7,22 @@ use crate::mutant::mistake;
 /// The members by their names, each with its weight.
 pub(super) type Weights = BTreeMap<String, u32>;
 
-/// The members by the items that they have, or are to have.
+/// The members by the items that they hold, or are to hold.
 pub(super) type Holders = BTreeMap<String, String>;
 
-/// How many items a member is to have, and those that it keeps of what it has.
+/// The number of items that a member is to hold, and the held items that it keeps.
 struct Part<'a> {
     member: &'a str,
     quota: usize,
     keeps: Vec<&'a str>,
 }
 
-/// Which member is to have each item: as many as its weight says, up to a difference below one, and of those that it has as many
-/// as it may have.
+/// The designated member of each item. Each member gets a number of items in proportion to its
+/// weight, with a difference below one, and keeps as many of its items as it may.
 ///
-/// All members that see the same decide the same. While they act on it one after the other, the decision stays the
-/// same: a member keeps the first of its items, and the others go to those that lack some in one order.
+/// All members with the same view decide the same. While they act on it one after the other, the
+/// decision stays the same: a member keeps the first of its items, and the others go to the members
+/// that lack items, in a fixed order.
 pub(super) fn divide(items: &BTreeSet<String>, members: &Weights, holders: &Holders) -> Holders {
     let mut parts = parts(items, members, holders);
     mistake!(DividesAnew: for part in &mut parts {
@@ -63,7 +64,8 @@ fn parts<'a>(
     };
     let (mut parts, has_rest): (Vec<_>, Vec<_>) = members.iter().map(part).unzip();
     let whole: usize = parts.iter().map(|part| part.quota).sum();
-    // One more for some of those whose part is no whole number: those that have one more already come first.
+    // Members whose part is no whole number may get one more: those that hold one more already come
+    // first.
     let mut more: Vec<_> = (0..parts.len()).filter(|index| has_rest[*index]).collect();
     more.sort_by_key(|index| parts[*index].keeps.len() <= parts[*index].quota);
     for index in more.into_iter().take(items.len().saturating_sub(whole)) {

@@ -1,4 +1,4 @@
-//! [`Roster`]: the members of a partition and their claims, as a view shows them.
+//! [`Roster`]: the members of a partition and their claims, in one view.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ pub(super) struct PartitionPaths {
     claims: Path,
 }
 
-/// The members that are there, and the items that they have.
+/// The members that are there, and the items that they hold.
 #[derive(Debug)]
 pub(super) struct Roster {
     pub(super) revision: Revision,
@@ -26,12 +26,12 @@ pub(super) struct Roster {
     claims: BTreeMap<String, ItemClaim>,
 }
 
-/// The node by which a member has an item.
+/// The node by which a member holds an item.
 #[derive(Debug)]
 struct ItemClaim {
-    /// The node of the member, by its name.
+    /// The name of the member's node.
     member: String,
-    /// Unknown of one that was just made, if the store did not report it.
+    /// Unknown for a claim that was just created, if the store did not report it.
     created: Option<Revision>,
     owner: Option<SessionId>,
 }
@@ -40,7 +40,8 @@ struct ItemClaim {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnClaim {
     pub(super) created: Option<Revision>,
-    /// Whether it names the node that the member has now. Otherwise it is to be given away, as no other member knows whose it is.
+    /// True if it names the member's current node. Otherwise the item is to be given away, as no
+    /// other member knows its holder.
     pub(super) is_named: bool,
 }
 
@@ -50,7 +51,7 @@ impl PartitionPaths {
         Ok(Self { root: root.clone(), members, claims })
     }
 
-    /// What all of it is read by.
+    /// The query for the whole partition.
     pub(super) fn query(&self) -> Query {
         Query::subtree(&self.root)
     }
@@ -94,7 +95,7 @@ impl Roster {
         Self { revision: view.revision, versions, weights, claims }
     }
 
-    /// The version of the node of a member, if it is there.
+    /// The version of the node of a member, if it exists.
     pub(super) fn version(&self, member: &str) -> Option<Version> {
         self.versions.get(member).copied()
     }
@@ -104,8 +105,8 @@ impl Roster {
         self.weights.get(member).copied()
     }
 
-    /// The claims of a session that name one of these nodes, and those of the given items that name no member at all: another
-    /// client has written to them.
+    /// The claims of a session that name one of these nodes, and the claims to the given items that
+    /// name no member: another client has written to them.
     pub(super) fn own(
         &self,
         names: &[String],
@@ -125,35 +126,35 @@ impl Roster {
         own.collect()
     }
 
-    /// Which member is to have each item.
+    /// The designated member of each item.
     pub(super) fn target(&self, items: &BTreeSet<String>) -> Holders {
         divide(items, &self.weights, &self.holders())
     }
 
-    /// Whether each item has the member that is to have it, and no other item has one.
+    /// Returns `true` if each item is held by its designated member, and no other item is held.
     pub(super) fn is_settled(&self, items: &BTreeSet<String>, target: &Holders) -> bool {
         let mut holders = self.holders();
         holders.retain(|item, _| items.contains(item));
         holders == *target
     }
 
-    /// Whether some member has an item.
+    /// Returns `true` if some member holds an item.
     pub(super) fn has(&self, item: &str) -> bool {
         self.claims.contains_key(item)
     }
 
-    /// Which member has each item.
+    /// The member that holds each item.
     pub(super) fn holders(&self) -> Holders {
         self.claims.iter().map(|(item, claim)| (item.clone(), claim.member.clone())).collect()
     }
 
-    /// Records what the node of a member was set to.
+    /// Records a write to the node of a member.
     pub(super) fn renew(&mut self, member: &str, version: Version, weight: u32) {
         self.versions.insert(member.to_owned(), version);
         self.weights.insert(member.to_owned(), weight);
     }
 
-    /// Records a claim that was made.
+    /// Records a claim that was created.
     pub(super) fn claim(
         &mut self,
         item: &str,
@@ -165,7 +166,7 @@ impl Roster {
         self.claims.insert(item.to_owned(), ItemClaim { member, created, owner });
     }
 
-    /// Forgets a claim that was deleted, unless it is newer than that.
+    /// Forgets a claim that was deleted, unless the claim is newer than the deletion.
     pub(super) fn forget(&mut self, item: &str, deleted: Option<Revision>) {
         let is_newer = |claim: &ItemClaim| deleted.is_some_and(|at| claim.created > Some(at));
         if !self.claims.get(item).is_some_and(is_newer) {
@@ -174,12 +175,13 @@ impl Roster {
     }
 }
 
-/// The weight of a member. One whose data is no number gets nothing, as no item may wait for it.
+/// The weight of a member. A member whose data is no number gets nothing, as no item may wait for
+/// it.
 fn weight(node: &Node) -> u32 {
     str::from_utf8(&node.data).ok().and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// The name of the member whose node has this name, if one can have it: what stands before its id.
+/// The name of the member with this node name, if it is a valid one: the part before the id.
 pub(super) fn name_of(node: &str) -> Option<String> {
     const ID: usize = 32;
     let mut parts = node.rsplitn(3, '-');

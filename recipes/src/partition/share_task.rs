@@ -1,4 +1,5 @@
-//! [`ShareTask`]: takes part in a partition, session after session, until its share is over.
+//! [`ShareTask`]: the task that takes part in a partition, session after session, until its share
+//! is over.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -8,30 +9,31 @@ use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::clock::sleep;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::retry::{Delays, Retry};
 use synod_core::session::Session;
 use tokio::sync::oneshot;
 
 use crate::partition::session_share::{PartitionTerms, SessionShare};
-use crate::partition::share_page::SharePage;
+use crate::partition::share_state::ShareShared;
+use crate::support::retry::RetryDelays;
 
 /// Takes part in a partition.
 pub(super) struct ShareTask {
     client: Client,
     terms: Arc<PartitionTerms>,
-    page: Arc<SharePage>,
+    shared: Arc<ShareShared>,
     joined: Option<oneshot::Sender<Result<()>>>,
-    delays: Option<Delays>,
+    delays: RetryDelays,
 }
 
 impl ShareTask {
     pub(super) fn new(
         client: &Client,
         terms: Arc<PartitionTerms>,
-        page: Arc<SharePage>,
+        shared: Arc<ShareShared>,
         joined: oneshot::Sender<Result<()>>,
     ) -> Self {
-        Self { client: client.clone(), terms, page, joined: Some(joined), delays: None }
+        let delays = RetryDelays::forever(client.random());
+        Self { client: client.clone(), terms, shared, joined: Some(joined), delays }
     }
 
     /// Takes part until the share is over, and then leaves.
@@ -39,52 +41,53 @@ impl ShareTask {
         let mut result = Ok(());
         while !self.client.is_closed() {
             let session = self.client.session();
-            let session = match select(pin!(session), pin!(self.page.over())).await {
+            let session = match select(pin!(session), pin!(self.shared.over())).await {
                 Either::Left((session, _)) => session,
-                // It is over between two sessions: nothing of it is in the store, or goes with the last one.
+                // The share ended between two sessions: nothing of it is in the store, or it goes
+                // with the last session.
                 Either::Right(_) => break,
             };
             match session {
                 Ok(session) => {
                     result = self.in_session(&session).await;
-                    self.page.lost();
-                    if self.page.is_over() {
+                    self.shared.record_session_lost();
+                    if self.shared.is_over() {
                         break;
                     }
                     self.pause().await;
                 }
-                Err(error) if self.fails(&error) => break,
+                Err(error) if self.end_by(&error) => break,
                 Err(_outage) => self.delay().await,
             }
         }
-        self.page.stop();
-        self.page.lost();
+        self.shared.stop();
+        self.shared.record_session_lost();
         result
     }
 
     /// Takes part in a session until it is lost, or the share is over.
     async fn in_session(&mut self, session: &Session) -> Result<()> {
-        let mut share = SessionShare::new(session, &self.terms, &self.page);
+        let mut share = SessionShare::new(session, &self.terms, &self.shared);
         while !session.is_lost() {
             // On the heap, so that the task stays small.
             let error = match Box::pin(self.turn(&mut share)).await {
                 Ok(true) => return Ok(()),
                 Ok(false) => {
-                    self.delays = None;
+                    self.delays.reset();
                     continue;
                 }
                 Err(error) => error,
             };
-            tracing::debug!(%error, "a member of a partition could not go on");
-            if self.fails(&error) {
+            tracing::debug!(%error, "a member of a partition could not proceed");
+            if self.end_by(&error) {
                 break;
             }
-            share.doubts();
+            share.set_stale();
             let delay = Box::pin(self.delay());
             let _first = select(pin!(session.lost()), delay).await;
         }
-        if self.page.is_over() && session.is_lost() && !self.client.is_closed() {
-            // What it had goes with the session.
+        if self.shared.is_over() && session.is_lost() && !self.client.is_closed() {
+            // The claims go with the session.
             return session.close().await;
         }
         Ok(())
@@ -92,39 +95,38 @@ impl ShareTask {
 
     async fn turn(&mut self, share: &mut SessionShare) -> Result<bool> {
         if let Some(joined) = self.joined.take() {
-            if self.page.is_over() {
+            if self.shared.is_over() {
                 return Ok(true);
             }
             if let Err(error) = share.join().await {
                 self.joined = Some(joined);
                 return Err(error);
             }
-            let _heard = joined.send(Ok(())).is_ok();
+            let _is_received = joined.send(Ok(())).is_ok();
         }
         share.step().await
     }
 
-    /// Whether this error ends the share: one that a start does not get over.
-    fn fails(&mut self, error: &Error) -> bool {
+    /// Ends the share if it has not joined yet and the error is permanent. Returns whether it did.
+    fn end_by(&mut self, error: &Error) -> bool {
         if error.kind().is_outage() || error.kind() == ErrorKind::SessionLost {
             return false;
         }
         let Some(joined) = self.joined.take() else { return false };
-        let _heard = joined.send(Err(error.clone())).is_ok();
-        self.page.stop();
+        let _is_received = joined.send(Err(error.clone())).is_ok();
+        self.shared.stop();
         true
     }
 
-    /// Waits before the next try.
+    /// Waits before the next attempt.
     async fn delay(&mut self) {
-        let chance = self.client.chance();
-        let delays = self.delays.get_or_insert_with(|| Retry::forever().delays(chance));
-        sleep(delays.next().unwrap_or_default()).await;
+        self.delays.wait().await;
     }
 
-    /// Waits for a random part of a short time: many members may have lost their sessions at once.
+    /// Waits for a random part of a short time: many members may have lost their sessions at the
+    /// same time.
     async fn pause(&self) {
-        const MOST: u64 = 200;
-        sleep(Duration::from_millis(self.client.chance().below(MOST))).await;
+        const MAX_MILLIS: u64 = 200;
+        sleep(Duration::from_millis(self.client.random().below(MAX_MILLIS))).await;
     }
 }

@@ -1,4 +1,4 @@
-//! [`Handover`]: a slot in which one task of a process leaves a value for the next task that waits.
+//! [`Handover`]: a slot in which one task of a process leaves a value for the next waiting task.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,11 +8,12 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 /// A slot for a value, and the tasks that wait for their turn at it, in order.
 ///
-/// A value is left in the slot only while a task waits. That task may be cancelled at any moment, also on another
-/// thread, and then no task would ever take the value. So both sides look again after they let go of the slot:
-/// [`Handover::pass`] after it unlocked it, and a task that is cancelled after it left the queue. Each of the two first
-/// lets go and then tries to lock, so at least one of them sees what the other one did. If neither gets the lock, a
-/// third task has it, and takes the value.
+/// A value is left in the slot only while a task waits. That task may be cancelled at any moment,
+/// also on another thread, and then no task would ever take the value. So both sides check again
+/// after they unlocked the slot: [`Handover::pass`] after it unlocked it, and a cancelled task
+/// after it left the queue. Each of the two unlocks first and then tries to lock, so at least one
+/// of them sees the action of the other. If neither gets the lock, a third task has it, and takes
+/// the value.
 pub(crate) struct Handover<T> {
     slot: Arc<Mutex<Option<T>>>,
     waiting: AtomicUsize,
@@ -21,15 +22,16 @@ pub(crate) struct Handover<T> {
 /// The turn at a slot.
 pub(crate) type SlotTurn<T> = OwnedMutexGuard<Option<T>>;
 
-/// A task that waits for its turn, or stopped waiting when this is dropped.
+/// A waiting task. Dropping this ends the wait.
 struct Waits<'a, T>(&'a Handover<T>);
 
 impl<T> Handover<T> {
-    /// Waits for a turn, and takes what the last task left.
+    /// Waits for a turn, and takes the value that the last task left.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: what was left for a task that is cancelled is dropped, unless another task takes it.
+    /// Cancel safe: a value that was left for a cancelled task is dropped, unless another task
+    /// takes it.
     pub(super) async fn turn(&self) -> (SlotTurn<T>, Option<T>) {
         let waits = Waits::new(self);
         let mut turn = self.slot.clone().lock_owned().await;
@@ -38,26 +40,26 @@ impl<T> Handover<T> {
         (turn, left)
     }
 
-    /// Takes the turn if no task has it, with what the last task left. Never waits.
+    /// Takes the turn if no task has it, with the value that the last task left. Never waits.
     pub(super) fn try_turn(&self) -> Option<(SlotTurn<T>, Option<T>)> {
         let mut turn = self.slot.clone().try_lock_owned().ok()?;
         let left = turn.take();
         Some((turn, left))
     }
 
-    /// Whether a task waits.
+    /// Returns `true` if a task waits.
     pub(super) fn is_wanted(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Ends the turn and leaves the value for the next task. Returns it if there is none.
+    /// Ends the turn and leaves the value for the next task. Returns the value if no task waits.
     pub(super) fn pass(&self, mut turn: SlotTurn<T>, value: T) -> Option<T> {
         *turn = Some(value);
         drop(turn);
         self.take_back()
     }
 
-    /// What is in the slot, if no task has the turn or is about to get it.
+    /// Takes the value in the slot, if no task has the turn or is about to get it.
     fn take_back(&self) -> Option<T> {
         self.slot.try_lock().ok()?.take()
     }
@@ -85,7 +87,8 @@ impl<'a, T> Waits<'a, T> {
 impl<T> Drop for Waits<'_, T> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::Relaxed);
-        // The future that waited for the lock is gone by now: what was left for this task is in the slot.
+        // The future that waited for the lock is dropped by now: a value that was left for this
+        // task is in the slot.
         drop(self.0.take_back());
     }
 }
@@ -171,7 +174,7 @@ mod tests {
         let go = Arc::new(AtomicUsize::new(0));
         let (to_cancel, waiters) =
             mpsc::sync_channel::<Pin<Box<dyn Future<Output = ()> + Send>>>(1);
-        let (tell, cancelled) = mpsc::sync_channel(1);
+        let (done, cancelled) = mpsc::sync_channel(1);
         let gone = go.clone();
         let other_thread = std::thread::spawn(move || {
             for (round, waiter) in (1..).zip(waiters) {
@@ -179,7 +182,7 @@ mod tests {
                     std::thread::yield_now();
                 }
                 drop(waiter);
-                tell.send(()).expect("the other thread waits");
+                done.send(()).expect("the other thread waits");
             }
         });
         for round in 1..=ROUNDS {
@@ -190,14 +193,14 @@ mod tests {
             assert!(runtime.block_on(poll_immediate(waiter.as_mut())).is_none());
             to_cancel.send(waiter).expect("the other thread takes it");
             go.store(round, Ordering::Release);
-            // So that each thread is the faster one in some rounds.
+            // Each thread should be the faster one in some rounds.
             for _ in 0..round % 64 {
                 std::hint::spin_loop();
             }
 
             drop(handover.pass(first, value.clone()));
 
-            cancelled.recv().expect("the other thread goes on");
+            cancelled.recv().expect("the other thread continues");
             assert_eq!(Arc::strong_count(&value), 1, "round {round}: no task has it");
         }
         drop(to_cancel);

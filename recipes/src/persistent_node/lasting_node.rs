@@ -1,4 +1,4 @@
-//! [`LastingNode`]: a node with a time to live, as its owner knows it.
+//! [`LastingNode`]: a TTL node, as its owner knows it.
 
 use std::future::pending;
 use std::pin::pin;
@@ -11,65 +11,66 @@ use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Outcome, Query, Stat, certain_until};
 
-use crate::keeper::kept::{Cause, foreign_event, shown};
-use crate::keeper::page::{KeeperPage, Lasts, Wanted};
+use crate::keeper::node::{Cause, foreign_event, shown};
+use crate::keeper::state::{KeeperShared, Lasts, Wanted};
 use crate::mutant::mistake;
 
-/// How often a node is written in its time to live: a write that fails may be repeated for two thirds of it.
+/// The number of writes per TTL: a write that fails may be repeated for two thirds of the TTL.
 const WRITES: u32 = 3;
 
-/// A node with a time to live that its owner has made.
+/// A TTL node that its owner has created.
 pub(super) struct LastingNode {
     client: Client,
     path: Path,
     ttl: Duration,
     pub(super) stat: Stat,
-    /// The number of the data that it has; 0 if it is none that was set.
+    /// The number of its data; 0 if no set wrote it.
     pub(super) stored: u64,
-    /// Whether it was read since an event of it.
+    /// True if it was read since its last event.
     is_read: bool,
-    /// When the last request was sent that found it.
-    found: Instant,
-    /// When the last write was sent that was answered.
+    /// The time at which the last request that found it was sent.
+    found_at: Instant,
+    /// The time at which the last answered write was sent.
     written: Option<Instant>,
     watch: Option<ClientWatch>,
 }
 
 impl LastingNode {
-    /// A node that is there, and is not watched yet. When it was written is not known.
+    /// A node that exists, and is not watched yet. The time of its last write is unknown.
     pub(super) fn new(client: &Client, path: &Path, ttl: Duration, stat: Stat) -> Self {
         let (client, path) = (client.clone(), path.clone());
-        let (stored, is_read, found) = (0, false, clock::now());
-        Self { client, path, ttl, stat, stored, is_read, found, written: None, watch: None }
+        let (stored, is_read, found_at) = (0, false, clock::now());
+        Self { client, path, ttl, stat, stored, is_read, found_at, written: None, watch: None }
     }
 
-    /// It was written with this data, by a request that was sent then.
+    /// The node, written with this data by a request that was sent at this time.
     pub(super) fn written(mut self, sent: Instant, wanted: &Wanted) -> Self {
         (self.written, self.stored) = (Some(sent), wanted.number);
         self
     }
 
-    /// It may have changed.
-    pub(super) fn may_have_changed(&mut self) {
+    /// Requires a read, as the node may have changed.
+    pub(super) fn set_stale(&mut self) {
         self.is_read = false;
     }
 
-    /// Whether nothing says that it is gone or another one. After a silence of its owner it may be, and a write that expects a
-    /// version may hit the node of another owner that has the same one.
+    /// Returns `true` if nothing indicates that it is gone or replaced. After a silence of its
+    /// owner it may be, and a write that expects a version may hit the node of another owner that
+    /// has the same version.
     pub(super) fn is_known(&self) -> bool {
-        self.is_read && clock::now() < self.certain_from(self.found)
+        self.is_read && clock::now() < self.certain_from(self.found_at)
     }
 
     fn certain_from(&self, sent: Instant) -> Instant {
         certain_until(sent, self.ttl, Duration::ZERO)
     }
 
-    /// How long it is certainly there.
+    /// The time for which it certainly exists.
     pub(super) fn lasts(&self) -> Lasts {
         Lasts::Until(self.written.map_or_else(clock::now, |sent| self.certain_from(sent)))
     }
 
-    /// Whether it is to be written again, although its data stays.
+    /// Returns `true` if it must be written again, although its data stays.
     pub(super) fn is_due(&self) -> bool {
         self.due().is_none_or(|due| clock::now() >= due)
     }
@@ -80,10 +81,10 @@ impl LastingNode {
         written.checked_add(self.ttl / WRITES)
     }
 
-    /// Waits for the next thing to do.
-    pub(super) async fn cause(&mut self, page: &KeeperPage) -> Cause {
+    /// Waits for the next reason to act.
+    pub(super) async fn cause(&mut self, shared: &KeeperShared) -> Cause {
         let (stored, due) = (self.stored, self.due());
-        let wanted = pin!(page.wants_other(stored));
+        let wanted = pin!(shared.wants_other(stored));
         let due = pin!(async {
             match due {
                 Some(due) => sleep_until(due).await,
@@ -101,8 +102,8 @@ impl LastingNode {
         foreign_event(&mut self.watch, &self.path, &self.stat).await
     }
 
-    /// Reads it, and watches it from then on. Returns whether it is there.
-    pub(super) async fn look(&mut self, wanted: &Wanted) -> Result<bool> {
+    /// Reads it, and watches it from then on. Returns whether it exists.
+    pub(super) async fn read(&mut self, wanted: &Wanted) -> Result<bool> {
         let (query, sent) = (Query::node(&self.path), clock::now());
         let view = if self.watch.is_some() {
             self.client.read(query).await?
@@ -111,7 +112,7 @@ impl LastingNode {
             self.watch = Some(watch);
             view
         };
-        (self.is_read, self.found) = (true, sent);
+        (self.is_read, self.found_at) = (true, sent);
         let Some((stat, is_stored)) = shown(&view, self.stat.created, wanted) else {
             return Ok(false);
         };
@@ -120,9 +121,10 @@ impl LastingNode {
         Ok(true)
     }
 
-    /// Writes the data, which begins its time anew. Returns whether it was written; if not, the node has to be read.
+    /// Writes the data, which renews its TTL. Returns whether it was written; if not, the node must
+    /// be read.
     pub(super) async fn write(&mut self, wanted: &Wanted) -> Result<bool> {
-        // Until it is answered, what the node has is not known.
+        // Until the response, the data of the node is unknown.
         self.is_read = false;
         let (sent, expect) = (clock::now(), Expect::Version(self.stat.version));
         let Outcome::Committed(done) =
@@ -134,7 +136,7 @@ impl LastingNode {
             return Ok(false);
         };
         (self.stat, self.is_read) = (stat, self.watch.is_some());
-        (self.stored, self.written, self.found) = (wanted.number, Some(sent), sent);
+        (self.stored, self.written, self.found_at) = (wanted.number, Some(sent), sent);
         Ok(true)
     }
 }

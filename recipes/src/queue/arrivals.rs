@@ -1,35 +1,78 @@
-//! [`Arrivals`]: the items of a queue that are known by their names alone. Pure.
+//! [`Arrivals`]: items of a queue of which only the names are known. Pure.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
-use crate::queue::item_name::Rank;
-use crate::queue::stock_item::StockItem;
+use bytes::Bytes;
+use synod_core::clock::Instant;
+use synod_core::store::{Node, Revision};
 
-/// How many items are remembered that this process has put, and that were not reported yet or are not the first.
-const REMEMBERED: usize = 64;
+use crate::mutant::mistake;
+use crate::queue::item_name::{ItemName, Rank};
+use crate::support::time::Due;
 
-/// Items whose places are not known, in the order in which they were reported. A consumer reads them when it may have to try one of
-/// them, many at once: what other consumers have taken by then is never read.
+/// An item of the queue, as the store reported it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct StockItem {
+    pub(super) name: ItemName,
+    /// The revision of the node. Not used if the name contains the position of the item.
+    pub(super) created: Revision,
+    /// The data, or `None` if it is too large to be cached, or was not reported.
+    pub(super) data: Option<Bytes>,
+    /// The time before which the item is not delivered.
+    pub(super) due: Option<Due>,
+    /// True if this process has put the item.
+    pub(super) is_own: bool,
+}
+
+/// Returns the data unless it is empty. A local copy leaves out large data.
+fn some(data: &Bytes) -> Option<Bytes> {
+    Some(data).filter(|data| !data.is_empty()).cloned()
+}
+
+impl StockItem {
+    pub(super) fn new(name: ItemName, node: &Node, now: Instant, date: Duration) -> Self {
+        let created = node.stat.map(|stat| stat.created).unwrap_or_default();
+        let due = name.date().map(|due| Due::after(due.saturating_sub(date), now));
+        mistake!(DelayIgnored: let due = None);
+        Self { name, created, data: some(&node.data), due, is_own: false }
+    }
+
+    pub(super) fn rank(&self) -> Rank {
+        let created = self.created;
+        mistake!(QueueIgnoresOrder: let created = Revision::ZERO);
+        self.name.rank(created)
+    }
+}
+
+/// The maximum number of own items that are remembered: items that this process has put, and that
+/// were not reported yet or are not the first.
+const MAX_OWN: usize = 64;
+
+/// Items whose positions are not known, in the order in which they were reported. A consumer reads
+/// them in batches when it may have to try one of them. So items that other consumers take
+/// meanwhile are never read.
 #[derive(Debug)]
 pub(super) struct Arrivals {
-    /// By priority, and by arrival.
+    /// The names by priority and order of arrival.
     names: BTreeMap<(u16, u64), String>,
-    /// Where each of them is.
+    /// The key in `names` of each name.
     keys: BTreeMap<String, (u16, u64)>,
-    /// Those that were asked for.
-    asked: BTreeSet<String>,
-    /// The last items that this process has put: these need not be read.
-    put: VecDeque<(String, StockItem)>,
+    /// The names that a consumer has requested to read.
+    requested: BTreeSet<String>,
+    /// The last items that this process has put. They need not be read.
+    own: VecDeque<(String, StockItem)>,
     count: u64,
-    /// Whether they may have been reported in another order than that of their creation: as a copy of what is there.
+    /// True if the names may have been reported in another order than that of their creation, as
+    /// part of a copy.
     is_mixed: bool,
 }
 
 impl Default for Arrivals {
-    /// What is reported first may be a copy.
+    /// Starts unordered: the first report may be a copy.
     fn default() -> Self {
-        let (names, keys, asked) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        Self { names, keys, asked, put: VecDeque::new(), count: 0, is_mixed: true }
+        let (names, keys, requested) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Self { names, keys, requested, own: VecDeque::new(), count: 0, is_mixed: true }
     }
 }
 
@@ -44,67 +87,71 @@ impl Arrivals {
         self.keys.insert(name.to_owned(), (priority, self.count));
     }
 
-    /// Takes note of an item that this process has put.
-    pub(super) fn has_put(&mut self, name: String, item: StockItem) {
-        self.put.push_back((name, item));
-        if self.put.len() > REMEMBERED {
-            self.put.pop_front();
+    /// Records an item that this process has put.
+    pub(super) fn record_put(&mut self, name: String, item: StockItem) {
+        self.own.push_back((name, item));
+        if self.own.len() > MAX_OWN {
+            self.own.pop_front();
         }
     }
 
-    /// Removes the first item, if this process has put it. A later one is left where it is: those before it are to be read first.
-    pub(super) fn take_first_put(&mut self) -> Option<(String, StockItem)> {
-        let (_place, first) = self.names.first_key_value()?;
-        let place = self.put.iter().position(|(name, _item)| name == first)?;
-        let known = self.put.remove(place)?;
-        self.remove(&known.0);
-        Some(known)
+    /// Removes and returns the first item, if this process has put it. A later own item stays: the
+    /// items before it must be read first.
+    pub(super) fn take_first_own(&mut self) -> Option<(String, StockItem)> {
+        let (_key, first) = self.names.first_key_value()?;
+        let index = self.own.iter().position(|(name, _item)| name == first)?;
+        let own = self.own.remove(index)?;
+        self.remove(&own.0);
+        Some(own)
     }
 
-    /// Removes the first item that this process has put, if it is among so many of the first. What may be a copy has no order, and what
-    /// was not reported yet comes after all that was.
+    /// Removes and returns the first own item, if it is among the first `width` items. A copy has
+    /// no order. An item that was not reported yet comes after all reported ones.
     pub(super) fn take_own(&mut self, width: usize) -> Option<(String, StockItem)> {
-        let own = |reported: &String| self.put.iter().position(|(name, _item)| name == reported);
+        let own = |reported: &String| self.own.iter().position(|(name, _item)| name == reported);
         let ordered = if self.is_mixed { 0 } else { width };
-        let place = self.names.values().take(ordered).find_map(own).or_else(|| {
+        let index = self.names.values().take(ordered).find_map(own).or_else(|| {
             let has_room = self.names.len() < width;
-            self.put.iter().position(|(name, _item)| has_room && !self.keys.contains_key(name))
+            self.own.iter().position(|(name, _item)| has_room && !self.keys.contains_key(name))
         })?;
-        let known = self.put.remove(place)?;
-        self.remove(&known.0);
-        Some(known)
+        let own = self.own.remove(index)?;
+        self.remove(&own.0);
+        Some(own)
     }
 
-    /// Removes an item: its place is known, or it is gone. Returns whether this process has put it.
+    /// Removes an item: its position is known, or it is gone. Returns whether this process has put
+    /// it.
     pub(super) fn remove(&mut self, name: &str) -> bool {
-        let before = self.put.len();
-        self.put.retain(|(known, _item)| known != name);
+        let before = self.own.len();
+        self.own.retain(|(known, _item)| known != name);
         if let Some(key) = self.keys.remove(name) {
             self.names.remove(&key);
-            self.asked.remove(name);
+            self.requested.remove(name);
             self.is_mixed &= !self.names.is_empty();
         }
-        self.put.len() < before
+        self.own.len() < before
     }
 
-    /// Forgets all of them. A copy of what is there will be reported.
+    /// Removes all items. A copy will be reported next.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Whether one of them may be before the last of these, or is needed because these are fewer than `count`.
+    /// Returns true if one of these items may precede the last of `known`, or is needed because
+    /// `known` has fewer than `count` items.
     pub(super) fn may_be_among(&self, known: &[&Rank], count: usize) -> bool {
         let Some(((priority, _), _)) = self.names.first_key_value() else { return false };
         self.is_mixed || known.len() < count || known.iter().any(|rank| rank.may_follow(*priority))
     }
 
-    /// The first of them that were not asked for, at most so many. They are from now on.
-    pub(super) fn ask(&mut self, most: usize) -> Vec<String> {
-        let is_put = |name: &String| self.put.iter().any(|(known, _item)| known == name);
-        let is_known = |name: &String| self.asked.contains(name) || is_put(name);
-        let unasked = self.names.values().filter(|name| !is_known(name));
-        let names: Vec<String> = unasked.take(most).cloned().collect();
-        self.asked.extend(names.iter().cloned());
+    /// Returns the names of at most `max` first items that were not requested yet, and marks them
+    /// as requested.
+    pub(super) fn take_unread(&mut self, max: usize) -> Vec<String> {
+        let is_own = |name: &String| self.own.iter().any(|(known, _item)| known == name);
+        let is_known = |name: &String| self.requested.contains(name) || is_own(name);
+        let unread = self.names.values().filter(|name| !is_known(name));
+        let names: Vec<String> = unread.take(max).cloned().collect();
+        self.requested.extend(names.iter().cloned());
         names
     }
 }

@@ -1,10 +1,10 @@
-//! [`ItemBackoff`]: how long an item whose work failed is put off. Pure.
+//! [`ItemBackoff`]: the delay before an item is retried whose work failed. Pure.
 
 use std::time::Duration;
 
-use synod_core::chance::Chance;
+use synod_core::random::Random;
 
-/// The time after which an item is delivered again whose work failed. It is doubled with each delivery.
+/// The delay before an item is retried whose work failed. It doubles with each delivery.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ItemBackoff {
     pub(super) first: Duration,
@@ -12,20 +12,20 @@ pub(super) struct ItemBackoff {
 }
 
 impl Default for ItemBackoff {
-    /// With the usual limit of deliveries an item is tried for about four hours.
+    /// With the default limit of deliveries an item is tried for about four hours.
     fn default() -> Self {
         Self { first: Duration::from_secs(1), longest: Duration::from_secs(15 * 60) }
     }
 }
 
 impl ItemBackoff {
-    /// The time for an item that was delivered so often. Up to a quarter less, so that items which failed together do not come
-    /// back together.
-    pub(super) fn after(self, delivered: u32, chance: &Chance) -> Duration {
+    /// Returns the delay after this number of deliveries, shortened at random by up to a quarter,
+    /// so that items that failed together are not retried together.
+    pub(super) fn after(self, delivered: u32, random: &Random) -> Duration {
         let factor = 1_u32.checked_shl(delivered.saturating_sub(1)).unwrap_or(u32::MAX);
         let whole = self.first.saturating_mul(factor).min(self.longest);
         let quarter = u64::try_from((whole / 4).as_millis()).unwrap_or(u64::MAX - 1);
-        whole.saturating_sub(Duration::from_millis(chance.below(quarter.saturating_add(1))))
+        whole.saturating_sub(Duration::from_millis(random.below(quarter.saturating_add(1))))
     }
 }
 
@@ -35,17 +35,17 @@ mod tests {
 
     #[test]
     fn it_grows_with_the_deliveries_of_an_item_up_to_a_limit() {
-        let (usual, chance) = (ItemBackoff::default(), Chance::seeded(7));
+        let (usual, random) = (ItemBackoff::default(), Random::seeded(7));
         for (delivered, seconds) in [(0, 1), (1, 1), (2, 2), (5, 16), (10, 512), (11, 900)] {
-            let (after, whole) = (usual.after(delivered, &chance), Duration::from_secs(seconds));
+            let (after, whole) = (usual.after(delivered, &random), Duration::from_secs(seconds));
             assert!(after <= whole && after >= whole * 3 / 4, "{delivered}: {after:?}");
         }
         for delivered in [25, 32, 33, 34, u32::MAX] {
-            assert!(usual.after(delivered, &chance) >= usual.longest * 3 / 4, "{delivered}");
+            assert!(usual.after(delivered, &random) >= usual.longest * 3 / 4, "{delivered}");
         }
         let endless = ItemBackoff { first: Duration::MAX, longest: Duration::MAX };
-        assert!(endless.after(3, &chance) > Duration::from_secs(u64::MAX / 2));
+        assert!(endless.after(3, &random) > Duration::from_secs(u64::MAX / 2));
         let none = ItemBackoff { first: Duration::ZERO, longest: Duration::ZERO };
-        assert_eq!(none.after(3, &chance), Duration::ZERO);
+        assert_eq!(none.after(3, &random), Duration::ZERO);
     }
 }

@@ -1,13 +1,13 @@
-//! [`Consumer`]: what one process knows of a queue, and how its tasks choose the item that they try to get.
+//! [`Consumer`]: the items of a queue as one process sees them, and the choice of the item to try.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use synod_core::chance::Chance;
 use synod_core::clock;
 use synod_core::error::Result;
+use synod_core::random::Random;
 use synod_core::session::Session;
 use synod_core::store::Node;
 use synod_core::task::{self, Task};
@@ -17,95 +17,99 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::mirror::Mirror;
 use crate::mirror::event::CacheEvent;
 use crate::mirror::extent::Extent;
-use crate::mirror::news::until_news;
 use crate::mirror::reader::EventReader;
-use crate::queue::consumer_node::ConsumerNode;
-use crate::queue::lost_items::look_for_lost_items;
-use crate::queue::place::QueuePlace;
-use crate::queue::returning::{self, ItemReturn};
+use crate::mutant::mistake;
+use crate::queue::layout::QueueShared;
+use crate::queue::returns::{ConsumerNode, ItemReturn, recover_lost_items, spawn_returns};
 use crate::queue::stock::Pick;
 use crate::queue::stock_shared::{Reserved, StockShared};
-use crate::queue::width::Width;
-use crate::stamped::date::date;
-use crate::stamped::old_marks::remove_old_marks;
+use crate::support::exactly_once::old_write_ids::remove_old_write_ids;
+use crate::support::time::date;
+use crate::support::wait::until_news;
 
-/// The most bytes of data of an item that a consumer keeps. Those of larger ones are read when they are wanted.
-const KEPT: usize = 1_024;
+/// The maximum size of item data that a consumer caches. Larger data is read when it is needed.
+const MAX_KEPT_DATA: usize = 1_024;
 
-/// The shortest and the longest time that a consumer waits where there are too few items for its choice.
-const STEP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(5));
+/// The minimum and the maximum time that a consumer waits while there are fewer items than it
+/// chooses from.
+const WAIT: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(5));
 
 /// The items of a queue, followed for as long as this value exists.
 ///
-/// A consumer tries the first item. Whenever another consumer was faster, it chooses among four times as many from then on, and among
-/// a thirty-second less whenever it was not. Among these it prefers what its own process has put, which need not be read. Where there are too
-/// few items for its choice, it waits for news, at most about as long as another consumer needs to have them, which is what its own
-/// last request took, and chooses among half as many from then on. So consumers of other processes seldom try the same item, and a single
-/// one gets them in their order.
+/// A consumer first tries the first item. After each try that it lost to another consumer, it
+/// chooses among four times as many items; after each other try, among one thirty-second less.
+/// Among these it prefers items that its own process has put, which need not be read. While there
+/// are fewer items than it chooses from, it waits for changes, about as long as another consumer
+/// needs to take them (the duration of its own last request), and then chooses among half as many.
+/// So consumers of different processes seldom try the same item, and a single consumer receives the
+/// items in order.
 pub(super) struct Consumer {
     stock: Arc<StockShared>,
     items: Mirror,
     /// The processes with claims.
     consumers: Mirror,
-    /// That of this process.
+    /// The node of this process.
     node: Arc<ConsumerNode>,
     returns: UnboundedSender<ItemReturn>,
-    /// Asks for a look for items whose consumers are gone.
+    /// Requests the recovery of items whose consumers are gone.
     lost: Arc<Notify>,
     width: Width,
-    /// How many microseconds the last request for items took.
+    /// The duration of the last request for items, in microseconds.
     last_took: AtomicU64,
     _tasks: [Task; 4],
 }
 
 impl Consumer {
-    /// Begins to follow. Nothing has been sent when this returns.
-    pub(super) fn start(place: &Arc<QueuePlace>) -> Self {
-        let items = Extent::children(place.items.clone()).data_up_to(KEPT).deletions_as_reported();
+    /// Starts to follow the queue. Nothing has been sent when this returns.
+    pub(super) fn start(shared: &Arc<QueueShared>) -> Self {
+        let items = Extent::children(shared.items.clone())
+            .data_up_to(MAX_KEPT_DATA)
+            .deletions_as_reported();
         let items = items.known_by_name(|_name| true);
-        let items = Mirror::start(&place.client, items, "queue");
-        let consumers = Extent::children(place.consumers.clone()).names_only();
+        let items = Mirror::start(&shared.client, items, "queue");
+        let consumers = Extent::children(shared.consumers.clone()).names_only();
         let consumers = consumers.deletions_as_reported().known_by_name(|_name| true);
-        let consumers = Mirror::start(&place.client, consumers, "queue");
+        let consumers = Mirror::start(&shared.client, consumers, "queue");
         let (stock, lost) = (Arc::<StockShared>::default(), Arc::<Notify>::default());
-        let following = follow(stock.clone(), items.reader());
-        let noticing = notice(lost.clone(), consumers.reader());
-        let looking = look_for_lost_items(place.clone(), lost.clone());
-        let tidying = remove_old_marks(place.writes.old_marks());
+        let following_items = follow_items(stock.clone(), items.reader());
+        let following_consumers = follow_consumers(lost.clone(), consumers.reader());
+        let recovering = recover_lost_items(shared.clone(), lost.clone());
+        let removing_marks = remove_old_write_ids(shared.writes.old_write_ids());
         let tasks = [
-            task::spawn(following),
-            task::spawn(noticing),
-            task::spawn(looking),
-            task::spawn(tidying),
+            task::spawn(following_items),
+            task::spawn(following_consumers),
+            task::spawn(recovering),
+            task::spawn(removing_marks),
         ];
-        let node = Arc::new(ConsumerNode::new(place.consumers.clone()));
-        let returns = returning::start(place, node.clone(), stock.clone(), lost.clone());
+        let node = Arc::new(ConsumerNode::new(shared.consumers.clone()));
+        let returns = spawn_returns(shared, node.clone(), stock.clone(), lost.clone());
         let (width, last_took) = (Width::default(), AtomicU64::new(0));
         Self { stock, items, consumers, node, returns, lost, width, last_took, _tasks: tasks }
     }
 
-    /// Creates the node of this process for a session, if it is not there.
+    /// Creates the node of this process for a session, unless it exists.
     pub(super) async fn ensure_node(&self, session: &Session) -> Result<()> {
         self.node.ensure(session).await
     }
 
-    /// Has items looked for whose claims are gone.
-    pub(super) fn look_for_lost_items(&self) {
+    /// Requests the recovery of items whose claims are gone.
+    pub(super) fn recover_lost_items(&self) {
         self.lost.notify_one();
     }
 
-    /// Has an item put back.
-    pub(super) fn take_back(&self, item: ItemReturn) {
-        // Without its task the runtime ends, and the session with it.
-        let _taken = self.returns.send(item).is_ok();
+    /// Passes an item to the task that puts items back.
+    pub(super) fn return_item(&self, item: ItemReturn) {
+        // If the task is gone, the runtime ends, and the session with it.
+        let _is_received = self.returns.send(item).is_ok();
     }
 
-    /// Waits for items that may be tried: one, and up to so many that follow it.
-    pub(super) async fn next(&self, most: usize, chance: &Chance) -> Result<Vec<Reserved>> {
+    /// Waits for items that may be tried, and reserves them: one, and at most `max - 1` items that
+    /// follow it.
+    pub(super) async fn reserve(&self, max: usize, random: &Random) -> Result<Vec<Reserved>> {
         loop {
-            let news = self.stock.news.notified();
+            let changed = self.stock.changed.notified();
             let width = self.width.get();
-            match self.pick(width, most, chance) {
+            match self.pick(width, max, random) {
                 Pick::Items(items) => {
                     let reserved = items.into_iter().map(|item| Reserved::new(&self.stock, item));
                     return Ok(reserved.collect());
@@ -113,73 +117,73 @@ impl Consumer {
                 Pick::Unread(names) => {
                     self.items
                         .want(names.iter().filter_map(|name| self.items.path().join(name).ok()));
-                    until_news(news, None, [&self.items, &self.consumers]).await?;
+                    until_news(changed, None, [&self.items, &self.consumers]).await?;
                 }
-                Pick::Few => {
-                    let step = Duration::from_micros(self.last_took.load(Ordering::Relaxed));
-                    let until = clock::now() + step.clamp(STEP.0, STEP.1);
-                    until_news(news, Some(until), [&self.items, &self.consumers]).await?;
+                Pick::TooFew => {
+                    let took = Duration::from_micros(self.last_took.load(Ordering::Relaxed));
+                    let until = clock::now() + took.clamp(WAIT.0, WAIT.1);
+                    until_news(changed, Some(until), [&self.items, &self.consumers]).await?;
                     if clock::now() >= until {
                         self.width.halve(width);
                     }
                 }
                 Pick::None(until) => {
-                    until_news(news, until, [&self.items, &self.consumers]).await?;
+                    until_news(changed, until, [&self.items, &self.consumers]).await?;
                 }
             }
         }
     }
 
-    /// Takes note of items that this process has put.
-    pub(super) fn has_put(&self, nodes: impl Iterator<Item = Node>) {
+    /// Records items that this process has put.
+    pub(super) fn record_put(&self, nodes: impl Iterator<Item = Node>) {
         {
             let (mut stock, now) = (self.stock.lock(), clock::now());
-            for node in nodes.filter(|node| node.data.len() <= KEPT) {
-                stock.has_put(&node, now, date());
+            for node in nodes.filter(|node| node.data.len() <= MAX_KEPT_DATA) {
+                stock.record_put(&node, now, date());
             }
         }
-        self.stock.news.notify_waiters();
+        self.stock.changed.notify_waiters();
     }
 
-    fn pick(&self, width: usize, most: usize, chance: &Chance) -> Pick {
+    fn pick(&self, width: usize, max: usize, random: &Random) -> Pick {
         let (mut stock, now) = (self.stock.lock(), clock::now());
-        let own = if width > 1 && most == 1 { stock.pick_own(width, now) } else { None };
+        let own = if width > 1 && max == 1 { stock.pick_own(width, now) } else { None };
         own.map_or_else(
-            || stock.pick(choice(width, chance).saturating_mul(most), most, now),
+            || stock.pick(random_index(width, random).saturating_mul(max), max, now),
             |own| Pick::Items(vec![own]),
         )
     }
 
-    /// Records whether another consumer was faster, and how long the request took.
-    pub(super) fn learn(&self, lost: bool, took: Duration) {
-        self.width.learn(lost);
+    /// Records whether another consumer was faster, and the duration of the request.
+    pub(super) fn record_try(&self, lost: bool, took: Duration) {
+        self.width.record_try(lost);
         self.last_took
             .store(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 }
 
-/// One of so many places.
-fn choice(width: usize, chance: &Chance) -> usize {
+/// Chooses one of the first `width` indexes.
+fn random_index(width: usize, random: &Random) -> usize {
     if width < 2 {
         return 0;
     }
-    let place = chance.below(u64::try_from(width).unwrap_or(1));
-    usize::try_from(place).unwrap_or(0)
+    let index = random.below(u64::try_from(width).unwrap_or(1));
+    usize::try_from(index).unwrap_or(0)
 }
 
-/// Takes over what is reported of the items, until the client is closed.
-async fn follow(stock: Arc<StockShared>, mut items: EventReader) {
+/// Applies the reported changes of the items, until the client is closed.
+async fn follow_items(stock: Arc<StockShared>, mut items: EventReader) {
     while let Some(first) = items.next().await {
-        // A part of them would show items in another order.
+        // A part of the changes would show the items in another order.
         let mut all = vec![first];
-        all.extend(at_hand(&mut items));
-        stock.take_over(all);
-        stock.news.notify_waiters();
+        all.extend(buffered(&mut items));
+        stock.apply(all);
+        stock.changed.notify_waiters();
     }
 }
 
-/// Has items looked for whose consumers may be gone.
-async fn notice(lost: Arc<Notify>, mut consumers: EventReader) {
+/// Requests the recovery of lost items whenever a consumer may be gone.
+async fn follow_consumers(lost: Arc<Notify>, mut consumers: EventReader) {
     while let Some(event) = consumers.next().await {
         if matches!(event, CacheEvent::Deleted(_) | CacheEvent::Complete(_)) {
             lost.notify_one();
@@ -187,7 +191,87 @@ async fn notice(lost: Arc<Notify>, mut consumers: EventReader) {
     }
 }
 
-/// The events that are there already.
-fn at_hand(reader: &mut EventReader) -> impl Iterator<Item = CacheEvent> {
+/// Returns the events that have already arrived.
+fn buffered(reader: &mut EventReader) -> impl Iterator<Item = CacheEvent> {
     std::iter::from_fn(|| reader.next().now_or_never().flatten())
+}
+
+/// The parts per item in which a width is counted, so that it decreases by less than one item at a
+/// time.
+const PARTS: usize = 32;
+
+/// The maximum width, in parts.
+const MAX_PARTS: usize = 16 * PARTS;
+
+/// The number of first items among which a consumer chooses. It grows with the number of tries that
+/// are lost to other consumers.
+#[derive(Debug)]
+pub(super) struct Width {
+    parts: AtomicUsize,
+}
+
+impl Default for Width {
+    /// Chooses the first item alone.
+    fn default() -> Self {
+        Self { parts: AtomicUsize::new(PARTS) }
+    }
+}
+
+impl Width {
+    pub(super) fn get(&self) -> usize {
+        mistake!(ConsumersHerd: return 1);
+        self.parts().div_ceil(PARTS)
+    }
+
+    /// Records whether another consumer was faster.
+    pub(super) fn record_try(&self, lost: bool) {
+        let parts = self.parts();
+        self.set(if lost { parts * 4 } else { parts - parts / PARTS });
+    }
+
+    /// Records that there were fewer items than this width, and that no other consumer took them.
+    pub(super) fn halve(&self, width: usize) {
+        self.set(width * PARTS / 2);
+    }
+
+    fn parts(&self) -> usize {
+        self.parts.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, parts: usize) {
+        self.parts.store(parts.clamp(PARTS, MAX_PARTS), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_grows_fast_and_becomes_smaller_slowly() {
+        let width = Width::default();
+        width.record_try(false);
+        assert_eq!(width.get(), 1);
+        for expected in [4, 16, 16] {
+            width.record_try(true);
+            assert_eq!(width.get(), expected);
+        }
+        for _ in 0..3 {
+            width.record_try(false);
+        }
+        assert_eq!(width.get(), 15);
+        for (before, expected) in [(7, 4), (4, 2), (2, 1), (1, 1)] {
+            width.halve(before);
+            assert_eq!(width.get(), expected);
+        }
+        width.record_try(true);
+        for _ in 0..30 {
+            width.record_try(false);
+        }
+        assert_eq!(width.get(), 2, "for a while");
+        for _ in 0..30 {
+            width.record_try(false);
+        }
+        assert_eq!(width.get(), 1);
+    }
 }

@@ -1,20 +1,33 @@
 //! [`Delivery`]: the guard of an item that a consumer has claimed.
 
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_core::future::BoxFuture;
-use synod_core::error::Result;
+use synod_core::clock::timeout;
+use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::held::{Held, Token};
 use synod_core::path::Path;
-use synod_core::store::{Outcome, Txn};
+use synod_core::retry::Retry;
+use synod_core::store::{Expect, Outcome, Rejected, Txn};
+use tokio::sync::oneshot;
 
-use crate::queue::claimed_item::ClaimedItem;
+use crate::line::hold::Hold;
+use crate::queue::consumer::Consumer;
+use crate::queue::item_name::ItemName;
+use crate::queue::layout::{DOING, QueueShared};
+use crate::queue::returns::ItemReturn;
+use crate::support::detached::stopped;
+use crate::support::exactly_once::settling::Sent;
+use crate::support::time::date;
 
 /// An item that this consumer has claimed. While it is held, no other consumer has the item.
 ///
-/// Dropping it puts the item back, in its place, and the next consumer gets it; so does the end of the session. It is a guard as
-/// those of locks are: see [`Hold`](crate::Hold), and the trait [`Held`].
+/// Dropping the delivery puts the item back in its place, and it is delivered to the next consumer;
+/// the end of the session has the same effect. A delivery is a guard, as those of locks: see
+/// [`Hold`](crate::lock::Hold) and the trait [`Held`].
 #[must_use = "the item is put back when this is dropped"]
 pub struct Delivery<T> {
     item: T,
@@ -31,73 +44,78 @@ impl<T> Delivery<T> {
         &self.item
     }
 
-    /// The id that its producer gave it.
+    /// The id that the producer gave to the item.
     pub fn id(&self) -> Option<String> {
         self.claimed.name.id()
     }
 
-    /// Its priority: one with a lower number is delivered earlier.
+    /// The priority of the item. A lower number is delivered earlier.
     pub fn priority(&self) -> u16 {
         self.claimed.name.priority
     }
 
-    /// How often the item was delivered, with this delivery.
+    /// The number of deliveries of the item, including this one.
     pub fn delivered(&self) -> u32 {
         self.claimed.name.delivered
     }
 
-    /// Returns true if the item is moved to the dead letters when it is put back now, as it was delivered
-    /// [so often](crate::Queue::deliver_at_most).
+    /// Returns true if this is the [last delivery](crate::queue::Queue::deliver_at_most) of the
+    /// item: if it is put back now, it is moved to the dead letters.
     pub fn is_last(&self) -> bool {
         self.claimed.is_last
     }
 
-    /// Removes the item from the queue, as it is done. It is one transaction, which a stale consumer's never is.
+    /// Acknowledges the item: removes it from the queue, in one transaction. A consumer whose claim
+    /// is lost never removes the item.
     ///
     /// # Errors
     ///
-    /// [`SessionLost`](synod_core::error::ErrorKind::SessionLost) if the claim was lost before: the item is not removed, and another
-    /// consumer gets it or has had it. With an unknown effect the item is removed, or is delivered again.
+    /// [`SessionLost`](synod_core::error::ErrorKind::SessionLost) if the claim was lost before: the
+    /// item is not removed, and another consumer receives it or has received it. If the effect is
+    /// unknown, the item is removed, or is delivered again.
     ///
     /// # Cancel safety
     ///
     /// A dropped call has removed the item, or puts it back.
     pub async fn ack(self) -> Result<()> {
-        self.is_done().await
+        self.ack_shared().await
     }
 
-    /// [`Delivery::ack`] together with other operations: all of them are applied and the item is removed, or none of it happens.
-    /// So what they write happens once for each item, however often it is delivered.
+    /// Acknowledges the item together with other operations: either all are applied and the item is
+    /// removed, or nothing changes. So the operations are applied once for each item, however often
+    /// it is delivered.
     ///
-    /// If one of them is rejected, it is still held: [`Rejected::index`](synod_core::store::Rejected::index) counts from
-    /// the first of them. The look of the transaction is not answered.
+    /// If one of the operations is rejected, the delivery is still held.
+    /// [`Rejected::index`](synod_core::store::Rejected::index) counts from the first of the given
+    /// operations. A query of the transaction is not answered.
     ///
     /// # Errors
     ///
-    /// As [`Delivery::ack`], and what the store says of the operations.
+    /// As [`Delivery::ack`], and the errors of the store that concern the operations.
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has done all of it, or nothing.
+    /// A dropped call has applied everything, or nothing.
     pub async fn ack_with(&self, txn: Txn) -> Result<Outcome<()>> {
-        self.claimed.is_done_with(txn).await
+        self.claimed.ack_with(txn).await
     }
 
-    /// Puts the item back in its place, for any consumer. So does dropping it, in the background.
+    /// Puts the item back in its place, for any consumer. Dropping the delivery does the same in
+    /// the background.
     ///
     /// # Errors
     ///
-    /// As [`Hold::release`](crate::Hold::release).
+    /// As [`Hold::release`](crate::lock::Hold::release).
     ///
     /// # Cancel safety
     ///
     /// A dropped call continues in the background.
     pub async fn put_back(self) -> Result<()> {
-        self.claimed.is_put_back().await
+        self.claimed.put_back().await
     }
 
-    /// Puts the item back in its place, not to be delivered before so much time has passed, by the wall clocks of this consumer and
-    /// of the next.
+    /// Puts the item back in its place, and delays its next delivery by `after`, by the wall clocks
+    /// of this consumer and of the next one.
     ///
     /// # Errors
     ///
@@ -105,12 +123,12 @@ impl<T> Delivery<T> {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has put it back so, or has not.
+    /// A dropped call has put the item back with this delay, or has not.
     pub async fn put_back_after(&self, after: Duration) -> Result<()> {
-        self.claimed.is_put_off(after).await
+        self.claimed.put_back_after(after).await
     }
 
-    /// Moves the item to the dead letters, in one transaction: no consumer gets it any more.
+    /// Moves the item to the dead letters, in one transaction: no consumer receives it again.
     ///
     /// # Errors
     ///
@@ -118,34 +136,36 @@ impl<T> Delivery<T> {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has moved it, or has not.
+    /// A dropped call has moved the item, or has not.
     pub async fn reject(&self) -> Result<()> {
-        self.claimed.is_rejected().await
+        self.claimed.reject().await
     }
 
-    /// [`Delivery::ack`] of a delivery that is shared. A part of the work may have acknowledged it already.
-    pub(super) async fn is_done(&self) -> Result<()> {
-        self.claimed.is_done().await
+    /// Acknowledges the item of a shared delivery. A part of the work may have done so already.
+    pub(super) async fn ack_shared(&self) -> Result<()> {
+        self.claimed.ack().await
     }
 
-    /// Takes note that the caller of the claim has it: from here on it is delivered.
-    pub(super) fn received(mut self) -> Self {
+    /// Records that the caller of the claim has received the item: from now on the claim counts as
+    /// a delivery.
+    pub(super) fn mark_received(mut self) -> Self {
         self.claimed.is_received = true;
         self
     }
 
-    /// Whether it counts: its session may be uncertain by the time of the answer.
+    /// Returns true if the claim is certainly held: its session may have become uncertain before
+    /// the answer.
     pub(super) fn is_certain(&self) -> bool {
         self.claimed.hold.is_held()
     }
 
-    /// Whether it was acknowledged, put back or lost.
+    /// Returns true if the item was acknowledged or put back, or if the claim was lost.
     pub(super) fn is_over(&self) -> bool {
         self.claimed.is_over()
     }
 }
 
-/// Shows no data.
+/// Omits the data.
 impl<T> fmt::Debug for Delivery<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Delivery")
@@ -186,5 +206,125 @@ impl<T: Send + Sync> Held for Delivery<T> {
 
     async fn release(self) -> Result<()> {
         self.put_back().await
+    }
+}
+
+/// An item that this process has claimed. Dropping it puts the item back.
+pub(super) struct ClaimedItem {
+    pub(super) shared: Arc<QueueShared>,
+    pub(super) consumer: Arc<OnceLock<Consumer>>,
+    pub(super) name: ItemName,
+    pub(super) data: Bytes,
+    pub(super) hold: Arc<Hold>,
+    /// True if this is the last delivery of the item.
+    pub(super) is_last: bool,
+    /// True if the caller of the claim has received the item.
+    pub(super) is_received: bool,
+}
+
+impl ClaimedItem {
+    /// Removes the item and its claim.
+    pub(super) async fn ack(&self) -> Result<()> {
+        self.end(self.removal()?).await
+    }
+
+    /// Removes the item and its claim, together with other operations.
+    pub(super) async fn ack_with(&self, more: Txn) -> Result<Outcome<()>> {
+        self.end_with(self.removal()?, more).await
+    }
+
+    /// Moves the item to the dead letters.
+    pub(super) async fn reject(&self) -> Result<()> {
+        let dead = self.shared.with_dead(Txn::new(), &self.name, self.data.clone())?;
+        match self.end_with(self.removal()?, dead).await? {
+            Outcome::Committed(()) => Ok(()),
+            Outcome::Rejected(no) => Err(self.shared.writes.refused(&no)),
+        }
+    }
+
+    /// Puts the item back, and delays its next delivery.
+    pub(super) async fn put_back_after(&self, after: Duration) -> Result<()> {
+        let later = self.name.clone().not_before(date().saturating_add(after)).to_string();
+        let own = self.shared.back(&self.shared.claimed(&self.name)?, &later, self.data.clone())?;
+        self.end(own.delete(self.hold.seen_path(), Expect::Any)).await
+    }
+
+    /// Puts the item back, and waits for the answer within the time limit of a call. A dropped call
+    /// continues in the background.
+    pub(super) async fn put_back(&self) -> Result<()> {
+        if self.is_over() {
+            return Err(self.hold.node.was_lost());
+        }
+        let answer = timeout(self.hold.node.session().timeout(), self.begin_return());
+        match answer.await {
+            Ok(answer) => answer.unwrap_or_else(|_gone| Err(stopped(DOING))),
+            Err(_elapsed) => Err(Error::new(ErrorKind::Unreachable, DOING)
+                .at(self.hold.seen_path())
+                .because("the item is put back once the store answers")
+                .with_unknown_effect()),
+        }
+    }
+
+    /// Returns true if the item was acknowledged or put back, or if the claim was lost.
+    pub(super) fn is_over(&self) -> bool {
+        self.hold.node.is_gone()
+    }
+
+    /// Starts to put the item back. From now on it is not held any more.
+    fn begin_return(&self) -> oneshot::Receiver<Result<()>> {
+        self.hold.node.spend();
+        let (sender, answer) = oneshot::channel();
+        let (hold, name, data) = (self.hold.clone(), self.name.clone(), self.data.clone());
+        // A claim that no caller received is no delivery.
+        let next = if self.is_received { name.clone() } else { name.undelivered() };
+        if let Some(consumer) = self.consumer.get() {
+            consumer.return_item(ItemReturn { hold, name, next, data, sender });
+        }
+        answer
+    }
+
+    async fn end(&self, own: Txn) -> Result<()> {
+        match self.end_with(own, Txn::new()).await? {
+            Outcome::Committed(()) => Ok(()),
+            Outcome::Rejected(no) => Err(self.shared.writes.refused(&no)),
+        }
+    }
+
+    /// Builds the transaction that removes the item and its claim.
+    fn removal(&self) -> Result<Txn> {
+        let node = self.shared.claimed(&self.name)?;
+        let txn = self.shared.without(Txn::new(), node, &self.name);
+        Ok(txn.delete(self.hold.seen_path(), Expect::Any))
+    }
+
+    /// Ends the claim by `own`, together with the operations of `more`.
+    async fn end_with(&self, own: Txn, more: Txn) -> Result<Outcome<()>> {
+        let (mut own, node) = (own, self.shared.claimed(&self.name)?);
+        let session = self.hold.node.session();
+        let limit = Retry::until_elapsed(session.timeout());
+        let sent = self.shared.send_removal(limit, session, &mut own, &more, &node).await?;
+        let count = own.ops.len();
+        match sent {
+            Sent::Applied(_) => {
+                self.hold.node.spend();
+                Ok(Outcome::Committed(()))
+            }
+            Sent::Lost => Err(self.hold.node.was_lost()),
+            Sent::Rejected(no) if no.index < count => Err(self.hold.node.was_lost()),
+            Sent::Rejected(no) => {
+                Ok(Outcome::Rejected(Rejected::new(no.index - count, no.path, no.reason)))
+            }
+        }
+    }
+}
+
+impl Drop for ClaimedItem {
+    fn drop(&mut self) {
+        if !self.is_over() {
+            let _answer = self.begin_return();
+        } else if self.hold.node.was_removed() {
+            // The claim was removed by another client: the item has no consumer now.
+            self.consumer.get().into_iter().for_each(Consumer::recover_lost_items);
+        }
     }
 }

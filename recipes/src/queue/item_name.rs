@@ -1,4 +1,4 @@
-//! [`ItemName`]: what the name of an item says of it. Pure.
+//! [`ItemName`]: the state of an item that its name contains. Pure.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -13,53 +13,57 @@ use crate::line::ticket_name::since_of_id;
 #[cfg(test)]
 mod tests;
 
-/// The start of the names of items, which is that of kazoo's queues.
+/// The prefix of the names of items, as in the queues of kazoo.
 const ENTRY: &str = "entry-";
 
-/// What begins the part of a name that changes with each delivery.
-const TOKENS: char = '+';
+/// The start of the part of a name that changes with each delivery.
+const TOKENS_START: char = '+';
 
-/// What comes before the id that the application chose, in the key of an item that has one. Before it is what makes the key unique:
-/// the id may be used again when its item is done.
-const NAMED: &str = "-id-";
+/// The separator before the application's id in a key. The text before it makes the key unique: the
+/// id may be used again when its item is done.
+const ID_SEPARATOR: &str = "-id-";
 
-/// The priority of an item that has none of its own: that of kazoo.
-const USUAL: u16 = 100;
+/// The default priority, as in kazoo.
+const DEFAULT_PRIORITY: u16 = 100;
 
-/// The length of a [unique id](super::place::QueuePlace::unique_id).
-const UNIQUE: usize = 36;
+/// The length of a [unique id](super::layout::QueueShared::unique_id).
+const UNIQUE_LENGTH: usize = 36;
 
-/// The most bytes of an id, percent-encoded as it is in names. With all tokens at their longest a name then has 255 bytes at most: 10
-/// for the priority, 2 around the tokens, 11, 11, 21, 15 and 21 for the tokens, 40 before the id.
+/// The maximum length of an id in bytes, percent-encoded as in names. With all tokens at their
+/// maximum length a name has 255 bytes: 10 for the priority, 2 around the tokens, 11, 11, 21, 15
+/// and 21 for the tokens, 40 before the id.
 pub(super) const MAX_ID: usize = 120;
 
-/// The latest date that a name has, which is in the year 5138: all dates in names have 14 digits at most.
-const LATEST: u64 = 99_999_999_999_999;
+/// The maximum date in a name, in the year 5138: all dates in names have at most 14 digits.
+const MAX_DATE: u64 = 99_999_999_999_999;
 
-/// What is known of an item by its name: `entry-PPP-KEY`, and `entry-PPP-+dDcCrRtTsS-KEY` with the number of its deliveries and
-/// of its changes, its place, its time and its slot, as far as it has them.
+/// The state of an item in its name: `entry-PPP-KEY`, or `entry-PPP-+dDcCrRtTsS-KEY` with the
+/// number of its deliveries and of its changes, its position, its date and its slot, as far as it
+/// has them.
 ///
-/// A name means one item, and one delivery of it with one data: it is never used again. So a delete by path means that delivery.
-/// With each step of an item the number of its changes grows, or it stays and that of its deliveries grows.
+/// A name identifies one item, and one delivery of it with one data. It is never used again, so a
+/// delete by path concerns that delivery. With each step of an item the number of changes grows, or
+/// it stays and the number of deliveries grows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ItemName {
-    /// A lower one is delivered earlier.
+    /// The priority. A lower number is delivered earlier.
     pub(super) priority: u16,
-    /// How often it was delivered.
+    /// The number of deliveries.
     pub(super) delivered: u32,
-    /// The number of changes of its data, and of returns that did not count its last delivery.
+    /// The number of changes of the data, and of returns that did not count the last delivery.
     changes: Option<u32>,
-    /// The revision of its first node: its place among those of its priority.
+    /// The revision of the first node of the item: its position among the items of its priority.
     place: Option<Revision>,
-    /// Before this time, in milliseconds since the beginning of 1970, it is not to be delivered.
+    /// The date before which the item is not delivered, in milliseconds since the beginning of
+    /// 1970.
     not_before: Option<u64>,
-    /// The slot of a bounded queue that it fills.
+    /// The slot of a bounded queue that the item fills.
     pub(super) slot: Option<u64>,
-    /// What no delivery and no change of the data replaces.
+    /// The part that no delivery and no change of the data replaces.
     key: String,
 }
 
-/// The place of an item: a lower one is delivered earlier. No two names have the same.
+/// The position of an item. A lower rank is delivered earlier. No two names have the same rank.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
     priority: u16,
@@ -71,8 +75,9 @@ pub(super) struct Rank {
 }
 
 impl Rank {
-    /// Whether an item of this priority whose place is not known may be before this one. It came later than what is known by its
-    /// node, and not than an item that was delivered or changed before.
+    /// Returns true if an item of this priority, of which only the name is known, may precede this
+    /// one. Such an item is younger than each item that is known by its first node, but not than an
+    /// item that was delivered or changed before.
     pub(super) fn may_follow(&self, priority: u16) -> bool {
         let has_named_place = self.delivered > 0 || self.changes.is_some();
         priority < self.priority || priority == self.priority && has_named_place
@@ -80,27 +85,28 @@ impl Rank {
 }
 
 impl ItemName {
-    /// The name of an item with a key that no other one has.
+    /// Creates the name of an item with a unique key.
     pub(super) fn unique(priority: Option<u16>, key: String) -> Self {
-        let priority = priority.unwrap_or(USUAL);
+        let priority = priority.unwrap_or(DEFAULT_PRIORITY);
         let (changes, place, not_before, slot) = (None, None, None, None);
         Self { priority, delivered: 0, changes, place, not_before, slot, key }
     }
 
-    /// The name of an item whose id the application chose. `None` if the id is too long.
+    /// Creates the name of an item with an id of the application. Returns `None` if the id is too
+    /// long.
     pub(super) fn with_id(priority: Option<u16>, unique: &str, id: &str) -> Result<Option<Self>> {
         let id = Name::encode(id)?;
         let is_short = id.as_str().len() <= MAX_ID;
-        Ok(is_short.then(|| Self::unique(priority, format!("{unique}{NAMED}{id}"))))
+        Ok(is_short.then(|| Self::unique(priority, format!("{unique}{ID_SEPARATOR}{id}"))))
     }
 
-    /// What a name says. `None` if it is not that of an item.
+    /// Parses a name. Returns `None` if it is not the name of an item.
     pub(super) fn parse(name: &str) -> Option<Self> {
         let (priority, rest) = name.strip_prefix(ENTRY)?.split_once('-')?;
         let is_number = priority.len() == 3 && priority.bytes().all(|it| it.is_ascii_digit());
         let priority = priority.parse().ok().filter(|_| is_number)?;
         let plain = Self::unique(Some(priority), rest.into());
-        let Some(changing) = rest.strip_prefix(TOKENS) else { return Some(plain) };
+        let Some(changing) = rest.strip_prefix(TOKENS_START) else { return Some(plain) };
         let (tokens, key) = changing.split_once('-')?;
         let (delivered, rest) = token(tokens, 'd')?;
         let (changes, rest) = token(rest, 'c')?;
@@ -113,26 +119,28 @@ impl ItemName {
         Some(Self { delivered, changes, place, not_before, slot, key: key.into(), ..plain })
     }
 
-    /// Whether the name says at which place the item is, so that its node need not be read.
+    /// Returns true if the name contains the position of the item, so that its node need not be
+    /// read.
     pub(super) fn shows_place(&self) -> bool {
         self.place.is_some()
     }
 
-    /// The name of the same item for its next delivery. This name belongs to a node that was `created` then.
-    pub(super) fn next(&self, created: Revision) -> Self {
+    /// Returns the name of the item for its next delivery. `created` is the revision of the node
+    /// with this name.
+    pub(super) fn next_delivery(&self, created: Revision) -> Self {
         let place = Some(self.place.unwrap_or(created));
         let delivered = self.delivered.saturating_add(1);
         Self { delivered, place, not_before: None, ..self.clone() }
     }
 
-    /// The same item with other data, or taken and put back, which is no delivery. This name belongs to a node that was `created`
-    /// then.
+    /// Returns the name of the item with other data, or after it was taken and put back without a
+    /// delivery. `created` is the revision of the node with this name.
     pub(super) fn changed(&self, created: Revision) -> Self {
         let place = Some(self.place.unwrap_or(created));
         Self { place, ..self.changed_once_more() }
     }
 
-    /// The same item, whose last claim was no delivery.
+    /// Returns the name of the item if its last claim was no delivery.
     pub(super) fn undelivered(&self) -> Self {
         let delivered = self.delivered.saturating_sub(1);
         Self { delivered, ..self.changed_once_more() }
@@ -143,47 +151,47 @@ impl ItemName {
         Self { changes, ..self.clone() }
     }
 
-    /// The same item, not to be delivered before this date.
+    /// Returns the name of the item with the date before which it is not delivered.
     pub(super) fn not_before(self, date: Duration) -> Self {
-        let millis = u64::try_from(date.as_millis()).unwrap_or(LATEST).min(LATEST);
+        let millis = u64::try_from(date.as_millis()).unwrap_or(MAX_DATE).min(MAX_DATE);
         Self { not_before: Some(millis), ..self }
     }
 
-    /// The same item, as if it had not been delivered before, at the end of those of its priority.
+    /// Returns the name of the item with no deliveries, at the end of its priority.
     pub(super) fn anew(&self) -> Self {
         Self { delivered: 0, place: None, not_before: None, ..self.changed_once_more() }
     }
 
-    /// The same item without its id, or, if it has none, with another key.
+    /// Returns the name of the item without its id or, if it has none, with another key.
     pub(super) fn without_id(&self, unique: impl FnOnce() -> String) -> Self {
-        let own = named(&self.key).map(|_id| self.key[..UNIQUE].to_owned());
+        let own = named(&self.key).map(|_id| self.key[..UNIQUE_LENGTH].to_owned());
         Self { key: own.unwrap_or_else(unique), ..self.clone() }
     }
 
-    /// The same item in this slot, or in none.
+    /// Returns the name of the item with this slot, or with none.
     pub(super) fn in_slot(self, slot: Option<u64>) -> Self {
         Self { slot, ..self }
     }
 
-    /// The date before which it is not to be delivered.
+    /// The date before which the item is not delivered.
     pub(super) fn date(&self) -> Option<Duration> {
         self.not_before.map(Duration::from_millis)
     }
 
-    /// The place of the item, whose node was `created` then.
+    /// Returns the position of the item. `created` is the revision of its node.
     pub(super) fn rank(&self, created: Revision) -> Rank {
         let Self { priority, delivered, changes, not_before, ref key, .. } = *self;
         let place = self.place.unwrap_or(created);
         Rank { priority, place, key: key.clone(), delivered, changes, not_before }
     }
 
-    /// When it was put, by the clock of its producer, if that wrote it there.
+    /// The time of the put, by the clock of the producer, if the producer wrote it.
     pub(super) fn since(&self) -> Option<SystemTime> {
         since_of_id(&self.key)
     }
 
-    /// The parts of the name that stay the same for as long as the item is in the queue. Other programs may choose one key for several
-    /// priorities.
+    /// The parts of the name that stay the same while the item is in the queue. Other programs may
+    /// use one key for several priorities.
     pub(super) fn identity(&self) -> (u16, String) {
         (self.priority, self.key.clone())
     }
@@ -193,12 +201,12 @@ impl ItemName {
         Name::new(named(&self.key)?).ok()?.decode()
     }
 
-    /// The node of its slot, if it fills one.
+    /// The node of the slot that the item fills.
     pub(super) fn slot_node(&self, slots: &Path) -> Option<Path> {
         slots.join(&self.slot?.to_string()).ok()
     }
 
-    /// The node by which the id of the item is recognized, if it has one.
+    /// The node that marks the id of the item as used.
     pub(super) fn id_node(&self, ids: &Path) -> Option<Path> {
         ids.join(named(&self.key)?).ok()
     }
@@ -210,7 +218,7 @@ impl fmt::Display for ItemName {
         let others = [changes, self.place.map(Revision::get), self.not_before, self.slot];
         write!(f, "{ENTRY}{:03}-", self.priority)?;
         if self.delivered > 0 || others != [None; 4] {
-            write!(f, "{TOKENS}d{}", self.delivered)?;
+            write!(f, "{TOKENS_START}d{}", self.delivered)?;
             self.changes.map_or(Ok(()), |changes| write!(f, "c{changes}"))?;
             self.place.map_or(Ok(()), |place| write!(f, "r{place}"))?;
             self.not_before.map_or(Ok(()), |date| write!(f, "t{date}"))?;
@@ -221,17 +229,19 @@ impl fmt::Display for ItemName {
     }
 }
 
-/// The id in a key. Only a key that begins as those of this library has one: other programs choose their keys as they like.
+/// Returns the id in a key. Only a key with the format of this library has one: other programs
+/// choose their keys freely.
 fn named(key: &str) -> Option<&str> {
-    let (unique, rest) = key.split_at_checked(UNIQUE)?;
+    let (unique, rest) = key.split_at_checked(UNIQUE_LENGTH)?;
     let is_unique = unique.bytes().enumerate().all(|(at, byte)| match at {
         8 | 13 | 18 | 23 => byte == b'-',
         _ => byte.is_ascii_hexdigit(),
     });
-    rest.strip_prefix(NAMED).filter(|_id| is_unique)
+    rest.strip_prefix(ID_SEPARATOR).filter(|_id| is_unique)
 }
 
-/// The number after this letter, if the text begins with it, and the rest.
+/// Parses the number after this letter, if the text begins with it. Returns the number and the
+/// rest.
 fn token(text: &str, letter: char) -> Option<(Option<u64>, &str)> {
     let Some(rest) = text.strip_prefix(letter) else { return Some((None, text)) };
     let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());

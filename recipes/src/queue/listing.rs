@@ -1,4 +1,4 @@
-//! [`QueuedItem`]: the items and the dead letters of a queue, for tools and people.
+//! [`QueuedItem`]: the items and the dead letters of a queue, for tools and operators.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,16 +8,15 @@ use bytes::Bytes;
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::retry::Retry;
-use synod_core::store::{Expect, Lifetime, Node, Outcome, Query, SessionId, Txn, Why};
+use synod_core::store::{Expect, Lifetime, Node, Outcome, Query, RejectReason, SessionId, Txn};
 
 use crate::queue::Queue;
-use crate::queue::codec::Codec;
 use crate::queue::item_name::ItemName;
-use crate::queue::place::QueuePlace;
-use crate::queue::room::QueueEntry;
-use crate::stamped::sent::{Sent, is_only_lost};
+use crate::queue::layout::{Codec, QueueShared};
+use crate::queue::put::QueueEntry;
+use crate::support::exactly_once::settling::{Sent, is_only_lost};
 
-/// An item of a [`Queue`], or a dead letter, as it was when it was listed.
+/// An item of a [`Queue`], or a dead letter, at the time of the listing.
 #[derive(Clone, PartialEq, Eq)]
 pub struct QueuedItem<T> {
     name: ItemName,
@@ -32,58 +31,58 @@ pub struct QueuedItem<T> {
 pub struct QueueClaim {
     /// The session of the consumer.
     pub session: SessionId,
-    /// When it was claimed, by the clock of the consumer.
+    /// The time of the claim, by the clock of the consumer.
     pub since: Option<SystemTime>,
 }
 
 impl<T> QueuedItem<T> {
-    /// The item; `None` if it cannot be read.
+    /// The item, or `None` if it cannot be deserialized.
     pub fn item(&self) -> Option<&T> {
         self.item.as_ref()
     }
 
-    /// The id that its producer gave it.
+    /// The id that the producer gave to the item.
     pub fn id(&self) -> Option<String> {
         self.name.id()
     }
 
-    /// The name of its node, which changes with each delivery.
+    /// The name of the node of the item. It changes with each delivery.
     pub fn name(&self) -> &str {
         self.node.path.name()
     }
 
-    /// Its data, as it is stored.
+    /// The data of the item, as it is stored.
     pub fn data(&self) -> &Bytes {
         &self.node.data
     }
 
-    /// Before this date it is not to be delivered.
+    /// The date before which the item is not delivered.
     pub fn not_before(&self) -> Option<SystemTime> {
         SystemTime::UNIX_EPOCH.checked_add(self.name.date()?)
     }
 
-    /// Its priority: one with a lower number is delivered earlier.
+    /// The priority of the item. A lower number is delivered earlier.
     pub fn priority(&self) -> u16 {
         self.name.priority
     }
 
-    /// How often it was delivered.
+    /// The number of deliveries of the item.
     pub fn delivered(&self) -> u32 {
         self.name.delivered
     }
 
-    /// When it was put, by the clock of its producer. `None` for an item of another program.
+    /// The time of the put, by the clock of the producer. `None` for an item of another program.
     pub fn since(&self) -> Option<SystemTime> {
         self.name.since()
     }
 
-    /// The claim of the consumer that has it.
+    /// The claim of the consumer that has the item.
     pub fn claim(&self) -> Option<QueueClaim> {
         self.claim
     }
 }
 
-/// Shows no data.
+/// Omits the data.
 impl<T> fmt::Debug for QueuedItem<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("QueuedItem")
@@ -93,16 +92,17 @@ impl<T> fmt::Debug for QueuedItem<T> {
     }
 }
 
-/// # What is in the queue
+/// # Inspecting
 impl<T> Queue<T> {
-    /// How many items there are, with those that are claimed.
+    /// Counts the items, including claimed ones.
     ///
-    /// The count is not of one moment: an item that is taken meanwhile, and the one that gets its slot, may both be counted, and an item that is
-    /// put back and claimed again meanwhile may not be.
+    /// The count is not a consistent snapshot: if an item is taken during the call, both the item
+    /// and the next one in its slot may be counted; an item that is put back and claimed again
+    /// during the call may be missed.
     ///
     /// # Errors
     ///
-    /// As every verb of a [`Client`](synod_core::client::Client).
+    /// The common errors of a [`Client`](synod_core::client::Client).
     ///
     /// # Cancel safety
     ///
@@ -111,7 +111,8 @@ impl<T> Queue<T> {
         Ok(self.nodes(Query::names_only).await?.len())
     }
 
-    /// The items that there are, in their order, with those that are claimed. As [`Queue::len`] it is not of one moment.
+    /// Lists the items in their order, including claimed ones. As [`Queue::len`] it is not a
+    /// consistent snapshot.
     ///
     /// # Errors
     ///
@@ -121,9 +122,10 @@ impl<T> Queue<T> {
     ///
     /// Cancel safe: it only reads.
     pub async fn items(&self) -> Result<Vec<QueuedItem<T>>> {
-        let claims = Query::children(&self.place.claims);
-        let claims = self.place.client.read(claims).await?.nodes.into_iter();
-        let claims = claims.filter_map(|node| Some((node.path.name().to_owned(), claim(&node)?)));
+        let claims = Query::children(&self.shared.claims);
+        let claims = self.shared.client.read(claims).await?.nodes.into_iter();
+        let claims =
+            claims.filter_map(|node| Some((node.path.name().to_owned(), claim_of(&node)?)));
         let claims: BTreeMap<String, _> = claims.collect();
         let nodes = self.nodes(|items| items).await?;
         let mut items = in_order(self.codec, nodes.into_values());
@@ -133,10 +135,10 @@ impl<T> Queue<T> {
         Ok(items)
     }
 
-    /// The nodes of the items, by what stays the same of their names. An item that a consumer claims or puts back meanwhile is in one
-    /// of the lists.
+    /// Reads the nodes of the items, by the parts of their names that never change. An item that is
+    /// claimed or put back during the call is in one of the lists.
     async fn nodes(&self, query: impl Fn(Query) -> Query) -> Result<BTreeMap<(u16, String), Node>> {
-        let QueuePlace { client, items, claimed, .. } = &*self.place;
+        let QueueShared { client, items, claimed, .. } = &*self.shared;
         let mut all = BTreeMap::new();
         for dir in [items, claimed, items] {
             let nodes = client.read(query(Query::children(dir))).await?.nodes;
@@ -148,7 +150,8 @@ impl<T> Queue<T> {
         Ok(all)
     }
 
-    /// The dead letters: items that were rejected, could not be read, or were delivered too often.
+    /// Lists the dead letters: items that were rejected, could not be deserialized, or reached the
+    /// maximum number of deliveries.
     ///
     /// # Errors
     ///
@@ -158,12 +161,13 @@ impl<T> Queue<T> {
     ///
     /// Cancel safe: it only reads.
     pub async fn dead(&self) -> Result<Vec<QueuedItem<T>>> {
-        let dead = self.place.client.read(Query::children(&self.place.dead)).await?;
+        let dead = self.shared.client.read(Query::children(&self.shared.dead)).await?;
         Ok(in_order(self.codec, dead.nodes))
     }
 
-    /// Moves a dead letter back to the items, as if it had not been delivered before. Returns whether it was as listed, no item has its id,
-    /// and there is [room](Queue::capacity) for it.
+    /// Moves a dead letter back to the items, with no deliveries counted. Returns false if it has
+    /// changed since it was listed, if an item with its id is in the queue, or if the queue is
+    /// [full](Queue::capacity).
     ///
     /// # Errors
     ///
@@ -171,19 +175,19 @@ impl<T> Queue<T> {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has moved it, or has not.
+    /// A dropped call has moved the dead letter, or has not.
     pub async fn revive(&self, dead: &QueuedItem<T>) -> Result<bool> {
         let name = dead.name.anew();
         let Some(stat) = dead.node.stat else { return Ok(false) };
-        let node = self.place.dead.join(dead.node.path.name())?;
+        let node = self.shared.dead.join(dead.node.path.name())?;
         let txn = Txn::new().delete(node, Expect::Version(stat.version));
         let entry =
-            QueueEntry { place: &self.place, txn, items: vec![(name, dead.node.data.clone())] };
-        self.room.try_enter(&entry).await?.map_or(Ok(false), |entered| self.is_done(&entered))
+            QueueEntry { shared: &self.shared, txn, items: vec![(name, dead.node.data.clone())] };
+        self.capacity.try_put(&entry).await?.map_or(Ok(false), |outcome| self.was_applied(&outcome))
     }
 
-    /// Changes the data of an item that is not claimed, or of a dead letter. An item keeps its place and its id. Returns whether it was
-    /// still as it was listed.
+    /// Changes the data of an item that is not claimed, or of a dead letter. An item keeps its
+    /// place and its id. Returns false if it has changed since it was listed.
     ///
     /// # Errors
     ///
@@ -191,41 +195,45 @@ impl<T> Queue<T> {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has changed it, or has not.
+    /// A dropped call has changed the data, or has not.
     pub async fn change(&self, item: &QueuedItem<T>, to: &T) -> Result<bool> {
-        let (place, data) = (&self.place, self.codec.encode(&item.node.path, to)?);
+        let (shared, data) = (&self.shared, self.codec.encode(&item.node.path, to)?);
         let Some(stat) = item.node.stat else { return Ok(false) };
         let txn = if self.is_dead(item) {
             Txn::new().set(&item.node.path, data, Expect::Version(stat.version))
         } else {
-            // Consumers keep the data of a name.
-            let changed = place.item(&item.name.changed(stat.created))?;
-            let txn = Txn::new().delete(place.item(&item.name)?, Expect::Any);
+            // Consumers cache the data of a name, so the changed item gets another name.
+            let changed = shared.item(&item.name.changed(stat.created))?;
+            let txn = Txn::new().delete(shared.item(&item.name)?, Expect::Any);
             txn.create(changed, data, Lifetime::Persistent)
         };
-        self.is_done(&place.writes.insist(&txn).await?)
+        self.was_applied(&shared.writes.commit(&txn).await?)
     }
 
-    /// Whether a transaction that moves what was listed was applied. An error if no change since then explains its rejection.
-    fn is_done<C>(&self, outcome: &Outcome<C>) -> Result<bool> {
+    /// Returns whether a transaction on a listed item was applied. Fails if no change since the
+    /// listing explains its rejection.
+    fn was_applied<C>(&self, outcome: &Outcome<C>) -> Result<bool> {
         match outcome {
             Outcome::Committed(_) => Ok(true),
             Outcome::Rejected(no)
-                if matches!(no.why, Why::Missing | Why::Exists | Why::OtherVersion) =>
+                if matches!(
+                    no.reason,
+                    RejectReason::Missing | RejectReason::Exists | RejectReason::OtherVersion
+                ) =>
             {
                 Ok(false)
             }
-            Outcome::Rejected(no) => Err(self.place.writes.refused(no)),
+            Outcome::Rejected(no) => Err(self.shared.writes.refused(no)),
         }
     }
 
     fn is_dead(&self, item: &QueuedItem<T>) -> bool {
-        item.node.path.parent().is_some_and(|dir| dir == self.place.dead)
+        item.node.path.parent().is_some_and(|dir| dir == self.shared.dead)
     }
 
-    /// Removes an item or a dead letter, whatever its claim, and however often it was delivered or changed since it was listed. Returns
-    /// whether it was there. A consumer that has claimed it cannot acknowledge it any more. An item that became a dead letter since is
-    /// not removed.
+    /// Removes an item or a dead letter, even if it is claimed, or was delivered or changed since
+    /// it was listed. Returns whether it was there. A consumer that has claimed it cannot
+    /// acknowledge it any more. An item that has become a dead letter since is not removed.
     ///
     /// # Errors
     ///
@@ -233,35 +241,36 @@ impl<T> Queue<T> {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has removed it, or has not.
+    /// A dropped call has removed the item, or has not.
     pub async fn remove(&self, item: &QueuedItem<T>) -> Result<bool> {
         if self.is_dead(item) {
             let txn = Txn::new().delete(&item.node.path, Expect::Any);
-            return self.is_done(&self.place.writes.insist(&txn).await?);
+            return self.was_applied(&self.shared.writes.commit(&txn).await?);
         }
         let (mut node, mut name) = (item.node.path.clone(), item.name.clone());
         loop {
             if self.remove_node(node, &name).await? {
                 return Ok(true);
             }
-            // It may have another name since.
+            // The item may have another name now.
             let mut nodes = self.nodes(Query::names_only).await?;
-            let Some(found) = nodes.remove(&name.identity()) else { return Ok(false) };
-            let Some(now) = ItemName::parse(found.path.name()) else { return Ok(false) };
-            (node, name) = (found.path, now);
+            let Some(current) = nodes.remove(&name.identity()) else { return Ok(false) };
+            let Some(now) = ItemName::parse(current.path.name()) else { return Ok(false) };
+            (node, name) = (current.path, now);
         }
     }
 
-    /// Removes the node of an item, and those of its id and its slot if they are there. Returns whether the item was there.
+    /// Removes the node of an item, and the nodes of its id and its slot if they exist. Returns
+    /// whether the item was there.
     async fn remove_node(&self, node: Path, name: &ItemName) -> Result<bool> {
-        let (mut own, more) = (self.place.without(Txn::new(), node.clone(), name), Txn::new());
+        let (mut own, more) = (self.shared.without(Txn::new(), node.clone(), name), Txn::new());
         loop {
-            let session = self.place.client.session().await?;
-            let limit = Retry::until_elapsed(session.time_limit());
-            match self.place.send_removal(limit, &session, &mut own, &more, &node).await {
+            let session = self.shared.client.session().await?;
+            let limit = Retry::until_elapsed(session.timeout());
+            match self.shared.send_removal(limit, &session, &mut own, &more, &node).await {
                 Ok(Sent::Applied(_)) => return Ok(true),
-                Ok(Sent::Rejected(no)) if no.why == Why::Missing => return Ok(false),
-                Ok(Sent::Rejected(no)) => return Err(self.place.writes.refused(&no)),
+                Ok(Sent::Rejected(no)) if no.reason == RejectReason::Missing => return Ok(false),
+                Ok(Sent::Rejected(no)) => return Err(self.shared.writes.refused(&no)),
                 Ok(Sent::Lost) => {}
                 Err(error) if is_only_lost(&error) => {}
                 Err(error) => return Err(error),
@@ -270,14 +279,14 @@ impl<T> Queue<T> {
     }
 }
 
-/// What the node of a claim says.
-fn claim(node: &Node) -> Option<QueueClaim> {
+/// Reads the node of a claim.
+fn claim_of(node: &Node) -> Option<QueueClaim> {
     let millis = str::from_utf8(&node.data).ok().and_then(|millis| millis.parse().ok());
     let since = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(millis.unwrap_or(0)));
     Some(QueueClaim { session: node.stat?.owner?, since: since.filter(|_| millis.is_some()) })
 }
 
-/// The items that these nodes are, in their order.
+/// Reads the items from their nodes, and sorts them.
 fn in_order<T>(codec: Codec<T>, nodes: impl IntoIterator<Item = Node>) -> Vec<QueuedItem<T>> {
     let items = nodes.into_iter().filter_map(|node| {
         let name = ItemName::parse(node.path.name())?;

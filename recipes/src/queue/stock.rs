@@ -1,4 +1,5 @@
-//! [`Stock`]: the items of a queue as one process knows them, and which of them it may try to get. Pure.
+//! [`Stock`]: the items of a queue as one process knows them, and the choice of the items to try.
+//! Pure.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -6,61 +7,61 @@ use std::time::Duration;
 use synod_core::clock::Instant;
 use synod_core::store::Node;
 
-use crate::queue::arrivals::Arrivals;
+use crate::queue::arrivals::{Arrivals, StockItem};
 use crate::queue::item_name::{ItemName, Rank};
-use crate::queue::stock_item::StockItem;
-use crate::stamped::due::Due;
+use crate::support::time::Due;
 
 #[cfg(test)]
 mod tests;
 
-/// How long an item rests that was tried in vain: another consumer may have it, and that may be reported next.
-const REST: Duration = Duration::from_millis(10);
+/// The delay before an item is tried again: another consumer may have it, and its report may be
+/// next.
+const RETRY_DELAY: Duration = Duration::from_millis(10);
 
-/// How many names are remembered that are gone.
-const REMEMBERED: usize = 64;
+/// The maximum number of names that are remembered as gone.
+const MAX_GONE: usize = 64;
 
-/// The most items that are read at once to learn their places.
-const BATCH: usize = 50;
+/// The maximum number of items that are read together to learn their positions.
+const MAX_BATCH: usize = 50;
 
-/// The items that are known, by the names of their nodes.
+/// The known items, by the names of their nodes.
 #[derive(Debug, Default)]
 pub(super) struct Stock {
     items: BTreeMap<String, StockItem>,
-    /// The names of the items that a task of this process tries to get.
+    /// The items that a task of this process tries.
     reserved: BTreeSet<String>,
-    /// The last names that are known to be gone. What is reported of them is late.
+    /// The names that were removed last. Later reports of these names are outdated.
     gone: VecDeque<String>,
-    /// The names of those that this process cannot have.
+    /// The items that this process cannot move.
     aside: BTreeSet<String>,
-    /// The names of the items that may be tried, in their order.
+    /// The items that may be tried, in their order.
     free: BTreeMap<Rank, String>,
-    /// Those that may be tried later.
+    /// The items that may be tried after a delay, with its end.
     resting: BTreeMap<Rank, (Instant, String)>,
-    /// Those whose time has not come.
+    /// The items that are not delivered before a date.
     delayed: BTreeMap<(Instant, Rank), String>,
-    /// Those whose places are not known.
+    /// The items whose positions are not known.
     arrivals: Arrivals,
 }
 
-/// What a look for items finds.
+/// The result of a choice of items.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Pick {
-    /// They are reserved for the caller.
+    /// Items that are now reserved for the caller.
     Items(Vec<StockItem>),
-    /// There are some, fewer than the place that was asked for.
-    Few,
-    /// These have to be read before: their places are not known.
+    /// There are items, but fewer than the requested index.
+    TooFew,
+    /// Items that must be read first: their positions are not known.
     Unread(Vec<String>),
-    /// There is none before this time, or before there is news.
+    /// No item may be tried before this time or the next change.
     None(Option<Instant>),
 }
 
 impl Stock {
-    /// Adds an item. What is no item is ignored. `date` is that of now.
+    /// Adds an item. Other nodes are ignored. `date` is the current date.
     pub(super) fn add(&mut self, node: &Node, now: Instant, date: Duration) {
         let text = node.path.name();
-        if self.was_gone(text) {
+        if self.is_gone(text) {
             return;
         }
         let Some(name) = ItemName::parse(text) else { return };
@@ -68,39 +69,41 @@ impl Stock {
             return self.arrivals.add(name.priority, text);
         }
         let is_own = self.arrivals.remove(text);
-        self.keep(text, StockItem { is_own, ..StockItem::new(name, node, now, date) }, now);
+        self.insert(text, StockItem { is_own, ..StockItem::new(name, node, now, date) }, now);
     }
 
-    /// Takes note of an item that this process has put: where it is reported by its name alone, it is not read.
-    pub(super) fn has_put(&mut self, node: &Node, now: Instant, date: Duration) {
+    /// Records an item that this process has put. If only its name is reported, the item need not
+    /// be read.
+    pub(super) fn record_put(&mut self, node: &Node, now: Instant, date: Duration) {
         let text = node.path.name();
-        if let Some(known) = self.items.get_mut(text) {
-            known.is_own = true;
+        if let Some(item) = self.items.get_mut(text) {
+            item.is_own = true;
         } else if let Some(name) = ItemName::parse(text)
             && node.stat.is_some()
-            && !self.was_gone(text)
+            && !self.is_gone(text)
         {
             let item = StockItem { is_own: true, ..StockItem::new(name, node, now, date) };
-            self.arrivals.has_put(text.to_owned(), item);
+            self.arrivals.record_put(text.to_owned(), item);
         }
     }
 
-    fn keep(&mut self, text: &str, item: StockItem, now: Instant) {
+    fn insert(&mut self, text: &str, item: StockItem, now: Instant) {
         let _last = self.items.insert(text.to_owned(), item);
-        self.place(text, now, Duration::ZERO);
+        self.enqueue(text, now, Duration::ZERO);
     }
 
-    /// Records that there is no item of this name any more, whatever is reported later: a name is never used again.
+    /// Records that no item has this name any more, whatever is reported later: a name is never
+    /// used again.
     pub(super) fn record_gone(&mut self, name: &str) {
         self.remove(name);
         self.gone.push_back(name.to_owned());
-        if self.gone.len() > REMEMBERED {
+        if self.gone.len() > MAX_GONE {
             self.gone.pop_front();
         }
     }
 
-    /// Whether that was recorded.
-    fn was_gone(&self, name: &str) -> bool {
+    /// Returns true if this name was recorded as gone.
+    fn is_gone(&self, name: &str) -> bool {
         self.gone.iter().any(|gone| gone == name)
     }
 
@@ -110,19 +113,20 @@ impl Stock {
         self.aside.remove(name);
         if let Some(item) = self.items.remove(name) {
             let rank = item.rank();
-            self.unplace(rank, item.due);
+            self.dequeue(rank, item.due);
         }
     }
 
-    /// Records that this process cannot have an item.
+    /// Records that this process cannot move an item.
     pub(super) fn set_aside(&mut self, name: &str) {
         self.aside.insert(name.to_owned());
     }
 
-    /// Ends a reservation. An item that was tried is tried again later, if it is still there.
-    pub(super) fn give_back(&mut self, name: &str, was_tried: bool, now: Instant) {
+    /// Ends a reservation. An item that was tried is tried again after a delay, if it is still
+    /// there.
+    pub(super) fn release(&mut self, name: &str, was_tried: bool, now: Instant) {
         self.reserved.remove(name);
-        self.place(name, now, if was_tried { REST } else { Duration::ZERO });
+        self.enqueue(name, now, if was_tried { RETRY_DELAY } else { Duration::ZERO });
     }
 
     pub(super) fn clear(&mut self) {
@@ -133,12 +137,12 @@ impl Stock {
         self.arrivals.clear();
     }
 
-    /// Reserves an item that this process has put, if one is among so many of the first.
+    /// Reserves an item that this process has put, if it is among the first `width` items.
     pub(super) fn pick_own(&mut self, width: usize, now: Instant) -> Option<StockItem> {
         self.recover(now);
         let known = self.free.len() + self.resting.len();
         if let Some((name, item)) = self.arrivals.take_own(width.saturating_sub(known)) {
-            self.keep(&name, item, now);
+            self.insert(&name, item, now);
         }
         let is_own = |name: &&String| self.items.get(*name).is_some_and(|item| item.is_own);
         let name = self.free.values().take(width).find(is_own)?.clone();
@@ -148,29 +152,29 @@ impl Stock {
         Some(item)
     }
 
-    /// Reserves up to so many items, from this place of those that may be tried on.
-    pub(super) fn pick(&mut self, place: usize, most: usize, now: Instant) -> Pick {
+    /// Reserves at most `max` items, from this index among the items that may be tried.
+    pub(super) fn pick(&mut self, index: usize, max: usize, now: Instant) -> Pick {
         self.recover(now);
-        while let Some((name, item)) = self.arrivals.take_first_put() {
-            self.keep(&name, item, now);
+        while let Some((name, item)) = self.arrivals.take_first_own() {
+            self.insert(&name, item, now);
         }
-        let count = place.saturating_add(most);
+        let count = index.saturating_add(max);
         if self.arrivals.may_be_among(&self.first_ranks(count), count) {
-            return Pick::Unread(self.arrivals.ask(BATCH));
+            return Pick::Unread(self.arrivals.take_unread(MAX_BATCH));
         }
-        let mut all = match self.pick_one(place, now) {
+        let mut all = match self.pick_one(index, now) {
             Ok(first) => vec![first],
             Err(none) => return none,
         };
-        while all.len() < most
-            && let Ok(next) = self.pick_one(place, now)
+        while all.len() < max
+            && let Ok(next) = self.pick_one(index, now)
         {
             all.push(next);
         }
         Pick::Items(all)
     }
 
-    /// The ranks of the first items that may be tried, now or after a rest.
+    /// Returns the ranks of the first items that may be tried, now or after a delay.
     fn first_ranks(&self, count: usize) -> Vec<&Rank> {
         let mut first: Vec<_> = self.free.keys().take(count).collect();
         first.extend(self.resting.keys().take(count));
@@ -179,20 +183,20 @@ impl Stock {
         first
     }
 
-    /// Reserves the item in this place of those that may be tried.
-    fn pick_one(&mut self, place: usize, now: Instant) -> Result<StockItem, Pick> {
-        // An item that rests keeps its place.
+    /// Reserves the item at this index among the items that may be tried.
+    fn pick_one(&mut self, index: usize, now: Instant) -> Result<StockItem, Pick> {
+        // An item with a delay keeps its position.
         let first = self.resting.first_key_value().map(|(rank, (until, _))| (rank, *until));
         let count = match first {
-            Some((rank, _)) => self.free.range(..rank).take(place.saturating_add(1)).count(),
+            Some((rank, _)) => self.free.range(..rank).take(index.saturating_add(1)).count(),
             None => self.free.len(),
         };
         if count == 0 {
             let due = self.delayed.first_key_value().map(|((due, _), _)| *due);
             return Err(Pick::None(first.map(|(_, until)| until).into_iter().chain(due).min()));
         }
-        let Some((rank, name)) = self.free.iter().take(count).nth(place) else {
-            return Err(Pick::Few);
+        let Some((rank, name)) = self.free.iter().take(count).nth(index) else {
+            return Err(Pick::TooFew);
         };
         let (rank, name) = (rank.clone(), name.clone());
         self.free.remove(&rank);
@@ -205,7 +209,7 @@ impl Stock {
         }
     }
 
-    /// Lets those be tried that have rested, and those whose time has come.
+    /// Releases the items whose delay or date has passed.
     fn recover(&mut self, now: Instant) {
         let rested = self.resting.iter().filter(|(_, (until, _))| *until <= now);
         let rested: Vec<Rank> = rested.map(|(rank, _)| rank.clone()).collect();
@@ -225,11 +229,11 @@ impl Stock {
         }
     }
 
-    /// Puts an item where it belongs.
-    fn place(&mut self, name: &str, now: Instant, rest: Duration) {
+    /// Adds an item to the collection that its state requires.
+    fn enqueue(&mut self, name: &str, now: Instant, rest: Duration) {
         let Some(item) = self.items.get(name) else { return };
         let (rank, due) = (item.rank(), item.due);
-        self.unplace(rank.clone(), due);
+        self.dequeue(rank.clone(), due);
         if self.reserved.contains(name) || self.aside.contains(name) {
             return;
         }
@@ -240,7 +244,7 @@ impl Stock {
         }
     }
 
-    fn unplace(&mut self, rank: Rank, due: Option<Due>) {
+    fn dequeue(&mut self, rank: Rank, due: Option<Due>) {
         self.free.remove(&rank);
         self.resting.remove(&rank);
         if let Some(due) = due {

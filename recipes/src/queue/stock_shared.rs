@@ -1,4 +1,5 @@
-//! [`StockShared`]: the stock of one process, shared by the tasks that follow the queue, those that try items, and those that return them.
+//! [`StockShared`]: the stock of one process, shared by the tasks that follow the queue, try items,
+//! and return them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,18 +9,18 @@ use synod_core::store::Node;
 use tokio::sync::Notify;
 
 use crate::mirror::event::CacheEvent;
+use crate::queue::arrivals::StockItem;
 use crate::queue::stock::Stock;
-use crate::queue::stock_item::StockItem;
-use crate::stamped::date::date;
+use crate::support::time::date;
 
-/// The stock of a process, with its lock and the notice of changes.
+/// The stock of a process, with its lock and the notification of changes.
 #[derive(Default)]
 pub(super) struct StockShared {
     stock: Mutex<Stock>,
-    pub(super) news: Notify,
+    pub(super) changed: Notify,
 }
 
-/// An item that a task of this process tries to get. No other task tries it meanwhile.
+/// An item that a task of this process tries. No other task tries it meanwhile.
 pub(super) struct Reserved {
     stock: Arc<StockShared>,
     pub(super) item: StockItem,
@@ -27,14 +28,15 @@ pub(super) struct Reserved {
 }
 
 impl StockShared {
-    /// Adds an item that this process has put back: its next claim does not depend on when the store reports it.
+    /// Adds an item that this process has put back: its next claim does not depend on the time of
+    /// the store's report.
     pub(super) fn add_returned(&self, node: Path) {
         self.lock().add(&Node::new(node), clock::now(), date());
-        self.news.notify_waiters();
+        self.changed.notify_waiters();
     }
 
-    /// Takes over what the store reported.
-    pub(super) fn take_over(&self, events: Vec<CacheEvent>) {
+    /// Applies the changes that the store reported.
+    pub(super) fn apply(&self, events: Vec<CacheEvent>) {
         let (mut stock, now) = (self.lock(), clock::now());
         for event in events {
             match event {
@@ -63,13 +65,13 @@ impl Reserved {
         self.was_tried = false;
     }
 
-    /// Records that this process cannot move the item: it tries it no more.
+    /// Records that this process cannot move the item: the item is not tried again.
     pub(super) fn set_aside(&self) {
         let name = self.item.name.to_string();
         self.stock.lock().set_aside(&name);
     }
 
-    /// Records that the item is not in the queue any more under this name: a name is never used again.
+    /// Records that the item is no longer in the queue under this name: a name is never used again.
     pub(super) fn record_gone(&self) {
         let name = self.item.name.to_string();
         self.stock.lock().record_gone(&name);
@@ -79,7 +81,7 @@ impl Reserved {
 impl Drop for Reserved {
     fn drop(&mut self) {
         let name = self.item.name.to_string();
-        self.stock.lock().give_back(&name, self.was_tried, clock::now());
-        self.stock.news.notify_waiters();
+        self.stock.lock().release(&name, self.was_tried, clock::now());
+        self.stock.changed.notify_waiters();
     }
 }

@@ -17,28 +17,30 @@ use tokio::task::yield_now;
 
 use crate::transaction::footprint::{BufferedWrite, DOING, Footprint};
 
-/// One run of the function of a [`Transaction`](crate::Transaction): reads, and collects writes.
+/// One run of the function of a [`Transaction`](crate::transaction::Transaction): reads, and
+/// collects writes.
 ///
-/// Clones are the same run. When the function has ended, or the run was given up, its calls fail as
+/// Clones are the same run. When the function has ended, or the run was aborted, its calls fail as
 /// [`ErrorKind::Invalid`].
 #[derive(Clone)]
 pub struct Attempt {
     run: Arc<Run>,
 }
 
-/// What the clones of an attempt share.
+/// The parts that the clones of an attempt share.
 pub(super) struct Run {
     session: Session,
-    one_moment: bool,
+    has_snapshot: bool,
     prefetch: Arc<BTreeSet<Path>>,
     state: Mutex<RunState>,
-    given_up: Notify,
+    aborted: Notify,
 }
 
 enum RunState {
     Running(Footprint),
-    /// What it relied on has changed. With what is known now; without it, the session was lost.
-    GivenUp(Option<Footprint>),
+    /// The nodes that the run relied on have changed. With the footprint of the next run; without
+    /// one, the session was lost.
+    Aborted(Option<Footprint>),
     Ended,
 }
 
@@ -47,12 +49,14 @@ impl Attempt {
         Self { run }
     }
 
-    /// The data of the node at `path`; `None` if there is none. What this run has written is what it reads.
+    /// Returns the data of the node at `path`; `None` if there is none. A run reads its own writes.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::TooLarge`] if the run reads more than [`Query::MOST_NODES`] nodes, and its
-    /// [level](crate::Isolation) checks what was read; [`ErrorKind::Invalid`] if it is over; and as every verb of a [`Client`](synod_core::client::Client).
+    /// [`ErrorKind::TooLarge`] if the run reads more than [`Query::MAX_NODES`] nodes, and its
+    /// [level](crate::transaction::Isolation) checks the nodes that were read; [`ErrorKind::Invalid`] if the run
+    /// is over; and the errors that are common to all calls: see
+    /// [`Client`](synod_core::client::Client).
     ///
     /// # Cancel safety
     ///
@@ -66,17 +70,17 @@ impl Attempt {
                 if let Ok(data) = footprint.read(path) {
                     return Ok(data);
                 }
-                self.run.question(footprint, path)
+                self.run.query(footprint, path)
             };
-            self.run.ask(path, query).await?;
+            self.run.read(path, query).await?;
         }
     }
 
-    /// The value at `path`, stored as JSON; `None` if there is none.
+    /// Returns the value at `path`, stored as JSON; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`] if what is stored is no such value, and as [`Attempt::get`].
+    /// [`ErrorKind::Corrupt`] if the stored data is no such value, and as [`Attempt::get`].
     ///
     /// # Cancel safety
     ///
@@ -85,7 +89,7 @@ impl Attempt {
         self.get(path).await?.map(|data| decode(path, &data)).transpose()
     }
 
-    /// Whether there is a node at `path`.
+    /// Returns true if there is a node at `path`.
     ///
     /// # Errors
     ///
@@ -98,7 +102,8 @@ impl Attempt {
         Ok(self.get(path).await?.is_some())
     }
 
-    /// Creates a persistent node if there is none, and returns whether there was none. It is created with the commit.
+    /// Creates a persistent node with the commit, if there is none, and returns whether there was
+    /// none.
     ///
     /// # Errors
     ///
@@ -111,27 +116,29 @@ impl Attempt {
         if self.exists(path).await? {
             return Ok(false);
         }
-        let data = self.sized(path, data.into())?;
+        let data = self.checked(path, data.into())?;
         self.write(|footprint| footprint.create(path, data))?;
         Ok(true)
     }
 
-    /// Writes data to the node at `path`, and makes a persistent node if there is none, with the commit.
+    /// Writes data to the node at `path` with the commit, and creates a persistent node if there is
+    /// none.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::TooLarge`] if the store takes less data in a node, [`ErrorKind::Invalid`] if the run is over.
+    /// [`ErrorKind::TooLarge`] if the store accepts less data in a node, [`ErrorKind::Invalid`] if
+    /// the run is over.
     pub fn put(&self, path: &Path, data: impl Into<Bytes>) -> Result<()> {
-        let data = self.sized(path, data.into())?;
+        let data = self.checked(path, data.into())?;
         self.write(|footprint| footprint.put(path, data))
     }
 
-    /// [`Attempt::put`] of a value as JSON.
+    /// Writes a value as JSON, as [`Attempt::put`] does.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] if the value cannot be written as JSON, and as [`Attempt::put`]. What serde writes and does not read
-    /// again, such as a number that is infinite, is written.
+    /// [`ErrorKind::Invalid`] if the value cannot be written as JSON, and as [`Attempt::put`]. A
+    /// value that serde writes and does not read again, such as an infinite number, is written.
     pub fn put_value<T: Serialize + ?Sized>(&self, path: &Path, value: &T) -> Result<()> {
         let data = encode(path, value)?;
         self.put(path, data)
@@ -146,15 +153,15 @@ impl Attempt {
         self.write(|footprint| footprint.delete(path))
     }
 
-    /// The data, if the store takes as much in a node.
-    fn sized(&self, path: &Path, data: Bytes) -> Result<Bytes> {
-        let most = self.run.session.info().limits.data;
-        if data.len() <= most {
+    /// Returns the data, unless the store refuses data of this size.
+    fn checked(&self, path: &Path, data: Bytes) -> Result<Bytes> {
+        let max = self.run.session.info().limits.data;
+        if data.len() <= max {
             return Ok(data);
         }
         Err(Error::new(ErrorKind::TooLarge, DOING)
             .at(path)
-            .because(format!("{} bytes of data, and this store takes {most} a node", data.len())))
+            .because(format!("{} bytes of data, and this store takes {max} a node", data.len())))
     }
 
     fn write(&self, write: impl FnOnce(&mut Footprint) -> Option<BufferedWrite>) -> Result<()> {
@@ -162,7 +169,7 @@ impl Attempt {
             let mut state = self.run.state();
             write(running(&mut state)?)
         };
-        // Data may have a `Drop` of its own: the lock is free here.
+        // The data may have a `Drop` of its own: the lock is free here.
         drop(replaced);
         Ok(())
     }
@@ -172,31 +179,32 @@ impl Run {
     pub(super) fn new(
         session: &Session,
         footprint: Footprint,
-        one_moment: bool,
+        has_snapshot: bool,
         prefetch: &Arc<BTreeSet<Path>>,
     ) -> Self {
-        let (state, given_up) = (Mutex::new(RunState::Running(footprint)), Notify::new());
-        Self { session: session.clone(), one_moment, prefetch: prefetch.clone(), state, given_up }
+        let (state, aborted) = (Mutex::new(RunState::Running(footprint)), Notify::new());
+        Self { session: session.clone(), has_snapshot, prefetch: prefetch.clone(), state, aborted }
     }
 
-    /// Ends the run. Returns what it has read and is going to write, and whether it is not given up.
+    /// Ends the run. Returns its footprint, and true unless the run was aborted.
     pub(super) fn end(&self) -> (Option<Footprint>, bool) {
         match std::mem::replace(&mut *self.state(), RunState::Ended) {
             RunState::Running(footprint) => (Some(footprint), true),
-            RunState::GivenUp(footprint) => (footprint, false),
+            RunState::Aborted(footprint) => (footprint, false),
             RunState::Ended => (None, false),
         }
     }
 
-    /// Waits until the run is given up.
-    pub(super) async fn given_up(&self) {
-        self.given_up.notified().await;
+    /// Waits until the run is aborted.
+    pub(super) async fn aborted(&self) {
+        self.aborted.notified().await;
     }
 
-    /// The question for a path that is not known. At the levels that promise it, all that is known is asked for again.
-    fn question(&self, footprint: &Footprint, path: &Path) -> Query {
+    /// Returns the query for a path that is not known. At the levels with a snapshot the query has
+    /// all known nodes.
+    fn query(&self, footprint: &Footprint, path: &Path) -> Query {
         let alone = || Query::node(path).local();
-        if !self.one_moment {
+        if !self.has_snapshot {
             return alone();
         }
         let mut more = BTreeSet::from([path.clone()]);
@@ -204,39 +212,40 @@ impl Run {
             more.extend(self.prefetch.iter().cloned());
         }
         let query = footprint.query(&more).unwrap_or_else(alone);
-        // The first answer is not older than the call, and no later one is older than that.
+        // The first view is not older than the call, and no later view is older than the first.
         if footprint.has_base() { query.local() } else { query }
     }
 
-    /// Asks for a path that is not known. If what the run has read is not unchanged, the run is given up.
-    async fn ask(&self, path: &Path, query: Query) -> Result<()> {
-        let answer = self.session.read(query.clone()).await;
-        if self.take(path, &query, answer)? {
+    /// Reads a path that is not known. If a node that the run has read has changed, the run is
+    /// aborted.
+    async fn read(&self, path: &Path, query: Query) -> Result<()> {
+        let result = self.session.read(query.clone()).await;
+        if self.record(path, &query, result)? {
             return Ok(());
         }
-        self.given_up.notify_one();
-        // The function is dropped now. What goes on elsewhere fails.
+        self.aborted.notify_one();
+        // The function is dropped now. A clone that is used elsewhere fails.
         yield_now().await;
         Err(over())
     }
 
-    /// Adds an answer to what is known. Returns whether the run goes on.
-    fn take(&self, path: &Path, query: &Query, answer: Result<View>) -> Result<bool> {
+    /// Records the result of a read. Returns whether the run continues.
+    fn record(&self, path: &Path, query: &Query, result: Result<View>) -> Result<bool> {
         let mut state = self.state();
         let footprint = running(&mut state)?;
-        let next = match answer {
-            Ok(view) if self.one_moment => match footprint.learn(query, view)? {
+        let next = match result {
+            Ok(view) if self.has_snapshot => match footprint.record_view(query, view)? {
                 Some(false) => Some(footprint.clone().next()),
                 _ => return Ok(true),
             },
-            Ok(view) => return footprint.note(path, view.into_node()).map(|()| true),
+            Ok(view) => return footprint.record_node(path, view.into_node()).map(|()| true),
             Err(error) if error.kind() == ErrorKind::SessionLost => None,
             Err(error) => return Err(error),
         };
-        let given_up = std::mem::replace(&mut *state, RunState::GivenUp(next));
+        let aborted = std::mem::replace(&mut *state, RunState::Aborted(next));
         drop(state);
-        // With the data that was to be written, which may have a `Drop` of its own.
-        drop(given_up);
+        // The data to write may have a `Drop` of its own.
+        drop(aborted);
         Ok(false)
     }
 
@@ -248,7 +257,7 @@ impl Run {
 fn running(state: &mut RunState) -> Result<&mut Footprint> {
     match state {
         RunState::Running(footprint) => Ok(footprint),
-        RunState::GivenUp(_) | RunState::Ended => Err(over()),
+        RunState::Aborted(_) | RunState::Ended => Err(over()),
     }
 }
 
@@ -256,7 +265,7 @@ fn over() -> Error {
     Error::new(ErrorKind::Invalid, DOING).because("this run of the function is over")
 }
 
-/// Shows nothing: what it has read is the application's.
+/// Shows nothing: the data belongs to the application.
 impl fmt::Debug for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Attempt").finish_non_exhaustive()

@@ -1,43 +1,46 @@
-//! [`Committer`]: commits what a run has read and written, until it is known whether it was applied.
+//! [`Committer`]: commits the footprint of a run, until its effect is known.
 
 use synod_core::client::Client;
-use synod_core::clock::sleep;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::retry::Retry;
 use synod_core::session::Session;
 use synod_core::store::{Op, Query, Rejected, Txn, View};
 
-use crate::stamped::Stamped;
-use crate::stamped::mark::Marks;
-use crate::stamped::sent::{Evidence, Sent};
+use crate::support::exactly_once::ExactlyOnce;
+use crate::support::exactly_once::settling::{Evidence, Sent};
+use crate::support::exactly_once::write_id::WriteIds;
+use crate::support::retry::RetryDelays;
 use crate::transaction::footprint::{AfterRejection, DOING, Footprint};
 
-/// How often a transaction is sent again although the store shows no reason for its rejection.
-const UNEXPLAINED: u32 = 3;
+/// The maximum number of times that a transaction is sent again although the store shows no reason
+/// for its rejection.
+const MAX_UNEXPLAINED: u32 = 3;
 
-/// What became of a run.
+/// The result of a commit.
 pub(super) enum Fate {
-    /// It is committed.
+    /// The run is committed.
     Committed,
-    /// It is not, and never will be. With what the next run knows already, if its session is the same.
+    /// The run is not committed, and never will be. With the footprint of the next run in the same
+    /// session.
     Lost(Option<Footprint>),
 }
 
-/// What commits need.
+/// A sender of commits in one session.
 pub(super) struct Committer<'a> {
     pub(super) client: &'a Client,
-    pub(super) marks: &'a Marks,
+    pub(super) write_ids: &'a WriteIds,
     pub(super) session: &'a Session,
-    pub(super) one_moment: bool,
+    pub(super) has_snapshot: bool,
 }
 
 impl Committer<'_> {
     pub(super) async fn commit(&self, mut footprint: Footprint) -> Result<Fate> {
-        let is_same = !footprint.lacks() || self.find(&mut footprint).await?;
+        let is_same = !footprint.lacks_nodes() || self.find(&mut footprint).await?;
         if !is_same || footprint.is_later() {
             return Ok(Fate::Lost(Some(footprint.next())));
         }
-        let (mut unexplained, mut delays) = (0, Retry::contended().delays(self.session.chance()));
+        let delays = RetryDelays::new(Retry::contended(), self.session.random());
+        let (mut unexplained, mut delays) = (0, delays);
         loop {
             let ops = footprint.ops();
             if !ops.iter().any(Op::is_write) {
@@ -51,31 +54,32 @@ impl Committer<'_> {
             match self.judge(&mut footprint, &no).await? {
                 AfterRejection::RunAgain => return Ok(Fate::Lost(Some(footprint.next()))),
                 AfterRejection::SendAgain => {}
-                AfterRejection::Unexplained if unexplained < UNEXPLAINED => {
+                AfterRejection::Unexplained if unexplained < MAX_UNEXPLAINED => {
                     unexplained += 1;
-                    sleep(delays.next().unwrap_or_default()).await;
+                    delays.wait().await;
                 }
                 AfterRejection::Unexplained | AfterRejection::Refused => return Err(refused(&no)),
             }
         }
     }
 
-    /// Reads what is written without having been read. Returns whether what was read is unchanged.
+    /// Reads the nodes that are written without having been read. Returns whether the nodes that
+    /// were read are unchanged.
     async fn find(&self, footprint: &mut Footprint) -> Result<bool> {
         let Some(query) = footprint.whole() else { return Ok(true) };
         let view = self.session.read(query.clone().local()).await?;
-        footprint.learn_whole(&query, view)
+        footprint.record_whole(&query, view)
     }
 
-    /// Commits a run that has only read. What is of one moment is committed already.
+    /// Commits a run that has only read. A run whose reads are one snapshot is committed already.
     async fn confirm(&self, mut footprint: Footprint) -> Result<Fate> {
-        // A single read may lag, too.
-        if self.one_moment || footprint.ops().is_empty() {
+        // Otherwise also a single read is confirmed, as it may lag.
+        if self.has_snapshot || footprint.ops().is_empty() {
             return Ok(Fate::Committed);
         }
         let Some(query) = footprint.whole() else { return Ok(Fate::Committed) };
         let view = self.session.read(query.clone()).await?;
-        let is_same = footprint.learn_whole(&query, view)?;
+        let is_same = footprint.record_whole(&query, view)?;
         Ok(if is_same { Fate::Committed } else { Fate::Lost(Some(footprint.next())) })
     }
 
@@ -88,15 +92,15 @@ impl Committer<'_> {
         footprint.judge(no, &query, view)
     }
 
-    /// Sends a transaction until it is known whether it was applied.
+    /// Sends the writes until their effect is known.
     async fn write(&self, footprint: &Footprint, ops: Vec<Op>) -> Result<Sent> {
         let mut txn = ops.into_iter().fold(Txn::new(), Txn::op);
         if let Some(query) = footprint.whole() {
             txn = txn.look_if_rejected(query);
         }
-        let Self { client, marks, session, .. } = *self;
-        let limit = Retry::until_elapsed(session.time_limit());
-        Stamped { client, marks, session, evidence: footprint, limit }.send(txn).await
+        let Self { client, write_ids, session, .. } = *self;
+        let limit = Retry::until_elapsed(session.timeout());
+        ExactlyOnce { client, write_ids, session, evidence: footprint, limit }.send(txn).await
     }
 }
 
@@ -111,5 +115,5 @@ impl Evidence for Footprint {
 }
 
 fn refused(no: &Rejected) -> Error {
-    Error::new(ErrorKind::Refused, DOING).at(&no.path).because(no.why.to_string())
+    Error::new(ErrorKind::Refused, DOING).at(&no.path).because(no.reason.to_string())
 }

@@ -1,41 +1,43 @@
-//! [`Footprint`]: what one run has read and is going to write. Decides, and asks the store for nothing.
+//! [`Footprint`]: the nodes that one run has read, and its writes. Decides, and sends nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::store::{Expect, Lifetime, Node, Op, Query, Rejected, Revision, Stat, View, Why};
+use synod_core::store::{
+    Expect, Lifetime, Node, Op, Query, RejectReason, Rejected, Revision, Stat, View,
+};
 
 use crate::mutant::mistake;
 use crate::transaction::isolation::Isolation;
 
-/// What a transaction fails while doing.
+/// The action that errors of a transaction name.
 pub(super) const DOING: &str = "running a transaction";
 
-/// What one run has read and is going to write.
+/// The nodes that one run has read, and its writes.
 #[derive(Clone, Debug)]
 pub(super) struct Footprint {
     isolation: Isolation,
-    /// The nodes that are known, and the paths that are known to have none. At the levels that promise it, all are of one
-    /// moment.
-    known: BTreeMap<Path, Option<Known>>,
+    /// The known nodes, and the paths that are known to have none. At the levels with a snapshot
+    /// all are those of one snapshot.
+    known: BTreeMap<Path, Option<KnownNode>>,
     /// The paths that the run has read.
     read: BTreeSet<Path>,
     writes: BTreeMap<Path, BufferedWrite>,
-    /// The first answer reflected everything up to this revision.
+    /// The revision of the first view.
     base: Option<Revision>,
-    /// The last one.
-    moment: Revision,
+    /// The revision of the last view.
+    last: Revision,
 }
 
-/// A path has to be asked for.
+/// The mark of a path that has to be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NotKnown;
 
 /// A node as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Known {
+struct KnownNode {
     data: Bytes,
     stat: Stat,
 }
@@ -49,44 +51,45 @@ pub(super) enum BufferedWrite {
     Delete,
 }
 
-/// What to do after a rejection.
+/// The next step after a rejection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum AfterRejection {
-    /// What the run relied on has changed.
+    /// Runs the function again: a node that the run relied on has changed.
     RunAgain,
-    /// What the run relied on is unchanged.
+    /// Sends the run again: the nodes that it relied on are unchanged.
     SendAgain,
-    /// What was sent should have been applied, as far as the store shows: it changed in between, or never will.
+    /// The store shows no reason for the rejection: a node has changed in between, or the store
+    /// never accepts the run.
     Unexplained,
-    /// The store does not take these writes, whatever other clients do.
+    /// The store never accepts these writes, whatever other clients do.
     Refused,
 }
 
 impl Footprint {
     pub(super) fn new(isolation: Isolation) -> Self {
         let (known, read, writes) = <(BTreeMap<_, _>, BTreeSet<_>, BTreeMap<_, _>)>::default();
-        Self { isolation, known, read, writes, base: None, moment: Revision::ZERO }
+        Self { isolation, known, read, writes, base: None, last: Revision::ZERO }
     }
 
-    /// The footprint of the next run, which knows already what the rejection of this one has shown.
+    /// Returns the footprint of the next run, which knows the nodes of this one.
     pub(super) fn next(self) -> Self {
-        let Self { isolation, known, moment, .. } = self;
-        Self { known, base: Some(moment), moment, ..Self::new(isolation) }
+        let Self { isolation, known, last, .. } = self;
+        Self { known, base: Some(last), last, ..Self::new(isolation) }
     }
 
-    /// Refuses to read another node than those that one query is about: a commit has to ask for all of them again.
+    /// Refuses a read beyond the limit of one query, which has to read all of the nodes again.
     pub(super) fn admit(&self, path: &Path) -> Result<()> {
-        const MOST: usize = Query::MOST_NODES;
-        let is_full = self.isolation.checks_reads() && self.read.len() >= MOST;
+        const MAX: usize = Query::MAX_NODES;
+        let is_full = self.isolation.checks_reads() && self.read.len() >= MAX;
         if !is_full || self.read.contains(path) || self.writes.contains_key(path) {
             return Ok(());
         }
         Err(Error::new(ErrorKind::TooLarge, DOING)
             .at(path)
-            .because(format!("a run reads {MOST} nodes at most")))
+            .because(format!("a run reads {MAX} nodes at most")))
     }
 
-    /// What a read returns without asking the store: the run's own write, or what is known.
+    /// Reads without a request: the data that the run has written, or the known node.
     pub(super) fn read(&mut self, path: &Path) -> Result<Option<Bytes>, NotKnown> {
         match self.writes.get(path) {
             Some(BufferedWrite::Put(data) | BufferedWrite::Create(data)) => {
@@ -100,63 +103,65 @@ impl Footprint {
         Ok(known.as_ref().map(|known| known.data.clone()))
     }
 
-    /// The question whose answer adds `more` to what the run has read, all as of one moment.
+    /// Returns the query that adds `more` to the nodes that the run has read, in one snapshot.
     pub(super) fn query(&self, more: &BTreeSet<Path>) -> Option<Query> {
         self.about(&self.relied().chain(more).collect())
     }
 
-    /// The question for all that the run relies on and writes.
+    /// Returns the query for all nodes that the run relies on or writes.
     pub(super) fn whole(&self) -> Option<Query> {
         self.about(&self.relied().chain(self.writes.keys()).collect())
     }
 
-    /// The question for these nodes, and for what else is known, as far as there is room: perhaps only an earlier run has read it.
+    /// Returns the query for these nodes, and for as many other known nodes as fit: an earlier run
+    /// may have read them.
     fn about(&self, needed: &BTreeSet<&Path>) -> Option<Query> {
-        let room = Query::MOST_NODES.saturating_sub(needed.len());
+        let room = Query::MAX_NODES.saturating_sub(needed.len());
         let others = self.known.keys().filter(|path| !needed.contains(path)).take(room);
         let mut all = needed.iter().copied().chain(others).cloned();
         Some(Query::nodes(all.next()?, all))
     }
 
-    /// The paths that were read, if they must be unchanged.
+    /// The paths that were read, if a commit needs them to be unchanged.
     fn relied(&self) -> impl Iterator<Item = &Path> {
         self.read.iter().filter(|_path| self.isolation.checks_reads())
     }
 
-    /// Replaces what is known by the answer to a query, which is of one moment. Returns whether what the run has read is
-    /// unchanged; `None` if not all of that was asked for.
-    pub(super) fn learn(&mut self, query: &Query, view: View) -> Result<Option<bool>> {
+    /// Replaces the known nodes by those of a view. Returns whether the nodes that the run has read
+    /// are unchanged; `None` if the query did not have all of them.
+    pub(super) fn record_view(&mut self, query: &Query, view: View) -> Result<Option<bool>> {
         let asked: BTreeSet<&Path> = query.nodes_asked().collect();
         if !self.relied().all(|path| asked.contains(path)) {
             return Ok(None);
         }
-        let mut known: BTreeMap<Path, Option<Known>> =
+        let mut known: BTreeMap<Path, Option<KnownNode>> =
             asked.into_iter().map(|path| (path.clone(), None)).collect();
         for node in view.nodes {
-            known.insert(node.path.clone(), Some(Known::of(node)?));
+            known.insert(node.path.clone(), Some(KnownNode::of(node)?));
         }
         let same = self.relied().all(|path| is_same(self.known.get(path), known.get(path)));
         mistake!(TransactionMixesMoments: let same = true);
         self.base.get_or_insert(view.revision);
-        (self.known, self.moment) = (known, view.revision);
+        (self.known, self.last) = (known, view.revision);
         Ok(Some(same))
     }
 
-    /// [`Footprint::learn`] by the answer to [`Footprint::whole`], which asks for all that the run has read.
-    pub(super) fn learn_whole(&mut self, query: &Query, view: View) -> Result<bool> {
-        self.learn(query, view)?.ok_or_else(|| {
-            Error::new(ErrorKind::Backend, DOING).because("not all that was read was asked for")
+    /// Records the view of [`Footprint::whole`], whose query has all nodes that the run has read.
+    pub(super) fn record_whole(&mut self, query: &Query, view: View) -> Result<bool> {
+        self.record_view(query, view)?.ok_or_else(|| {
+            Error::new(ErrorKind::Backend, DOING)
+                .because("a query did not have all nodes that were read")
         })
     }
 
-    /// Adds one node, which may be of another moment.
-    pub(super) fn note(&mut self, path: &Path, node: Option<Node>) -> Result<()> {
-        let known = node.map(Known::of).transpose()?;
+    /// Adds one node, which may be that of another snapshot.
+    pub(super) fn record_node(&mut self, path: &Path, node: Option<Node>) -> Result<()> {
+        let known = node.map(KnownNode::of).transpose()?;
         self.known.entry(path.clone()).or_insert(known);
         Ok(())
     }
 
-    /// Writes data, whether or not there is a node. Returns the write that this one replaces, as that of each write.
+    /// Writes data, whether or not there is a node. Every write returns the one that it replaces.
     pub(super) fn put(&mut self, path: &Path, data: Bytes) -> Option<BufferedWrite> {
         let write = match self.writes.get(path) {
             Some(BufferedWrite::Create(_)) => BufferedWrite::Create(data),
@@ -183,31 +188,33 @@ impl Footprint {
         !self.read.is_empty()
     }
 
-    /// Whether something is known, or was before this run.
+    /// Returns true if a view was recorded, in this run or an earlier one.
     pub(super) fn has_base(&self) -> bool {
         self.base.is_some()
     }
 
-    /// Returns whether a path is written and not known that a commit has to know: it must not have changed since the first read.
-    pub(super) fn lacks(&self) -> bool {
+    /// Returns true if a node is not known that must not have changed since the first read.
+    pub(super) fn lacks_nodes(&self) -> bool {
         self.blind().any(|path| !self.known.contains_key(path))
     }
 
-    /// Returns whether a node that is written without having been read was written after the first read, or may have been.
+    /// Returns true if a node that is written without having been read was or may have been written
+    /// after the first read.
     pub(super) fn is_later(&self) -> bool {
         let base = self.base.unwrap_or_default();
         let mut known = self.blind().filter_map(|path| self.known.get(path)?.as_ref());
         known.any(|known| known.stat.modified > base)
     }
 
-    /// The paths that are written without having been read, and must not have changed since the first read.
+    /// The paths that are written without having been read, and must not have changed since the
+    /// first read.
     fn blind(&self) -> impl Iterator<Item = &Path> {
         let bound = self.isolation == Isolation::SerializableSnapshot && self.base.is_some();
         self.writes.keys().filter(move |path| bound && !self.read.contains(*path))
     }
 
-    /// The operations that commit the run, in an order in which the store takes them: children go before their parents, and
-    /// parents come before their children.
+    /// Returns the operations that commit the run, in an order that the store accepts: children are
+    /// deleted before their parents, and parents are created before their children.
     pub(super) fn ops(&self) -> Vec<Op> {
         let paths: BTreeSet<&Path> = self.read.iter().chain(self.writes.keys()).collect();
         let ops = paths.into_iter().filter_map(|path| self.op(path));
@@ -221,7 +228,7 @@ impl Footprint {
         let known = self.known.get(path);
         let bound = self.is_bound(path);
         let path = path.clone();
-        let expected = |known: &Known| {
+        let expected = |known: &KnownNode| {
             if bound { Expect::Version(known.stat.version) } else { Expect::Any }
         };
         Some(match (self.writes.get(&path), known) {
@@ -233,7 +240,7 @@ impl Footprint {
             (Some(BufferedWrite::Put(data)), Some(Some(known))) => {
                 Op::Set { path, data: data.clone(), expect: expected(known) }
             }
-            // Most nodes that are written are there.
+            // Most nodes that are written exist. If not, the rejection shows that.
             (Some(BufferedWrite::Put(data)), None) => {
                 Op::Set { path, data: data.clone(), expect: Expect::Any }
             }
@@ -248,7 +255,7 @@ impl Footprint {
         })
     }
 
-    /// Whether a commit needs this path to be as it is known.
+    /// Returns true if a commit needs this path to be as it is known.
     fn is_bound(&self, path: &Path) -> bool {
         match self.isolation {
             Isolation::SerializableSnapshot => true,
@@ -256,7 +263,7 @@ impl Footprint {
         }
     }
 
-    /// Decides what to do after a rejection, and learns what the store holds now.
+    /// Records the nodes that the store has now, and decides the next step after a rejection.
     pub(super) fn judge(
         &mut self,
         no: &Rejected,
@@ -264,7 +271,7 @@ impl Footprint {
         view: View,
     ) -> Result<AfterRejection> {
         let (ops, before) = (self.ops(), self.known.clone());
-        let same = self.learn_whole(query, view)?;
+        let same = self.record_whole(query, view)?;
         let bound = self.writes.keys().filter(|path| self.is_bound(path));
         let mut bound = bound.filter(|path| before.contains_key(*path));
         let kept = bound.all(|path| is_same(before.get(path), self.known.get(path)));
@@ -274,7 +281,10 @@ impl Footprint {
         if !same || !kept || created.any(|known| matches!(known, Some(Some(_)))) {
             return Ok(AfterRejection::RunAgain);
         }
-        let race = matches!(no.why, Why::Exists | Why::Missing | Why::OtherVersion);
+        let race = matches!(
+            no.reason,
+            RejectReason::Exists | RejectReason::Missing | RejectReason::OtherVersion
+        );
         Ok(match race {
             false => AfterRejection::Refused,
             true if ops == self.ops() => AfterRejection::Unexplained,
@@ -282,8 +292,8 @@ impl Footprint {
         })
     }
 
-    /// Whether the store still holds one of the nodes that a transaction was to replace or to delete, each at its version.
-    /// Then it was not applied: versions do not come back.
+    /// Returns true if a view has one of the nodes that the run was to replace or to delete, at its
+    /// version. Then the run was not applied: versions do not come back.
     pub(super) fn is_untouched(&self, view: &View) -> bool {
         let bound = self.writes.keys().filter(|path| self.is_bound(path));
         let mut known = bound.filter_map(|path| Some((path, self.known.get(path)?.as_ref()?)));
@@ -294,7 +304,7 @@ impl Footprint {
     }
 }
 
-impl Known {
+impl KnownNode {
     fn of(node: Node) -> Result<Self> {
         let stat = node.stat.ok_or_else(|| {
             Error::new(ErrorKind::Backend, DOING)
@@ -305,8 +315,8 @@ impl Known {
     }
 }
 
-/// Whether a path is as it was. A node that was deleted and created again is another one.
-fn is_same(before: Option<&Option<Known>>, now: Option<&Option<Known>>) -> bool {
+/// Returns true if a path is unchanged. A node that was deleted and created again is another one.
+fn is_same(before: Option<&Option<KnownNode>>, now: Option<&Option<KnownNode>>) -> bool {
     match (before, now) {
         (Some(Some(before)), Some(Some(now))) => is_same_node(&before.stat, &now.stat),
         (Some(None), Some(None)) => true,

@@ -47,7 +47,7 @@ impl Words {
         without_ids(&short)
     }
 
-    /// Whether a text mentions a subject of the failure.
+    /// Returns `true` if a text mentions a subject of the failure.
     pub(super) fn is_about(&self, text: &str) -> bool {
         self.about.iter().any(|name| text.split(is_gap).any(|word| word == name))
     }
@@ -57,7 +57,7 @@ fn is_gap(c: char) -> bool {
     c.is_whitespace() || ",;:(){}\"'=".contains(c)
 }
 
-/// Whether a word is a unique name, such as a path or data.
+/// Returns `true` if a word is a unique name, such as a path or data.
 fn names(word: &str) -> bool {
     let digits = word.contains(|c: char| c.is_ascii_digit());
     (digits && word.contains(['/', '.']) || word.starts_with('/') && word.len() > 2)

@@ -16,13 +16,13 @@ use crate::user_mistake::UserMistake;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Known {
-    /// Of a store, made by a wrapper around a correct one.
+    /// A mistake of a store, made by a wrapper around a correct one.
     Store(Mistake),
-    /// Of the client, or of a recipe.
+    /// A mistake of the client, or of a recipe.
     Door(Mutant),
-    /// Of the servers of the simulated store.
+    /// A mistake of the servers of the simulated store.
     Server(Flaw),
-    /// Of the user of a store, or of the connection to it.
+    /// A mistake of the user of a store, or of the connection to it.
     User(UserMistake),
     /// None, with the wrapper for mistakes of stores in place: must find nothing.
     Transparent,
@@ -33,7 +33,7 @@ impl Known {
     ///
     /// # Errors
     ///
-    /// [`BadCase::NoMutant`] if there is none.
+    /// [`BadCase::NoMutant`] if there is no mistake of this name.
     pub fn by_name(name: &str) -> Result<Self, BadCase> {
         let door = Mutant::ALL.iter().find(|it| it.to_string() == name).copied().map(Self::Door);
         let store = || Mistake::ALL.iter().find(|it| it.to_string() == name).copied();

@@ -7,7 +7,7 @@ use synod_mem::cluster::Flaw;
 use crate::known::Known;
 use crate::user_mistake::UserMistake;
 
-/// A mistake, and what finds it.
+/// A mistake, and the workload and the law that find it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Row {
@@ -199,6 +199,14 @@ pub const TABLE: &[Row] = &[
     door(Mutant::TransactionRunsAgain, "queue", "L-Q-1").as_number("M26"),
     door(Mutant::TransactionRunsAgain, "queue", "L-Q-3").as_number("M27"),
     door(Mutant::CapacityUnguarded, "queue", "L-Q-10"),
+    door(Mutant::DroppedTakeLost, "queue", "L-Q-1"),
+    door(Mutant::FailedWorkAcknowledged, "queue", "L-Q-1"),
+    door(Mutant::DroppedTakeLost, "foreign_queue", "L-Q-1"),
+    door(Mutant::DelayIgnored, "queue", "L-Q-9"),
+    door(Mutant::ClaimIgnored, "queue", "L-Q-5"),
+    door(Mutant::ClaimsNeverEnd, "queue", "L-Q-4"),
+    door(Mutant::ExistsIsMade, "presence", "L-PE-5"),
+    door(Mutant::GivenUpMemberStays, "double_barrier", "L-DB-4"),
     door(Mutant::BlockByGuess, "ids", "L-ID-1"),
     door(Mutant::CountsEachTry, "count_down", "L-CD-3"),
     door(Mutant::EntersOnAnyEvent, "double_barrier", "L-DB-1").as_number("M24"),

@@ -1,7 +1,7 @@
-//! The mistake of a client that takes its own isolation for an outage of the store.
+//! The mistake of a client that confuses its own isolation with an outage of the store.
 
 use synod_core::clock;
-use synod_core::store::{Loss, Status, Store};
+use synod_core::store::{SessionEnd, Status, Store};
 use synod_core::task::{Task, spawn};
 use synod_mem::cluster::Cluster;
 use tokio::sync::watch;
@@ -23,7 +23,7 @@ impl Alone {
                 let (now, mut status) = (clock::now(), *heard.borrow());
                 let doubtful = matches!(
                     status,
-                    Status::Suspended { .. } | Status::Lost { why: Loss::Expired }
+                    Status::Suspended { .. } | Status::Lost { reason: SessionEnd::Expired }
                 );
                 if doubtful && cluster.reaches(actor) == 0 {
                     status = Status::Suspended { until: now + ttl };

@@ -9,14 +9,15 @@ use synod_core::clock;
 use synod_core::path::Path;
 use synod_core::store::Kind;
 use synod_mem::cluster::Site;
-use synod_recipes::Barrier;
+use synod_recipes::barrier::Barrier;
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
 use crate::workload::Workload;
 
-/// Three processes set a barrier, lift it and wait for it, in any order. In the end each of them lifts it once more, and waits.
+/// Three processes set a barrier, lift it and wait for it, in any order. In the end each of them
+/// lifts it once more, and waits.
 pub(super) struct Barriers;
 
 const ROUNDS: u64 = 4;
@@ -24,7 +25,7 @@ const ROUNDS: u64 = 4;
 const WAITED: &str = "a barrier was waited for";
 const PASSED: &str = "a barrier was not set";
 
-/// What a call returned: that the barrier was set at a moment during it, or that it was not.
+/// The result of a call: the barrier was set at some time during the call, or it was not.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     process: u64,
@@ -35,7 +36,7 @@ struct Seen {
     returned: usize,
 }
 
-/// What all calls returned. Clones share it.
+/// The results of all calls. Clones share them.
 #[derive(Clone, Debug, Default)]
 struct Book(Arc<Mutex<Vec<Seen>>>);
 
@@ -122,7 +123,8 @@ impl Worker {
         }
     }
 
-    /// Lifts it as long as the wait takes: a set whose answer was lost may come after the first of these lifts.
+    /// Lifts it again and again during the wait: a set whose answer was lost may come after the
+    /// first of these lifts.
     async fn lifts_at_last(&self) {
         self.me.mended().await;
         loop {
@@ -139,7 +141,7 @@ impl Worker {
 }
 
 impl Book {
-    /// L-BAR-1: what a call returned was true at a moment during the call.
+    /// L-BAR-1: the result of a call was true at some time during the call.
     fn check(&self, truth: &Truth) -> Result<(), String> {
         let mut set = vec![false];
         for entry in &truth.log {

@@ -1,4 +1,5 @@
-//! [`Beliefs`]: what each process believed to hold, and when; judged at the moment of believing.
+//! [`Beliefs`]: the beliefs of each process to hold something, with the time of each belief; judged
+//! at that time.
 
 use std::sync::{Arc, Mutex as Cell, MutexGuard, PoisonError};
 
@@ -8,19 +9,19 @@ use synod_recipes::{Held, Token};
 
 use crate::process::Process;
 
-/// How a holder shares what it holds.
+/// The others with which a holder shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Among {
-    /// It holds alone.
+    /// The holder holds alone.
     Nobody,
-    /// It holds together with others that share.
+    /// The holder holds together with others that share.
     Sharing,
 }
 
 /// The laws that a belief can break.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Laws {
-    /// Two processes believe at the same time to hold what only one may.
+    /// Two processes believe at the same time to hold a lock that only one may hold.
     pub(super) overlap: &'static str,
     /// A process that enters is not certain of it.
     pub(super) certain: &'static str,
@@ -55,17 +56,17 @@ pub(super) const LEAD: Laws = Laws {
     silence: Some("L-EL-2"),
 };
 
-/// Judges what a process believes.
+/// Judges the beliefs of a process.
 pub(super) trait Judge: Send + Sync {
     /// Checks the belief to hold this, with a ticket that was created at that revision. Reports
-    /// what is wrong.
+    /// each violation.
     fn believes(&self, me: &Process, held: &dyn Held, among: Among, drawn: Option<Revision>);
 }
 
 /// The identity of an entry: when the ticket was created, and how often it was used before.
 type Place = (Revision, u32);
 
-/// What each process believed, except for exceptions. Clones share it.
+/// The beliefs of each process, except for exceptions. Clones share them.
 ///
 /// An exception is a ticket that a stranger removed, or a session that was ended by force: its
 /// holder cannot know before it is notified.
@@ -113,16 +114,16 @@ impl Beliefs {
         Self { laws, book: self.book.clone() }
     }
 
-    /// Registers a process that shares, as long as the returned value exists; and whether others
-    /// do.
+    /// Registers a process that shares, as long as the returned value exists. Also returns whether
+    /// others share.
     pub(super) fn shares(&self) -> (Arc<()>, bool) {
         let sharing = self.lock().sharing.clone();
         let beside = Arc::strong_count(&sharing) > 2;
         (sharing, beside)
     }
 
-    /// A process entered: it must be certain of it, no later ticket may have entered before, and
-    /// its token must be larger than theirs.
+    /// A process entered: it must be certain of its lock, no later ticket may have entered before,
+    /// and its token must be larger than the earlier ones.
     pub(super) fn entered(&self, me: &Process, held: &dyn Held, among: Among) {
         self.entered_if(me, held, among, &|| held.is_held());
     }
@@ -152,8 +153,8 @@ impl Beliefs {
         }
     }
 
-    /// Like [`Beliefs::entered`], where another source than the guard reports whether it is held, and
-    /// unless it is the same entry as the last. Returns whether it is a new one.
+    /// Like [`Beliefs::entered`], where another source than the guard reports whether it is held,
+    /// and unless it is the same entry as the last. Returns `true` if the entry is new.
     pub(super) fn entered_anew(
         &self,
         me: &Process,
@@ -223,7 +224,7 @@ impl Judge for Beliefs {
     }
 }
 
-/// Whether no process could know that the ticket, created at `drawn`, is gone.
+/// Returns `true` if no process could know that the ticket, created at `drawn`, is gone.
 pub(super) fn is_exception(me: &Process, held: &dyn Held, drawn: Revision) -> bool {
     let ended = me.born(held).and_then(|(_, owner)| owner);
     me.removed_by(held.seen_path(), drawn) == Some(By::Stranger)

@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::StreamExt as _;
 use futures_util::future::{Either, select};
-use synod_core::client::{Client, Connection};
+use synod_core::client::{Client, ConnectionState};
 use synod_core::clock;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Node, Query, Revision, Stat, Txn};
 use synod_core::value::decode;
 use synod_mem::cluster::Site;
-use synod_recipes::{Cache, CacheEvent, CopyState, Extent, Snapshot, Watched};
+use synod_recipes::cache::{Cache, CacheEvent, Extent, Snapshot, Watched};
+use synod_recipes::value::CopyState;
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};
@@ -32,7 +33,7 @@ const AGAIN: &str = "a cache was complete again";
 const REMADE: &str = "a cache saw that a node was made again";
 const COMPARED: &str = "a cache was compared with the store";
 
-/// What the events of a cache had made when it was complete.
+/// The content that the events of a cache added up to when it was complete.
 #[derive(Clone, Debug)]
 struct Complete {
     /// The process, and its life.
@@ -54,7 +55,7 @@ struct Pages {
     shown: BTreeMap<(Path, Revision), Node>,
 }
 
-/// Which part of the tree a cache has.
+/// The part of the tree that a cache has.
 #[derive(Clone, Copy, Debug)]
 enum Part {
     All,
@@ -138,7 +139,7 @@ struct Worker {
     since: usize,
 }
 
-/// What the events of a cache made so far.
+/// The content that the events of a cache add up to so far.
 #[derive(Debug, Default)]
 struct Shadow {
     nodes: BTreeMap<Path, Node>,
@@ -154,7 +155,7 @@ impl Worker {
             self.writes(cache).await;
             self.compares(cache, &shadow).await;
         };
-        // The events come to their end with the client, or when the process does.
+        // The events end with the client, or with the process.
         match select(pin!(works), pin!(self.reads(cache, &shadow))).await {
             Either::Left(((), _)) => {}
             Either::Right(((), works)) => works.await,
@@ -220,7 +221,7 @@ impl Worker {
                     let other = place(self.me.pick(6));
                     let txn = Txn::new().delete(path.clone(), Expect::Any);
                     let txn = if other == path { txn } else { txn.set(other, data, Expect::Any) };
-                    drop(self.me.perhaps(self.client.transaction(txn)).await);
+                    drop(self.me.perhaps(self.client.commit(txn)).await);
                 }
                 3 => drop(self.me.perhaps(self.client.put(&path, "no JSON")).await),
                 _ => drop(self.me.perhaps(self.client.put_value(&path, &data)).await),
@@ -237,14 +238,17 @@ impl Worker {
         if is_live
             && !matches!(
                 connection,
-                Connection::Connected | Connection::Reconnected | Connection::Suspended
+                ConnectionState::Connected
+                    | ConnectionState::Reconnected
+                    | ConnectionState::Suspended
             )
         {
             self.me.wrong("L-CA-5", || format!("it is live, and the client is {connection:?}"));
         }
     }
 
-    /// L-CA-1, L-CA-3, L-CA-7: in the end all is what the store has.
+    /// L-CA-1, L-CA-3, L-CA-7: in the end the cache, its events and its watched values have the
+    /// content of the store.
     async fn compares(&self, cache: &Cache, shadow: &Mutex<Shadow>) {
         const TIMES: u32 = 100;
         self.me.mended().await;
@@ -306,7 +310,8 @@ impl Book {
         self.pages().shown.insert((node.path.clone(), stat.modified), node);
     }
 
-    /// L-CA-4: what was said to be complete was there, each node since the cache was started.
+    /// L-CA-4: the content that was reported as complete existed, each node at some time since the
+    /// cache was started.
     fn check_complete(&self, truth: &Truth) -> Result<(), String> {
         let versions = versions(truth);
         for complete in &self.pages().complete {
@@ -323,7 +328,7 @@ impl Book {
         Ok(())
     }
 
-    /// L-WAT-8: each version that was shown was there.
+    /// L-WAT-8: each version that was shown existed.
     fn check_versions(&self, truth: &Truth) -> Result<(), String> {
         let log = truth.log.iter().flat_map(|entry| &entry.changes);
         let there: BTreeMap<_, _> = log
@@ -357,7 +362,8 @@ fn versions(truth: &Truth) -> Versions {
     versions
 }
 
-/// Whether a path had this version, or no node, at some time between two numbers of commits.
+/// Returns `true` if a path had this version, or no node, at some time between two numbers of
+/// commits.
 fn was_so(
     versions: &[(usize, Option<Revision>)],
     shown: Option<Revision>,

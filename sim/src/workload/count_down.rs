@@ -7,7 +7,7 @@ use synod_core::clock;
 use synod_core::path::Path;
 use synod_core::store::Query;
 use synod_mem::cluster::Site;
-use synod_recipes::CountDown;
+use synod_recipes::barrier::CountDown;
 
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
@@ -71,7 +71,7 @@ async fn work(me: Process) {
             return;
         }
         me.sometimes(PASSED, true);
-        // L-CD-1: what was counted stays, so a later look shows all of them.
+        // L-CD-1: counted nodes stay, so a later read returns all of them.
         let counted = client.read(Query::children(dir()).names_only()).await;
         if let Ok(counted) = counted.map(|view| view.nodes.len())
             && counted != PARTIES as usize

@@ -1,4 +1,4 @@
-//! A crew whose processes submit tasks, work, and stand for master.
+//! Two crews whose processes submit tasks, work, and are candidates for master.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -10,24 +10,26 @@ use futures_util::future::{Either, select, try_join};
 use synod_core::client::Client;
 use synod_core::path::Path;
 use synod_core::task::{Task, spawn};
-use synod_mem::cluster::Site;
-use synod_recipes::{
+use synod_mem::cluster::{Rates, Site};
+use synod_recipes::crew::{
     Assignment, Crew, CrewPolicy, CrewTask, CrewWorker, NewTask, TaskEnd, TaskStatus,
 };
 
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
 use crate::workload::Workload;
+use crate::workload::crew_short_terms::times_pass_in_short_terms;
 use crate::workload::crew_told::Told;
 use crate::workload::crew_truth::judge;
 use crate::workload::presence::nothing_is_left;
 
-/// Three processes submit tasks, cancel some, do them, and stand for master, all at the same time.
+/// Three processes submit tasks, cancel some, do them, and are candidates for master, all at the
+/// same time, in one crew and some also in another.
 pub(super) struct Crews;
 
 const ROUNDS: u64 = 3;
 
-/// How many tasks a worker does at the same time.
+/// The number of tasks that a worker does at the same time.
 const CAPACITY: u32 = 2;
 
 const AGAIN: &str = "a task was begun again";
@@ -41,8 +43,9 @@ const UNDRAINED: &str = "a worker was drained no longer";
 const FOLLOWED: &str = "the progress of a task reached another process";
 const PAUSED: &str = "the crew was paused";
 const EXPIRED: &str = "a task expired";
+const SHORT_TERMS: &str = "masters followed each other in short terms";
 
-/// How often each task was begun. Clones share it.
+/// The number of times that each task was begun. Clones share it.
 #[derive(Clone, Default)]
 struct Begun(Arc<Mutex<BTreeMap<String, u64>>>);
 
@@ -52,20 +55,31 @@ impl Workload for Crews {
     }
 
     fn about(&self) -> &'static str {
-        "three processes submit tasks to one crew, do them, and stand for master"
+        "three processes submit tasks to two crews, do them, and stand for master"
     }
 
     fn laws(&self) -> &'static [&'static str] {
         &[
             "L-MW-1", "L-MW-2", "L-MW-3", "L-MW-4", "L-MW-5", "L-MW-7", "L-MW-8", "L-MW-9",
-            "L-MW-10", "L-MW-12", "L-MW-13", "L-MW-16", "L-MW-17", "L-MW-18",
+            "L-MW-10", "L-MW-11", "L-MW-12", "L-MW-13", "L-MW-16", "L-MW-17", "L-MW-18",
         ]
     }
 
     fn marks(&self) -> &'static [&'static str] {
         &[
-            DROPPED, AGAIN, STOPPED, FAILED, CANCELLED, SILENT, DONE, DRAINED, UNDRAINED, PAUSED,
-            EXPIRED, FOLLOWED,
+            DROPPED,
+            AGAIN,
+            STOPPED,
+            FAILED,
+            CANCELLED,
+            SILENT,
+            DONE,
+            DRAINED,
+            UNDRAINED,
+            PAUSED,
+            EXPIRED,
+            FOLLOWED,
+            SHORT_TERMS,
         ]
     }
 
@@ -74,52 +88,89 @@ impl Workload for Crews {
     }
 
     fn prepare(&self, sim: Sim) -> Sim {
-        let (begun, told) = (Begun::default(), Told::default());
-        let tells = told.clone();
+        let shared = CREWS.map(|_| Shared::default());
+        let working = shared.clone();
         // Strangers would remove tasks.
-        sim.without_strangers()
-            .processes(3, move |me| work(me, begun.clone(), tells.clone()))
-            .must_end("L-MW-1")
-            .eventually("L-X-5", |me| nothing_is_left(me, dir("master")))
-            .eventually("L-X-5", |me| nothing_is_left(me, dir("workers")))
-            .check("L-MW-1", |truth| judge(truth, "L-MW-1"))
-            .check("L-MW-2", |truth| judge(truth, "L-MW-2"))
-            .check("L-MW-3", |truth| judge(truth, "L-MW-3"))
-            .check("L-MW-4", |truth| judge(truth, "L-MW-4"))
-            .check("L-MW-5", |truth| judge(truth, "L-MW-5"))
-            .check("L-MW-8", move |truth| told.judge(truth))
-            .check("L-MW-9", |truth| judge(truth, "L-MW-9"))
-            .check("L-MW-12", |truth| judge(truth, "L-MW-12"))
-            .check("L-MW-13", |truth| judge(truth, "L-MW-13"))
-            .check("L-MW-16", |truth| judge(truth, "L-MW-16"))
-            .check("L-MW-17", |truth| judge(truth, "L-MW-17"))
-            .check("L-MW-18", |truth| judge(truth, "L-MW-18"))
+        let sim = sim.without_strangers();
+        // A wrong wall clock shifts the times that a later master counts.
+        let wrong_clocks = Site::WallClock.fault().filter(|_| sim.seed.is_multiple_of(2));
+        let has_right_clocks = wrong_clocks.is_some();
+        let mut sim = sim
+            .rates(|rates| wrong_clocks.into_iter().fold(rates, Rates::without))
+            .processes(3, move |me| work(me, working.clone()))
+            .must_end("L-MW-1");
+        if has_right_clocks {
+            sim = sim.eventually("L-MW-19", |me| async move {
+                let is_audited = me.pick(4) == 0;
+                me.sometimes(SHORT_TERMS, is_audited);
+                if is_audited {
+                    times_pass_in_short_terms(me, dir(CREWS[0], "")).await
+                } else {
+                    Ok(())
+                }
+            });
+        }
+        CREWS.into_iter().zip(shared).fold(sim, |sim, (crew, shared)| {
+            let sim = sim
+                .eventually("L-X-5", move |me| nothing_is_left(me, dir(crew, "/master")))
+                .eventually("L-X-5", move |me| nothing_is_left(me, dir(crew, "/workers")))
+                .check("L-MW-8", move |truth| shared.told.judge(truth, crew));
+            JUDGED
+                .into_iter()
+                .fold(sim, |sim, law| sim.check(law, move |truth| judge(truth, crew, law)))
+        })
     }
 }
 
-async fn work(me: Process, begun: Begun, told: Told) {
+/// The crews, by the names of their nodes.
+const CREWS: [&str; 2] = ["crew", "side"];
+
+/// The laws that are judged by the commits of a crew.
+const JUDGED: [&str; 11] = [
+    "L-MW-1", "L-MW-2", "L-MW-3", "L-MW-4", "L-MW-5", "L-MW-9", "L-MW-12", "L-MW-13", "L-MW-16",
+    "L-MW-17", "L-MW-18",
+];
+
+/// The knowledge that the processes share about one crew. Clones are the same.
+#[derive(Clone, Default)]
+struct Shared {
+    begun: Begun,
+    told: Told,
+}
+
+async fn work(me: Process, shared: [Shared; 2]) {
     let Ok(client) = me.impatient_client().await else { return };
-    let crew = Crew::new(&client, Path::new("/crew").expect("it is one"));
-    // Some masters remove what others wait for.
-    let crew = if me.pick(3) == 0 { crew.retention(me.ttl() * 2) } else { crew };
-    // Each has its own policy.
-    let crew = crew.policy(match me.number() % 3 {
-        0 => CrewPolicy::LeastLoaded,
-        1 => CrewPolicy::RoundRobin,
-        _ => CrewPolicy::chosen(|_, able| able.len().checked_sub(1)),
-    });
-    let member = Member { me, client, crew, begun, told };
-    let _working = member.works();
-    for round in 0..member.me.rounds(ROUNDS) {
-        Box::pin(member.round(round)).await;
-        member.me.rest(member.me.ttl() / 2).await;
+    let member = |name, Shared { begun, told }: Shared| {
+        let crew = Crew::new(&client, dir(name, ""));
+        // Some masters remove nodes for which others wait.
+        let crew = if me.pick(3) == 0 { crew.retention(me.ttl() * 2) } else { crew };
+        // Each has its own policy.
+        let crew = crew.policy(match me.number() % 3 {
+            0 => CrewPolicy::LeastLoaded,
+            1 => CrewPolicy::RoundRobin,
+            _ => CrewPolicy::chosen(|_, able| able.len().checked_sub(1)),
+        });
+        Member { me: me.clone(), client: client.clone(), name, crew, begun, told }
+    };
+    let [one, other] = shared;
+    let (first, second) = (member(CREWS[0], one), member(CREWS[1], other));
+    let _working = first.works();
+    // In one process of three, so that a history does not become much longer.
+    let beside = (me.pick(3) == 0).then(|| second.works());
+    for round in 0..me.rounds(ROUNDS) {
+        let is_beside = beside.is_some() && me.pick(3) == 0;
+        Box::pin(if is_beside { &second } else { &first }.round(round)).await;
+        me.rest(me.ttl() / 2).await;
     }
 }
 
+/// A process, as a member of one crew.
 #[derive(Clone)]
 struct Member {
     me: Process,
     client: Client,
+    /// The name of the crew, with which the ids of its tasks begin.
+    name: &'static str,
     crew: Crew,
     begun: Begun,
     told: Told,
@@ -140,7 +191,8 @@ impl Drop for AtWork<'_> {
 }
 
 impl Member {
-    /// Works and stands for master, in a task of its own. Now and then it begins anew.
+    /// Runs a worker that is also a candidate for master, in a task of its own. Now and then it
+    /// begins anew.
     fn works(&self) -> Task {
         let member = self.clone();
         spawn(async move {
@@ -148,7 +200,7 @@ impl Member {
                 let running = AtomicUsize::new(0);
                 let worker = CrewWorker::new().capacity(CAPACITY.try_into().expect("not zero"));
                 // It is the same across the sessions of one call.
-                let worker = worker.property("shift", member.client.chance().id());
+                let worker = worker.property("shift", member.client.random().id());
                 let works = member.crew.work(worker, |task| member.does(task, &running));
                 let both = pin!(try_join(works, member.crew.lead()));
                 // A worker that was drained is replaced by another one.
@@ -159,13 +211,16 @@ impl Member {
         })
     }
 
-    /// L-MW-10: no more tasks than there is room for.
+    /// L-MW-10: a worker has no more tasks than its capacity.
     async fn does(&self, task: Assignment, running: &AtomicUsize) -> Result<String, &'static str> {
         let me = &self.me;
         let before = running.fetch_add(1, Ordering::Relaxed);
         let mut at_work = AtWork { me, running, is_over: false };
         if before >= usize::try_from(CAPACITY).unwrap_or(usize::MAX) {
             me.wrong("L-MW-10", || format!("{before} tasks are being done already"));
+        }
+        if !task.id.starts_with(self.name) {
+            me.wrong("L-MW-2", || format!("{} is a task of another crew", task.id));
         }
         let times = self.begun.again(&task.id);
         me.sometimes(AGAIN, times > 1);
@@ -183,10 +238,11 @@ impl Member {
     async fn round(&self, round: u64) {
         let me = &self.me;
         let which = me.pick(3);
-        let id = format!("{round}-{which}");
+        let id = format!("{}-{round}-{which}", self.name);
         let new = NewTask::new(id.clone()).retries(u32::try_from(me.pick(3)).unwrap_or(0));
         let new = new.priority(i32::try_from(me.pick(2)).unwrap_or(0));
-        // The wall clocks of two processes may be a year apart: such a task is late at once, or never.
+        // The wall clocks of two processes may be a year apart: such a task is late at once, or
+        // never.
         let new = match which {
             2 => new.deadline(me.ttl()),
             1 => new.backoff(Duration::ZERO, Duration::ZERO),
@@ -203,7 +259,7 @@ impl Member {
             1 => self.pauses().await,
             _ => {}
         }
-        // L-MW-1 and L-MW-7: it ends, however long that takes.
+        // L-MW-1 and L-MW-7: the task ends, however long that takes.
         let (waits, resumes) = (pin!(self.waits(&task)), pin!(self.resumes()));
         let Either::Left((Ok(end), _)) = select(waits, resumes).await else { return };
         me.sometimes(DONE, matches!(end, Some(TaskEnd::Done(_))));
@@ -243,7 +299,8 @@ impl Member {
         Ok(end)
     }
 
-    /// Drains a worker, and lets it work again now and then. Another one comes in any case, so that the tasks end.
+    /// Drains a worker, and lets it work again now and then. Another worker starts in any case, so
+    /// that the tasks end.
     async fn drains(&self) {
         let Some(Ok(shown)) = self.me.perhaps(self.crew.snapshot()).await else { return };
         let Some(worker) = shown.workers.first() else { return };
@@ -265,14 +322,14 @@ impl Member {
     async fn resumes(&self) {
         while !self.client.is_closed() {
             self.me.rest(self.me.ttl()).await;
-            // One that fails is repeated.
+            // A call that fails is repeated.
             let _resumed = self.crew.resume().await.is_ok();
         }
     }
 }
 
 impl Begun {
-    /// How often a task was begun, with this time.
+    /// Counts another begin of a task. Returns their number.
     fn again(&self, id: &str) -> u64 {
         let mut begun = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let times = begun.entry(id.to_owned()).or_default();
@@ -281,6 +338,7 @@ impl Begun {
     }
 }
 
-fn dir(name: &str) -> Path {
-    Path::new(&format!("/crew/{name}")).expect("it is one")
+/// A directory of a crew.
+fn dir(crew: &str, below: &str) -> Path {
+    Path::new(&format!("/{crew}{below}")).expect("it is one")
 }

@@ -1,13 +1,13 @@
-//! What `cancel` and `wait` returned of the same task, and whether both can be true.
+//! The answers of `cancel` and `wait` about the same task, which have to agree.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use synod_recipes::TaskEnd;
+use synod_recipes::crew::TaskEnd;
 
 use crate::findings::Truth;
 use crate::workload::crew_truth::ends;
 
-/// What both calls returned of each task. Clones share it.
+/// The answers of both calls about each task. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Told(Arc<Mutex<Vec<Ends>>>);
 
@@ -25,9 +25,9 @@ impl Told {
     }
 
     /// L-MW-8: no other end is accepted after one that was returned.
-    pub(super) fn judge(&self, truth: &Truth) -> Result<(), String> {
+    pub(super) fn judge(&self, truth: &Truth, crew: &str) -> Result<(), String> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match all.iter().find(|told| !told.agree(&ends(truth, &told.task))) {
+        match all.iter().find(|told| !told.agree(&ends(truth, crew, &told.task))) {
             Some(Ends { task, cancelled, waited }) => {
                 Err(format!("{task} ended as {cancelled:?}, and as {waited:?}"))
             }
@@ -37,8 +37,8 @@ impl Told {
 }
 
 impl Ends {
-    /// Whether both are the end of one task. A task that was removed may be submitted again: then the second one may
-    /// be of a later task of this name.
+    /// Returns `true` if both are the end of one task. A task that was removed may be submitted
+    /// again: then the second one may be of a later task of this name.
     fn agree(&self, ends: &[&str]) -> bool {
         let mut ends = ends.iter();
         self.cancelled == self.waited

@@ -1,4 +1,4 @@
-//! What the store has of a crew, after each commit, and which laws a commit breaks.
+//! The state of a crew in the store after each commit, and the laws that a commit breaks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,20 +11,20 @@ use synod_mem::cluster::{By, Entry};
 
 use crate::findings::Truth;
 
-/// How many attempts at a task are kept at least.
+/// The least number of attempts at a task that are kept.
 const KEPT: usize = 16;
 
-/// What the store has of the crew, after each commit.
+/// The state of a crew in the store after a commit.
 #[derive(Default)]
 struct Crewed {
     /// The tasks that there are, and whether they are open.
     tasks: BTreeMap<String, bool>,
-    /// How often a task of this name was submitted.
+    /// The number of submissions of each name of a task.
     submitted: BTreeMap<String, u64>,
     todo: BTreeSet<String>,
     /// The tasks that have a deadline.
     limited: BTreeSet<String>,
-    /// Workers and tasks, and which of the tasks of this name it is.
+    /// Workers and tasks, with the number of the submission among the tasks of this name.
     assigned: BTreeMap<(String, String), u64>,
     /// The attempts at each task.
     attempts: BTreeMap<String, Attempts>,
@@ -40,7 +40,7 @@ struct Crewed {
 /// The attempts at a task, as their node holds them.
 #[derive(Default, Deserialize)]
 struct Attempts {
-    /// How many there were before these.
+    /// The number of attempts before these.
     #[serde(default)]
     earlier: usize,
     attempts: Vec<Attempt>,
@@ -61,11 +61,13 @@ struct Worker {
     confirmed: bool,
 }
 
-/// Finds the first commit that breaks this law.
-pub(super) fn judge(truth: &Truth, law: &str) -> Result<(), String> {
+/// Finds the first commit that breaks this law in the crew of this name.
+pub(super) fn judge(truth: &Truth, crew: &str, law: &str) -> Result<(), String> {
     let mut crewed = Crewed::default();
     for (at, entry) in truth.log.iter().enumerate() {
-        let found = crewed.takes(entry);
+        let mut entry = entry.clone();
+        entry.changes.retain(|change| change.path.segments().next() == Some(crew));
+        let found = crewed.takes(&entry);
         if let Some((_, what)) = found.into_iter().find(|(broken, _)| *broken == law) {
             return Err(format!("commit {at}, by {:?}: {what}", entry.by));
         }
@@ -73,15 +75,16 @@ pub(super) fn judge(truth: &Truth, law: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// How each task of this name ended, in the order of their submissions.
-pub(super) fn ends(truth: &Truth, task: &str) -> Vec<&'static str> {
+/// The ends of all tasks of this name in a crew, in the order of their submissions.
+pub(super) fn ends(truth: &Truth, crew: &str, task: &str) -> Vec<&'static str> {
     let changes = truth.log.iter().flat_map(|entry| &entry.changes);
-    let of_task = changes.filter(|change| place(change).as_deref() == Some(&["tasks", task]));
+    let in_crew = changes.filter(|change| change.path.segments().next() == Some(crew));
+    let of_task = in_crew.filter(|change| place(change).as_deref() == Some(&["tasks", task]));
     of_task.filter_map(state).filter(|state| *state != "open").collect()
 }
 
 impl Crewed {
-    /// Takes over a commit, and returns the laws that it breaks.
+    /// Applies a commit, and returns the laws that it breaks.
     fn takes(&mut self, entry: &Entry) -> Vec<(&'static str, String)> {
         let mut broken = self.accepts(entry);
         broken.extend(self.moves(entry));
@@ -115,8 +118,9 @@ impl Crewed {
         broken
     }
 
-    /// L-MW-1, L-MW-2, L-MW-16: a task ends once, by a worker that is there and has it, or by the master if it has a deadline. L-MW-5,
-    /// L-MW-9: the master removes it after that, and after its worker has given it up.
+    /// L-MW-1, L-MW-2, L-MW-16: a task ends once, by a worker that is there and has it, or by the
+    /// master if it has a deadline. L-MW-5, L-MW-9: the master removes it after that, and after its
+    /// worker has returned it.
     fn accepts(&self, entry: &Entry) -> Vec<(&'static str, String)> {
         let mut broken = Vec::new();
         for change in &entry.changes {
@@ -217,7 +221,8 @@ impl Crewed {
         forgotten.collect()
     }
 
-    /// L-MW-17, L-MW-18: an attempt that goes on is that of the worker that has the task, and those that have ended stay.
+    /// L-MW-17, L-MW-18: a running attempt belongs to the worker that has the task, and attempts
+    /// that have ended stay.
     fn enters(&self, entry: &Entry) -> Vec<(&'static str, String)> {
         let mut broken = Vec::new();
         for change in &entry.changes {
@@ -239,7 +244,8 @@ impl Crewed {
         broken
     }
 
-    /// L-MW-18: what takes a task from a worker says so among the attempts at the task.
+    /// L-MW-18: a write that takes a task from a worker records this among the attempts at the
+    /// task.
     fn gives_up(&self, entry: &Entry) -> Vec<(&'static str, String)> {
         let mut broken = Vec::new();
         for change in entry.changes.iter().filter(|it| it.kind == Kind::Deleted) {
@@ -260,7 +266,8 @@ impl Crewed {
         broken
     }
 
-    /// Whether a worker has the task of this name that there is now, and not an earlier one that was cancelled.
+    /// Returns `true` if a worker has the task of this name that there is now, and not an earlier
+    /// one that was cancelled.
     fn is_current(&self, worker: &str, task: &str) -> bool {
         let of = self.assigned.get(&(worker.to_owned(), task.to_owned()));
         of.is_some_and(|of| self.submitted.get(task) == Some(of))
@@ -318,7 +325,8 @@ impl Crewed {
 }
 
 impl Attempts {
-    /// Whether all attempts that had ended before are among these, but for the first ones when there are too many.
+    /// Returns `true` if all attempts that had ended before are among these, but for the first ones
+    /// when there are too many.
     fn keeps(&self, before: &Self) -> bool {
         let Some(dropped) = self.earlier.checked_sub(before.earlier) else { return false };
         let may_drop = dropped == 0 || self.attempts.len() >= KEPT;
@@ -335,7 +343,7 @@ impl Worker {
     }
 }
 
-/// What a node holds now, if it is there.
+/// The record in a node, if it is there.
 fn record<T: DeserializeOwned>(change: &Change) -> Option<T> {
     let node = change.node.as_ref().filter(|_| change.kind != Kind::Deleted)?;
     serde_json::from_slice(&node.data).ok()
@@ -349,7 +357,7 @@ fn put<T: Ord>(all: &mut BTreeSet<T>, one: T, there: bool) {
     }
 }
 
-/// Whether a commit takes a task from this worker.
+/// Returns `true` if a commit takes a task from this worker.
 fn is_given_up(entry: &Entry, worker: &str, task: &str) -> bool {
     entry.changes.iter().any(|change| {
         change.kind == Kind::Deleted
@@ -357,13 +365,14 @@ fn is_given_up(entry: &Entry, worker: &str, task: &str) -> bool {
     })
 }
 
-/// The names of a node of the crew.
+/// The names of a node below its crew.
 fn place(change: &Change) -> Option<Vec<&str>> {
     let mut names = change.path.segments();
-    (names.next() == Some("crew")).then(|| names.collect())
+    let _crew = names.next()?;
+    Some(names.collect())
 }
 
-/// Whether a node holds this text now.
+/// Returns `true` if a node holds this text now.
 fn says(change: &Change, text: &str) -> bool {
     let node = change.node.as_ref().filter(|_| change.kind != Kind::Deleted);
     node.is_some_and(|node| String::from_utf8_lossy(&node.data).contains(text))

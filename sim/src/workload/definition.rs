@@ -1,15 +1,15 @@
-//! [`Workload`]: what each of them says of itself.
+//! [`Workload`]: the description of each workload.
 
 use synod_mem::cluster::Site;
 
 use crate::setup::Sim;
 
-/// What processes do, and what must be true of it.
+/// The actions of processes, and the laws that must hold for them.
 pub trait Workload: Sync {
     /// Its name on the command line.
     fn name(&self) -> &'static str;
 
-    /// What the processes do, in a sentence.
+    /// Describes the actions of the processes, in a sentence.
     fn about(&self) -> &'static str;
 
     /// The ids of the laws that it checks.
@@ -25,7 +25,8 @@ pub trait Workload: Sync {
         Vec::new()
     }
 
-    /// Whether it is of use with two processes and one round, where all that can happen is tried.
+    /// Returns `true` if the workload is of use with two processes and one round, where every order
+    /// of events is tried.
     fn has_small_world(&self) -> bool {
         true
     }

@@ -1,4 +1,5 @@
-//! Three processes that register instances of one service, follow it, and choose among them.
+//! Three processes that register instances of one service, by one client or by two, follow it, and
+//! choose among them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -6,6 +7,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::StreamExt as _;
+use futures_util::future::join;
 use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::Error;
@@ -14,7 +16,7 @@ use synod_core::store::{Kind, Node, Query, Revision, Stat};
 use synod_core::task::{Task, spawn};
 use synod_core::value::decode;
 use synod_mem::cluster::Site;
-use synod_recipes::{Discovery, Instance, Provider, Service, ServiceView, Strategy};
+use synod_recipes::discovery::{Discovery, Instance, Provider, Service, ServiceView, Strategy};
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};
@@ -22,7 +24,8 @@ use crate::setup::Sim;
 use crate::workload::Workload;
 use crate::workload::presence::nothing_is_left;
 
-/// Three processes register instances under their names and without, update them, follow the service, and choose.
+/// Three processes register instances under their names and without, update them, follow the
+/// service, and choose.
 pub(super) struct Discoveries;
 
 const ROUNDS: u64 = 3;
@@ -35,7 +38,7 @@ const REFUSED: &str = "an instance of that id was there";
 const DOWN: &str = "an instance was marked down";
 const COMPARED: &str = "a view was compared with the store";
 
-/// What all processes saw. Clones share it.
+/// The views of all processes. Clones share them.
 #[derive(Clone, Debug, Default)]
 struct Book(Arc<Mutex<SeenByAll>>);
 
@@ -86,7 +89,12 @@ async fn work(me: Process, book: Book) {
     let seller = Seller { me, client, service };
     let rounds = seller.me.rounds(ROUNDS);
     for round in 0..rounds {
-        Box::pin(seller.round(round, round + 1 == rounds)).await;
+        let is_last = round + 1 == rounds;
+        if is_last {
+            Box::pin(seller.round(round, is_last)).await;
+        } else {
+            Box::pin(join(seller.round(round, is_last), seller.is_beside(round))).await;
+        }
     }
 }
 
@@ -97,6 +105,28 @@ struct Seller {
 }
 
 impl Seller {
+    /// Registers another instance in the same process, in the same session or in another one, and
+    /// perhaps under the same id.
+    async fn is_beside(&self, round: u64) {
+        let me = &self.me;
+        let second = match me.pick(8) {
+            0 => Some(self.client.clone()),
+            1 => me.second_client().await.ok(),
+            _ => None,
+        };
+        let Some(client) = second else { return };
+        let id = if me.pick(2) == 0 { me.name().to_owned() } else { format!("{}.too", me.name()) };
+        let says = format!("{}.{}.{round}.too", me.name(), me.life());
+        let instance = Instance::new(SERVICE, "here").payload(says).id(id);
+        let registered = me.perhaps(discovery(&client).register(instance)).await;
+        me.sometimes(REFUSED, matches!(registered, Some(Err(_))));
+        let Some(Ok(registration)) = registered else { return };
+        me.rest(me.ttl()).await;
+        if me.pick(2) == 0 {
+            drop(me.perhaps(registration.unregister()).await);
+        }
+    }
+
     async fn round(&self, round: u64, is_last: bool) {
         let me = &self.me;
         let says = format!("{}.{}.{round}", me.name(), me.life());
@@ -108,7 +138,7 @@ impl Seller {
             1 => me.perhaps(discovery.take_over().register(named)).await,
             _ => me.perhaps(discovery.register(named)).await,
         };
-        // The one that it was before may still be there.
+        // The node of an earlier registration may still be there.
         me.sometimes(REFUSED, matches!(registered, Some(Err(_))));
         if me.pick(4) == 0 {
             let rubbish = place().join("rubbish").expect("it is valid");
@@ -138,7 +168,7 @@ impl Seller {
         me.rest(me.ttl() / 4).await;
     }
 
-    /// L-SD-4: each is chosen in its turn, and none that is marked down.
+    /// L-SD-4: each instance is chosen in its turn, and none that is marked as down.
     fn chooses(&self) {
         let provider = Provider::new(&self.service, Strategy::RoundRobin);
         let provider = provider.down_for(self.me.ttl(), NonZeroU32::MIN);
@@ -158,7 +188,7 @@ impl Seller {
         }
     }
 
-    /// L-SD-1, L-SD-2: when all is repaired, the view is what the store has.
+    /// L-SD-1, L-SD-2: when all is repaired, the view has the content of the store.
     async fn compares(&self) {
         const TIMES: u32 = 100;
         self.me.mended().await;
@@ -197,7 +227,7 @@ fn payload(node: &Node) -> Result<Option<String>, Error> {
     decode::<Instance<String>>(&node.path, &node.data).map(|it| it.payload)
 }
 
-/// Takes note of all views of a service.
+/// Records all views of a service.
 fn follows(me: &Process, service: &Service<String>, book: Book) -> Task {
     let (me, changes) = (me.clone(), service.changes());
     spawn(async move {
@@ -218,7 +248,7 @@ struct Follower {
 }
 
 impl Follower {
-    /// L-SD-1: no instance goes back.
+    /// L-SD-1: no instance returns to an earlier version.
     fn takes(&mut self, view: &ServiceView<String>) {
         self.me.sometimes(STALE, !view.state.is_live());
         let mut now = BTreeMap::new();
@@ -246,7 +276,7 @@ impl Book {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// L-SD-1: each version that was shown was there.
+    /// L-SD-1: each version that was shown existed.
     fn check_versions(&self, truth: &Truth) -> Result<(), String> {
         let log = truth.log.iter().flat_map(|entry| &entry.changes);
         let there: BTreeMap<_, _> = log
@@ -263,14 +293,15 @@ impl Book {
         Ok(())
     }
 
-    /// L-SD-3: an instance that was not shown any more was removed before, or became what is none.
+    /// L-SD-3: an instance that was no longer in the view was removed before, or its data became
+    /// invalid.
     fn check_gone(&self, truth: &Truth) -> Result<(), String> {
         for (path, stat, at) in &self.pages().gone {
             let changes = truth.log.iter().take(*at).flat_map(|entry| &entry.changes);
             let mut later = changes.filter(|change| {
                 change.path == *path && change.revision.is_some_and(|at| at > stat.modified)
             });
-            // What another client writes there need not be an instance.
+            // Data that another client writes there need not be an instance.
             let is_gone = later.any(|change| match &change.node {
                 Some(node) => payload(node).is_err(),
                 None => change.kind == Kind::Deleted,

@@ -12,7 +12,8 @@ use synod_core::path::Path;
 use synod_core::store::{Change, Kind, Revision};
 use synod_core::task::{Task, spawn};
 use synod_mem::cluster::{By, Entry};
-use synod_recipes::{Election, Leader, Token};
+use synod_recipes::Token;
+use synod_recipes::election::{Election, Leader};
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};

@@ -1,4 +1,5 @@
-//! A queue of another library: three processes put and take its items, and a consumer of that library locks them.
+//! A queue of another library: three processes put and take its items, and a consumer of that
+//! library locks them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,13 +10,13 @@ use synod_core::error::{Effect, Error};
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Outcome, Txn};
 use synod_mem::cluster::Site;
-use synod_recipes::{ForeignQueue, QueueLayout};
+use synod_recipes::queue::{ForeignQueue, QueueLayout};
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
 use crate::workload::Workload;
-use crate::workload::items::{Items, Put, left_in};
+use crate::workload::items::{End, Items, Layout, Put};
 
 /// Three processes put items and take them, in two ways, and the items are counted.
 pub(super) struct ForeignQueues;
@@ -26,7 +27,15 @@ const RESOLVED: &str = "a lost answer was found out";
 const UNKNOWN: &str = "a call had an unknown effect";
 const LOCKED: &str = "an item was taken under a lock of the other library";
 
-/// It has locks.
+/// The nodes of the queue.
+const NODES: Layout = Layout {
+    is_item,
+    is_claimed: |_| false,
+    is_mark: |path| path.parent_str() == Some("/foreign.synod"),
+    text,
+};
+
+/// A layout with locks.
 const LAYOUT: QueueLayout = QueueLayout::KazooLocking;
 
 impl Workload for ForeignQueues {
@@ -51,47 +60,58 @@ impl Workload for ForeignQueues {
     }
 
     fn prepare(&self, sim: Sim) -> Sim {
-        let book = Items::default();
+        let book = Items::new(NODES);
         let (left, puts, working) = (book.clone(), book.clone(), book.clone());
         // Strangers would remove items.
         sim.without_strangers()
             .processes(3, move |me| work(me, working.clone()))
             .must_end("L-Q-12")
             .eventually("L-Q-12", move |me| drain(me, book.clone()))
-            .check("L-Q-1", move |truth| left.none_is_lost(&left_in(truth, is_item, text)))
+            .check("L-Q-1", move |truth| left.none_is_lost(&truth.log))
             .check("L-Q-3", move |truth| each_is_made_once(&puts, truth))
     }
 }
 
 async fn work(me: Process, items: Items) {
+    items.starts(&me);
     let Ok(client) = me.impatient_client().await else { return };
-    let queue = ForeignQueue::new(&client, dir(), LAYOUT).expect("it is short");
-    let worker = Worker { me, client, queue, items };
-    for round in 0..worker.me.rounds(ROUNDS) {
-        worker.puts(round).await;
-        worker.me.rest(Duration::from_millis(100)).await;
-        if worker.me.pick(3) == 0 {
-            worker.takes_as_the_other_library().await;
-        } else {
-            worker.takes().await;
-        }
+    let queue = || ForeignQueue::new(&client, dir(), LAYOUT).expect("it is short");
+    // Two instances in one session.
+    let queues = [queue(), queue()];
+    let worker = Worker { me: me.clone(), client, queues, items: items.clone() };
+    for round in 0..me.rounds(ROUNDS) {
+        worker.round(round).await;
     }
 }
 
 struct Worker {
     me: Process,
     client: Client,
-    queue: ForeignQueue,
+    queues: [ForeignQueue; 2],
     items: Items,
 }
 
 impl Worker {
+    async fn round(&self, round: u64) {
+        self.puts(round).await;
+        self.me.rest(Duration::from_millis(100)).await;
+        if self.me.pick(3) == 0 {
+            self.takes_as_the_other_library().await;
+        } else {
+            self.takes().await;
+        }
+    }
+
+    fn queue(&self) -> &ForeignQueue {
+        &self.queues[usize::from(self.me.pick(3) == 0)]
+    }
+
     async fn puts(&self, round: u64) {
         let me = &self.me;
         let item = format!("{}.{}.{round}", me.name(), me.life());
         self.items.lock().put.insert(item.clone(), Put::Unknown);
         let lost = me.suffered(&[Site::ReplyLost]);
-        let put = match me.perhaps(self.queue.put(item.clone())).await {
+        let put = match me.perhaps(self.queue().put(item.clone())).await {
             Some(Ok(())) => {
                 me.sometimes(RESOLVED, me.suffered(&[Site::ReplyLost]) > lost);
                 Put::Done
@@ -110,21 +130,22 @@ impl Worker {
     }
 
     async fn takes(&self) {
-        self.items.lock().open += 1;
-        let taking = clock::timeout(self.me.ttl() * 2, self.queue.take());
+        let taking = clock::timeout(self.me.ttl() * 2, self.queue().take());
         match self.me.perhaps(taking).await {
             Some(Ok(Ok(items))) => {
-                self.items.lock().open -= 1;
                 for item in items {
-                    self.items.ends(&self.me, &text(&item), "L-Q-5");
+                    self.items.ends(&self.me, &text(&item), End::Taken, "L-Q-5");
                 }
             }
-            Some(Ok(Err(error))) if !self.is_unknown(&error) => self.items.lock().open -= 1,
+            Some(Ok(Err(error))) => {
+                let _is_unknown = self.is_unknown(&error);
+            }
             _ => {}
         }
     }
 
-    /// As kazoo's `LockingQueue` does it: a lock, then the item and the lock go together.
+    /// Takes an item as kazoo's `LockingQueue` does: it locks the item, then removes item and lock
+    /// together.
     async fn takes_as_the_other_library(&self) {
         let Some(Ok(view)) = self.me.perhaps(self.client.children(&entries())).await else {
             return;
@@ -133,7 +154,7 @@ impl Worker {
         let lock = taken().join(path.name()).expect("it is short");
         let locking = self.client.create(&lock, "theirs", Lifetime::Session);
         let Some(Ok(outcome)) = self.me.perhaps(locking).await else { return };
-        if outcome.committed().is_none() {
+        if outcome.rejected().is_some() {
             return;
         }
         let Some(Ok(Some(node))) = self.me.perhaps(self.client.get(&path)).await else {
@@ -145,16 +166,15 @@ impl Worker {
         self.me.rest(Duration::from_millis(50)).await;
         self.items.lock().unsure.insert(item.clone());
         let both = Txn::new().delete(path, Expect::Any).delete(lock, Expect::Any);
-        if let Some(Ok(Outcome::Committed(_))) =
-            self.me.perhaps(self.client.transaction(both)).await
-        {
+        if let Some(Ok(Outcome::Committed(_))) = self.me.perhaps(self.client.commit(both)).await {
             self.me.sometimes(LOCKED, true);
-            self.items.ends(&self.me, &item, "L-Q-6");
+            self.items.ends(&self.me, &item, End::Acknowledged, "L-Q-6");
         }
     }
 }
 
-/// L-Q-3: what was put is one node. What is put back for a dropped take has the same name.
+/// L-Q-3: each item that was put is one node. An item that is put back for a dropped take has the
+/// same name.
 fn each_is_made_once(items: &Items, truth: &Truth) -> Result<(), String> {
     let mut made = BTreeSet::new();
     let changes = truth.log.iter().flat_map(|entry| &entry.changes);
@@ -166,7 +186,7 @@ fn each_is_made_once(items: &Items, truth: &Truth) -> Result<(), String> {
     if items_made.len() < made.len() {
         return Err(format!("some item was put twice: {made:?}"));
     }
-    items.none_failed(&items_made)
+    items.each_is_there_once(&truth.log)
 }
 
 async fn drain(me: Process, items: Items) -> Result<(), String> {

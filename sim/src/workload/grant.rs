@@ -1,4 +1,4 @@
-//! [`Grants`]: each process that entered was entitled to, at some moment between creating its
+//! [`Grants`]: each process that entered was entitled to enter, at some time between creating its
 //! ticket and entering. Judged by the store's history, with no clock and no exception.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,9 +15,9 @@ use crate::setup::Sim;
 /// The kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wants {
-    /// To hold alone.
+    /// Holding alone.
     All,
-    /// To share.
+    /// Sharing with others.
     Share,
     /// This many permits.
     Permits(u32),
@@ -35,21 +35,21 @@ pub(super) struct Grants {
 #[derive(Clone, Debug)]
 struct Granted {
     ticket: Path,
-    /// When it was created: an earlier ticket may have had its name.
+    /// The revision of its creation: an earlier ticket may have had its name.
     drawn: Option<Revision>,
     wants: Wants,
-    /// The number of commits when the process knew.
+    /// The number of commits when the process knew that it held.
     by: usize,
 }
 
-/// A ticket in the line.
+/// A ticket in the lock queue.
 #[derive(Clone, Debug)]
 struct Ticket {
     path: Path,
     wants: Wants,
 }
 
-/// The line as of one moment.
+/// A snapshot of the lock queue.
 #[derive(Debug, Default)]
 struct Line {
     tickets: BTreeMap<Revision, Ticket>,
@@ -57,10 +57,10 @@ struct Line {
     posted: BTreeMap<Path, u32>,
 }
 
-/// Why a process was not entitled, which determines the law.
+/// The reason why a process was not entitled, which determines the law.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
-    /// Its ticket is not there.
+    /// The ticket does not exist.
     Gone,
     /// An exclusive ticket is before it.
     Writer,
@@ -93,12 +93,12 @@ impl Wants {
 }
 
 impl Grants {
-    /// For a line with one holder, or several that share.
+    /// The entries in a lock queue with one holder, or several that share.
     pub(super) fn of(dir: Path) -> Self {
         Self { dir, permits: None, granted: Arc::default(), returned: Arc::default() }
     }
 
-    /// For a line of permits: with this limit, or the limit in its nodes.
+    /// The entries in a queue for permits: with this limit, or the limit in its nodes.
     pub(super) fn of_permits(dir: Path, permits: Option<u32>) -> Self {
         Self { dir, permits, granted: Arc::default(), returned: Arc::default() }
     }
@@ -115,12 +115,12 @@ impl Grants {
         self.returned().insert(ticket.clone());
     }
 
-    /// Whether this ticket was released.
+    /// Returns `true` if this ticket was released.
     pub(super) fn was_returned(&self, ticket: &Path) -> bool {
         self.returned().contains(ticket)
     }
 
-    /// Whether a process knew that it held with this node.
+    /// Returns `true` if a process knew that it held with this node.
     pub(super) fn was_in(&self, node: &Node) -> bool {
         let drawn = node.stat.map(|stat| stat.created);
         self.lock().iter().any(|granted| granted.ticket == node.path && granted.drawn == drawn)
@@ -154,7 +154,7 @@ impl Grants {
             waiting.retain(|one| match line.entitles(one, self.permits) {
                 Ok(()) => false,
                 Err(no) => {
-                    // That the ticket is gone later has no meaning.
+                    // The later removal of the ticket has no meaning.
                     if no != Why::Gone {
                         why.insert(one.ticket.clone(), no);
                     }
@@ -223,7 +223,7 @@ impl Line {
         }
     }
 
-    /// Whether it is the turn of this ticket, in the current line.
+    /// Succeeds if this ticket is next, in the current queue.
     fn entitles(&self, one: &Granted, permits: Option<u32>) -> Result<(), Why> {
         let is_own = |(drawn, ticket): &(&Revision, &Ticket)| {
             ticket.path == one.ticket && one.drawn.is_none_or(|own| own == **drawn)
@@ -266,7 +266,7 @@ mod tests {
         Path::new("/d").expect("valid")
     }
 
-    /// Builds a line of tickets with these names, and judges the last one.
+    /// Builds a queue of tickets with these names, and judges the last one.
     fn judged(names: &[&str], permits: Option<u32>) -> Result<(), Why> {
         let mut line = Line::default();
         let mut last = None;

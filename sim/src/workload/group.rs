@@ -1,23 +1,25 @@
-//! Three processes that are members of one group, and follow it.
+//! Three processes that are members of one group, by one client or by two, and follow it.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::StreamExt as _;
+use futures_util::future::join;
 use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::path::Path;
 use synod_core::task::{Task, spawn};
 use synod_mem::cluster::Site;
-use synod_recipes::{Group, GroupChange, Member};
+use synod_recipes::presence::{Group, GroupChange, Member};
 
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
 use crate::workload::Workload;
 use crate::workload::presence::nothing_is_left;
 
-/// Three processes join a group under their names and without, follow how others join and leave, and leave.
+/// Three processes join a group under their names and without, follow how others join and leave,
+/// and leave.
 pub(super) struct Groups;
 
 const ROUNDS: u64 = 3;
@@ -59,8 +61,11 @@ async fn work(me: Process) {
     let Ok(client) = me.impatient_client().await else { return };
     let listener = Listener::of(&me, &Group::new(&client, dir()));
     let member = Joiner { me, client, listener };
-    for round in 0..member.me.rounds(ROUNDS) {
-        Box::pin(member.round(round)).await;
+    // For one round, so that a history does not become much longer.
+    let first = join(member.round(&member.client, 0), member.is_beside());
+    Box::pin(first).await;
+    for round in 1..member.me.rounds(ROUNDS) {
+        Box::pin(member.round(&member.client, round)).await;
     }
     member.compares().await;
 }
@@ -72,16 +77,30 @@ struct Joiner {
 }
 
 impl Joiner {
-    async fn round(&self, round: u64) {
+    /// Joins as another member in the same process, in the same session or in another one, and
+    /// perhaps under the same name.
+    async fn is_beside(&self) {
         let me = &self.me;
-        let group = Group::new(&self.client, dir());
+        match me.pick(4) {
+            0 => self.round(&self.client, ROUNDS).await,
+            1 => {
+                let Ok(client) = me.second_client().await else { return };
+                self.round(&client, ROUNDS).await;
+            }
+            _ => {}
+        }
+    }
+
+    async fn round(&self, client: &Client, round: u64) {
+        let me = &self.me;
+        let group = Group::new(client, dir());
         let data = format!("{}.{}.{round}", me.name(), me.life());
         let joined = match me.pick(4) {
             0 => me.perhaps(group.join(data.clone())).await,
             1 => me.perhaps(group.take_over().join_as(me.name(), data.clone())).await,
             _ => me.perhaps(group.join_as(me.name(), data.clone())).await,
         };
-        // The one that it was before may still be there.
+        // The node of an earlier membership may still be there.
         me.sometimes(REFUSED, matches!(joined, Some(Err(_))));
         let Some(Ok(membership)) = joined else { return me.rest(me.ttl()).await };
         me.rest(me.ttl()).await;
@@ -97,7 +116,7 @@ impl Joiner {
         me.rest(me.ttl() / 4).await;
     }
 
-    /// L-GM-1: when all is repaired, a follower knows the members that there are.
+    /// L-GM-1: when all is repaired, a follower knows the current members.
     async fn compares(&self) {
         const TIMES: u32 = 100;
         self.me.mended().await;

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use synod_core::client::{Client, Connection};
+use synod_core::client::{Client, ConnectionState};
 use synod_core::clock;
 use synod_core::path::Path;
 use synod_mem::cluster::Site;
-use synod_recipes::{Group, HashRing, Ring, RingView};
+use synod_recipes::partition::{HashRing, Ring, RingView};
+use synod_recipes::presence::Group;
 
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
@@ -87,14 +88,15 @@ impl Follower {
         self.looks();
     }
 
-    /// L-HR-3: a ring without a session is not current. L-HR-1: what it shows does not go back.
+    /// L-HR-3: a ring without a session is not current. L-HR-1: its content never returns to an
+    /// earlier state.
     fn looks(&mut self) {
         let view = self.ring.view();
         self.me.sometimes(STALE, !view.is_current());
         let connection = *self.client.state().borrow();
         let is_open = matches!(
             connection,
-            Connection::Connected | Connection::Reconnected | Connection::Suspended
+            ConnectionState::Connected | ConnectionState::Reconnected | ConnectionState::Suspended
         );
         if view.is_current() && !is_open {
             let what = || format!("it is current, and the client is {connection:?}");
@@ -109,7 +111,7 @@ impl Follower {
         self.last = Some(view);
     }
 
-    /// L-HR-1: when all is repaired, the ring is that of the members that there are.
+    /// L-HR-1: when all is repaired, the ring has the current members.
     async fn compares(&self) {
         const TIMES: u32 = 100;
         self.me.mended().await;

@@ -1,5 +1,5 @@
-//! [`Holding`]: holding, and checking all the time that it is still held; and the checks of the log in
-//! the end.
+//! [`Holding`]: holds a lock, and checks all the time that it is still held; and the checks of the
+//! log at the end.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(super) const LOST: &str = "a lock was lost while it was held";
 pub(super) const SILENT: &str = "a holder was silent for longer than its session lives";
 pub(super) const LATE: &str = "a guarded write came too late";
 
-/// How a process holds.
+/// The way in which a process holds.
 pub(super) struct Holding<'a> {
     pub(super) me: &'a Process,
     pub(super) client: &'a Client,
@@ -37,7 +37,7 @@ impl Holding<'_> {
         self.pass_while(held, &|| held.is_held()).await;
     }
 
-    /// [`Holding::pass`], where something else than the guard says whether it is held.
+    /// [`Holding::pass`], where another source than the guard reports whether the lock is held.
     pub(super) async fn pass_while(&self, held: &dyn Held, is_held: &(dyn Fn() -> bool + Sync)) {
         self.linger_while(held, is_held).await;
         self.write(held).await;
@@ -51,7 +51,7 @@ impl Holding<'_> {
     async fn linger_while(&self, held: &dyn Held, is_held: &(dyn Fn() -> bool + Sync)) {
         let (me, ttl) = (self.me, self.me.ttl());
         let step = ttl / 200;
-        // Near the limit of what a session survives, or shortly.
+        // Holds for nearly as long as a session survives, or shortly.
         let silent = me.falls_silent(ttl * 2);
         let steps = if silent { 400 } else { me.pick(12) };
         let drawn = me.born(held).map(|(drawn, _)| drawn);
@@ -74,14 +74,14 @@ impl Holding<'_> {
         let sharing = if self.among == Among::Sharing { "shared " } else { "" };
         let token = format!("{sharing}{}", held.token());
         let write = held.txn().set(data(), token, Expect::Any);
-        let written = self.me.perhaps(self.client.transaction(write)).await;
+        let written = self.me.perhaps(self.client.commit(write)).await;
         let refused = matches!(&written, Some(Ok(outcome)) if outcome.rejected().is_some());
         self.me.sometimes(LATE, refused);
     }
 }
 
-/// A process that is done leaves nothing in the line, although its session is alive. L-MX-15 for a
-/// ticket that was released, otherwise `law`.
+/// A process that is done leaves nothing in the lock queue, although its session is alive. L-MX-15
+/// for a ticket that was released, otherwise `law`.
 pub(super) async fn leaves_nothing(me: &Process, client: &Client, grants: &Grants, law: &str) {
     me.mended().await;
     clock::sleep(me.ttl() * 12).await;
@@ -152,8 +152,8 @@ pub(super) fn only_owners_remove_tickets(truth: &Truth) -> Result<(), String> {
     Ok(())
 }
 
-/// L-MX-14: a release wakes the next waiter, and its own owner if that watches the ticket. Where a
-/// stranger removed a ticket, its waiter waits for another ticket, until it is notified.
+/// L-MX-14: a release wakes the next waiter, and the owner of the ticket if the owner watches it.
+/// Where a stranger removed a ticket, its waiter waits for another ticket, until it is notified.
 pub(super) fn few_are_woken(truth: &Truth) -> Result<(), String> {
     let removes = |entry: &Entry| {
         matches!(entry.by, By::Stranger) && entry.changes.iter().any(|it| it.kind == Kind::Deleted)
@@ -166,7 +166,7 @@ pub(super) fn few_are_woken(truth: &Truth) -> Result<(), String> {
     }
 }
 
-/// Whether a node is deleted with the session of its creator.
+/// Returns `true` if a node is deleted with the session of its creator.
 fn is_ticket(change: &Change) -> bool {
     let stat = change.node.as_ref().and_then(|node| node.stat);
     stat.is_some_and(|stat| stat.owner.is_some())

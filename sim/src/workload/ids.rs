@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::join;
 use synod_core::path::Path;
 use synod_mem::cluster::Site;
-use synod_recipes::Ids;
+use synod_recipes::value::Ids;
 
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
@@ -57,7 +57,8 @@ async fn work(me: Process, drawn: Drawn) {
     let Ok(client) = me.impatient_client().await else { return };
     let two = NonZeroU64::new(2).expect("not zero");
     let ids = || Ids::new(&client, Path::new("/ids").expect("it is one"), two);
-    // Two tasks share a recipe value, and with it the largest number so far, or each has its own in the same session.
+    // Two tasks share a recipe value, and with it the largest number so far, or each has its own in
+    // the same session.
     let first = (ids(), Arc::new(Mutex::new(None)));
     let second = if me.pick(2) == 0 { first.clone() } else { (ids(), Arc::default()) };
     let rounds = async |(ids, highest): (Ids, Arc<Mutex<Option<u64>>>)| {
@@ -78,7 +79,8 @@ async fn work(me: Process, drawn: Drawn) {
     Box::pin(join(rounds(first), rounds(second))).await;
 }
 
-/// L-ID-1: a number is handed out once, and is larger than what the same recipe value had before the call.
+/// L-ID-1: a number is handed out once, and is larger than the largest number of the same recipe
+/// value before the call.
 fn judge(me: &Process, drawn: &Drawn, before: Option<u64>, number: u64) {
     let mut drawn = drawn.lock().unwrap_or_else(PoisonError::into_inner);
     if !drawn.insert(number) {

@@ -12,7 +12,7 @@ use synod_core::path::Path;
 use synod_core::store::Kind;
 use synod_core::task::{Task, spawn};
 use synod_mem::cluster::{By, Site};
-use synod_recipes::{Candidacy, LeaderLatch, Leadership, LeadershipChange};
+use synod_recipes::election::{Candidacy, LeaderLatch, Leadership, LeadershipChange};
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};
@@ -84,7 +84,7 @@ struct All {
     standing: Arc<Mutex<Vec<Stood>>>,
 }
 
-/// How long a candidate stayed, by the number of commits: its label, and when it was asked to
+/// The term of a candidate, by the number of commits: its label, and the time when it was asked to
 /// leave.
 #[derive(Clone, Debug)]
 struct Stood {
@@ -122,7 +122,7 @@ impl Candidate {
         if stays {
             self.leads(&candidacy).await;
             if me.pick(3) == 0 {
-                // Once more, if the lead was lost meanwhile.
+                // Repeated if the lead was lost meanwhile.
                 let again = self.leads(&candidacy).await;
                 me.sometimes(AGAIN, again);
             }
@@ -149,7 +149,7 @@ impl Candidate {
         drop(listener);
     }
 
-    /// Waits for the lead, and leads for a while. Returns whether that was another term than the
+    /// Waits for the lead, and leads for a while. Returns `true` if that was another term than the
     /// last.
     async fn leads(&self, candidacy: &Candidacy) -> bool {
         let Self { me, client, all } = self;
@@ -157,7 +157,7 @@ impl Candidate {
         let Some(Some(lead)) = me.perhaps(leading(me, candidacy)).await else { return false };
         me.sometimes(WAITED, me.age() > began + me.ttl() / 10);
         all.grants.note(me, &*lead, Wants::All);
-        // As the candidate says whether it leads.
+        // By the candidate's own report whether it leads.
         let leads = || candidacy.leadership().is_some_and(|now| now.path() == lead.path());
         let is_new = all.beliefs.entered_anew(me, &*lead, &leads);
         let stay = Holding { me, client, judge: &all.beliefs, among: Among::Nobody };
@@ -175,8 +175,8 @@ impl Candidate {
     }
 }
 
-/// The lead, whatever the notifications are meanwhile; `None` if the candidate is refused again and
-/// again.
+/// The lead, whatever the notifications are meanwhile; `None` if the candidate is rejected again
+/// and again.
 async fn leading(me: &Process, candidacy: &Candidacy) -> Option<Leadership> {
     let mut refusals = 0;
     while refusals < 5 {

@@ -1,4 +1,4 @@
-//! What is left in the store by recipes that are not used any more.
+//! Nodes that are left in the store by recipes that are no longer in use.
 
 use synod_core::clock;
 use synod_core::path::Path;
@@ -11,7 +11,7 @@ pub(super) async fn no_mark_is_left(me: Process, value: Path) -> Result<(), Stri
     none_is_left(me, Query::children(value).names_only(), |_| true).await
 }
 
-/// Of what a query finds none is left that should go.
+/// Checks that no node that should go is left in the result of a query.
 pub(super) async fn none_is_left(
     me: Process,
     query: Query,

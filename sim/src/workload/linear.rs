@@ -1,18 +1,19 @@
-//! Whether the calls that changed one value can be put into an order that explains every answer.
+//! Checks whether the calls that changed one value can be put into an order that explains every
+//! answer.
 //!
-//! The specification of a value is one pure function, [`step`]. The search is that of Wing and Gong, with Lowe's cache of
-//! failed states. The last value of the store's log is part of what must be explained. So where each
-//! addition has an amount that no sum of others has, the check is exact: the value is the sum of
-//! precisely those additions that happened, each once.
+//! The specification of a value is one pure function, [`step`]. The search is that of Wing and
+//! Gong, with Lowe's cache of failed states. The order must also explain the last value of the
+//! store's log. So where each addition has an amount that no sum of others has, the check is exact:
+//! the value is the sum of precisely those additions that happened, each once.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A value. Nothing counts as 0.
+/// A value. An absent value counts as 0.
 pub(super) type State = Option<i64>;
 
-/// What a call does.
+/// The action of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Get,
@@ -22,22 +23,22 @@ pub(super) enum Act {
     Initialize(i64),
 }
 
-/// What it returned.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
     /// The value.
     Found(i64),
     /// The values before and after the change.
     Changed(i64, i64),
-    /// It was done, or not.
+    /// The call was done, or not.
     Done(bool),
-    /// It certainly never happens.
+    /// The call certainly never happens.
     Failed,
-    /// It happens at most once, now or later.
+    /// The call happens at most once, now or later.
     Unknown,
 }
 
-/// How many calls are judged: each is one bit.
+/// Limit of the calls that are judged: each is one bit.
 pub(super) const MOST: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
@@ -88,17 +89,18 @@ impl Calls {
         }
     }
 
-    /// How many additions there are so far.
+    /// Returns the number of additions so far.
     pub(super) fn additions(&self) -> u32 {
         let adds = self.book().calls.iter().filter(|call| matches!(call.act, Act::Add(_))).count();
         u32::try_from(adds).unwrap_or(u32::MAX)
     }
 
-    /// Looks for an order that explains all answers, and that leads from the first value to the last.
+    /// Looks for an order that explains all answers, and that leads from the first value to the
+    /// last.
     ///
     /// # Errors
     ///
-    /// The calls, if there is none.
+    /// The calls, if there is no such order.
     pub(super) fn explain(&self, first: State, last: State) -> Result<(), String> {
         let mut calls = self.book().calls.clone();
         calls.retain(|call| call.told != Told::Failed);
@@ -114,7 +116,7 @@ impl Calls {
     }
 }
 
-/// What a value is after a call, and what the call returns.
+/// Returns the value after a call, and the result of the call.
 fn step(state: State, act: Act) -> (State, Told) {
     let value = state.unwrap_or(0);
     match act {
@@ -131,7 +133,7 @@ struct Search<'a> {
     first: State,
     last: State,
     seen: BTreeSet<(u64, State)>,
-    /// How many more states are tried. A history that takes more is not judged.
+    /// Number of further states to try. A history that takes more is not judged.
     steps: usize,
 }
 
@@ -163,7 +165,7 @@ impl<'a> Search<'a> {
         false
     }
 
-    /// Whether the rest may never happen.
+    /// Returns `true` if the rest may never happen.
     fn is_end(&self, done: u64, state: State) -> bool {
         state.unwrap_or(0) == self.last.unwrap_or(0)
             && self.pending(done).all(|(_, call)| call.told == Told::Unknown)

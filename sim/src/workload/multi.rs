@@ -4,7 +4,7 @@ use synod_core::client::Client;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Node, Query, Txn};
 use synod_mem::cluster::Site;
-use synod_recipes::{Hold, MultiGuard, MultiLock, Mutex};
+use synod_recipes::lock::{Hold, MultiGuard, MultiLock, Mutex};
 
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
@@ -152,7 +152,7 @@ impl Worker {
             txn.set(self.room(hold).data(), hold.token().to_string(), Expect::Any)
         };
         let writes = guard.holds().iter().fold(guard.txn(), write);
-        let written = me.perhaps(client.transaction(writes)).await;
+        let written = me.perhaps(client.commit(writes)).await;
         me.sometimes(holding::LATE, matches!(&written, Some(Ok(it)) if it.rejected().is_some()));
         if me.pick(3) == 0 {
             return drop(guard);
@@ -163,7 +163,7 @@ impl Worker {
         drop(me.perhaps(guard.release()).await);
     }
 
-    /// L-X-3: a process that did not get all locks soon has none.
+    /// L-X-3: a process that did not get all locks soon holds no lock.
     async fn has_none(&self, both: [usize; 2]) {
         self.me.sometimes(NONE, true);
         let before = self.me.harmed();
@@ -177,7 +177,7 @@ impl Worker {
             // A ticket that was held before, and whose guard was dropped, may still be there.
             let grants = &self.rooms[place].grants;
             let some = view.nodes.iter().any(|node| own(node) && !grants.was_in(node));
-            // After a fault something may be removed later.
+            // After a fault a ticket may be removed later.
             if some && before == 0 {
                 let dir = self.rooms[place].dir();
                 self.me.wrong("L-X-3", || format!("a try got not all, and has something in {dir}"));

@@ -1,14 +1,14 @@
 //! A lock that three processes want, each for several reasons at once.
 //!
-//! It is the pattern for a workload of a recipe: what its users do, here; what they believe and
-//! when, in [`Beliefs`], judged at the moment of believing; what holders do, in [`Holding`]; and what
-//! the store's log shows in the end.
+//! It is the pattern for a workload of a recipe: the actions of its users are here; their beliefs,
+//! with the time of each, in [`Beliefs`], which judges them at once; the actions of holders, in
+//! [`Holding`]; and the check of the store's log at the end.
 
 use futures_util::future::join;
 use synod_core::client::Client;
 use synod_core::path::Path;
 use synod_mem::cluster::Site;
-use synod_recipes::{Mutex, MutexGuard};
+use synod_recipes::lock::{Mutex, MutexGuard};
 
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;

@@ -8,7 +8,8 @@ use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_mem::cluster::Site;
-use synod_recipes::{Held, Mutex, Owner, PassingGuard, PassingMutex, ReentrantMutex, UnfairLock};
+use synod_recipes::Held;
+use synod_recipes::lock::{Mutex, Owner, PassingGuard, PassingMutex, ReentrantMutex, UnfairLock};
 use tokio::sync::Notify;
 
 use crate::process::{DROPPED, Process};

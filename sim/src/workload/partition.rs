@@ -11,7 +11,7 @@ use synod_core::clock;
 use synod_core::path::Path;
 use synod_core::store::{Change, Kind, SessionId};
 use synod_mem::cluster::{By, Site};
-use synod_recipes::{Partition, Share, ShareChange};
+use synod_recipes::partition::{Partition, Share, ShareChange};
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};
@@ -19,7 +19,8 @@ use crate::setup::Sim;
 use crate::workload::Workload;
 use crate::workload::presence::nothing_is_left;
 
-/// Three processes join a partition, work on the items that they have, stop when they are asked to, and leave.
+/// Three processes join a partition, work on the items that they have, stop when they are asked to,
+/// and leave.
 pub(super) struct Partitions;
 
 const ROUNDS: u64 = 3;
@@ -31,7 +32,7 @@ const LOST: &str = "a member lost an item";
 const UNCERTAIN: &str = "a member did not hold an item that it worked on";
 const COMPARED: &str = "every item had a member";
 
-/// What a process did or believed, by the number of commits then.
+/// An action or belief of a process, with the number of commits at that time.
 #[derive(Clone, Debug)]
 struct Noted {
     process: u64,
@@ -42,13 +43,13 @@ struct Noted {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
-    /// It held the item.
+    /// The process held the item.
     Held,
-    /// It has stopped its work on the item.
+    /// The process has stopped its work on the item.
     Stopped,
 }
 
-/// What all processes did and believed. Clones share it.
+/// The actions and beliefs of all processes. Clones share them.
 #[derive(Clone, Debug, Default)]
 struct Book(Arc<Mutex<Vec<Noted>>>);
 
@@ -135,7 +136,8 @@ impl Member {
         self.me.rest(self.me.ttl() / 4).await;
     }
 
-    /// L-SP-2: when all is repaired, every item has a member, and the members have what the store says.
+    /// L-SP-2: when all is repaired, every item has a member, and each member has the items that
+    /// the store assigns to it.
     async fn compares(&self, share: &Share) {
         const TIMES: u32 = 100;
         self.me.mended().await;
@@ -167,7 +169,7 @@ impl Member {
 }
 
 impl Working<'_> {
-    /// Works on what is acquired, until it is asked for or lost.
+    /// Works on the acquired items, until each is requested or lost.
     async fn follows(&self, share: &Share) {
         let me = &self.member.me;
         let mut changes = pin!(share.changes());
@@ -194,7 +196,7 @@ impl Working<'_> {
         }
     }
 
-    /// Notes which of the items it holds.
+    /// Records the items that the process holds.
     fn looks(&self, share: &Share) {
         for item in &*self.lock() {
             let is_held = share.is_held(item);
@@ -219,7 +221,7 @@ impl Working<'_> {
 
 impl Drop for Working<'_> {
     fn drop(&mut self) {
-        // Also what it was about to begin.
+        // Also items on which the work was about to begin.
         self.stops(&ITEMS.map(str::to_owned).into());
     }
 }
@@ -245,8 +247,9 @@ impl Book {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// L-SP-1: whenever a process believed to hold an item, the claim was its own. Exceptions are a claim that a stranger
-    /// removed, and a session that an operator ended: no process can know that before it is notified.
+    /// L-SP-1: whenever a process believed to hold an item, the claim was its own. Exceptions are a
+    /// claim that a stranger removed, and a session that an operator ended: no process can know
+    /// that before it is notified.
     fn check_holds(&self, truth: &Truth) -> Result<(), String> {
         let noted = self.lock();
         let forced: BTreeSet<SessionId> =
@@ -281,8 +284,8 @@ impl Book {
         Ok(())
     }
 
-    /// L-SP-3: a process removes only its own claims, and each after it has stopped work on the item. L-SP-1 as well: no
-    /// request of one removes the claim of another.
+    /// L-SP-3: a process removes only its own claims, and each after it has stopped work on the
+    /// item. L-SP-1 as well: no request of one process removes the claim of another.
     fn check_gifts(&self, truth: &Truth) -> Result<(), String> {
         let noted = self.lock();
         let mut claims: BTreeMap<&str, Claimed> = BTreeMap::new();

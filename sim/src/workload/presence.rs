@@ -1,21 +1,26 @@
-//! Three processes that keep nodes, ephemeral ones or with a time to live, and ask whether they are there.
+//! Three processes that keep nodes, ephemeral ones or with a time to live, and query whether they
+//! are there. Some nodes have several owners, in one process and in two.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures_util::future::join;
 use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::{Error, ErrorKind};
 use synod_core::path::Path;
 use synod_core::store::{self, Change, Node, Revision, SessionId};
 use synod_mem::cluster::{By, Site};
-use synod_recipes::{KeptNode, PersistentNode, Presence};
+use synod_recipes::presence::{KeptNode, PersistentNode, Presence};
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
 use crate::workload::Workload;
 
-/// Three processes keep a node each, one after the other, set its data, and remove it.
+/// Three processes keep nodes, set their data, and remove them. Some of the nodes are wanted by
+/// several owners.
 pub(super) struct Keepers {
     name: &'static str,
     about: &'static str,
@@ -23,25 +28,25 @@ pub(super) struct Keepers {
     kind: Kind,
 }
 
-/// What kind of nodes.
+/// The kind of the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Ephemeral,
-    /// With this part of the sessions' time to live.
+    /// Nodes with this part of the sessions' time to live.
     Lasting,
 }
 
 pub(super) const EPHEMERAL: Keepers = Keepers {
     name: "presence",
     about: "three processes keep nodes, set their data, and remove them",
-    laws: &["L-PE-1", "L-PE-2", "L-PE-3", "L-PE-4"],
+    laws: &["L-PE-1", "L-PE-2", "L-PE-3", "L-PE-4", "L-PE-5"],
     kind: Kind::Ephemeral,
 };
 
 pub(super) const LASTING: Keepers = Keepers {
     name: "presence_ttl",
     about: "three processes keep nodes with a time to live, set their data, and remove them",
-    laws: &["L-PE-1", "L-PE-2", "L-PE-3", "L-PE-4", "L-PE-7"],
+    laws: &["L-PE-1", "L-PE-2", "L-PE-3", "L-PE-4", "L-PE-5", "L-PE-7"],
     kind: Kind::Lasting,
 };
 
@@ -52,10 +57,18 @@ const GONE: &str = "a node was absent for its owner";
 const CALM: &str = "an owner had kept a node, and nothing had happened to it";
 const COMPARED: &str = "a node was compared with what its owner had set";
 
-/// What an owner knew at a moment, by the number of commits then.
+const REFUSED: &str = "a second owner was refused";
+const REPLACED: &str = "a second owner had the node after the first one";
+
+/// The start of the names of nodes that several owners want.
+const SHARED: &str = "shared-";
+
+/// The knowledge of an owner, with the number of commits at that time.
 #[derive(Clone, Debug)]
 struct Noted {
     process: u64,
+    /// The number of the owner: a process may have two of one path.
+    owner: usize,
     path: Path,
     at: usize,
     what: What,
@@ -63,21 +76,21 @@ struct Noted {
 
 #[derive(Clone, Copy, Debug)]
 enum What {
-    /// That it was kept from then on.
+    /// The node was kept from then on.
     Begun,
-    /// That this node was there.
+    /// The node that was created at this revision was there.
     There(Revision),
-    /// That nothing had happened to its owner so far.
+    /// No fault had happened to its owner so far.
     Calm,
-    /// That the node was to be removed.
+    /// From then on the node had to be removed.
     Ending,
-    /// That the node was gone for good.
+    /// The node was gone for good.
     Ended,
 }
 
-/// What all owners knew. Clones share it.
+/// The knowledge of all owners. Clones share it.
 #[derive(Clone, Debug, Default)]
-struct Book(Arc<Mutex<Vec<Noted>>>);
+struct Book(Arc<Mutex<Vec<Noted>>>, Arc<AtomicUsize>);
 
 impl Workload for Keepers {
     fn name(&self) -> &'static str {
@@ -102,11 +115,12 @@ impl Workload for Keepers {
 
     fn prepare(&self, sim: Sim) -> Sim {
         let (book, kind) = (Book::default(), self.kind);
-        let [written, ended, lasted] = [(); 3].map(|()| book.clone());
+        let [written, owned, ended, lasted] = [(); 4].map(|()| book.clone());
         sim.processes(3, move |me| work(me, written.clone(), kind))
             .must_end("L-OUT-5")
             .eventually("L-PE-4", move |me| is_left(me, dir(), kind.leaves()))
             .check("L-PE-1", move |truth| book.check_beliefs(truth))
+            .check("L-PE-5", move |_| owned.check_owners())
             .check("L-PE-7", move |truth| lasted.check_wishes(truth))
             .check("L-PE-4", move |truth| ended.check_ends(truth))
     }
@@ -115,12 +129,12 @@ impl Workload for Keepers {
 impl Kind {
     fn marks(self) -> &'static [&'static str] {
         match self {
-            Self::Ephemeral => &[DROPPED, DOUBT, GONE, COMPARED],
-            Self::Lasting => &[DROPPED, DOUBT, GONE, COMPARED, CALM],
+            Self::Ephemeral => &[DROPPED, DOUBT, GONE, COMPARED, REFUSED, REPLACED],
+            Self::Lasting => &[DROPPED, DOUBT, GONE, COMPARED, REFUSED, REPLACED, CALM],
         }
     }
 
-    /// Which nodes must not be there in the end.
+    /// Returns a function that is true for the nodes that must not be there in the end.
     fn leaves(self) -> fn(&Node) -> bool {
         match self {
             Self::Ephemeral => is_owned,
@@ -135,16 +149,22 @@ async fn work(me: Process, book: Book, kind: Kind) {
     let owner = Owner { me, client, book, kind };
     let rounds = owner.me.rounds(ROUNDS);
     for round in 0..rounds {
-        Box::pin(owner.round(round, round + 1 == rounds)).await;
+        let is_last = round + 1 == rounds;
+        if !is_last && owner.me.pick(3) == 0 {
+            Box::pin(owner.contends()).await;
+        } else {
+            Box::pin(owner.round(round, is_last)).await;
+        }
     }
 }
 
-/// Notes that the node is to be removed, when this is dropped: at the latest with the task of its owner.
-struct Ending<'a>(&'a Owner, Path);
+/// Records, when this is dropped, that the node must be removed: at the latest with the task of its
+/// owner.
+struct Ending<'a>(&'a Owner, Path, usize);
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
-        self.0.note(self.1.clone(), What::Ending);
+        self.0.note(&self.1, self.2, What::Ending);
     }
 }
 
@@ -156,29 +176,72 @@ struct Owner {
 }
 
 impl Owner {
-    async fn round(&self, round: u64, is_last: bool) {
-        let me = &self.me;
-        let name = format!("{}-{}-{round}", me.name(), me.life());
-        let path = dir().join(&name).expect("it is valid");
+    fn node(&self, name: &str) -> PersistentNode {
+        let path = dir().join(name).expect("it is valid");
         let node = PersistentNode::new(&self.client, path);
-        let node = if self.kind == Kind::Lasting { node.ttl(me.ttl()) } else { node };
+        if self.kind == Kind::Lasting { node.ttl(self.me.ttl()) } else { node }
+    }
+
+    /// The number of another owner.
+    fn next_owner(&self) -> usize {
+        self.book.1.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Keeps a node that others may want, twice at the same time.
+    async fn contends(&self) {
+        let name = format!("{SHARED}{}", self.me.pick(2));
+        let (first, second) = Box::pin(join(self.keeps(&name), self.keeps(&name))).await;
+        self.me.sometimes(REPLACED, first && second);
+    }
+
+    /// Keeps a node that others may want. Returns `true` if it had the node.
+    async fn keeps(&self, name: &str) -> bool {
+        let (me, owner) = (&self.me, self.next_owner());
+        me.rest(me.ttl() / 2).await;
+        let node = self.node(name);
+        let node = if me.pick(4) == 0 { node.take_over() } else { node };
+        // The data of two owners may be the same: the data does not identify the owner.
+        let data = if me.pick(2) == 0 { name.to_owned() } else { format!("{name}.{owner}") };
+        let kept = match me.perhaps(node.keep(data)).await {
+            Some(Ok(kept)) => kept,
+            Some(Err(error)) => {
+                me.sometimes(REFUSED, error.kind() == ErrorKind::Refused);
+                return false;
+            }
+            None => return false,
+        };
+        for _ in 0..2 {
+            self.queries(&kept, owner);
+            me.rest(me.ttl() / 2).await;
+        }
+        self.queries(&kept, owner);
+        if me.pick(2) == 0 {
+            drop(me.perhaps(kept.close()).await);
+        }
+        true
+    }
+
+    async fn round(&self, round: u64, is_last: bool) {
+        let (me, owner) = (&self.me, self.next_owner());
+        let name = format!("{}-{}-{round}", me.name(), me.life());
+        let node = self.node(&name);
         let mut data = format!("{name}.first");
         let Some(Ok(kept)) = me.perhaps(node.keep(data.clone())).await else { return };
-        self.note(kept.path().clone(), What::Begun);
-        let ending = Ending(self, kept.path().clone());
+        self.note(kept.path(), owner, What::Begun);
+        let ending = Ending(self, kept.path().clone(), owner);
         for number in 0..me.rounds(ROUNDS) {
-            self.asks(&kept);
+            self.queries(&kept, owner);
             me.rest(me.ttl() / 2).await;
-            self.asks(&kept);
+            self.queries(&kept, owner);
             if me.pick(2) == 0 {
                 data = format!("{name}.{number}");
                 drop(me.perhaps(kept.set(data.clone())).await);
             }
         }
-        // What happened before may still be in force.
+        // The effect of earlier faults may last.
         if self.kind == Kind::Lasting && me.harmed() == 0 {
             me.sometimes(CALM, true);
-            self.note(kept.path().clone(), What::Calm);
+            self.note(kept.path(), owner, What::Calm);
         }
         if is_last {
             self.compares(&kept, &data).await;
@@ -189,31 +252,32 @@ impl Owner {
         }
         let path = kept.path().clone();
         match me.perhaps(kept.close()).await {
-            Some(Ok(())) => self.note(path, What::Ended),
-            Some(Err(error)) => me.sometimes(DOUBT, error.is_ambiguous()),
+            Some(Ok(())) => self.note(&path, owner, What::Ended),
+            Some(Err(error)) => me.sometimes(DOUBT, error.has_unknown_effect()),
             None => {}
         }
         me.rest(me.ttl() / 4).await;
     }
 
-    /// L-PE-1: what an owner takes for there is there.
-    fn asks(&self, kept: &KeptNode) {
+    /// L-PE-1: a node exists if its owner believes so.
+    fn queries(&self, kept: &KeptNode, owner: usize) {
         let presence = kept.presence();
         self.me.sometimes(GONE, !presence.is_there());
         if let Presence::There(created) = presence
             && kept.is_there()
         {
-            self.note(kept.path().clone(), What::There(created));
+            self.note(kept.path(), owner, What::There(created));
         }
     }
 
-    fn note(&self, path: Path, what: What) {
-        let (process, at) = (self.me.number(), self.me.committed());
-        let noted = Noted { process, path, at, what };
+    fn note(&self, path: &Path, owner: usize, what: What) {
+        let (process, path, at) = (self.me.number(), path.clone(), self.me.committed());
+        let noted = Noted { process, owner, path, at, what };
         self.book.0.lock().unwrap_or_else(PoisonError::into_inner).push(noted);
     }
 
-    /// L-PE-1, L-PE-3: when all is repaired, the node is there, in the session that lives, with the last data.
+    /// L-PE-1, L-PE-3: when all is repaired, the node is there, in the session that lives, with the
+    /// last data.
     async fn compares(&self, kept: &KeptNode, data: &str) {
         const TIMES: u32 = 100;
         let me = &self.me;
@@ -235,11 +299,11 @@ impl Owner {
         }
     }
 
-    /// What is wrong about the node, if anything is.
+    /// The error in the state of the node, if there is one.
     async fn is_right(&self, kept: &KeptNode, data: &str) -> Result<Option<String>, Error> {
         let session = self.client.session().await?.info().id;
         let node = self.client.get(kept.path()).await?;
-        // What the store has refused is not stored.
+        // Writes that the store has refused are not stored.
         let any = self.me.suffered(&[Site::Refused]) > 0;
         let is_right = node.as_ref().is_some_and(|node| {
             let owner = node.stat.and_then(|stat| stat.owner);
@@ -288,8 +352,8 @@ fn steps<'a>(truth: &'a Truth, path: &'a Path) -> impl Iterator<Item = Step<'a>>
 }
 
 impl Book {
-    /// L-PE-1: a node that its owner takes for there was made, and is not gone, unless another client removed it, or an
-    /// operator ended its session.
+    /// L-PE-1: a node that exists in the belief of its owner was created, and is not gone, unless
+    /// another client removed it, or an operator ended its session.
     fn check_beliefs(&self, truth: &Truth) -> Result<(), String> {
         for noted in &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             let What::There(created) = noted.what else { continue };
@@ -311,7 +375,8 @@ impl Book {
                             .deaths
                             .iter()
                             .any(|death| Some(death.session) == owner && death.silent);
-                        let own = by == By::Process(noted.process);
+                        // Of a shared node another owner of this process may have removed it.
+                        let own = by == By::Process(noted.process) && !is_shared(&noted.path);
                         if own || by == By::Store && (silent || owner.is_none()) {
                             wrong = Some(format!("was removed by {by:?}"));
                         }
@@ -326,7 +391,27 @@ impl Book {
         Ok(())
     }
 
-    /// L-PE-7: an owner removes no node with a time to live that it is to keep, and the store none whose owner nothing has happened to.
+    /// L-PE-5: a node has one owner at a time. An owner whose create is in doubt may have the node
+    /// of another owner in its session that has just given the node up; then that other owner does
+    /// not have it any more.
+    fn check_owners(&self) -> Result<(), String> {
+        let mut owners: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+        for noted in &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            let What::There(created) = noted.what else { continue };
+            let owners = owners.entry((&noted.path, created)).or_default();
+            if owners.last() == Some(&noted.owner) {
+                continue;
+            }
+            if owners.contains(&noted.owner) {
+                return Err(format!("{noted:?}, and another owner had it since: {owners:?}"));
+            }
+            owners.push(noted.owner);
+        }
+        Ok(())
+    }
+
+    /// L-PE-7: an owner removes no node with a time to live that it should keep, and the store
+    /// removes none whose owner had no fault.
     fn check_wishes(&self, truth: &Truth) -> Result<(), String> {
         let notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let time_of = |path: &Path, is_it: fn(What) -> bool| {
@@ -354,7 +439,8 @@ impl Book {
         Ok(())
     }
 
-    /// L-PE-4: after an end that was reported without an error, there is no node, and none is made.
+    /// L-PE-4: after an end that was reported without an error, there is no node, and no node is
+    /// created.
     fn check_ends(&self, truth: &Truth) -> Result<(), String> {
         for noted in &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             let What::Ended = noted.what else { continue };
@@ -378,6 +464,34 @@ impl Book {
     }
 }
 
+fn is_shared(path: &Path) -> bool {
+    path.name().starts_with(SHARED)
+}
+
 fn dir() -> Path {
     Path::new("/presence").expect("it is one")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_has_one_owner_at_a_time() {
+        let judge = |notes: &[(usize, u64)]| {
+            let book = Book::default();
+            let noted = notes.iter().map(|(owner, created)| Noted {
+                process: 1,
+                owner: *owner,
+                path: dir(),
+                at: 9,
+                what: What::There(Revision::new(*created)),
+            });
+            book.0.lock().unwrap_or_else(PoisonError::into_inner).extend(noted);
+            book.check_owners().is_ok()
+        };
+        assert!(judge(&[(1, 5), (1, 5)]) && judge(&[(1, 5), (2, 6), (1, 5)]));
+        assert!(judge(&[(1, 5), (2, 5), (2, 5)]), "the first one has given it up");
+        assert!(!judge(&[(1, 5), (2, 5), (1, 5)]), "two owners in one process have it");
+    }
 }

@@ -1,4 +1,5 @@
-//! What must be true of the changes of a value that are promoted: their lock keeps the others out, and leaves nothing.
+//! Laws of the changes of a value that are promoted: their lock excludes the others, and leaves
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,15 +12,16 @@ use crate::findings::Truth;
 use crate::process::Process;
 use crate::workload::left::none_is_left;
 
-/// Up to which place in the log nothing happened to a process after which a write of it may be in doubt. Clones share it.
+/// The last place in the log, for each process, up to which no fault happened to it that may leave
+/// a write in doubt. Clones share it.
 pub(super) type Unharmed = Arc<Mutex<BTreeMap<u64, usize>>>;
 
-/// While a change is under the lock, no other process writes the value, but for writes that were in doubt: those are
-/// brought to their end.
+/// While a change is under the lock, no other process writes the value, except for writes that were
+/// in doubt: those are completed.
 ///
 /// # Errors
 ///
-/// The write that had to stand back.
+/// The write that should have waited.
 pub(super) fn the_others_stand_back(
     truth: &Truth,
     value: &Path,

@@ -1,48 +1,36 @@
-//! A queue into which three processes put items, and from which they have them in both ways.
+//! Two queues into which three processes put items, and from which they take items in every way.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use synod_core::client::Client;
-use synod_core::clock;
-use synod_core::error::{Effect, Error};
 use synod_core::path::Path;
 use synod_core::store::Kind;
-use synod_mem::cluster::Site;
-use synod_recipes::{Delivery, Held as _, PutOptions, Queue};
+use synod_mem::cluster::{Rates, Site};
+use synod_recipes::queue::Queue;
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
 use crate::workload::Workload;
-use crate::workload::belief::{Among, Beliefs, Laws, is_exception};
-use crate::workload::holding::{self, Holding};
-use crate::workload::items::{Items, Put, left_in};
+use crate::workload::holding;
+use crate::workload::items::{Items, Layout};
+use crate::workload::queue_worker::{
+    AGAIN, CAPACITY, CONSUMED, Claims, FULL, MEDDLED, QUEUES, REMOVED, RESOLVED, REVIVED, STALE,
+    Shared, UNKNOWN, WORN_OUT, Worker, dir,
+};
 
-/// Three processes put items, take items, and claim items, and the items are counted.
+/// Three processes put items into two queues, take, claim, consume, revive and remove items, and
+/// each item is accounted for.
 pub(super) struct Queues;
 
 const ROUNDS: u64 = 4;
 
-const AGAIN: &str = "an item was delivered again";
-const RESOLVED: &str = "a lost answer was found out";
-const STALE: &str = "a stale consumer acknowledged nothing";
-const UNKNOWN: &str = "a call had an unknown effect";
-const FULL: &str = "a put was refused, as the queue was full";
-
-/// How many items those that are bounded may be.
-const CAPACITY: NonZeroUsize = NonZeroUsize::new(2).expect("it is two");
-
-/// The laws of those that have claimed an item.
-const CLAIM: Laws = Laws {
-    overlap: "L-Q-6",
-    certain: "L-Q-6",
-    order: "L-Q-6",
-    tokens: "L-Q-6",
-    twins: "L-Q-6",
-    silence: None,
+/// The nodes of the queues.
+const LAYOUT: Layout = Layout {
+    is_item: |path| is_in(path, &["items", "claimed", "dead"]),
+    is_claimed: |path| is_in(path, &["claimed"]),
+    is_mark: |path| is_in(path, &["marks"]),
+    text,
 };
 
 impl Workload for Queues {
@@ -51,15 +39,32 @@ impl Workload for Queues {
     }
 
     fn about(&self) -> &'static str {
-        "three processes put items into a queue, take and claim them, and none is lost or doubled"
+        "three processes put items into two queues, take and claim them, and none is lost or doubled"
     }
 
     fn laws(&self) -> &'static [&'static str] {
-        &["L-Q-1", "L-Q-2", "L-Q-3", "L-Q-4", "L-Q-5", "L-Q-6", "L-Q-10", "L-Q-12"]
+        &[
+            "L-Q-1", "L-Q-2", "L-Q-3", "L-Q-4", "L-Q-5", "L-Q-6", "L-Q-9", "L-Q-10", "L-Q-11",
+            "L-Q-12",
+        ]
     }
 
     fn marks(&self) -> &'static [&'static str] {
-        &[DROPPED, AGAIN, RESOLVED, STALE, UNKNOWN, FULL, holding::LOST, holding::SILENT]
+        &[
+            DROPPED,
+            AGAIN,
+            RESOLVED,
+            STALE,
+            UNKNOWN,
+            FULL,
+            REVIVED,
+            REMOVED,
+            CONSUMED,
+            WORN_OUT,
+            MEDDLED,
+            holding::LOST,
+            holding::SILENT,
+        ]
     }
 
     fn unreached(&self) -> Vec<Site> {
@@ -67,157 +72,40 @@ impl Workload for Queues {
     }
 
     fn prepare(&self, sim: Sim) -> Sim {
-        let book = Items::default();
-        let (left, puts, working) = (book.clone(), book.clone(), book.clone());
-        let claims = Claims::default();
+        let items = Items::new(LAYOUT);
+        let (left, puts, working) = (items.clone(), items.clone(), items.clone());
+        // The clocks of producers may differ by more than a history lasts. Items are put off where
+        // they do not.
+        let has_delays = sim.seed.is_multiple_of(2);
+        let wrong_clocks = Site::WallClock.fault().filter(|_| has_delays);
+        let shared = Shared { items: working, claims: Claims::default(), has_delays };
         // Strangers would remove items.
         sim.without_strangers()
-            .processes(3, move |me| work(me, working.clone(), claims.clone()))
+            .rates(|rates| wrong_clocks.into_iter().fold(rates, Rates::without))
+            .processes(3, move |me| work(me, shared.clone()))
             .must_end("L-Q-12")
-            .eventually("L-Q-4", move |me| drain(me, book.clone()))
-            .check("L-Q-1", move |truth| left.none_is_lost(&left_in(truth, is_left, text)))
+            .eventually("L-Q-4", move |me| drain(me, items.clone()))
+            .check("L-Q-1", move |truth| left.none_is_lost(&truth.log))
             .check("L-Q-3", move |truth| each_is_made_once(&puts, truth))
             .check("L-Q-10", no_slot_is_filled_twice)
     }
 }
 
-async fn work(me: Process, items: Items, claims: Claims) {
+async fn work(me: Process, shared: Shared) {
+    shared.items.starts(&me);
     let Ok(client) = me.impatient_client().await else { return };
-    let queue = Queue::new(&client, dir()).expect("it is short");
-    let worker = Worker { me, client, queue, items, claims };
-    for round in 0..worker.me.rounds(ROUNDS) {
-        worker.puts(round).await;
-        worker.me.rest(Duration::from_millis(100)).await;
-        if worker.me.pick(2) == 0 {
-            worker.takes().await;
-        } else {
-            Box::pin(worker.claims()).await;
-        }
+    let worker = Worker::new(me.clone(), client, shared);
+    for round in 0..me.rounds(ROUNDS) {
+        worker.round(round).await;
     }
 }
 
-struct Worker {
-    me: Process,
-    client: Client,
-    queue: Queue<String>,
-    items: Items,
-    claims: Claims,
-}
-
-impl Worker {
-    async fn puts(&self, round: u64) {
-        let me = &self.me;
-        let item = format!("{}.{}.{round}", me.name(), me.life());
-        self.items.lock().put.insert(item.clone(), Put::Unknown);
-        let lost = me.suffered(&[Site::ReplyLost]);
-        let putting = async {
-            let mut options = PutOptions::default();
-            if me.pick(3) == 0 {
-                // It may be in use, also by an item that is on its way back.
-                options = options.id(me.pick(2).to_string());
-            }
-            if me.pick(4) == 0 {
-                // Without a delay: the clocks of producers may differ by more than a history lasts.
-                options = options.priority(99);
-            }
-            if me.pick(3) > 0 {
-                return self.queue.put_with(&item, options).await;
-            }
-            let bounded = self.queue.clone().capacity(CAPACITY);
-            let put = bounded.try_put(&item, options).await?;
-            me.sometimes(FULL, put.is_none());
-            Ok(put == Some(true))
-        };
-        let put = match me.perhaps(putting).await {
-            Some(Ok(false)) => Put::Failed,
-            Some(Ok(true)) => {
-                me.sometimes(RESOLVED, me.suffered(&[Site::ReplyLost]) > lost);
-                Put::Done
-            }
-            Some(Err(error)) => self.failed(&error),
-            None => Put::Unknown,
-        };
-        self.items.lock().put.insert(item, put);
-    }
-
-    fn failed(&self, error: &Error) -> Put {
-        let is_unknown = error.effect() == Effect::Unknown;
-        self.me.sometimes(UNKNOWN, is_unknown);
-        if is_unknown { Put::Unknown } else { Put::Failed }
-    }
-
-    async fn takes(&self) {
-        const MOST: NonZeroUsize = NonZeroUsize::new(2).expect("it is two");
-        self.items.lock().open += MOST.get();
-        let taking = clock::timeout(self.me.ttl() * 2, self.queue.take_many(MOST));
-        match self.me.perhaps(taking).await {
-            Some(Ok(Ok(items))) => {
-                self.items.lock().open -= MOST.get();
-                for item in items {
-                    self.items.ends(&self.me, &item, "L-Q-5");
-                }
-            }
-            Some(Ok(Err(error))) if self.failed(&error) == Put::Failed => {
-                self.items.lock().open -= MOST.get();
-            }
-            _ => {}
-        }
-    }
-
-    async fn claims(&self) {
-        let (me, client) = (&self.me, &self.client);
-        let claiming = clock::timeout(me.ttl() * 2, self.queue.claim());
-        let Some(Ok(Ok(delivery))) = me.perhaps(claiming).await else { return };
-        let item = delivery.item().clone();
-        me.sometimes(AGAIN, delivery.delivered() > 1);
-        self.items.was_put(me, &item);
-        let drawn = me.born(&delivery).map(|(drawn, _)| drawn);
-        // An answer may be later than the end of a session by force, and than what others had since.
-        if drawn.is_none_or(|drawn| !is_exception(me, &delivery, drawn)) {
-            self.items.is_new(me, &item);
-        }
-        let beliefs = self.claims.of(&item);
-        beliefs.entered(me, &delivery, Among::Nobody);
-        Holding { me, client, judge: &beliefs, among: Among::Nobody }.linger(&delivery).await;
-        match me.pick(6) {
-            0 => drop(delivery),
-            1 => drop(me.perhaps(delivery.put_back()).await),
-            2 => drop(me.perhaps(delivery.reject()).await),
-            _ => Box::pin(self.acknowledges(delivery, &item)).await,
-        }
-    }
-
-    async fn acknowledges(&self, delivery: Delivery<String>, item: &str) {
-        let was_held = delivery.is_held();
-        self.items.lock().unsure.insert(item.to_owned());
-        let answer = self.me.perhaps(delivery.ack()).await;
-        match answer {
-            Some(Ok(())) => self.items.ends(&self.me, item, "L-Q-6"),
-            Some(Err(error)) => {
-                self.me.sometimes(STALE, !was_held && error.effect() == Effect::None);
-                let _is_unknown = self.failed(&error);
-            }
-            None => {}
-        }
-    }
-}
-
-/// The beliefs of those that have claimed an item. Clones are the same.
-#[derive(Clone, Default)]
-struct Claims(Arc<Mutex<BTreeMap<String, Beliefs>>>);
-
-impl Claims {
-    fn of(&self, item: &str) -> Beliefs {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.entry(item.to_owned()).or_insert_with(|| Beliefs::new(CLAIM)).clone()
-    }
-}
-
-/// L-Q-3: what was put is one node, but for its deliveries.
+/// L-Q-3: each item that was put is one node, except for its deliveries.
 fn each_is_made_once(items: &Items, truth: &Truth) -> Result<(), String> {
     let mut made = BTreeSet::new();
     let all = truth.log.iter().flat_map(|entry| &entry.changes);
-    for change in all.filter(|change| is_item(&change.path) && change.kind == Kind::Created) {
+    let waits = |path: &Path| is_in(path, &["items"]);
+    for change in all.filter(|change| waits(&change.path) && change.kind == Kind::Created) {
         let first = changing(&change.path)
             .is_none_or(|tokens| tokens.starts_with("d0") && !tokens.contains('c'));
         let item = change.node.as_ref().map(|node| text(&node.data)).unwrap_or_default();
@@ -225,14 +113,20 @@ fn each_is_made_once(items: &Items, truth: &Truth) -> Result<(), String> {
             return Err(format!("{item} was put twice"));
         }
     }
-    items.none_failed(&made)
+    items.each_is_there_once(&truth.log)
 }
 
 /// L-Q-10: each bounded item has a slot of its own, below the capacity.
 fn no_slot_is_filled_twice(truth: &Truth) -> Result<(), String> {
+    QUEUES.iter().try_for_each(|queue| no_slot_of(queue, truth))
+}
+
+fn no_slot_of(queue: &str, truth: &Truth) -> Result<(), String> {
     let mut filled = BTreeMap::new();
+    let is_here =
+        |path: &Path| is_in(path, &["items", "claimed"]) && path.as_str().starts_with(queue);
     for entry in &truth.log {
-        for change in entry.changes.iter().filter(|change| is_item(&change.path)) {
+        for change in entry.changes.iter().filter(|change| is_here(&change.path)) {
             match change.node {
                 Some(_) => filled.insert(change.path.clone(), slot(&change.path)),
                 None => filled.remove(&change.path),
@@ -257,41 +151,36 @@ fn slot(path: &Path) -> Option<usize> {
     changing(path)?.split_once('s')?.1.parse().ok()
 }
 
+/// Takes the remaining items of both queues. Dead letters are revived before.
 async fn drain(me: Process, items: Items) -> Result<(), String> {
-    let take = async |queue: &Queue<String>| {
-        for letter in queue.dead().await? {
-            queue.revive(&letter).await?;
-        }
-        // An id that is in use is free when its item was taken.
-        if queue.len().await? == 0 { Ok(vec![]) } else { queue.take().await.map(|item| vec![item]) }
+    let open = |client: &Client| {
+        let [one, other] = [0, 1].map(|at| Queue::<String>::new(client, dir(at, "")));
+        Ok([one?, other?])
     };
-    let [items_dir, claimed] = dirs_of_items();
-    let dirs = [items_dir, claimed, dead()];
-    items.drain(me, &dirs, |client| Queue::<String>::new(client, dir()), take).await
+    let take = async |queues: &[Queue<String>; 2]| {
+        let mut taken = Vec::new();
+        for queue in queues {
+            for letter in queue.dead().await? {
+                queue.revive(&letter).await?;
+            }
+            // An id that is in use becomes free when its item is taken.
+            if taken.is_empty() && queue.len().await? > 0 {
+                taken.push(queue.take().await?);
+            }
+        }
+        Ok(taken)
+    };
+    let below = |at| ["/items", "/claimed", "/dead"].map(|below| dir(at, below));
+    let dirs = [below(0), below(1)].concat();
+    items.drain(me, &dirs, open, take).await
 }
 
 fn text(data: &[u8]) -> String {
     String::from_utf8_lossy(data).trim_matches('"').to_owned()
 }
 
-fn is_item(path: &Path) -> bool {
-    path.parent().is_some_and(|parent| dirs_of_items().contains(&parent))
-}
-
-/// Returns true for the node of an item that was not had, also of a dead letter.
-fn is_left(path: &Path) -> bool {
-    is_item(path) || path.parent().is_some_and(|parent| parent == dead())
-}
-
-fn dead() -> Path {
-    Path::new("/queue/dead").expect("it is one")
-}
-
-fn dir() -> Path {
-    Path::new("/queue").expect("it is one")
-}
-
-/// Where items are that wait, and those that a consumer has claimed.
-fn dirs_of_items() -> [Path; 2] {
-    ["/queue/items", "/queue/claimed"].map(|dir| Path::new(dir).expect("it is one"))
+/// Returns `true` for a node in one of these directories of a queue.
+fn is_in(path: &Path, dirs: &[&str]) -> bool {
+    let place = path.parent_str().and_then(|parent| parent.rsplit_once('/'));
+    place.is_some_and(|(queue, dir)| QUEUES.contains(&queue) && dirs.contains(&dir))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use synod_core::client::Client;
 use synod_core::error::{Effect, Error};
 use synod_core::path::Path;
-use synod_core::store::{Done, Expect, Node, Outcome, Version};
+use synod_core::store::{Expect, Node, OpResult, Outcome, Version};
 use synod_mem::cluster::Site;
 use synod_testkit::check::{order, registers};
 use synod_testkit::history::{Action, Answer, Recorder, Value};
@@ -115,7 +115,7 @@ impl Worker {
         &self,
         register: usize,
         action: Action,
-        call: impl Future<Output = Result<Outcome<Done>, Error>>,
+        call: impl Future<Output = Result<Outcome<OpResult>, Error>>,
     ) {
         let pending = self.recorder.call(self.who(), register, action);
         let Some(outcome) = self.me.perhaps(call).await else { return drop(pending) };

@@ -11,7 +11,8 @@ use synod_core::clock;
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_mem::cluster::Site;
-use synod_recipes::{Mutex, MutexGuard, Token, ask_back, inspect};
+use synod_recipes::Token;
+use synod_recipes::lock::{Mutex, MutexGuard, ask_back, inspect};
 
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
@@ -30,7 +31,7 @@ const HEARD: &str = "a holder that is asked back is notified";
 
 const ASKED: &str = "a holder was asked back, and heard of it";
 
-/// When the holder of each ticket was first asked to give it back. Clones share it.
+/// The time at which the holder of each ticket was first asked to give it back. Clones share it.
 type Asked = Arc<Cell<BTreeMap<(Path, Token), Duration>>>;
 
 impl Workload for Revocables {
@@ -130,7 +131,7 @@ impl Worker {
         drop(me.perhaps(guard.release()).await);
     }
 
-    /// Holds until it is asked, or long enough to have been.
+    /// Holds until the lock is requested back, or for longer than a request takes.
     async fn listen(&self, guard: &MutexGuard) {
         let me = &self.me;
         let harmed = me.harmed();

@@ -5,7 +5,7 @@ use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::path::Path;
 use synod_mem::cluster::Site;
-use synod_recipes::{ReadGuard, RwLock, WriteGuard};
+use synod_recipes::lock::{ReadGuard, RwLock, WriteGuard};
 
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;

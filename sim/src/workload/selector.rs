@@ -9,7 +9,7 @@ use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::path::Path;
 use synod_mem::cluster::Site;
-use synod_recipes::{LeaderSelector, Leadership, Term};
+use synod_recipes::election::{LeaderSelector, Leadership, Term};
 
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
@@ -108,7 +108,7 @@ impl Worker {
         }
     }
 
-    /// One term. The result of the work is what `lead` returns.
+    /// Runs one term. `lead` returns the result of the work.
     async fn once(&self, selector: &LeaderSelector) {
         let mut came_to = None;
         let term = selector.lead(|lead| async {
@@ -126,7 +126,7 @@ impl Worker {
         }
     }
 
-    /// Term after term, until the work is done.
+    /// Runs term after term, until the work is done.
     async fn again(&self, selector: &LeaderSelector) {
         let terms = AtomicU64::new(0);
         let _done = selector

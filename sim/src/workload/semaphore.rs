@@ -12,7 +12,8 @@ use synod_core::error::{ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::Revision;
 use synod_mem::cluster::Site;
-use synod_recipes::{Held, Permit, Semaphore};
+use synod_recipes::Held;
+use synod_recipes::lock::{Permit, Semaphore};
 
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
@@ -167,7 +168,7 @@ impl Worker {
     }
 }
 
-/// What each process believed to hold, except for exceptions. Clones share it.
+/// The permits that each process believed to hold, except for exceptions. Clones share them.
 #[derive(Clone, Debug)]
 struct Pool {
     all: u32,

@@ -142,11 +142,11 @@ async fn meddle(me: &Process, session: &Session, ledger: &Ledger, round: u64) {
     );
 }
 
-/// L-SES-7: the nodes of a session are gone when closing it returns. L-SES-3: it is over once
-/// `close` is called.
+/// L-SES-7: the nodes of a session are gone when closing it returns. L-SES-3: the session is over
+/// once `close` is called.
 async fn close(me: &Process, session: &Session) {
     let id = session.info().id;
-    // The store may keep a session for a while that was given up by its own clock.
+    // The store may keep a session for a while after the session's own clock has ended it.
     let held = !session.is_lost();
     let closed = match me.pick(4) {
         0 => stop_at(1, session.close()).await,
@@ -187,7 +187,7 @@ async fn remove_what_looks_left(me: &Process, session: &Session) {
     }
 }
 
-/// Whether a session is alive, as its process sees it.
+/// Returns `true` if a session is alive, as its process sees it.
 async fn seems_certain(me: &Process, session: &Session) -> bool {
     if me.makes(UserMistake::WatchdogTrusted) {
         ran_on(me).await;

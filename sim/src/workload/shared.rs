@@ -1,18 +1,19 @@
-//! A value with a copy in three processes, which write it, remove it, and replace it by bytes that are no value.
+//! Two values with copies in three processes, which write them, remove them, and replace them by
+//! bytes that are no value.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::StreamExt as _;
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, join, select};
 use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::{Effect, Error};
 use synod_core::path::Path;
-use synod_core::store::{Expect, Kind, Revision, Stat};
+use synod_core::store::{Change, Expect, Kind, Revision, Stat};
 use synod_mem::cluster::{By, Site};
-use synod_recipes::{CopyState, LocalCopy, SharedValue};
+use synod_recipes::value::{CopyState, LocalCopy, SharedValue};
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};
@@ -20,7 +21,8 @@ use crate::setup::Sim;
 use crate::workload::Workload;
 use crate::workload::left::no_mark_is_left;
 
-/// Three processes follow one value, and write it with conditions and without.
+/// Three processes follow two values, which are at two paths in one session, and write them with
+/// conditions and without.
 pub(super) struct SharedValues;
 
 const ROUNDS: u64 = 4;
@@ -33,15 +35,15 @@ const REMOVED: &str = "a copy was of a removed value";
 const UNREADABLE: &str = "a copy was of an earlier value than the bytes that are none";
 const COMPARED: &str = "a copy was compared with the store";
 
-/// What a write returned.
+/// The answer to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     Done,
     /// The value was written since.
     Refused,
-    /// It certainly never happens.
+    /// The write certainly never happens.
     Failed,
-    /// It happens at most once.
+    /// The write happens at most once.
     Unknown,
 }
 
@@ -59,7 +61,7 @@ struct Write {
     told: Told,
 }
 
-/// What a copy showed.
+/// The state of a copy.
 #[derive(Clone, Debug)]
 struct Shown {
     /// The process, and its life.
@@ -71,7 +73,7 @@ struct Shown {
     own: Option<String>,
 }
 
-/// All writes and all that was shown. Clones share it.
+/// All writes and all states that copies showed. Clones share them.
 #[derive(Clone, Debug, Default)]
 struct Book(Arc<Mutex<(Vec<Write>, Vec<Shown>)>>);
 
@@ -81,7 +83,7 @@ impl Workload for SharedValues {
     }
 
     fn about(&self) -> &'static str {
-        "three processes follow one value, write it with conditions and without, and remove it"
+        "three processes follow two values, write them with conditions and without, and remove them"
     }
 
     fn laws(&self) -> &'static [&'static str] {
@@ -97,47 +99,83 @@ impl Workload for SharedValues {
     }
 
     fn prepare(&self, sim: Sim) -> Sim {
-        let book = Book::default();
-        let [written, conditional, shown] = [(); 3].map(|()| book.clone());
-        // What strangers write to a mark is no part of the promises. The processes remove the value themselves.
-        sim.without_strangers()
-            .processes(3, move |me| work(me, book.clone()))
-            .must_end("L-CNT-6")
-            .eventually("L-X-5", |me| no_mark_is_left(me, path()))
-            .check("L-CNT-3", move |truth| written.check_writes(&History::of(truth)))
-            .check("L-SV-2", move |truth| conditional.check_conditions(&History::of(truth)))
-            .check("L-SV-1", move |truth| shown.check_copies(&History::of(truth)))
+        let books = [Book::default(), Book::default()];
+        let working = books.clone();
+        // Writes of strangers to a mark are no part of the promises. The processes remove the
+        // values themselves.
+        let sim = sim
+            .without_strangers()
+            .processes(3, move |me| work(me, working.clone()))
+            .must_end("L-CNT-6");
+        // Each value is judged on its own, whatever happens to the other one.
+        paths().into_iter().zip(books).fold(sim, |sim, (path, book)| {
+            let [written, conditional, shown] = [(); 3].map(|()| book.clone());
+            let [marked, first, second, third] = [(); 4].map(|()| path.clone());
+            sim.eventually("L-X-5", |me| no_mark_is_left(me, marked))
+                .check("L-CNT-3", move |truth| written.check_writes(&History::of(truth, &first)))
+                .check("L-SV-2", move |truth| {
+                    conditional.check_conditions(&History::of(truth, &second))
+                })
+                .check("L-SV-1", move |truth| shown.check_copies(&History::of(truth, &third)))
+        })
     }
 }
 
-async fn work(me: Process, book: Book) {
+async fn work(me: Process, books: [Book; 2]) {
     let Ok(client) = me.impatient_client().await else { return };
-    let worker = Worker { me, client, book };
-    for _ in 0..3 {
-        let first = worker.data("first", 0);
-        let opened = SharedValue::open(&worker.client, path(), &first);
-        if let Some(Ok(value)) = worker.me.perhaps(opened).await {
-            return Box::pin(worker.follows(value)).await;
+    let [one, other] = paths();
+    let [book, others] = books;
+    let worker = |path, rounds, book| Worker {
+        me: me.clone(),
+        client: client.clone(),
+        path,
+        rounds: me.rounds(rounds),
+        book,
+    };
+    let one = worker(one, ROUNDS, book);
+    // Not always, and for a shorter time, so that a history does not become much longer.
+    let other = (me.pick(2) == 0).then(|| worker(other, ROUNDS / 2, others));
+    let following = async |worker: Option<&Worker>| match worker {
+        Some(worker) => worker.follows().await,
+        None => None,
+    };
+    let followed = Box::pin(join(following(Some(&one)), following(other.as_ref()))).await;
+    let [one, other] = [(Some(&one), followed.0), (other.as_ref(), followed.1)];
+    for (worker, value) in [one, other] {
+        if let (Some(worker), Some(value)) = (worker, value) {
+            worker.compares(&value).await;
         }
     }
 }
 
+/// One of the values, as a process uses it.
 struct Worker {
     me: Process,
     client: Client,
+    path: Path,
+    rounds: u64,
     book: Book,
 }
 
 impl Worker {
     fn data(&self, what: &str, round: u64) -> String {
-        format!("{}.{}.{what}{round}", self.me.name(), self.me.life())
+        format!("{}{}.{}.{what}{round}", self.path, self.me.name(), self.me.life())
     }
 
-    async fn follows(&self, value: SharedValue<String>) {
-        let (writes, reads) = (pin!(self.writes(&value)), pin!(self.reads(&value)));
-        if let Either::Left(((), _reading)) = select(writes, reads).await {
-            self.compares(&value).await;
+    /// Follows the value and writes it. Returns it at the end, if it was opened.
+    async fn follows(&self) -> Option<SharedValue<String>> {
+        for _ in 0..3 {
+            let first = self.data("first", 0);
+            let opened = SharedValue::open(&self.client, self.path.clone(), &first);
+            if let Some(Ok(value)) = self.me.perhaps(opened).await {
+                let end = {
+                    let (writes, reads) = (pin!(self.writes(&value)), pin!(self.reads(&value)));
+                    matches!(select(writes, reads).await, Either::Left(_))
+                };
+                return end.then_some(value);
+            }
         }
+        None
     }
 
     async fn reads(&self, value: &SharedValue<String>) {
@@ -149,11 +187,11 @@ impl Worker {
     }
 
     async fn writes(&self, value: &SharedValue<String>) {
-        for round in 0..self.me.rounds(ROUNDS) {
+        for round in 0..self.rounds {
             self.show(value.get(), None);
             match self.me.pick(8) {
                 0 => drop(self.me.perhaps(self.removes()).await),
-                1 => drop(self.me.perhaps(self.client.put(&path(), "no JSON")).await),
+                1 => drop(self.me.perhaps(self.client.put(&self.path, "no JSON")).await),
                 2 | 3 => self.sets(value, round).await,
                 _ => self.tries(value, round).await,
             }
@@ -163,10 +201,10 @@ impl Worker {
 
     /// Removes the value, and the marks below it.
     async fn removes(&self) -> Result<(), Error> {
-        for mark in self.client.children(&path()).await? {
+        for mark in self.client.children(&self.path).await? {
             let _removed = self.client.delete(&mark.path, Expect::Any).await?;
         }
-        self.client.delete(&path(), Expect::Any).await.map(drop)
+        self.client.delete(&self.path, Expect::Any).await.map(drop)
     }
 
     async fn sets(&self, value: &SharedValue<String>, round: u64) {
@@ -222,13 +260,13 @@ impl Worker {
         self.book.0.lock().unwrap_or_else(PoisonError::into_inner).1.push(shown);
     }
 
-    /// L-SV-1: in the end the copy is what the store has.
+    /// L-SV-1: in the end the copy has the content of the store.
     async fn compares(&self, value: &SharedValue<String>) {
         const TIMES: u32 = 100;
         self.me.mended().await;
         let mut different = None;
         for _ in 0..TIMES {
-            if let Ok(node) = self.client.get(&path()).await {
+            if let Ok(node) = self.client.get(&self.path).await {
                 let copy = value.get();
                 let same = match (&copy.state, &node) {
                     (CopyState::Current, Some(node)) => node.stat == Some(copy.stat),
@@ -267,17 +305,22 @@ struct Version {
     node: Option<(String, Stat)>,
 }
 
-/// All versions of the value, in order; and when a node at its path or below it was removed, and by which process.
+/// All versions of the value, in order; and when a node at its path or below it was removed, and by
+/// which process.
 struct History(Vec<Version>, Vec<(usize, By)>);
 
 impl History {
-    fn of(truth: &Truth) -> Self {
+    fn of(truth: &Truth, path: &Path) -> Self {
         let (mut versions, mut removed) = (Vec::new(), Vec::new());
         for (at, entry) in truth.log.iter().enumerate() {
-            if entry.changes.iter().any(|change| change.kind == Kind::Deleted) {
+            let is_removed = |change: &Change| {
+                let is_here = change.path == *path || change.path.is_below(path);
+                change.kind == Kind::Deleted && is_here
+            };
+            if entry.changes.iter().any(is_removed) {
                 removed.push((at, entry.by));
             }
-            for change in entry.changes.iter().filter(|change| change.path == path()) {
+            for change in entry.changes.iter().filter(|change| change.path == *path) {
                 let node = change.node.as_ref().and_then(|node| {
                     Some((String::from_utf8_lossy(&node.data).into_owned(), node.stat?))
                 });
@@ -300,8 +343,9 @@ impl History {
         nodes.find(|(_, of)| of == stat)
     }
 
-    /// Whether a write created the node, and another process removed its mark before the answer: then the library may take
-    /// the create for one that was never applied, and repeat it. The promises assume that no client removes marks.
+    /// Returns `true` if a write created the node, and another process removed its mark before the
+    /// answer: then the library may take the create for one that was never applied, and repeat it.
+    /// The promises assume that no client removes marks.
     fn is_undone(&self, place: usize, write: &Write) -> bool {
         let unmarked = |(at, by): &(usize, By)| {
             (self.0[place].at..write.returned).contains(at) && *by != By::Process(write.by)
@@ -309,8 +353,9 @@ impl History {
         self.is_create(place) && self.1.iter().any(unmarked)
     }
 
-    /// Whether a write that had created the node at `first` created it again, as it had been removed: a late request, or one that is
-    /// repeated without a mark. The promises say nothing about a value that is removed while it is used.
+    /// Returns `true` if a write that had created the node at `first` created it again, as it had
+    /// been removed: a late request, or one that is repeated without a mark. The promises say
+    /// nothing about a value that is removed while it is used.
     fn is_repeated(&self, first: usize, place: usize) -> bool {
         let mut between = self.0[first..place].iter();
         self.is_create(first) && self.is_create(place) && between.any(|it| it.node.is_none())
@@ -321,7 +366,8 @@ impl History {
         node.is_some_and(|(_, stat)| stat.created == stat.modified)
     }
 
-    /// Whether there was such a version after a revision, and before so many commits.
+    /// Returns `true` if there was such a version after a revision, and before this number of
+    /// commits.
     fn had(&self, after: Revision, before: usize, is_it: impl Fn(&Version) -> bool) -> bool {
         let mut versions = self.0.iter();
         versions.any(|version| version.revision > after && version.at < before && is_it(version))
@@ -329,7 +375,7 @@ impl History {
 }
 
 impl Book {
-    /// L-CNT-3: each write happened once and during the call, or as its answer says.
+    /// L-CNT-3: each write happened once and during the call, or as its answer reports.
     fn check_writes(&self, history: &History) -> Result<(), String> {
         for write in &self.0.lock().unwrap_or_else(PoisonError::into_inner).0 {
             let mut places = history.places(&write.data);
@@ -352,7 +398,8 @@ impl Book {
         Ok(())
     }
 
-    /// L-SV-2: a write with a condition replaced exactly that version; one that failed found another.
+    /// L-SV-2: a write with a condition replaced exactly that version; one that failed found
+    /// another.
     fn check_conditions(&self, history: &History) -> Result<(), String> {
         for write in &self.0.lock().unwrap_or_else(PoisonError::into_inner).0 {
             let Some(seen) = write.seen else { continue };
@@ -370,7 +417,8 @@ impl Book {
         Ok(())
     }
 
-    /// L-SV-1: a copy shows what there was, in order, and no less than what its client has written.
+    /// L-SV-1: a copy shows existing versions, in order, and none older than the last write of its
+    /// client.
     fn check_copies(&self, history: &History) -> Result<(), String> {
         let mut last: BTreeMap<(u64, u32), Revision> = BTreeMap::new();
         for shown in &self.0.lock().unwrap_or_else(PoisonError::into_inner).1 {
@@ -401,6 +449,6 @@ impl Book {
     }
 }
 
-fn path() -> Path {
-    Path::new("/shared").expect("it is one")
+fn paths() -> [Path; 2] {
+    ["/shared", "/other"].map(|path| Path::new(path).expect("it is one"))
 }

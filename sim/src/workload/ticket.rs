@@ -8,7 +8,9 @@ use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::path::Path;
 use synod_core::session::Session;
-use synod_core::store::{Done, Kind, Lifetime, Outcome, Query, Revision, Sequence, SessionId, Txn};
+use synod_core::store::{
+    Kind, Lifetime, OpResult, Outcome, Query, Revision, Sequence, SessionId, Txn,
+};
 use synod_mem::cluster::Site;
 
 use crate::findings::Truth;
@@ -113,7 +115,7 @@ impl Drawer {
         let draw = Txn::new().create_sequential(path.clone(), data.clone(), Lifetime::Session);
         match self.ledger.write(&self.me, &data, session.commit(draw)).await {
             Some(Ok(Outcome::Committed(commit))) => {
-                let Some(done) = commit.done.into_iter().next() else { return };
+                let Some(done) = commit.results.into_iter().next() else { return };
                 let request = lost(Site::RequestLost) > before[0];
                 let reply = lost(Site::ReplyLost) > before[1];
                 self.me.sometimes("request lost on a draw, and drawn all the same", request);
@@ -135,7 +137,7 @@ impl Drawer {
     }
 
     /// Checks a ticket that was created. Returns whether it was released.
-    async fn drawn(&self, session: &Session, done: &Done) -> bool {
+    async fn drawn(&self, session: &Session, done: &OpResult) -> bool {
         let id = session.info().id;
         if done.owner() != Some(id) {
             self.me.wrong("L-SEQ-9", || format!("{} is owned by {:?}", done.path, done.owner()));
@@ -151,14 +153,14 @@ impl Drawer {
         }
         let way = self.me.pick(3);
         match way {
-            0 => session.abandon(done),
+            0 => session.remove_in_background(done),
             1 => drop(self.me.perhaps(session.remove(done)).await),
             _ => {}
         }
         way < 2
     }
 
-    /// L-SEQ-10: nothing of an abandoned call is left once everything works again.
+    /// L-SEQ-10: no node of an abandoned call is left once everything works again.
     async fn nothing_is_left(&self) {
         self.me.mended().await;
         if self.gone.is_empty() {

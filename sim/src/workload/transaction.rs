@@ -1,4 +1,5 @@
-//! Transactions that move amounts between accounts, and are serializable in the order of their commits.
+//! Transactions that move amounts between accounts, and are serializable in the order of their
+//! commits.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +10,7 @@ use synod_core::error::{Effect, Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{Outcome, Query};
 use synod_mem::cluster::Site;
-use synod_recipes::{Attempt, Isolation, Transaction};
+use synod_recipes::transaction::{Attempt, Isolation, Transaction};
 
 use crate::findings::Truth;
 use crate::ledger::Ledger;
@@ -17,7 +18,8 @@ use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
 use crate::workload::{WATCHED, Workload};
 
-/// Three clients move amounts between three accounts, each at a level of isolation that keeps their sum.
+/// Three clients move amounts between three accounts, each at a level of isolation that keeps their
+/// sum.
 pub(super) struct Transactions;
 
 const ROUNDS: u64 = 4;
@@ -68,7 +70,8 @@ impl Workload for Transactions {
     }
 }
 
-/// What the last run of each transaction has read, by the name of the transaction. Clones are the same.
+/// The reads of the last run of each transaction, by the name of the transaction. Clones share
+/// them.
 #[derive(Clone, Default)]
 struct Reads(Arc<Mutex<BTreeMap<String, Vec<String>>>>);
 
@@ -160,7 +163,8 @@ impl Transfer<'_> {
 }
 
 impl Reads {
-    /// L-STM-1: each transaction has read what the one before it left; so the order of commits explains all of them.
+    /// L-STM-1: each transaction has read the state after the one before it; so the order of
+    /// commits explains all of them.
     fn explain(&self, truth: &Truth) -> std::result::Result<(), String> {
         let reads = self.lock();
         let mut held: BTreeMap<Path, String> = BTreeMap::new();

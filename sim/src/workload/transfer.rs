@@ -5,7 +5,7 @@ use std::time::Duration;
 use synod_core::client::Client;
 use synod_core::path::Path;
 use synod_core::store::{
-    Commit, Expect, Kind, Lifetime, Node, Outcome, Query, Txn, Version, View, Why,
+    Commit, Expect, Kind, Lifetime, Node, Outcome, Query, RejectReason, Txn, Version, View,
 };
 use synod_mem::cluster::Site;
 
@@ -91,7 +91,8 @@ impl Accounts {
     }
 }
 
-/// L-KV-12: a listing is as of one moment, so nothing is missing in it; L-KV-2: and not an old one.
+/// L-KV-12: a listing is a consistent snapshot, so nothing is missing in it; L-KV-2: and it is not
+/// stale.
 async fn look(me: &Process, client: &Client) -> Option<Accounts> {
     let before = me.committed();
     let view = me.perhaps(client.children(&dir())).await?.ok()?;
@@ -112,7 +113,8 @@ async fn transfer(me: &Process, client: &Client, ledger: &Ledger, round: u64, at
     let blocked = me.pick(5) == 0;
     let held = [at.held[0] - amount, at.held[1] + amount];
     let txn = Txn::new().set(account(0), held[0].to_string(), Expect::Version(at.versions[0]));
-    // The operation that cannot be applied is known in advance, if the first one can.
+    // The operation that cannot be applied is known in advance, if the first operation can be
+    // applied.
     let txn = if blocked {
         txn.check(account(1), Expect::Absent)
     } else {
@@ -120,29 +122,29 @@ async fn transfer(me: &Process, client: &Client, ledger: &Ledger, round: u64, at
     };
     let receipt = Path::new(&format!("/slips/{slip}")).expect("it is one");
     let txn = txn.create(receipt, slip.clone(), Lifetime::Persistent).look(Query::children(dir()));
-    match ledger.write(me, &slip, client.transaction(txn)).await {
+    match ledger.write(me, &slip, client.commit(txn)).await {
         Some(Ok(Outcome::Committed(_))) if blocked => {
             me.wrong("L-KV-9", || "what could not be done was done".to_owned());
         }
         Some(Ok(Outcome::Committed(commit))) => looked(me, &commit, held),
         Some(Ok(Outcome::Rejected(no))) => {
-            let fits = match (no.index, no.why) {
-                (0, Why::OtherVersion) => true,
-                (1, Why::Exists) => blocked,
+            let fits = match (no.index, no.reason) {
+                (0, RejectReason::OtherVersion) => true,
+                (1, RejectReason::Exists) => blocked,
                 // If the first version matches, so does the second: they are only written together.
                 _ => false,
             };
             me.sometimes("a transfer lost its race", no.index == 0);
             me.sometimes("what was blocked was refused", no.index == 1);
             if !fits {
-                me.wrong("L-KV-10", || format!("operation {} was named: {}", no.index, no.why));
+                me.wrong("L-KV-10", || format!("operation {} was named: {}", no.index, no.reason));
             }
         }
         _ => {}
     }
 }
 
-/// L-KV-9: the look of a transfer shows the state that it left.
+/// L-KV-9: the follow-up read of a transfer shows the state after the transfer.
 fn looked(me: &Process, commit: &Commit, left: [i64; 2]) {
     let accounts = commit.look.as_ref().and_then(Accounts::of);
     me.sometimes("a transfer showed what it left", accounts.is_some());

@@ -1,6 +1,7 @@
 //! Single values that several processes change: every recipe over one node, by one specification.
 //!
-//! What a recipe does with a value is in its adapter, [`Handle`]; what may be answered, in [`linear`](super::linear).
+//! The operations of a recipe on a value are in its adapter, [`Handle`]; the permitted answers, in
+//! [`linear`](super::linear).
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use futures_util::future::join;
 use synod_core::error::{Effect, Error};
 use synod_core::path::Path;
 use synod_mem::cluster::Site;
-use synod_recipes::{AtomicValue, Cost, Counter, Promotion};
+use synod_recipes::value::{AtomicValue, Cost, Counter, Promotion};
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};
@@ -19,7 +20,8 @@ use crate::workload::linear::{Act, Calls, State, Told};
 use crate::workload::promotion::{Unharmed, lock, no_ticket_is_left, the_others_stand_back};
 use crate::workload::{WATCHED, Workload};
 
-/// Three processes, each with two tasks, change one value of a recipe.
+/// Three processes, each with two tasks, change two values of a recipe, which are at two paths in
+/// one session.
 pub(super) struct Values {
     name: &'static str,
     about: &'static str,
@@ -34,7 +36,7 @@ pub(super) struct Values {
 enum Recipe {
     Counter,
     AtomicValue,
-    /// A counter whose changes are promoted, after another number of lost tries in each process.
+    /// A counter whose changes are promoted, after another number of lost attempts in each process.
     Promoted,
 }
 
@@ -54,7 +56,7 @@ const MARKS: &[&str] = &[DROPPED, UNKNOWN, FAILED, RACED, KEPT, RESOLVED];
 
 pub(super) const COUNTER: Values = Values {
     name: "counter",
-    about: "three processes, with two tasks each, add to one number, swap it and set it",
+    about: "three processes, with two tasks each, add to two numbers, swap them and set them",
     laws: &["L-CNT-1", "L-CNT-2", "L-CNT-3", "L-CNT-6", "L-X-5"],
     law: "L-CNT-1",
     marks: MARKS,
@@ -63,7 +65,7 @@ pub(super) const COUNTER: Values = Values {
 
 pub(super) const ATOMIC: Values = Values {
     name: "atomic_value",
-    about: "three processes, with two tasks each, update one value, swap it and set it",
+    about: "three processes, with two tasks each, update two values, swap them and set them",
     laws: &["L-CNT-1", "L-CNT-2", "L-CNT-3", "L-CNT-6", "L-X-5"],
     law: "L-CNT-1",
     marks: MARKS,
@@ -72,7 +74,7 @@ pub(super) const ATOMIC: Values = Values {
 
 pub(super) const PROMOTED: Values = Values {
     name: "promotion",
-    about: "three processes, with two tasks each, change one number, and go on under a lock after lost tries",
+    about: "three processes, with two tasks each, change two numbers, and continue under a lock after lost tries",
     laws: &["L-CNT-1", "L-CNT-2", "L-CNT-3", "L-CNT-6", "L-CNT-7", "L-X-5"],
     law: "L-CNT-1",
     marks: &[DROPPED, UNKNOWN, FAILED, RACED, KEPT, RESOLVED, UNDER_LOCK],
@@ -105,93 +107,125 @@ impl Workload for Values {
     }
 
     fn prepare(&self, sim: Sim) -> Sim {
-        let (calls, recipe) = (Calls::default(), self.recipe);
+        let (calls, recipe) = ([Calls::default(), Calls::default()], self.recipe);
         let (made, unharmed) = (calls.clone(), Unharmed::default());
         let whole = unharmed.clone();
-        let sim = match recipe {
-            Recipe::Counter | Recipe::Promoted => sim,
-            // A swap tells a missing value from 0, and the specification does not.
-            Recipe::AtomicValue => sim.given(path(), "0"),
-        };
         let first = (recipe == Recipe::AtomicValue).then_some(0);
-        // What strangers write or remove is no part of the specification.
+        // Writes and removals of strangers are no part of the specification.
         let sim = sim
             .without_strangers()
             .processes(3, move |me| work(me, recipe, made.clone(), whole.clone()))
-            .must_end("L-CNT-6")
-            .eventually("L-X-5", |me| no_mark_is_left(me, path()))
-            .check(self.law, move |truth| calls.explain(first, last(recipe, truth)));
-        if recipe != Recipe::Promoted {
-            return sim;
-        }
-        sim.aged(lock(&path()))
-            .eventually("L-X-5", |me| no_ticket_is_left(me, path()))
-            .check("L-CNT-7", move |truth| the_others_stand_back(truth, &path(), &unharmed))
+            .must_end("L-CNT-6");
+        // Each value is judged by its own calls, whatever happens to the other one.
+        paths().into_iter().zip(calls).fold(sim, |sim, (path, calls)| {
+            let (of, marked) = (path.clone(), path.clone());
+            let sim = match recipe {
+                Recipe::Counter | Recipe::Promoted => sim,
+                // A swap distinguishes a missing value from 0, and the specification does not.
+                Recipe::AtomicValue => sim.given(path.clone(), "0"),
+            };
+            let sim = sim
+                .eventually("L-X-5", |me| no_mark_is_left(me, marked))
+                .check(self.law, move |truth| calls.explain(first, last(recipe, &of, truth)));
+            if recipe != Recipe::Promoted {
+                return sim;
+            }
+            let (locked, unharmed) = (path.clone(), unharmed.clone());
+            sim.aged(lock(&path))
+                .eventually("L-X-5", |me| no_ticket_is_left(me, locked))
+                .check("L-CNT-7", move |truth| the_others_stand_back(truth, &path, &unharmed))
+        })
     }
 }
 
-async fn work(me: Process, recipe: Recipe, calls: Calls, unharmed: Unharmed) {
+async fn work(me: Process, recipe: Recipe, calls: [Calls; 2], unharmed: Unharmed) {
     let Ok(client) = me.impatient_client().await else { return };
     let after = u32::try_from(me.pick(3)).unwrap_or_default();
-    let handle = || match recipe {
-        Recipe::Counter => Handle::Counter(Counter::new(&client, path())),
-        Recipe::AtomicValue => Handle::Value(AtomicValue::new(&client, path())),
+    let handle = |path: &Path| match recipe {
+        Recipe::Counter => Handle::Counter(Counter::new(&client, path.clone())),
+        Recipe::AtomicValue => Handle::Value(AtomicValue::new(&client, path.clone())),
         Recipe::Promoted => {
-            let counter = Counter::new(&client, path());
+            let counter = Counter::new(&client, path.clone());
             Handle::Promoted(counter.promote(Promotion::after(after)), after)
         }
     };
-    // Changes of two tasks are written together, or each has a recipe value of its own in the same session.
-    let first = handle();
-    let second = if me.pick(2) == 0 { first.clone() } else { handle() };
-    let [one, two] = [first, second].map(|handle| {
-        let (me, calls, unharmed) = (me.clone(), calls.clone(), unharmed.clone());
-        Worker { me, handle, calls, unharmed }
+    let paths = paths();
+    let handles = || paths.each_ref().map(handle);
+    // Changes of two tasks are written together, or each has a recipe value of its own in the same
+    // session.
+    let first = handles();
+    let second = if me.pick(2) == 0 { first.clone() } else { handles() };
+    let [one, two] = [first, second].map(|handles| {
+        let [calls, others] = calls.clone();
+        let [handle, other] = handles;
+        let values =
+            [Value { unit: 1, handle, calls }, Value { unit: 2, handle: other, calls: others }];
+        Worker { me: me.clone(), values, unharmed: unharmed.clone() }
     });
     Box::pin(join(one.rounds(), two.rounds())).await;
 }
 
 struct Worker {
     me: Process,
+    values: [Value; 2],
+    unharmed: Unharmed,
+}
+
+/// One of the values, and the calls that changed it.
+struct Value {
+    /// The smallest amount that is added: the other value gets no such amounts.
+    unit: i64,
     handle: Handle,
     calls: Calls,
-    unharmed: Unharmed,
 }
 
 impl Worker {
     async fn rounds(&self) {
+        let [one, other] = &self.values;
         for _ in 0..self.me.rounds(ROUNDS) {
-            let act = self.act();
-            if let Some(open) = self.calls.call(self.me.number(), act) {
-                let told = self.does(act).await;
-                self.calls.returned(open, told);
+            match self.me.pick(6) {
+                0 => self.changes(other).await,
+                1 => drop(join(self.changes(one), self.changes(other)).await),
+                _ => self.changes(one).await,
             }
             self.me.rest(self.pause()).await;
         }
     }
 
-    /// Those that are to meet under a lock pause for a short time only.
+    async fn changes(&self, value: &Value) {
+        let act = self.act(value);
+        if let Some(open) = value.calls.call(self.me.number(), act) {
+            let told = self.does(&value.handle, act).await;
+            value.calls.returned(open, told);
+        }
+    }
+
+    /// Processes that should meet under a lock pause for a short time only.
     fn pause(&self) -> Duration {
-        Duration::from_millis(if matches!(self.handle, Handle::Promoted(..)) { 20 } else { 150 })
+        Duration::from_millis(if matches!(self.values[0].handle, Handle::Promoted(..)) {
+            20
+        } else {
+            150
+        })
     }
 
     /// Mostly an addition, of an amount that no sum of others has.
-    fn act(&self) -> Act {
-        let number = self.calls.additions();
+    fn act(&self, value: &Value) -> Act {
+        let number = value.calls.additions();
         match self.me.pick(16) {
             0 => Act::Get,
             1 => Act::Initialize(0),
             2 => Act::Swap { from: 0, to: 0 },
             3 => Act::Set(0),
-            _ if number < ADDITIONS => Act::Add(1 << (2 * number)),
+            _ if number < ADDITIONS => Act::Add(value.unit << (2 * number)),
             _ => Act::Get,
         }
     }
 
-    async fn does(&self, act: Act) -> Told {
+    async fn does(&self, handle: &Handle, act: Act) -> Told {
         let lost = || self.me.suffered(&[Site::ReplyLost]);
         let before = lost();
-        let done = self.me.perhaps(self.handle.does(act)).await;
+        let done = self.me.perhaps(handle.does(act)).await;
         if self.me.harmed() == 0 {
             let mut unharmed = self.unharmed.lock().unwrap_or_else(PoisonError::into_inner);
             unharmed.insert(self.me.number(), self.me.committed());
@@ -207,10 +241,10 @@ impl Worker {
         self.me.sometimes(KEPT, matches!((act, told), (Act::Swap { .. }, Told::Found(_))));
         self.me.sometimes(RACED, cost.tries > 1);
         self.me.sometimes(RESOLVED, cost.tries == 1 && lost() > before);
-        if let Handle::Promoted(_, after) = self.handle {
+        if let Handle::Promoted(_, after) = *handle {
             self.me.sometimes(UNDER_LOCK, cost.promoted_tries > 0);
             let without = cost.tries - cost.promoted_tries;
-            // A try in doubt is made again without the lock, if a fault has ended its session.
+            // An attempt in doubt is repeated without the lock, if a fault has ended its session.
             if without > after && self.me.harmed() == 0 {
                 self.me.wrong("L-CNT-7", || format!("{without} tries without the lock"));
             }
@@ -224,12 +258,12 @@ impl Worker {
 enum Handle {
     Counter(Counter),
     Value(AtomicValue<i64>),
-    /// With the number of tries without the lock.
+    /// A counter, with the number of attempts without the lock.
     Promoted(Counter, u32),
 }
 
 impl Handle {
-    /// What a call returned, and what it took.
+    /// Makes a call. Returns its answer and its cost.
     async fn does(&self, act: Act) -> Result<(Told, Cost), Error> {
         match self {
             Self::Counter(counter) | Self::Promoted(counter, _) => counts(counter, act).await,
@@ -276,9 +310,9 @@ async fn changes(value: &AtomicValue<i64>, act: Act) -> Result<(Told, Cost), Err
 }
 
 /// The value that the store has in the end.
-fn last(recipe: Recipe, truth: &Truth) -> State {
+fn last(recipe: Recipe, path: &Path, truth: &Truth) -> State {
     let changes = truth.log.iter().flat_map(|entry| &entry.changes);
-    let last = changes.filter(|change| change.path == path()).last()?;
+    let last = changes.filter(|change| change.path == *path).last()?;
     let data = &last.node.as_ref()?.data;
     let read = match recipe {
         Recipe::Counter | Recipe::Promoted => data[..].try_into().ok().map(i64::from_be_bytes),
@@ -288,6 +322,6 @@ fn last(recipe: Recipe, truth: &Truth) -> State {
     read.or(Some(i64::MIN))
 }
 
-fn path() -> Path {
-    Path::new("/value").expect("it is one")
+fn paths() -> [Path; 2] {
+    ["/value", "/other"].map(|path| Path::new(path).expect("it is one"))
 }

@@ -77,7 +77,7 @@ async fn write(me: Process, ledger: Ledger) {
         };
         let _answered = written.is_some();
         me.rest(Duration::from_millis(200)).await;
-        // L-KV-3: a session is never shown less than before, which is checked at each answer.
+        // L-KV-3: the answers of a session never go back in time, which is checked at each answer.
         for query in [Query::node(path.clone()), Query::node(path).local()] {
             drop(client.read(query).await);
         }
@@ -131,7 +131,7 @@ impl Mirror {
         let (me, client) = (self.me.clone(), self.client.clone());
         let mut mended = Box::pin(async {
             me.mended().await;
-            // A server may be down for ever, and be tried first.
+            // A server may be down for ever, and the client may try it first.
             while client.exists(&dir()).await.is_err() && !client.is_closed() {
                 clock::sleep(me.ttl() / 10).await;
             }
@@ -153,7 +153,7 @@ impl Mirror {
         self.compare().await;
     }
 
-    /// Whether the watch continues.
+    /// Returns `true` if the watch continues.
     async fn hear(&mut self, event: Event) -> bool {
         match event {
             Event::Changed(change) => {
@@ -161,7 +161,7 @@ impl Mirror {
                 if self.me.makes(UserMistake::LastAnswerIsNewest) {
                     read_twice(&self.me, &self.client, &change.path).await;
                 }
-                // L-KV-3: not older than the events that it was given.
+                // L-KV-3: not older than the events that it has received.
                 if self.me.pick(2) == 0 {
                     drop(self.client.read(Query::node(change.path).local()).await);
                 }
@@ -240,7 +240,7 @@ impl Mirror {
     }
 }
 
-const CLOSED: synod_core::client::Connection = synod_core::client::Connection::Closed;
+const CLOSED: synod_core::client::ConnectionState = synod_core::client::ConnectionState::Closed;
 
 /// The reported changes. Clones share them.
 #[derive(Clone, Debug, Default)]

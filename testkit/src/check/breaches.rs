@@ -1,4 +1,4 @@
-//! [`Record::breaches`]: every law that a record breaks.
+//! The laws that a record breaks: [`Record::breaches`].
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::history::{Action, Answer as Replied, Call, History};
 const STEPS: usize = 5_000_000;
 
 impl Record {
-    /// Every law that is broken.
+    /// Returns every law that is broken.
     pub fn breaches(&self) -> Vec<Breach> {
         let mut found = outcomes::check(self);
         found.extend(sight::check(self));
@@ -45,8 +45,8 @@ impl Record {
         }
     }
 
-    /// The calls to registers: nodes that are compared before they are written. The servers decide
-    /// what is unknown.
+    /// Returns the calls to registers: nodes that are compared before they are written. The facts
+    /// of the servers decide about unknown results.
     fn history(&self) -> History {
         let registers: BTreeMap<&str, usize> = {
             let cas = self.calls.iter().filter(|call| matches!(call.op, Op::Cas { .. }));

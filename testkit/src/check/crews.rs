@@ -1,5 +1,5 @@
-//! Checks what became of the tasks of crews: each has one accepted result, of the worker that had
-//! it, which all submitters saw, and nothing is left of it. L-MW-1 to 4, 7 and 9.
+//! Checks the tasks of crews: each has one accepted result, of the worker that had the task, all
+//! submitters saw that result, and no node of the task is left. L-MW-1 to 4, 7 and 9.
 //!
 //! The tasks of these crews are not cancelled, and are not submitted again after they were removed.
 
@@ -10,7 +10,7 @@ use crate::clients::deed::{Deed, Effect};
 use crate::clients::entry::{Fact, Kind};
 use crate::history::Value;
 
-/// Every task that was lost, had more than one result, or made a step that it may not make.
+/// Returns every task that was lost, had more than one result, or made a forbidden step.
 pub fn check(record: &Record) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut over = BTreeMap::new();
@@ -32,17 +32,17 @@ pub fn check(record: &Record) -> Vec<Breach> {
     found
 }
 
-/// What is done to the tasks of one crew, step by step.
+/// The state of the tasks of one crew, step by step.
 #[derive(Debug, Default)]
 struct Steps<'a> {
     crew: &'a str,
-    /// Workers that are there.
+    /// The current workers.
     workers: BTreeSet<&'a str>,
-    /// The nodes of tasks that are there, by their paths below the crew.
+    /// The current nodes of tasks, by their paths below the crew.
     nodes: BTreeSet<&'a str>,
-    /// Which workers have a task.
+    /// The workers that have a task.
     had: BTreeMap<&'a str, BTreeSet<&'a str>>,
-    /// How often each task ended.
+    /// The number of ends of each task.
     over: BTreeMap<String, usize>,
     found: Vec<Breach>,
 }
@@ -59,7 +59,7 @@ enum Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// The node of this path below the crew.
+    /// Returns the node of this path below the crew.
     fn of(path: &'a str) -> Self {
         let parts: Vec<&str> = path.split('/').collect();
         match parts[..] {
@@ -74,7 +74,7 @@ impl<'a> Node<'a> {
 }
 
 impl<'a> Steps<'a> {
-    /// Takes over what was written together, in one transaction.
+    /// Applies the writes of one transaction.
     fn learn(&mut self, facts: &[&'a Fact]) {
         let changes: Vec<(Kind, Node<'a>)> =
             facts.iter().map(|fact| (fact.kind, Node::of(self.below(&fact.path)))).collect();
@@ -92,7 +92,7 @@ impl<'a> Steps<'a> {
         path.strip_prefix(self.crew).map_or("", |below| below.trim_start_matches('/'))
     }
 
-    /// The law that a change breaks, with all that was written together with it.
+    /// Returns the law that a change breaks, given all writes of its transaction.
     fn judge(
         &self,
         kind: Kind,
@@ -168,7 +168,7 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// Each task that was submitted has ended, and all that waited saw one and the same result of it.
+/// Checks that each submitted task has ended, and that all waiters saw the same result of it.
 fn check_results(record: &Record, over: &BTreeMap<String, usize>) -> Vec<Breach> {
     let mut runs: BTreeSet<(Value, Value)> = BTreeSet::new();
     let mut submitted: BTreeSet<Value> = BTreeSet::new();

@@ -1,49 +1,59 @@
-//! [`Defect`]: a law that servers of some versions break, and the proof that a breach is caused by
-//! that.
+//! A law that servers of some versions break, and the proof that a breach is caused by that:
+//! [`Defect`].
 
 use std::collections::BTreeSet;
 
 use crate::check::record::{Breach, Called, Record};
 use crate::clients::entry::{Kind, Op};
 
-/// A defect of a server. A scenario names those that it may show; no other scenario is excused.
+/// A defect of a server. A scenario names the defects that it may show; no other scenario is
+/// excused.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Defect {
-    /// What the server does wrong.
+    /// The wrong behaviour of the server.
     pub what: &'static str,
     /// The laws that it breaks.
     laws: &'static [&'static str],
-    /// The first version without the defect.
-    mended: [u32; 3],
-    /// Whether the record proves that this breach is caused by the defect.
+    /// Returns `true` for a version with the defect.
+    affected: fn(&[u32]) -> bool,
+    /// Returns `true` if the record proves that this breach is caused by the defect.
     proved: fn(&Record, &Breach) -> bool,
 }
 
 /// etcd, server issue 15247: the leases that expired by the clock of a paused leader are revoked
-/// when it resumes, although the next leader renewed them in the meantime.
+/// when it resumes, although the next leader renewed them in the meantime. It sends the requests
+/// as a follower to the next leader, which applies them.
+///
+/// Some versions ask their quorum before they revoke a lease. All later ones do not if their clock
+/// has ticked within three heartbeats (pull requests 18428, 18439 and 18440), and it ticks as soon
+/// as the process resumes: a few milliseconds before it hears of the next leader.
 pub const REVOKES_OF_A_DEPOSED_LEADER: Defect = Defect {
-    what: "before 3.4.31 a deposed etcd leader revokes leases that its successor renewed",
+    what: "a deposed etcd leader revokes leases that its successor renewed",
     laws: &["L-SES-2", "L-MX-1", "L-MX-3", "L-RW-1", "L-RW-8", "L-SEM-1", "L-EL-1", "L-Q-6"],
-    mended: [3, 4, 31],
+    affected: revokes_without_a_quorum,
     proved: is_of_a_lease_that_was_revoked_too_early,
 };
 
+fn revokes_without_a_quorum(version: &[u32]) -> bool {
+    !matches!(version, [3, 4, 31..=33, ..] | [3, 5, 13..=15, ..])
+}
+
 impl Defect {
-    /// Whether servers of this version have the defect.
+    /// Returns `true` if servers of this version have the defect.
     pub fn affects(&self, version: &[u32]) -> bool {
-        version < self.mended.as_slice()
+        (self.affected)(version)
     }
 
-    /// Whether the defect explains this breach on servers of this version.
+    /// Returns `true` if the defect explains this breach on servers of this version.
     pub fn excuses(&self, version: &[u32], record: &Record, breach: &Breach) -> bool {
         self.affects(version) && self.laws.contains(&breach.law) && (self.proved)(record, breach)
     }
 }
 
-/// One of the breach's sessions had a lease of which the servers reported, before a paused server
-/// was resumed, that it lives beyond the breach. The record shows that it ended before that, and
-/// that no client ended it.
+/// Returns `true` if one of the breach's sessions had a lease of which the servers reported, before
+/// a paused server was resumed, that it lives beyond the breach. The record shows that the lease
+/// ended before that, and that no client ended it.
 fn is_of_a_lease_that_was_revoked_too_early(record: &Record, breach: &Breach) -> bool {
     let Some(at) = breach.at else { return false };
     let mut reports = record.leases.iter().filter(|(_, session, _)| {
@@ -57,7 +67,7 @@ fn is_of_a_lease_that_was_revoked_too_early(record: &Record, breach: &Breach) ->
     })
 }
 
-/// Whether a paused server was resumed between these two times.
+/// Returns `true` if a paused server was resumed between these two times.
 fn follows_a_resume(record: &Record, reported: u64, at: u64) -> bool {
     record.resumed.iter().any(|resumed| (reported..=at).contains(resumed))
 }
@@ -68,8 +78,9 @@ fn ended_by_a_client(record: &Record, session: u64, at: u64) -> bool {
         || record.calls.iter().any(|call| closes(call) && call.called <= at)
 }
 
-/// The time by which the lease of this session was certainly revoked: its last nodes went together,
-/// one of them without a request to delete it, and a later revision was known at that time.
+/// Returns the time by which the lease of this session was certainly revoked: its last nodes were
+/// deleted together, one of them without a request to delete it, and a later revision was known at
+/// that time.
 fn revoked_by(record: &Record, session: u64) -> Option<u64> {
     let own = || record.facts.iter().filter(|fact| fact.owner == Some(session));
     let revoked = own().map(|fact| fact.revision).max()?;
@@ -84,7 +95,7 @@ fn revoked_by(record: &Record, session: u64) -> Option<u64> {
     is_revoked.then(|| known_by(record, revoked)).flatten()
 }
 
-/// The time by which a client knew this revision or a later one.
+/// Returns the time by which a client knew this revision or a later one.
 fn known_by(record: &Record, revision: u64) -> Option<u64> {
     let of_calls = record
         .calls
@@ -108,7 +119,7 @@ mod tests {
     const SESSION: u64 = 7;
     const OTHER: u64 = 8;
 
-    /// What differs from a record that shows the defect.
+    /// The difference from a record that shows the defect.
     #[derive(Clone, Copy, PartialEq, Eq)]
     enum But {
         Nothing,
@@ -199,9 +210,19 @@ mod tests {
 
     #[test]
     fn versions_without_the_defect_are_not_excused() {
-        for (version, affected) in
-            [([3, 4, 30], true), ([3, 4, 31], false), ([3, 5, 0], false), ([3, 6, 1], false)]
-        {
+        for (version, affected) in [
+            ([3, 4, 30], true),
+            ([3, 4, 31], false),
+            ([3, 4, 33], false),
+            ([3, 4, 34], true),
+            ([3, 5, 0], true),
+            ([3, 5, 12], true),
+            ([3, 5, 13], false),
+            ([3, 5, 15], false),
+            ([3, 5, 16], true),
+            ([3, 5, 30], true),
+            ([3, 6, 1], true),
+        ] {
             assert_eq!(excuses(&version, &record(But::Nothing)), affected, "{version:?}");
         }
     }
@@ -214,7 +235,7 @@ mod tests {
             Breach { sessions: vec![OTHER], ..breach.clone() },
             Breach { sessions: vec![], ..breach.clone() },
             Breach { at: None, ..breach.clone() },
-            // Longer than the servers said that it lives.
+            // Longer than the reported life.
             Breach { at: Some(100), ..breach.clone() },
             // Before any server was resumed.
             Breach { at: Some(1), ..breach },

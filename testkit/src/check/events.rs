@@ -1,11 +1,13 @@
-//! Whether the events of watches explain what the servers kept: L-WAT-3, 4, 6, 7, 8 and 12.
+//! Checks that the events of watches explain the writes that the servers kept: L-WAT-3, 4, 6, 7, 8
+//! and 12.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::check::record::{Breach, Called, Record};
 use crate::clients::entry::{Fact, Kind, Op, Told};
 
-/// Every watch that reported something wrong, or whose reader does not know the state in the end.
+/// Returns every watch that reported a wrong event, or whose reader does not know the state in the
+/// end.
 ///
 /// The last change must be long enough ago for its event to arrive.
 pub fn check(record: &Record) -> Vec<Breach> {
@@ -108,7 +110,7 @@ fn check_end(record: &Record, watch: &Called, told: &[(u64, Told)]) -> Vec<Breac
     found
 }
 
-/// Whether the session of a watch was lost, closed or replaced, which ends the watch.
+/// Returns `true` if the session of a watch was lost, closed or replaced, which ends the watch.
 fn was_let_go(record: &Record, watch: &Called, at: u64) -> bool {
     let lost = record
         .beliefs
@@ -122,7 +124,7 @@ fn was_let_go(record: &Record, watch: &Called, at: u64) -> bool {
     lost || given_up
 }
 
-/// The children of a node in the end, each with its last revision.
+/// Returns the children of a node in the end, each with its last revision.
 pub(crate) fn there<'a>(facts: &'a [Fact], parent: &str) -> BTreeMap<&'a str, u64> {
     let mut there = BTreeMap::new();
     for fact in facts {
@@ -147,8 +149,8 @@ mod tests {
         Told::Changed { path: "/d/n".into(), kind, revision: Some(revision) }
     }
 
-    /// The laws that are broken when a node was created at 5, written at 6 and deleted at 7, and a
-    /// watch whose view was empty reported this.
+    /// Returns the laws that are broken when a node was created at 5, written at 6 and deleted at
+    /// 7, and a watch whose view was empty reported these events.
     fn laws(told: &[Told]) -> Vec<&'static str> {
         let mut script = Script::default();
         let id = script.begin(7, Op::Observe { path: "/d".into() });
@@ -192,7 +194,7 @@ mod tests {
         assert_eq!(check(&script.record()).len(), 1);
         script.say(7, Some(id), What::Event { told: Told::Ended });
         let laws: Vec<_> = check(&script.record()).iter().map(|breach| breach.law).collect();
-        assert_eq!(laws, ["L-WAT-12"], "its session goes on");
+        assert_eq!(laws, ["L-WAT-12"], "its session continues");
         script.say(7, None, What::Belief { status: "lost".to_owned(), certain: None });
         assert_eq!(check(&script.record()), [], "a watch that ended with its session owes nothing");
     }

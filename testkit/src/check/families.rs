@@ -1,15 +1,17 @@
-//! Checks counters, transactions, partitions and double barriers: no addition is lost or doubled, nothing is moved in part, no two
-//! hold an item, and a party is inside only when all are there. L-CNT-1, L-STM-1, L-STM-3, L-SP-1 and L-DB-1.
+//! Checks counters, transactions, partitions and double barriers: no addition is lost or doubled,
+//! nothing is moved in part, no two hold an item, no item is taken from a member without a
+//! request, and a party is inside only when all are present. L-CNT-1, L-STM-1, L-STM-3, L-SP-1,
+//! L-SP-3 and L-DB-1.
 
 use std::collections::BTreeMap;
 
-use crate::check::record::{Breach, Record};
+use crate::check::record::{Breach, Called, Record};
 use crate::clients::deed::{Deed, Effect, Part};
-use crate::clients::entry::Fact;
+use crate::clients::entry::{Fact, Op};
 use crate::clients::family_post::UNITS;
 use crate::history::Value;
 
-/// Every count that is wrong, and every moment at which too many held something or too few were inside.
+/// Returns every wrong count, and every time at which too many held an item or too few were inside.
 pub fn check(record: &Record) -> Vec<Breach> {
     let mut found = Vec::new();
     for (part, path) in &record.families {
@@ -26,7 +28,7 @@ pub fn check(record: &Record) -> Vec<Breach> {
     found
 }
 
-/// The number of times that something was begun, was done, and was certainly not done.
+/// The number of times that an action was begun, was done, and was certainly not done.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     begun: u64,
@@ -65,7 +67,8 @@ fn check_count(record: &Record, path: &str) -> Option<Breach> {
         .then(|| Breach::new("L-CNT-1", format!("{path}/count is {number} after {tally:?}")))
 }
 
-/// The sum is the same after each commit, and as much was moved as was reported.
+/// Checks that the sum is the same after each commit, and that the moved units are the reported
+/// ones.
 fn check_moves(record: &Record, path: &str) -> Vec<Breach> {
     let moved = |deed: &Deed| match deed {
         Deed::Moved { effect } => Some(*effect),
@@ -89,22 +92,63 @@ fn check_moves(record: &Record, path: &str) -> Vec<Breach> {
     found
 }
 
-/// The number that a node has in the end.
+/// Returns the number that a node has in the end.
 fn last_of(record: &Record, path: &str) -> Option<Value> {
     record.facts.iter().rev().find(|fact| fact.path == path)?.value
 }
 
-/// At no moment do two processes hold one item.
+/// By the item, the process and the beginning: the last time at which the process held the item.
+type Shares = BTreeMap<(Value, usize, u64), u64>;
+
+/// Checks that no two processes hold one item at the same time.
 fn check_shares(record: &Record) -> Vec<Breach> {
-    // By the item, the process and the beginning: the last time.
-    let mut held: BTreeMap<(Value, usize, u64), u64> = BTreeMap::new();
+    let mut held = Shares::new();
     for (_, process, deed) in &record.deeds {
         if let Deed::Shares { item, since, certain } = *deed {
             held.insert((item, *process, since), certain);
         }
     }
+    let mut found = check_exclusion(&held);
+    found.extend(check_requests(record, &held));
+    found
+}
+
+/// A process that closed its client in the end was asked for each item that another one had after
+/// it, or was notified of the loss. A process that was killed reports nothing more.
+fn check_requests(record: &Record, held: &Shares) -> Vec<Breach> {
+    let closed = |process: usize| {
+        let is_close = |call: &&Called| call.process == process && call.op == Op::Close;
+        record.calls.iter().filter(is_close).find(|call| call.answer().is_some())
+    };
     let mut found = Vec::new();
-    for ((item, process, since), certain) in &held {
+    for ((item, process, since), certain) in held {
+        let Some(close) = closed(*process) else { continue };
+        let later = |is_own: bool| {
+            let begins = held.keys().filter(move |(of, by, from)| {
+                of == item && (by == process) == is_own && from > certain
+            });
+            begins.map(|(_, _, from)| *from).min()
+        };
+        let again = later(true).unwrap_or(close.called);
+        let Some(passed_on) = later(false).filter(|from| *from < again) else { continue };
+        let is_notice = |deed: &Deed| match deed {
+            Deed::Releases { item: of } | Deed::Loses { item: of } => of == item,
+            _ => false,
+        };
+        let mut reports = record.deeds.iter().filter(|(_, by, _)| by == process);
+        if !reports.any(|(t, _, deed)| (*since..=again).contains(t) && is_notice(deed)) {
+            let what =
+                format!("{process} was not asked for {item}, which another had at {passed_on}");
+            found.push(Breach::new("L-SP-3", what).at(passed_on));
+        }
+    }
+    found
+}
+
+/// At no moment do two processes hold one item.
+fn check_exclusion(held: &Shares) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for ((item, process, since), certain) in held {
         let mut others = held.iter().filter(|((of, by, from), to)| {
             (of, by) != (item, process) && of == item && from <= since && since <= *to
         });
@@ -116,8 +160,9 @@ fn check_shares(record: &Record) -> Vec<Breach> {
     found
 }
 
-/// A process is inside only if, at some moment while it entered, as many processes as a round has were entering or inside. A process
-/// that was killed there counts for ever, so only certain breaches are found.
+/// Checks that a process is inside only if, at some time while it entered, as many processes as a
+/// round has were entering or inside. A process that was killed there counts without an end, so
+/// only certain breaches are found.
 fn check_rounds(record: &Record, path: &str) -> Vec<Breach> {
     let parties = record.parties.get(path).copied().unwrap_or_default();
     let (mut there, mut entries) = (Vec::new(), Vec::new());
@@ -150,6 +195,7 @@ fn check_rounds(record: &Record, path: &str) -> Vec<Breach> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check::record::tests::Script;
     use crate::clients::entry::Kind;
 
     fn record(part: Part, count: u64, deeds: &[(u64, usize, Deed)]) -> Record {
@@ -184,7 +230,7 @@ mod tests {
             (4, 1, added(Effect::Unknown)),
             (5, 1, Deed::Adds),
             (6, 1, added(Effect::None)),
-            // It ends before the answer.
+            // The answer arrives after the end.
             (7, 2, Deed::Adds),
         ];
         let found = |number| {
@@ -216,6 +262,29 @@ mod tests {
         assert_eq!(laws(&record(Part::Sharer, 0, &deeds)), Vec::<&str>::new());
         deeds.push((9, 3, shares(8, 8)));
         assert_eq!(laws(&record(Part::Sharer, 0, &deeds)), ["L-SP-1"]);
+    }
+
+    #[test]
+    fn an_item_is_asked_for_before_another_member_has_it() {
+        let shares = |since, certain| Deed::Shares { item: 7, since, certain };
+        let mut script = Script::default();
+        script.call(70, Op::Close, 0, vec![]);
+        let process = script.record().calls[0].process;
+        let found = |closes: bool, notice: Option<Deed>| {
+            let mut deeds = vec![(1, process, shares(1, 5)), (9, 99, shares(9, 12))];
+            deeds.extend(notice.map(|deed| (6, process, deed)));
+            let mut record = record(Part::Sharer, 0, &deeds);
+            if closes {
+                record.calls = script.record().calls;
+                record.calls[0].called = 20;
+            }
+            laws(&record)
+        };
+        assert_eq!(found(true, None), ["L-SP-3"]);
+        assert_eq!(found(true, Some(Deed::Releases { item: 8 })), ["L-SP-3"]);
+        assert_eq!(found(true, Some(Deed::Releases { item: 7 })), Vec::<&str>::new());
+        assert_eq!(found(true, Some(Deed::Loses { item: 7 })), Vec::<&str>::new());
+        assert_eq!(found(false, None), Vec::<&str>::new(), "it was killed");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Histories to test the checkers: written by hand, and random ones of a correct register.
 
 use proptest::prelude::*;
-use synod_core::chance::Chance;
+use synod_core::random::Random;
 
 use crate::check::{order, registers};
 use crate::history::{Action, Answer, Call, History, Value};
@@ -48,23 +48,23 @@ pub(super) fn unknown(action: Action, called: u64, returned: u64) -> Call {
 
 /// A history of correct registers, one call at a time; the calls begin before and end after their
 /// effect, so that they overlap.
-fn legal_history(chance: &Chance, length: u64) -> History {
+fn legal_history(random: &Random, length: u64) -> History {
     const REGISTERS: usize = 2;
     let mut held: [Option<(Value, u64)>; REGISTERS] = [None; REGISTERS];
     let mut calls = Vec::new();
     for n in 1..=length {
         let time = n * 100;
-        let register = usize::from(chance.below(4) == 0);
+        let register = usize::from(random.below(4) == 0);
         let now = held[register];
         let value = now.map(|(value, _)| value);
-        let action = match chance.below(8) {
+        let action = match random.below(8) {
             0..3 => Action::Read,
             3 | 4 => write(n),
             5 => Action::Swap { from: value, to: Some(n) },
-            6 => swap(Some(chance.below(n) + 1).filter(|_| chance.below(4) > 0), n),
+            6 => swap(Some(random.below(n) + 1).filter(|_| random.below(4) > 0), n),
             _ => Action::Write(None),
         };
-        let fate = chance.below(12);
+        let fate = random.below(12);
         let happens = fate > 1;
         let done = Answer::Done { revision: Some(n) };
         let answer = match action {
@@ -83,21 +83,21 @@ fn legal_history(chance: &Chance, length: u64) -> History {
             (1 | 2, _) => Answer::Unknown,
             _ => answer,
         };
-        let span = (time.saturating_sub(chance.below(250)), time + chance.below(250));
+        let span = (time.saturating_sub(random.below(250)), time + random.below(250));
         calls.push(Call::new(0, (register, action), span, answer));
     }
     History::new(calls)
 }
 
 /// Makes one answer wrong, or possibly wrong.
-fn spoil(history: &History, chance: &Chance) -> History {
+fn spoil(history: &History, random: &Random) -> History {
     let mut calls = history.calls().to_vec();
     for _ in 0..100 {
-        let place = usize::try_from(chance.below(calls.len() as u64)).expect("it is an index");
+        let place = usize::try_from(random.below(calls.len() as u64)).expect("it is an index");
         let spoiled = &mut calls[place];
         let answer = match (spoiled.action, spoiled.answer) {
             (Action::Read, Answer::Found { value, .. }) => {
-                let earlier = Some(chance.below(calls.len() as u64) + 1);
+                let earlier = Some(random.below(calls.len() as u64) + 1);
                 Answer::Found {
                     value: if value == earlier { None } else { earlier },
                     revision: None,
@@ -119,7 +119,7 @@ fn spoil(history: &History, chance: &Chance) -> History {
 proptest! {
     #[test]
     fn what_a_working_register_answers_is_accepted(seed: u64, length in 1_u64..60) {
-        let history = legal_history(&Chance::seeded(seed), length);
+        let history = legal_history(&Random::seeded(seed), length);
         prop_assert_eq!(order::check(&history).err(), None);
         prop_assert_eq!(registers::check(&history, 1_000_000), registers::Verdict::Legal);
     }
@@ -129,8 +129,8 @@ proptest! {
 fn a_wrong_answer_is_mostly_noticed_and_by_both() {
     let (mut wrong, mut both) = (0, 0);
     for seed in 0..1_000 {
-        let chance = Chance::seeded(seed);
-        let history = spoil(&legal_history(&chance, 40), &chance);
+        let random = Random::seeded(seed);
+        let history = spoil(&legal_history(&random, 40), &random);
         if matches!(registers::check(&history, 1_000_000), registers::Verdict::Illegal { .. }) {
             wrong += 1;
             both += usize::from(order::check(&history).is_err());

@@ -1,5 +1,5 @@
 //! Checks the beliefs of holders: no two hold at the same time, tokens rise, and a former holder
-//! writes nothing. L-MX-1, 3 and 5, and the like for other recipes.
+//! writes nothing. L-MX-1, 3 and 5, and the corresponding laws of other recipes.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use crate::check::record::{Breach, Record};
 use crate::clients::entry::{Fact, Kind};
 use crate::clients::holding::Holding;
 
-/// Every lock that had too many holders, holders out of order, or a write by a process that did not
-/// hold it.
+/// Returns every lock that had too many holders, holders out of order, or a write by a process that
+/// did not hold it.
 pub fn check(record: &Record) -> Vec<Breach> {
     let mut places: BTreeMap<&str, Vec<(usize, &Holding)>> = BTreeMap::new();
     for (process, holding) in &record.holdings {
@@ -32,8 +32,8 @@ pub fn check(record: &Record) -> Vec<Breach> {
     found
 }
 
-/// At no moment is the sum of the shares above the total. An answer is certain only to have been
-/// true at some time between the question and the answer.
+/// Checks that the sum of the shares never exceeds the total. An answer is certain only to have
+/// been true at some time between the question and the answer.
 fn check_shares(record: &Record, held: &[(usize, &Holding)]) -> Vec<Breach> {
     let mut found = Vec::new();
     for (_, first) in held.iter().filter(|(_, holding)| holding.since <= holding.certain) {
@@ -42,7 +42,7 @@ fn check_shares(record: &Record, held: &[(usize, &Holding)]) -> Vec<Breach> {
             held.iter().filter(|(_, holding)| holding.since <= t && t <= holding.certain).collect();
         let shares: u32 = then.iter().map(|(_, holding)| holding.share).sum();
         if shares > first.room.shares() {
-            let what = format!("at {t} these believed to hold it at once: {then:?}");
+            let what = format!("at {t} these believed to hold it at the same time: {then:?}");
             let owners = then.iter().filter_map(|(_, holding)| record.owner(holding));
             let law = first.room.laws()[0];
             found.push(Breach::new(law, what).at(t).of(owners));
@@ -51,14 +51,14 @@ fn check_shares(record: &Record, held: &[(usize, &Holding)]) -> Vec<Breach> {
     found
 }
 
-/// Of two holders that exclude each other, the later one has the larger token.
+/// Checks that, of two holders that exclude each other, the later one has the larger token.
 fn check_tokens(record: &Record, held: &[(usize, &Holding)]) -> Vec<Breach> {
     let mut found = Vec::new();
     for (_, early) in held {
         let later = held.iter().filter(|(_, late)| {
             late.asked > early.since && late.share + early.share > late.room.shares()
         });
-        // The same token again is no later holding: the belief had a break.
+        // The same token again is not a later holding: the belief had a break.
         for (_, late) in later.filter(|(_, late)| late.token < early.token) {
             let what = format!("{late:?} came after {early:?}");
             let owners = [early, late].into_iter().filter_map(|holding| record.owner(holding));
@@ -68,7 +68,7 @@ fn check_tokens(record: &Record, held: &[(usize, &Holding)]) -> Vec<Breach> {
     found
 }
 
-/// A writer has a ticket in the line, which exists at the time of the write.
+/// Checks that a writer has a ticket in the wait queue, which exists at the time of the write.
 fn check_writers(record: &Record, law: &'static str, line: &str, writes: &[&Fact]) -> Vec<Breach> {
     let in_line = |fact: &&Fact| fact.path.rsplit_once('/').is_some_and(|(dir, _)| dir == line);
     let mut drawn: BTreeMap<u64, &str> = BTreeMap::new();
@@ -90,7 +90,7 @@ fn check_writers(record: &Record, law: &'static str, line: &str, writes: &[&Fact
     wrong.map(|what| Breach::new(law, what)).collect()
 }
 
-/// Of exclusive holders, none writes after a later one has written.
+/// Checks that, of exclusive holders, none writes after a later one has written.
 fn check_order(law: &'static str, writes: &[&Fact]) -> Vec<Breach> {
     let pairs = writes.windows(2).filter(|pair| pair[0].value > pair[1].value);
     pairs.map(|pair| Breach::new(law, format!("{:?} comes after {:?}", pair[1], pair[0]))).collect()
@@ -103,7 +103,7 @@ mod tests {
     use crate::clients::entry::{Op, What};
     use crate::clients::holding::Room;
 
-    /// Process 1 holds it with this token during the span.
+    /// Process 1 holds the lock with this token during the span.
     fn hold(script: &mut Script, room: Room, share: u32, token: u64, span: (u64, u64)) {
         let holding = Holding {
             room,

@@ -1,4 +1,4 @@
-//! [`Items`]: what became of the items of queues, by what the servers kept.
+//! The items of queues, as the servers kept them: [`Items`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::history::Value;
 #[derive(Debug, Default)]
 pub(super) struct Items<'a> {
     pub(super) all: BTreeMap<Value, Item<'a>>,
-    /// Claims that are left in the end.
+    /// The claims that are left in the end.
     pub(super) claims: BTreeSet<&'a str>,
     /// The effects of the work on items: the revision, the item, and the token of its delivery.
     pub(super) effects: Vec<(u64, Value, u64)>,
@@ -19,9 +19,9 @@ pub(super) struct Items<'a> {
 /// One item.
 #[derive(Debug, Default)]
 pub(super) struct Item<'a> {
-    /// The parts of its names that stay the same: one for each put that was applied.
+    /// The parts of its names that stay the same: one for each applied put.
     pub(super) keys: BTreeSet<&'a str>,
-    /// Its nodes that are there.
+    /// Its current nodes.
     pub(super) nodes: BTreeSet<&'a str>,
     /// Its claims, by their tokens: the sessions that own them.
     pub(super) claims: BTreeMap<u64, u64>,
@@ -54,7 +54,7 @@ struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// Takes over what was written together.
+    /// Applies the writes of one transaction.
     fn learn(&mut self, items: &mut Items<'a>, facts: &[&'a Fact]) {
         let (mut came, mut gone) = (BTreeSet::new(), Vec::new());
         for fact in facts {
@@ -110,12 +110,12 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The directory of a node within a queue, and its name there.
+/// Returns the directory of a node within a queue, and its name there.
 fn in_queue<'a>(queue: &str, path: &'a str) -> Option<(&'a str, &'a str)> {
     path.strip_prefix(queue)?.strip_prefix('/')?.split_once('/')
 }
 
-/// The part of the name of an item that stays the same: see the names of `Queue`.
+/// Returns the part of the name of an item that stays the same: see the names of `Queue`.
 fn key(name: &str) -> &str {
     let rest = name.strip_prefix("entry-").and_then(|rest| rest.split_once('-'));
     let rest = rest.map_or(name, |(_priority, rest)| rest);

@@ -1,12 +1,12 @@
-//! Whether sessions live as long as they were believed to, and what remains of them: L-SES-2, 3, 5,
-//! 6 and 7, L-OUT-6.
+//! Checks that sessions live as long as they were believed to, and leave no node: L-SES-2, 3, 5, 6
+//! and 7, L-OUT-6.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::check::record::{Breach, Called, Record};
 use crate::clients::entry::{Fact, Kind, Op, Told};
 
-/// Every session that was believed alive when it was not, or that left or created something
+/// Returns every session that was believed alive when it was not, or that left or created a node
 /// afterwards.
 pub fn check(record: &Record) -> Vec<Breach> {
     let mut found = check_beliefs(record);
@@ -17,7 +17,7 @@ pub fn check(record: &Record) -> Vec<Breach> {
     found
 }
 
-/// The nodes that are deleted only with their session, and never had another owner.
+/// Returns the nodes that are deleted only with their session, and never had another owner.
 fn ephemerals(record: &Record) -> BTreeMap<&str, u64> {
     let deleted = record.calls.iter().filter(|call| matches!(call.op, Op::Delete { .. }));
     let mut shared: BTreeSet<&str> = deleted.map(Called::path).collect();
@@ -33,8 +33,8 @@ fn ephemerals(record: &Record) -> BTreeMap<&str, u64> {
     alone
 }
 
-/// When some client knew that the session was over, because a node of it was gone. It was over
-/// before.
+/// The time at which some client knew that the session was over, because a node of it was gone. The
+/// session ended before.
 fn known_over(record: &Record) -> BTreeMap<u64, u64> {
     let ephemerals = ephemerals(record);
     let mut over: BTreeMap<u64, u64> = BTreeMap::new();
@@ -83,7 +83,7 @@ fn check_beliefs(record: &Record) -> Vec<Breach> {
     late.collect()
 }
 
-/// All of a session's nodes are deleted at one revision, and none is created later.
+/// Checks that all nodes of a session are deleted at one revision, and none is created later.
 fn check_remains(record: &Record) -> Vec<Breach> {
     let ephemerals = ephemerals(record);
     let mut ends: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
@@ -114,7 +114,7 @@ fn check_remains(record: &Record) -> Vec<Breach> {
     found
 }
 
-/// The nodes of a session in the end.
+/// Returns the nodes of a session in the end.
 fn left(facts: &[Fact], session: u64) -> BTreeMap<&str, u64> {
     let mut left = BTreeMap::new();
     for fact in facts.iter().filter(|fact| fact.owner == Some(session)) {
@@ -126,7 +126,7 @@ fn left(facts: &[Fact], session: u64) -> BTreeMap<&str, u64> {
     left
 }
 
-/// After a session was closed, nothing of it is read.
+/// Checks that none of its nodes is read after a session was closed.
 fn check_closed(record: &Record) -> Vec<Breach> {
     let mut found = Vec::new();
     let closed = record.calls.iter().filter(|call| call.op == Op::Close && call.answer().is_some());
@@ -148,7 +148,7 @@ fn check_closed(record: &Record) -> Vec<Breach> {
     found
 }
 
-/// After a session was reported lost, no call of it succeeds.
+/// Checks that no call of a session succeeds after it was reported lost.
 fn check_lost(record: &Record) -> Vec<Breach> {
     let mut found = Vec::new();
     for (lost, session, _, _) in record.beliefs.iter().filter(|(_, _, status, _)| status == "lost")
@@ -164,7 +164,7 @@ fn check_lost(record: &Record) -> Vec<Breach> {
     found
 }
 
-/// After it was reported lost, it stays lost.
+/// Checks that a session stays lost after it was reported lost.
 fn check_final(record: &Record) -> Vec<Breach> {
     let mut lost = BTreeSet::new();
     let mut found = Vec::new();
@@ -198,8 +198,8 @@ mod tests {
         check(&script.record()).iter().map(|breach| breach.law).collect()
     }
 
-    /// Session 7 has a node, and session 8 learns by an event or a read that it is gone, at the
-    /// returned time.
+    /// Session 7 has a node, and session 8 learns by an event or a read that the node is gone, at
+    /// the returned time.
     fn expired(by_event: bool) -> (Script, u64) {
         let mut script = Script::default();
         script.call(7, create("/e"), 5, vec![]);

@@ -1,9 +1,9 @@
 //! Checks a history by the revisions that its answers carry, without a search.
 //!
-//! Nearly every answer of a store has the revision at which it was true. What remains is to check
-//! that this order explains the answers and agrees with the order in which calls followed one
-//! another. It takes `n log n` steps, misses few histories that the search of
-//! [`registers`](super::registers) rejects, and rejects none that is legal.
+//! Nearly every answer of a store has the revision at which it was true. So the check is that this
+//! order explains the answers and agrees with the order of calls that did not overlap. It takes `n
+//! log n` steps, misses few histories that the search of [`registers`](super::registers) rejects,
+//! and rejects none that is legal.
 
 use std::collections::BTreeMap;
 
@@ -28,19 +28,19 @@ pub fn check(history: &History) -> Result<(), Violation> {
 
 /// The calls of one register, classified.
 struct Register {
-    /// Every call that certainly was true at a revision: a write at its own, a read at that of its
+    /// Every call that was certainly true at a revision: a write at its own, a read at that of its
     /// value.
     known: Vec<(u64, Call)>,
-    /// The writes that happened, by revision. They include ambiguous ones that were read.
+    /// The writes that were applied, by revision. They include ambiguous ones that were read.
     chain: Vec<(u64, Call)>,
-    /// Writes that may have happened, at an unknown time.
+    /// Writes that may have been applied, at an unknown time.
     loose: Vec<Call>,
-    /// The write of each value, if it may have happened.
+    /// The write of each value, if it may have been applied.
     writers: BTreeMap<Value, Call>,
     reads: Vec<Call>,
     refused: Vec<Call>,
     /// The revisions of values in reads.
-    told: BTreeMap<Value, u64>,
+    read_revisions: BTreeMap<Value, u64>,
 }
 
 impl Register {
@@ -53,7 +53,7 @@ impl Register {
             writers: writers.collect(),
             reads: Vec::new(),
             refused: Vec::new(),
-            told: told_by_reads(calls),
+            read_revisions: revisions_of_reads(calls),
         };
         for call in calls {
             register.sort_in(*call);
@@ -77,7 +77,7 @@ impl Register {
             }
             Answer::Done { revision: None } | Answer::Unknown => {
                 let Some(value) = call.written() else { return };
-                match value.and_then(|value| self.told.get(&value)) {
+                match value.and_then(|value| self.read_revisions.get(&value)) {
                     Some(revision) => self.chain.push((*revision, call)),
                     None => self.loose.push(call),
                 }
@@ -114,18 +114,15 @@ impl Register {
                 return Err(Violation::new("a read found a value that was never written", [*read]));
             };
             if writer.called > read.returned {
-                return Err(Violation::new(
-                    "a read found what was written later",
-                    [*writer, *read],
-                ));
+                return Err(Violation::new("a read returned a later write", [*writer, *read]));
             }
-            let written = revision_of(writer).or_else(|| self.told.get(&value).copied());
+            let written = revision_of(writer).or_else(|| self.read_revisions.get(&value).copied());
             if written.is_some()
                 && revision.is_some()
                 && written != revision
                 && revision_of(writer).is_none()
             {
-                return Err(Violation::new("a write happened twice", [*writer, *read]));
+                return Err(Violation::new("a write was applied twice", [*writer, *read]));
             }
             if written.is_some() && revision.is_some() && written != revision {
                 return Err(Violation::new("a read has another revision", [*writer, *read]));
@@ -150,7 +147,7 @@ impl Register {
                     .any(|loose| loose.written() == Some(from) && loose.called < call.returned)
             {
                 let before = place.checked_sub(1).map(|before| self.chain[before].1);
-                let what = "a swap happened on another value";
+                let what = "a swap was applied to another value";
                 return Err(Violation::new(what, before.into_iter().chain([*call])));
             }
             held = call.written().flatten();
@@ -158,7 +155,7 @@ impl Register {
         self.check_refused()
     }
 
-    /// A swap is not refused while the register certainly has the expected value.
+    /// Checks that a swap is not rejected while the register certainly has the expected value.
     fn check_refused(&self) -> Result<(), Violation> {
         let places: BTreeMap<_, _> = (self.chain.iter().enumerate())
             .filter_map(|(place, (_, call))| Some((call.written()??, place)))
@@ -181,12 +178,12 @@ impl Register {
 }
 
 /// The revisions of values in reads.
-fn told_by_reads(calls: &[Call]) -> BTreeMap<Value, u64> {
-    let told = calls.iter().filter_map(|call| match call.answer {
+fn revisions_of_reads(calls: &[Call]) -> BTreeMap<Value, u64> {
+    let read_revisions = calls.iter().filter_map(|call| match call.answer {
         Answer::Found { value: Some(value), revision: Some(revision) } => Some((value, revision)),
         _ => None,
     });
-    told.collect()
+    read_revisions.collect()
 }
 
 fn revision_of(write: &Call) -> Option<u64> {
@@ -244,14 +241,14 @@ impl Deletions {
         Self(sorted)
     }
 
-    /// Whether there may have been one after this revision, called before this time.
+    /// Returns `true` if there may have been one after this revision, called before this time.
     fn any(&self, after: u64, before: u64) -> bool {
         let count = self.0.partition_point(|(called, _)| *called <= before);
         self.0[..count].last().is_some_and(|(_, highest)| *highest > after)
     }
 }
 
-/// A write that was called after something was true has a later revision than that.
+/// Checks that a write that was called after a fact was true has a later revision than the fact.
 fn check_real_time<'a>(known: impl Iterator<Item = &'a (u64, Call)>) -> Result<(), Violation> {
     let known: Vec<_> = known.copied().collect();
     let fresh = Fresh::new(&known);
@@ -329,10 +326,7 @@ mod tests {
             &[at(1, write(1), 1, 2), refused(swap(Some(9), 2), 3, 4), found(Some(2), 5, 6)],
             "a read found a value that was never written",
         );
-        illegal(
-            &[found(Some(1), 1, 2), at(1, write(1), 3, 4)],
-            "a read found what was written later",
-        );
+        illegal(&[found(Some(1), 1, 2), at(1, write(1), 3, 4)], "a read returned a later write");
         illegal(
             &[at(1, write(1), 1, 2), found_at(2, Some(1), 3, 4)],
             "a read has another revision",
@@ -340,7 +334,7 @@ mod tests {
         illegal(&[at(1, write(1), 1, 2), found(None, 3, 4)], "a value vanished");
         illegal(
             &[at(1, swap(None, 1), 1, 9), at(2, swap(None, 2), 1, 9)],
-            "a swap happened on another value",
+            "a swap was applied to another value",
         );
         illegal(
             &[at(1, write(1), 1, 2), refused(swap(Some(1), 2), 3, 4)],
@@ -356,6 +350,6 @@ mod tests {
             at(2, write(2), 5, 6),
             found_at(3, Some(1), 7, 8),
         ];
-        illegal(&calls, "a write happened twice");
+        illegal(&calls, "a write was applied twice");
     }
 }

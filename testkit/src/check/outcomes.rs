@@ -6,7 +6,7 @@ use crate::check::record::{Breach, Called, End, Record};
 use crate::clients::entry::{Fact, Kind, Op};
 use crate::history::Value;
 
-/// Every write whose outcome differs from its result.
+/// Returns every write whose outcome differs from its result.
 pub fn check(record: &Record) -> Vec<Breach> {
     let mut kept: BTreeMap<Value, Vec<&Fact>> = BTreeMap::new();
     for fact in record.facts.iter().filter(|fact| fact.kind != Kind::Deleted) {
@@ -26,7 +26,7 @@ fn judge(call: &Called, kept: &[&Fact]) -> Option<Breach> {
     match (&call.end, kept) {
         (End::Done(answer), [fact]) => {
             if answer.revision.is_some_and(|revision| revision != fact.revision) {
-                return breach("L-OUT-2", "it happened at another revision than was said");
+                return breach("L-OUT-2", "it was applied at another revision than reported");
             }
             let elsewhere = match call.op {
                 Op::Ticket { .. } => !fact.path.starts_with(call.path()),
@@ -38,22 +38,22 @@ fn judge(call: &Called, kept: &[&Fact]) -> Option<Breach> {
             };
             let owner = |ephemeral: bool| ephemeral.then_some(call.session);
             if elsewhere {
-                breach("L-OUT-2", "it happened elsewhere")
+                breach("L-OUT-2", "it was applied to another node")
             } else if ephemeral.is_some_and(|ephemeral| owner(ephemeral) != fact.owner) {
                 breach("L-SES-13", "it went to another owner")
             } else {
                 None
             }
         }
-        (End::Done(_), []) => breach("L-OUT-2", "it was said to be done, and was not"),
+        (End::Done(_), []) => breach("L-OUT-2", "it was reported as applied, and was not"),
         (End::Done(_), _) => breach("L-OUT-2", "it was done more than once"),
         (End::Not, [_, ..]) => breach("L-OUT-1", "it was certain not to happen, and did"),
         (End::Not, []) | (End::Unknown, [] | [_]) => None,
-        (End::Unknown, _) => breach("L-OUT-3", "it may have happened once, and did so more often"),
+        (End::Unknown, _) => breach("L-OUT-3", "it was applied more than once"),
     }
 }
 
-/// Nodes that are only deleted by calls are deleted as often as the results say.
+/// Checks that nodes that are only deleted by calls are deleted as often as the results tell.
 fn check_deletes(record: &Record) -> Vec<Breach> {
     let mut paths: BTreeMap<&str, Vec<&Called>> = BTreeMap::new();
     for call in record.calls.iter().filter(|call| matches!(call.op, Op::Delete { .. })) {
@@ -67,12 +67,12 @@ fn check_deletes(record: &Record) -> Vec<Breach> {
         }
         let done = calls.iter().filter(|call| call.answer().is_some()).count();
         let unknown = calls.iter().filter(|call| call.end == End::Unknown).count();
-        let told = || calls.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n  ");
+        let list = || calls.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n  ");
         let count = gone.len();
         if count < done {
-            Some(Breach::new("L-OUT-2", format!("{path} went {count} times: {}", told())))
+            Some(Breach::new("L-OUT-2", format!("{path} went {count} times: {}", list())))
         } else if count > done + unknown {
-            Some(Breach::new("L-OUT-1", format!("{path} went {count} times: {}", told())))
+            Some(Breach::new("L-OUT-1", format!("{path} went {count} times: {}", list())))
         } else {
             None
         }
@@ -80,7 +80,7 @@ fn check_deletes(record: &Record) -> Vec<Breach> {
     paths.into_iter().filter_map(check).collect()
 }
 
-/// A node that is deleted only by calls does not disappear by itself.
+/// Checks that a node that is deleted only by calls does not disappear by itself.
 fn check_undeleted(record: &Record) -> Vec<Breach> {
     let deleted = record.calls.iter().filter(|call| matches!(call.op, Op::Delete { .. }));
     let deleted: BTreeSet<&str> = deleted.map(Called::path).collect();
@@ -104,10 +104,11 @@ mod tests {
         Op::Set { path: "/n".into(), value }
     }
 
-    /// The laws that are broken when `kept` writes were kept and the writer got this result.
-    fn laws(told: impl Fn(&mut Script), kept: u64) -> Vec<&'static str> {
+    /// Returns the laws that are broken when `kept` writes were kept and the writer received this
+    /// result.
+    fn laws(report: impl Fn(&mut Script), kept: u64) -> Vec<&'static str> {
         let mut script = Script::default();
-        told(&mut script);
+        report(&mut script);
         for revision in 5..5 + kept {
             script.fact(revision, "/n", Kind::Updated, Some(1), None);
         }
@@ -166,9 +167,9 @@ mod tests {
     #[test]
     fn a_node_goes_as_often_as_was_said() {
         let delete = || Op::Delete { path: "/n".into() };
-        let laws = |told: &dyn Fn(&mut Script), gone: u64| {
+        let laws = |report: &dyn Fn(&mut Script), gone: u64| {
             let mut script = Script::default();
-            told(&mut script);
+            report(&mut script);
             (0..gone).for_each(|n| script.fact(5 + n, "/n", Kind::Deleted, None, None));
             check(&script.record()).iter().map(|breach| breach.law).collect::<Vec<_>>()
         };

@@ -1,5 +1,5 @@
-//! Checks what consumers had of queues: no item is lost, invented or doubled, a delivery is held
-//! alone, and a stale consumer acknowledges nothing. L-Q-1 to L-Q-6.
+//! Checks the items that consumers of queues had: no item is lost, invented or doubled, no two hold
+//! a delivery, and a stale consumer acknowledges nothing. L-Q-1 to L-Q-6.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use crate::check::record::{Breach, Record};
 use crate::clients::deed::{Deed, Effect};
 use crate::history::Value;
 
-/// Every item that was lost, invented, doubled, or had by two at once.
+/// Returns every item that was lost, invented, doubled, or held by two at the same time.
 pub fn check(record: &Record) -> Vec<Breach> {
     if record.queues.is_empty() {
         return Vec::new();
@@ -31,30 +31,32 @@ pub fn check(record: &Record) -> Vec<Breach> {
     found
 }
 
-/// What processes said of items.
+/// The reports of processes about items.
 #[derive(Debug, Default)]
 struct Said {
     all: BTreeMap<Value, OfItem>,
-    /// How many takes have an unknown end.
+    /// The number of takes with an unknown end.
     open: usize,
 }
 
-/// What processes said of one item.
+/// The reports of processes about one item.
 #[derive(Debug, Default)]
 struct OfItem {
-    /// How its put ended, if it began.
+    /// The result of its put, if it began.
     put: Option<Effect>,
-    /// How many takes returned it.
+    /// The number of takes that returned it.
     taken: usize,
-    /// What was held, as it was reported last, by the token and the time at which it began.
+    /// The last report of each holding, by the token and the time at which it began.
     holds: BTreeMap<(u64, u64), Held>,
-    /// When a process knew that it had the item for good, with the token if it had claimed it.
+    /// The time at which a process knew that it had the item finally, with the token if it had
+    /// claimed it.
     ended: Vec<(u64, Option<u64>)>,
-    /// Its acknowledgements by their tokens: whether an effect was written with them, and their end.
+    /// Its acknowledgements by their tokens: whether an effect was written with them, and their
+    /// end.
     acks: BTreeMap<u64, (bool, Effect)>,
 }
 
-/// The first time at which it was held: between the question and the answer. And the last one.
+/// The first and the last time at which it was held: between the question and the answer.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     asked: u64,
@@ -100,7 +102,7 @@ impl Said {
     }
 }
 
-/// An item is there if its put was answered, not if that failed, and once.
+/// Checks that an item exists once if its put was answered, and not if the put failed.
 fn check_put(value: Value, item: &Item, said: &OfItem) -> Vec<Breach> {
     let what = format!("{value}: {said:?}, {item:?}");
     let mut found = Vec::new();
@@ -120,7 +122,8 @@ fn check_put(value: Value, item: &Item, said: &OfItem) -> Vec<Breach> {
     found.into_iter().map(|(law, why)| Breach::new(law, format!("{why}: {what}"))).collect()
 }
 
-/// An item ends once, for the process that was answered so: the last one that claimed it.
+/// Checks that an item ends once, for the process that received that answer: the last one that
+/// claimed it.
 fn check_ends(value: Value, item: &Item, said: &OfItem) -> Vec<Breach> {
     let what = format!("{value}: {said:?}, {item:?}");
     let mut found = Vec::new();
@@ -147,8 +150,8 @@ fn is_acknowledged(said: &OfItem, token: u64) -> bool {
     said.acks.get(&token).is_some_and(|(_, effect)| *effect != Effect::None)
 }
 
-/// No two hold it at the same time, none when another has it for good, and each later one has a
-/// larger token.
+/// Checks that no two hold an item at the same time, none when another has it finally, and that
+/// each later holder has a larger token.
 fn check_holds(value: Value, item: &Item, said: &OfItem) -> Vec<Breach> {
     let mut found = Vec::new();
     for ((token, _), held) in &said.holds {
@@ -181,7 +184,8 @@ fn check_holds(value: Value, item: &Item, said: &OfItem) -> Vec<Breach> {
     found
 }
 
-/// The effect of the work on an item is written with the acknowledgement, or not at all.
+/// Checks that the effect of the work on an item is written with the acknowledgement, or not at
+/// all.
 fn check_effects(value: Value, items: &Items<'_>, item: &Item, said: &OfItem) -> Vec<Breach> {
     let written = items.effects.iter().filter(|(_, of, _)| *of == value);
     let written: BTreeMap<u64, u64> = written.map(|(at, _, token)| (*token, *at)).collect();
@@ -204,8 +208,8 @@ fn check_effects(value: Value, items: &Items<'_>, item: &Item, said: &OfItem) ->
     found.into_iter().map(|what| Breach::new("L-Q-6", what)).collect()
 }
 
-/// An item that went without a claim was taken: by a process that has it, or by one that did not
-/// hear the answer.
+/// Checks that an item that disappeared without a claim was taken: by a process that has it, or by
+/// one that did not receive the answer.
 fn check_unaccounted(items: &Items<'_>, said: &Said) -> Option<Breach> {
     let taken = |value: &Value| said.all.get(value).map_or(0, |said| said.taken);
     let lost: Vec<_> = items

@@ -1,4 +1,5 @@
-//! [`Record`]: the entries of a [`Book`](crate::clients::book::Book), sorted for the checks of laws.
+//! The entries of a [`Book`](crate::clients::book::Book), sorted for the checks of laws:
+//! [`Record`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,7 +9,7 @@ use crate::clients::entry::{Answer, Entry, Fact, Installed, Kind, Op, Seen, Told
 use crate::clients::holding::{Holding, Room};
 use crate::history::Value;
 
-/// The events of a run, and what the servers kept.
+/// The events of a run, and the writes that the servers kept.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Record {
@@ -21,9 +22,9 @@ pub struct Record {
     /// The beliefs about sessions: the time of the report, the status, and when the session was
     /// last certain.
     pub beliefs: Vec<(u64, u64, String, Option<u64>)>,
-    /// What each process believed to hold, without a break.
+    /// The locks that each process believed to hold, without a break.
     pub holdings: Vec<(usize, Holding)>,
-    /// The locks: the kind, the line, and the node that its holder writes.
+    /// The locks: the kind, the directory, and the node that its holder writes.
     pub stands: BTreeSet<(Room, String, String)>,
     /// The paths of queues.
     pub queues: BTreeSet<String>,
@@ -33,14 +34,14 @@ pub struct Record {
     pub families: BTreeSet<(Part, String)>,
     /// The members that a full round of a double barrier has, by its path.
     pub parties: BTreeMap<String, u64>,
-    /// What processes did there: the time of the report, and the process.
+    /// The actions of processes there: the time of the report, and the process.
     pub deeds: Vec<(u64, usize, Deed)>,
     /// Sessions that were ended from outside before their time.
     pub ended: BTreeSet<u64>,
-    /// What servers reported about leases: the time of the report, the session, and the time until
+    /// The reports of servers about leases: the time of the report, the session, and the time until
     /// which its lease lives at least.
     pub leases: Vec<(u64, u64, u64)>,
-    /// The times at which a paused server was resumed.
+    /// The times at which a server was resumed that was paused, or whose disk stalled.
     pub resumed: Vec<u64>,
     /// Faults that may or may not have taken place.
     pub indeterminate: Vec<String>,
@@ -54,25 +55,25 @@ pub struct Called {
     pub id: u64,
     /// The process.
     pub process: usize,
-    /// The session; zero where there is none yet.
+    /// The session; zero if there is none yet.
     pub session: u64,
     /// The operation.
     pub op: Op,
-    /// When it began.
+    /// The time of the beginning.
     pub called: u64,
-    /// When it ended; [`u64::MAX`] if it did not.
+    /// The time of the end; [`u64::MAX`] if it did not end.
     pub returned: u64,
-    /// How it ended.
+    /// The result.
     pub end: End,
 }
 
-/// How a call ended.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "checks must know each of them")]
 pub enum End {
-    /// It was applied.
+    /// The call was applied.
     Done(Answer),
-    /// The store rejected it, or it certainly never happens.
+    /// The store rejected the call, or it certainly never happens.
     Not,
     /// Unknown.
     Unknown,
@@ -84,7 +85,7 @@ pub enum End {
 pub struct Breach {
     /// The law.
     pub law: &'static str,
-    /// What broke it.
+    /// The description.
     pub what: String,
     /// The time, if the check knows it: see [`now`](crate::clients::entry::now).
     pub at: Option<u64>,
@@ -93,7 +94,7 @@ pub struct Breach {
 }
 
 impl Breach {
-    /// A breach of `law` at an unknown time.
+    /// Creates a breach of `law` at an unknown time.
     pub fn new(law: &'static str, what: impl Into<String>) -> Self {
         Self { law, what: what.into(), at: None, sessions: Vec::new() }
     }
@@ -116,7 +117,7 @@ impl fmt::Display for Breach {
 }
 
 impl Called {
-    /// The node that it is about.
+    /// Returns the node that the call is about.
     pub fn path(&self) -> &str {
         match &self.op {
             Op::Create { path, .. }
@@ -133,7 +134,7 @@ impl Called {
         }
     }
 
-    /// The value that it writes.
+    /// Returns the value that the call writes.
     pub fn value(&self) -> Option<Value> {
         match self.op {
             Op::Create { value, .. }
@@ -144,7 +145,7 @@ impl Called {
         }
     }
 
-    /// Its answer, if it was applied.
+    /// Returns the answer, if the call was applied.
     pub fn answer(&self) -> Option<&Answer> {
         match &self.end {
             End::Done(answer) => Some(answer),
@@ -152,7 +153,7 @@ impl Called {
         }
     }
 
-    /// The nodes in its answer.
+    /// Returns the nodes in the answer.
     pub(crate) fn seen(&self) -> &[Seen] {
         self.answer().map_or(&[], |answer| &answer.nodes)
     }
@@ -166,7 +167,7 @@ impl fmt::Display for Called {
 }
 
 impl Record {
-    /// The record of these entries.
+    /// Creates the record of these entries.
     pub fn of(entries: &[Entry]) -> Self {
         let mut record = Self::default();
         let mut places: BTreeMap<u64, usize> = BTreeMap::new();
@@ -247,7 +248,7 @@ impl Record {
         }
     }
 
-    /// The session that owns the ticket of this holding.
+    /// Returns the session that owns the ticket of this holding.
     pub(crate) fn owner(&self, holding: &Holding) -> Option<u64> {
         let ticket = self.facts.iter().find(|fact| {
             let line = fact.path.rsplit_once('/').map(|(line, _)| line);
@@ -258,8 +259,9 @@ impl Record {
         ticket?.owner
     }
 
-    /// True if it is a node of a recipe: a ticket in a line with contenders, or a node of a queue, a
-    /// crew or another recipe. Recipes create and delete them as locks are held and work is done.
+    /// Returns `true` for a node of a recipe: a ticket of a lock with contenders, or a node of a
+    /// queue, a crew or another recipe. Recipes create and delete them as locks are held and work
+    /// is done.
     pub(crate) fn is_of_a_recipe(&self, path: &str) -> bool {
         let lines = self.stands.iter().map(|(_, line, _)| line);
         let families = self.families.iter().map(|(_, path)| path);
@@ -280,7 +282,7 @@ impl Record {
         };
     }
 
-    /// Whether a write of this value was kept.
+    /// Returns `true` if a write of this value was kept.
     pub(crate) fn kept(&self, value: Value) -> bool {
         self.facts.iter().any(|fact| fact.value == Some(value))
     }

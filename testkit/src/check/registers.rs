@@ -5,34 +5,34 @@ use rustc_hash::FxHashSet;
 
 use crate::history::{Action, Answer, Call, History, Value};
 
-/// Whether there is an order that explains a history.
+/// The result of a search for an order that explains a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
     clippy::exhaustive_enums,
     reason = "there is one, there is none, or the search took too long"
 )]
 pub enum Verdict {
-    /// There is one.
+    /// There is an order.
     Legal,
-    /// There is none for the calls of this register.
+    /// There is no order for the calls of this register.
     Illegal {
         /// The register.
         register: usize,
-        /// The call at which the search got stuck, for the longest order.
+        /// The call at which the search stopped, for the longest order.
         stuck: Box<Call>,
     },
-    /// It was not found within the maximum number of steps.
+    /// No order was found within the maximum number of steps.
     Unknown {
         /// The register.
         register: usize,
     },
 }
 
-/// Checks every register on its own: a history is linearizable if each of its registers is.
+/// Checks each register separately: a history is linearizable if each of its registers is.
 ///
-/// Failed calls are left out, ambiguous ones may take effect at any time after they were called,
-/// or never. The search is exponential for illegal histories with many ambiguous calls, so it gives
-/// up after `steps`.
+/// Failed calls are omitted, ambiguous ones may take effect at any time after they were called, or
+/// never. The search is exponential for illegal histories with many ambiguous calls, so it stops
+/// after `steps`.
 pub fn check(history: &History, steps: usize) -> Verdict {
     for (register, calls) in history.registers().into_iter().enumerate() {
         match search(calls, steps) {
@@ -50,7 +50,7 @@ struct Timeline {
     previous: Vec<usize>,
 }
 
-/// An entry `2 * n + 1` is the calling of the call `n`, `2 * n + 2` its return; 0 is the head and
+/// The entry `2 * n + 1` is the start of the call `n`, `2 * n + 2` its return; 0 is the head and
 /// the end.
 impl Timeline {
     fn new(calls: &[Call]) -> Self {
@@ -89,7 +89,7 @@ impl Timeline {
     }
 }
 
-/// `Err` is the call at which the search got stuck, or `None` if it took too long.
+/// `Err` is the call at which the search stopped, or `None` if it took too many steps.
 fn search(mut calls: Vec<Call>, steps: usize) -> Result<(), Option<Call>> {
     calls.retain(|call| {
         let idle = call.action == Action::Read && call.answer == Answer::Unknown;
@@ -130,7 +130,7 @@ fn search(mut calls: Vec<Call>, steps: usize) -> Result<(), Option<Call>> {
             entry = timeline.next[entry];
             continue;
         }
-        // A return without an earlier place for its call: go back to the last choice.
+        // A return of a call without a place: go back to the last choice.
         if entry != 0 && open < best {
             (best, stuck) = (open, Some(calls[entry / 2 - 1]));
         }
@@ -160,7 +160,7 @@ fn step(call: &Call, value: Option<Value>) -> Option<Option<Value>> {
     }
 }
 
-/// The calls that have their place already.
+/// The calls already placed in the linearization.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Done(Box<[u64]>);
 
@@ -216,13 +216,13 @@ mod tests {
 
     #[test]
     fn what_nothing_could_explain_is_illegal() {
-        // A stale read; a lost update; a read from nowhere; a read of the future.
+        // A stale read; a lost update; a read of an unknown value; a read of the future.
         illegal(&[done(write(1), 1, 2), done(write(2), 3, 4), found(Some(1), 5, 6)]);
         illegal(&[done(swap(None, 1), 1, 9), done(swap(None, 2), 2, 8)]);
         illegal(&[found(Some(7), 1, 2)]);
         illegal(&[found(Some(1), 1, 2), done(write(1), 3, 4)]);
-        // Two reads that disagree about the order; a swap that was applied although it was refused,
-        // or although it failed; a write that was undone.
+        // Two reads that disagree about the order; a swap that was applied although it was
+        // rejected, or although it failed; a write that was undone.
         illegal(&[
             done(write(1), 1, 9),
             done(write(2), 1, 9),

@@ -1,12 +1,12 @@
-//! Whether what is shown goes back: for a session never (L-KV-3, L-KV-4), for latest reads of any
-//! client never (L-KV-2).
+//! Checks that views do not go back: never for a session (L-KV-3, L-KV-4), and for latest reads
+//! never for any client (L-KV-2).
 
 use std::collections::BTreeMap;
 
 use crate::check::record::{Breach, Called, End, Record};
 use crate::clients::entry::{Kind, Op, Told};
 
-/// A session knew since a time that a node was written or deleted at a revision.
+/// The time since which a session knew that a node was written or deleted at a revision.
 struct Known {
     since: u64,
     session: u64,
@@ -14,8 +14,8 @@ struct Known {
     from: String,
 }
 
-/// Every read that showed less than was known before it was called. What recipes write is not
-/// judged: no call explains when they delete it.
+/// Returns every read that showed an older state than was known before it was called. Writes of
+/// recipes are not judged: no call explains when recipes delete their nodes.
 pub fn check(record: &Record) -> Vec<Breach> {
     let known = known(record);
     let gone = ends(record);
@@ -64,7 +64,7 @@ fn judge(
     found
 }
 
-/// What was known of each node, since when and in which session.
+/// The known writes of each node, since when and in which session.
 fn known(record: &Record) -> BTreeMap<String, Vec<Known>> {
     let mut known: BTreeMap<String, Vec<Known>> = BTreeMap::new();
     let mut add = |path: &str, revision: u64, since, session, from: String| {
@@ -99,16 +99,17 @@ fn known(record: &Record) -> BTreeMap<String, Vec<Known>> {
 /// The deletion of a node.
 struct Gone {
     revision: u64,
-    /// No earlier than this.
+    /// The earliest possible time.
     earliest: u64,
 }
 
-/// When each node was deleted.
+/// The deletions of each node.
 ///
-/// A call that was answered with the revision of a deletion made it, and not before the call began.
-/// Where the answer names no revision, or the effect of the call is unknown, it may have made any. A
-/// session did not end before the last of its calls began that made an ephemeral node. Other writes
-/// may happen after their session ended.
+/// Returns the earliest times of deletions. A call that was answered with the revision of a
+/// deletion made it, and not before the call began. If the answer has no revision, or the effect of
+/// the call is unknown, the call may have made any deletion. A session did not end before the last
+/// of its calls began that made an ephemeral node. Other writes may be applied after their session
+/// ended.
 fn ends(record: &Record) -> BTreeMap<&str, Vec<Gone>> {
     let mut deletes: BTreeMap<&str, Vec<&Called>> = BTreeMap::new();
     for call in record.calls.iter().filter(|call| matches!(call.op, Op::Delete { .. })) {
@@ -130,8 +131,8 @@ fn ends(record: &Record) -> BTreeMap<&str, Vec<Gone>> {
         let calls = deletes.get(fact.path.as_str()).into_iter().flatten();
         let by_call =
             calls.filter(|call| may_have_made(call, fact.revision)).map(|call| call.called);
-        // Where neither a call nor a session explains it, another check reports that; here it
-        // excuses no read.
+        // If neither a call nor a session explains the deletion, another check reports that; here
+        // it excuses no read.
         let by_session = fact.owner.map(|owner| lived.get(&owner).copied().unwrap_or_default());
         let earliest = by_call.chain(by_session).min().unwrap_or(u64::MAX);
         ends.push(Gone { revision: fact.revision, earliest });
@@ -139,7 +140,7 @@ fn ends(record: &Record) -> BTreeMap<&str, Vec<Gone>> {
     gone
 }
 
-/// Whether a call may be what deleted a node at a revision.
+/// Returns `true` if the call may have deleted a node at a revision.
 fn may_have_made(call: &Called, revision: u64) -> bool {
     match &call.end {
         End::Done(answer) => answer.revision.is_none_or(|made| made == revision),

@@ -1,11 +1,11 @@
-//! Whether tickets are in one order, and each exists once: L-SEQ-1 to 3, L-SEQ-8.
+//! Checks that tickets are in one order, and each exists once: L-SEQ-1 to 3, L-SEQ-8.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::check::record::{Breach, Called, Record};
 use crate::clients::entry::{Kind, Op};
 
-/// Every ticket that exists twice, or is out of order.
+/// Returns every ticket that exists twice, or is out of order.
 ///
 /// The directories must have existed all the time: in a new one sequences may start again.
 pub fn check(record: &Record) -> Vec<Breach> {
@@ -22,14 +22,17 @@ pub fn check(record: &Record) -> Vec<Breach> {
         if let [seen, ..] = call.seen()
             && !made.contains(&&seen.path)
         {
-            found.push(Breach::new("L-SEQ-8", format!("{call}, and what was made is {made:?}")));
+            found.push(Breach::new(
+                "L-SEQ-8",
+                format!("{call}, and the created nodes are {made:?}"),
+            ));
         }
     }
     found
 }
 
-/// The order of sequences is the order of creation, which is what L-SEQ-3 means: after a sequence
-/// was seen, no lower one is created.
+/// Checks that the order of sequences is the order of creation, as L-SEQ-3 requires: after a
+/// sequence was seen, no lower one is created.
 fn check_order(record: &Record) -> Vec<Breach> {
     let mut directories: BTreeMap<&str, BTreeSet<(u64, u64, &str)>> = BTreeMap::new();
     // Other nodes may have names that end in digits.

@@ -1,31 +1,32 @@
-//! [`Tape`]: decisions that are not left to chance.
+//! A sequence of decisions in place of random ones: [`Tape`].
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Decisions in the order in which they are asked for. Clones are the same tape.
+/// Decisions, in the order in which they are requested. Clones share the tape.
 #[derive(Clone, Debug)]
 pub struct Tape(Arc<Mutex<Progress>>);
 
 #[derive(Debug)]
 struct Progress {
-    /// What was decided, of how many ways.
+    /// The decisions so far, each with its number of options.
     steps: Vec<(usize, usize)>,
     at: usize,
-    /// How many faults fired on this way, and how many may.
+    /// The number of faults that fired in this sequence, and the maximum.
     fired: usize,
     most: usize,
-    /// What decides, in place of going through all ways.
+    /// The bytes that decide; without them, all sequences are tried in turn.
     bytes: Option<Vec<u8>>,
 }
 
 impl Tape {
-    /// Every way in turn, with `most` faults on each at most: run, [`Tape::rewind`], run again, until
-    /// there is no other way.
+    /// Creates a tape of every sequence in turn, each with at most `most` faults: run,
+    /// [`Tape::rewind`], and run again, until no sequence is left.
     pub fn exhaustive(most: usize) -> Self {
         Self::of(most, None)
     }
 
-    /// One way, by bytes that the caller chose. When there are no more, nothing happens any more.
+    /// Creates a tape of one sequence, from bytes that the caller chose. After the last byte
+    /// nothing fires.
     pub fn bytes(bytes: impl Into<Vec<u8>>) -> Self {
         Self::of(usize::MAX, Some(bytes.into()))
     }
@@ -35,7 +36,7 @@ impl Tape {
         Self(Arc::new(Mutex::new(state)))
     }
 
-    /// Goes back to the start, and takes another way from there. `false` if there is none.
+    /// Goes back to the start, and selects the next sequence. `false` if there is none.
     pub fn rewind(&self) -> bool {
         let mut state = self.lock();
         (state.at, state.fired) = (0, 0);
@@ -62,9 +63,9 @@ impl Tape {
         self.lock().next(of)
     }
 
-    /// Every size, if there are few; else the largest and the smallest.
+    /// Returns every size, if there are few; otherwise the smallest and the largest.
     pub(super) fn size(&self, most: u64) -> u64 {
-        /// So many are few: a call is dropped at each of its first awaits.
+        /// The number of sizes that are few: a call is dropped at each of its first awaits.
         const FEW: u64 = 8;
         let ways = if most <= FEW { most } else { 2 };
         match self.next(usize::try_from(ways).unwrap_or(1)) {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Where something can happen in these tests.
+/// The sites of these tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Crossing(u64);
 
@@ -62,7 +62,7 @@ fn what_was_recorded_fires_as_it_did_and_nothing_else() {
     let fired = fired(&seeded, 100);
     let faults = fired.iter().map(|spot| (*spot, seeded.size(*spot, 1_000)));
     let replay = Choice::recorded(7, faults.skip(1));
-    // Whatever the rates are now.
+    // At any rates.
     let again: Vec<_> = spots().filter(|spot| replay.fires(*spot, 1)).collect();
     assert_eq!(again, fired[1..]);
     assert!(again.iter().all(|spot| replay.size(*spot, 9) == seeded.size(*spot, 1_000)));

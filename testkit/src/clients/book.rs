@@ -1,4 +1,4 @@
-//! [`Book`]: the record of a run, kept in a file while it runs and as long as it is needed.
+//! The record of a run, in a file that is kept while it is needed: [`Book`].
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::clients::entry::{Entry, Fact, Installed, What, now};
 
-/// All events, in the order in which they were received. Clones are the same book.
+/// All events, in the order in which they were received. Clones share the record.
 #[derive(Clone, Debug)]
 pub struct Book(Arc<Pages>);
 
@@ -18,7 +18,7 @@ struct Pages {
 }
 
 impl Book {
-    /// A book in this file.
+    /// Creates a record in this file.
     ///
     /// # Errors
     ///
@@ -31,7 +31,7 @@ impl Book {
         Ok(Self(Arc::new(Pages { path: path.to_owned(), state })))
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.0.path
     }
@@ -40,7 +40,7 @@ impl Book {
     ///
     /// # Panics
     ///
-    /// If it cannot be written: a record with holes proves nothing.
+    /// If it cannot be written: an incomplete record proves nothing.
     pub fn add(&self, entry: Entry) {
         let mut state = self.state();
         let mut line = serde_json::to_string(&entry).expect("an entry is plain");
@@ -55,24 +55,24 @@ impl Book {
         self.add(Entry { t: now(), p: 0, s: None, id: None, what });
     }
 
-    /// Adds what the servers kept.
+    /// Adds the writes that the servers kept.
     pub fn truth(&self, facts: impl IntoIterator<Item = Fact>) {
         for fact in facts {
             self.add(Entry { t: now(), p: 0, s: None, id: None, what: What::Truth { fact } });
         }
     }
 
-    /// The result of `found` for the last entry for which it has one.
+    /// Returns the result of `found` for the last entry for which it has one.
     pub fn last<T>(&self, found: impl Fn(&Entry) -> Option<T>) -> Option<T> {
         self.state().1.iter().rev().find_map(found)
     }
 
-    /// The entries so far.
+    /// Returns the entries so far.
     pub fn entries(&self) -> Vec<Entry> {
         self.state().1.clone()
     }
 
-    /// Deletes the file, because nothing was wrong.
+    /// Deletes the file of a run without errors.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! [`Client`]: a client in a process of its own, from the side of its controller.
+//! A client in a separate process, as its controller uses it: [`Client`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,34 +22,34 @@ pub struct Client {
     book: Book,
     child: Child,
     guard: Child,
-    orders: Mutex<Option<ChildStdin>>,
+    input: Mutex<Option<ChildStdin>>,
     calls: AtomicU64,
     open: Arc<Open>,
     gone: AtomicBool,
 }
 
-/// What is open with a process.
+/// The open calls and errors of a process.
 #[derive(Default)]
 struct Open {
-    /// The calls that wait for an answer.
+    /// The calls that are not answered yet.
     calls: Mutex<BTreeMap<u64, oneshot::Sender<Entry>>>,
-    /// What it said when one of its tasks panicked.
+    /// The message of a task that panicked.
     panic: OnceLock<String>,
 }
 
-/// How a call ended.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "these are all the ways in which a call can end")]
 pub enum End {
-    /// It was answered.
+    /// The call was answered.
     Ok(Answer),
-    /// It certainly never happens.
+    /// The call certainly never happens.
     Fail(String),
-    /// It happens at most once, or the process is gone, and the effect is unknown.
+    /// The call happens at most once, or the process ended, and the effect is unknown.
     Info(String),
 }
 
-/// Kills the process when the guard's own input ends, whatever state the process is in.
+/// Kills the process when the guard's own input ends, in whatever state the process is.
 const GUARD: &str = r#"cat >/dev/null; kill -9 "$1" 2>/dev/null"#;
 
 impl Client {
@@ -64,16 +64,16 @@ impl Client {
         let mut sh = Command::new("sh");
         sh.arg("-c").arg(GUARD).arg("guard").arg(child.id().to_string()).stdin(Stdio::piped());
         let guard = sh.spawn()?;
-        let (orders, told) = (child.stdin.take(), child.stdout.take());
+        let (input, output) = (child.stdin.take(), child.stdout.take());
         let open = Arc::<Open>::default();
-        if let Some(told) = told {
+        if let Some(output) = output {
             let (open, book) = (open.clone(), book.clone());
-            // It ends with the process.
+            // The thread ends with the process.
             let _reading = std::thread::spawn(move || {
-                for line in BufReader::new(told).lines().map_while(Result::ok) {
-                    // The last line of a process that was killed may be half of one.
+                for line in BufReader::new(output).lines().map_while(Result::ok) {
+                    // The last line of a killed process may be incomplete.
                     if let Ok(entry) = serde_json::from_str(&line) {
-                        open.heard(&book, entry);
+                        open.record_answer(&book, entry);
                     }
                 }
                 open.lock().clear();
@@ -84,19 +84,19 @@ impl Client {
             book: book.clone(),
             child,
             guard,
-            orders: Mutex::new(orders),
+            input: Mutex::new(input),
             calls: AtomicU64::new(0),
             open,
             gone: AtomicBool::new(false),
         })
     }
 
-    /// The number of the process.
+    /// Returns the number of the process.
     pub fn number(&self) -> usize {
         self.number
     }
 
-    /// Sends a call at once, and waits for its end.
+    /// Sends a call without a delay, and waits for its result.
     pub fn call(&self, op: Op) -> impl Future<Output = End> + use<> {
         let id = self.calls.fetch_add(1, Ordering::Relaxed) << 8 | self.number as u64;
         let (answered, answer) = oneshot::channel();
@@ -119,9 +119,9 @@ impl Client {
     fn send(&self, order: &Order) -> io::Result<()> {
         let mut line = serde_json::to_string(order).map_err(io::Error::other)?;
         line.push('\n');
-        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
-        match orders.as_mut() {
-            Some(orders) => orders.write_all(line.as_bytes()),
+        let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
+        match input.as_mut() {
+            Some(input) => input.write_all(line.as_bytes()),
             None => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
@@ -143,12 +143,12 @@ impl Client {
     ///
     /// If it is not running.
     pub fn go_on(&self) -> io::Result<()> {
-        // Recorded before, because everything that the process then does comes after.
+        // Recorded before, as everything that the process then does comes after it.
         self.done("go on", Installed::Installed);
         self.signal("-CONT")
     }
 
-    /// Kills the process, whatever it is doing.
+    /// Kills the process in any state.
     ///
     /// # Errors
     ///
@@ -159,17 +159,17 @@ impl Client {
         self.signal("-KILL")
     }
 
-    /// Whether it was killed.
+    /// Returns `true` if the process was killed.
     pub fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
     }
 
-    /// What it said when one of its tasks panicked, which has ended it.
+    /// Returns the message of a task that panicked, which ended the process.
     pub fn panic(&self) -> Option<&str> {
         self.open.panic.get().map(String::as_str)
     }
 
-    /// Whether it answers within `limit`.
+    /// Returns `true` if the process answers within `limit`.
     pub async fn runs(&self, limit: Duration) -> bool {
         matches!(timeout(limit, self.call(Op::Ping)).await, Ok(End::Ok(_)))
     }
@@ -190,7 +190,7 @@ impl Open {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How a call ends that is not answered any more.
+    /// Returns the result of a call that will not be answered any more.
     fn is_gone(&self) -> End {
         End::Info(match self.panic.get() {
             Some(why) => format!("the process is gone: {why}"),
@@ -198,7 +198,7 @@ impl Open {
         })
     }
 
-    fn heard(&self, book: &Book, entry: Entry) {
+    fn record_answer(&self, book: &Book, entry: Entry) {
         if let What::Panic { why } = &entry.what {
             let _first = self.panic.set(why.clone()).is_ok();
         }

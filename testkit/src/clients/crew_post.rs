@@ -6,27 +6,27 @@ use futures_util::StreamExt as _;
 use futures_util::future::try_join;
 use futures_util::stream;
 use synod_core::error::Result;
-use synod_recipes::{Assignment, Crew, CrewWorker, NewTask, TaskEnd};
+use synod_recipes::crew::{Assignment, Crew, CrewWorker, NewTask, TaskEnd};
 use tokio::time::sleep;
 
 use crate::clients::deed::{Deed, Part};
 use crate::clients::post::{Post, effect};
 use crate::history::Value;
 
-/// How many tasks a worker does at the same time.
+/// The number of tasks that a worker runs concurrently.
 const CAPACITY: u32 = 2;
-/// How many tasks a submitter waits for at the same time.
+/// The number of tasks that a submitter waits for concurrently.
 const LANES: usize = 2;
-/// How long an attempt lasts at most, in milliseconds.
+/// The maximum duration of an attempt, in milliseconds.
 const STAY: u64 = 600;
 /// The maximum pause before a submission, in milliseconds.
 const REST: u64 = 400;
-/// How long a remover keeps what is finished.
+/// The time for which a remover keeps finished tasks.
 const SOON: Duration = Duration::from_millis(100);
 /// The pause after a failure.
 const AFTER: Duration = Duration::from_millis(100);
 
-/// Works, and stands for master.
+/// Works, and takes part in the election of the master.
 pub(crate) async fn serve(post: &Post) -> Result<()> {
     let crew = Crew::new(&post.client, post.path.clone());
     let crew = if post.part == Part::Remover { crew.retention(SOON) } else { crew };
@@ -39,12 +39,12 @@ pub(crate) async fn serve(post: &Post) -> Result<()> {
 }
 
 async fn attempt(post: &Post, task: Assignment) -> std::result::Result<String, &'static str> {
-    let run = post.chance.number() >> 1;
+    let run = post.random.number() >> 1;
     let task = task.id.parse().map_err(|_| "it is no task of this run")?;
     post.report(Deed::Runs { task, run });
     post.pause(STAY).await;
     post.report(Deed::Ran { task, run });
-    if post.chance.below(10) == 0 { Err("on purpose") } else { Ok(run.to_string()) }
+    if post.random.below(10) == 0 { Err("on purpose") } else { Ok(run.to_string()) }
 }
 
 /// Submits tasks, and waits for their ends.
@@ -56,7 +56,7 @@ pub(crate) async fn submit(post: &Post) -> Result<()> {
     Ok(())
 }
 
-/// Submits a task until that is done, and waits for its end.
+/// Submits a task until that succeeds, and waits for its end.
 async fn sees(post: &Post, crew: &Crew, task: Value) {
     post.pause(REST).await;
     let submitted = loop {

@@ -1,4 +1,4 @@
-//! [`Crowd`]: the tasks of a process that share one client, until they are asked to leave.
+//! The tasks of a process that share one client, until they are stopped: [`Crowd`].
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use synod_core::store::{Backend, SessionOptions};
 use synod_core::task::{Task, spawn};
 use tokio::sync::watch;
 
-/// The deadline of the client's calls: longer than the life of a session, so that a task that cannot reach a server waits
-/// until it has lost what it holds.
+/// The deadline of the client's calls: longer than the TTL of a session, so that a task that cannot
+/// reach a server waits until it has lost the locks that it holds.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Tasks with one client. It is opened with the first of them.
+/// Tasks with one client, which is opened with the first of them.
 pub(super) struct Crowd {
     backend: Arc<dyn Backend>,
     client: Option<Client>,
@@ -33,18 +33,18 @@ impl Crowd {
         self.tasks.is_empty()
     }
 
-    /// The client, whose sessions have this time to live if it is opened now.
+    /// Returns the client. If it is not open yet, it is opened with this TTL of its sessions.
     pub(super) async fn client(&mut self, ttl: Duration) -> Result<Client> {
         let client = if let Some(client) = &self.client {
             client.clone()
         } else {
             let options = ClientOptions::default().session(SessionOptions::new(ttl));
-            Client::open(self.backend.clone(), options.deadline(DEADLINE)).await?
+            Client::open(self.backend.clone(), options.timeout(DEADLINE)).await?
         };
         Ok(self.client.insert(client).clone())
     }
 
-    /// Adds a task. It is dropped when all are asked to leave.
+    /// Adds a task. It is dropped when all are stopped.
     pub(super) fn add(&mut self, work: impl Future<Output = ()> + Send + 'static) {
         let mut leave = self.leave.subscribe();
         self.tasks.push(spawn(async move {
@@ -53,10 +53,10 @@ impl Crowd {
         }));
     }
 
-    /// Makes all of them leave, and closes the client.
+    /// Stops all tasks, and closes the client.
     pub(super) async fn leave(&mut self) -> Result<()> {
         self.leave.send_replace(true);
-        // Each of them drops the other end.
+        // Each task drops the other end.
         self.leave.closed().await;
         self.tasks.clear();
         match self.client.take() {

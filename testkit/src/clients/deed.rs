@@ -1,4 +1,4 @@
-//! [`Deed`]: the report of a process about its part in a queue, a crew or another recipe.
+//! The report of a process about its part in a queue, a crew or another recipe: [`Deed`].
 
 use serde::{Deserialize, Serialize};
 
@@ -9,17 +9,17 @@ use crate::history::Value;
 #[serde(rename_all = "lowercase")]
 #[expect(clippy::exhaustive_enums, reason = "clients and checks must know each of them")]
 pub enum Part {
-    /// It puts items into a queue.
+    /// Puts items into a queue.
     Producer,
-    /// It claims items, and acknowledges most of them.
+    /// Claims items, and acknowledges most of them.
     Consumer,
-    /// It takes items.
+    /// Takes items.
     Taker,
-    /// It works in a crew, and stands for master.
+    /// Works in a crew, and takes part in the election of its master.
     Member,
-    /// A member that, as master, removes finished tasks at once.
+    /// A member that, as master, removes finished tasks immediately.
     Remover,
-    /// It submits tasks to a crew, and waits for their results.
+    /// Submits tasks to a crew, and waits for their results.
     Submitter,
     /// Adds to a counter, and moves units between two nodes by transactions.
     Adder,
@@ -32,116 +32,116 @@ pub enum Part {
 }
 
 impl Part {
-    /// True if it is one of a crew.
+    /// Returns `true` for a part in a crew.
     pub fn is_of_a_crew(self) -> bool {
         matches!(self, Self::Member | Self::Remover | Self::Submitter)
     }
 
-    /// True if it is one of a queue.
+    /// Returns `true` for a part in a queue.
     pub fn is_of_a_queue(self) -> bool {
         matches!(self, Self::Producer | Self::Consumer | Self::Taker)
     }
 }
 
-/// How a request ended, as its client knows it.
+/// The result of a request, as its client knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(clippy::exhaustive_enums, reason = "these are all the ways in which it can end")]
 pub enum Effect {
-    /// It was applied.
+    /// The request was applied.
     Done,
-    /// It certainly never is.
+    /// The request certainly never is applied.
     None,
     /// Unknown.
     Unknown,
 }
 
-/// What a process did.
+/// An action of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "deed", rename_all = "lowercase")]
 #[expect(clippy::exhaustive_enums, reason = "clients and checks must know each of them")]
 pub enum Deed {
-    /// It begins to put this item.
+    /// The begin of a put.
     Puts {
         /// The item, which no other put has.
         item: Value,
     },
-    /// The put has ended.
+    /// The end of a put.
     Put {
         /// The item.
         item: Value,
-        /// How.
+        /// The result.
         effect: Effect,
     },
-    /// It begins to take an item.
+    /// The begin of a take.
     Takes,
-    /// The take has ended.
+    /// The end of a take.
     Took {
         /// The item, if one was returned.
         item: Option<Value>,
-        /// How.
+        /// The result.
         effect: Effect,
     },
-    /// It believes to hold an item. Reported again and again.
+    /// The belief to hold an item. Reported repeatedly.
     Holds {
         /// The item.
         item: Value,
         /// The revision of the delivery's token.
         token: u64,
-        /// When it checked, for the first time that the answer was yes.
+        /// The time of the question, for the first positive answer.
         asked: u64,
-        /// When it had that answer.
+        /// The time of that answer.
         since: u64,
-        /// When it checked, for the last time that the answer was yes.
+        /// The time of the question, for the last positive answer.
         certain: u64,
     },
-    /// It begins to put an item back that it had claimed.
+    /// The begin of putting back a claimed item.
     Returns {
         /// The item.
         item: Value,
     },
-    /// It begins to acknowledge an item.
+    /// The begin of an acknowledgement.
     Acks {
         /// The item.
         item: Value,
         /// The revision of the delivery's token.
         token: u64,
-        /// Whether an effect is written with it.
+        /// `true` if an effect is written with it.
         with: bool,
     },
-    /// The acknowledgement has ended.
+    /// The end of an acknowledgement.
     Acked {
         /// The item.
         item: Value,
         /// The revision of the delivery's token.
         token: u64,
-        /// Whether an effect is written with it.
+        /// `true` if an effect is written with it.
         with: bool,
-        /// How.
+        /// The result.
         effect: Effect,
     },
-    /// A submission has ended.
+    /// The end of a submission.
     Submitted {
         /// The task, which all submitters submit.
         task: Value,
-        /// How.
+        /// The result.
         effect: Effect,
     },
-    /// It begins with an attempt at a task.
+    /// The begin of an attempt at a task.
     Runs {
         /// The task.
         task: Value,
         /// The result of this attempt, which no other has.
         run: Value,
     },
-    /// It reports the end of an attempt.
+    /// The report of the end of an attempt.
     Ran {
         /// The task.
         task: Value,
         /// The result.
         run: Value,
     },
-    /// A submitter has waited for a task to its end.
+    /// The end of waiting for a task.
     Saw {
         /// The task.
         task: Value,
@@ -152,14 +152,14 @@ pub enum Deed {
     Adds,
     /// The addition has ended.
     Added {
-        /// How.
+        /// The result.
         effect: Effect,
     },
     /// The begin of a transaction that moves one unit.
     Moves,
     /// The transaction has ended.
     Moved {
-        /// How.
+        /// The result.
         effect: Effect,
     },
     /// The members that its complete copies show.
@@ -167,14 +167,24 @@ pub enum Deed {
         /// Their numbers, in order.
         who: Vec<Value>,
     },
-    /// The belief to hold an item of a partition. Reported again and again.
+    /// The belief to hold an item of a partition. Reported repeatedly.
     Shares {
         /// The item.
         item: Value,
-        /// When it had that answer for the first time.
+        /// The time of the first positive answer.
         since: u64,
-        /// When it checked, for the last time that the answer was yes.
+        /// The time of the question, for the last positive answer.
         certain: u64,
+    },
+    /// The begin of the release of an item of a partition, which was asked for.
+    Releases {
+        /// The item.
+        item: Value,
+    },
+    /// The notice that an item of a partition is not its own any more.
+    Loses {
+        /// The item.
+        item: Value,
     },
     /// The begin of an entry into a double barrier.
     Enters,
@@ -182,6 +192,6 @@ pub enum Deed {
     Entered,
     /// The begin of leaving.
     Leaves,
-    /// It has done all that it was asked to do.
+    /// All requested work is done.
     Rests,
 }

@@ -1,4 +1,4 @@
-//! [`Entry`]: one line of the record of a run, and its parts.
+//! A line of the record of a run, and its parts: [`Entry`].
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,8 @@ use crate::clients::deed::{Deed, Part};
 use crate::clients::holding::{Holding, Room};
 use crate::history::Value;
 
-/// The nanoseconds of a clock that all processes of this machine share and that is never set.
+/// Returns the time in nanoseconds, by a clock that all processes of this machine share and that is
+/// never set.
 pub fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
@@ -33,27 +34,27 @@ pub struct Entry {
     pub what: What,
 }
 
-/// The kind of event.
+/// The kind of an event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ev", rename_all = "lowercase")]
 #[expect(clippy::exhaustive_enums, reason = "checkers must know each of them")]
 pub enum What {
-    /// A process calls.
+    /// A call is sent.
     Inv {
         /// The operation.
         op: Op,
     },
-    /// The call is answered.
+    /// A call is answered.
     Ok {
         /// The answer.
         answer: Answer,
     },
-    /// It certainly never happens.
+    /// A call certainly never happens.
     Fail {
         /// The kind of the error, and its text.
         why: String,
     },
-    /// It happens at most once, now or later.
+    /// A call happens at most once, now or later.
     Info {
         /// The kind of the error, and its text.
         why: String,
@@ -67,35 +68,36 @@ pub enum What {
     Belief {
         /// `live`, `suspended` or `lost`.
         status: String,
-        /// When it last found that the session was certain. The clock was read before.
+        /// The time at which the session was last certain. The clock was read before.
         certain: Option<u64>,
     },
-    /// The belief of a process to hold something.
+    /// The belief of a process to hold a lock.
     Holding {
         /// The belief.
         holding: Holding,
     },
-    /// What a process did with a queue or a crew.
+    /// An action of a process on a queue or a crew.
     Deed {
-        /// What.
+        /// The action.
         #[serde(flatten)]
         deed: Deed,
     },
     /// A task of a process has panicked. The process ends.
     Panic {
-        /// What it said, and where.
+        /// The message, and its place.
         why: String,
     },
     /// A fault is injected.
     Nemesis {
         /// The fault, and its target.
         what: String,
-        /// Whether it took place.
+        /// The state of the injection.
         outcome: Installed,
     },
-    /// The servers report how long the session's lease lives if it is not renewed again.
+    /// The servers report the time to which the lease of the session lives if it is not renewed
+    /// again.
     Lease {
-        /// It lives at least until then.
+        /// The time to which it lives at least.
         until: u64,
     },
     /// One write, as the servers kept it.
@@ -105,14 +107,14 @@ pub enum What {
     },
 }
 
-/// Whether a fault took place.
+/// The state of the injection of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(clippy::exhaustive_enums, reason = "it is, it is not, or it is unknown")]
 pub enum Installed {
-    /// It did.
+    /// The fault was injected.
     Installed,
-    /// It did not, because it could not be placed.
+    /// The fault could not be injected.
     Skipped,
     /// Unknown. No verdict follows from such a run.
     Indeterminate,
@@ -125,10 +127,10 @@ pub enum Installed {
 pub enum Op {
     /// Opens a session. The previous one is dropped.
     Open {
-        /// Its time to live in milliseconds.
+        /// The TTL in milliseconds.
         ttl: u64,
     },
-    /// Closes the session, or the client of what the process contends for or takes part in.
+    /// Closes the session, or the client of the recipes in which the process takes part.
     Close,
     /// Ends the process without closing the session.
     Exit,
@@ -138,16 +140,16 @@ pub enum Op {
         path: String,
         /// The data, which no other write contains.
         value: Value,
-        /// Whether the session owns it.
+        /// `true` if the session owns it.
         ephemeral: bool,
     },
-    /// Creates a sequential node, and again if it is missing after a lost answer.
+    /// Creates a sequential node, and creates it again if it is missing after a lost answer.
     Ticket {
-        /// The path, with an id of its own at the end.
+        /// The path, with a unique id at the end.
         path: String,
         /// The data, which no other write contains.
         value: Value,
-        /// Whether the session owns it.
+        /// `true` if the session owns it.
         ephemeral: bool,
     },
     /// Writes a node in any version.
@@ -157,7 +159,7 @@ pub enum Op {
         /// The new data, which no other write contains.
         value: Value,
     },
-    /// Writes a node if it has a certain version.
+    /// Writes a node if it has the given version.
     Cas {
         /// The path.
         path: String,
@@ -177,14 +179,14 @@ pub enum Op {
     Read {
         /// The path.
         path: String,
-        /// Whether it may lag.
+        /// `true` if the read may lag.
         local: bool,
     },
     /// Reads the children of a node.
     List {
         /// The path.
         path: String,
-        /// Whether it may lag.
+        /// `true` if the read may lag.
         local: bool,
     },
     /// Reads the children of a node, and reports their changes.
@@ -192,7 +194,7 @@ pub enum Op {
         /// The path.
         path: String,
     },
-    /// Contends for a lock from now on, again and again, with a client of the process, until that
+    /// Contends for a lock repeatedly from now on, with a client of the process, until that client
     /// is closed.
     Stand {
         /// The kind of lock.
@@ -201,11 +203,11 @@ pub enum Op {
         path: String,
         /// The node that the holder writes.
         data: String,
-        /// The time to live of the client's sessions in milliseconds.
+        /// The TTL of the client's sessions in milliseconds.
         ttl: u64,
     },
-    /// Takes this part in a queue or a crew from now on, with a client of the process, until that is
-    /// closed.
+    /// Takes this part in a queue or a crew from now on, with a client of the process, until that
+    /// client is closed.
     Serve {
         /// The part.
         part: Part,
@@ -213,21 +215,21 @@ pub enum Op {
         path: String,
         /// The first of its items or tasks.
         first: Value,
-        /// How many there are.
+        /// The number of items or tasks.
         count: u64,
-        /// The time to live of the client's sessions in milliseconds.
+        /// The TTL of the client's sessions in milliseconds.
         ttl: u64,
     },
     /// Does nothing. The answer shows that the process runs.
     Ping,
 }
 
-/// The answer to a call. Fields that do not apply are left out.
+/// The answer to a call. Fields that do not apply are omitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(clippy::exhaustive_structs, reason = "it is written by several processes")]
 pub struct Answer {
-    /// Why the store rejected it; then nothing was applied.
+    /// The reason of the store for a rejection; nothing was applied then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
     /// The revision of its commit.
@@ -236,7 +238,7 @@ pub struct Answer {
     /// The nodes that were read or created.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<Seen>,
-    /// The time to live of a session in milliseconds.
+    /// The TTL of a session in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl: Option<u64>,
 }
@@ -279,29 +281,29 @@ pub enum Told {
         /// The revision, if the store reports it.
         revision: Option<u64>,
     },
-    /// Something may have been missed.
+    /// An event may have been missed.
     Resync,
     /// The result of the read after that.
     View {
         /// All nodes.
         nodes: Vec<Seen>,
     },
-    /// It ended with its session.
+    /// The watch ended with its session.
     Ended,
-    /// It ended with an error.
+    /// The watch ended with an error.
     Failed,
 }
 
-/// How a node changed.
+/// The kind of a change of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(clippy::exhaustive_enums, reason = "a node is created, written and deleted")]
 pub enum Kind {
-    /// It was created.
+    /// The node was created.
     Created,
-    /// It was written.
+    /// The node was written.
     Updated,
-    /// It was deleted.
+    /// The node was deleted.
     Deleted,
 }
 

@@ -1,4 +1,5 @@
-//! The parts of recipes that are neither queues nor crews: [`add`], [`reside`], [`share`] and [`meet`].
+//! The parts of recipes that are neither queues nor crews: [`add`], [`reside`], [`share`] and
+//! [`meet`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -9,10 +10,13 @@ use futures_util::StreamExt as _;
 use futures_util::future::{Either, select};
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_recipes::{
-    AtomicValue, Attempt, Cache, Discovery, DoubleBarrier, Extent, Group, Instance, Partition,
-    Share, ShareChange, Transaction,
-};
+use synod_recipes::barrier::DoubleBarrier;
+use synod_recipes::cache::{Cache, Extent};
+use synod_recipes::discovery::{Discovery, Instance};
+use synod_recipes::partition::{Partition, Share, ShareChange};
+use synod_recipes::presence::Group;
+use synod_recipes::transaction::{Attempt, Transaction};
+use synod_recipes::value::AtomicValue;
 use tokio::time::sleep;
 
 use crate::clients::deed::{Deed, Effect};
@@ -21,7 +25,7 @@ use crate::clients::post::{Post, effect};
 use crate::clients::report::{GLANCE, GLANCES};
 use crate::history::Value;
 
-/// The units that there are in all.
+/// The total number of units.
 pub(crate) const UNITS: Value = 1 << 20;
 /// The maximum pause between two additions, in milliseconds.
 const REST: u64 = 300;
@@ -32,7 +36,7 @@ const AFTER: Duration = Duration::from_millis(100);
 /// The service of all residents.
 const SERVICE: &str = "web";
 
-/// Adds to a counter and moves units, in turn.
+/// Adds to a counter and moves units, alternately.
 pub(crate) async fn add(post: &Post) -> Result<()> {
     let count = AtomicValue::<Value>::new(&post.client, post.path.join("count")?);
     let transfers = Transaction::new(&post.client, post.path.join("marks")?);
@@ -67,7 +71,7 @@ pub(crate) async fn reside(post: &Post) -> Result<()> {
     let (group, discovery) =
         (Group::new(&post.client, members.clone()), Discovery::<()>::new(&post.client, services));
     let name = post.p.to_string();
-    // Its node of an earlier session is its own.
+    // The node of an earlier session of this process counts as its own.
     let _membership = until_ok(|| group.join_as(&name, "")).await;
     let instance = || Instance::new(SERVICE, "localhost").id(&name);
     let _registration = until_ok(|| discovery.register(instance())).await;
@@ -92,7 +96,7 @@ pub(crate) async fn reside(post: &Post) -> Result<()> {
     }
 }
 
-/// The first result of a call that succeeds.
+/// Retries a call until it succeeds, and returns its result.
 async fn until_ok<T, F: Future<Output = Result<T>>>(mut call: impl FnMut() -> F) -> T {
     loop {
         match call().await {
@@ -116,13 +120,26 @@ pub(crate) async fn share(post: &Post) -> Result<()> {
     let giving = async {
         let mut changes = pin!(share.changes());
         while let Some(change) = changes.next().await {
-            if let ShareChange::Release(items) = change {
-                let _may_fail = share.release(&items).await.is_ok();
+            match change {
+                ShareChange::Release(items) => {
+                    report_each(post, &items, |item| Deed::Releases { item });
+                    let _may_fail = share.release(&items).await.is_ok();
+                }
+                ShareChange::Lost(items) => {
+                    report_each(post, &items, |item| Deed::Loses { item });
+                }
+                _ => {}
             }
         }
     };
     match select(pin!(believing), pin!(giving)).await {
         Either::Left(((), _)) | Either::Right(((), _)) => Ok(()),
+    }
+}
+
+fn report_each(post: &Post, items: &BTreeSet<String>, deed: impl Fn(Value) -> Deed) {
+    for item in items.iter().filter_map(|item| item.parse().ok()) {
+        post.report(deed(item));
     }
 }
 
@@ -147,7 +164,7 @@ async fn believe(post: &Post, share: &Share) {
     }
 }
 
-/// Enters and leaves a double barrier of so many parties, again and again.
+/// Enters and leaves a double barrier of `parties` members repeatedly.
 pub(crate) async fn meet(post: &Post) -> Result<()> {
     let parties =
         u32::try_from(post.count).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);

@@ -1,4 +1,4 @@
-//! The process of a contender that requests locks again and again, and reports what it believes to
+//! The process of a contender that requests locks repeatedly, and reports which it believes to
 //! hold.
 
 use std::num::NonZeroU32;
@@ -7,12 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join;
-use synod_core::chance::Chance;
 use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
+use synod_core::random::Random;
 use synod_core::store::{Backend, Expect};
-use synod_recipes::{Held, LeaderLatch, Mutex, RwLock, Semaphore};
+use synod_recipes::Held;
+use synod_recipes::election::LeaderLatch;
+use synod_recipes::lock::{Mutex, RwLock, Semaphore};
 use tokio::time::sleep;
 
 use crate::clients::crowd::Crowd;
@@ -20,7 +22,7 @@ use crate::clients::entry::{What, now};
 use crate::clients::holding::{Ending, Holding, Room};
 use crate::clients::report::{GLANCE, GLANCES, report};
 
-/// How long something is held at least, and by how much longer at most, in milliseconds.
+/// The minimum time for which a lock is held, and the maximum additional time, in milliseconds.
 const STAY: (u64, u64) = (150, 250);
 /// The maximum pause before the next request, in milliseconds.
 const REST: u64 = 60;
@@ -28,9 +30,9 @@ const REST: u64 = 60;
 synod_core::mistakes! {
     /// A mistake of a client.
     pub enum Lapse {
-        RemembersYes = "asks once whether it holds something, and goes by that",
+        RemembersYes = "checks only once that it holds a lock",
         PutsAgain = "puts an item again when the effect of its put is unknown",
-        WritesFirst = "writes what the work on an item came to, and then acknowledges it",
+        WritesFirst = "writes the result of the work on an item, and then acknowledges it",
     }
 }
 
@@ -59,13 +61,13 @@ impl Holders {
         ttl: Duration,
     ) -> Result<()> {
         let client = self.crowd.client(ttl).await?;
-        let (p, lapse, chance) = (self.p, self.lapse, Chance::from_system());
-        let holder = Holder { p, lapse, room, path, data, client, chance };
+        let (p, lapse, random) = (self.p, self.lapse, Random::from_system());
+        let holder = Holder { p, lapse, room, path, data, client, random };
         self.crowd.add(async move { holder.rounds().await });
         Ok(())
     }
 
-    /// Makes all of them leave, and closes the client.
+    /// Stops all contenders, and closes the client.
     pub(crate) async fn leave(&mut self) -> Result<()> {
         self.crowd.leave().await
     }
@@ -79,7 +81,7 @@ struct Holder {
     path: Path,
     data: Path,
     client: Client,
-    chance: Chance,
+    random: Random,
 }
 
 impl Holder {
@@ -87,7 +89,7 @@ impl Holder {
         loop {
             // After any failure it tries again.
             let _held = self.round().await.is_ok();
-            sleep(Duration::from_millis(self.chance.below(REST))).await;
+            sleep(Duration::from_millis(self.random.below(REST))).await;
         }
     }
 
@@ -95,13 +97,13 @@ impl Holder {
         let (client, path, all) = (&self.client, self.path.clone(), self.room.shares());
         match self.room {
             Room::Mutex => self.stay(Mutex::new(client, path).lock().await?, all).await,
-            Room::RwLock if self.chance.below(2) == 0 => {
+            Room::RwLock if self.random.below(2) == 0 => {
                 self.stay(RwLock::new(client, path).read().await?, 1).await
             }
             Room::RwLock => self.stay(RwLock::new(client, path).write().await?, all).await,
             Room::Semaphore => {
                 let permits = |count| NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
-                let wanted = permits(if self.chance.below(2) == 0 { 1 } else { all });
+                let wanted = permits(if self.random.below(2) == 0 { 1 } else { all });
                 let pool = Semaphore::new(client, path, permits(all));
                 self.stay(pool.acquire_many(wanted.get()).await?, wanted.get()).await
             }
@@ -121,8 +123,8 @@ impl Holder {
         guard.release().await
     }
 
-    /// Holds for a while, and until a server has answered it at the end of that; checks all the time
-    /// that it still holds, and writes under the guard first and last.
+    /// Holds for a while, and then until a server has answered; checks repeatedly that the lock is
+    /// still held, and writes under the guard first and last.
     async fn hold(&self, held: &dyn Held, share: u32, is_held: impl Fn() -> bool) {
         let holding = Holding {
             room: self.room,
@@ -151,11 +153,11 @@ impl Holder {
         self.report(&holding);
     }
 
-    /// Whether the last write was rejected. If that is uncertain because the session ended
-    /// meanwhile, the next write shows it. A holder with the mistake does not mind a missing
+    /// Returns `true` if the last write was rejected. If that is uncertain because the session
+    /// ended meanwhile, the next write shows it. A holder with the mistake ignores a missing
     /// answer, and tries again.
     async fn work(&self, held: &dyn Held, writes: bool) -> bool {
-        let stay = sleep(Duration::from_millis(STAY.0 + self.chance.below(STAY.1)));
+        let stay = sleep(Duration::from_millis(STAY.0 + self.random.below(STAY.1)));
         if writes {
             join(stay, self.write(held)).await;
             let tries = if self.lapse == Some(Lapse::RemembersYes) { usize::MAX } else { 2 };
@@ -175,10 +177,10 @@ impl Holder {
         }
     }
 
-    /// Reports the belief until it is over, and whether it ended before.
+    /// Reports the belief until it is over. Returns `true` if it ended before the time.
     async fn believe(
         &self,
-        mut told: Holding,
+        mut holding: Holding,
         is_held: impl Fn() -> bool,
         over: &AtomicBool,
     ) -> (Holding, bool) {
@@ -189,37 +191,37 @@ impl Holder {
             let held = remembered || is_held();
             let answered = now();
             if held && !believed {
-                (told.asked, told.since, told.end) = (asked, answered, None);
+                (holding.asked, holding.since, holding.end) = (asked, answered, None);
             }
             if held {
-                told.certain = asked;
+                holding.certain = asked;
             } else {
-                (lost, told.end) = (true, Some(Ending::Lost));
+                (lost, holding.end) = (true, Some(Ending::Lost));
             }
             looks += 1;
             if held != believed || held && looks >= GLANCES {
                 looks = 0;
-                self.report(&told);
+                self.report(&holding);
             }
             believed = held;
-            // It is checked until the end, so that it is not believed again.
+            // Checked until the end, so that it is not believed again.
             if over.load(Ordering::Relaxed) {
-                return (told, lost);
+                return (holding, lost);
             }
             sleep(GLANCE).await;
         }
     }
 
-    /// Writes the node that only the holder may write. `Some` with whether that was done.
+    /// Writes the node that only the holder may write. `Some` with the success of the write.
     async fn write(&self, held: &dyn Held) -> Option<bool> {
         let token = held.token().revision().get().to_string();
         let write = held.txn().set(self.data.clone(), token, Expect::Any);
-        let written = self.client.transaction(write).await.ok()?;
-        Some(written.committed().is_some())
+        let written = self.client.commit(write).await.ok()?;
+        Some(written.is_committed())
     }
 
     fn report(&self, holding: &Holding) {
-        // A belief that never was is not reported.
+        // A belief that never existed is not reported.
         if holding.since > 0 {
             report(self.p, None, None, What::Holding { holding: holding.clone() });
         }

@@ -1,4 +1,4 @@
-//! [`Holding`]: what a process reported about a lock, permits or a lead that it believed to hold.
+//! The report of a process about a lock, permits or a lead that it believed to hold: [`Holding`].
 
 use serde::{Deserialize, Serialize};
 
@@ -18,11 +18,11 @@ pub enum Room {
 }
 
 impl Room {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 4] = [Self::Mutex, Self::RwLock, Self::Semaphore, Self::Latch];
 
-    /// The number of shares. All holders together have at most this many; an exclusive holder has
-    /// all.
+    /// Returns the number of shares. All holders together have at most this number; an exclusive
+    /// holder has all of them.
     pub fn shares(self) -> u32 {
         match self {
             Self::Mutex | Self::Latch => 1,
@@ -31,12 +31,13 @@ impl Room {
         }
     }
 
-    /// Whether all writers of what it guards are exclusive holders.
+    /// Returns `true` if all writers of the guarded node are exclusive holders.
     pub fn writers_are_alone(self) -> bool {
         self != Self::Semaphore
     }
 
-    /// The laws that no two hold it, that tokens rise, and that a former holder writes nothing.
+    /// Returns the laws that no two hold it, that tokens rise, and that a former holder writes
+    /// nothing.
     pub fn laws(self) -> [&'static str; 3] {
         match self {
             Self::Mutex => ["L-MX-1", "L-MX-3", "L-MX-5"],
@@ -47,39 +48,39 @@ impl Room {
     }
 }
 
-/// Something held, for as long as it was believed to be without a break. It is reported again and
-/// again, with the last time that it was.
+/// A lock that was held, for as long as it was believed to be held without a break. It is reported
+/// repeatedly, with the time of the last check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::exhaustive_structs, reason = "it is written by several processes")]
 pub struct Holding {
     /// The kind.
     pub room: Room,
-    /// The path of its line.
+    /// The path of the directory of its tickets.
     pub path: String,
     /// The part of [`Room::shares`].
     pub share: u32,
     /// The revision of its token.
     pub token: u64,
-    /// When the process checked, for the first time that the answer was yes.
+    /// The time of the question, for the first positive answer.
     pub asked: u64,
-    /// When it had that answer.
+    /// The time of that answer.
     pub since: u64,
-    /// When it checked, for the last time that the answer was yes.
+    /// The time of the question, for the last positive answer.
     pub certain: u64,
-    /// How it ended.
+    /// The end of the holding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<Ending>,
 }
 
-/// How a holding ended.
+/// The end of a holding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(clippy::exhaustive_enums, reason = "holders and scenes must know each of them")]
 pub enum Ending {
-    /// It was released.
+    /// The lock was released.
     Over,
     /// The check failed.
     Lost,
-    /// A guarded write was rejected, whatever the check said.
+    /// A guarded write was rejected, independently of the check.
     Refused,
 }

@@ -1,11 +1,11 @@
-//! [`Post`]: what a process needs to take one part in a queue or a crew.
+//! The context of a part that a process takes in a queue or a crew: [`Post`].
 
 use std::time::Duration;
 
-use synod_core::chance::Chance;
 use synod_core::client::Client;
 use synod_core::error;
 use synod_core::path::Path;
+use synod_core::random::Random;
 use tokio::time::sleep;
 
 use crate::clients::deed::{Deed, Effect, Part};
@@ -21,15 +21,15 @@ pub(crate) struct Post {
     pub(crate) lapse: Option<Lapse>,
     pub(crate) part: Part,
     pub(crate) path: Path,
-    /// The first of its items or tasks, and how many there are.
+    /// The first of its items or tasks, and their number.
     pub(crate) first: Value,
     pub(crate) count: u64,
     pub(crate) client: Client,
-    pub(crate) chance: Chance,
+    pub(crate) random: Random,
 }
 
 impl Post {
-    /// Its items or tasks.
+    /// Returns its items or tasks.
     pub(crate) fn all(&self) -> impl Iterator<Item = Value> + use<> {
         self.first..self.first + self.count
     }
@@ -38,18 +38,18 @@ impl Post {
         report(self.p, None, None, What::Deed { deed });
     }
 
-    /// Pauses for less than so many milliseconds.
+    /// Pauses for a random time below this number of milliseconds.
     pub(crate) async fn pause(&self, below: u64) {
-        sleep(Duration::from_millis(self.chance.below(below))).await;
+        sleep(Duration::from_millis(self.random.below(below))).await;
     }
 
-    /// Whether every client makes this mistake.
+    /// Returns `true` if every client makes this mistake.
     pub(crate) fn makes(&self, lapse: Lapse) -> bool {
         self.lapse == Some(lapse)
     }
 }
 
-/// The effect of a request, by its result.
+/// Returns the effect of a request, given its result.
 pub(crate) fn effect<T>(result: &error::Result<T>) -> Effect {
     match result.as_ref().map_err(error::Error::effect) {
         Ok(_) => Effect::Done,

@@ -1,11 +1,11 @@
-//! [`Posts`]: the parts that a process takes in queues, crews and other recipes.
+//! The parts that a process takes in queues, crews and other recipes: [`Posts`].
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use synod_core::chance::Chance;
 use synod_core::error::Result;
 use synod_core::path::Path;
+use synod_core::random::Random;
 use synod_core::store::Backend;
 
 use crate::clients::crowd::Crowd;
@@ -31,7 +31,7 @@ impl Posts {
         self.crowd.is_empty()
     }
 
-    /// Takes one more part.
+    /// Starts one more part.
     pub(crate) async fn add(
         &mut self,
         part: Part,
@@ -40,12 +40,12 @@ impl Posts {
         ttl: Duration,
     ) -> Result<()> {
         let client = self.crowd.client(ttl).await?;
-        let (p, lapse, chance) = (self.p, self.lapse, Chance::from_system());
-        self.crowd.add(work(Post { p, lapse, part, path, first, count, client, chance }));
+        let (p, lapse, random) = (self.p, self.lapse, Random::from_system());
+        self.crowd.add(work(Post { p, lapse, part, path, first, count, client, random }));
         Ok(())
     }
 
-    /// Gives up all of them, and closes the client.
+    /// Stops all parts, and closes the client.
     pub(crate) async fn leave(&mut self) -> Result<()> {
         self.crowd.leave().await
     }

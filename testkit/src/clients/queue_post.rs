@@ -6,7 +6,7 @@ use synod_core::error::Result;
 use synod_core::held::Held as _;
 use synod_core::path::Path;
 use synod_core::store::{Lifetime, Txn};
-use synod_recipes::{Delivery, PutOptions, Queue};
+use synod_recipes::queue::{Delivery, PutOptions, Queue};
 use tokio::time::sleep;
 
 use crate::clients::deed::{Deed, Effect};
@@ -18,7 +18,7 @@ use crate::history::Value;
 
 /// The maximum pause between two puts, in milliseconds.
 const REST: u64 = 400;
-/// How long the work on an item lasts at most, in milliseconds.
+/// The maximum duration of the work on an item, in milliseconds.
 const STAY: u64 = 120;
 /// The pause after a failure.
 const AFTER: Duration = Duration::from_millis(100);
@@ -78,7 +78,7 @@ pub(crate) async fn consume(post: &Post) -> Result<()> {
 async fn works(post: &Post, delivery: Delivery<Value>) {
     let (item, token) = (*delivery.item(), delivery.token().revision().get());
     holds(post, &delivery).await;
-    let way = post.chance.below(10);
+    let way = post.random.below(10);
     if way < 2 {
         post.report(Deed::Returns { item });
         if way == 0 {
@@ -96,10 +96,10 @@ async fn works(post: &Post, delivery: Delivery<Value>) {
     post.report(Deed::Acked { item, token, with, effect: acked });
 }
 
-/// Checks for a while that it holds the item, and reports that.
+/// Checks repeatedly for a while that it holds the item, and reports that.
 async fn holds(post: &Post, delivery: &Delivery<Value>) {
     let (item, token) = (*delivery.item(), delivery.token().revision().get());
-    let end = now() + post.chance.below(STAY) * 1_000_000;
+    let end = now() + post.random.below(STAY) * 1_000_000;
     let (mut first, mut certain, mut looks) = (None, 0, 0);
     loop {
         let asked = now();
@@ -127,7 +127,7 @@ async fn holds(post: &Post, delivery: &Delivery<Value>) {
 async fn acks_with(post: &Post, delivery: Delivery<Value>, node: Path) -> Effect {
     let txn = Txn::new().create(node, delivery.item().to_string(), Lifetime::Persistent);
     if post.makes(Lapse::WritesFirst) {
-        let _written = post.client.transaction(txn).await.is_ok();
+        let _written = post.client.commit(txn).await.is_ok();
         return effect(&delivery.ack().await);
     }
     match delivery.ack_with(txn).await {
@@ -136,7 +136,7 @@ async fn acks_with(post: &Post, delivery: Delivery<Value>, node: Path) -> Effect
     }
 }
 
-/// The node that is the effect of the work on an item. Each delivery has another one.
+/// Returns the node that is the effect of the work on an item. Each delivery has another one.
 fn node(queue: &Path, item: Value, token: u64) -> Path {
     let done = queue.join("done").and_then(|done| done.join(&format!("{item}-{token}")));
     done.expect("it is short")

@@ -1,4 +1,5 @@
-//! How a process reports to its controller: the line that it writes, and how often it checks.
+//! The reports of a process to its controller: the format of a line, and the interval of the
+//! checks.
 
 use std::io::{self, Write as _};
 use std::panic;
@@ -7,12 +8,12 @@ use std::time::Duration;
 
 use crate::clients::entry::{Entry, What, now};
 
-/// How often a process checks what it believes.
+/// The interval at which a process checks its beliefs.
 pub(super) const GLANCE: Duration = Duration::from_millis(1);
-/// After how many checks without a change it reports.
+/// The number of checks without a change after which it reports.
 pub(super) const GLANCES: u32 = 20;
 
-/// Writes a line. If it cannot be written, the reader has gone.
+/// Writes a line. If that fails, the reader has ended.
 pub(super) fn report(p: usize, s: Option<u64>, id: Option<u64>, what: What) {
     let entry = Entry { t: now(), p, s, id, what };
     let mut line = serde_json::to_string(&entry).expect("an entry is plain");
@@ -20,8 +21,8 @@ pub(super) fn report(p: usize, s: Option<u64>, id: Option<u64>, what: What) {
     let _gone = io::stdout().lock().write_all(line.as_bytes()).is_err();
 }
 
-/// Makes a panic of a task the end of the process, and reports it: a runtime catches it, and the process would go on without the
-/// task and say nothing.
+/// Ends the process when a task panics, and reports the panic: a runtime catches a panic, and the
+/// process would continue without the task and without a report.
 pub(super) fn ends_with_a_panic(p: usize) {
     const FAILURE: i32 = 101;
     let usual = panic::take_hook();

@@ -31,16 +31,16 @@ mod tests;
 pub struct Order {
     /// Identifies its answer.
     pub id: u64,
-    /// What to do.
+    /// The operation.
     #[serde(flatten)]
     pub op: Op,
 }
 
-/// How often a ticket is created again when answers are lost.
+/// The maximum number of creates of a ticket when answers are lost.
 const DRAWS: usize = 5;
 
-/// Executes the input until it ends, in process number `p`, which makes this mistake where it holds
-/// something or takes part in something.
+/// Executes the input until it ends, as process number `p`. The process makes this mistake in locks
+/// and recipes.
 ///
 /// # Errors
 ///
@@ -106,6 +106,7 @@ impl Worker {
                     self.end(id, serves);
                 }
                 Op::Close if !self.posts.is_empty() => {
+                    report(self.p, None, Some(id), What::Inv { op: Op::Close });
                     let left = self.posts.leave().await;
                     self.end(id, left);
                 }
@@ -192,7 +193,7 @@ impl Session {
             Op::List { path, local } => self.read(Query::children(at(path)), *local).await,
             Op::Observe { path } => {
                 let query = Query::children(at(path));
-                let (view, watch) = self.store.observe(query.clone()).await?;
+                let (view, watch) = self.store.watch(query.clone()).await?;
                 spawn(self.clone().listen(id, query, watch)).let_go();
                 Ok(shown(&view))
             }
@@ -211,13 +212,13 @@ impl Session {
         Ok(match self.store.commit(txn).await? {
             Outcome::Committed(commit) => done(&commit),
             Outcome::Rejected(no) => {
-                Answer { refused: Some(format!("{:?}", no.why)), ..Answer::default() }
+                Answer { refused: Some(format!("{:?}", no.reason)), ..Answer::default() }
             }
         })
     }
 
-    /// As the contract requires: the node of an ambiguous create is looked for before it is
-    /// repeated.
+    /// As the contract requires: the node of an ambiguous create is searched for before the create
+    /// is repeated.
     async fn draw(&self, path: &Path, txn: impl Fn() -> Txn) -> Result<Answer> {
         let mut unsure = match self.write(txn()).await {
             Err(error) if error.effect() == Effect::Unknown => error,
@@ -230,13 +231,13 @@ impl Session {
                 return Ok(found);
             }
             match self.write(txn()).await {
-                // Perhaps by the node that the create before made after the read.
+                // Possibly by the node that the previous create made after the read.
                 Ok(answer) if answer.refused.is_some() => {
                     let Ok(found) = self.drawn_at(path).await else { break };
                     return Ok(found.unwrap_or(answer));
                 }
                 Ok(answer) => return Ok(answer),
-                // This create did not happen. The one before may still.
+                // This create had no effect. The previous one may still be applied.
                 Err(error) if error.effect() == Effect::None => {
                     return Err(error.with_unknown_effect());
                 }
@@ -246,7 +247,7 @@ impl Session {
         Err(unsure)
     }
 
-    /// The ticket of this path, if it is there.
+    /// Returns the ticket of this path, if it exists.
     async fn drawn_at(&self, path: &Path) -> Result<Option<Answer>> {
         let directory = path.parent().expect("a ticket is in a directory");
         let there = self.read(Query::children(&directory), false).await?.nodes;
@@ -254,7 +255,7 @@ impl Session {
         Ok(own.map(|node| Answer { nodes: vec![node], ..Answer::default() }))
     }
 
-    /// Reports the events of a watch, and the result of a read when it may have missed something.
+    /// Reports the events of a watch, and the result of a read when it may have missed an event.
     async fn listen(self, id: u64, query: Query, mut watch: Watch) {
         while let Some(event) = watch.next().await {
             let told = match event {
@@ -280,9 +281,9 @@ impl Session {
     }
 }
 
-/// Checks again and again whether the session is believed to be alive, and reports it.
+/// Checks repeatedly whether the session is believed to live, and reports it.
 async fn believe(p: usize, session: u64, mut status: watch::Receiver<Status>) {
-    let (mut said, mut looks, mut certain) = (String::new(), 0, None);
+    let (mut reported, mut looks, mut certain) = (String::new(), 0, None);
     loop {
         let (t, status_now) = (now(), *status.borrow_and_update());
         let sure = status_now.is_certain();
@@ -295,13 +296,13 @@ async fn believe(p: usize, session: u64, mut status: watch::Receiver<Status>) {
             Status::Lost { .. } => "lost",
         };
         looks += 1;
-        if name != said || looks >= GLANCES {
-            (said, looks) = (name.to_owned(), 0);
-            let what = What::Belief { status: said.clone(), certain };
+        if name != reported || looks >= GLANCES {
+            (reported, looks) = (name.to_owned(), 0);
+            let what = What::Belief { status: reported.clone(), certain };
             report(p, Some(session), None, what);
         }
         let lost = status_now.is_lost();
-        // It must stay lost, which is checked now and then.
+        // It must stay lost, which is checked from time to time.
         let pause = if lost { GLANCE * GLANCES } else { GLANCE };
         match select(pin!(sleep(pause)), pin!(status.changed())).await {
             // The sender is gone.
@@ -328,12 +329,12 @@ fn lifetime(ephemeral: bool) -> Lifetime {
 }
 
 fn done(commit: &Commit) -> Answer {
-    let nodes = commit.done.iter().map(|done| {
+    let nodes = commit.results.iter().map(|done| {
         let mut node = Node::new(done.path.clone()).with_sequence(done.sequence);
         node.stat = done.stat;
         seen_of(&node)
     });
-    let stat = commit.done.first().and_then(|done| done.stat);
+    let stat = commit.results.first().and_then(|done| done.stat);
     let revision = commit.revision.or(stat.map(|stat| stat.modified));
     Answer {
         revision: revision.map(synod_core::store::Revision::get),
@@ -360,7 +361,7 @@ fn seen_of(node: &Node) -> Seen {
     }
 }
 
-/// `None` if it only reports that something changed.
+/// Returns `None` for an event that only reports that a change happened.
 fn changed(change: &Change) -> Option<Told> {
     let kind = match change.kind {
         synod_core::store::Kind::Created => Kind::Created,

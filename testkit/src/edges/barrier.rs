@@ -1,15 +1,15 @@
-//! The arguments of what is waited for without being held.
+//! The arguments of the recipes that are waited for without being held.
 
-use synod_recipes::{CountDown, DoubleBarrier};
+use synod_recipes::barrier::{CountDown, DoubleBarrier};
 
-use crate::recipe::edge::{Takes, begins, check, first, lives, positive};
+use crate::recipe::edge::{Takes, accepted, check, first, positive, within_a_while};
 
 pub(crate) const COUNT_DOWN: Takes = Takes {
     texts: &[first("count_down", |client, path, party| {
         Box::pin(async move {
             let latch = CountDown::new(&client, path, positive(1)?);
             latch.count_down(&party).await?;
-            lives(latch.wait()).await
+            accepted(latch.wait()).await
         })
     })],
     numbers: &[first("new", |client, path, parties| {
@@ -17,9 +17,9 @@ pub(crate) const COUNT_DOWN: Takes = Takes {
             let parties = positive(parties)?;
             let latch = CountDown::new(&client, &path, parties);
             latch.count_down("a").await?;
-            let remaining = lives(latch.remaining()).await?;
+            let remaining = accepted(latch.remaining()).await?;
             check(remaining == parties.get() - 1, "counting down", &path)?;
-            let passed = begins(latch.wait()).await?.is_some();
+            let passed = within_a_while(latch.wait()).await?.is_some();
             check(passed == (remaining == 0), "waiting for a count-down", &path)
         })
     })],
@@ -30,8 +30,8 @@ pub(crate) const DOUBLE_BARRIER: Takes = Takes {
     numbers: &[first("new", |client, path, parties| {
         Box::pin(async move {
             let barrier = DoubleBarrier::new(&client, path, positive(parties)?);
-            match begins(barrier.enter()).await? {
-                Some(inside) => lives(inside.leave()).await,
+            match within_a_while(barrier.enter()).await? {
+                Some(inside) => accepted(inside.leave()).await,
                 None => Ok(()),
             }
         })

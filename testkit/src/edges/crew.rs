@@ -9,9 +9,9 @@ use bytes::Bytes;
 use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_recipes::{Assignment, Crew, CrewPolicy, CrewWorker, NewTask, TaskEnd};
+use synod_recipes::crew::{Assignment, Crew, CrewPolicy, CrewWorker, NewTask, TaskEnd};
 
-use crate::recipe::edge::{Takes, first, later, lives, positive, sprung, text, to};
+use crate::recipe::edge::{Takes, accepted, first, ignore_panic, later, positive, text, to};
 
 pub(crate) const CREW: Takes = Takes {
     texts: &[
@@ -73,9 +73,9 @@ pub(crate) const CREW: Takes = Takes {
                 let crew = Crew::new(&client, path);
                 let task = NewTask::new("x").needs("a", text(&data));
                 let needs = crew.submit(&id(&client), task).await?;
-                // No worker has it, and it is in the way of no other.
+                // No worker has the task, and it blocks no other task.
                 done(does(&crew, &id(&client), "x", worker()).await?, "x")?;
-                lives(needs.cancel()).await.map(drop)
+                accepted(needs.cancel()).await.map(drop)
             })
         }),
         first("prefers", |client, path, data| {
@@ -90,7 +90,7 @@ pub(crate) const CREW: Takes = Takes {
                 let crew = Crew::new(&client, path);
                 let work = |_task| async { Ok::<_, Infallible>(result.clone()) };
                 match ends(&crew, &id(&client), "x", worker(), work).await? {
-                    // What is too large to be stored is a failure of the task.
+                    // Data that is too large to be stored is a failure of the task.
                     Some(TaskEnd::Failed(_)) => {
                         Err(Error::new(ErrorKind::TooLarge, "storing a result"))
                     }
@@ -135,7 +135,7 @@ pub(crate) const CREW: Takes = Takes {
             Box::pin(async move {
                 let crew = Crew::new(&client, path).retention(retention);
                 match does(&crew, &id(&client), "x", worker()).await? {
-                    // It may be forgotten at once.
+                    // It may be removed immediately.
                     None if retention < Duration::from_secs(60) => Ok(()),
                     end => done(end, "x"),
                 }
@@ -157,7 +157,7 @@ pub(crate) const CREW: Takes = Takes {
                     async move { Ok::<_, Infallible>(task.data) }
                 };
                 let task = || NewTask::new("x").retries(1);
-                sprung(ends(&crew, &id(&client), task(), worker(), work)).await;
+                ignore_panic(ends(&crew, &id(&client), task(), worker(), work)).await;
                 done(ends(&crew, &id(&client), task(), worker(), work).await?, "x")
             })
         }),
@@ -168,7 +168,7 @@ pub(crate) const CREW: Takes = Takes {
                     Some(0)
                 });
                 let crew = Crew::new(&client, path).policy(policy);
-                sprung(does(&crew, &id(&client), "x", worker())).await;
+                ignore_panic(does(&crew, &id(&client), "x", worker())).await;
                 done(does(&crew, &id(&client), "x", worker()).await?, "x")
             })
         }),
@@ -178,7 +178,7 @@ pub(crate) const CREW: Takes = Takes {
 
 /// An id that no other task has.
 fn id(client: &Client) -> String {
-    client.chance().id()
+    client.random().id()
 }
 
 fn worker() -> CrewWorker {
@@ -192,7 +192,7 @@ fn done(end: Option<TaskEnd>, result: impl Into<Bytes>) -> Result<()> {
     }
 }
 
-/// Submits a task that returns its data, and is the master and the worker that does it.
+/// Submits a task that returns its data, and is the master and the worker of the crew.
 async fn does(
     crew: &Crew,
     id: &str,
@@ -203,7 +203,7 @@ async fn does(
     ends(crew, id, task, worker, work).await
 }
 
-/// Submits a task, and is the master and the worker that does it. Returns how it ended.
+/// Submits a task, and is the master and the worker of the crew. Returns the end of the task.
 async fn ends<F, T, E>(
     crew: &Crew,
     id: &str,
@@ -224,5 +224,5 @@ where
             ended.map(|never| match never {})
         }
     };
-    lives(async { ended }).await
+    accepted(async { ended }).await
 }

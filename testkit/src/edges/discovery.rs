@@ -5,9 +5,11 @@ use std::time::Duration;
 use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_recipes::{Discovery, Instance, Provider, Registration, Service, Strategy, UriSpec};
+use synod_recipes::discovery::{
+    Discovery, Instance, Provider, Registration, Service, Strategy, UriSpec,
+};
 
-use crate::recipe::edge::{Takes, check, first, later, lives, positive, sprung, text, to};
+use crate::recipe::edge::{Takes, accepted, check, first, ignore_panic, later, positive, text, to};
 
 pub(crate) const DISCOVERY: Takes = Takes {
     texts: &[
@@ -40,7 +42,7 @@ pub(crate) const DISCOVERY: Takes = Takes {
             Box::pin(async move {
                 let discovery = Discovery::new(&client, path);
                 let instance = Instance::new("web", "a").payload(text(&data));
-                lives(discovery.register(instance).await?.unregister()).await
+                accepted(discovery.register(instance).await?.unregister()).await
             })
         }),
         later("update", |client, path, data| {
@@ -48,7 +50,7 @@ pub(crate) const DISCOVERY: Takes = Takes {
                 let registration = Discovery::new(&client, path).register(web()).await?;
                 let updated =
                     registration.update(Instance::new("web", text(&data)).payload(1.5)).await;
-                lives(registration.unregister()).await.and(updated)
+                accepted(registration.unregister()).await.and(updated)
             })
         }),
     ],
@@ -62,7 +64,7 @@ pub(crate) const DISCOVERY: Takes = Takes {
                     (positive(failures)?, one(&client, &path).await?);
                 let provider = Provider::new(&service, Strategy::Random);
                 chosen(&provider.down_for(Duration::from_secs(1), failures), &path)?;
-                lives(registration.unregister()).await
+                accepted(registration.unregister()).await
             })
         }),
     ],
@@ -71,7 +73,7 @@ pub(crate) const DISCOVERY: Takes = Takes {
             let (service, registration) = one(&client, &path).await?;
             let provider = Provider::new(&service, Strategy::Sticky);
             chosen(&provider.down_for(window, positive(2)?), &path)?;
-            lives(registration.unregister()).await
+            accepted(registration.unregister()).await
         })
     })],
     values: &[
@@ -85,7 +87,7 @@ pub(crate) const DISCOVERY: Takes = Takes {
                 let discovery = Discovery::new(&client, path);
                 let registration = discovery.register(web()).await?;
                 let updated = registration.update(web().payload(payload)).await;
-                lives(registration.unregister()).await.and(updated)
+                accepted(registration.unregister()).await.and(updated)
             })
         }),
     ],
@@ -97,9 +99,9 @@ pub(crate) const DISCOVERY: Takes = Takes {
                     trap.spring();
                     true
                 });
-                sprung(async { provider.choose() }).await;
+                ignore_panic(async { provider.choose() }).await;
                 chosen(&provider, &path)?;
-                lives(registration.unregister()).await
+                accepted(registration.unregister()).await
             })
         }),
         later("weighted", |client, path, trap| {
@@ -110,9 +112,9 @@ pub(crate) const DISCOVERY: Takes = Takes {
                     u32::MAX
                 });
                 let provider = Provider::new(&service, weighted);
-                sprung(async { provider.choose() }).await;
+                ignore_panic(async { provider.choose() }).await;
                 chosen(&provider, &path)?;
-                lives(registration.unregister()).await
+                accepted(registration.unregister()).await
             })
         }),
     ],
@@ -122,14 +124,14 @@ fn web() -> Instance<f64> {
     Instance::new("web", "10.0.0.7").payload(1.5)
 }
 
-/// Registers an instance, looks at it, and removes it.
+/// Registers an instance, reads it, and removes it.
 async fn registered(client: &Client, path: &Path, instance: Instance<f64>) -> Result<()> {
     let (discovery, service) = (Discovery::new(client, path), instance.name.clone());
     let registration = discovery.register(instance).await?;
-    let all = lives(discovery.instances(&service)).await?;
+    let all = accepted(discovery.instances(&service)).await?;
     check(all.get(registration.id()).is_some(), "looking at an instance", path)?;
     check(all.unreadable().is_empty(), "reading an instance", path)?;
-    lives(registration.unregister()).await
+    accepted(registration.unregister()).await
 }
 
 /// A service with one instance.

@@ -1,18 +1,20 @@
-//! The arguments of what keeps ephemeral nodes, and of what is shared out among its owners.
+//! The arguments of the recipes that keep ephemeral nodes, and of those that divide items among
+//! owners.
 
 use synod_core::error::ErrorKind;
-use synod_recipes::{Group, Partition, PersistentNode};
+use synod_recipes::partition::Partition;
+use synod_recipes::presence::{Group, PersistentNode};
 
-use crate::recipe::edge::{Takes, check, first, later, lives, to};
+use crate::recipe::edge::{Takes, accepted, check, first, later, to};
 
 pub(crate) const PERSISTENT_NODE: Takes = Takes {
     data: &[
         first("keep", |client, path, data| {
             Box::pin(async move {
                 let kept = PersistentNode::new(&client, &path).keep(data.clone()).await?;
-                let node = lives(client.get(&path)).await?;
+                let node = accepted(client.get(&path)).await?;
                 check(node.is_some_and(|it| it.data == data), "keeping data", &path)?;
-                lives(kept.close()).await
+                accepted(kept.close()).await
             })
         }),
         later("set", |client, path, data| {
@@ -20,16 +22,16 @@ pub(crate) const PERSISTENT_NODE: Takes = Takes {
                 let kept = PersistentNode::new(&client, &path).keep("before").await?;
                 let set = kept.set(data.clone()).await;
                 let data = if set.is_ok() { data } else { "before".into() };
-                let node = lives(client.get(&path)).await?;
+                let node = accepted(client.get(&path)).await?;
                 check(node.is_some_and(|it| it.data == data), "keeping data", &path)?;
-                lives(kept.close()).await.and(set)
+                accepted(kept.close()).await.and(set)
             })
         }),
     ],
     times: &[later("ttl", |client, path, ttl| {
         Box::pin(async move {
             match PersistentNode::new(&client, path).ttl(ttl).keep("1").await {
-                Ok(kept) => lives(kept.close()).await,
+                Ok(kept) => accepted(kept.close()).await,
                 // Not every store has such nodes.
                 Err(error) if error.kind() == ErrorKind::Unsupported => Ok(()),
                 Err(error) => Err(error),
@@ -44,10 +46,10 @@ pub(crate) const GROUP: Takes = Takes {
         Box::pin(async move {
             let group = Group::new(&client, &path);
             let member = group.join_as(&name, "1").await?;
-            let all = lives(group.members()).await?;
+            let all = accepted(group.members()).await?;
             check(all.iter().any(|it| it.name == name), "listing the members", &path)?;
-            lives(member.set("2")).await?;
-            lives(member.leave()).await
+            accepted(member.set("2")).await?;
+            accepted(member.leave()).await
         })
     })],
     data: &[
@@ -55,21 +57,21 @@ pub(crate) const GROUP: Takes = Takes {
             Box::pin(async move {
                 let group = Group::new(&client, &path);
                 let member = group.join(data.clone()).await?;
-                let all = lives(group.members()).await?;
+                let all = accepted(group.members()).await?;
                 check(all.iter().any(|it| it.data == data), "listing the members", &path)?;
-                lives(member.leave()).await
+                accepted(member.leave()).await
             })
         }),
         first("join_as", |client, path, data| {
             Box::pin(async move {
-                lives(Group::new(&client, path).join_as("a", data).await?.leave()).await
+                accepted(Group::new(&client, path).join_as("a", data).await?.leave()).await
             })
         }),
         later("set", |client, path, data| {
             Box::pin(async move {
                 let member = Group::new(&client, path).join("before").await?;
                 let set = member.set(data).await;
-                lives(member.leave()).await.and(set)
+                accepted(member.leave()).await.and(set)
             })
         }),
     ],
@@ -81,17 +83,17 @@ pub(crate) const PARTITION: Takes = Takes {
         first("new", |client, path, item| {
             Box::pin(async move {
                 let share = Partition::new(&client, &path, [item.clone()]).join("ann").await?;
-                lives(share.settled()).await?;
+                accepted(share.settled()).await?;
                 check(share.is_held(&item), "holding the only item", &path)?;
-                lives(share.leave()).await
+                accepted(share.leave()).await
             })
         }),
         first("join", |client, path, name| {
             Box::pin(async move {
                 let share = Partition::new(&client, &path, ["a"]).join(&name).await?;
-                lives(share.settled()).await?;
+                accepted(share.settled()).await?;
                 check(share.is_held("a"), "holding the only item", &path)?;
-                lives(share.leave()).await
+                accepted(share.leave()).await
             })
         }),
     ],
@@ -99,8 +101,8 @@ pub(crate) const PARTITION: Takes = Takes {
         Box::pin(async move {
             let share =
                 Partition::new(&client, path, ["a"]).weight(to(weight)?).join("ann").await?;
-            lives(share.settled()).await?;
-            lives(share.leave()).await
+            accepted(share.settled()).await?;
+            accepted(share.leave()).await
         })
     })],
     ..Takes::NONE

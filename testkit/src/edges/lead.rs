@@ -2,17 +2,17 @@
 
 use std::ops::ControlFlow;
 
-use synod_recipes::{Election, LeaderLatch, LeaderSelector, Term};
+use synod_recipes::election::{Election, LeaderLatch, LeaderSelector, Term};
 
-use crate::recipe::edge::{Takes, check, first, later, lives, sprung};
+use crate::recipe::edge::{Takes, accepted, check, first, ignore_panic, later};
 
 pub(crate) const LEADER_LATCH: Takes = Takes {
     data: &[first("label", |client, path, label| {
         Box::pin(async move {
             let candidacy = LeaderLatch::new(&client, path).label(label).join().await?;
-            // A candidate whose ticket is refused gets the error where it waits.
+            // A candidate whose ticket is rejected gets the error where it waits.
             let led = candidacy.leading().await.map(drop);
-            lives(candidacy.close()).await.and(led)
+            accepted(candidacy.close()).await.and(led)
         })
     })],
     ..Takes::NONE
@@ -30,7 +30,7 @@ pub(crate) const LEADER_SELECTOR: Takes = Takes {
         first("lead", |client, path, trap| {
             Box::pin(async move {
                 let selector = LeaderSelector::new(&client, &path);
-                sprung(selector.lead(|_lead| async { trap.spring() })).await;
+                ignore_panic(selector.lead(|_lead| async { trap.spring() })).await;
                 let term = selector.lead(|_lead| async { 1 }).await?;
                 check(term == Term::Done(1), "leading after a panic", &path)
             })
@@ -44,7 +44,7 @@ pub(crate) const LEADER_SELECTOR: Takes = Takes {
                         ControlFlow::Break(())
                     })
                 };
-                sprung(leads()).await;
+                ignore_panic(leads()).await;
                 leads().await
             })
         }),
@@ -58,15 +58,15 @@ pub(crate) const ELECTION: Takes = Takes {
             Box::pin(async move {
                 let election = Election::new(&client, &path);
                 let leader = election.campaign(value.clone()).await?;
-                let shown = lives(election.leader()).await?;
+                let shown = accepted(election.leader()).await?;
                 check(shown.is_some_and(|it| it.label == value), "showing a value", &path)?;
-                lives(leader.resign()).await
+                accepted(leader.resign()).await
             })
         }),
         first("try_campaign", |client, path, value| {
             Box::pin(async move {
                 match Election::new(&client, path).try_campaign(value).await? {
-                    Some(leader) => lives(leader.resign()).await,
+                    Some(leader) => accepted(leader.resign()).await,
                     None => Ok(()),
                 }
             })
@@ -75,7 +75,7 @@ pub(crate) const ELECTION: Takes = Takes {
             Box::pin(async move {
                 let leader = Election::new(&client, path).campaign("before").await?;
                 let proclaimed = leader.proclaim(value).await;
-                lives(leader.resign()).await.and(proclaimed)
+                accepted(leader.resign()).await.and(proclaimed)
             })
         }),
     ],

@@ -1,23 +1,27 @@
 //! The arguments of the locks.
 
 use futures_util::future::join;
-use synod_recipes::{
+use synod_recipes::lock::{
     MultiLock, Mutex, Owner, PassingMutex, ReentrantMutex, RwLock, Semaphore, UnfairLock,
 };
 
-use crate::recipe::edge::{Takes, begins, first, holds, later, lives, positive, to};
+use crate::recipe::edge::{
+    Takes, accepted, first, grant_and_release, later, positive, to, within_a_while,
+};
 
 pub(crate) const MUTEX: Takes = Takes {
     data: &[first("label", |client, path, label| {
-        Box::pin(async move { holds(Mutex::new(&client, path).label(label).lock()).await })
+        Box::pin(
+            async move { grant_and_release(Mutex::new(&client, path).label(label).lock()).await },
+        )
     })],
     times: &[first("lock_within", |client, path, limit| {
         Box::pin(async move {
             let mutex = Mutex::new(&client, path);
             let held = mutex.lock_within(limit).await?;
-            Box::pin(begins(mutex.lock_within(limit))).await?;
+            Box::pin(within_a_while(mutex.lock_within(limit))).await?;
             match held {
-                Some(guard) => lives(guard.release()).await,
+                Some(guard) => accepted(guard.release()).await,
                 None => Ok(()),
             }
         })
@@ -30,8 +34,8 @@ pub(crate) const RW_LOCK: Takes = Takes {
         Box::pin(async move {
             let lock = RwLock::new(&client, path).label(label);
             let guard = lock.write().await?;
-            lives(async { guard.downgrade().await?.release().await }).await?;
-            lives(holds(lock.read())).await
+            accepted(async { guard.downgrade().await?.release().await }).await?;
+            accepted(grant_and_release(lock.read())).await
         })
     })],
     ..Takes::NONE
@@ -41,26 +45,26 @@ pub(crate) const SEMAPHORE: Takes = Takes {
     data: &[first("label", |client, path, label| {
         Box::pin(async move {
             let permits = positive(1)?;
-            holds(Semaphore::new(&client, path, permits).label(label).acquire()).await
+            grant_and_release(Semaphore::new(&client, path, permits).label(label).acquire()).await
         })
     })],
     numbers: &[
         first("new", |client, path, permits| {
             Box::pin(async move {
-                holds(Semaphore::new(&client, path, positive(permits)?).acquire()).await
+                grant_and_release(Semaphore::new(&client, path, positive(permits)?).acquire()).await
             })
         }),
         first("acquire_many", |client, path, permits| {
             Box::pin(async move {
                 let semaphore = Semaphore::new(&client, path, positive(u32::MAX.into())?);
-                holds(semaphore.acquire_many(to(permits)?)).await
+                grant_and_release(semaphore.acquire_many(to(permits)?)).await
             })
         }),
         first("try_acquire_many", |client, path, permits| {
             Box::pin(async move {
                 let semaphore = Semaphore::new(&client, path, positive(1)?);
                 match semaphore.try_acquire_many(to(permits)?).await? {
-                    Some(permit) => lives(permit.release()).await,
+                    Some(permit) => accepted(permit.release()).await,
                     None => Ok(()),
                 }
             })
@@ -70,8 +74,8 @@ pub(crate) const SEMAPHORE: Takes = Takes {
                 let semaphore = Semaphore::shared(&client, path);
                 semaphore.set_permits(to(permits)?).await?;
                 match permits {
-                    0 => begins(semaphore.acquire()).await.map(drop),
-                    _ => lives(holds(semaphore.acquire())).await,
+                    0 => within_a_while(semaphore.acquire()).await.map(drop),
+                    _ => accepted(grant_and_release(semaphore.acquire())).await,
                 }
             })
         }),
@@ -81,7 +85,9 @@ pub(crate) const SEMAPHORE: Takes = Takes {
 
 pub(crate) const UNFAIR_LOCK: Takes = Takes {
     data: &[first("label", |client, path, label| {
-        Box::pin(async move { holds(UnfairLock::new(&client, path).label(label).lock()).await })
+        Box::pin(async move {
+            grant_and_release(UnfairLock::new(&client, path).label(label).lock()).await
+        })
     })],
     ..Takes::NONE
 };
@@ -89,17 +95,18 @@ pub(crate) const UNFAIR_LOCK: Takes = Takes {
 pub(crate) const PASSING_MUTEX: Takes = Takes {
     data: &[first("label", |client, path, label| {
         Box::pin(async move {
-            holds(PassingMutex::new(&client, path, positive(1)?).label(label).lock()).await
+            grant_and_release(PassingMutex::new(&client, path, positive(1)?).label(label).lock())
+                .await
         })
     })],
     numbers: &[first("new", |client, path, turns| {
         Box::pin(async move {
             let mutex = PassingMutex::new(&client, path, positive(turns)?);
             let guard = mutex.lock().await?;
-            // The first one passes it on to the second one.
+            // The first one passes the lock on to the second one.
             let second = mutex.lock();
             let (released, second) = join(guard.release(), second).await;
-            lives(async { released.and(second)?.release().await }).await
+            accepted(async { released.and(second)?.release().await }).await
         })
     })],
     ..Takes::NONE
@@ -110,8 +117,8 @@ pub(crate) const REENTRANT_MUTEX: Takes = Takes {
         Box::pin(async move {
             let (mutex, owner) = (ReentrantMutex::new(&client, path).label(label), Owner::new());
             let outer = mutex.lock(&owner).await?;
-            lives(holds(mutex.lock(&owner))).await?;
-            lives(outer.release()).await
+            accepted(grant_and_release(mutex.lock(&owner))).await?;
+            accepted(outer.release()).await
         })
     })],
     ..Takes::NONE
@@ -122,7 +129,7 @@ pub(crate) const MULTI_LOCK: Takes = Takes {
         Box::pin(async move {
             let both = [path.join("a")?, path.join("b")?];
             let guard = MultiLock::new(&client, both)?.label(label).lock().await?;
-            lives(guard.release()).await
+            accepted(guard.release()).await
         })
     })],
     ..Takes::NONE

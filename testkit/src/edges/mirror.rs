@@ -1,10 +1,12 @@
-//! The arguments of what is kept equal in memory.
+//! The arguments of the recipes that keep a local copy.
 
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_recipes::{Cache, Extent, Group, HashRing, Watched};
+use synod_recipes::cache::{Cache, Extent, Watched};
+use synod_recipes::partition::HashRing;
+use synod_recipes::presence::Group;
 
-use crate::recipe::edge::{Takes, Trap, check, first, later, lives, sprung, to};
+use crate::recipe::edge::{Takes, Trap, accepted, check, first, ignore_panic, later, to};
 
 pub(crate) const CACHE: Takes = Takes {
     numbers: &[first("depth", |client, path, levels| {
@@ -12,7 +14,7 @@ pub(crate) const CACHE: Takes = Takes {
             let below = path.join("a")?.join("b")?;
             let cache = Cache::open(&client, Extent::subtree(&path).depth(to(levels)?)).await?;
             client.put(&below, "").await?;
-            let cache = (cache, lives(Cache::open(&client, &path)).await?).1;
+            let cache = (cache, accepted(Cache::open(&client, &path)).await?).1;
             check(cache.get(&below).is_some(), "reading a cache", &path)
         })
     })],
@@ -25,14 +27,14 @@ pub(crate) const CACHE: Takes = Takes {
                     true
                 })
             };
-            sprung(opened(&client, filtered(trap))).await;
+            ignore_panic(opened(&client, filtered(trap))).await;
             opened(&client, filtered(Trap::disarmed())).await
         })
     })],
     ..Takes::NONE
 };
 
-/// Opens a cache that cannot be without its node.
+/// Opens a cache that requires its node.
 async fn opened(client: &Client, extent: Extent) -> Result<()> {
     let cache = Cache::open(client, extent).await?;
     if cache.snapshot().is_empty() {
@@ -49,7 +51,7 @@ pub(crate) const WATCHED: Takes = Takes {
                 trap.spring();
                 Ok::<_, Error>(1)
             };
-            sprung(Watched::open_with(&client, &path, parse.clone())).await;
+            ignore_panic(Watched::open_with(&client, &path, parse.clone())).await;
             Watched::open_with(&client, &path, parse).await.map(drop)
         })
     })],
@@ -63,7 +65,7 @@ pub(crate) const HASH_RING: Takes = Takes {
             let ring = HashRing::open(&client, &path).await?;
             let owners = ring.owners("key", count);
             check(owners.len() == count.min(1), "finding the members of a key", &path)?;
-            lives(member.leave()).await
+            accepted(member.leave()).await
         })
     })],
     functions: &[later("open_weighted", |client, path, trap| {
@@ -73,10 +75,10 @@ pub(crate) const HASH_RING: Takes = Takes {
                 trap.spring();
                 1
             };
-            sprung(HashRing::open_weighted(&client, &path, weigh.clone())).await;
+            ignore_panic(HashRing::open_weighted(&client, &path, weigh.clone())).await;
             let ring = HashRing::open_weighted(&client, &path, weigh).await?;
             check(ring.owner("key").is_some(), "finding the member of a key", &path)?;
-            lives(member.leave()).await
+            accepted(member.leave()).await
         })
     })],
     ..Takes::NONE

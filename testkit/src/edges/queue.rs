@@ -6,10 +6,12 @@ use std::time::Duration;
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_recipes::{ForeignQueue, ItemPlace, PutOptions, Queue, QueueLayout};
+use synod_recipes::queue::{ForeignQueue, ItemPlace, PutOptions, Queue, QueueLayout};
 use tokio::sync::Notify;
 
-use crate::recipe::edge::{Takes, begins, check, first, later, lives, positive, sprung, text, to};
+use crate::recipe::edge::{
+    Takes, accepted, check, first, ignore_panic, later, positive, text, to, within_a_while,
+};
 
 pub(crate) const QUEUE: Takes = Takes {
     texts: &[first("id", |client, path, id| {
@@ -17,11 +19,11 @@ pub(crate) const QUEUE: Takes = Takes {
             let queue = Queue::new(&client, &path)?;
             let options = || PutOptions::default().id(&id);
             queue.put_with(&1, options()).await?;
-            lives(goes_round(&queue, Some(&id), &path)).await?;
+            accepted(deliver_again(&queue, Some(&id), &path)).await?;
             // Its id is free again.
-            let is_new = lives(queue.put_with(&2, options())).await?;
+            let is_new = accepted(queue.put_with(&2, options())).await?;
             check(is_new, "using an id again", &path)?;
-            check(lives(queue.take()).await? == 2, "taking an item", &path)
+            check(accepted(queue.take()).await? == 2, "taking an item", &path)
         })
     })],
     data: &[
@@ -29,8 +31,8 @@ pub(crate) const QUEUE: Takes = Takes {
             Box::pin(async move {
                 let queue = Queue::new(&client, &path)?;
                 queue.put(&text(&data)).await?;
-                lives(queue.claim()).await?.put_back().await?;
-                let taken = lives(queue.take()).await?;
+                accepted(queue.claim()).await?.put_back().await?;
+                let taken = accepted(queue.take()).await?;
                 check(taken == text(&data), "taking an item", &path)
             })
         }),
@@ -38,8 +40,8 @@ pub(crate) const QUEUE: Takes = Takes {
             Box::pin(async move {
                 let queue = Queue::of_bytes(&client, &path)?;
                 queue.put_many(&["".into(), data.clone()]).await?;
-                lives(queue.take()).await?;
-                let taken = lives(queue.take()).await?;
+                accepted(queue.take()).await?;
+                let taken = accepted(queue.take()).await?;
                 check(taken == data, "taking an item", &path)
             })
         }),
@@ -49,7 +51,7 @@ pub(crate) const QUEUE: Takes = Takes {
                 queue.put(&String::new()).await?;
                 let item = queue.items().await?.remove(0);
                 let changed = queue.change(&item, &text(&data)).await;
-                lives(queue.take()).await?;
+                accepted(queue.take()).await?;
                 changed.map(drop)
             })
         }),
@@ -59,21 +61,21 @@ pub(crate) const QUEUE: Takes = Takes {
             Box::pin(async move {
                 let queue = Queue::new(&client, &path)?;
                 queue.put_with(&1, PutOptions::default().priority(to(priority)?)).await?;
-                lives(goes_round(&queue, None, &path)).await
+                accepted(deliver_again(&queue, None, &path)).await
             })
         }),
         first("deliver_at_most", |client, path, times| {
             Box::pin(async move {
                 let queue = Queue::new(&client, &path)?.deliver_at_most(positive(times)?);
                 queue.put(&1).await?;
-                check(lives(queue.take()).await? == 1, "taking an item", &path)
+                check(accepted(queue.take()).await? == 1, "taking an item", &path)
             })
         }),
         first("capacity", |client, path, items| {
             Box::pin(async move {
                 let queue = Queue::new(&client, &path)?.capacity(some(items)?);
                 queue.put(&1).await?;
-                lives(goes_round(&queue, None, &path)).await
+                accepted(deliver_again(&queue, None, &path)).await
             })
         }),
         later("take_many", |client, path, most| {
@@ -82,7 +84,7 @@ pub(crate) const QUEUE: Takes = Takes {
                 queue.put_many(&[1, 2, 3]).await?;
                 let mut taken = queue.take_many(most).await?;
                 while taken.len() < 3 {
-                    taken.extend(lives(queue.take_many(most)).await?);
+                    taken.extend(accepted(queue.take_many(most)).await?);
                 }
                 check(taken == [1, 2, 3], "taking items", &path)
             })
@@ -97,7 +99,7 @@ pub(crate) const QUEUE: Takes = Takes {
                     Ok::<_, Error>(())
                 };
                 queue.consume(most, done.notified(), work).await?;
-                check(lives(queue.len()).await? == 0, "consuming an item", &path)
+                check(accepted(queue.len()).await? == 0, "consuming an item", &path)
             })
         }),
     ],
@@ -106,7 +108,7 @@ pub(crate) const QUEUE: Takes = Takes {
             Box::pin(async move {
                 let queue = Queue::new(&client, &path)?;
                 queue.put_with(&1, PutOptions::default().after(after)).await?;
-                rests(&queue, after, &path).await
+                deliver_after(&queue, after, &path).await
             })
         }),
         later("put_back_after", |client, path, after| {
@@ -115,9 +117,9 @@ pub(crate) const QUEUE: Takes = Takes {
                 queue.put(&1).await?;
                 let put_back = queue.claim().await?.put_back_after(after).await;
                 match put_back {
-                    Ok(()) => rests(&queue, after, &path).await,
+                    Ok(()) => deliver_after(&queue, after, &path).await,
                     // Its claim was dropped.
-                    Err(error) => lives(queue.take()).await.and(Err(error)),
+                    Err(error) => accepted(queue.take()).await.and(Err(error)),
                 }
             })
         }),
@@ -130,10 +132,10 @@ pub(crate) const QUEUE: Takes = Takes {
                     failed.notify_one();
                     Err::<(), _>("on purpose")
                 };
-                lives(queue.consume(NonZeroUsize::MIN, failed.notified(), work)).await?;
+                accepted(queue.consume(NonZeroUsize::MIN, failed.notified(), work)).await?;
                 let items = queue.items().await?;
                 check(items.len() == 1, "putting an item off", &path)?;
-                check(lives(queue.remove(&items[0])).await?, "removing an item", &path)
+                check(accepted(queue.remove(&items[0])).await?, "removing an item", &path)
             })
         }),
     ],
@@ -142,28 +144,28 @@ pub(crate) const QUEUE: Takes = Takes {
             Box::pin(async move {
                 let queue = Queue::new(&client, path)?;
                 queue.put(&value).await?;
-                takes_another(&queue).await
+                take_another(&queue).await
             })
         }),
         first("put_with", |client, path, value| {
             Box::pin(async move {
                 let queue = Queue::new(&client, path)?;
                 queue.put_with(&value, PutOptions::default().id("one")).await?;
-                takes_another(&queue).await
+                take_another(&queue).await
             })
         }),
         first("try_put", |client, path, value| {
             Box::pin(async move {
                 let queue = Queue::new(&client, path)?;
                 queue.try_put(&value, PutOptions::default()).await?;
-                takes_another(&queue).await
+                take_another(&queue).await
             })
         }),
         first("put_many", |client, path, value| {
             Box::pin(async move {
                 let queue = Queue::new(&client, path)?;
                 queue.put_many(&[value, value]).await?;
-                takes_another(&queue).await
+                take_another(&queue).await
             })
         }),
         later("change", |client, path, value| {
@@ -172,7 +174,7 @@ pub(crate) const QUEUE: Takes = Takes {
                 queue.put(&0.5).await?;
                 let item = queue.items().await?.remove(0);
                 queue.change(&item, &value).await?;
-                takes_another(&queue).await
+                take_another(&queue).await
             })
         }),
     ],
@@ -189,7 +191,7 @@ pub(crate) const QUEUE: Takes = Takes {
                 };
                 queue.consume(NonZeroUsize::MIN, done.notified(), work)
             };
-            sprung(consumes()).await;
+            ignore_panic(consumes()).await;
             // If the panic has ended it, the item is delivered again.
             if queue.len().await? > 0 {
                 consumes().await?;
@@ -204,8 +206,8 @@ fn some(number: i128) -> Result<NonZeroUsize> {
     NonZeroUsize::new(to(number)?).ok_or_else(zero)
 }
 
-/// The only item is claimed, put back, put back for later, and taken.
-async fn goes_round(queue: &Queue<u64>, id: Option<&str>, path: &Path) -> Result<()> {
+/// Claims the only item, puts it back, puts it back with a delay, and takes it.
+async fn deliver_again(queue: &Queue<u64>, id: Option<&str>, path: &Path) -> Result<()> {
     let delivery = queue.claim().await?;
     check(delivery.id().as_deref() == id, "reading the id of an item", path)?;
     delivery.put_back().await?;
@@ -213,28 +215,28 @@ async fn goes_round(queue: &Queue<u64>, id: Option<&str>, path: &Path) -> Result
     check(queue.take().await? == 1, "taking an item", path)
 }
 
-/// The only item is delivered after this time: at once, or not while this waits.
-async fn rests(queue: &Queue<u64>, after: Duration, path: &Path) -> Result<()> {
+/// Delivers the only item after this time: immediately, or not during this test.
+async fn deliver_after(queue: &Queue<u64>, after: Duration, path: &Path) -> Result<()> {
     if after < LONG {
-        return check(lives(queue.take()).await? == 1, "taking an item", path);
+        return check(accepted(queue.take()).await? == 1, "taking an item", path);
     }
-    let early = lives(begins(queue.take())).await?;
+    let early = accepted(within_a_while(queue.take())).await?;
     check(early.is_none(), "delivering an item in its time", path)?;
-    // Others go on.
-    for item in lives(queue.items()).await? {
-        lives(queue.remove(&item)).await?;
+    // Other tasks run.
+    for item in accepted(queue.items()).await? {
+        accepted(queue.remove(&item)).await?;
     }
     Ok(())
 }
 
-/// A time that no test lasts.
+/// A time longer than any test.
 const LONG: Duration = Duration::from_secs(60);
 
-/// An item that is there is taken, or buried because it cannot be read; the next one is taken.
-async fn takes_another(queue: &Queue<f64>) -> Result<()> {
-    lives(queue.put(&1.5)).await?;
+/// Takes or buries the stored item, which may be unreadable, and takes the next one.
+async fn take_another(queue: &Queue<f64>) -> Result<()> {
+    accepted(queue.put(&1.5)).await?;
     loop {
-        match lives(queue.take()).await {
+        match accepted(queue.take()).await {
             Ok(1.5) => return Ok(()),
             Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
             _ => {}
@@ -248,14 +250,14 @@ pub(crate) const FOREIGN_QUEUE: Takes = Takes {
             Box::pin(async move {
                 let queue = ForeignQueue::new(&client, &path, QueueLayout::KazooLocking)?;
                 queue.put(data.clone()).await?;
-                check(lives(queue.take()).await? == [data], "taking an item", &path)
+                check(accepted(queue.take()).await? == [data], "taking an item", &path)
             })
         }),
         later("put_at", |client, path, data| {
             Box::pin(async move {
                 let queue = ForeignQueue::new(&client, &path, QueueLayout::CuratorItems)?;
                 queue.put_at(&["".into(), data.clone()], ItemPlace::default()).await?;
-                check(lives(queue.take()).await? == ["".into(), data], "taking items", &path)
+                check(accepted(queue.take()).await? == ["".into(), data], "taking items", &path)
             })
         }),
     ],
@@ -278,22 +280,22 @@ pub(crate) const FOREIGN_QUEUE: Takes = Takes {
             let queue = ForeignQueue::new(&client, &path, QueueLayout::CuratorDelay)?;
             queue.put_at(&["x".into()], ItemPlace::default().after(after)).await?;
             if after < LONG {
-                return check(lives(queue.take()).await? == ["x"], "taking an item", &path);
+                return check(accepted(queue.take()).await? == ["x"], "taking an item", &path);
             }
-            let early = lives(begins(queue.take())).await?;
+            let early = accepted(within_a_while(queue.take())).await?;
             check(early.is_none(), "delivering an item in its time", &path)?;
-            // A later item that is due does not wait for it.
+            // A later item that is due does not wait for this one.
             queue.put("y").await?;
-            let taken = lives(queue.take()).await?;
+            let taken = accepted(queue.take()).await?;
             check(!taken.is_empty(), "taking an item", &path)
         })
     })],
     ..Takes::NONE
 };
 
-/// Puts an item into a place, and takes it.
+/// Puts an item into a queue, and takes it.
 async fn placed(client: &Client, path: &Path, layout: QueueLayout, place: ItemPlace) -> Result<()> {
     let queue = ForeignQueue::new(client, path, layout)?;
     queue.put_at(&["x".into()], place).await?;
-    check(lives(queue.take()).await? == ["x"], "taking an item", path)
+    check(accepted(queue.take()).await? == ["x"], "taking an item", path)
 }

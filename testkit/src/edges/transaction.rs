@@ -3,9 +3,9 @@
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_recipes::{Attempt, Transaction};
+use synod_recipes::transaction::{Attempt, Transaction};
 
-use crate::recipe::edge::{Takes, check, first, later, lives, sprung};
+use crate::recipe::edge::{Takes, accepted, check, first, ignore_panic, later};
 
 pub(crate) const TRANSACTION: Takes = Takes {
     data: &[
@@ -17,7 +17,7 @@ pub(crate) const TRANSACTION: Takes = Takes {
                 };
                 runs(&client, &path, put).await?;
                 let get = |run: Attempt, at: Path| async move { run.get(&at).await };
-                let there = lives(runs(&client, &path, get)).await?;
+                let there = accepted(runs(&client, &path, get)).await?;
                 check(there == Some(data), "reading what was put", &path)
             })
         }),
@@ -36,8 +36,8 @@ pub(crate) const TRANSACTION: Takes = Takes {
             let put = |run: Attempt, at: Path| async move { run.put_value(&at, &number) };
             runs(&client, &path, put).await?;
             let get = |run: Attempt, at: Path| async move { run.get_value::<f64>(&at).await };
-            match lives(runs(&client, &path, get)).await {
-                // It is stored as any other data, which the reader may not know.
+            match accepted(runs(&client, &path, get)).await {
+                // The data is stored like any other, and the reader may not know it.
                 Err(error) if error.kind() != ErrorKind::Corrupt => Err(error),
                 _ => Ok(()),
             }
@@ -53,7 +53,7 @@ pub(crate) const TRANSACTION: Takes = Takes {
                     Ok(())
                 }
             };
-            sprung(runs(&client, &path, put)).await;
+            ignore_panic(runs(&client, &path, put)).await;
             runs(&client, &path, put).await
         })
     })],

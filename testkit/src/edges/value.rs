@@ -5,9 +5,9 @@ use std::num::NonZeroU64;
 use futures_util::future::join;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_recipes::{AtomicValue, Counter, Ids, Promotion, SharedCount, SharedValue};
+use synod_recipes::value::{AtomicValue, Counter, Ids, Promotion, SharedCount, SharedValue};
 
-use crate::recipe::edge::{Takes, check, first, later, lives, sprung, text, to};
+use crate::recipe::edge::{Takes, accepted, check, first, ignore_panic, later, text, to};
 
 pub(crate) const COUNTER: Takes = Takes {
     numbers: &[
@@ -17,7 +17,7 @@ pub(crate) const COUNTER: Takes = Takes {
                 let update = counter.add(number).await?;
                 let sum = update.before.checked_add(number);
                 check(sum == Some(update.after), "adding a number", &path)?;
-                lives(counter.set(0)).await.map(drop)
+                accepted(counter.set(0)).await.map(drop)
             })
         }),
         first("subtract", |client, path, number| {
@@ -26,7 +26,7 @@ pub(crate) const COUNTER: Takes = Takes {
                 let update = counter.subtract(number).await?;
                 let rest = update.before.checked_sub(number);
                 check(rest == Some(update.after), "subtracting a number", &path)?;
-                lives(counter.set(0)).await.map(drop)
+                accepted(counter.set(0)).await.map(drop)
             })
         }),
         first("set", |client, path, number| {
@@ -36,9 +36,9 @@ pub(crate) const COUNTER: Takes = Takes {
                 let added = counter.increment().await;
                 let next = added.as_ref().ok().map(|update| update.after);
                 check(next == number.checked_add(1), "counting on", &path)?;
-                let now = lives(counter.get()).await?;
+                let now = accepted(counter.get()).await?;
                 check(now == next.unwrap_or(number), "counting on", &path)?;
-                lives(counter.set(0)).await.map(drop)
+                accepted(counter.set(0)).await.map(drop)
             })
         }),
         first("compare_and_set", |client, path, number| {
@@ -47,14 +47,14 @@ pub(crate) const COUNTER: Takes = Takes {
                 let before = counter.get().await?;
                 let set = counter.compare_and_set(before, number).await?;
                 check(set.is_ok(), "setting a number", &path)?;
-                lives(counter.set(0)).await.map(drop)
+                accepted(counter.set(0)).await.map(drop)
             })
         }),
         first("initialize", |client, path, number| {
             Box::pin(async move {
                 let counter = Counter::new(&client, &path);
                 counter.initialize(to(number)?).await?;
-                lives(counter.set(0)).await.map(drop)
+                accepted(counter.set(0)).await.map(drop)
             })
         }),
         first("promote", |client, path, tries| {
@@ -80,10 +80,10 @@ pub(crate) const ATOMIC_VALUE: Takes = Takes {
             Box::pin(async move {
                 let (value, large) = (AtomicValue::new(&client, &path), text(&data));
                 let grown = move |_before| large.clone();
-                // One that is written with it does not fail with it.
+                // Another value that is written with it does not fail with it.
                 let other = value.update(|before: Option<String>| before.unwrap_or_default());
                 let (grown, other) = join(value.update(grown), other).await;
-                lives(async { other }).await?;
+                accepted(async { other }).await?;
                 grown?;
                 is_there(&value, &text(&data), &path).await
             })
@@ -100,7 +100,7 @@ pub(crate) const ATOMIC_VALUE: Takes = Takes {
         first("compare_and_set", |client, path, number| {
             Box::pin(async move {
                 let value = AtomicValue::new(&client, &path);
-                let before = lives(value.get()).await?;
+                let before = accepted(value.get()).await?;
                 let set = value.compare_and_set(before, &number).await?;
                 check(set.is_ok(), "setting a value", &path)?;
                 is_there(&value, &number, &path).await
@@ -117,7 +117,7 @@ pub(crate) const ATOMIC_VALUE: Takes = Takes {
             Box::pin(async move {
                 let value = AtomicValue::new(&client, &path);
                 value.initialize(&number).await?;
-                lives(value.get()).await.map(drop)
+                accepted(value.get()).await.map(drop)
             })
         }),
         first("update", |client, path, number| {
@@ -142,7 +142,7 @@ pub(crate) const ATOMIC_VALUE: Takes = Takes {
                 before.unwrap_or_default()
             };
             let other = value.update(|before: Option<u64>| before.unwrap_or_default() + 1);
-            let (_panicked, other) = join(sprung(value.update(panics)), other).await;
+            let (_panicked, other) = join(ignore_panic(value.update(panics)), other).await;
             other?;
             value.set(&1).await.map(drop)
         })
@@ -150,12 +150,12 @@ pub(crate) const ATOMIC_VALUE: Takes = Takes {
     ..Takes::NONE
 };
 
-/// An error if the value is another one.
+/// Fails if the value is another one.
 async fn is_there<T>(value: &AtomicValue<T>, it: &T, path: &Path) -> Result<()>
 where
     T: serde::Serialize + serde::de::DeserializeOwned + PartialEq + Send + Sync + 'static,
 {
-    let there = lives(value.get()).await?;
+    let there = accepted(value.get()).await?;
     check(there.as_ref() == Some(it), "reading a value", path)
 }
 
@@ -169,7 +169,7 @@ pub(crate) const IDS: Takes = Takes {
             let second = ids.next().await;
             check(second.is_err() || second.ok() > Some(first), "drawing numbers", &path)?;
             // There is one for others.
-            lives(Counter::of_u64(&client, path).set(0)).await.map(drop)
+            accepted(Counter::of_u64(&client, path).set(0)).await.map(drop)
         })
     })],
     ..Takes::NONE
@@ -180,29 +180,29 @@ pub(crate) const SHARED_VALUE: Takes = Takes {
         Box::pin(async move {
             let value = SharedValue::open(&client, path, &String::new()).await?;
             value.set(&text(&data)).await?;
-            lives(value.set(&String::new())).await.map(drop)
+            accepted(value.set(&String::new())).await.map(drop)
         })
     })],
     values: &[
         first("open", |client, path, number| {
             Box::pin(async move {
                 let value = SharedValue::open(&client, path, &number).await?;
-                lives(value.set(&1.5)).await.map(drop)
+                accepted(value.set(&1.5)).await.map(drop)
             })
         }),
         later("set", |client, path, number| {
             Box::pin(async move {
                 let value = SharedValue::open(&client, &path, &0.5).await?;
                 value.set(&number).await?;
-                lives(SharedValue::open(&client, &path, &0.5)).await?;
-                lives(value.set(&1.5)).await.map(drop)
+                accepted(SharedValue::open(&client, &path, &0.5)).await?;
+                accepted(value.set(&1.5)).await.map(drop)
             })
         }),
         later("try_set", |client, path, number| {
             Box::pin(async move {
                 let value = SharedValue::open(&client, path, &0.5).await?;
                 let _set = value.try_set(&value.get(), &number).await?.is_ok();
-                lives(value.set(&1.5)).await.map(drop)
+                accepted(value.set(&1.5)).await.map(drop)
             })
         }),
     ],
@@ -214,7 +214,7 @@ pub(crate) const SHARED_COUNT: Takes = Takes {
         first("open", |client, path, number| {
             Box::pin(async move {
                 let count = SharedCount::open(&client, path, to(number)?).await?;
-                lives(count.set(1)).await.map(drop)
+                accepted(count.set(1)).await.map(drop)
             })
         }),
         later("set", |client, path, number| {

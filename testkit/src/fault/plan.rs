@@ -1,18 +1,18 @@
-//! [`Plan`]: what goes wrong, by chance and by script, and what did.
+//! The faults that are planned, by chance and by script, and a log of those that fired: [`Plan`].
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use synod_core::chance::mix;
 use synod_core::path::Path;
+use synod_core::random::mix;
 
 use crate::choice::Actor;
 use crate::fault::script::{Asked, Cue, Verb};
 use crate::fault::site::{Choice, Site, Spot};
 
-/// How often things go wrong by chance, and how badly. By default, never.
+/// The rates and sizes of random faults. By default, none.
 ///
 /// # Examples
 ///
@@ -33,43 +33,43 @@ use crate::fault::site::{Choice, Site, Spot};
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Faults {
-    /// Of a thousand calls that come to a site, how many go wrong there.
+    /// The number of calls at each site that fail, of a thousand.
     pub rates: BTreeMap<Site, u32>,
-    /// The longest that a slow request or a slow reply takes. Most take far less.
+    /// The maximum duration of a slow request or a slow reply. Most take far less.
     #[serde(with = "humantime_serde")]
     pub delay: Duration,
-    /// The longest time from the error that a caller gets to its late write. Most come far sooner.
+    /// The maximum time from the error of a call to its late write. Most are far shorter.
     #[serde(with = "humantime_serde")]
     pub lateness: Duration,
 }
 
 impl Faults {
-    /// Nothing goes wrong by chance. Where a script asks for it, a delay takes a second.
+    /// Creates faults without random ones. A delay that a script requests takes a second.
     pub fn none() -> Self {
         let second = Duration::from_secs(1);
         Self { rates: BTreeMap::new(), delay: second, lateness: second }
     }
 
-    /// This goes wrong for so many of a thousand calls.
+    /// Sets the number of calls that fail at a site, of a thousand.
     pub fn with(mut self, site: Site, permille: u32) -> Self {
         self.rates.insert(site, permille);
         self
     }
 
-    /// The longest that a slow request or a slow reply takes.
+    /// Sets the maximum duration of a slow request or a slow reply.
     pub fn delayed_up_to(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
     }
 
-    /// The longest time from the error that a caller gets to its late write.
+    /// Sets the maximum time from the error of a call to its late write.
     pub fn late_up_to(mut self, lateness: Duration) -> Self {
         self.lateness = lateness;
         self
     }
 
-    /// Some of these faults, the others switched off, by a seed: so that what is rare is not
-    /// drowned by what is frequent. Each is off for two seeds of five, and otherwise up to twice as
+    /// Selects some of these faults by a seed, and switches the others off, so that rare faults are
+    /// not hidden by frequent ones. Each is off for two seeds of five, and otherwise up to twice as
     /// frequent.
     pub fn swarm(mut self, seed: u64) -> Self {
         for (site, permille) in &mut self.rates {
@@ -96,8 +96,8 @@ impl Default for Faults {
     }
 }
 
-/// What goes wrong, and a log of what did. Clones are the same plan, so one can be shared by all
-/// the stores of a test.
+/// The planned faults, and a log of those that fired. Clones share the plan, so that all stores of
+/// a test can use one.
 #[derive(Clone, Debug)]
 pub struct Plan(Arc<PlanFaults>);
 
@@ -105,13 +105,13 @@ pub struct Plan(Arc<PlanFaults>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fired {
-    /// Where it was decided: what [`Choice::without`] takes to switch it off.
+    /// The spot of the decision: [`Choice::without`] switches it off.
     pub spot: Spot,
-    /// What was called; of a commit, what its first write is.
+    /// The verb of the call; of a commit, the kind of its first write.
     pub verb: Verb,
     /// The path of the call; of a commit, its first.
     pub path: Option<Path>,
-    /// How long what is slow or late is.
+    /// The duration of the delay.
     pub lasting: Option<Duration>,
 }
 
@@ -130,12 +130,12 @@ struct PlanState {
 }
 
 impl Plan {
-    /// What goes wrong by chance.
+    /// Creates a plan of random faults.
     pub fn new(faults: Faults, choice: Choice) -> Self {
         Self(Arc::new(PlanFaults { faults, choice, state: Mutex::default() }))
     }
 
-    /// Only what the script says.
+    /// Creates a plan with only the faults of the script.
     pub fn scripted(cues: impl IntoIterator<Item = Cue>) -> Self {
         let plan = Self::new(Faults::none(), Choice::never());
         plan.lock().cues.extend(cues);
@@ -147,13 +147,13 @@ impl Plan {
         self.lock().cues.push(cue);
     }
 
-    /// What fired so far, in order.
+    /// Returns the faults that fired so far, in order.
     pub fn fired(&self) -> Vec<Fired> {
         self.lock().log.clone()
     }
 
-    /// How many cues still wait for their call. A test that ends with one left has tested
-    /// something else.
+    /// Returns the number of cues that have not fired. A test that ends with one left has not
+    /// tested what it was written for.
     pub fn pending(&self) -> usize {
         self.lock().cues.len()
     }
@@ -162,18 +162,19 @@ impl Plan {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What becomes of a call.
+    /// Decides the course of a call.
     pub(super) fn decide(&self, actor: Actor, call: &Asked<'_>) -> Course {
         let mut state = self.lock();
         let cues = state.cued(actor, call);
         let mut ask = |site| self.ask(&mut state, site, actor, &cues);
 
-        // Each site is asked each time, so that what is decided at one moves nothing at another.
+        // Each site is evaluated each time, so that a decision at one changes no decision at
+        // another.
         let fates = Site::FATES.map(&mut ask);
         let slow = [Site::RequestSlow, Site::ReplySlow].map(&mut ask);
 
-        // A fault that is switched off still takes the place of the faults after it, so that none of them fires
-        // instead.
+        // A fault that is switched off still takes the place of the faults after it, so that none
+        // of them fires instead.
         let fate = fates.into_iter().flatten().find(|hit| call.takes(hit.spot.site));
         let [fate, before, after] = [fate, slow[0], slow[1]].map(|hit| {
             let hit = hit.filter(|hit| !self.0.choice.is_off(hit.spot))?;
@@ -206,13 +207,13 @@ impl Plan {
 }
 
 impl PlanState {
-    /// Takes the cues out of the script that wait for this call.
+    /// Removes the cues that match this call from the script.
     fn cued(&mut self, actor: Actor, call: &Asked<'_>) -> Vec<Cue> {
         self.cues.extract_if(.., |cue| cue.meets(actor, call)).collect()
     }
 }
 
-/// A decision that something goes wrong.
+/// A decision that a fault fires.
 #[derive(Clone, Copy, Debug)]
 struct Hit {
     spot: Spot,
@@ -226,21 +227,21 @@ impl Hit {
     }
 }
 
-/// What becomes of one call.
+/// The course of one call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Course {
-    /// What takes it off its way.
+    /// The fault that diverts it.
     pub(super) fate: Option<Site>,
-    /// How long a late write comes after the error that its caller gets.
+    /// The time from the error of its caller to the late write.
     pub(super) lateness: Duration,
-    /// How long the request takes.
+    /// The duration of the request.
     pub(super) before: Duration,
-    /// How long the reply takes.
+    /// The duration of the reply.
     pub(super) after: Duration,
 }
 
 impl Course {
-    /// Whether nothing at all is done to the call.
+    /// Returns `true` if the call is not disturbed.
     pub(super) fn is_plain(&self) -> bool {
         self.fate.is_none() && self.before.is_zero() && self.after.is_zero()
     }

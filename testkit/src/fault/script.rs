@@ -1,4 +1,4 @@
-//! [`Cue`]: one fault at one call, for tests that need exactly that.
+//! One fault at one call, for tests that need exactly that: [`Cue`].
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use synod_core::store::{Op, Query, Txn};
 use crate::choice::Actor;
 use crate::fault::site::Site;
 
-/// A verb of the floor, or what a transaction holds.
+/// A call of the contract, or the kind of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Verb {
-    /// Opening a session.
+    /// The opening of a session.
     Open,
     /// A read.
     Read,
-    /// An observe.
-    Observe,
+    /// An observation.
+    Watch,
     /// Any commit.
     Commit,
     /// A commit with a create.
@@ -28,11 +28,11 @@ pub enum Verb {
     Set,
     /// A commit with a delete.
     Delete,
-    /// Closing the session.
+    /// The close of the session.
     Close,
 }
 
-/// A fault that a script asks for: once, at a call that it describes.
+/// A fault of a script: it fires once, at a call that matches.
 ///
 /// # Examples
 ///
@@ -52,48 +52,49 @@ pub struct Cue {
     verb: Option<Verb>,
     actor: Option<Actor>,
     under: Option<Path>,
-    /// How many more calls that fit it lets pass.
+    /// The number of matching calls that it still skips.
     pass: u64,
 }
 
 impl Cue {
-    /// At the next call.
+    /// Creates a fault at the next call.
     pub fn new(site: Site) -> Self {
         Self { site, lasting: None, verb: None, actor: None, under: None, pass: 0 }
     }
 
-    /// Only calls like this.
+    /// Restricts the fault to this verb.
     pub fn of(mut self, verb: Verb) -> Self {
         self.verb = Some(verb);
         self
     }
 
-    /// Only calls of this actor.
+    /// Restricts the fault to the calls of this actor.
     pub fn by(mut self, actor: Actor) -> Self {
         self.actor = Some(actor);
         self
     }
 
-    /// Only calls about this path or one below it.
+    /// Restricts the fault to calls on this path or a path below it.
     pub fn under(mut self, path: Path) -> Self {
         self.under = Some(path);
         self
     }
 
-    /// At the `n`-th call of those that fit, from one, counted from when the plan has the cue.
+    /// Selects the `n`-th of the matching calls, from one, counted from when the cue was added to
+    /// the plan.
     pub fn nth(mut self, n: u64) -> Self {
         self.pass = n.saturating_sub(1);
         self
     }
 
-    /// How long what is slow or late is; otherwise, as long as the plan's
-    /// [`Faults`](crate::fault::Faults) allow.
+    /// Sets the duration of the delay; by default, the maximum of the plan's
+    /// [`Faults`](crate::fault::Faults).
     pub fn lasting(mut self, lasting: Duration) -> Self {
         self.lasting = Some(lasting);
         self
     }
 
-    /// Whether this is the call that it waits for.
+    /// Returns `true` for the call at which the fault fires.
     pub(super) fn meets(&mut self, actor: Actor, call: &Asked<'_>) -> bool {
         let fits = call.takes(self.site)
             && self.verb.is_none_or(|verb| call.is(verb))
@@ -107,7 +108,7 @@ impl Cue {
     }
 }
 
-/// What is called.
+/// The verb and the path of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked<'a> {
     verb: Verb,
@@ -116,7 +117,7 @@ pub(super) struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// Opening or closing a session.
+    /// Describes the opening or the close of a session.
     pub(super) fn bare(verb: Verb) -> Self {
         Self { verb, path: None, ops: &[] }
     }
@@ -133,12 +134,12 @@ impl<'a> Asked<'a> {
         self.path
     }
 
-    /// The verb; of a commit, what its first write is.
+    /// Returns the verb; of a commit, the kind of its first write.
     pub(super) fn telling_verb(&self) -> Verb {
         self.ops.iter().find_map(verb_of).unwrap_or(self.verb)
     }
 
-    /// Whether this can go wrong with it.
+    /// Returns `true` if this fault can happen to the call.
     pub(super) fn takes(&self, site: Site) -> bool {
         site != Site::AppliedLate || self.verb == Verb::Commit
     }

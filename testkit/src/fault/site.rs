@@ -1,47 +1,47 @@
-//! [`Site`]: what can go wrong with a call.
+//! A kind of fault of a call: [`Site`].
 
 use serde::{Deserialize, Serialize};
 
 use crate::choice::{self, Place};
 
-/// Which calls go wrong, and how.
+/// The sites of the faults of a store.
 pub type Choice = choice::Choice<Site>;
 
 /// A call that a fault can happen to.
 pub type Spot = choice::Spot<Site>;
 
-/// What can go wrong with a call, or how it can take long.
+/// A kind of fault, or of a delay, of a call.
 ///
-/// At most one of those that take its course away happens to a call, the first in this order;
-/// being slow may come on top.
+/// At most one of the faults that divert a call happens to it, the first in this order; a delay may
+/// happen in addition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Site {
-    /// The store refuses the caller: `Denied`, nothing happens.
+    /// The store rejects the caller: `Denied`, no effect.
     Denied,
-    /// The store fails, as one without space does: `Backend`, nothing happens.
+    /// The store fails, for example with a full disk: `Backend`, no effect.
     Broken,
-    /// There is no way to send anything: `Unreachable`, with no effect for certain.
+    /// Nothing can be sent: `Unreachable`, certainly without an effect.
     Unsent,
-    /// A write happens after its caller got `Unreachable`, with unknown effect.
+    /// A write is applied after its caller received `Unreachable`, with unknown effect.
     AppliedLate,
-    /// The request is lost: nothing happens, and the caller cannot know.
+    /// The request is lost: no effect, and the caller cannot know.
     RequestLost,
-    /// The reply is lost: it happened, and the caller cannot know.
+    /// The reply is lost: the call is applied, and the caller cannot know.
     ReplyLost,
-    /// The request goes nowhere, and nothing says so until the session's time to live is over.
+    /// The request is lost, and the error comes only after the TTL of the session.
     RequestHeld,
-    /// It happens, and no reply comes until the session's time to live is over.
+    /// The call is applied, and the error comes only after the TTL of the session.
     ReplyHeld,
-    /// The request takes its time.
+    /// The request is delayed.
     RequestSlow,
-    /// The reply takes its time.
+    /// The reply is delayed.
     ReplySlow,
 }
 
 impl Site {
-    /// Those that take away a call's course, the first to fire first.
+    /// The sites that divert a call, the first to fire first.
     pub(super) const FATES: [Self; 8] = [
         Self::Denied,
         Self::Broken,

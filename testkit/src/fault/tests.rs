@@ -1,6 +1,6 @@
 use synod_core::clock;
 use synod_core::error::Effect;
-use synod_core::store::{Expect, Lifetime, Loss};
+use synod_core::store::{Expect, Lifetime, SessionEnd};
 use tokio::time::advance;
 
 use super::*;
@@ -50,7 +50,7 @@ async fn every_site_acts_and_reports_as_the_table_says() {
         assert_eq!(outcome_of(store.commit(create())).await, answer, "{site:?}");
 
         assert_eq!(clock::elapsed(start).as_secs(), seconds, "{site:?}");
-        assert_eq!(fake.heard().txns.len(), happened, "{site:?}");
+        assert_eq!(fake.calls().txns.len(), happened, "{site:?}");
         let fired = plan.fired();
         assert_eq!(fired.len(), 1, "{site:?}");
         assert_eq!(fired[0].spot, Spot { site, actor: ANN, n: 1 });
@@ -67,17 +67,17 @@ async fn a_read_that_fails_has_no_effect_to_be_unsure_of() {
         assert_eq!(error.path(), Some(&path("/a")));
 
         let replied = matches!(site, Site::ReplyLost | Site::ReplyHeld);
-        assert_eq!(fake.heard().queries.len(), usize::from(replied), "{site:?}");
+        assert_eq!(fake.calls().queries.len(), usize::from(replied), "{site:?}");
     }
 }
 
 #[tokio::test]
 async fn a_watch_whose_reply_is_lost_is_given_up() {
-    let (fake, _plan, store) = scripted(Cue::new(Site::ReplyLost).of(Verb::Observe));
-    assert!(store.observe(Query::node(path("/a"))).await.is_err());
+    let (fake, _plan, store) = scripted(Cue::new(Site::ReplyLost).of(Verb::Watch));
+    assert!(store.watch(Query::node(path("/a"))).await.is_err());
     assert!(fake.feed().is_over());
 
-    let (_view, mut watch) = store.observe(Query::node(path("/a"))).await.expect("once only");
+    let (_view, mut watch) = store.watch(Query::node(path("/a"))).await.expect("once only");
     fake.feed().resync();
     assert!(watch.try_next().is_some());
 }
@@ -86,15 +86,15 @@ async fn a_watch_whose_reply_is_lost_is_given_up() {
 async fn a_late_write_happens_after_its_call_returned() {
     let lateness = Duration::from_secs(3);
     let (fake, plan, store) = scripted(Cue::new(Site::AppliedLate).lasting(lateness));
-    // A read is no write, so this waits for the commit.
+    // A read is not a write, so this waits for the commit.
     store.read(Query::node(path("/a"))).await.expect("answered");
 
-    assert!(store.commit(create()).await.is_err_and(|error| error.is_ambiguous()));
+    assert!(store.commit(create()).await.is_err_and(|error| error.has_unknown_effect()));
     sleep(Duration::from_millis(2_999)).await;
-    assert_eq!(fake.heard().txns.len(), 0);
+    assert_eq!(fake.calls().txns.len(), 0);
     sleep(Duration::from_millis(2)).await;
 
-    assert_eq!(fake.heard().txns, [create()]);
+    assert_eq!(fake.calls().txns, [create()]);
     assert_eq!(plan.fired()[0].lasting, Some(lateness));
 }
 
@@ -102,22 +102,24 @@ async fn a_late_write_happens_after_its_call_returned() {
 async fn a_late_write_happens_before_a_later_latest_read_is_answered() {
     let at = || Query::node(path("/d/a"));
     let looking = |txn: Txn| txn.look(at());
-    for later in [Verb::Read, Verb::Observe, Verb::Commit] {
+    for later in [Verb::Read, Verb::Watch, Verb::Commit] {
         let (fake, _plan, store) = scripted(Cue::new(Site::AppliedLate));
-        assert!(store.commit(looking(create())).await.is_err_and(|error| error.is_ambiguous()));
+        assert!(
+            store.commit(looking(create())).await.is_err_and(|error| error.has_unknown_effect())
+        );
         store.read(at().local()).await.expect("answered");
         let _done = store.commit(delete()).await.expect("answered");
-        assert_eq!(fake.heard().txns, [delete()], "what may lag waits for nothing");
+        assert_eq!(fake.calls().txns, [delete()], "what may lag waits for nothing");
 
         match later {
             Verb::Read => drop(store.read(at()).await.expect("answered")),
-            Verb::Observe => drop(store.observe(at()).await.expect("answered")),
+            Verb::Watch => drop(store.watch(at()).await.expect("answered")),
             _ => drop(store.commit(looking(delete())).await.expect("answered")),
         }
 
-        assert_eq!(fake.heard().txns[1], looking(create()), "{later:?}");
+        assert_eq!(fake.calls().txns[1], looking(create()), "{later:?}");
         sleep(TTL).await;
-        let creates = fake.heard().txns.into_iter().filter(|txn| *txn == looking(create()));
+        let creates = fake.calls().txns.into_iter().filter(|txn| *txn == looking(create()));
         assert_eq!(creates.count(), 1);
     }
 }
@@ -133,7 +135,7 @@ async fn a_read_that_is_dropped_leaves_the_late_write_to_the_next() {
     assert!(dropped.is_none());
     store.read(Query::node(path("/a"))).await.expect("answered");
 
-    assert_eq!(fake.heard().txns, [create()]);
+    assert_eq!(fake.calls().txns, [create()]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,10 +143,10 @@ async fn what_was_sent_happens_though_its_caller_is_gone() {
     let (fake, _plan, store) = scripted(Cue::new(Site::RequestSlow));
 
     assert!(stop_at(1, store.commit(create())).await.is_none());
-    assert_eq!(fake.heard().txns.len(), 0);
+    assert_eq!(fake.calls().txns.len(), 0);
     sleep(Duration::from_secs(2)).await;
 
-    assert_eq!(fake.heard().txns.len(), 1);
+    assert_eq!(fake.calls().txns.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,7 +165,7 @@ async fn a_held_call_ends_when_the_session_does() {
     let (fake, _plan, store) = scripted(Cue::new(Site::RequestHeld));
     let (error, ()) = futures_util::future::join(store.commit(create()), async {
         advance(Duration::from_secs(1)).await;
-        fake.lose(Loss::Expired);
+        fake.lose(SessionEnd::Expired);
     })
     .await;
     let error = error.expect_err("lost");
@@ -214,7 +216,7 @@ async fn opening_and_closing_go_wrong_too() {
         assert_eq!(clock::elapsed(start).as_secs(), seconds);
     }
     let store = backend.open(&options).await.expect("nothing planned");
-    assert!(store.close().await.is_err_and(|error| error.is_ambiguous()));
+    assert!(store.close().await.is_err_and(|error| error.has_unknown_effect()));
     assert!(store.status().borrow().is_lost());
     assert_eq!(store.session().ttl, TTL);
     assert_eq!(plan.pending(), 0);
@@ -256,7 +258,7 @@ fn storm() -> Faults {
     Site::FATES.into_iter().fold(Faults::none(), |faults, site| faults.with(site, 60))
 }
 
-/// Lets two actors call in turn, and returns what fired.
+/// Lets two actors call alternately, and returns the faults that fired.
 async fn stormy(choice: Choice) -> Vec<Fired> {
     let plan = Plan::new(storm().with(Site::RequestSlow, 100), choice);
     let stores = [ANN, BOB].map(|actor| Faulty::new(Fake::new(), plan.clone(), actor));

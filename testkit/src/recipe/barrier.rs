@@ -1,11 +1,11 @@
-//! The rows of what is waited for without being held.
+//! The rows of the recipes that are waited for without being held.
 
 use std::num::NonZeroU32;
 
 use synod_core::client::Client;
 use synod_core::path::Path;
 use synod_core::store::Expect;
-use synod_recipes::{Barrier, CountDown, DoubleBarrier};
+use synod_recipes::barrier::{Barrier, CountDown, DoubleBarrier};
 
 use crate::edges;
 use crate::recipe::edge::Takes;
@@ -15,20 +15,23 @@ use crate::recipe::usage::{Act, Call, Use, done};
 pub(super) const KIND: Kind = Kind {
     rows: &[BARRIER, COUNT_DOWN, DOUBLE_BARRIER],
     laws: &[
-        ("L-BAR-1", "no waiter passes a barrier that is set during all of its wait"),
-        ("L-BAR-2", "every waiter passes a barrier that is lifted and stays so"),
+        ("L-BAR-1", "no waiter passes a barrier that is set during its whole wait"),
+        ("L-BAR-2", "every waiter passes a barrier that is lifted and not set again"),
         ("L-CD-1", "no waiter passes a count-down before all parties have counted"),
         ("L-CD-2", "every waiter passes a count-down when all parties have counted"),
-        ("L-CD-3", "a party counts once, however often it counts down"),
+        ("L-CD-3", "a party counts once, even if it counts down several times"),
         (
             "L-DB-1",
-            "no member enters a double barrier before all members of its round were there at one moment",
+            "no member enters a double barrier before all members of its round were present at the same time",
         ),
-        ("L-DB-2", "no member leaves a double barrier before all that are alive leave"),
-        ("L-DB-3", "a round of a double barrier is for those that were there when it began"),
-        ("L-DB-4", "a member of a double barrier that dies is not waited for"),
-        ("L-DB-5", "a member that comes to a double barrier in addition waits for the next round"),
-        ("L-DB-6", "a member that gave up entering a double barrier does not count"),
+        ("L-DB-2", "no member leaves a double barrier before all live members leave"),
+        (
+            "L-DB-3",
+            "a round of a double barrier consists of the members that were present when it began",
+        ),
+        ("L-DB-4", "the members of a double barrier do not wait for a member that died"),
+        ("L-DB-5", "a surplus member of a double barrier waits for the next round"),
+        ("L-DB-6", "a member that cancelled its entry into a double barrier does not count"),
     ],
     kept: &[
         ("a_wait_goes_on_in_the_next_session", "L-BAR-1 L-CD-1"),
@@ -49,11 +52,11 @@ const BARRIER: Row = Row {
     name: "Barrier",
     module: "barrier",
     cases: "barrier",
-    stair: Some("cell"),
+    stair: Some("support"),
     make: |client, path| made(Barrier::new(&client, path)),
     shown: "path: /shown",
     leaves: Leaves::Nothing,
-    // What has nodes below is a directory, and no barrier.
+    // A node with children is a directory, and not a barrier.
     dirs: &[],
     takes: Takes::NONE,
     uses: &[
@@ -89,7 +92,7 @@ const COUNT_DOWN: Row = Row {
             name: "count_down",
             act: Act::Pass {
                 wait: |client, path| done(async move { latch(&client, &path).wait().await }),
-                // A party is missing as long as it has not counted.
+                // A party is missing until it has counted.
                 bar: |_, _| done(async { Ok(()) }),
                 lift: COUNT,
             },

@@ -7,7 +7,7 @@ use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_recipes::{Crew, CrewWorker, TaskEnd};
+use synod_recipes::crew::{Crew, CrewWorker, TaskEnd};
 
 use crate::edges;
 use crate::recipe::row::{Kind, Leaves, Part, Row, made};
@@ -16,55 +16,49 @@ use crate::recipe::usage::{Act, Use};
 pub(super) const KIND: Kind = Kind {
     rows: &[CREW],
     laws: &[
-        ("L-MW-1", "every task that was submitted gets exactly one accepted result"),
+        ("L-MW-1", "every submitted task gets exactly one accepted result"),
         ("L-MW-2", "a result is accepted only from the worker that has the task"),
         (
             "L-MW-3",
-            "the tasks of a lost worker are assigned again, and those of a living one are not",
+            "the tasks of a lost worker are assigned again, and those of a live one are not",
         ),
         ("L-MW-4", "no task is lost when a master ends between two steps"),
-        ("L-MW-5", "a master that was replaced assigns nothing more, and ends nothing"),
+        ("L-MW-5", "a replaced master assigns and completes no task"),
         ("L-MW-6", "a task that is submitted again under its id is the same task"),
-        ("L-MW-7", "the result of a task reaches all that wait for it"),
+        ("L-MW-7", "the result of a task reaches every client that waits for it"),
         (
             "L-MW-8",
-            "after a task was cancelled no result is accepted, or the earlier one is returned",
+            "after the cancellation of a task no result is accepted, or the earlier result is returned",
         ),
-        ("L-MW-9", "nothing is left of a finished task after its retention"),
+        ("L-MW-9", "no node of a finished task is left after its retention"),
         (
             "L-MW-10",
-            "tasks are assigned by their priority, to workers that have what they need and are not full",
+            "tasks are assigned by their priority, to workers that have the required capabilities and are not full",
         ),
         (
             "L-MW-11",
-            "a failed attempt is repeated as often as its submitter allows, after a pause that grows",
+            "a failed attempt is retried up to the limit of its submitter, with growing delays",
         ),
         (
             "L-MW-12",
-            "a worker that was drained gets no new task, in its next sessions too, and keeps those that it has",
+            "a drained worker gets no new task, in its next sessions too, and keeps its current tasks",
         ),
-        ("L-MW-13", "while a crew is paused nothing is assigned"),
-        ("L-MW-14", "a snapshot of a crew is of one moment"),
+        ("L-MW-13", "no task is assigned while the crew is paused"),
+        ("L-MW-14", "a snapshot of a crew is consistent"),
         (
             "L-MW-15",
-            "a task goes to the worker that the policy of the master chooses, of those that can have it",
+            "a task goes to the worker that the policy of the master selects among the eligible workers",
         ),
         (
             "L-MW-16",
-            "a task that is not over by its deadline expires, and no result of it is accepted afterwards",
+            "a task that has not finished by its deadline expires, and no result of it is accepted afterwards",
         ),
         (
             "L-MW-17",
-            "progress is accepted only from the worker that has the task, and reaches all that follow it",
+            "progress is accepted only from the worker that has the task, and reaches every follower of the task",
         ),
-        (
-            "L-MW-18",
-            "each attempt that has ended is in the history of its task, with its worker and how it ended",
-        ),
-        (
-            "L-MW-19",
-            "no task ends a worker or a master, whatever it holds and whatever its work does",
-        ),
+        ("L-MW-18", "the history of a task has each finished attempt, with its worker and its end"),
+        ("L-MW-19", "no task ends a worker or a master, whatever its data and its work"),
     ],
     kept: &[],
 };
@@ -96,7 +90,7 @@ const CREW: Row = Row {
     family: None,
 };
 
-/// Submits a task, and is the master and the worker that does it.
+/// Submits a task, and is the master and the worker of the crew.
 async fn does_a_task(client: &Client, path: &Path) -> Result<()> {
     let crew = Crew::new(client, path);
     let task = crew.submit("task", "data").await?;

@@ -1,11 +1,12 @@
-//! The rows of what keeps ephemeral nodes.
+//! The rows of the recipes that keep ephemeral nodes.
 
 use std::time::Duration;
 
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_recipes::{Discovery, Group, Instance, PersistentNode};
+use synod_recipes::discovery::{Discovery, Instance};
+use synod_recipes::presence::{Group, PersistentNode};
 
 use crate::edges;
 use crate::recipe::row::{Kind, Leaves, Part, Row, made};
@@ -16,31 +17,34 @@ pub(super) const KIND: Kind = Kind {
     laws: &[
         (
             "L-PE-1",
-            "a node that is kept is there again after any fault, owned by the session that lives, with the last data",
+            "after any fault a kept node exists again, owned by the session that created it, with the last data",
         ),
-        ("L-PE-2", "an owner has one node at most, and a path one owner"),
-        ("L-PE-3", "what is set while there is no session is the data of the next one"),
-        ("L-PE-4", "when the end of a node that was kept is reported, it does not come back"),
-        ("L-PE-5", "an owner removes no node of another client, unless it takes over"),
-        ("L-PE-6", "an outage that the session outlives changes nothing that others see"),
+        ("L-PE-2", "an owner has at most one node, and a path at most one owner"),
+        ("L-PE-3", "data that is set without a session is the data in the next session"),
+        ("L-PE-4", "a kept node whose end was reported does not appear again"),
+        ("L-PE-5", "an owner removes no node of another client, except to take it over"),
+        ("L-PE-6", "an outage shorter than the session changes nothing for other clients"),
         (
             "L-PE-7",
-            "a node that is kept with a time to live outlives its owner's sessions, and goes after its owner was silent for so long",
+            "a kept TTL node outlives the sessions of its owner, and is removed once its owner was silent for the TTL",
         ),
-        ("L-GM-1", "after any fault every client lists the members of a group that there are"),
-        ("L-GM-2", "a program takes itself for a member only while the store lists it"),
-        ("L-GM-3", "joins and leaves of a member are reported in turn, by its incarnations"),
+        ("L-GM-1", "after any fault every client lists the current members of a group"),
+        ("L-GM-2", "a program considers itself a member only while the store lists it"),
+        ("L-GM-3", "joins and leaves of a member are reported alternately, by its incarnations"),
         (
             "L-SD-1",
-            "what is shown of an instance is one version of it, and never one that is older than the one before",
+            "the view of an instance is one version of it, and never older than the view before",
         ),
-        ("L-SD-2", "an instance that cannot be read is reported, and leaves the others"),
-        ("L-SD-3", "an outage removes no instance of a view, and the view says that it may be old"),
+        ("L-SD-2", "an instance that cannot be read is reported, and does not affect the others"),
+        (
+            "L-SD-3",
+            "an outage removes no instance from a view, and the view reports that it may be outdated",
+        ),
         (
             "L-SD-4",
-            "a provider chooses by its strategy among the instances that there are, and none that is marked down",
+            "a provider selects by its strategy among the current instances, and none that is marked as down",
         ),
-        ("L-SD-5", "what many owners make again after a loss is spread over time"),
+        ("L-SD-5", "the creates of many owners after a loss are spread over time"),
     ],
     kept: &[
         ("a_use_dropped_at_any_await_leaves_nothing", "L-PE-4"),
@@ -56,7 +60,7 @@ const PERSISTENT_NODE: Row = Row {
     make: |client, path| made(PersistentNode::new(&client, path)),
     shown: "path: /shown",
     leaves: Leaves::Nothing,
-    // It is one node, and nothing can be below it.
+    // It is a single node, and nothing can be below it.
     dirs: &[],
     takes: edges::keeper::PERSISTENT_NODE,
     uses: &[
@@ -75,7 +79,7 @@ const PERSISTENT_NODE: Row = Row {
                     let node = PersistentNode::new(&client, path).ttl(Duration::from_secs(1));
                     done(async move {
                         match keeps(node).await {
-                            // Where the store has no such nodes, this is all that there is of it.
+                            // If the store has no such nodes, there is nothing else to do.
                             Err(error) if error.kind() == ErrorKind::Unsupported => Ok(()),
                             kept => kept,
                         }
@@ -156,13 +160,13 @@ const DISCOVERY: Row = Row {
 
 /// Keeps a node with two data one after the other.
 async fn keeps(node: PersistentNode) -> Result<()> {
-    // The owner before may have ended without removing its node.
+    // The previous owner may have ended without removing its node.
     let kept = node.take_over().keep("1").await?;
     kept.set("2").await?;
     kept.close().await
 }
 
-/// Registers an instance that says two things one after the other, and looks at it.
+/// Registers an instance with two successive values, and reads it.
 async fn registers(client: &Client, base: &Path) -> Result<()> {
     let discovery = Discovery::<u64>::new(client, base);
     let instance = |payload| Instance::new("web", "10.0.0.7").payload(payload);

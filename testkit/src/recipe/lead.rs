@@ -11,7 +11,7 @@ use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::held::Held;
 use synod_core::path::Path;
-use synod_recipes::{Candidacy, Election, LeaderLatch, LeaderSelector, Leadership, Term};
+use synod_recipes::election::{Candidacy, Election, LeaderLatch, LeaderSelector, Leadership, Term};
 use tokio::sync::oneshot;
 
 use crate::edges;
@@ -25,28 +25,31 @@ pub(super) const KIND: Kind = Kind {
     laws: &[
         (
             "L-EL-1",
-            "no two candidates believe at one moment that they lead, and tokens rise from term to term",
+            "no two candidates believe at the same time that they lead, and tokens increase from term to term",
         ),
         (
             "L-EL-2",
-            "a leader that cannot be certain of its lead does not claim it, although no loss was reported",
+            "a leader that cannot be certain of its lead does not claim it, even if no loss was reported",
         ),
         (
             "L-EL-3",
             "a leader that is cut off keeps the lead while its session certainly lives, and no longer",
         ),
-        ("L-EL-4", "terms are gained and lost in turn, and none is gained after leaving"),
-        ("L-EL-5", "while a connected candidate exists, a candidate leads in the end"),
-        ("L-EL-6", "a candidate that leaves removes all its nodes, whatever is under way"),
+        ("L-EL-4", "terms begin and end alternately, and none begins after the candidate left"),
+        ("L-EL-5", "while a connected candidate exists, a candidate eventually leads"),
+        (
+            "L-EL-6",
+            "a candidate that leaves removes all its nodes, even those of requests in flight",
+        ),
         (
             "L-EL-7",
-            "work is over before the next term begins here, and a candidate that campaigns again has one ticket",
+            "work ends before the next term of the same candidate begins, and a candidate that campaigns again has one ticket",
         ),
         ("L-EL-8", "a query for the candidates does not fail because a candidate leaves"),
-        ("L-EL-9", "an observer is notified of terms in their order, and of the latest in the end"),
-        ("L-EL-10", "a former leader writes nothing in the name of the lead"),
+        ("L-EL-9", "an observer is notified of terms in order, and eventually of the latest"),
+        ("L-EL-10", "a former leader writes nothing under the guard of its lead"),
         ("L-EL-11", "a candidate that reconnects causes few writes, and keeps its place"),
-        ("L-EL-12", "the heir that a leader names is the next leader, or gone"),
+        ("L-EL-12", "the successor that a leader names is the next leader, or has left"),
     ],
     kept: &[
         ("a_use_dropped_at_any_await_leaves_nothing", "L-EL-6"),
@@ -60,7 +63,7 @@ pub(super) const KIND: Kind = Kind {
     ],
 };
 
-/// What holds for a recipe with candidates in one directory.
+/// The common parts of recipes with candidates in one directory.
 const LINE: Row = Row {
     name: "",
     module: "",
@@ -172,18 +175,18 @@ fn selector(client: &Client, path: &Path) -> LeaderSelector {
     LeaderSelector::new(client, path).label(LABEL)
 }
 
-/// Leads, with work that goes on until it is stopped.
+/// Leads, with work that runs until it is stopped.
 async fn lead(client: Client, path: Path) -> Result<Box<dyn Proof>> {
-    let ((tell, told), (stop, stopped)) = (oneshot::channel(), oneshot::channel::<()>());
+    let ((sender, started), (stop, stopped)) = (oneshot::channel(), oneshot::channel::<()>());
     let selector = selector(&client, &path);
     let leading: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(async move {
         let work = async |lead| {
-            let _heard = tell.send(lead).is_ok();
+            let _heard = sender.send(lead).is_ok();
             let _stops = stopped.await;
         };
         selector.lead(work).await
     });
-    match select(told, leading).await {
+    match select(started, leading).await {
         Either::Left((lead, leading)) => {
             let lead = lead.expect("the work begins before it ends");
             Ok(Box::new(Selected { lead, stop, leading: Mutex::new(Some(leading)) }))
@@ -192,11 +195,11 @@ async fn lead(client: Client, path: Path) -> Result<Box<dyn Proof>> {
     }
 }
 
-/// The lead of a selector, whose work goes on while this is asked for something.
+/// The lead of a selector, whose work continues while this exists.
 struct Selected {
     lead: Leadership,
     stop: oneshot::Sender<()>,
-    /// Until it has ended. The mutex is never locked: it only lets threads share this.
+    /// Ends with the lead. The mutex is never locked: it only makes this `Sync`.
     leading: Mutex<Option<BoxFuture<'static, Result<Term<()>>>>>,
 }
 

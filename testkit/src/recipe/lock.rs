@@ -10,7 +10,7 @@ use synod_core::error::Result;
 use synod_core::held::Held;
 use synod_core::path::Path;
 use synod_core::store::Txn;
-use synod_recipes::{
+use synod_recipes::lock::{
     MultiGuard, MultiLock, Mutex, Owner, PassingMutex, ReentrantGuard, ReentrantMutex, RwLock,
     Semaphore, UnfairLock,
 };
@@ -24,51 +24,54 @@ use crate::recipe::usage::{Act, Call, LABEL, Use};
 pub(super) const KIND: Kind = Kind {
     rows: &[MUTEX, RW_LOCK, SEMAPHORE, REENTRANT_MUTEX, PASSING_MUTEX, UNFAIR_LOCK, MULTI_LOCK],
     laws: &[
-        ("L-MX-1", "no two contenders believe at one moment that they hold the lock"),
+        ("L-MX-1", "no two contenders believe at the same time that they hold the lock"),
         (
             "L-MX-2",
-            "the lock is granted to the first only, by a fresh read, in a session that certainly lives",
+            "the lock is granted to the first ticket only, by a fresh read, in a session that certainly lives",
         ),
-        ("L-MX-3", "tokens rise in the order of grants, whatever happens to the directory"),
-        ("L-MX-4", "a system that refuses lower tokens sees the writes of each holder together"),
+        ("L-MX-3", "tokens increase in the order of grants, even if the directory is deleted"),
+        (
+            "L-MX-4",
+            "a system that rejects lower tokens applies the writes of each holder without others in between",
+        ),
         (
             "L-MX-5",
-            "a guarded transaction happens only while its guard holds, whatever the clocks do",
+            "a guarded transaction is applied only while its guard is held, whatever the clocks do",
         ),
         ("L-MX-6", "when the session of a holder is lost, a waiter is granted the lock"),
         ("L-MX-7", "every waiter that waits long enough is granted the lock"),
         ("L-MX-8", "the lock is granted in the order of the requests"),
-        ("L-MX-9", "a contender that is gone leaves nothing in the line"),
-        ("L-MX-10", "a waiter that times out returns in time, and is not granted the lock later"),
+        ("L-MX-9", "a contender that ended leaves no node in the wait queue"),
+        ("L-MX-10", "a waiter with a timeout returns in time, and is not granted the lock later"),
         ("L-MX-11", "a release removes its own ticket and no other"),
         ("L-MX-12", "two tasks of one process exclude each other"),
         (
             "L-MX-13",
-            "an owner may acquire again, until all of its grants are released; no other owner may",
+            "an owner may acquire the lock again, until all its guards are released; no other owner may",
         ),
-        ("L-MX-14", "a release wakes few, however many wait"),
-        ("L-MX-15", "a release that fails goes on until the ticket is gone"),
-        ("L-MX-16", "a guard that is dropped gives back what it held"),
+        ("L-MX-14", "a release notifies few waiters, independently of their number"),
+        ("L-MX-15", "a failed release continues until the ticket is removed"),
+        ("L-MX-16", "a dropped guard releases what it held"),
         (
             "L-MX-17",
             "locks of other programs on the same path exclude ours, and ours theirs, in order",
         ),
-        ("L-MX-18", "foreign nodes in the line are neither granted the lock nor waited for"),
+        ("L-MX-18", "foreign nodes in the directory are neither granted the lock nor waited for"),
         ("L-RW-1", "a writer holds the lock alone; a reader shares it with readers only"),
         ("L-RW-2", "a reader waits for all earlier writers, a writer for all earlier contenders"),
-        ("L-RW-3", "a reader waits for an earlier writer that waits"),
-        ("L-RW-4", "during a downgrade no other writer is granted the lock in between"),
-        ("L-RW-5", "a reader that asks to write is refused"),
-        ("L-RW-6", "a writer is granted the lock when the last earlier reader is gone"),
-        ("L-RW-7", "whether a ticket reads or writes is not taken from its label"),
-        ("L-RW-8", "the token of a writer is larger than all before it"),
-        ("L-SEM-1", "no more permits are held than there are"),
-        ("L-SEM-2", "a new number of permits counts for every grant after it"),
+        ("L-RW-3", "a reader waits for an earlier writer that itself waits"),
+        ("L-RW-4", "no other writer is granted the lock during a downgrade"),
+        ("L-RW-5", "an upgrade from a read guard to a write guard is rejected"),
+        ("L-RW-6", "a writer is granted the lock when the last earlier reader releases it"),
+        ("L-RW-7", "the mode of a ticket is not derived from its label"),
+        ("L-RW-8", "the token of a writer is larger than all earlier tokens"),
+        ("L-SEM-1", "the number of held permits never exceeds the limit"),
+        ("L-SEM-2", "a new limit applies to every later grant"),
         ("L-SEM-3", "a request for several permits gets all or none"),
-        ("L-SEM-4", "a request that failed holds no permit"),
-        ("L-SEM-5", "the permits of a session that is lost are free"),
+        ("L-SEM-4", "a failed request holds no permit"),
+        ("L-SEM-5", "the permits of a lost session are free"),
         ("L-SEM-6", "a request for many permits is not overtaken by later requests for few"),
-        ("L-SEM-7", "more permits than there are, are refused at once"),
+        ("L-SEM-7", "a request for more permits than the limit is rejected without a wait"),
     ],
     kept: &[
         ("a_use_dropped_at_any_await_leaves_nothing", "L-MX-9"),
@@ -84,7 +87,7 @@ pub(super) const KIND: Kind = Kind {
     ],
 };
 
-/// What holds for a recipe with tickets in one directory.
+/// The common parts of recipes with tickets in one directory.
 const LINE: Row = Row {
     name: "",
     module: "",
@@ -213,7 +216,7 @@ const SEMAPHORE: Row = Row {
     ..LINE
 };
 
-/// All permits, which are requested at once.
+/// All permits, requested together.
 const TWO: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
 
 fn semaphore(client: &Client, path: &Path) -> Semaphore {
@@ -280,7 +283,7 @@ fn reentrant(client: &Client, path: &Path) -> ReentrantMutex {
     ReentrantMutex::new(client, path).label(LABEL)
 }
 
-/// What an owner holds that acquired a lock twice.
+/// The guards of an owner that acquired a lock twice.
 #[derive(Debug)]
 struct Twice {
     outer: ReentrantGuard,
@@ -336,7 +339,7 @@ fn multi(client: &Client, path: &Path) -> Result<MultiLock> {
     Ok(MultiLock::new(client, [path.join("b")?, path.join("a")?])?.label(LABEL))
 }
 
-/// What is held of several locks.
+/// The guards of several locks.
 #[derive(Debug)]
 struct Several(MultiGuard);
 

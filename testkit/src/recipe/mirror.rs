@@ -1,11 +1,12 @@
-//! The rows of what is kept equal in memory.
+//! The rows of the recipes that keep a local copy.
 
 use std::fmt::Debug;
 
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_recipes::{Cache, HashRing, Watched};
+use synod_recipes::cache::{Cache, Watched};
+use synod_recipes::partition::HashRing;
 
 use crate::edges;
 use crate::recipe::row::{Kind, Leaves, Part, Row};
@@ -16,44 +17,44 @@ pub(super) const KIND: Kind = Kind {
     laws: &[
         (
             "L-CA-1",
-            "a cache has what the store has, some time after the last change and the last outage",
+            "a cache has the content of the store, some time after the last change and the last outage",
         ),
-        ("L-CA-2", "what a cache shows of a path is never older than what it has shown before"),
+        ("L-CA-2", "the view of a path in a cache never goes back"),
         (
             "L-CA-3",
-            "the events of a cache make its content from an empty map on, and each fits those before it",
+            "the events of a cache turn an empty map into its content, and each event is consistent with those before it",
         ),
         (
             "L-CA-4",
-            "a cache says that it is complete once after its start and after each outage, and then is",
+            "a cache reports once after its start and after each outage that it is complete, and then is",
         ),
-        ("L-CA-5", "a cache that may miss changes says so, and keeps what it has"),
+        ("L-CA-5", "a cache that may miss changes reports it, and keeps its content"),
         (
             "L-CA-6",
-            "a slow reader of a cache needs limited memory, has the content in the end, and makes none wait",
+            "a slow reader of a cache needs limited memory, eventually has the content, and blocks no other reader",
         ),
         (
             "L-CA-7",
-            "a watched value is the last one that can be read, and says whether the store still has it",
+            "a watched value is the last one that could be read, and tells whether the store still has it",
         ),
+        ("L-CA-8", "while a cache loads, it reports the number of nodes read and the number known"),
+        ("L-CA-9", "the events of a path are in the order of its writes"),
         (
-            "L-CA-8",
-            "while a cache reads the whole, it shows how many nodes were read, and of how many",
+            "L-CA-10",
+            "a cache reports nothing after its end, and every waiter is notified of the end",
         ),
-        ("L-CA-9", "the events of a path are in the order in which it was written"),
-        ("L-CA-10", "a cache reports nothing after its end, and all that wait for it are notified"),
         ("L-CA-11", "a cache has one watch, and no watch or task after its end"),
         (
             "L-CA-12",
-            "a filter or a reader of a cache that is slow, panics, or asks the cache makes no other wait or fail",
+            "a filter or a reader of a cache that is slow, panics, or calls the cache blocks and fails no other reader",
         ),
         (
             "L-HR-1",
-            "after any fault every client finds the member of a key as the members that there are say",
+            "after any fault every client finds the same member for a key, given the same members",
         ),
-        ("L-HR-2", "only keys of a member that came or went change their owner"),
-        ("L-HR-3", "a ring whose group may have changed says so, and keeps the last members"),
-        ("L-HR-4", "keys are shared out by the weights that the data of the members says"),
+        ("L-HR-2", "when a member joins or leaves, only its own keys change their owner"),
+        ("L-HR-3", "a ring whose group may have changed reports it, and keeps the last members"),
+        ("L-HR-4", "the shares of the keys follow the weights in the data of the members"),
     ],
     kept: &[],
 };

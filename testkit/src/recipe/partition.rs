@@ -3,7 +3,7 @@
 use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_recipes::Partition;
+use synod_recipes::partition::Partition;
 
 use crate::edges;
 use crate::recipe::row::{Kind, Leaves, Part, Row, made};
@@ -13,17 +13,20 @@ pub(super) const KIND: Kind = Kind {
     rows: &[PARTITION],
     laws: &[
         ("L-SP-1", "no two members hold one item of a partition at the same time"),
-        ("L-SP-2", "after the last change and the last fault every item has a member"),
+        ("L-SP-2", "after the last change and the last fault every item has an owner"),
         (
             "L-SP-3",
-            "a live member is asked for an item, and has stopped before another one gets it",
+            "an item is requested from a live member, which stops its work before another member gets the item",
         ),
-        ("L-SP-4", "no member has a whole item more or less than its weight says"),
-        ("L-SP-5", "when a member comes or goes, no more items move than it gets or had"),
+        (
+            "L-SP-4",
+            "the number of items of a member differs by less than one from its share by weight",
+        ),
+        ("L-SP-5", "when a member joins or leaves, only as many items move as it gets or had"),
         ("L-SP-6", "a member without a certain session holds no item, and is notified of the loss"),
         (
             "L-SP-7",
-            "a member that left has nothing in the store, whatever was under way when it did",
+            "a member that left has no node in the store, even if requests were in flight when it left",
         ),
     ],
     kept: &[

@@ -1,4 +1,4 @@
-//! [`Proof`]: what a use of a recipe holds, of any recipe.
+//! The guard of a use of any recipe: [`Proof`].
 
 use std::fmt::Debug;
 use std::future::pending;
@@ -10,8 +10,8 @@ use synod_core::held::{Held, Token};
 use synod_core::path::Path;
 use synod_core::store::Txn;
 
-/// What a use of a recipe holds. Dropping it gives it back. All but its end is that of its guard, unless there is more of
-/// it than that.
+/// The guard of a use of a recipe. Dropping it releases it. Its methods are those of its guard,
+/// except for uses with several guards.
 pub trait Proof: Debug + Send + Sync {
     /// The guard, or the last of several.
     fn guard(&self) -> &dyn Held;
@@ -26,7 +26,7 @@ pub trait Proof: Debug + Send + Sync {
         self.guard().path().clone()
     }
 
-    /// Whether it is certainly held at this moment.
+    /// Returns `true` if it is certainly held at this moment.
     fn is_held(&self) -> bool {
         self.guard().is_held()
     }
@@ -36,12 +36,12 @@ pub trait Proof: Debug + Send + Sync {
         self.guard().lost()
     }
 
-    /// A transaction that is applied only while it is held.
+    /// Returns a transaction that is applied only while it is held.
     fn txn(&self) -> Txn {
         self.guard().txn()
     }
 
-    /// The result of work under it that never ends by itself.
+    /// Runs work under it that never ends by itself, and returns the result.
     fn work(&mut self) -> BoxFuture<'_, Result<()>>;
 
     /// Releases it.
@@ -52,11 +52,11 @@ pub trait Proof: Debug + Send + Sync {
 #[derive(Debug)]
 struct Single<G>(G);
 
-/// The proof of a guard that is asked for.
+/// Waits for a guard, and returns its proof.
 pub(super) fn held<G: Held + 'static>(
-    asked: impl Future<Output = Result<G>> + Send + 'static,
+    granting: impl Future<Output = Result<G>> + Send + 'static,
 ) -> BoxFuture<'static, Result<Box<dyn Proof>>> {
-    async move { Ok(Box::new(Single(asked.await?)) as Box<dyn Proof>) }.boxed()
+    async move { Ok(Box::new(Single(granting.await?)) as Box<dyn Proof>) }.boxed()
 }
 
 impl<G: Held + 'static> Proof for Single<G> {

@@ -5,7 +5,7 @@ use std::future::ready;
 use synod_core::client::Client;
 use synod_core::error::{ErrorKind, Result};
 use synod_core::path::Path;
-use synod_recipes::{Delivery, ForeignQueue, PutOptions, Queue, QueueLayout};
+use synod_recipes::queue::{Delivery, ForeignQueue, PutOptions, Queue, QueueLayout};
 
 use crate::edges;
 use crate::recipe::proof::held;
@@ -17,31 +17,34 @@ pub(super) const KIND: Kind = Kind {
     laws: &[
         (
             "L-Q-1",
-            "an item that was put is taken or acknowledged by a consumer, or is still in the queue",
+            "every item that was put was taken or acknowledged by a consumer, or is still in the queue",
         ),
-        ("L-Q-2", "what is delivered was put"),
-        ("L-Q-3", "a put makes one item, also when its answer is lost, and of one id there is one"),
+        ("L-Q-2", "every delivered item was put"),
+        (
+            "L-Q-3",
+            "a put stores one item, also if its answer is lost, and at most one item of an id is queued",
+        ),
         ("L-Q-4", "an item whose consumer died is delivered again"),
         ("L-Q-5", "an item that was taken is never delivered again"),
         (
             "L-Q-6",
-            "while a delivery is held no other consumer has the item, and a stale one acknowledges nothing",
+            "while a delivery is held no other consumer has the item, and a stale consumer acknowledges nothing",
         ),
-        ("L-Q-7", "one consumer gets items in the order of their puts"),
+        ("L-Q-7", "a single consumer gets items in the order of their puts"),
         ("L-Q-8", "an item of a higher priority is delivered earlier"),
-        ("L-Q-9", "an item is not delivered before its time, and is in no other's way until then"),
-        ("L-Q-10", "a producer puts no item into a bounded queue that has as many as its capacity"),
+        ("L-Q-9", "an item is not delivered before its time, and blocks no other item until then"),
+        ("L-Q-10", "a producer puts no item into a bounded queue that is full"),
         (
             "L-Q-11",
-            "an item that is rejected, delivered too often, or cannot be read is a dead letter, and in no other's way",
+            "an item that is rejected, delivered too often, or unreadable becomes a dead letter, and blocks no other item",
         ),
         (
             "L-Q-12",
-            "a consumer gets what was put while it was cut off, or between two of its sessions",
+            "a consumer gets the items that were put while it was cut off, or between two of its sessions",
         ),
         (
             "L-Q-13",
-            "an item costs a bounded number of requests, however many items or consumers wait",
+            "an item costs a bounded number of requests, independently of the number of items and consumers",
         ),
     ],
     kept: &[
@@ -57,7 +60,7 @@ const QUEUE: Row = Row {
     name: "Queue",
     module: "queue",
     cases: "queue",
-    stair: Some("stamped"),
+    stair: Some("support::exactly_once"),
     make: |client, path| opened(ready(Queue::<u64>::new(&client, path))),
     shown: "Queue { path: /shown, .. }",
     leaves: Leaves::Nodes,
@@ -101,7 +104,7 @@ const FOREIGN_QUEUE: Row = Row {
     name: "ForeignQueue",
     module: "foreign_queue",
     cases: "foreign_queue",
-    stair: Some("stamped"),
+    stair: Some("support::exactly_once"),
     make: |client, path| opened(ready(ForeignQueue::new(&client, path, LAYOUT))),
     shown: "ForeignQueue { path: /shown, layout: KazooLocking, .. }",
     leaves: Leaves::Nodes,
@@ -126,7 +129,7 @@ const FOREIGN_QUEUE: Row = Row {
     family: None,
 };
 
-/// It has locks, too.
+/// A layout that has locks, too.
 const LAYOUT: QueueLayout = QueueLayout::KazooLocking;
 
 async fn takes_two_of_theirs(client: Client, path: Path) -> Result<()> {
@@ -141,9 +144,9 @@ async fn takes_two_of_theirs(client: Client, path: Path) -> Result<()> {
 /// Claims the only item of a queue.
 async fn claims_the_one(client: Client, path: Path) -> Result<Delivery<u64>> {
     let queue = Queue::new(&client, path)?;
-    // By its id an item is put once, however often that is tried.
+    // An item with an id is put once, however often the put is repeated.
     while let Err(error) = queue.put_with(&1, PutOptions::default().id("one")).await {
-        if !error.is_ambiguous() || client.is_closed() {
+        if !error.has_unknown_effect() || client.is_closed() {
             return Err(error);
         }
     }
@@ -163,7 +166,7 @@ async fn acknowledges_two(client: Client, path: Path) -> Result<()> {
     let queue = Queue::<u64>::new(&client, path)?;
     for item in [1, 2] {
         queue.put(&item).await?;
-        // What was lost is delivered again.
+        // A lost delivery is delivered again.
         while let Err(error) = queue.claim().await?.ack().await {
             if error.kind() != ErrorKind::SessionLost || client.is_closed() {
                 return Err(error);

@@ -1,4 +1,4 @@
-//! [`Row`]: what is known of a recipe.
+//! The facts about a recipe: [`Row`].
 
 use std::fmt::Debug;
 
@@ -10,13 +10,13 @@ use synod_core::path::Path;
 use crate::recipe::edge::Takes;
 use crate::recipe::usage::{Call, Use};
 
-/// Recipes of one kind: what each is, and what they promise.
+/// Recipes of one kind, and their promises.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kind {
     pub(super) rows: &'static [Row],
     /// The laws that are promises of these recipes, each an id and a sentence.
     pub(super) laws: &'static [(&'static str, &'static str)],
-    /// The laws of these recipes that cases check which are the same for all recipes: the name of a case in
+    /// The laws of these recipes that the common cases check: the name of a case in
     /// `conformance/src/every/`, and ids.
     pub(super) kept: &'static [(&'static str, &'static str)],
 }
@@ -31,16 +31,16 @@ pub struct Row {
     pub module: &'static str,
     /// The module of its own cases in `synod-conformance`.
     pub cases: &'static str,
-    /// The stair that it is made of, if it is made of one.
+    /// The support module that it is made of, if there is one.
     pub stair: Option<&'static str>,
-    /// Makes one, for its debug output.
+    /// Creates the recipe, for its debug output.
     pub make: Call<Box<dyn Debug + Send>>,
-    /// What the debug output of one that was made at `/shown` contains.
+    /// The text in the debug output of a recipe at `/shown`.
     pub shown: &'static str,
-    /// What it leaves in the store when it is not used any more.
+    /// The nodes that it leaves in the store when it is not used any more.
     pub leaves: Leaves,
-    /// The directories that it uses, from its path: the empty one is the path itself, and what begins with `-` is added to
-    /// its name. Other nodes may be in them.
+    /// The directories that it uses, relative to its path: the empty one is the path itself, and a
+    /// name that begins with `-` is appended to the name of the path. Other nodes may be in them.
     pub dirs: &'static [&'static str],
     /// The arguments that it takes from its caller.
     pub takes: Takes,
@@ -48,14 +48,14 @@ pub struct Row {
     pub uses: &'static [Use],
     /// Its workloads in the simulator.
     pub workloads: Part,
-    /// The rooms of its holders in the scenarios with faults on real servers.
+    /// The kinds of its holders in the scenarios with faults on real servers.
     pub faults: Part,
     /// The scenes with other programs.
     pub interop: Part,
     /// The kinds of work that the benchmarks measure.
     pub bench: Part,
-    /// The page of `recipes/docs/` with what it promises together with others, if there is one. Its own page is called
-    /// as its module.
+    /// The page of `recipes/docs/` with its common promises, if there is one. Its own page has the
+    /// name of its module.
     pub family: Option<&'static str>,
 }
 
@@ -63,13 +63,13 @@ pub struct Row {
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_enums, reason = "there is no third")]
 pub enum Part {
-    /// It has it, by these names.
+    /// The recipe has it, by these names.
     Has(&'static [&'static str]),
-    /// It has none, for this reason.
+    /// The recipe has none, for this reason.
     None(&'static str),
 }
 
-/// What is left in the store of a recipe that is not used any more.
+/// The nodes that a recipe leaves in the store when it is not used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "checks must know each of them")]
 pub enum Leaves {
@@ -82,11 +82,11 @@ pub enum Leaves {
 }
 
 impl Row {
-    /// The directories of one that is made at `path`.
+    /// Returns the directories of a recipe at `path`.
     ///
     /// # Panics
     ///
-    /// If the row has a name that is none.
+    /// If a name in the row is not a valid node name.
     pub fn dirs(&self, path: &Path) -> Vec<Path> {
         let below = |dir: &&str| match *dir {
             "" => path.clone(),
@@ -100,7 +100,7 @@ impl Row {
 }
 
 impl Part {
-    /// The names, if there are any.
+    /// Returns the names, if there are any.
     pub fn names(&self) -> &'static [&'static str] {
         match self {
             Self::Has(names) => names,
@@ -109,14 +109,14 @@ impl Part {
     }
 }
 
-/// One that is made by requests.
+/// Creates a recipe by requests.
 pub(super) fn opened<T: Debug + Send + 'static>(
     opening: impl Future<Output = Result<T>> + Send + 'static,
 ) -> BoxFuture<'static, Result<Box<dyn Debug + Send>>> {
     async move { Ok(Box::new(opening.await?) as Box<dyn Debug + Send>) }.boxed()
 }
 
-/// One that is made without a request.
+/// Creates a recipe without a request.
 pub(super) fn made(
     it: impl Debug + Send + 'static,
 ) -> BoxFuture<'static, Result<Box<dyn Debug + Send>>> {

@@ -3,7 +3,7 @@
 use synod_core::client::Client;
 use synod_core::error::{Error, Result};
 use synod_core::path::Path;
-use synod_recipes::Transaction;
+use synod_recipes::transaction::Transaction;
 
 use crate::edges;
 use crate::recipe::row::{Kind, Leaves, Part, Row, made};
@@ -12,13 +12,19 @@ use crate::recipe::usage::{Act, Use};
 pub(super) const KIND: Kind = Kind {
     rows: &[TRANSACTION],
     laws: &[
-        ("L-STM-1", "what transactions commit is as if one had run after the other"),
-        ("L-STM-2", "no run goes on with a mixture of two moments, at the levels that promise it"),
+        ("L-STM-1", "the effects of committed transactions are those of some serial order"),
+        (
+            "L-STM-2",
+            "at the levels that promise it, no run continues with an inconsistent snapshot",
+        ),
         ("L-STM-3", "a transaction is committed once, or fails with an unknown effect"),
-        ("L-STM-4", "each level of isolation checks what it promises to, and no more"),
+        ("L-STM-4", "each level of isolation makes exactly the checks that it promises"),
         ("L-STM-5", "a transaction that only reads writes nothing"),
-        ("L-STM-6", "what is never taken is an error, and a failed transaction writes nothing"),
-        ("L-STM-7", "transactions leave nothing in the store but what they write"),
+        (
+            "L-STM-6",
+            "a transaction that can never be accepted is an error, and a failed transaction writes nothing",
+        ),
+        ("L-STM-7", "transactions leave only their own writes in the store"),
     ],
     kept: &[],
 };
@@ -27,7 +33,7 @@ const TRANSACTION: Row = Row {
     name: "Transaction",
     module: "transaction",
     cases: "transaction",
-    stair: Some("stamped"),
+    stair: Some("support::exactly_once"),
     make: |client, path| made(Transaction::new(&client, path)),
     shown: "Transaction { marks: /shown, isolation: SerializableSnapshot, .. }",
     leaves: Leaves::Nodes,
@@ -56,7 +62,7 @@ async fn add_twice(client: &Client, path: &Path) -> Result<()> {
     let transactions = Transaction::new(client, path.join("marks")?);
     let sum = &path.join("sum")?;
     for _ in 0..2 {
-        let add = |run: synod_recipes::Attempt| async move {
+        let add = |run: synod_recipes::transaction::Attempt| async move {
             let before = run.get_value::<i64>(sum).await?.unwrap_or_default();
             run.put_value(sum, &(before + 1))?;
             Ok::<_, Error>(())

@@ -1,4 +1,4 @@
-//! [`Use`]: a way to use a recipe, from its beginning to its end.
+//! A way to use a recipe, from its beginning to its end: [`Use`].
 
 use std::fmt::{self, Debug};
 
@@ -19,57 +19,57 @@ pub const LABEL: &str = "ann";
 pub struct Use {
     /// Its name, which is that in metrics and spans if it has them.
     pub name: &'static str,
-    /// What is done.
+    /// The action.
     pub act: Act,
-    /// Whether it goes on when the store does not answer for longer than a call may take.
+    /// `true` if it continues when the store does not answer for longer than a call may take.
     pub outlasts: bool,
 }
 
 /// A call of a recipe at a path.
 pub type Call<T> = fn(Client, Path) -> BoxFuture<'static, Result<T>>;
 
-/// What a use does.
+/// The action of a use.
 #[derive(Clone, Copy)]
 #[expect(clippy::exhaustive_enums, reason = "checks must know each of them")]
 pub enum Act {
-    /// It waits, and holds what it was granted until it releases it.
+    /// Waits, and holds the granted guard until it releases it.
     Hold {
         /// Waits until it is granted.
         take: Call<Box<dyn Proof>>,
-        /// Takes what excludes it.
+        /// Acquires a rival, which excludes it.
         rival: Call<Box<dyn Proof>>,
-        /// Whether waits and holds of this name are measured, and are spans.
+        /// `true` if waits and holds of this name are measured, and are spans.
         measured: bool,
     },
-    /// It changes a value twice, or reserves two parts of it, and does not wait for other clients.
+    /// Changes a value twice, or reserves two parts of it, and does not wait for other clients.
     Change {
         /// Makes the changes.
         change: Call<()>,
-        /// Whether changes of this name are measured, and are spans.
+        /// `true` if changes of this name are measured, and are spans.
         measured: bool,
     },
-    /// It waits until other clients let it pass, and holds nothing.
+    /// Waits until other clients let it pass, and holds nothing.
     Pass {
         /// Waits.
         wait: Call<()>,
         /// Makes others wait.
         bar: Call<()>,
-        /// Lets them pass.
+        /// Lets the waiters pass.
         lift: Call<()>,
     },
 }
 
-/// What keeps a use waiting until it is removed.
+/// The obstacle of a use, which waits until this is removed.
 #[must_use = "it is removed by `remove`"]
 pub struct Obstacle(Box<dyn FnOnce() -> BoxFuture<'static, Result<()>> + Send>);
 
 impl Use {
-    /// The use from its beginning to its end where nothing is in its way: what was granted is released, and what
-    /// is waited for is lifted before.
+    /// Runs the use from its beginning to its end without an obstacle: a granted guard is released,
+    /// and a barrier is lifted before.
     ///
     /// # Errors
     ///
-    /// Those of the recipe.
+    /// The errors of the recipe.
     ///
     /// # Cancel safety
     ///
@@ -81,11 +81,11 @@ impl Use {
         self.waiting(client, path).await
     }
 
-    /// The use from its beginning to its end. It waits for what is in its way.
+    /// Runs the use from its beginning to its end. It waits for its obstacle.
     ///
     /// # Errors
     ///
-    /// Those of the recipe.
+    /// The errors of the recipe.
     ///
     /// # Cancel safety
     ///
@@ -97,11 +97,11 @@ impl Use {
         }
     }
 
-    /// The use up to what it is granted, if that is to be released.
+    /// Runs the use up to its guard, if it has one that is to be released.
     ///
     /// # Errors
     ///
-    /// Those of the recipe.
+    /// The errors of the recipe.
     ///
     /// # Cancel safety
     ///
@@ -116,11 +116,11 @@ impl Use {
         }
     }
 
-    /// Makes this use wait, if it ever waits for others.
+    /// Makes this use wait, if it ever waits for other clients.
     ///
     /// # Errors
     ///
-    /// Those of the recipe.
+    /// The errors of the recipe.
     ///
     /// # Cancel safety
     ///
@@ -140,18 +140,18 @@ impl Use {
         }
     }
 
-    /// Whether it waits for others.
+    /// Returns `true` if the use waits for other clients.
     pub fn waits(&self) -> bool {
         !matches!(self.act, Act::Change { .. })
     }
 }
 
 impl Obstacle {
-    /// Lets the use go on.
+    /// Removes the obstacle.
     ///
     /// # Errors
     ///
-    /// Those of the recipe.
+    /// The errors of the recipe.
     ///
     /// # Cancel safety
     ///
@@ -183,7 +183,7 @@ impl Debug for Obstacle {
     }
 }
 
-/// A call whose result is a value that does not matter.
+/// Runs a call, and ignores its result.
 pub(super) fn done<T>(
     call: impl Future<Output = Result<T>> + Send + 'static,
 ) -> BoxFuture<'static, Result<()>> {

@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_recipes::{AtomicValue, Counter, Ids, Promotion, SharedCount, SharedValue};
+use synod_recipes::value::{AtomicValue, Counter, Ids, Promotion, SharedCount, SharedValue};
 
 use crate::edges;
 use crate::recipe::edge::Takes;
@@ -18,7 +18,7 @@ pub(super) const KIND: Kind = Kind {
     laws: &[
         (
             "L-CNT-1",
-            "a number is what it was at first and the sum of exactly the changes that happened",
+            "a number is the sum of its first value and exactly the changes that were applied",
         ),
         (
             "L-CNT-2",
@@ -26,27 +26,27 @@ pub(super) const KIND: Kind = Kind {
         ),
         (
             "L-CNT-3",
-            "a change whose answer is lost is made once, or its effect is said to be unknown",
+            "a change whose answer is lost is applied once, or its effect is reported as unknown",
         ),
         ("L-CNT-4", "a sum that does not fit is an error and changes nothing"),
-        ("L-CNT-5", "bytes that are no number are an error, and not zero"),
-        ("L-CNT-6", "contenders that change one value all come to their end"),
+        ("L-CNT-5", "data that is not a number is an error, and does not read as zero"),
+        ("L-CNT-6", "every concurrent change of a value completes"),
         (
             "L-CNT-7",
-            "a change that lost the given number of tries has its turn, and later ones stand back",
+            "a change that lost the given number of races is served next, and later ones yield",
         ),
-        ("L-SV-1", "a copy of a shared value never goes back, and is the last value in the end"),
+        ("L-SV-1", "a copy of a shared value never goes back, and eventually is the last value"),
         (
             "L-SV-2",
             "a conditional write of a shared value fails if, and only if, the value was written since",
         ),
         (
             "L-SV-3",
-            "a copy that may be out of date says so, and keeps the last value that could be read",
+            "a copy that may be outdated reports it, and keeps the last value that could be read",
         ),
         (
             "L-ID-1",
-            "numbers are unique over all clients, restarts and lost answers, and rise for each client",
+            "numbers are unique over all clients, restarts and lost answers, and increase for each client",
         ),
     ],
     kept: &[
@@ -55,7 +55,7 @@ pub(super) const KIND: Kind = Kind {
     ],
 };
 
-/// What holds for a recipe with one node.
+/// The common parts of recipes with one node.
 const CELL: Row = Row {
     name: "",
     module: "",
@@ -88,7 +88,7 @@ const COUNTER: Row = Row {
     module: "counter",
     cases: "counter",
     make: |client, path| made(Counter::new(&client, path)),
-    shown: "Counter { cell: /shown, .. }",
+    shown: "Counter { path: /shown, .. }",
     dirs: &["", "-promotion"],
     takes: edges::value::COUNTER,
     uses: &[
@@ -119,7 +119,7 @@ const ATOMIC_VALUE: Row = Row {
     module: "atomic_value",
     cases: "atomic_value",
     make: |client, path| made(value(&client, &path)),
-    shown: "AtomicValue { cell: /shown, .. }",
+    shown: "AtomicValue { path: /shown, .. }",
     dirs: &["", "-promotion"],
     takes: edges::value::ATOMIC_VALUE,
     uses: &[
@@ -156,7 +156,7 @@ const IDS: Row = Row {
     module: "ids",
     cases: "ids",
     make: |client, path| made(Ids::new(&client, path, NonZeroU64::MIN)),
-    shown: "Ids { cell: /shown, block: 1, .. }",
+    shown: "Ids { path: /shown, block: 1, .. }",
     takes: edges::value::IDS,
     uses: &[change("ids", |client, path| {
         done(async move {
@@ -175,7 +175,7 @@ const SHARED_VALUE: Row = Row {
     module: "shared_value",
     cases: "shared_value",
     make: |client, path| opened(async move { SharedValue::open(&client, path, &1).await }),
-    shown: "SharedValue { cell: /shown, .. }",
+    shown: "SharedValue { path: /shown, .. }",
     takes: edges::value::SHARED_VALUE,
     uses: &[change("shared_value", |client, path| {
         done(async move { SharedValue::open(&client, path, &1).await?.set(&2).await })
@@ -192,7 +192,7 @@ const SHARED_COUNT: Row = Row {
     module: "shared_count",
     cases: "shared_count",
     make: |client, path| opened(async move { SharedCount::open(&client, path, 1).await }),
-    shown: "SharedCount { cell: /shown, .. }",
+    shown: "SharedCount { path: /shown, .. }",
     takes: edges::value::SHARED_COUNT,
     uses: &[change("shared_count", |client, path| {
         done(async move { SharedCount::open(&client, path, 1).await?.set(2).await })

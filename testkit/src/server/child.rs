@@ -1,16 +1,20 @@
-//! [`Child`]: a server's process, which does not outlive its parent.
+//! A server's process, which does not outlive its parent: [`Child`].
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+/// The maximum duration of a start on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A process that ends when this is dropped, or when this process ends in any way.
 #[derive(Debug)]
 pub struct Child {
     guard: std::process::Child,
-    /// The guard waits for the end of this. The operating system closes it even when this process
-    /// is killed.
+    /// The input whose end the guard waits for. The operating system closes it even when this
+    /// process is killed.
     leash: Option<ChildStdin>,
     id: u32,
 }
@@ -30,16 +34,16 @@ wait "$server" 2>/dev/null
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "what fixtures need, no more")]
 pub enum Signal {
-    /// It ends at once.
+    /// The process ends immediately.
     Kill,
-    /// It is stopped.
+    /// The process is stopped.
     Stop,
-    /// It continues.
+    /// The process continues.
     Continue,
 }
 
 impl Child {
-    /// The id of the process.
+    /// Returns the id of the process.
     pub fn id(&self) -> u32 {
         self.id
     }
@@ -56,8 +60,8 @@ impl Child {
         let mut guard = sh.spawn()?;
         let leash = guard.stdin.take();
         let mut first = String::new();
-        if let Some(said) = guard.stdout.take() {
-            BufReader::new(said).read_line(&mut first)?;
+        if let Some(output) = guard.stdout.take() {
+            BufReader::new(output).read_line(&mut first)?;
         }
         let id = first.trim().parse().map_err(io::Error::other)?;
         Ok(Self { guard, leash, id })

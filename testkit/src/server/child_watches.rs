@@ -1,5 +1,5 @@
-//! [`ChildWatches`]: the child watches that servers keep for a session. No server reports them, so they
-//! are derived from the traffic.
+//! The child watches that servers keep for a session: [`ChildWatches`]. No server reports them, so
+//! they are derived from the traffic.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChildWatches {
     watched: BTreeSet<String>,
-    asked: BTreeMap<i32, Ask>,
+    requests: BTreeMap<i32, WatchRequest>,
 }
 
 #[derive(Clone, Debug)]
-enum Ask {
+enum WatchRequest {
     Watch(String),
     Unwatch(String),
     Rewatch(Vec<String>),
@@ -25,20 +25,20 @@ impl ChildWatches {
         self.watched.len()
     }
 
-    /// Whether a message of a server is an event.
+    /// Returns `true` if a message of a server is an event.
     pub(crate) fn is_event(answer: &[u8]) -> bool {
         Reader(answer).skip(4).number() == Some(EVENT)
     }
 
-    /// The connection is gone: the next server does not know the watches.
+    /// Clears the watches after a connection ended: the next server does not know them.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
     /// Handles a message of the client, including its length.
     pub(crate) fn request(&mut self, message: &[u8]) {
-        if let Some((number, ask)) = asked(message) {
-            self.asked.insert(number, ask);
+        if let Some((number, request)) = request(message) {
+            self.requests.insert(number, request);
         }
     }
 
@@ -50,18 +50,18 @@ impl ChildWatches {
         let Some(error) = reader.number() else { return };
         if number == EVENT {
             self.hear(reader);
-        } else if let Some(ask) = self.asked.remove(&number)
+        } else if let Some(request) = self.requests.remove(&number)
             && error == 0
         {
-            match ask {
-                Ask::Watch(path) => drop(self.watched.insert(path)),
-                Ask::Unwatch(path) => drop(self.watched.remove(&path)),
-                Ask::Rewatch(paths) => self.watched.extend(paths),
+            match request {
+                WatchRequest::Watch(path) => drop(self.watched.insert(path)),
+                WatchRequest::Unwatch(path) => drop(self.watched.remove(&path)),
+                WatchRequest::Rewatch(paths) => self.watched.extend(paths),
             }
         }
     }
 
-    /// An event about a node's deletion or its children has used the watch up.
+    /// An event about a node's deletion or its children has consumed the watch.
     fn hear(&mut self, mut event: Reader<'_>) {
         const DELETED: i32 = 2;
         const CHILDREN: i32 = 4;
@@ -74,8 +74,8 @@ impl ChildWatches {
     }
 }
 
-/// The number of a request and its effect on child watches, if it has one.
-fn asked(message: &[u8]) -> Option<(i32, Ask)> {
+/// Returns the number of a request and its effect on child watches, if it has one.
+fn request(message: &[u8]) -> Option<(i32, WatchRequest)> {
     const LIST: [i32; 2] = [8, 12];
     const UNWATCH: i32 = 18;
     const REWATCH: [i32; 2] = [101, 105];
@@ -86,21 +86,23 @@ fn asked(message: &[u8]) -> Option<(i32, Ask)> {
     let (number, kind) = (reader.number()?, reader.number()?);
     if LIST.contains(&kind) {
         let path = reader.text()?;
-        return (*reader.0.first()? != 0).then_some((number, Ask::Watch(path)));
+        return (*reader.0.first()? != 0).then_some((number, WatchRequest::Watch(path)));
     }
     if kind == UNWATCH {
         let path = reader.text()?;
-        return OF_CHILDREN.contains(&reader.number()?).then_some((number, Ask::Unwatch(path)));
+        return OF_CHILDREN
+            .contains(&reader.number()?)
+            .then_some((number, WatchRequest::Unwatch(path)));
     }
     if !REWATCH.contains(&kind) {
         return None;
     }
     let mut reader = reader.skip(8);
     let (_data, _absent) = (reader.texts()?, reader.texts()?);
-    Some((number, Ask::Rewatch(reader.texts()?)))
+    Some((number, WatchRequest::Rewatch(reader.texts()?)))
 }
 
-/// The rest of a message.
+/// Returns the rest of a message.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {

@@ -1,5 +1,5 @@
-//! [`Counter`]: a ZooKeeper server that brings a directory near the end of its sequences, where
-//! 2^31 creates would take weeks.
+//! A ZooKeeper server that moves a directory near the end of its sequences, where 2^31 creates
+//! would take weeks: [`Counter`].
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -25,7 +25,7 @@ pub struct Counter {
 
 #[derive(Debug)]
 struct Talk {
-    /// It ends when this is closed.
+    /// The process ends when this is closed.
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
@@ -35,7 +35,7 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// Why it cannot be started: it is not installed, or another reason.
+    /// The reason for which it cannot be started: it is not installed, or another one.
     pub fn start() -> Result<Self, String> {
         let jars = class_path()?;
         Self::launch(&jars).map_err(|error| format!("ZooKeeper with a counter: {error}"))
@@ -66,7 +66,7 @@ impl Counter {
         Ok(counter)
     }
 
-    /// The address of the server.
+    /// Returns the address of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -75,7 +75,7 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// If the server is gone.
+    /// If the server has ended.
     pub fn bring(&self, dir: &str, next: u32) -> io::Result<()> {
         writeln!(self.lock().input, "{dir} {next}")?;
         self.hear("done")
@@ -87,7 +87,7 @@ impl Counter {
         if line.trim() == word {
             return Ok(());
         }
-        Err(io::Error::other(format!("it said {line:?} and not {word:?}")))
+        Err(io::Error::other(format!("it answered {line:?} instead of {word:?}")))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Talk> {

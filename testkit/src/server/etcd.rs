@@ -1,4 +1,4 @@
-//! [`Cluster`]: real etcd servers.
+//! Real etcd servers: [`Cluster`].
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -13,17 +13,17 @@ use crate::server::newer;
 use crate::server::peers::Callers;
 use crate::server::ports::Ports;
 
-/// How the members of a [`Cluster`] are started.
+/// The options of the members of a [`Cluster`].
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Flavour {
-    /// Whether every write reaches the disk: for tests that kill servers.
+    /// `true` if every write reaches the disk: for tests that kill servers.
     pub fsync: bool,
     /// More arguments for every member. `{home}` stands for its directory.
     pub arguments: Vec<String>,
     /// Files for every member's directory, by name.
     pub files: Vec<(String, Vec<u8>)>,
-    /// Whether clients must use TLS. The arguments name the certificates.
+    /// `true` if clients must use TLS. The arguments name the certificates.
     pub tls: bool,
 }
 
@@ -42,36 +42,36 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// Why they cannot be started: they are not installed, or another reason.
+    /// The reason for which they cannot be started: they are not installed, or another one.
     pub fn start(size: usize) -> Result<Self, String> {
         Self::start_with(size, &Flavour::default())
     }
 
-    /// The reason that servers cannot be started; `None` if they can.
+    /// Returns the reason that servers cannot be started; `None` if they can.
     pub fn missing() -> Option<String> {
         let program = match program("etcd") {
             Ok(program) => program,
             Err(why) => return Some(why),
         };
-        let said = Command::new(&program).arg("--version").output();
-        let there = said.is_ok_and(|said| said.status.success());
+        let output = Command::new(&program).arg("--version").output();
+        let there = output.is_ok_and(|output| output.status.success());
         (!there).then(|| format!("etcd is not installed: {} cannot be run", program.display()))
     }
 
-    /// The version of the servers.
+    /// Returns the version of the servers.
     ///
     /// # Errors
     ///
     /// If they are not installed.
     pub fn version() -> Result<String, String> {
-        let said = Command::new(program("etcd")?).arg("--version").output();
-        let said = said.map_err(|error| error.to_string())?.stdout;
-        let said = String::from_utf8_lossy(&said).into_owned();
-        let version = said.lines().find_map(|line| line.strip_prefix("etcd Version: "));
+        let output = Command::new(program("etcd")?).arg("--version").output();
+        let output = output.map_err(|error| error.to_string())?.stdout;
+        let output = String::from_utf8_lossy(&output).into_owned();
+        let version = output.lines().find_map(|line| line.strip_prefix("etcd Version: "));
         version.map(str::to_owned).ok_or_else(|| "etcd does not print its version".to_owned())
     }
 
-    /// etcd's own command, about these servers.
+    /// Returns a command of etcd's own client for these servers.
     ///
     /// # Panics
     ///
@@ -124,11 +124,11 @@ impl Cluster {
         Ok((cluster, callers))
     }
 
-    /// The names of the running servers towards each other.
+    /// Returns the names of the running servers towards each other.
     pub fn names(&self) -> Vec<String> {
         let name = |member: &Etcd| {
-            let told = member.ask("/metrics").ok()?;
-            let name = told.split_once("etcd_server_id{server_id=\"")?.1.split_once('"')?.0;
+            let text = member.fetch("/metrics").ok()?;
+            let name = text.split_once("etcd_server_id{server_id=\"")?.1.split_once('"')?.0;
             Some(name.to_owned())
         };
         self.each().map(|member| name(member).unwrap_or_default()).collect()
@@ -153,29 +153,29 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// The number of requests with one answer that all servers have received so far, without
-    /// heartbeats.
+    /// Returns the number of requests with one answer that all servers have received so far,
+    /// without heartbeats.
     pub fn requests(&self) -> u64 {
         let of_one_answer = |labels: &str| labels.contains(r#"grpc_type="unary""#);
-        let told = self.each().filter_map(|member| member.ask("/metrics").ok());
-        told.map(|told| without_heartbeats(&told, "grpc_server_started_total{", of_one_answer))
+        let text = self.each().filter_map(|member| member.fetch("/metrics").ok());
+        text.map(|text| without_heartbeats(&text, "grpc_server_started_total{", of_one_answer))
             .sum()
     }
 
-    /// The number of messages from clients to all servers so far: requests with one answer, and
-    /// messages on streams, such as watches and heartbeats; `None` if a server does not report it.
+    /// Returns the number of messages from clients to all servers so far: requests with one answer,
+    /// and messages on streams, such as watches and heartbeats; `None` if a server does not report
+    /// it.
     pub fn messages(&self) -> Option<u64> {
         self.received(|_labels| true)
     }
 
-    /// [`Cluster::messages`] without heartbeats, whose number depends on time.
+    /// Returns [`Cluster::messages`] without heartbeats, whose number depends on time.
     pub fn asked(&self) -> Option<u64> {
-        let told = self.each().map(|member| member.ask("/metrics").ok());
-        let asked = |told: &str| {
-            let others = |labels: &str| !labels.contains("LeaseKeepAlive");
-            without_heartbeats(told, "grpc_server_msg_received_total{", others)
+        let text = self.each().map(|member| member.fetch("/metrics").ok());
+        let others = |text: &str| {
+            without_heartbeats(text, "grpc_server_msg_received_total{", |_labels| true)
         };
-        told.map(|told| Some(asked(&told?))).sum()
+        text.map(|text| Some(others(&text?))).sum()
     }
 
     fn received(&self, wanted: impl Fn(&str) -> bool) -> Option<u64> {
@@ -184,27 +184,27 @@ impl Cluster {
                 line.strip_prefix("grpc_server_msg_received_total{")?.split_once('}')?;
             wanted(labels).then(|| whole(number))?
         };
-        let told = self.each().map(|member| member.ask("/metrics").ok());
-        told.map(|told| Some(told?.lines().filter_map(count).sum::<u64>())).sum()
+        let text = self.each().map(|member| member.fetch("/metrics").ok());
+        text.map(|text| Some(text?.lines().filter_map(count).sum::<u64>())).sum()
     }
 
-    /// The number of events that all servers have sent to watches.
+    /// Returns the number of events that all servers have sent to watches.
     pub fn events(&self) -> u64 {
         self.sum("etcd_debugging_mvcc_events_total")
     }
 
-    /// The number of watches at all servers, of all clients.
+    /// Returns the number of watches at all servers, of all clients.
     pub fn watches(&self) -> u64 {
         self.sum("etcd_debugging_mvcc_watcher_total")
     }
 
-    /// The number of watch streams at all servers.
+    /// Returns the number of watch streams at all servers.
     pub fn watch_streams(&self) -> u64 {
         self.sum("etcd_debugging_mvcc_watch_stream_total")
     }
 
-    /// The number of watches that must still be sent old events. A server does that ten times a
-    /// second.
+    /// Returns the number of watches that must still be sent old events. A server does that ten
+    /// times a second.
     pub fn late_watches(&self) -> u64 {
         self.sum("etcd_debugging_mvcc_slow_watcher_total")
     }
@@ -214,35 +214,37 @@ impl Cluster {
     }
 }
 
-/// The sum of a metric over the methods with fitting labels, without those of heartbeats. A heartbeat
-/// at a member that answers keep-alives without its quorum also asks for the member's status, and
-/// reads once.
-fn without_heartbeats(told: &str, metric: &str, fits: impl Fn(&str) -> bool) -> u64 {
+/// Returns the sum of a metric over the methods with matching labels, without heartbeats: each is
+/// a keep-alive and a read. A member is asked for its version and its list of members once for
+/// each connection.
+fn without_heartbeats(text: &str, metric: &str, fits: impl Fn(&str) -> bool) -> u64 {
+    let is_of_a_connection =
+        |labels: &str| ["Status", "MemberList"].iter().any(|method| labels.contains(method));
     let (mut sum, mut heartbeats) = (0, 0);
-    for line in told.lines() {
+    for line in text.lines() {
         let Some((labels, number)) =
             line.strip_prefix(metric).and_then(|counted| counted.split_once('}'))
         else {
             continue;
         };
         let number = whole(number).unwrap_or_default();
-        if labels.contains(r#"grpc_method="Status""#) {
+        if labels.contains(r#"grpc_method="LeaseKeepAlive""#) {
             heartbeats += number;
-        } else if fits(labels) {
+        } else if !is_of_a_connection(labels) && fits(labels) {
             sum += number;
         }
     }
     sum.saturating_sub(heartbeats)
 }
 
-/// A count as a server prints it: a large one with an exponent.
+/// Parses a count as a server prints it: a large one has an exponent.
 fn whole(number: &str) -> Option<u64> {
     let number: f64 = number.trim().parse().ok()?;
     format!("{number:.0}").parse().ok()
 }
 
-/// One of etcd's programs: the machine's, or that of the servers that `SYNOD_ETCD` selects (see
-/// [`newer::directory`]).
+/// Returns the path of one of etcd's programs: the machine's, or that of the servers that
+/// `SYNOD_ETCD` selects (see [`newer::directory`]).
 fn program(name: &str) -> Result<PathBuf, String> {
     static DIRECTORY: LazyLock<Result<Option<PathBuf>, String>> =
         LazyLock::new(|| newer::directory("SYNOD_ETCD", "etcd"));
@@ -275,7 +277,7 @@ fn arguments(
         ("--initial-cluster-state", "new".to_owned()),
         ("--logger", "zap".to_owned()),
         ("--log-level", "warn".to_owned()),
-        // Fast elections, which also allow a time to live of one second.
+        // Fast elections, which also permit a TTL of one second.
         ("--heartbeat-interval", "50".to_owned()),
         ("--election-timeout", "250".to_owned()),
     ];
@@ -297,7 +299,7 @@ impl Kind for Etcd {
     }
 
     fn is_ready(&self) -> bool {
-        self.ask("/health").is_ok_and(|told| told.contains(r#""health":"true""#))
+        self.fetch("/health").is_ok_and(|text| text.contains(r#""health":"true""#))
     }
 
     fn leads(&self) -> bool {
@@ -307,21 +309,21 @@ impl Kind for Etcd {
 
 impl Etcd {
     fn metric(&self, name: &str) -> Option<u64> {
-        let told = self.ask("/metrics").ok()?;
-        let line = told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+        let text = self.fetch("/metrics").ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
         whole(line)
     }
 
-    /// Gets a page from the metrics port.
-    fn ask(&self, page: &str) -> io::Result<String> {
+    /// Reads a page of the metrics port.
+    fn fetch(&self, page: &str) -> io::Result<String> {
         let limit = Duration::from_millis(500);
         let address = (Ipv4Addr::LOCALHOST, self.metrics).into();
         let mut stream = TcpStream::connect_timeout(&address, limit)?;
         stream.set_read_timeout(Some(limit))?;
         write!(stream, "GET {page} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
-        let mut told = String::new();
-        stream.read_to_string(&mut told)?;
-        Ok(told)
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text)
     }
 }
 
@@ -331,13 +333,15 @@ mod tests {
 
     #[test]
     fn heartbeats_are_not_counted() {
-        let told = r#"
-started{grpc_method="Status",grpc_type="unary"} 2
+        let text = r#"
+started{grpc_method="Status",grpc_type="unary"} 3
+started{grpc_method="MemberList",grpc_type="unary"} 4
+started{grpc_method="LeaseKeepAlive",grpc_type="bidi_stream"} 2
 started{grpc_method="Range",grpc_type="unary"} 5
 started{grpc_method="Watch",grpc_type="bidi_stream"} 7
 other{grpc_method="Range",grpc_type="unary"} 9"#;
         let unary = |labels: &str| labels.contains("unary");
-        assert_eq!(without_heartbeats(told, "started{", unary), 3);
+        assert_eq!(without_heartbeats(text, "started{", unary), 3);
     }
 
     #[test]

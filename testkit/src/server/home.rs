@@ -1,4 +1,4 @@
-//! [`Home`]: the directory of some servers, which does not outlive its creator.
+//! The directory of some servers, which does not outlive its creator: [`Home`].
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 #[derive(Debug)]
 pub struct Home {
     path: PathBuf,
-    /// Waits for the end of its input, which the operating system closes when this process ends.
+    /// The process that removes the directory. It waits for the end of its input, which the
+    /// operating system closes when this process ends.
     sweeper: Child,
 }
 
@@ -17,7 +18,7 @@ pub struct Home {
 const SWEEPER: &str = r#"cat >/dev/null; sleep 1; rm -rf "$1""#;
 
 impl Home {
-    /// A new directory.
+    /// Creates a new directory.
     ///
     /// # Errors
     ///
@@ -34,14 +35,14 @@ impl Home {
         Ok(Self { sweeper: sh.spawn()?, path })
     }
 
-    /// The path.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Creates the first of these directories that is not there yet. One of an earlier process may be: the system uses the ids of
-/// processes again.
+/// Creates the first of these directories that does not exist yet. An earlier process may have left
+/// one: the system reuses process ids.
 fn create_first(paths: impl Iterator<Item = PathBuf>) -> io::Result<PathBuf> {
     let is_there = |created: &io::Result<PathBuf>| {
         created.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists)

@@ -1,8 +1,8 @@
-//! [`Links`]: proxies between ZooKeeper sessions and their servers.
+//! Proxies between ZooKeeper sessions and their servers: [`Links`].
 //!
 //! There is a proxy for each server, which parses the traffic: ZooKeeper's messages carry their
-//! length, the first of each direction names the session, and requests have numbers. So each
-//! session's link can be cut and slowed by itself, and exactly one answer can be lost.
+//! length, the first message of each direction names the session, and requests have numbers. So the
+//! link of each session can be cut and slowed separately, and exactly one answer can be lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -47,7 +47,7 @@ struct Session {
     password: Vec<u8>,
     /// The kind of request whose next answer is lost, and the connection with it.
     lose: Option<Verb>,
-    /// The number of bytes per second and direction, if it is limited.
+    /// The limit in bytes per second and direction, if there is one.
     rate: Option<u32>,
     /// The requests in order, if they are recorded.
     requests: Option<Vec<Verb>>,
@@ -87,17 +87,18 @@ impl Links {
         Ok(Self { shared, addresses, _listening: listening })
     }
 
-    /// The address of the proxy of each server.
+    /// Returns the address of the proxy of each server.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// The password that the server gave a session: any client with it can take the session over.
+    /// Returns the password that the server gave a session: any client with it can take over the
+    /// session.
     pub fn password(&self, session: SessionId) -> Option<Vec<u8>> {
         self.shared.sessions().get(&session).map(|session| session.password.clone())
     }
 
-    /// The sessions that were opened through it so far.
+    /// Returns the sessions that were opened through the proxies so far.
     pub fn sessions(&self) -> Vec<SessionId> {
         self.shared.sessions().keys().copied().collect()
     }
@@ -110,7 +111,7 @@ impl Links {
         self.shared.changed.send_replace(());
     }
 
-    /// Gives this link to the session that is opened next, already during its opening.
+    /// Sets the link of the session that is opened next, already during its opening.
     pub fn set_next(&self, link: Link) {
         *self.shared.next() = Some(link);
     }
@@ -123,20 +124,21 @@ impl Links {
         self.shared.changed.send_replace(());
     }
 
-    /// The requests of the session since the last call, in order; recording starts with the first
-    /// call.
+    /// Returns the requests of the session since the last call, in order; recording starts with the
+    /// first call.
     pub fn take_requests(&self, session: SessionId) -> Vec<Verb> {
         let mut sessions = self.shared.sessions();
         let session = sessions.get_mut(&session);
         session.and_then(|session| session.requests.replace(Vec::new())).unwrap_or_default()
     }
 
-    /// The number of events that servers have sent to the session.
+    /// Returns the number of events that servers have sent to the session.
     pub fn events(&self, session: SessionId) -> u64 {
         self.shared.sessions().get(&session).map_or(0, |session| session.events)
     }
 
-    /// The number of child watches at the servers for all sessions, which no server reports.
+    /// Returns the number of child watches at the servers for all sessions, which no server
+    /// reports.
     pub fn child_watches(&self) -> usize {
         self.shared.sessions().values().map(|session| session.nursery.len()).sum()
     }
@@ -147,11 +149,11 @@ impl Links {
         let mut changed = self.shared.changed.subscribe();
         loop {
             changed.mark_unchanged();
-            let asked = self.shared.sessions().get(&session).map_or(0, |session| {
-                let asked = session.requests.iter().flatten();
-                asked.filter(|verb| !matches!(verb, Verb::Ping | Verb::Exists)).count()
+            let sent = self.shared.sessions().get(&session).map_or(0, |session| {
+                let sent = session.requests.iter().flatten();
+                sent.filter(|verb| !matches!(verb, Verb::Ping | Verb::Exists)).count()
             });
-            if asked >= count {
+            if sent >= count {
                 return;
             }
             // The links share the sender.
@@ -172,7 +174,7 @@ impl Links {
     ///
     /// # Errors
     ///
-    /// If no server does it.
+    /// If no server ends the session.
     pub async fn expire(&self, id: SessionId) -> io::Result<()> {
         let Some(session) = self.shared.sessions().get(&id).cloned() else {
             return Err(io::Error::other("no such session"));
@@ -225,12 +227,12 @@ impl Shared {
         let sessions = self.sessions();
         match session {
             Some(id) => sessions.get(&id).map_or(Link::Open, |session| session.link),
-            // It is being opened.
+            // The session is being opened.
             None => self.next().unwrap_or(Link::Open),
         }
     }
 
-    /// How late a message in that direction arrives; `None` while none does.
+    /// Returns the delay of a message in that direction; `None` while none arrives.
     fn delay(&self, session: Option<SessionId>, way: Way) -> Option<Duration> {
         match (self.link(session), way) {
             (Link::Cut, _) | (Link::Deaf, Way::Back) => None,
@@ -240,7 +242,7 @@ impl Shared {
         }
     }
 
-    /// How long a message of this size takes at the limited rate.
+    /// Returns the time that a message of this size takes at the limited rate.
     fn width(&self, session: Option<SessionId>, size: usize) -> Duration {
         let sessions = self.sessions();
         let rate = session.and_then(|id| sessions.get(&id)?.rate);
@@ -249,7 +251,7 @@ impl Shared {
         Duration::from_secs(1) * size / rate.max(1)
     }
 
-    /// Records a request. Returns whether its answer is to be lost.
+    /// Records a request. Returns `true` if its answer is to be lost.
     fn loses(&self, session: Option<SessionId>, verb: Verb) -> bool {
         let mut sessions = self.sessions();
         let Some(session) = session.and_then(|id| sessions.get_mut(&id)) else { return false };
@@ -388,7 +390,7 @@ impl Connection {
         }
     }
 
-    /// What the server kept for the connection ends with it.
+    /// The state that the server kept for the connection ends with it.
     fn end(&self) {
         let (session, mut sessions) = (*self.session.borrow(), self.shared.sessions());
         if let Some(session) = session.and_then(|id| sessions.get_mut(&id)) {
@@ -396,7 +398,7 @@ impl Connection {
         }
     }
 
-    /// Whether a message is passed on. Otherwise the connection is closed.
+    /// Returns `true` if a message is passed on. Otherwise the connection is closed.
     fn passes(&self, way: Way, message: &[u8]) -> bool {
         let (Some(xid), Some(code)) = (small(message, 4), small(message, 8)) else { return true };
         self.shared.note(*self.session.borrow(), way, message);
@@ -424,7 +426,7 @@ fn small(message: &[u8], at: usize) -> Option<i32> {
     Some(i32::from_be_bytes(message.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// Takes a session over and closes it.
+/// Takes over a session and closes it.
 async fn end_session(servers: &[SocketAddr], id: SessionId, password: &[u8]) -> io::Result<()> {
     let mut connect = Vec::new();
     connect.extend(0_i32.to_be_bytes());

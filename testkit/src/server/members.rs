@@ -1,4 +1,4 @@
-//! [`Members`]: the processes of a cluster of servers of any kind.
+//! The processes of a cluster of servers of any kind: [`Members`].
 
 use std::fmt::Debug;
 use std::fs;
@@ -11,12 +11,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::server::child::{Child, Signal};
+use crate::server::child::{Child, PATIENCE, Signal};
 use crate::server::home::Home;
 use crate::server::ports::Ports;
-
-/// How long a start may take on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+use crate::server::stall::Stall;
 
 /// The properties of a kind of server.
 pub trait Kind: Debug + Send + Sync + 'static {
@@ -26,10 +24,10 @@ pub trait Kind: Debug + Send + Sync + 'static {
     /// The port for clients.
     fn port(&self) -> u16;
 
-    /// Whether it accepts requests.
+    /// Returns `true` if the server accepts requests.
     fn is_ready(&self) -> bool;
 
-    /// Whether it is the leader.
+    /// Returns `true` if the server is the leader.
     fn leads(&self) -> bool;
 }
 
@@ -40,7 +38,7 @@ pub struct Members<K> {
     all: Vec<Member<K>>,
     // Declared after the members: their processes end before their files are removed.
     home: Home,
-    /// Theirs, also while a member is down.
+    /// The ports of the members, also while a member is down.
     _ports: Option<Ports>,
 }
 
@@ -53,19 +51,19 @@ struct Member<K> {
 }
 
 impl<K: Kind> Members<K> {
-    /// Without members.
+    /// Creates a cluster without members.
     pub(super) fn none() -> io::Result<Self> {
         let home = Home::new(&K::NAME.to_lowercase())?;
         Ok(Self { all: Vec::new(), home, _ports: None })
     }
 
-    /// Holds the ports of its members as long as this exists.
+    /// Reserves the ports of its members for as long as this exists.
     pub(super) fn holding(self, ports: Ports) -> Self {
         Self { _ports: Some(ports), ..self }
     }
 
-    /// Starts one more. `command` gets its directory, which exists, and returns the program to
-    /// start.
+    /// Starts one more member. `command` receives its directory, which exists, and returns the
+    /// program to start.
     pub(super) fn add(
         &mut self,
         kind: K,
@@ -80,7 +78,7 @@ impl<K: Kind> Members<K> {
         Ok(())
     }
 
-    /// Each of them.
+    /// Iterates over the members.
     pub(super) fn each(&self) -> impl Iterator<Item = &K> {
         self.all.iter().map(|member| &member.kind)
     }
@@ -103,7 +101,7 @@ impl<K: Kind> Members<K> {
         Ok(())
     }
 
-    /// The addresses of the servers.
+    /// Returns the addresses of the servers.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.each().map(|kind| (Ipv4Addr::LOCALHOST, kind.port()).into()).collect()
     }
@@ -148,13 +146,22 @@ impl<K: Kind> Members<K> {
         self.child(member)?.signal(Signal::Continue)
     }
 
-    /// The process of a server.
+    /// Stalls the disk of a server, until the result is dropped.
+    ///
+    /// # Errors
+    ///
+    /// If it is not running, or [no disk can be stalled](Stall::missing).
+    pub fn stall(&self, member: usize) -> io::Result<Stall> {
+        Stall::start(self.process(member)?, self.home(member))
+    }
+
+    /// Returns the process of a server.
     pub(super) fn child(&self, member: usize) -> io::Result<&Child> {
         let child = self.all[member].child.as_ref();
         child.ok_or_else(|| io::Error::other("the server does not run"))
     }
 
-    /// The id of the process of a server.
+    /// Returns the id of the process of a server.
     ///
     /// # Errors
     ///
@@ -163,12 +170,12 @@ impl<K: Kind> Members<K> {
         Ok(self.child(member)?.id())
     }
 
-    /// The directory of a server.
+    /// Returns the directory of a server.
     pub fn home(&self, member: usize) -> &Path {
         &self.all[member].home
     }
 
-    /// The index of the leader; `None` while there is none.
+    /// Returns the index of the leader; `None` while there is none.
     pub fn leader(&self) -> Option<usize> {
         self.each().position(Kind::leads)
     }

@@ -1,14 +1,15 @@
-//! Selects the servers for tests: those of the machine, or others.
+//! The selection of the servers for tests: those of the machine, or others.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// The directory of the servers that this environment variable selects: the directory in it, or the
-/// one into which `dev/newer KIND` puts the newer ones if it is `newer`. `None` if it is not set.
+/// Returns the directory of the servers that this environment variable selects: the directory in
+/// it, or the one into which `dev/newer KIND` installs the newer ones if it is `newer`. `None` if
+/// it is not set.
 ///
 /// # Errors
 ///
-/// Why the servers are missing.
+/// The reason for which the servers are missing.
 pub fn directory(variable: &str, kind: &str) -> Result<Option<PathBuf>, String> {
     let wanted = std::env::var(variable).unwrap_or_default();
     match wanted.as_str() {
@@ -28,7 +29,7 @@ fn fetch(kind: &str) -> Result<PathBuf, String> {
     if fetched.status.success() {
         return Ok(String::from_utf8_lossy(&fetched.stdout).trim().into());
     }
-    let said = String::from_utf8_lossy(&fetched.stderr).into_owned();
-    let why = said.lines().last().unwrap_or("dev/newer failed");
+    let output = String::from_utf8_lossy(&fetched.stderr).into_owned();
+    let why = output.lines().last().unwrap_or("dev/newer failed");
     Err(why.trim_start_matches("error: ").to_owned())
 }

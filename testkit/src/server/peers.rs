@@ -13,8 +13,8 @@ use tokio::time::{sleep, timeout};
 use crate::link::Link;
 use crate::server::pipe::{Pipe, Shared, carry_both};
 
-/// A proxy for each pair of servers: for servers that can be given different addresses of each
-/// other, like ZooKeeper's.
+/// A proxy for each pair of servers: for servers that can be configured with different addresses of
+/// each other, like ZooKeeper's.
 #[derive(Debug)]
 pub struct Peers {
     /// By the calling server, then by the called one.
@@ -43,8 +43,8 @@ impl Peers {
     }
 
     /// Replaces the address that a server names as its own with its proxy for the server that it
-    /// calls. ZooKeeper's larger servers hang up on the smaller ones in an election and call back at
-    /// the address that they named: without this, past the proxies.
+    /// calls. ZooKeeper's larger servers hang up on the smaller ones in an election and call back
+    /// at the address that they named: without this, past the proxies.
     fn replace_own_address(&self, from: usize, to: usize, own: &[u16]) {
         if let (Some(own), Some(proxy)) = (own.last(), self.ports(to, from).last()) {
             let named = |port: u16| format!("{}:{port}", Ipv4Addr::LOCALHOST);
@@ -52,7 +52,7 @@ impl Peers {
         }
     }
 
-    /// The ports at which one server reaches another.
+    /// Returns the ports at which one server reaches another.
     pub fn ports(&self, from: usize, to: usize) -> Vec<u16> {
         self.pipes[from][to].addresses().iter().map(SocketAddr::port).collect()
     }
@@ -81,7 +81,7 @@ struct Called(Mutex<BTreeMap<String, Arc<Shared>>>);
 
 /// Precedes the name of the caller.
 const CALLER: &str = "X-Server-From: ";
-/// How many bytes of a connection are searched for that.
+/// The number of bytes of a connection that are searched for it.
 const LOOKED_AT: usize = 4 << 10;
 
 impl Callers {
@@ -104,7 +104,7 @@ impl Callers {
         Ok(Self { servers: all, ports: found_at, _listening: listening })
     }
 
-    /// The ports at which all servers reach each one.
+    /// Returns the ports at which all servers reach each one.
     pub fn ports(&self) -> &[u16] {
         &self.ports
     }
@@ -135,7 +135,7 @@ async fn listen(listener: TcpListener, server: SocketAddr, called: Arc<Called>) 
         connections.retain(|connection| !connection.is_finished());
         let called = called.clone();
         connections.push(spawn(async move {
-            // A caller without a name only asks for the version.
+            // A caller without a name only requests the version.
             let name = timeout(Duration::from_secs(1), caller(&client)).await;
             let shared = called.by(&name.ok().flatten().unwrap_or_default());
             carry_both(client, server, shared).await;
@@ -143,18 +143,18 @@ async fn listen(listener: TcpListener, server: SocketAddr, called: Arc<Called>) 
     }
 }
 
-/// The name of the caller, from its first bytes. They stay in the buffer for the reader.
+/// Returns the name of the caller, from its first bytes. They stay in the buffer for the reader.
 async fn caller(client: &TcpStream) -> Option<String> {
     let mut bytes = vec![0; LOOKED_AT];
     loop {
         let count = client.peek(&mut bytes).await.ok()?;
-        let said = String::from_utf8_lossy(&bytes[..count]);
-        if let Some((_, rest)) = said.split_once(CALLER)
+        let text = String::from_utf8_lossy(&bytes[..count]);
+        if let Some((_, rest)) = text.split_once(CALLER)
             && let Some((name, _)) = rest.split_once('\r')
         {
             return Some(name.to_owned());
         }
-        if count == 0 || said.contains("\r\n\r\n") {
+        if count == 0 || text.contains("\r\n\r\n") {
             return None;
         }
         sleep(Duration::from_millis(1)).await;

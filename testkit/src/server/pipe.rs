@@ -1,4 +1,4 @@
-//! [`Pipe`]: a proxy between one client and its servers, for any protocol.
+//! A proxy between one client and its servers, for any protocol: [`Pipe`].
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -33,15 +33,15 @@ pub(super) struct Shared {
     /// The only server that accepts connections, if set; all others refuse and close them.
     only: watch::Sender<Option<usize>>,
     trap: Mutex<Option<Trap>>,
-    /// Bytes that clients send, and the ones that arrive instead.
+    /// Bytes that clients send, and their replacement.
     replaced: Mutex<Option<(Vec<u8>, Vec<u8>)>>,
-    /// The number of traps that have closed.
+    /// The number of requests and answers that were lost.
     closed: watch::Sender<usize>,
     /// The number of bytes carried, in both directions together.
     carried: AtomicU64,
 }
 
-/// What is lost.
+/// The part of a call that is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a request and its answer are all there is to lose")]
 pub enum Lost {
@@ -65,9 +65,9 @@ enum Way {
     Back,
 }
 
-/// How long after the answer further bytes of the connection are lost with it.
+/// The time after the answer within which further bytes of the connection are lost with it.
 const LINGER: Duration = Duration::from_millis(50);
-/// How long to wait for an answer.
+/// The maximum time to wait for an answer.
 const NO_ANSWER: Duration = Duration::from_secs(1);
 
 impl Pipe {
@@ -89,12 +89,12 @@ impl Pipe {
         Ok(Self { shared, addresses, _listening: listening })
     }
 
-    /// The address of the proxy of each server.
+    /// Returns the address of the proxy of each server.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// The number of bytes carried so far, in both directions together.
+    /// Returns the number of bytes carried so far, in both directions together.
     pub fn carried(&self) -> u64 {
         self.shared.carried.load(Ordering::Relaxed)
     }
@@ -117,23 +117,23 @@ impl Pipe {
         *self.shared.trap.lock().unwrap_or_else(PoisonError::into_inner) = Some(trap);
     }
 
-    /// Cancels [`Pipe::lose`]; returns whether nothing was lost yet.
+    /// Cancels [`Pipe::lose`]; returns `true` if nothing was lost yet.
     pub fn lose_nothing(&self) -> bool {
         self.shared.trap.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()
     }
 
-    /// Replaces these bytes in what clients send, where one read has all of them.
+    /// Replaces these bytes in the requests of clients, where one read has all of them.
     ///
     /// # Panics
     ///
-    /// If there are not as many of them: the lengths in a message would be wrong.
+    /// If the two have different lengths: the lengths in a message would be wrong.
     pub(super) fn replace(&self, old: &str, new: &str) {
         assert_eq!(old.len(), new.len(), "{old} is to become {new}");
         let replaced = Some((old.as_bytes().to_vec(), new.as_bytes().to_vec()));
         *self.shared.replaced.lock().unwrap_or_else(PoisonError::into_inner) = replaced;
     }
 
-    /// The number of losses so far.
+    /// Returns the number of losses so far.
     pub fn lost(&self) -> usize {
         *self.shared.closed.borrow()
     }
@@ -155,7 +155,7 @@ impl Shared {
         self.link.send_replace(link);
     }
 
-    /// What is lost with these bytes, if anything is.
+    /// Returns the part that is lost with these bytes, if any is.
     fn trapped(&self, bytes: &[u8]) -> Option<Lost> {
         let mut trap = self.trap.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = trap.as_ref()?;
@@ -167,7 +167,7 @@ impl Shared {
         if caught { trap.take().map(|trap| trap.lost) } else { None }
     }
 
-    /// What arrives of these bytes of a client.
+    /// Returns the bytes that arrive in place of these bytes of a client.
     fn rewritten(&self, bytes: &[u8]) -> Vec<u8> {
         let mut bytes = bytes.to_vec();
         let replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
@@ -281,7 +281,7 @@ impl Carrier {
         }
     }
 
-    /// What is lost with these bytes. The match may begin in earlier bytes.
+    /// Returns the part that is lost with these bytes. The match may begin in earlier bytes.
     fn caught(&self, tail: &mut Vec<u8>, bytes: &[u8]) -> Option<Lost> {
         tail.extend_from_slice(bytes);
         let caught = self.shared.trapped(tail);
@@ -295,7 +295,7 @@ impl Carrier {
     }
 }
 
-/// How late bytes in that direction arrive, once any do; `None` when the pipe is gone.
+/// Returns the delay of bytes in that direction, once any arrive; `None` when the pipe is gone.
 async fn delay(way: Way, link: &mut watch::Receiver<Link>) -> Option<Duration> {
     loop {
         let now = *link.borrow_and_update();
@@ -326,20 +326,20 @@ mod tests {
     async fn server() -> (SocketAddr, Task, Arc<Mutex<Vec<u8>>>) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
         let address = listener.local_addr().expect("bound");
-        let heard = Arc::<Mutex<Vec<u8>>>::default();
-        let said = heard.clone();
+        let received = Arc::<Mutex<Vec<u8>>>::default();
+        let log = received.clone();
         let serving = spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let mut byte = [0];
                 while let Ok(1) = stream.read(&mut byte).await {
-                    said.lock().expect("not poisoned").push(byte[0]);
+                    log.lock().expect("not poisoned").push(byte[0]);
                     if stream.write_all(&[byte[0] + 1]).await.is_err() {
                         break;
                     }
                 }
             }
         });
-        (address, serving, heard)
+        (address, serving, received)
     }
 
     async fn ask(stream: &mut TcpStream, bytes: &[u8]) -> Option<u8> {
@@ -351,7 +351,7 @@ mod tests {
 
     #[tokio::test]
     async fn exactly_one_request_or_answer_is_lost() {
-        let (address, _serving, heard) = server().await;
+        let (address, _serving, received) = server().await;
         let pipe = Pipe::start(&[address]).expect("a free port");
         let open = async || TcpStream::connect(pipe.addresses()[0]).await.expect("it listens");
         let mut stream = open().await;
@@ -360,12 +360,12 @@ mod tests {
         pipe.lose(Lost::Request, "k");
         assert_eq!(ask(&mut stream, b"c").await, Some(b'd'));
         assert_eq!((ask(&mut stream, b"k").await, pipe.lost()), (None, 1));
-        assert_eq!(*heard.lock().expect("not poisoned"), b"ac");
+        assert_eq!(*received.lock().expect("not poisoned"), b"ac");
 
         let mut stream = open().await;
         pipe.lose(Lost::Reply, "k");
         assert_eq!((ask(&mut stream, b"k").await, pipe.lost()), (None, 2));
-        assert_eq!(*heard.lock().expect("not poisoned"), b"ack");
+        assert_eq!(*received.lock().expect("not poisoned"), b"ack");
         assert_eq!(ask(&mut open().await, b"k").await, Some(b'l'));
         assert!(!pipe.lose_nothing());
     }

@@ -1,10 +1,10 @@
-//! [`Ports`]: ports for servers, which no other program of these tests draws meanwhile.
+//! Ports for servers, which no other program of these tests uses meanwhile: [`Ports`].
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::ops::Deref;
 
-use synod_core::chance::Chance;
+use synod_core::random::Random;
 
 /// The first port that the operating system assigns to outgoing connections; any process may get
 /// one at any time.
@@ -14,8 +14,8 @@ const OURS: u16 = 10_000;
 
 /// Ports of this machine's loopback without a listener.
 ///
-/// Until this is dropped no other process draws them, also while a server is down or has not begun to listen: a UDP socket
-/// at the same number holds each, which stops no TCP listener.
+/// Until this is dropped no other process reserves them, also while a server is down or does not
+/// listen yet: a UDP socket at the same number holds each, which blocks no TCP listener.
 #[derive(Debug)]
 pub struct Ports {
     numbers: Vec<u16>,
@@ -23,15 +23,15 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Draws so many.
+    /// Reserves this number of ports.
     ///
     /// # Errors
     ///
     /// If the operating system has none left.
     pub fn draw(count: usize) -> io::Result<Self> {
-        let chance = Chance::from_system();
+        let random = Random::from_system();
         let draw = |_| {
-            let number = chance.below(u64::from(LENT - OURS));
+            let number = random.below(u64::from(LENT - OURS));
             let at = (Ipv4Addr::LOCALHOST, OURS + u16::try_from(number).unwrap_or_default());
             let held = UdpSocket::bind(at).ok()?;
             TcpListener::bind(at).ok()?;

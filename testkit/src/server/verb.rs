@@ -1,4 +1,4 @@
-//! [`Verb`]: the kind of a request to ZooKeeper.
+//! The kind of a request to ZooKeeper: [`Verb`].
 
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -8,9 +8,9 @@ pub enum Verb {
     Create,
     /// A delete.
     Delete,
-    /// Whether a node is there.
+    /// The stat of a node.
     Exists,
-    /// The same, and a watch for one event.
+    /// The stat of a node, and a watch for one event.
     ExistsWatch,
     /// The data of a node.
     Get,
@@ -18,9 +18,9 @@ pub enum Verb {
     Set,
     /// The children of a node.
     List,
-    /// The same, and a watch for one event.
+    /// The children of a node, and a watch for one event.
     ListWatch,
-    /// Waits until the server has applied everything that was done before.
+    /// A wait until the server has applied every earlier write.
     Sync,
     /// Several writes as one.
     Multi,
@@ -38,12 +38,12 @@ pub enum Verb {
     Auth,
     /// The end of the session.
     Close,
-    /// Something else, by its number.
+    /// Another kind, by its number.
     Other(i32),
 }
 
 impl Verb {
-    /// By the number that it has on the wire, and the byte that it ends with.
+    /// Parses the number that the kind has on the wire, and the byte that it ends with.
     pub(crate) fn of(code: i32, end: Option<u8>) -> Self {
         match code {
             1 | 15 | 19 | 21 => Self::Create,

@@ -1,4 +1,4 @@
-//! [`Ensemble`]: real ZooKeeper servers.
+//! Real ZooKeeper servers: [`Ensemble`].
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -15,12 +15,13 @@ use synod_core::store::SessionId;
 use tokio::time::Instant;
 
 use crate::clients::entry::Fact;
-use crate::server::members::{Kind, Members, PATIENCE};
+use crate::server::child::PATIENCE;
+use crate::server::members::{Kind, Members};
 use crate::server::peers::Peers;
 use crate::server::ports::Ports;
 use crate::server::{newer, zookeeper_log};
 
-/// Where Debian installs it.
+/// The directory into which Debian installs it.
 const JAR: &str = "/usr/share/java/zookeeper.jar";
 /// The jars for its log, and those for encryption that its own list lacks.
 const MORE_JARS: &str = "/usr/share/java/slf4j-simple.jar:/usr/share/java/netty-codec.jar:\
@@ -41,12 +42,12 @@ impl Ensemble {
     ///
     /// # Errors
     ///
-    /// Why they cannot be started: they are not installed, or another reason.
+    /// The reason for which they cannot be started: they are not installed, or another one.
     pub fn start(size: usize) -> Result<Self, String> {
         Self::start_with(size, &[], &[])
     }
 
-    /// The reason that servers cannot be started; `None` if they can.
+    /// Returns the reason that servers cannot be started; `None` if they can.
     pub fn missing() -> Option<String> {
         class_path().err()
     }
@@ -107,8 +108,9 @@ impl Ensemble {
         Ok((ensemble, peers))
     }
 
-    /// The addresses of the servers that follow the leader, or that of the only server. The leader of several servers
-    /// answers `sync` at once, so its clients may miss what a follower has answered.
+    /// Returns the addresses of the servers that follow the leader, or that of the only server. The
+    /// leader of several servers answers `sync` without a delay, so its clients may miss writes
+    /// that a follower has answered.
     pub fn followers(&self) -> Vec<SocketAddr> {
         let mut addresses = self.addresses();
         let end = Instant::now() + PATIENCE;
@@ -122,7 +124,7 @@ impl Ensemble {
         addresses
     }
 
-    /// Every change of a node in the logs of those of its servers whose disk can be read.
+    /// Returns every change of a node in the logs of those of its servers whose disk can be read.
     ///
     /// # Errors
     ///
@@ -159,8 +161,8 @@ impl Ensemble {
         self.child(node)?.limit_files(0)
     }
 
-    /// The version of the servers. A server that was paused or has no leader reports it a while later. `None` if no
-    /// server reports it for as long as a start may take.
+    /// Returns the version of the servers. A server that was paused or has no leader reports it
+    /// after a delay. `None` if no server reports it within the maximum duration of a start.
     pub fn version(&self) -> Option<String> {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -172,23 +174,23 @@ impl Ensemble {
         }
     }
 
-    /// The number of messages from clients to all servers so far, including heartbeats; `None` if a
-    /// server does not report it.
+    /// Returns the number of messages from clients to all servers so far, including heartbeats;
+    /// `None` if a server does not report it.
     pub fn requests(&self) -> Option<u64> {
-        self.each().map(|node| received(&node.ask("mntr").ok()?)).sum()
+        self.each().map(|node| received(&node.command("mntr").ok()?)).sum()
     }
 
-    /// The number of watches at all servers for these sessions.
+    /// Returns the number of watches at all servers for these sessions.
     pub fn watches(&self, sessions: &[SessionId]) -> usize {
         let mine: BTreeSet<String> =
             sessions.iter().map(|session| format!("0x{:x}", session.get())).collect();
-        let told = self.each().filter_map(|node| node.ask("wchc").ok());
-        told.map(|told| count_watches(&told, &mine)).sum()
+        let text = self.each().filter_map(|node| node.command("wchc").ok());
+        text.map(|text| count_watches(&text, &mine)).sum()
     }
 }
 
-/// The class path of the servers: the machine's, or the one that `SYNOD_ZOOKEEPER` selects (see
-/// [`newer::directory`]).
+/// Returns the class path of the servers: the machine's, or the one that `SYNOD_ZOOKEEPER` selects
+/// (see [`newer::directory`]).
 pub(crate) fn class_path() -> Result<String, String> {
     static CLASS_PATH: LazyLock<Result<String, String>> = LazyLock::new(|| {
         let jars = match newer::directory("SYNOD_ZOOKEEPER", "zookeeper")? {
@@ -207,16 +209,16 @@ pub(crate) fn class_path() -> Result<String, String> {
     CLASS_PATH.clone()
 }
 
-/// The number of messages that a server counted.
-fn received(told: &str) -> Option<u64> {
-    told.lines().find_map(|line| line.strip_prefix("zk_packets_received\t"))?.trim().parse().ok()
+/// Returns the number of messages that a server counted.
+fn received(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("zk_packets_received\t"))?.trim().parse().ok()
 }
 
 /// Counts the paths below the named sessions.
-fn count_watches(told: &str, sessions: &BTreeSet<String>) -> usize {
+fn count_watches(text: &str, sessions: &BTreeSet<String>) -> usize {
     let mut ours = false;
     let mut count = 0;
-    for line in told.lines() {
+    for line in text.lines() {
         match line.strip_prefix('\t') {
             Some(_path) => count += usize::from(ours),
             None => ours = sessions.contains(line.trim()),
@@ -257,7 +259,7 @@ fn command(home: &Path, arguments: &[&str]) -> io::Result<Command> {
         .arg(class_path().map_err(io::Error::other)?)
         .args(["-Dzookeeper.extendedTypesEnabled=true", "-Dznode.container.checkIntervalMs=200"])
         .args(["-Dzookeeper.forceSync=no", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"])
-        // Its logs are read whole, and those of a test are short.
+        // The logs are read completely, and those of a test are short.
         .arg("-Dzookeeper.preAllocSize=256")
         .args(arguments)
         .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
@@ -282,34 +284,34 @@ impl Kind for ZooKeeper {
 }
 
 impl ZooKeeper {
-    /// Its role in its ensemble, if it accepts requests.
+    /// Returns the role of the server in its ensemble, if it accepts requests.
     fn mode(&self) -> Option<String> {
         self.reported("Mode: ")
     }
 
-    /// Its version, if it accepts requests.
+    /// Returns the version of the server, if it accepts requests.
     fn version(&self) -> Option<String> {
         let version = self.reported("Zookeeper version: ")?;
         version.split(['-', ',']).next().map(str::to_owned)
     }
 
-    /// What it reports of itself in the line with this start.
+    /// Returns the line with this start from the server's own report.
     fn reported(&self, start: &str) -> Option<String> {
-        let told = self.ask("srvr").ok()?;
-        told.lines().find_map(|line| line.strip_prefix(start)).map(str::to_owned)
+        let text = self.command("srvr").ok()?;
+        text.lines().find_map(|line| line.strip_prefix(start)).map(str::to_owned)
     }
 
     /// Sends one of the four-letter commands.
-    fn ask(&self, command: &str) -> io::Result<String> {
+    fn command(&self, command: &str) -> io::Result<String> {
         // A command that was accepted too early is never answered.
         let limit = Duration::from_millis(200);
         let mut stream =
             TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, self.port).into(), limit)?;
         stream.set_read_timeout(Some(limit))?;
         stream.write_all(command.as_bytes())?;
-        let mut told = String::new();
-        stream.read_to_string(&mut told)?;
-        Ok(told)
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text)
     }
 }
 
@@ -319,16 +321,16 @@ mod tests {
 
     #[test]
     fn the_messages_that_a_server_counted_are_read() {
-        let told = "zk_version\t3.8.0\nzk_packets_received\t51\nzk_packets_sent\t50\n";
-        assert_eq!(received(told), Some(51));
+        let text = "zk_version\t3.8.0\nzk_packets_received\t51\nzk_packets_sent\t50\n";
+        assert_eq!(received(text), Some(51));
         assert_eq!(received("zk_version\t3.8.0\n"), None);
     }
 
     #[test]
     fn only_the_watches_of_the_named_sessions_count() {
-        let told = "0x10a\n\t/a\n\t/b\n0x10b\n\t/c\n";
+        let text = "0x10a\n\t/a\n\t/b\n0x10b\n\t/c\n";
         let count = |sessions: &[&str]| {
-            count_watches(told, &sessions.iter().map(|&id| id.to_owned()).collect())
+            count_watches(text, &sessions.iter().map(|&id| id.to_owned()).collect())
         };
         assert_eq!(count(&["0x10a"]), 2);
         assert_eq!(count(&["0x10a", "0x10b"]), 3);

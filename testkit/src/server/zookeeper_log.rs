@@ -27,11 +27,11 @@ enum Write {
 /// The entries of one server's logs, by revision: the session, and its writes.
 type Log = BTreeMap<u64, (u64, Vec<Write>)>;
 
-/// What one server has on its disk.
+/// The files on the disk of one server.
 #[derive(Debug, Default)]
 struct Disk {
     log: Log,
-    /// The revisions of its snapshots. What it was sent as a snapshot is not in its log.
+    /// The revisions of its snapshots. Changes that it received as a snapshot are not in its log.
     snapshots: BTreeSet<u64>,
 }
 
@@ -59,9 +59,10 @@ pub fn facts<'a>(homes: impl IntoIterator<Item = &'a Path>) -> io::Result<Vec<Fa
     Ok(replay(agreed(disks)))
 }
 
-/// The entries that a majority of the servers has, and that the next leader had too. A leader that was paused may write
-/// entries to its log that no other server accepts, and may keep them there. A follower that loses its leader may still
-/// write one to its log after it has reported to the next leader what it has (ZOOKEEPER-4712).
+/// Returns the entries that a majority of the servers has, and that the next leader had too. A
+/// leader that was paused may write entries to its log that no other server accepts, and may keep
+/// them there. A follower that loses its leader may still write an entry to its log after it has
+/// reported its entries to the next leader (ZOOKEEPER-4712).
 fn agreed(disks: Vec<Disk>) -> Log {
     let majority = disks.len() / 2 + 1;
     let mut copies: BTreeMap<u64, usize> = BTreeMap::new();
@@ -76,14 +77,14 @@ fn agreed(disks: Vec<Disk>) -> Log {
     all
 }
 
-/// The number of the leader by whom a revision was given.
+/// Returns the number of the leader that assigned a revision.
 fn epoch(revision: u64) -> u64 {
     revision >> 32
 }
 
 impl Disk {
-    /// Whether the server took part in what the next leader did from the first entry on, and did not have this one by then: so
-    /// that leader did not have it either.
+    /// Returns `true` if the server took part in the work of the next leader from the first entry
+    /// on, and did not have this entry by then: so that leader did not have it either.
     fn went_on_without(&self, revision: u64) -> bool {
         let first = (epoch(revision) + 1) << 32;
         let next = self.log.range(first..).next().map(|(revision, _)| revision);
@@ -96,7 +97,7 @@ impl Disk {
     }
 }
 
-/// Replays the log, to know which nodes were deleted with which session.
+/// Replays the log, to find out which nodes were deleted with which session.
 fn replay(log: Log) -> Vec<Fact> {
     let mut owners: BTreeMap<String, Option<u64>> = BTreeMap::new();
     let mut facts: Vec<Fact> = Vec::new();
@@ -186,7 +187,7 @@ fn read_writes(kind: i32, entry: &mut Bytes<'_>) -> Option<Vec<Write>> {
             let mut part = Bytes(entry.buffer()?);
             writes.extend(read_writes(kind, &mut part)?);
         }
-        // Of a failed transaction the entry has the operations up to the one that failed, too.
+        // The entry of a failed transaction also has the operations up to the one that failed.
         return Some(if is_failed { Vec::new() } else { writes });
     }
     let write = match kind {
@@ -206,7 +207,7 @@ fn read_writes(kind: i32, entry: &mut Bytes<'_>) -> Option<Vec<Write>> {
     Some(vec![write])
 }
 
-/// The rest of the bytes.
+/// Returns the rest of the bytes.
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -224,7 +225,7 @@ impl<'a> Bytes<'a> {
         Some(u64::from_be_bytes(self.take(8)?.try_into().ok()?))
     }
 
-    /// Bytes after their number; none where it is negative.
+    /// Returns bytes after their number; none where it is negative.
     fn buffer(&mut self) -> Option<&'a [u8]> {
         let count = self.int()?;
         self.take(usize::try_from(count).unwrap_or(0))
@@ -293,7 +294,8 @@ mod tests {
         let late = || vec![disk(&[1, 2, next, later]), disk(&[1, 2, later])];
         let with = |other: Disk| late().into_iter().chain([other]).collect::<Vec<_>>();
         assert_eq!(kept(with(disk(&[1, next, later]))), [1, next, later]);
-        // The third one joined later, or was sent a snapshot, or had not gone on: it does not prove anything.
+        // The third one joined later, or received a snapshot, or had not continued: it proves
+        // nothing.
         assert_eq!(kept(with(disk(&[1, later]))), [1, 2, later]);
         let sent = Disk { snapshots: [2].into(), ..disk(&[1, next, later]) };
         assert_eq!(kept(with(sent)), [1, 2, next, later]);
@@ -332,12 +334,12 @@ mod tests {
         read_log(&log.concat(), &mut read);
         let facts = replay(read);
 
-        let told: Vec<_> = facts
+        let lines: Vec<_> = facts
             .iter()
             .map(|fact| (fact.revision, fact.path.as_str(), fact.kind, fact.value, fact.owner))
             .collect();
         assert_eq!(
-            told,
+            lines,
             [
                 (2, "/a", Kind::Created, Some(1), None),
                 (3, "/a", Kind::Updated, Some(2), None),

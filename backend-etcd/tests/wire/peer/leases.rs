@@ -16,8 +16,8 @@ pub(crate) struct Leases {
     pub(crate) shortest: i64,
     /// Seconds that are added to a requested time to live.
     pub(crate) longer: i64,
-    /// How many thousandths of a granted second a lease lives: a server's clock may be 1 % fast, and
-    /// a client's 1 % slow.
+    /// The thousandths of a granted second that a lease lives: a server's clock may be 1 % fast,
+    /// and a client's 1 % slow.
     pub(crate) rate: u32,
 }
 

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use synod_core::chance::Chance;
+use synod_core::random::Random;
 use synod_core::task::{Task, spawn};
 use synod_etcd::{EtcdBackend, EtcdOptions};
 
@@ -61,7 +61,7 @@ impl Peer {
 
     /// A new backend on a network of its own.
     pub(crate) fn backend(&self, seed: u64) -> EtcdBackend {
-        let backend = self.network().backend(self.options(), Chance::seeded(seed));
+        let backend = self.network().backend(self.options(), Random::seeded(seed));
         backend.expect("the members are named well")
     }
 
@@ -70,7 +70,7 @@ impl Peer {
         self.shared.script().add(rule);
     }
 
-    /// How often a kind of request occurred.
+    /// The number of requests of a kind.
     pub(crate) fn met(&self, kind: Kind) -> usize {
         let script = self.shared.script();
         script.met.iter().find(|(met, _)| *met == kind).map_or(0, |(_, count)| *count)

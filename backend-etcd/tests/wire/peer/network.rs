@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use futures_util::future::select;
 use synod_conformance::harness::Link;
-use synod_core::chance::Chance;
 use synod_core::error::Result;
+use synod_core::random::Random;
 use synod_core::task::spawn;
 use synod_etcd::{EtcdBackend, EtcdOptions};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf};
@@ -21,7 +21,7 @@ use super::serve::{hold, serve};
 use super::shared::{Door, Shared};
 use super::shown::Shown;
 
-/// How many bytes can be in transit at a time.
+/// The number of bytes that can be in transit at a time.
 const ROOM: usize = 256 << 10;
 
 /// The links of one client, all in the same state.
@@ -49,9 +49,9 @@ impl Network {
     }
 
     /// A new backend that uses this network.
-    pub(crate) fn backend(&self, options: EtcdOptions, chance: Chance) -> Result<EtcdBackend> {
+    pub(crate) fn backend(&self, options: EtcdOptions, random: Random) -> Result<EtcdBackend> {
         let network = self.clone();
-        synod_etcd::scripted::backend(options, chance, move |to| {
+        synod_etcd::scripted::backend(options, random, move |to| {
             let network = network.clone();
             async move { network.dial(&to).await }
         })

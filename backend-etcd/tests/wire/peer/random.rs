@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use h2::Reason;
-use synod_core::chance::Chance;
+use synod_core::random::Random;
 use tonic::Code;
 
 use super::refusal::Refusal;
@@ -15,26 +15,26 @@ use super::script::{Act, Kind};
 /// another's.
 #[derive(Clone, Debug)]
 pub(crate) struct Storm {
-    each: Vec<Chance>,
+    each: Vec<Random>,
     one_in: u64,
 }
 
 /// The random faults of one network.
 struct Gust<'a> {
-    chance: &'a Chance,
+    random: &'a Random,
 }
 
 impl Storm {
-    pub(crate) fn new(chance: &Chance, networks: u64, one_in: u64) -> Self {
-        Self { each: (0..networks).map(|network| chance.fork(network)).collect(), one_in }
+    pub(crate) fn new(random: &Random, networks: u64, one_in: u64) -> Self {
+        Self { each: (0..networks).map(|network| random.fork(network)).collect(), one_in }
     }
 
     pub(crate) fn act(&self, kind: Kind, network: usize) -> Option<Act> {
-        let chance = self.each.get(network)?;
-        if chance.below(self.one_in) != 0 {
+        let random = self.each.get(network)?;
+        if random.below(self.one_in) != 0 {
             return None;
         }
-        let gust = Gust { chance };
+        let gust = Gust { random };
         Some(match kind {
             Kind::Watch => gust.of_opening(),
             Kind::Create | Kind::Cancel | Kind::Progress => gust.of_watching(),
@@ -47,8 +47,8 @@ impl Storm {
 impl Gust<'_> {
     fn pause(&self) -> Duration {
         // Mostly short delays; some are longer than any limit of the backend.
-        let longest = [5, 50, 500, 5_000][usize::try_from(self.chance.below(4)).unwrap_or(0)];
-        Duration::from_millis(self.chance.below(longest))
+        let longest = [5, 50, 500, 5_000][usize::try_from(self.random.below(4)).unwrap_or(0)];
+        Duration::from_millis(self.random.below(longest))
     }
 
     fn reason(&self) -> Reason {
@@ -59,12 +59,12 @@ impl Gust<'_> {
             Reason::ENHANCE_YOUR_CALM,
             Reason::NO_ERROR,
         ];
-        reasons[usize::try_from(self.chance.below(5)).unwrap_or(0)]
+        reasons[usize::try_from(self.random.below(5)).unwrap_or(0)]
     }
 
     /// An error that etcd returns when it does not know whether the request was applied.
     fn doubtful(&self) -> Refusal {
-        match self.chance.below(6) {
+        match self.random.below(6) {
             0 => Refusal::etcd(Code::Unavailable, "request timed out"),
             1 => Refusal::etcd(
                 Code::Unavailable,
@@ -79,7 +79,7 @@ impl Gust<'_> {
 
     /// An error that etcd returns only if the request was not applied.
     fn certain(&self) -> Refusal {
-        match self.chance.below(3) {
+        match self.random.below(3) {
             0 => Refusal::etcd(Code::Unavailable, "no leader"),
             1 => Refusal::etcd(Code::ResourceExhausted, "too many requests"),
             _ => Refusal::etcd(Code::Unavailable, "rpc not supported for learner"),
@@ -87,8 +87,8 @@ impl Gust<'_> {
     }
 
     fn of_request(&self) -> Act {
-        let applied = self.chance.below(2) == 0;
-        match self.chance.below(11) {
+        let applied = self.random.below(2) == 0;
+        match self.random.below(11) {
             0 => Act::Refuse(self.certain()),
             1 => Act::Refuse(self.doubtful()),
             2 => Act::ApplyAndRefuse(self.doubtful()),
@@ -104,7 +104,7 @@ impl Gust<'_> {
     }
 
     fn of_opening(&self) -> Act {
-        match self.chance.below(5) {
+        match self.random.below(5) {
             0 => Act::Refuse(self.certain()),
             1 => Act::Ignore,
             2 => Act::Cut { applied: false },
@@ -115,7 +115,7 @@ impl Gust<'_> {
 
     /// A stream is ordered and complete: each message on it is answered, or the stream breaks.
     fn of_watching(&self) -> Act {
-        match self.chance.below(4) {
+        match self.random.below(4) {
             0 => Act::Cut { applied: true },
             1 => Act::Reset { applied: true, reason: self.reason() },
             2 => Act::End,
@@ -124,8 +124,8 @@ impl Gust<'_> {
     }
 
     fn of_push(&self) -> Act {
-        match self.chance.below(6) {
-            0 => Act::Cut { applied: self.chance.below(2) == 0 },
+        match self.random.below(6) {
+            0 => Act::Cut { applied: self.random.below(2) == 0 },
             1 => Act::Reset { applied: true, reason: self.reason() },
             2 => Act::End,
             3 => Act::Twice,

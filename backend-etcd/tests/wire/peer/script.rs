@@ -42,7 +42,7 @@ impl fmt::Debug for Edit {
     }
 }
 
-/// What a member does instead of its normal action.
+/// The act of a member instead of its normal action.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
     /// Returns an error, without applying the request.
@@ -126,9 +126,9 @@ impl Rule {
 pub(crate) struct Script {
     rules: Vec<Rule>,
     pub(crate) storm: Option<Storm>,
-    /// How often each kind occurred, scripted or not.
+    /// The number of requests of each kind, scripted or not.
     pub(crate) met: Vec<(Kind, usize)>,
-    /// How many acts were played.
+    /// The number of acts that were played.
     pub(crate) played: usize,
 }
 

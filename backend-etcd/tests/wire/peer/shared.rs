@@ -17,7 +17,7 @@ use super::script::{Act, Kind, Script};
 use super::shown::Shown;
 use super::state::State;
 
-/// How long a member waits for a leader, or for the others, before it returns an error.
+/// The time that a member waits for a leader, or for the others, before it returns an error.
 const TIMEOUT: Duration = Duration::from_secs(7);
 
 /// A callback for the id of a lease that expires.
@@ -32,7 +32,7 @@ pub(crate) struct Shared {
     pub(crate) moved: Shown<()>,
     pub(crate) watches: AtomicUsize,
     pub(crate) connections: AtomicUsize,
-    /// How many connections there were in all.
+    /// The number of all connections so far.
     pub(crate) dialled: AtomicUsize,
     pub(crate) networks: AtomicUsize,
     pub(crate) ended: Mutex<Option<Ended>>,
@@ -42,17 +42,17 @@ pub(crate) struct Shared {
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a state of its own that a script sets")]
 pub(crate) struct Member {
-    /// It accepts no connection.
+    /// The member accepts no connection.
     pub(crate) down: bool,
-    /// It has no leader, and so cannot agree with the others.
+    /// The member has no leader, and so cannot agree with the others.
     pub(crate) leaderless: bool,
-    /// It has no vote, and answers only few requests.
+    /// The member has no vote, and answers only few requests.
     pub(crate) learner: bool,
-    /// It applies nothing after this revision.
+    /// The member applies nothing after this revision.
     pub(crate) behind: Option<i64>,
     /// The version that it reports, if any.
     pub(crate) version: Option<&'static str>,
-    /// It is not a member, but etcd's gRPC proxy in front of one.
+    /// Not a member, but etcd's gRPC proxy in front of one.
     pub(crate) proxy: bool,
     /// The fate of a new connection.
     pub(crate) door: Door,
@@ -184,7 +184,7 @@ impl Shared {
         told.await.unwrap_or_else(|_gone| Err(Refusal::new(Code::Unavailable, "gone")))
     }
 
-    /// Whether a member accepts requests of this kind.
+    /// Returns whether a member accepts requests of this kind.
     pub(crate) fn admits(
         &self,
         member: usize,

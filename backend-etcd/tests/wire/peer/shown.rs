@@ -1,5 +1,5 @@
-//! [`Shown`]: a value that tasks wait for changes of, and that wakes them in the order in which they
-//! wait: a run is repeated by its seed.
+//! [`Shown`]: a value that tasks wait for changes of, and that wakes them in the order in which
+//! they wait: a run is repeated by its seed.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

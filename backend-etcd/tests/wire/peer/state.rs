@@ -16,9 +16,9 @@ use super::refusal::Refusal;
 use super::request::Request;
 use super::users::Users;
 
-/// How many conditions, and how many operations, a transaction may have.
+/// The maximum number of conditions, and of operations, in a transaction.
 const MOST: usize = 128;
-/// How large a request may be.
+/// The maximum size of a request.
 const LARGEST: usize = 1_572_864;
 
 /// Keys, leases and users.
@@ -31,7 +31,8 @@ pub(crate) struct State {
     pub(crate) keys: Keys,
     pub(crate) leases: Leases,
     pub(crate) users: Users,
-    /// The keys that reads went through: etcd counts all keys of a range, also those that a limit cuts off.
+    /// The keys that reads went through: etcd counts all keys of a range, also those that a limit
+    /// cuts off.
     pub(crate) passed: i64,
 }
 

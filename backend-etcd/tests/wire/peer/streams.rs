@@ -21,7 +21,7 @@ struct Watched {
     request: CreateRequest,
     /// The first revision that was not sent to it.
     next: i64,
-    /// Whether it begins in the past, so that all old events are sent at once.
+    /// The watch begins in the past, so that all old events are sent at once.
     behind: bool,
     _counted: Counted,
 }
@@ -34,7 +34,7 @@ struct Stream {
     last: i64,
 }
 
-/// How a stream ends.
+/// The end of a stream.
 enum End {
     Well,
     Cut,

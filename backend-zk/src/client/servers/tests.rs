@@ -17,14 +17,14 @@ fn servers(count: u8) -> Servers {
         Box::pin(async move { Ok(vec![address(last)]) })
     });
     let names = (0..count).map(|it| format!("zk{it}")).collect();
-    Servers::new(names, resolver, Chance::seeded(7))
+    Servers::new(names, resolver, Random::seeded(7))
 }
 
 fn soon() -> Instant {
     Instant::now() + Duration::from_secs(60)
 }
 
-/// The servers of the next round, or what is left of this one.
+/// The servers of the next round, or the rest of this one.
 async fn round(servers: &mut Servers) -> Vec<SocketAddr> {
     let mut round = Vec::new();
     while let Some(next) = servers.next(soon(), soon()).await {
@@ -72,15 +72,15 @@ async fn each_address_of_a_name_is_a_server_and_names_are_resolved_for_each_roun
     let answers = Arc::new(Mutex::new(vec![vec![4], vec![3, 1, 2], vec![1, 2, 3, 1]]));
     let resolver = Resolver::new(move |_name| {
         let next = answers.lock().expect("no panic").pop().expect("three rounds");
-        let found = next.into_iter().map(address).collect();
-        Box::pin(async { Ok(found) })
+        let addresses = next.into_iter().map(address).collect();
+        Box::pin(async { Ok(addresses) })
     });
-    let mut servers = Servers::new(vec!["zk".to_owned()], resolver, Chance::seeded(7));
+    let mut servers = Servers::new(vec!["zk".to_owned()], resolver, Random::seeded(7));
     servers.repeat();
     for expected in [&[1, 2, 3][..], &[1, 2, 3], &[4]] {
-        let mut found = round(&mut servers).await;
-        found.sort();
-        assert_eq!(found, expected.iter().map(|last| address(*last)).collect::<Vec<_>>());
+        let mut addresses = round(&mut servers).await;
+        addresses.sort();
+        assert_eq!(addresses, expected.iter().map(|last| address(*last)).collect::<Vec<_>>());
     }
 }
 
@@ -94,7 +94,7 @@ async fn a_name_without_an_answer_keeps_its_addresses_and_holds_up_no_other() {
         _ => async { Ok(vec![address(2)]) }.boxed(),
     });
     let names = ["slow", "odd", "fast"].map(str::to_owned).to_vec();
-    let mut servers = Servers::new(names, resolver, Chance::seeded(7));
+    let mut servers = Servers::new(names, resolver, Random::seeded(7));
     servers.repeat();
     let began = Instant::now();
     for _round in 0..2 {
@@ -112,7 +112,7 @@ async fn a_name_without_an_answer_keeps_its_addresses_and_holds_up_no_other() {
 #[tokio::test(start_paused = true)]
 async fn without_any_address_there_is_no_server_at_the_end() {
     let resolver = Resolver::new(|_name| pending().boxed());
-    let mut servers = Servers::new(vec!["zk".to_owned()], resolver, Chance::seeded(7));
+    let mut servers = Servers::new(vec!["zk".to_owned()], resolver, Random::seeded(7));
     servers.repeat();
     let (began, end) = (Instant::now(), Instant::now() + Duration::from_secs(3));
     assert_eq!(servers.next(began, end).await, None);
@@ -126,7 +126,7 @@ async fn names_without_an_address_are_resolved_again() {
         let next = answers.lock().expect("no panic").pop().expect("three rounds");
         async { Ok(next) }.boxed()
     });
-    let mut servers = Servers::new(vec!["zk".to_owned()], resolver, Chance::seeded(7));
+    let mut servers = Servers::new(vec!["zk".to_owned()], resolver, Random::seeded(7));
     servers.repeat();
     for _round in 0..2 {
         let next = servers.next(soon(), soon()).await;
@@ -155,7 +155,7 @@ async fn clients_whose_servers_fell_silent_at_one_moment_do_not_search_at_one_mo
     let mut pauses = std::collections::BTreeSet::new();
     for _ in 0..20 {
         servers.connected(&Server { name: "zk1".to_owned(), address: address(1) });
-        servers.fell_silent();
+        servers.record_silence();
         let began = Instant::now();
         servers.next(soon(), soon()).await.expect("there is one");
         pauses.insert(began.elapsed().as_millis());

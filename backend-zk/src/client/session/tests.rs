@@ -1,6 +1,6 @@
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use synod_core::chance::Chance;
+use synod_core::random::Random;
 
 use tokio::io::{
     AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf, duplex,
@@ -16,19 +16,19 @@ use crate::client::watcher::Forget;
 
 const TTL: Duration = Duration::from_secs(10);
 
-/// A session on a connection whose other end does what the test says.
-fn session() -> (Session, Line, DuplexStream) {
+/// A session on a connection whose other end is played by the test.
+fn session() -> (Session, ServerConnection, DuplexStream) {
     let (ours, theirs) = duplex(1 << 16);
-    let servers = Servers::new(vec![], Resolver::of_system(), Chance::seeded(1));
+    let servers = Servers::new(vec![], Resolver::of_system(), Random::seeded(1));
     let parts = (servers, Watches::new(Forget::new(|_| {})));
-    let mut line = Line::new(Box::new(ours), usize::MAX);
-    line.is_connected = true;
-    (Session::new(parts, Identity::Nobody, None, TTL), line, theirs)
+    let mut connection = ServerConnection::new(Box::new(ours), usize::MAX);
+    connection.is_connected = true;
+    (Session::new(parts, Identity::Nobody, None, TTL), connection, theirs)
 }
 
-/// One step of its task: whether the connection is still there.
-async fn step(session: &mut Session, line: &mut Line) -> Result<(), ZkError> {
-    poll_fn(|cx| Poll::Ready(session.step(line, None, cx))).await
+/// One step of the task: `Ok` while the connection lives.
+async fn step(session: &mut Session, connection: &mut ServerConnection) -> Result<(), ZkError> {
+    poll_fn(|cx| Poll::Ready(session.step(connection, None, cx))).await
 }
 
 #[test]
@@ -57,19 +57,19 @@ async fn a_session_begins_only_as_a_server_says_so() {
         ((-1, 7, Some(false)), Err(ZkError::SessionExpired)),
         ((0, 0, Some(false)), Err(ZkError::SessionExpired)),
     ];
-    for ((timeout, id, reads_only), said) in table {
-        let (mut session, mut line, _theirs) = session();
-        line.is_connected = false;
+    for ((timeout, id, reads_only), expected) in table {
+        let (mut session, mut connection, _theirs) = session();
+        connection.is_connected = false;
         let mut answer = Encoder::default();
         answer.int(0).int(timeout).long(id).buffer(&[7; 16]);
         if let Some(flag) = reads_only {
             answer.flag(flag);
         }
-        assert_eq!(session.begin(&mut line, &answer.finish()), said, "{timeout} {id}");
-        assert_eq!(line.is_connected, said.is_ok());
+        assert_eq!(session.begin(&mut connection, &answer.finish()), expected, "{timeout} {id}");
+        assert_eq!(connection.is_connected, expected.is_ok());
         let state =
-            if said.is_ok() { SessionState::SyncConnected } else { SessionState::Disconnected };
-        assert_eq!((session.state, session.id == 7), (state, said.is_ok()), "{timeout} {id}");
+            if expected.is_ok() { SessionState::SyncConnected } else { SessionState::Disconnected };
+        assert_eq!((session.state, session.id == 7), (state, expected.is_ok()), "{timeout} {id}");
     }
 }
 
@@ -84,7 +84,7 @@ async fn a_state_is_reported_once_and_none_after_the_last() {
         (SessionState::Expired, true),
         (SessionState::SyncConnected, false),
     ] {
-        session.turn(state);
+        session.set_state(state);
         assert_eq!(states.has_changed().expect("it lives"), is_new, "{state:?}");
         states.mark_unchanged();
     }
@@ -92,59 +92,59 @@ async fn a_state_is_reported_once_and_none_after_the_last() {
 
 #[tokio::test]
 async fn a_connection_is_idle_when_nothing_is_awaited_on_it() {
-    let (_session, mut line, _theirs) = session();
-    assert!(line.is_idle());
+    let (_session, mut connection, _theirs) = session();
+    assert!(connection.is_idle());
     for (pings, logins, watches) in [(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0), (1, 0, 1)] {
-        line.unnumbered.pings = pings;
-        (line.unnumbered.logins, line.unnumbered.watches) = (logins, watches);
-        assert!(!line.is_idle(), "{pings} {logins} {watches}");
+        connection.unnumbered.pings = pings;
+        (connection.unnumbered.logins, connection.unnumbered.watches) = (logins, watches);
+        assert!(!connection.is_idle(), "{pings} {logins} {watches}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_has_all_the_time_to_answer_what_is_asked_at_once() {
-    let (mut session, mut line, _theirs) = session();
-    line.ping();
-    assert_eq!(step(&mut session, &mut line).await, Ok(()));
+    let (mut session, mut connection, _theirs) = session();
+    connection.ping();
+    assert_eq!(step(&mut session, &mut connection).await, Ok(()));
     advance(TTL * 39 / 100).await;
-    assert_eq!(step(&mut session, &mut line).await, Ok(()));
+    assert_eq!(step(&mut session, &mut connection).await, Ok(()));
     advance(TTL / 100).await;
-    assert_eq!(step(&mut session, &mut line).await, Err(ZkError::Timeout));
+    assert_eq!(step(&mut session, &mut connection).await, Err(ZkError::Timeout));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_server_is_asked_and_then_given_up() {
-    let (mut session, mut line, mut theirs) = session();
-    assert_eq!(step(&mut session, &mut line).await, Ok(()));
+    let (mut session, mut connection, mut theirs) = session();
+    assert_eq!(step(&mut session, &mut connection).await, Ok(()));
     advance(TTL * 3 / 20).await;
-    assert_eq!(step(&mut session, &mut line).await, Ok(()));
+    assert_eq!(step(&mut session, &mut connection).await, Ok(()));
     let mut ping = [0; 12];
     theirs.read_exact(&mut ping).await.expect("it was asked");
     assert_eq!(ping[4..], [255, 255, 255, 254, 0, 0, 0, 11]);
     advance(TTL * 24 / 100).await;
-    assert_eq!(step(&mut session, &mut line).await, Ok(()));
-    assert!(line.timer.deadline() > Instant::now(), "nothing is to be done before the end");
+    assert_eq!(step(&mut session, &mut connection).await, Ok(()));
+    assert!(connection.timer.deadline() > Instant::now(), "nothing is to be done before the end");
     advance(TTL / 100).await;
-    assert_eq!(step(&mut session, &mut line).await, Err(ZkError::Timeout));
+    assert_eq!(step(&mut session, &mut connection).await, Err(ZkError::Timeout));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_was_not_asked_while_this_process_stood_still_is_asked_first() {
-    let (mut session, mut line, mut theirs) = session();
-    assert_eq!(step(&mut session, &mut line).await, Ok(()));
+    let (mut session, mut connection, mut theirs) = session();
+    assert_eq!(step(&mut session, &mut connection).await, Ok(()));
     advance(TTL * 3).await;
-    assert_eq!(step(&mut session, &mut line).await, Ok(()));
+    assert_eq!(step(&mut session, &mut connection).await, Ok(()));
     let pong = [&16_i32.to_be_bytes()[..], &xid::PING.to_be_bytes(), &[0; 12]].concat();
     theirs.write_all(&pong).await.expect("it is open");
     advance(TTL / 20).await;
-    assert_eq!(step(&mut session, &mut line).await, Ok(()));
-    assert!(line.is_idle());
+    assert_eq!(step(&mut session, &mut connection).await, Ok(()));
+    assert!(connection.is_idle());
     advance(TTL * 3).await;
-    assert_eq!(step(&mut session, &mut line).await, Ok(()));
+    assert_eq!(step(&mut session, &mut connection).await, Ok(()));
     advance(TTL * 24 / 100).await;
-    assert_eq!(step(&mut session, &mut line).await, Ok(()));
+    assert_eq!(step(&mut session, &mut connection).await, Ok(()));
     advance(TTL / 100).await;
-    assert_eq!(step(&mut session, &mut line).await, Err(ZkError::Timeout));
+    assert_eq!(step(&mut session, &mut connection).await, Err(ZkError::Timeout));
 }
 
 /// The frame of a message that a server sends.
@@ -162,95 +162,96 @@ fn event(kind: i32) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_session_with_another_id_is_not_the_same_one() {
-    for (id, said) in [(7, Ok(())), (8, Err(ZkError::SessionExpired))] {
-        let (mut session, mut line, _theirs) = session();
+    for (id, expected) in [(7, Ok(())), (8, Err(ZkError::SessionExpired))] {
+        let (mut session, mut connection, _theirs) = session();
         (session.id, session.password) = (7, vec![1; 16]);
-        line.is_connected = false;
+        connection.is_connected = false;
         let mut answer = Encoder::default();
         answer.int(0).int(4_000).long(id).buffer(&[7; 16]);
-        assert_eq!(session.begin(&mut line, &answer.finish()), said, "{id}");
-        let password = if said.is_ok() { 7 } else { 1 };
+        assert_eq!(session.begin(&mut connection, &answer.finish()), expected, "{id}");
+        let password = if expected.is_ok() { 7 } else { 1 };
         assert_eq!((session.id, session.password), (7, vec![password; 16]));
     }
 }
 
-/// A transaction may have several events. After the first of them the session has not seen all of it.
+/// A transaction may have several events. After the first of them the session has not seen all of
+/// it.
 #[tokio::test]
 async fn only_answers_raise_what_the_session_has_seen() {
-    let (mut session, mut line, mut theirs) = session();
+    let (mut session, mut connection, mut theirs) = session();
     for kind in [1, 4, 5] {
         theirs.write_all(&event(kind)).await.expect("there is room");
     }
-    assert_eq!(step(&mut session, &mut line).await, Ok(()));
+    assert_eq!(step(&mut session, &mut connection).await, Ok(()));
     assert_eq!(session.newest, 0);
 
-    session.call(&mut line, Message::new(op::SYNC), Call::Ignored);
+    session.call(&mut connection, Message::new(op::SYNC), Call::Ignored);
     theirs.write_all(&message(1, 42, 0, &[])).await.expect("there is room");
-    assert_eq!(step(&mut session, &mut line).await, Ok(()));
+    assert_eq!(step(&mut session, &mut connection).await, Ok(()));
     assert_eq!(session.newest, 42);
 }
 
 #[tokio::test]
 async fn an_answer_ends_the_session_if_its_code_says_so() {
-    for (code, said) in [
+    for (code, expected) in [
         (-112, Err(ZkError::SessionExpired)),
         (-115, Err(ZkError::AuthFailed)),
         (-124, Err(ZkError::AuthFailed)),
         (-118, Ok(())),
         (-101, Ok(())),
     ] {
-        let (mut session, mut line, mut theirs) = session();
-        session.call(&mut line, Message::new(op::SYNC), Call::Ignored);
+        let (mut session, mut connection, mut theirs) = session();
+        session.call(&mut connection, Message::new(op::SYNC), Call::Ignored);
         theirs.write_all(&message(1, 1, code, &[])).await.expect("there is room");
-        assert_eq!(step(&mut session, &mut line).await, said, "{code}");
+        assert_eq!(step(&mut session, &mut connection).await, expected, "{code}");
     }
 }
 
 #[tokio::test]
 async fn a_login_or_watches_that_are_not_taken_end_the_connection() {
-    for (xid, said) in [
+    for (xid, expected) in [
         (xid::AUTH, Err(ZkError::Throttled)),
         (xid::SET_WATCHES, Err(ZkError::Throttled)),
         (xid::PING, Ok(())),
     ] {
-        let (mut session, mut line, mut theirs) = session();
-        let Line { unnumbered, .. } = &mut line;
+        let (mut session, mut connection, mut theirs) = session();
+        let ServerConnection { unnumbered, .. } = &mut connection;
         (unnumbered.pings, unnumbered.logins, unnumbered.watches) = (1, 1, 1);
         theirs.write_all(&message(xid, 1, -127, &[])).await.expect("there is room");
-        assert_eq!(step(&mut session, &mut line).await, said, "{xid}");
+        assert_eq!(step(&mut session, &mut connection).await, expected, "{xid}");
     }
 }
 
-/// Otherwise the session may live on, and its nodes with it.
+/// Otherwise the session may continue, and its nodes with it.
 #[tokio::test]
 async fn a_session_is_closed_when_a_server_has_answered_that() {
-    let (mut session, mut line, mut theirs) = session();
-    session.call(&mut line, Message::new(op::SYNC), Call::Ignored);
+    let (mut session, mut connection, mut theirs) = session();
+    session.call(&mut connection, Message::new(op::SYNC), Call::Ignored);
     let (orders, mut no_more) = mpsc::unbounded_channel();
     drop(orders);
-    let mut step = async |line: &mut Line| {
-        poll_fn(|cx| Poll::Ready(session.step(line, Some(&mut no_more), cx))).await
+    let mut step = async |connection: &mut ServerConnection| {
+        poll_fn(|cx| Poll::Ready(session.step(connection, Some(&mut no_more), cx))).await
     };
-    assert_eq!(step(&mut line).await, Ok(()));
-    assert!(line.is_closing);
+    assert_eq!(step(&mut connection).await, Ok(()));
+    assert!(connection.is_closing);
     theirs.write_all(&message(1, 1, 0, &[])).await.expect("there is room");
-    assert_eq!(step(&mut line).await, Ok(()), "the answer to an earlier request");
+    assert_eq!(step(&mut connection).await, Ok(()), "the answer to an earlier request");
     theirs.write_all(&message(2, 1, 0, &[])).await.expect("there is room");
-    assert_eq!(step(&mut line).await, Err(ZkError::ClientClosed));
+    assert_eq!(step(&mut connection).await, Err(ZkError::ClientClosed));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_part_of_an_answer_is_no_sign_of_life() {
-    let (mut session, mut line, mut theirs) = session();
-    line.ping();
+    let (mut session, mut connection, mut theirs) = session();
+    connection.ping();
     theirs.write_all(&1_000_i32.to_be_bytes()).await.expect("there is room");
     for _ in 0..39 {
         theirs.write_all(b"x").await.expect("there is room");
-        assert_eq!(step(&mut session, &mut line).await, Ok(()));
+        assert_eq!(step(&mut session, &mut connection).await, Ok(()));
         advance(TTL / 100).await;
     }
     advance(TTL / 100).await;
-    assert_eq!(step(&mut session, &mut line).await, Err(ZkError::Timeout));
+    assert_eq!(step(&mut session, &mut connection).await, Err(ZkError::Timeout));
 }
 
 /// A connection on which there is always something to read.
@@ -293,7 +294,8 @@ impl AsyncWrite for Flood {
     }
 }
 
-/// A server that sends events all the time, and a user with many requests, keep neither a request nor a ping from being sent.
+/// A server that sends events all the time, and a user with many requests, keep neither a request
+/// nor a ping from being sent.
 #[tokio::test(start_paused = true)]
 async fn reading_leaves_time_for_writing() {
     const MANY: usize = 10_000;
@@ -301,8 +303,8 @@ async fn reading_leaves_time_for_writing() {
     let (mut session, _line, _theirs) = session();
     let written = Arc::<Mutex<Vec<u8>>>::default();
     let flood = Flood { events: event(1).repeat(1_000), at: 0, written: Arc::clone(&written) };
-    let mut line = Line::new(Box::new(flood), usize::MAX);
-    line.is_connected = true;
+    let mut connection = ServerConnection::new(Box::new(flood), usize::MAX);
+    connection.is_connected = true;
     let (sender, mut orders) = mpsc::unbounded_channel();
     for _ in 0..MANY {
         let request =
@@ -311,7 +313,7 @@ async fn reading_leaves_time_for_writing() {
     }
     let (mut steps, mut sent) = (0, 0);
     while sent < MANY {
-        poll_fn(|cx| Poll::Ready(session.step(&mut line, Some(&mut orders), cx)))
+        poll_fn(|cx| Poll::Ready(session.step(&mut connection, Some(&mut orders), cx)))
             .await
             .expect("the connection is excellent");
         steps += 1;
@@ -323,7 +325,7 @@ async fn reading_leaves_time_for_writing() {
     assert!(steps < 100, "{steps}");
     advance(TTL).await;
     written.lock().expect("no panic").clear();
-    poll_fn(|cx| Poll::Ready(session.step(&mut line, Some(&mut orders), cx)))
+    poll_fn(|cx| Poll::Ready(session.step(&mut connection, Some(&mut orders), cx)))
         .await
         .expect("something came");
     assert_eq!(written.lock().expect("no panic")[4..8], xid::PING.to_be_bytes());

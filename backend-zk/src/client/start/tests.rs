@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 
 use futures_util::FutureExt as _;
-use synod_core::chance::Chance;
+use synod_core::random::Random;
 use synod_core::task::{Task, spawn};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
@@ -21,12 +21,12 @@ fn session(addresses: Vec<SocketAddr>, ttl: Duration) -> Session {
         let found = addresses.clone();
         Box::pin(async { Ok(found) })
     });
-    let servers = Servers::new(vec!["zk:2181".to_owned()], resolver, Chance::seeded(7));
+    let servers = Servers::new(vec!["zk:2181".to_owned()], resolver, Random::seeded(7));
     let parts = (servers, Watches::new(Forget::new(|_| {})));
     Session::new(parts, Identity::Nobody, None, ttl)
 }
 
-/// The servers may count the session's time from later on than this client does.
+/// The servers may count the session's time from a later moment than this client.
 #[tokio::test(start_paused = true)]
 async fn a_server_is_looked_for_until_the_session_is_over_everywhere() {
     // Nothing listens there.
@@ -35,7 +35,7 @@ async fn a_server_is_looked_for_until_the_session_is_over_everywhere() {
     assert_eq!(session.start().await.err(), Some(ZkError::NoHosts), "each is asked once");
     assert!(began.elapsed() < TTL / 2);
 
-    (session.id, session.heard) = (7, Instant::now());
+    (session.id, session.last_received) = (7, Instant::now());
     session.servers.repeat();
     let began = Instant::now();
     assert_eq!(session.start().await.err(), Some(ZkError::Timeout));
@@ -116,7 +116,7 @@ async fn each_address_of_a_name_is_tried() {
     }
 }
 
-/// Servers that accept the connection and say nothing leave enough time for the last one.
+/// Silent servers that accept the connection leave enough time for the last one.
 #[tokio::test]
 async fn each_server_has_a_share_of_the_time_for_which_the_session_is_certain() {
     // Less than a server has to fall silent.
@@ -142,13 +142,13 @@ async fn each_server_has_a_share_of_the_time_for_which_the_session_is_certain() 
 
 #[tokio::test(start_paused = true)]
 async fn a_share_is_neither_too_short_to_be_of_use_nor_longer_than_a_silence() {
-    let share_of = |ttl, left: Option<u64>, end: u64| {
+    let share_of = |ttl, remaining: Option<u64>, end: u64| {
         let session = session(vec![], ttl);
-        session.certain.set(move || left.map(Duration::from_millis));
+        session.certain.set(move || remaining.map(Duration::from_millis));
         let now = Instant::now();
         (session.limit(now + Duration::from_millis(end)) - now).as_millis()
     };
-    let share = |left, end| share_of(TTL, left, end);
+    let share = |remaining, end| share_of(TTL, remaining, end);
     assert_eq!(share(Some(2_800), 9_000), 2_800);
     assert_eq!(share(Some(9_000), 9_000), 4_000);
     assert_eq!(share(Some(100), 9_000), 500);
@@ -159,21 +159,21 @@ async fn a_share_is_neither_too_short_to_be_of_use_nor_longer_than_a_silence() {
     assert_eq!(share_of(TTL / 20, Some(100), 9_000), 200);
 }
 
-/// A session on a connection whose other end does what the test says.
-fn connected() -> (Session, Line, DuplexStream) {
+/// A session on a connection whose other end is played by the test.
+fn connected() -> (Session, ServerConnection, DuplexStream) {
     let (ours, theirs) = duplex(1 << 16);
     let session = session(vec![], TTL);
-    let line = Line::new(Box::new(ours), session.max_answer);
-    (session, line, theirs)
+    let connection = ServerConnection::new(Box::new(ours), session.max_answer);
+    (session, connection, theirs)
 }
 
 #[tokio::test]
 async fn a_greeting_has_all_that_a_server_needs_to_take_the_session_over() {
-    let (mut session, mut line, mut theirs) = connected();
+    let (mut session, mut connection, mut theirs) = connected();
     (session.id, session.newest, session.password) = (7, 42, vec![9; 16]);
     session.granted.set(Duration::from_secs(6));
-    session.greet(&mut line);
-    poll_fn(|cx| Poll::Ready(line.poll_write(cx))).await.expect("there is room");
+    session.greet(&mut connection);
+    poll_fn(|cx| Poll::Ready(connection.poll_write(cx))).await.expect("there is room");
 
     let mut greeting = [0; 49];
     theirs.read_exact(&mut greeting).await.expect("it is sent");
@@ -182,12 +182,12 @@ async fn a_greeting_has_all_that_a_server_needs_to_take_the_session_over() {
     assert_eq!(greeting[..], expected.finish());
 }
 
-/// A connection on which nothing is answered but the greeting is none.
+/// A connection on which only the greeting is answered does not count.
 #[tokio::test(start_paused = true)]
 async fn a_server_is_found_when_it_has_answered_a_request() {
-    let (mut session, mut line, mut theirs) = connected();
+    let (mut session, mut connection, mut theirs) = connected();
     let limit = Instant::now() + TTL;
-    let mut found = pin!(session.set_up(&mut line, limit));
+    let mut found = pin!(session.set_up(&mut connection, limit));
     theirs.write_all(&granted()).await.expect("there is room");
     assert!(found.as_mut().now_or_never().is_none());
     theirs.write_all(&pong(&xid::PING.to_be_bytes())).await.expect("there is room");
@@ -198,7 +198,7 @@ async fn a_server_is_found_when_it_has_answered_a_request() {
 #[tokio::test(start_paused = true)]
 async fn a_server_has_its_share_from_the_beginning_of_its_connection() {
     for (after, found) in [(30, Ok(())), (45, Err(ZkError::Timeout))] {
-        let (mut session, mut line, mut theirs) = connected();
+        let (mut session, mut connection, mut theirs) = connected();
         advance(TTL * 3).await;
         let limit = Instant::now() + session.silence();
         let answers = async {
@@ -206,8 +206,8 @@ async fn a_server_has_its_share_from_the_beginning_of_its_connection() {
             theirs.write_all(&granted()).await.expect("there is room");
             theirs.write_all(&pong(&xid::PING.to_be_bytes())).await.expect("there is room");
         };
-        let (said, ()) =
-            futures_util::future::join(session.set_up(&mut line, limit), answers).await;
-        assert_eq!(said, found, "after {after} % of the time to live");
+        let (result, ()) =
+            futures_util::future::join(session.set_up(&mut connection, limit), answers).await;
+        assert_eq!(result, found, "after {after} % of the time to live");
     }
 }

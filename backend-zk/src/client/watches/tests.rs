@@ -13,9 +13,9 @@ fn event(event_type: EventType, path: &str) -> WatchedEvent {
 }
 
 fn watch(watches: &mut Watches, path: &str, kind: WatchKind) -> Registered {
-    let asked = Asked::new(path, kind);
-    watches.ask(&asked);
-    watches.answered(asked, 0).0.expect("it is there")
+    let request = WatchRequest::new(path, kind);
+    watches.request_sent(&request);
+    watches.answered(request, 0).0.expect("it is there")
 }
 
 #[test]
@@ -28,33 +28,33 @@ fn a_recursive_watch_hears_of_all_below_it_and_others_of_their_path_alone() {
     else {
         panic!("they stay")
     };
-    let mut heard = |kind, path| {
+    let mut reported = |kind, path| {
         let removal = watches.event(&event(kind, path));
         let count = [&mut recursive, &mut node].map(|it| it.changed().now_or_never().is_some());
         (count, removal)
     };
-    assert_eq!(heard(EventType::NodeCreated, "/a/b/c"), ([true, false], None));
-    assert_eq!(heard(EventType::NodeDeleted, "/a"), ([true, true], None));
-    assert_eq!(heard(EventType::NodeChildrenChanged, "/a"), ([false, true], None));
-    assert_eq!(heard(EventType::NodeCreated, "/ab"), ([false, false], None));
-    assert_eq!(heard(EventType::NodeChildrenChanged, "/a/b"), ([false, false], None));
+    assert_eq!(reported(EventType::NodeCreated, "/a/b/c"), ([true, false], None));
+    assert_eq!(reported(EventType::NodeDeleted, "/a"), ([true, true], None));
+    assert_eq!(reported(EventType::NodeChildrenChanged, "/a"), ([false, true], None));
+    assert_eq!(reported(EventType::NodeCreated, "/ab"), ([false, false], None));
+    assert_eq!(reported(EventType::NodeChildrenChanged, "/a/b"), ([false, false], None));
 }
 
 #[test]
 fn a_watch_for_one_event_has_one_and_is_set_again_until_then() {
     let (mut watches, _dropped) = watches();
-    let data = Asked::new("/x", WatchKind::Data);
-    watches.ask(&data);
+    let data = WatchRequest::new("/x", WatchKind::Data);
+    watches.request_sent(&data);
     assert!(watches.answered(data, NO_NODE).0.is_none(), "there is nothing to watch");
-    let asked = Asked::or_creation("/x");
-    watches.ask(&asked);
-    let absent = watches.answered(asked, NO_NODE).0.expect("it waits for the creation");
+    let request = WatchRequest::or_creation("/x");
+    watches.request_sent(&request);
+    let absent = watches.answered(request, NO_NODE).0.expect("it waits for the creation");
     let child = watch(&mut watches, "/a", WatchKind::Child);
     watches.report(SessionState::Disconnected);
-    assert_eq!(watches.to_set_again(), [vec![], vec!["/x"], vec!["/a"]]);
+    assert_eq!(watches.paths_to_set(), [vec![], vec!["/x"], vec!["/a"]]);
     watches.event(&event(EventType::NodeCreated, "/x"));
     watches.event(&event(EventType::NodeDataChanged, "/a"));
-    assert_eq!(watches.to_set_again(), [vec![], vec![], vec!["/a"]]);
+    assert_eq!(watches.paths_to_set(), [vec![], vec![], vec!["/a"]]);
     watches.report(SessionState::Expired);
     let last = [absent, child].map(|it| {
         let Registered::Oneshot(one) = it else { panic!("it is for one event") };
@@ -73,15 +73,15 @@ fn a_removal_takes_no_watch_that_is_still_wanted() {
     let removal = |removes| Some(("/a".to_owned(), removes));
     assert_eq!(watches.unwatch(0), None, "the server removes persistent ones with all others");
     assert_eq!(watches.unwatch(2), removal(Removes::Child));
-    // Another one is asked for, and not there yet.
-    let asked = Asked::new("/a", WatchKind::Recursive);
-    watches.ask(&asked);
+    // Another watch is requested, and not answered yet.
+    let request = WatchRequest::new("/a", WatchKind::Recursive);
+    watches.request_sent(&request);
     assert_eq!(watches.unwatch(1), None);
-    let (registered, due) = watches.answered(asked.clone(), 0);
+    let (registered, due) = watches.answered(request.clone(), 0);
     assert!(registered.is_some() && due.is_empty() && watches.deferred.is_empty());
-    watches.ask(&asked);
+    watches.request_sent(&request);
     assert_eq!(watches.unwatch(3), None);
-    let (registered, due) = watches.answered(asked, -102);
+    let (registered, due) = watches.answered(request, -102);
     assert!(registered.is_none(), "it was refused");
     assert_eq!(due, [("/a".to_owned(), Removes::Any)]);
     assert_eq!(watches.unwatch(3), None, "it is forgotten");
@@ -91,7 +91,7 @@ fn a_removal_takes_no_watch_that_is_still_wanted() {
 fn what_was_asked_for_on_a_lost_connection_defers_no_removal() {
     let (mut watches, _dropped) = watches();
     let _watch = watch(&mut watches, "/a", WatchKind::Data);
-    watches.ask(&Asked::new("/a", WatchKind::Recursive));
+    watches.request_sent(&WatchRequest::new("/a", WatchKind::Recursive));
     watches.report(SessionState::Disconnected);
     assert_eq!(watches.unwatch(0), Some(("/a".to_owned(), Removes::Any)));
 }
@@ -136,7 +136,7 @@ fn a_persistent_watch_that_stayed_for_others_is_removed_after_them() {
     let (mut watches, _dropped) = self::watches();
     let _both = both(&mut watches);
     assert_eq!(watches.unwatch(0), removal());
-    assert!(watches.left.is_empty());
+    assert!(watches.leftover.is_empty());
 
     let (mut watches, _dropped) = self::watches();
     let _both = both(&mut watches);
@@ -153,10 +153,10 @@ fn a_persistent_watch_that_stayed_for_others_is_removed_after_them() {
 fn a_removal_that_was_deferred_for_another_watch_follows_after_it() {
     let (mut watches, _dropped) = watches();
     let _all = watch(&mut watches, "/a", WatchKind::Persistent);
-    let asked = Asked::new("/a", WatchKind::Child);
-    watches.ask(&asked);
+    let request = WatchRequest::new("/a", WatchKind::Child);
+    watches.request_sent(&request);
     assert_eq!(watches.unwatch(0), None, "it would take the other one, too");
-    let (child, due) = watches.answered(asked, 0);
+    let (child, due) = watches.answered(request, 0);
     assert!(child.is_some() && due.is_empty());
     let removal = Some(("/a".to_owned(), Removes::Any));
     assert_eq!(watches.event(&event(EventType::NodeDeleted, "/a")), removal);

@@ -1,11 +1,12 @@
-//! A model of a server and of its connection, on which other clients write between any two requests.
+//! A model of a server and of its connection, on which other clients write between any two
+//! requests.
 
-use synod_core::chance::Chance;
 use synod_core::path::Path;
+use synod_core::random::Random;
 
 use super::*;
 use crate::client::ZkStat;
-use crate::snapshot::Found;
+use crate::snapshot::ReadNode;
 
 /// Path and data of each node.
 type State = BTreeMap<String, Vec<u8>>;
@@ -37,19 +38,20 @@ impl Server {
         }
     }
 
-    /// The next write of some client: nodes are created, written and deleted, some far more often than others.
-    fn write(&mut self, chance: &Chance) {
+    /// The next write of some client: nodes are created, written and deleted, some far more often
+    /// than others.
+    fn write(&mut self, random: &Random) {
         let zxid = i64::try_from(self.history.len()).expect("few");
         let place = |nodes: &BTreeMap<String, Modelled>| {
-            let hot = chance.below(3) == 0;
+            let hot = random.below(3) == 0;
             let count = if hot { nodes.len().min(3) } else { nodes.len() };
-            let index = usize::try_from(chance.below(count as u64)).expect("few");
+            let index = usize::try_from(random.below(count as u64)).expect("few");
             nodes.keys().nth(index).expect("there is the root").clone()
         };
         let path = place(&self.nodes);
-        match chance.below(4) {
+        match random.below(4) {
             0 if path.matches('/').count() < 4 => {
-                let child = format!("{path}/{}", chance.below(12));
+                let child = format!("{path}/{}", random.below(12));
                 if !self.nodes.contains_key(&child) {
                     let data = zxid.to_string().into_bytes();
                     let node = Modelled { data, czxid: zxid, mzxid: zxid, pzxid: zxid };
@@ -60,7 +62,7 @@ impl Server {
             }
             1 if path != "/r" && self.names(&path).is_empty() => {
                 self.nodes.remove(&path);
-                self.nodes.get_mut(parted(&path).0).expect("it has a directory").pzxid = zxid;
+                self.nodes.get_mut(split(&path).0).expect("it has a directory").pzxid = zxid;
                 self.events.push((path, Kind::Deleted));
             }
             _ => {
@@ -74,8 +76,8 @@ impl Server {
     }
 
     fn names(&self, dir: &str) -> Vec<String> {
-        let children = self.nodes.keys().filter(|path| parted(path).0 == dir);
-        children.map(|path| parted(path).1.to_owned()).collect()
+        let children = self.nodes.keys().filter(|path| split(path).0 == dir);
+        children.map(|path| split(path).1.to_owned()).collect()
     }
 
     /// The last change of any node that is gathered.
@@ -85,16 +87,16 @@ impl Server {
         newest.and_then(|zxid| u64::try_from(zxid).ok()).unwrap_or_default()
     }
 
-    fn found(&self, path: &str) -> Option<Found> {
+    fn found(&self, path: &str) -> Option<ReadNode> {
         let node = self.nodes.get(path)?;
         let num_children = i32::try_from(self.names(path).len()).expect("few");
         let Modelled { czxid, mzxid, pzxid, .. } = *node;
         let stat = ZkStat { czxid, mzxid, pzxid, num_children, ..ZkStat::NEW };
-        Some(Found { data: node.data.clone(), stat })
+        Some(ReadNode { data: node.data.clone(), stat })
     }
 }
 
-/// How much others write between two requests, and how much fits into one.
+/// The load: the writes between two requests, and the size of a request.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     writes: u64,
@@ -107,14 +109,14 @@ fn ask(
     batch: &Batch,
     reach: &Reach,
     pace: Pace,
-    chance: &Chance,
+    random: &Random,
 ) -> (Snapshot, Reported) {
     let full = batch.full.iter().flat_map(|path| [(path, true), (path, false)]);
     let asks: Vec<(&String, bool)> =
         full.chain(batch.data.iter().map(|path| (path, false))).collect();
     let mut answer = Snapshot { whole: asks.len() <= pace.fits, ..Snapshot::default() };
     for part in asks.chunks(pace.fits) {
-        (0..chance.below(pace.writes + 1)).for_each(|_| server.write(chance));
+        (0..random.below(pace.writes + 1)).for_each(|_| server.write(random));
         for (path, lists) in part {
             let Some(found) = server.found(path) else { continue };
             if *lists {
@@ -125,11 +127,11 @@ fn ask(
             }
         }
     }
-    // What follows the answer may have arrived when the events are taken, or not.
+    // The events that follow the answer may have arrived when the events are taken, or not.
     let before = server.events.len();
-    (0..chance.below(pace.writes + 1)).for_each(|_| server.write(chance));
+    (0..random.below(pace.writes + 1)).for_each(|_| server.write(random));
     let after = u64::try_from(server.events.len() - before).expect("few");
-    let taken = before + usize::try_from(chance.below(after + 1)).expect("few");
+    let taken = before + usize::try_from(random.below(after + 1)).expect("few");
     let mut reported = Reported::default();
     for (path, kind) in server.events.drain(..taken) {
         reported.add(reach, &path, kind);
@@ -137,18 +139,18 @@ fn ask(
     (answer, reported)
 }
 
-/// Gathers while others write. Returns how many batches it took.
+/// Gathers while others write. Returns the number of batches.
 fn gather(seed: u64, pace: Pace, reach: &Reach) -> usize {
-    let chance = Chance::seeded(seed);
+    let random = Random::seeded(seed);
     let mut server = Server::new();
-    (0..chance.below(150)).for_each(|_| server.write(&chance));
+    (0..random.below(150)).for_each(|_| server.write(&random));
     server.events.clear();
     let since = server.newest(reach);
 
     let mut gathering = Gathering::new(reach.clone());
     for batches in 1.. {
         let batch = gathering.batch();
-        let (answer, reported) = ask(&mut server, &batch, reach, pace, &chance);
+        let (answer, reported) = ask(&mut server, &batch, reach, pace, &random);
         let Some(snapshot) = gathering.take(batch, answer, reported) else { continue };
 
         let at = snapshot.revision.get();
@@ -191,7 +193,7 @@ fn what_is_gathered_was_there_at_one_moment() {
 fn it_takes_few_requests_however_much_is_written() {
     let pace = Pace { writes: 3, fits: 50 };
     let most = (0..300).map(|seed| gather(seed, pace, &tree())).max().expect("some");
-    // A request for each level, and those that find a moment.
+    // One request for each level, and the requests that find a snapshot.
     assert!(most <= 30, "{most}");
 }
 
@@ -211,16 +213,16 @@ fn a_query_reaches_what_it_is_about() {
     assert!(!children.has("/r", "2"), "it does not begin like that");
 }
 
-/// A node that last changed so, and has so many children.
-fn node(zxid: i64, num_children: i32) -> Found {
+/// A node that last changed at this revision, with this number of children.
+fn node(zxid: i64, num_children: i32) -> ReadNode {
     let stat = ZkStat { mzxid: zxid, num_children, ..ZkStat::NEW };
-    Found { data: Vec::new(), stat }
+    ReadNode { data: Vec::new(), stat }
 }
 
 /// Takes an answer with these nodes, and with these names in `/r`, while this node was written.
 fn takes(
     gathering: &mut Gathering,
-    nodes: &[(&str, Found)],
+    nodes: &[(&str, ReadNode)],
     names: &[&str],
     written: &str,
 ) -> Option<Revision> {

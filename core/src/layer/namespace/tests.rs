@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::layer::fake::{Fake, FakeBackend, path};
-use crate::store::{Expect, Lifetime, Loss, Revision, Why};
+use crate::store::{Expect, Lifetime, RejectReason, Revision, SessionEnd};
 
 fn app(fake: &Arc<Fake>) -> Namespaced {
     Namespaced::new(fake.clone(), path("/app"))
@@ -16,14 +16,14 @@ fn paths(view: &View) -> Vec<&str> {
     view.nodes.iter().map(|node| node.path.as_str()).collect()
 }
 
-/// Runs a check on a runtime of its own, so that a mutant can be switched on around it.
+/// Runs a check on its own runtime, so that a mutant can be switched on around it.
 fn run(check: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(check);
 }
 
 async fn check_strangers() {
     let fake = Fake::new();
-    fake.will_show(Ok(view(&["/app", "/app/a", "/apple/b", "/app/zookeeper", "/"])));
+    fake.set_next_view(Ok(view(&["/app", "/app/a", "/apple/b", "/app/zookeeper", "/"])));
 
     let seen = app(&fake).read(Query::subtree(Path::root())).await.expect("answered");
 
@@ -33,24 +33,24 @@ async fn check_strangers() {
 
 async fn check_look() {
     let fake = Fake::new();
-    let answered = Done::new(path("/app/q/t-0007"));
+    let answered = OpResult::new(path("/app/q/t-0007"));
     let commit = Commit::new(None, vec![answered], Some(view(&["/app/q/t-0007"])));
-    fake.will_answer(Ok(Outcome::Committed(commit)));
+    fake.set_next_outcome(Ok(Outcome::Committed(commit)));
 
     let txn = Txn::new()
         .create_sequential(path("/q/t-"), "", Lifetime::Session)
         .look(Query::children(path("/q")));
-    let commit = app(&fake).commit(txn).await.expect("answered").committed().expect("done");
+    let commit = app(&fake).commit(txn).await.expect("answered").ok().expect("done");
 
-    assert_eq!(fake.heard().paths(), [&path("/app/q"), &path("/app/q/t-")]);
-    assert_eq!(commit.done[0].path, path("/q/t-0007"));
-    assert_eq!(paths(&commit.look.expect("asked for")), ["/q/t-0007"]);
+    assert_eq!(fake.calls().paths(), [&path("/app/q"), &path("/app/q/t-")]);
+    assert_eq!(commit.results[0].path, path("/q/t-0007"));
+    assert_eq!(paths(&commit.look.expect("requested")), ["/q/t-0007"]);
 }
 
 async fn check_events() {
     let fake = Fake::new();
     let store = app(&fake);
-    let (_view, mut watch) = store.observe(Query::subtree(Path::root())).await.expect("answered");
+    let (_view, mut watch) = store.watch(Query::subtree(Path::root())).await.expect("answered");
     let node = Node::new(path("/app/a"));
     let feed = fake.feed();
     feed.send(Change::new(path("/app"), Kind::Updated));
@@ -60,12 +60,12 @@ async fn check_events() {
     let error = Error::new(ErrorKind::Backend, "watch").at(&path("/app/b")).caused_by("compacted");
     feed.end(End::Failed(Arc::new(error)));
 
-    let told: Vec<Event> = std::iter::from_fn(|| watch.try_next()).collect();
+    let events: Vec<Event> = std::iter::from_fn(|| watch.try_next()).collect();
 
     let [Event::Changed(children), Event::Changed(created), Event::Ended(End::Failed(error))] =
-        &told[..]
+        &events[..]
     else {
-        panic!("{told:?}");
+        panic!("{events:?}");
     };
     assert_eq!(*children, Change::new(Path::root(), Kind::Children));
     assert_eq!(created.path, path("/a"));
@@ -92,10 +92,10 @@ fn events_come_back_stripped() {
 #[tokio::test]
 async fn rejections_and_errors_come_back_stripped() {
     let fake = Fake::new();
-    let rejected = Rejected::new(0, path("/app/a"), Why::Missing);
-    fake.will_answer(Ok(Outcome::Rejected(rejected)));
-    fake.will_answer(Err(Error::new(ErrorKind::Denied, "commit").at(&path("/app/a"))));
-    fake.will_show(Err(Error::new(ErrorKind::Denied, "read").at(&path("/apple"))));
+    let rejected = Rejected::new(0, path("/app/a"), RejectReason::Missing);
+    fake.set_next_outcome(Ok(Outcome::Rejected(rejected)));
+    fake.set_next_outcome(Err(Error::new(ErrorKind::Denied, "commit").at(&path("/app/a"))));
+    fake.set_next_view(Err(Error::new(ErrorKind::Denied, "read").at(&path("/apple"))));
     let store = app(&fake);
     let txn = Txn::new().delete(path("/a"), Expect::Any);
 
@@ -110,13 +110,16 @@ async fn rejections_and_errors_come_back_stripped() {
 #[tokio::test]
 async fn an_answer_about_another_place_keeps_its_place_in_the_order() {
     let fake = Fake::new();
-    let done = ["/app/a", "/elsewhere"].map(|text| Done::new(path(text)));
-    fake.will_answer(Ok(Outcome::Committed(Commit::new(None, done.to_vec(), None))));
+    let done = ["/app/a", "/elsewhere"].map(|text| OpResult::new(path(text)));
+    fake.set_next_outcome(Ok(Outcome::Committed(Commit::new(None, done.to_vec(), None))));
     let txn = Txn::new().delete(path("/a"), Expect::Any).delete(path("/b"), Expect::Any);
 
-    let commit = app(&fake).commit(txn).await.expect("answered").committed().expect("done");
+    let commit = app(&fake).commit(txn).await.expect("answered").ok().expect("done");
 
-    assert_eq!(commit.done.iter().map(|done| done.path.as_str()).collect::<Vec<_>>(), ["/a", "/b"]);
+    assert_eq!(
+        commit.results.iter().map(|done| done.path.as_str()).collect::<Vec<_>>(),
+        ["/a", "/b"]
+    );
 }
 
 #[tokio::test]
@@ -138,12 +141,12 @@ async fn what_cannot_be_moved_is_invalid_and_nothing_is_sent() {
         assert_eq!(error.kind(), ErrorKind::Invalid);
     }
     for query in [Query::node(longest.clone()), Query::node(path("/a")).oldest(1)] {
-        let error = store.read(query.clone()).await.expect_err("cannot be asked");
+        let error = store.read(query.clone()).await.expect_err("invalid query");
         assert_eq!((error.kind(), error.path()), (ErrorKind::Invalid, Some(&query.path)));
-        let error = store.observe(query).await.expect_err("cannot be asked");
+        let error = store.watch(query).await.expect_err("invalid query");
         assert_eq!(error.kind(), ErrorKind::Invalid);
     }
-    assert_eq!(fake.heard(), Fake::new().heard());
+    assert_eq!(fake.calls(), Fake::new().calls());
 }
 
 #[tokio::test]
@@ -154,8 +157,8 @@ async fn the_rest_is_that_of_the_store_below() {
 
     store.close().await.expect("closed");
 
-    assert!(matches!(*store.status().borrow(), Status::Lost { why: Loss::Closed }));
-    assert_eq!(fake.heard().closes, 1);
+    assert!(matches!(*store.status().borrow(), Status::Lost { reason: SessionEnd::Closed }));
+    assert_eq!(fake.calls().closes, 1);
 
     let backend = NamespacedBackend::new(FakeBackend, path("/app"));
     let opened = backend.open(&SessionOptions::default()).await.expect("opened");
@@ -175,7 +178,7 @@ fn every_mutant_is_caught() {
 }
 
 fn any_path() -> impl Strategy<Value = Path> {
-    // Names that are prefixes of each other, so that text and segments disagree.
+    // Names that are prefixes of each other, for which text and segments disagree.
     let name = prop::sample::select(vec!["a", "ab", "app", "apple", "b.", "é"]);
     prop::collection::vec(name, 0..5).prop_map(|names| path(&format!("/{}", names.join("/"))))
 }
@@ -199,21 +202,21 @@ proptest! {
         let outermost = &roots[0];
         run(async {
             let _view = store.read(Query::node(at.clone())).await.expect("answered");
-            let _watch = store.observe(Query::children(at.clone())).await.expect("answered");
+            let _watch = store.watch(Query::children(at.clone())).await.expect("answered");
             let txn = Txn::new().set(at.clone(), "", Expect::Any).look(Query::subtree(at.clone()));
             match store.commit(txn).await {
-                Ok(Outcome::Committed(commit)) => assert_eq!(commit.done[0].path, at),
+                Ok(Outcome::Committed(commit)) => assert_eq!(commit.results[0].path, at),
                 Ok(Outcome::Rejected(_)) => unreachable!("a fake rejects nothing"),
                 Err(_) => assert!(at.is_root()),
             }
         });
-        // A namespace of a namespace is the namespace of both paths, the outer store's first.
+        // A namespace of a namespace is the namespace of both paths, the outer one first.
         let whole = roots.iter().rev().fold(at.clone(), |path, root| {
             path.within(root).expect("short")
         });
-        for asked in fake.heard().paths() {
-            prop_assert!(asked == outermost || asked.is_below(outermost));
-            prop_assert_eq!(asked, &whole);
+        for path in fake.calls().paths() {
+            prop_assert!(path == outermost || path.is_below(outermost));
+            prop_assert_eq!(path, &whole);
         }
     }
 }

@@ -11,10 +11,11 @@ use super::*;
 use crate::error::{Error, ErrorKind};
 use crate::layer::fake::{Fake, FakeBackend, path};
 use crate::store::{
-    Change, Commit, Expect, Gap, Kind, Lifetime, Node, Rejected, Revision, Stat, Version, Why,
+    Change, Commit, Expect, Feature, Kind, Lifetime, Node, RejectReason, Rejected, Revision, Stat,
+    Version,
 };
 
-/// Keeps every line that is logged, with all of its fields.
+/// A subscriber that keeps every logged line, with all its fields.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -51,7 +52,7 @@ impl Visit for LogLine {
 }
 
 impl Log {
-    /// Everything that `work` logs.
+    /// Returns the log of `work`.
     fn of(work: impl Future<Output = ()>) -> Vec<String> {
         let log = Self::default();
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -73,19 +74,23 @@ fn a_call_is_logged_with_path_and_outcome_and_without_data() {
         let store = Traced::new(fake.clone());
         let stat = Stat::new(Revision::new(1), Revision::new(1), Version::new(1), None);
         let node = Node::new(path("/a")).with(CANARY.into(), stat);
-        fake.will_show(Ok(View::new(Revision::new(1), vec![node.clone()])));
+        fake.set_next_view(Ok(View::new(Revision::new(1), vec![node.clone()])));
         let view = store.read(Query::node(path("/a"))).await.expect("answered");
         assert_eq!(view.node(), Some(&node), "passed on whole");
 
-        let (_view, mut watch) = store.observe(Query::node(path("/w"))).await.expect("answered");
+        let (_view, mut watch) = store.watch(Query::node(path("/w"))).await.expect("answered");
         fake.feed().send(Change::new(path("/w"), Kind::Updated).with_node(node));
         assert!(watch.try_next().is_some());
 
         let txn = Txn::new().create(path("/b"), CANARY, Lifetime::Session);
-        fake.will_answer(Ok(Outcome::Committed(Commit::new(None, Vec::new(), None))));
-        fake.will_answer(Ok(Outcome::Rejected(Rejected::new(0, path("/b"), Why::Exists))));
+        fake.set_next_outcome(Ok(Outcome::Committed(Commit::new(None, Vec::new(), None))));
+        fake.set_next_outcome(Ok(Outcome::Rejected(Rejected::new(
+            0,
+            path("/b"),
+            RejectReason::Exists,
+        ))));
         let lost = Error::new(ErrorKind::Unreachable, "commit").because(CANARY).caused_by(CANARY);
-        fake.will_answer(Err(lost.with_unknown_effect()));
+        fake.set_next_outcome(Err(lost.with_unknown_effect()));
         for _ in 0..3 {
             let _outcome = store.commit(txn.clone()).await.is_ok();
         }
@@ -112,7 +117,7 @@ fn a_dropped_call_says_so() {
     let lines = Log::of(async {
         let fake = Fake::new();
         let store = Traced::new(fake.clone());
-        fake.will_not_answer();
+        fake.leave_next_unanswered();
         let txn = Txn::new().delete(path("/a"), Expect::Any);
         assert!(poll_immediate(store.commit(txn)).await.is_none());
     });
@@ -129,7 +134,7 @@ fn what_the_session_goes_through_is_logged_once() {
             fake.suspend(suspended);
             tokio::task::yield_now().await;
         }
-        fake.lose(Loss::Expired);
+        fake.lose(SessionEnd::Expired);
         tokio::task::yield_now().await;
     });
     assert_eq!(
@@ -146,7 +151,7 @@ fn what_the_session_goes_through_is_logged_once() {
 async fn the_rest_is_that_of_the_store_below() {
     let store = TracedBackend::new(FakeBackend).open(&SessionOptions::default()).await;
     let store = store.expect("opened");
-    assert!(!store.session().limits.gaps.contains(&Gap::TtlNodes));
+    assert!(!store.session().limits.missing_features.contains(&Feature::TtlNodes));
 
     store.close().await.expect("closed");
 

@@ -1,14 +1,13 @@
-//! The knowledge of a master after its directories were reported, and reported anew.
+//! The state of a master after its directories were reported, and reported anew.
 
 use bytes::Bytes;
 use synod_core::store::{Revision, SessionId, Stat, Version};
 use synod_core::value::encode;
 
+use crate::crew::layout::CrewSwitch;
+use crate::crew::submitting::NewTask;
+use crate::crew::worker::{CrewWorker, WorkerRecord};
 use super::*;
-use crate::crew::crew_switch::CrewSwitch;
-use crate::crew::crew_worker::CrewWorker;
-use crate::crew::new_task::NewTask;
-use crate::crew::worker_record::WorkerRecord;
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
@@ -24,7 +23,7 @@ fn node(below: &str, created: u64, data: Bytes) -> Node {
     Node::new(path).with(data, Stat::new(created, written, Version::new(0), owner))
 }
 
-/// The nodes of a task that waits, or is assigned, and expires after so much time.
+/// A node of a task that waits or is assigned, and expires after this time.
 fn task(below: &str, created: u64, time: Duration) -> Node {
     let terms = NewTask::new("").terms.submitted(date(), Some(time));
     node(below, created, encode(&Path::root(), &terms).expect("JSON"))
@@ -35,30 +34,30 @@ fn worker(name: &str) -> Node {
     node(&format!("workers/{name}"), 1, encode(&Path::root(), &record).expect("JSON"))
 }
 
-/// A master of a crew that is not paused, to which all that is there was reported.
+/// Creates the master of a crew that is not paused, to which these nodes were reported.
 fn master(paths: &CrewPaths, retention: Duration, there: Vec<(CrewDir, Node)>) -> MasterTerm<'_> {
     let mut master = MasterTerm::new(paths, retention, CrewPolicy::default());
     let switch = encode(&Path::root(), &CrewSwitch { paused: false }).expect("JSON");
-    master.learn(CrewNews::There(CrewDir::Switch, node("switch", 1, switch)));
+    master.apply(CrewChange::Set(CrewDir::Switch, node("switch", 1, switch)));
     for (dir, node) in there {
-        master.learn(CrewNews::There(dir, node));
+        master.apply(CrewChange::Set(dir, node));
     }
-    master.learn(CrewNews::Complete);
+    master.apply(CrewChange::Complete);
     master
 }
 
-/// A directory is reported anew: this is there.
+/// Reports a directory anew, with these nodes.
 fn reset(master: &mut MasterTerm<'_>, dir: CrewDir, there: Vec<Node>) {
-    master.learn(CrewNews::Reset(dir));
+    master.apply(CrewChange::Reset(dir));
     for node in there {
-        master.learn(CrewNews::There(dir, node));
+        master.apply(CrewChange::Set(dir, node));
     }
-    master.learn(CrewNews::Complete);
+    master.apply(CrewChange::Complete);
 }
 
-/// The kind of the next step, and its task.
+/// Returns the kind of the next step, and its task.
 fn next(master: &mut MasterTerm<'_>) -> Option<(&'static str, String)> {
-    let step = master.next()?;
+    let step = master.next_step()?;
     let kind = match step {
         MasterStep::Assign { .. } => "assign",
         MasterStep::TakeBack { .. } => "take back",
@@ -73,7 +72,7 @@ fn some(kind: &'static str, task: &str) -> Option<(&'static str, String)> {
 }
 
 #[test]
-fn a_worker_that_is_not_there_when_all_are_reported_anew_is_gone() {
+fn a_worker_that_is_missing_in_a_new_report_is_gone() {
     let paths = paths();
     let assigned = (CrewDir::Assigned, task("assigned/ann/a", 2, HOUR));
     let there = vec![(CrewDir::Workers, worker("ann")), assigned];
@@ -87,7 +86,7 @@ fn a_worker_that_is_not_there_when_all_are_reported_anew_is_gone() {
 }
 
 #[test]
-fn a_deadline_is_kept_with_its_task_when_all_are_reported_anew() {
+fn a_deadline_is_kept_as_long_as_its_task_across_new_reports() {
     let paths = paths();
     let waits = |name: &str, time| task(&format!("todo/{name}"), 2, time);
     let there = vec![(CrewDir::Todo, waits("late", Duration::ZERO))];
@@ -97,9 +96,9 @@ fn a_deadline_is_kept_with_its_task_when_all_are_reported_anew() {
     let there = vec![(CrewDir::Todo, waits("a", HOUR)), (CrewDir::Todo, waits("b", HOUR))];
     let mut master = master(&paths, HOUR, there);
     reset(&mut master, CrewDir::Todo, vec![waits("a", HOUR)]);
-    assert!(master.deadlines.next().is_some());
+    assert!(master.deadlines.next_due().is_some());
     reset(&mut master, CrewDir::Todo, vec![]);
-    assert_eq!(master.deadlines.next(), None, "of tasks that are gone");
+    assert_eq!(master.deadlines.next_due(), None, "of tasks that are gone");
 }
 
 #[test]
@@ -107,27 +106,27 @@ fn a_deadline_is_kept_when_the_end_of_an_earlier_attempt_is_reported_late() {
     let paths = paths();
     let there = vec![(CrewDir::Workers, worker("ann")), (CrewDir::Todo, task("todo/a", 5, HOUR))];
     let mut master = master(&paths, HOUR, there);
-    let assigns = master.next().expect("ann is free");
-    // The attempt before, of the same worker.
-    master.learn(CrewNews::Gone(CrewDir::Assigned, task("assigned/ann/a", 2, HOUR)));
+    let assigns = master.next_step().expect("ann is free");
+    // The earlier attempt, of the same worker.
+    master.apply(CrewChange::Removed(CrewDir::Assigned, task("assigned/ann/a", 2, HOUR)));
 
-    master.came_to(assigns, StepOutcome::NotNow);
+    master.record_outcome(assigns, StepOutcome::NotNow);
 
     assert_eq!(next(&mut master), some("assign", "a"));
-    assert!(master.deadlines.next().is_some());
+    assert!(master.deadlines.next_due().is_some());
 }
 
 #[test]
-fn an_assignment_that_was_refused_leaves_a_later_wait_of_its_task_alone() {
+fn a_rejected_assignment_does_not_affect_a_later_wait_of_its_task() {
     let paths = paths();
     let there = vec![(CrewDir::Workers, worker("ann")), (CrewDir::Todo, task("todo/a", 2, HOUR))];
     let mut master = master(&paths, HOUR, there);
-    let assigns = master.next().expect("ann is free");
-    master.learn(CrewNews::There(CrewDir::Todo, task("todo/a", 9, HOUR)));
+    let assigns = master.next_step().expect("ann is free");
+    master.apply(CrewChange::Set(CrewDir::Todo, task("todo/a", 9, HOUR)));
 
-    master.came_to(assigns, StepOutcome::NotNow);
+    master.record_outcome(assigns, StepOutcome::NotNow);
 
-    match master.next() {
+    match master.next_step() {
         Some(MasterStep::Assign { queued, .. }) => assert_eq!(queued.since, Revision::new(9)),
         step => panic!("{step:?} is no assignment"),
     }
@@ -143,22 +142,22 @@ fn a_finished_task_is_removed_only_when_no_step_and_no_worker_has_it() {
         (CrewDir::Todo, task("todo/late", 3, Duration::ZERO)),
     ];
     let mut master = master(&paths, Duration::ZERO, there);
-    let expires = master.next().expect("it is late");
+    let expires = master.next_step().expect("it is late");
     for name in ["done/a", "done/late", "done/other"] {
-        master.learn(CrewNews::There(CrewDir::Done, node(name, 7, Bytes::new())));
+        master.apply(CrewChange::Set(CrewDir::Done, node(name, 7, Bytes::new())));
     }
     assert_eq!(next(&mut master), some("remove", "other"));
     assert_eq!(next(&mut master), None);
 
-    master.came_to(expires, StepOutcome::Applied);
-    master.learn(CrewNews::Gone(CrewDir::Assigned, task("assigned/ann/a", 2, HOUR)));
-    assert!(master.finished.next().is_some(), "they are looked at again");
+    master.record_outcome(expires, StepOutcome::Applied);
+    master.apply(CrewChange::Removed(CrewDir::Assigned, task("assigned/ann/a", 2, HOUR)));
+    assert!(master.finished.next_due().is_some(), "they are checked again");
     reset(&mut master, CrewDir::Done, vec![]);
-    assert_eq!(master.finished.next(), None, "they are gone");
+    assert_eq!(master.finished.next_due(), None, "they are gone");
 }
 
 #[test]
-fn what_the_store_cannot_take_is_tried_again_after_a_while() {
+fn a_step_that_the_store_rejects_is_tried_again_later() {
     let paths = paths();
     let there = vec![
         (CrewDir::Workers, worker("ann")),
@@ -170,21 +169,21 @@ fn what_the_store_cannot_take_is_tried_again_after_a_while() {
     let mut master = master(&paths, Duration::ZERO, there);
     let kinds = ["expire", "take back", "assign", "remove"];
     let mut steps = Vec::new();
-    while let Some(step) = master.next() {
+    while let Some(step) = master.next_step() {
         steps.push(step);
     }
     assert_eq!(steps.len(), kinds.len(), "{steps:?}");
     let aside = clock::now() + ASIDE;
     for step in steps {
-        master.came_to(step, StepOutcome::SetAside);
+        master.record_outcome(step, StepOutcome::SetAside);
     }
 
     assert_eq!(next(&mut master), None);
-    assert!(master.deadlines.next().is_some_and(|at| at >= aside));
-    assert!(master.roster.next_due().is_some_and(|at| at >= aside));
-    assert!(master.finished.next().is_some());
+    assert!(master.deadlines.next_due().is_some_and(|at| at >= aside));
+    assert!(master.state.next_due().is_some_and(|at| at >= aside));
+    assert!(master.finished.next_due().is_some());
     for kind in ["take back", "assign"] {
-        let step = master.roster.next(clock::now() + ASIDE).expect("it is tried again");
+        let step = master.state.next_step(clock::now() + ASIDE).expect("it is tried again");
         let task = if kind == "assign" { "a" } else { "b" };
         assert_eq!(step.task(), task, "{kind}");
     }

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use synod_core::chance::Chance;
+use synod_core::random::Random;
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn keys() -> impl Iterator<Item = String> {
     (0..KEYS).map(|number| format!("key-{number}"))
 }
 
-/// Computed by another program, from the words of the documentation alone.
+/// Values that another program computed from the documentation alone.
 #[test]
 fn places_and_owners_are_those_of_other_programs() {
     for (bytes, place) in [
@@ -51,17 +51,18 @@ fn a_ring_is_made_of_what_has_a_weight() {
     assert_eq!(ring.members().collect::<Vec<_>>(), [("ann", 0), ("bob", 1), ("cid", 1)]);
 }
 
-/// For many rings: when a member comes, it alone gets keys, and when one goes, it alone loses some.
+/// For many rings: when a member is added, it alone gets keys, and when a member is removed, it
+/// alone loses keys.
 #[test]
 fn a_change_moves_only_keys_of_the_member_that_came_or_went() {
-    let chance = Chance::seeded(7);
+    let random = Random::seeded(7);
     for _ in 0..40 {
-        let mut members = names(1 + chance.below(12));
+        let mut members = names(1 + random.below(12));
         for member in &mut members {
-            member.1 = u8::try_from(chance.below(4)).expect("it is small");
+            member.1 = u8::try_from(random.below(4)).expect("it is small");
         }
         let before = Ring::new(members.clone());
-        let came = ("another".to_owned(), 1 + u8::try_from(chance.below(3)).expect("it is small"));
+        let came = ("another".to_owned(), 1 + u8::try_from(random.below(3)).expect("it is small"));
         members.push(came);
         let after = Ring::new(members);
         let mut moved = 0;
@@ -78,7 +79,7 @@ fn a_change_moves_only_keys_of_the_member_that_came_or_went() {
     }
 }
 
-/// The bound that the page states: no member has more than 1.5 times its part, nor less than half of it.
+/// The bound on the page: no member has more than 1.5 times its part, nor less than half.
 #[test]
 fn keys_are_shared_out_by_weight() {
     for count in [2, 3, 8, 16] {

@@ -1,7 +1,7 @@
 use synod_core::store::{Stat, Version};
 
 use super::*;
-use crate::line::marks::permits_mark;
+use crate::line::ticket_name::permits_suffix;
 
 fn node(name: &str, sequence: u64) -> Node {
     let path = Path::new(&format!("/d/{name}")).expect("valid");
@@ -22,10 +22,10 @@ fn queue(nodes: impl IntoIterator<Item = Node>) -> Tickets {
     Tickets::of(&View::new(Revision::ZERO, nodes.into_iter().collect()))
 }
 
-/// What the tickets of a line do next: each waiter with the sequence of its predecessor.
+/// The next steps of the tickets of a queue: each waiter with the sequence of its predecessor.
 fn turns(nodes: &[Node], capacity: Capacity) -> Vec<String> {
     let queue = queue(nodes.iter().cloned());
-    let told = |one: &Entry| match turn(&queue, &one.path, capacity) {
+    let shown = |one: &Entry| match turn(&queue, &one.path, capacity) {
         Turn::Now => "now".to_owned(),
         Turn::After(path) => {
             let ahead = queue.entries.iter().find(|other| other.path == path);
@@ -34,7 +34,7 @@ fn turns(nodes: &[Node], capacity: Capacity) -> Vec<String> {
         Turn::Next => "next".to_owned(),
         Turn::Gone => "gone".to_owned(),
     };
-    queue.entries.iter().map(told).collect()
+    queue.entries.iter().map(shown).collect()
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_ticket_for_permits_states_how_many_there_are() {
         [(1, Capacity::Permits(1)), (3, Capacity::Permits(5)), (7, Capacity::Posted)]
     {
         let known = if let Capacity::Permits(all) = capacity { Some(all) } else { None };
-        assert_eq!(all(&permits_mark(permits, capacity)), (Claim::Permits(permits), known));
+        assert_eq!(all(&permits_suffix(permits, capacity)), (Claim::Permits(permits), known));
     }
     assert_eq!(all("lease-"), (Claim::Permits(1), None));
     assert_eq!(all("x3ofmany-lease-"), (Claim::Permits(3), None));
@@ -108,7 +108,7 @@ fn a_ticket_that_is_not_in_the_line_is_not_the_first() {
 #[test]
 fn what_is_no_ticket_neither_waits_nor_is_waited_for() {
     let nodes = [ticket("x-", 1), ticket("lock-", 2), node("_c_a-lock-", 3), ticket("lock-", 4)];
-    // The third has a name as given by a store that adds no digits.
+    // The third ticket has a name from a store that adds no digits.
     assert_eq!(turns(&nodes, Capacity::One), ["now", "after 2", "after 3"]);
 }
 
@@ -143,7 +143,7 @@ fn permits_are_given_in_order_all_or_none() {
     };
     let of = Capacity::Permits;
     assert_eq!(turns(&line(&[1, 1, 1, 1, 1]), of(2)), ["now", "now", "next", "after 3", "after 4"]);
-    // The second does not fit, and no later one overtakes it.
+    // The second ticket does not fit, and no later ticket overtakes it.
     assert_eq!(turns(&line(&[2, 2, 1]), of(3)), ["now", "next", "after 2"]);
     assert_eq!(turns(&line(&[2, 1, 1]), of(3)), ["now", "now", "next"]);
     assert_eq!(turns(&line(&[4, 1]), of(3)), ["next", "after 1"]);
@@ -154,10 +154,10 @@ fn permits_are_given_in_order_all_or_none() {
 #[test]
 fn where_limits_differ_each_ticket_keeps_to_the_smallest_before_it() {
     let line = |tickets: &[(u32, u32)]| -> Vec<Node> {
-        let mark = |(permits, all)| permits_mark(permits, Capacity::Permits(all));
+        let mark = |(permits, all)| permits_suffix(permits, Capacity::Permits(all));
         (1..).zip(tickets).map(|(n, it)| ticket(&format!("_c_a-{}", mark(*it)), n)).collect()
     };
-    // What the owner of each ticket sees.
+    // The view of the owner of each ticket.
     let turns = |tickets: &[(u32, u32)]| -> Vec<String> {
         let nodes = line(tickets);
         let own = |at: usize| turns(&nodes, Capacity::Permits(tickets[at].1)).swap_remove(at);

@@ -1,4 +1,4 @@
-use synod_core::chance::Chance;
+use synod_core::random::Random;
 
 use super::*;
 
@@ -64,28 +64,29 @@ fn few_items_move_when_a_member_comes_or_goes() {
     assert!(moved(&with, &without) <= 63, "its part, and no more");
 }
 
-/// The members act one after the other, each on some of what it is to do: the decision does not change before it is done.
+/// The members act one after the other, each on a part of its tasks: the decision does not change
+/// before all is done.
 #[test]
 fn the_decision_stays_while_members_act_on_it() {
-    let chance = Chance::seeded(11);
+    let random = Random::seeded(11);
     for _ in 0..200 {
-        let items = items(chance.below(30));
-        let weights: Vec<_> = (0..=chance.below(6))
-            .map(|_| u32::try_from(chance.below(4)).expect("it is small"))
+        let items = items(random.below(30));
+        let weights: Vec<_> = (0..=random.below(6))
+            .map(|_| u32::try_from(random.below(4)).expect("it is small"))
             .collect();
         let members = members(&weights);
         let mut holders = Holders::new();
         for item in &items {
-            // Those of dead members are among them.
-            if chance.below(3) > 0 {
-                holders.insert(item.clone(), format!("m{}", chance.below(8)));
+            // The holders include dead members.
+            if random.below(3) > 0 {
+                holders.insert(item.clone(), format!("m{}", random.below(8)));
             }
         }
         let target = divide(&items, &members, &holders);
         while holders != target {
             let open: Vec<_> =
                 items.iter().filter(|it| holders.get(*it) != target.get(*it)).collect();
-            let item = open[usize::try_from(chance.below(open.len() as u64)).expect("it is small")];
+            let item = open[usize::try_from(random.below(open.len() as u64)).expect("it is small")];
             if holders.remove(item).is_none() {
                 holders.insert(item.clone(), target[item].clone());
             }

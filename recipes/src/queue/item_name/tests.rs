@@ -1,17 +1,17 @@
-//! What the names of items say of them.
+//! Names of items.
 
 use super::*;
 
-/// The key of an item of this library.
+/// A key with the format of this library.
 const KEY: &str = "01234567-89ab-8def-a123-000000000abc";
 
 #[test]
 fn a_name_is_read_as_it_was_written_and_does_not_grow() {
-    let named = ItemName::with_id(Some(7), KEY, "a/b").expect("it is one");
-    let mut name = named.expect("it is short");
+    let named = ItemName::with_id(Some(7), KEY, "a/b").expect("a valid id");
+    let mut name = named.expect("a short id");
     assert_eq!(name.to_string(), format!("entry-007-{KEY}-id-a%2Fb"));
     for delivery in 1..1_000_u32 {
-        name = name.next(Revision::new(40 + u64::from(delivery)));
+        name = name.next_delivery(Revision::new(40 + u64::from(delivery)));
         let text = name.to_string();
         assert_eq!(text, format!("entry-007-+d{delivery}r41-{KEY}-id-a%2Fb"));
         assert_eq!(ItemName::parse(&text).as_ref(), Some(&name));
@@ -33,7 +33,7 @@ fn a_name_is_read_as_it_was_written_and_does_not_grow() {
     assert_eq!(ItemName::parse(&undelivered.to_string()), Some(undelivered));
     let bounded = ItemName::unique(None, "x".to_owned()).in_slot(Some(5));
     assert_eq!(bounded.to_string(), "entry-100-+d0s5-x");
-    let bounded = bounded.next(Revision::new(41));
+    let bounded = bounded.next_delivery(Revision::new(41));
     assert_eq!(bounded.to_string(), "entry-100-+d1r41s5-x");
     assert_eq!(ItemName::parse(&bounded.to_string()), Some(bounded.clone()));
     assert_eq!(bounded.anew().to_string(), "entry-100-+d0c1s5-x");
@@ -45,18 +45,22 @@ fn a_name_is_read_as_it_was_written_and_does_not_grow() {
 }
 
 #[test]
-fn whatever_an_item_goes_through_its_name_is_short_enough() {
+fn a_name_never_exceeds_the_limit_of_the_store() {
     let longest = "x".repeat(MAX_ID);
-    let named = ItemName::with_id(Some(999), KEY, &longest).expect("it is one");
-    let mut name = named.expect("it is short").in_slot(Some(u64::MAX));
+    let named = ItemName::with_id(Some(999), KEY, &longest).expect("a valid id");
+    let mut name = named.expect("a short id").in_slot(Some(u64::MAX));
     name = name.changed(Revision::new(u64::MAX)).not_before(Duration::MAX);
     (name.delivered, name.changes) = (u32::MAX, Some(u32::MAX));
     let text = name.to_string();
     assert!(text.len() <= 255, "{} bytes", text.len());
     assert_eq!(ItemName::parse(&text), Some(name.clone()));
-    assert_eq!(name.next(Revision::new(1)).delivered, u32::MAX, "it has no next number");
+    assert_eq!(
+        name.next_delivery(Revision::new(1)).delivered,
+        u32::MAX,
+        "there is no greater number"
+    );
     for long in [longest.clone() + "x", "/".repeat(MAX_ID / 3 + 1), "x".repeat(200)] {
-        assert_eq!(ItemName::with_id(None, KEY, &long).expect("it is one"), None, "{long}");
+        assert_eq!(ItemName::with_id(None, KEY, &long).expect("a valid id"), None, "{long}");
     }
 }
 
@@ -75,7 +79,7 @@ fn the_names_of_other_programs_have_no_id_unless_they_begin_as_those_of_this_lib
 }
 
 #[test]
-fn names_of_others_are_none_of_items() {
+fn other_names_are_rejected() {
     for name in ["other", "entry-", "entry-1-a", "entry-abc-a", "entry-+12-a", "entry-100"] {
         assert_eq!(ItemName::parse(name), None, "{name}");
     }
@@ -99,6 +103,6 @@ fn items_are_ranked_by_priority_and_then_by_their_first_create() {
     let (urgent, at) = (item(Some(1), "m"), Revision::new);
     assert!(first.rank(at(5)) < second.rank(at(6)));
     assert!(urgent.rank(at(7)) < first.rank(at(5)));
-    // A delivery leaves it in its place.
-    assert!(first.next(at(5)).rank(at(9)) < second.rank(at(6)));
+    // A delivery does not change the position.
+    assert!(first.next_delivery(at(5)).rank(at(9)) < second.rank(at(6)));
 }

@@ -18,7 +18,7 @@ fn read(isolation: Isolation, paths: &[&str], nodes: &[Node]) -> (Footprint, Que
     let more = paths.iter().map(|text| path(text)).collect();
     let query = footprint.query(&more).expect("there are some");
     let view = View::new(Revision::new(9), nodes.to_vec());
-    assert_eq!(footprint.learn(&query, view).expect("stats"), Some(true));
+    assert_eq!(footprint.record_view(&query, view).expect("stats"), Some(true));
     for text in paths {
         assert!(footprint.read(&path(text)).is_ok());
     }
@@ -63,23 +63,23 @@ fn what_is_written_blindly_is_bound_in_a_snapshot_only() {
     {
         let (mut footprint, _) = read(level, &["/a"], &[node("/a", 3, 1)]);
         assert!(footprint.put(&path("/b"), Bytes::new()).is_none());
-        assert_eq!(footprint.lacks(), expect == ONE);
+        assert_eq!(footprint.lacks_nodes(), expect == ONE);
         let query = footprint.whole().expect("there are some");
         let view = View::new(Revision::new(9), vec![node("/a", 3, 1), node("/b", 4, 1)]);
-        assert!(footprint.learn_whole(&query, view).expect("stats"));
+        assert!(footprint.record_whole(&query, view).expect("stats"));
         let ops = [("/a".to_owned(), ONE), ("/b".to_owned(), expect)];
         assert_eq!(expected(&footprint), ops.to_vec());
-        assert!(!footprint.lacks() && !footprint.is_later());
+        assert!(!footprint.lacks_nodes() && !footprint.is_later());
         // Written again since the first answer, which was of revision 9.
         let view = View::new(Revision::new(12), vec![node("/a", 3, 1), node("/b", 4, 7)]);
-        assert!(footprint.learn_whole(&query, view).expect("stats"));
+        assert!(footprint.record_whole(&query, view).expect("stats"));
         assert_eq!(footprint.is_later(), expect == ONE);
     }
 }
 
 #[test]
 fn what_only_an_earlier_run_has_read_is_asked_for_as_far_as_there_is_room() {
-    let texts: Vec<String> = (0..Query::MOST_NODES).map(|it| format!("/n{it}")).collect();
+    let texts: Vec<String> = (0..Query::MAX_NODES).map(|it| format!("/n{it}")).collect();
     let paths: Vec<&str> = texts.iter().map(String::as_str).collect();
     let (earlier, _) = read(Isolation::Serializable, &paths, &[]);
     assert!(earlier.admit(&path("/n7")).is_ok(), "it was read");
@@ -91,10 +91,10 @@ fn what_only_an_earlier_run_has_read_is_asked_for_as_far_as_there_is_room() {
     let query = footprint.query(&BTreeSet::from([path("/more")])).expect("there are some");
 
     let asked: BTreeSet<_> = query.nodes_asked().cloned().collect();
-    assert_eq!(asked.len(), Query::MOST_NODES);
+    assert_eq!(asked.len(), Query::MAX_NODES);
     assert!(asked.contains(&path("/more")) && asked.contains(&path("/n99")));
     let view = View::new(Revision::new(12), Vec::new());
-    assert_eq!(footprint.learn(&query, view).expect("stats"), Some(true));
+    assert_eq!(footprint.record_view(&query, view).expect("stats"), Some(true));
     assert!(footprint.admit(&path("/again")).is_ok(), "this run has read one");
 }
 
@@ -117,7 +117,7 @@ fn parents_come_first_and_go_last() {
 fn another_incarnation_is_another_node() {
     let (mut footprint, query) = read(Isolation::Serializable, &["/a"], &[node("/a", 3, 1)]);
     let later = View::new(Revision::new(12), vec![node("/a", 7, 1)]);
-    assert_eq!(footprint.learn(&query, later).expect("stats"), Some(false));
+    assert_eq!(footprint.record_view(&query, later).expect("stats"), Some(false));
 }
 
 #[test]
@@ -132,19 +132,21 @@ fn a_rejection_is_a_lost_race_or_a_refusal() {
     };
 
     let (mut footprint, query) = blind();
-    let verdict = footprint.judge(&no(Why::OtherVersion), &query, view(&[node("/a", 3, 2)]));
+    let verdict =
+        footprint.judge(&no(RejectReason::OtherVersion), &query, view(&[node("/a", 3, 2)]));
     assert_eq!(verdict.expect("stats"), AfterRejection::RunAgain);
     let (mut footprint, query) = blind();
-    let verdict = footprint.judge(&no(Why::Missing), &query, view(&[node("/a", 3, 1)]));
+    let verdict = footprint.judge(&no(RejectReason::Missing), &query, view(&[node("/a", 3, 1)]));
     assert_eq!(verdict.expect("stats"), AfterRejection::SendAgain, "/b is to be created");
-    let verdict = footprint.judge(&no(Why::Exists), &query, view(&[node("/a", 3, 1)]));
+    let verdict = footprint.judge(&no(RejectReason::Exists), &query, view(&[node("/a", 3, 1)]));
     assert_eq!(
         verdict.expect("stats"),
         AfterRejection::Unexplained,
         "/b is a directory, or was there"
     );
     let (mut footprint, query) = blind();
-    let verdict = footprint.judge(&no(Why::BelowEphemeral), &query, view(&[node("/a", 3, 1)]));
+    let verdict =
+        footprint.judge(&no(RejectReason::BelowEphemeral), &query, view(&[node("/a", 3, 1)]));
     assert_eq!(verdict.expect("stats"), AfterRejection::Refused);
 }
 

@@ -25,13 +25,13 @@ impl Story {
         stored.says(Deed::Submitted { task: 7, effect: Effect::Done })
     }
 
-    /// A worker has it, and runs it.
+    /// A worker has the task, and runs it.
     fn assigned() -> Self {
         let has = Self::submitted().step(&[(Deleted, "todo/7"), (Created, "assigned/a/7")]);
         has.says(Deed::Runs { task: 7, run: 70 })
     }
 
-    /// It has ended.
+    /// The task has ended.
     fn ended() -> Self {
         Self::assigned().step(&[
             (Deleted, "assigned/a/7"),
@@ -40,7 +40,7 @@ impl Story {
         ])
     }
 
-    /// Writes this in one transaction.
+    /// Writes these facts in one transaction.
     fn step(mut self, changes: &[(Kind, &str)]) -> Self {
         self.1 += 1;
         for (kind, path) in changes {

@@ -17,12 +17,12 @@ impl Story {
         Self(script)
     }
 
-    /// A story in which the item was put.
+    /// A history in which the item was put.
     fn put() -> Self {
         Self::new().says(Deed::Puts { item: ITEM }).born(5, FIRST).says(done_put(Effect::Done))
     }
 
-    /// One in which it was claimed with this token, too, and held for a while.
+    /// A history in which the item was also claimed with this token, and held for a while.
     fn claimed(token: u64) -> Self {
         Self::put().claims(token, FIRST, &name(1)).holds(token, (10, 20))
     }
@@ -32,7 +32,7 @@ impl Story {
         self
     }
 
-    /// Lets time pass: what is held ends before, unless a test says otherwise.
+    /// Advances the time: every holding ends before, unless a test overrides that.
     fn later(mut self) -> Self {
         while self.0.say(1, None, What::Deed { deed: Deed::Rests }) < 100 {}
         self
@@ -153,7 +153,7 @@ fn nothing_is_left() {
 fn an_item_is_had_for_good_once() {
     let twice = Story::put().gone(9, FIRST).takes(Some(ITEM), Effect::Done);
     assert_eq!(twice.takes(Some(ITEM), Effect::Done).laws(), ["L-Q-5"]);
-    // A take was dropped, and put it back in its place.
+    // A take was dropped, and put the item back at its position.
     let back = || Story::put().gone(9, FIRST).born(10, &name(1)).gone(11, &name(1));
     assert_eq!(back().takes(Some(ITEM), Effect::Done).laws(), FINE);
     let both = back().takes(Some(ITEM), Effect::Done).takes(Some(ITEM), Effect::Done);
@@ -187,7 +187,7 @@ fn a_delivery_is_held_alone_by_a_claim_that_is_there() {
     assert_eq!(again([(10, 20), (30, 40)]), FINE);
     assert_eq!(again([(10, 30), (25, 40)]), ["L-Q-6"]);
     assert_eq!(again([(50, 60), (30, 40)]), ["L-Q-6"], "the tokens fall");
-    // The other one has acknowledged it by then.
+    // The other consumer has acknowledged the item by then.
     assert_eq!(again([(10, 900), (30, 40)]), ["L-Q-6"; 2], "it is held, and it is over");
     let unclaimed = Story::put().holds(6, (10, 20)).gone(9, FIRST);
     assert_eq!(unclaimed.takes(Some(ITEM), Effect::Done).laws(), ["L-Q-6"]);

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use synod_core::error::ErrorKind;
 use synod_core::store::{
-    Limits, Rejected, Revision, SessionId, SessionInfo, Stat, View, Watch, Why,
+    Limits, RejectReason, Rejected, Revision, SessionId, SessionInfo, Stat, View, Watch,
 };
 use tokio::sync::watch;
 
@@ -36,7 +36,7 @@ impl Store for Scripted {
         self.reads.lock().unwrap().pop_front().expect("a read of the script")
     }
 
-    async fn observe(&self, _query: Query) -> Result<(View, Watch)> {
+    async fn watch(&self, _query: Query) -> Result<(View, Watch)> {
         unreachable!("it draws only")
     }
 
@@ -58,10 +58,10 @@ fn unsent() -> Error {
 }
 
 fn refused() -> Outcome {
-    Outcome::Rejected(Rejected::new(0, at(TICKET), Why::Exists))
+    Outcome::Rejected(Rejected::new(0, at(TICKET), RejectReason::Exists))
 }
 
-/// What is in the directory: a ticket of another client, and perhaps the own one.
+/// The nodes of the directory: a ticket of another client, and possibly the own one.
 fn there(own: bool) -> View {
     let revision = Revision::new(3);
     let stat = Stat::new(revision, revision, Version::new(0), None);
@@ -71,7 +71,7 @@ fn there(own: bool) -> View {
     view
 }
 
-/// The answer of a client that draws.
+/// Returns the answer of a client that creates a ticket.
 async fn drawn<const W: usize, const R: usize>(
     commits: [Result<Outcome>; W],
     reads: [Result<View>; R],
@@ -94,7 +94,7 @@ fn path_of(answer: Result<Answer>) -> Option<String> {
 
 #[tokio::test]
 async fn a_refused_repetition_is_looked_into() {
-    // The first create came through after the look, and the second was refused because of it.
+    // The first create was applied after the search, and the second was rejected because of it.
     let late = drawn([Err(lost()), Ok(refused())], [Ok(there(false)), Ok(there(true))]).await;
     assert_eq!(path_of(late).as_deref(), Some("/q/7-2"));
 

@@ -1,0 +1,193 @@
+//! [`WorkerSession`]: a worker in one session.
+
+use std::any::Any;
+use std::future::pending;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use bytes::Bytes;
+use futures_util::future::{AbortHandle, Abortable, Either, select};
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
+use synod_core::client::Client;
+use synod_core::error::{ErrorKind, Result};
+use tokio::sync::watch;
+
+use crate::crew::assignment::{AssignedTask, Assignment, Attempts};
+use crate::crew::failures::{closed, concerns_a_task};
+use crate::crew::layout::CrewPaths;
+use crate::crew::report::Reports;
+use crate::crew::task_record::{TaskRecord, TaskState};
+use crate::crew::worker::CrewWorker;
+use crate::crew::worker_node::{FollowedNode, WorkerNode};
+use crate::line::hold::Hold;
+use crate::mirror::Mirror;
+use crate::mirror::extent::Extent;
+use crate::support::names::decoded_name;
+
+/// A worker in one session.
+pub(super) struct WorkerSession<'a> {
+    client: Client,
+    paths: CrewPaths,
+    node: WorkerNode<'a>,
+    capacity: usize,
+}
+
+impl<'a> WorkerSession<'a> {
+    /// Registers the worker. Waits without a limit for the answer of the store.
+    pub(super) async fn begin(
+        client: &Client,
+        paths: CrewPaths,
+        worker: &CrewWorker,
+        drained: &'a AtomicBool,
+    ) -> Result<Self> {
+        let node = WorkerNode::begin(client, &paths, worker, drained).await?;
+        let capacity = usize::try_from(worker.capacity.get()).unwrap_or(usize::MAX);
+        Ok(Self { client: client.clone(), paths, node, capacity })
+    }
+
+    /// Works until the claim is lost, or the store rejects a request for good.
+    pub(super) async fn work<R, F>(&self, run: &R) -> Result<()>
+    where
+        R: Fn(Assignment) -> F,
+        F: Future<Output = Result<Bytes, String>>,
+    {
+        let (serves, confirms) = (pin!(self.serve(run)), pin!(self.node.confirm()));
+        let ended = match select(pin!(self.claim().lost()), select(serves, confirms)).await {
+            Either::Left(_) => return Ok(()),
+            Either::Right((Either::Left((ended, _)), _)) => ended,
+            Either::Right((Either::Right((ended, _)), _)) => ended.map(|never| match never {}),
+        };
+        match ended {
+            // The next registration notices the end of the session. It fails if the client is
+            // closed.
+            Err(error) if error.kind() == ErrorKind::SessionLost => Ok(()),
+            ended => ended,
+        }
+    }
+
+    fn claim(&self) -> &Hold {
+        &self.node.claim
+    }
+
+    /// Does the tasks that are assigned.
+    async fn serve<R, F>(&self, run: &R) -> Result<()>
+    where
+        R: Fn(Assignment) -> F,
+        F: Future<Output = Result<Bytes, String>>,
+    {
+        let dir = self.paths.assigned_to(self.claim().path().name())?;
+        // The deletion of an earlier assignment may stop the attempt of a later one, which is then
+        // started again.
+        let assigned = Extent::children(&dir).deletions_as_reported();
+        let mirror = Mirror::start(&self.client, assigned, "crew");
+        let mut reader = mirror.reader();
+        let (mut attempts, mut running) = (Attempts::default(), FuturesUnordered::new());
+        loop {
+            attempts.update(&mirror.snapshot());
+            while attempts.running() < self.capacity {
+                let (handle, registration) = AbortHandle::new_pair();
+                let Some(task) = attempts.start(handle) else { break };
+                let attempt = async move { (self.attempt(&task, run).await, task) };
+                running.push(Abortable::new(attempt, registration));
+            }
+            let ended = async {
+                match running.next().await {
+                    Some(ended) => ended,
+                    None => pending().await,
+                }
+            };
+            let refused = pin!(mirror.failure());
+            let ended = match select(select(pin!(reader.next()), refused), pin!(ended)).await {
+                Either::Left((Either::Left((Some(_event), _)), _)) => continue,
+                Either::Left((Either::Left((None, _)), _)) => return Err(closed(&dir)),
+                Either::Left((Either::Right((refused, _)), _)) => return Err(refused),
+                Either::Right((ended, _)) => ended,
+            };
+            if let Ok((result, task)) = ended {
+                attempts.end(&task);
+                result?;
+            }
+        }
+    }
+
+    /// Makes one attempt at a task. An error that concerns this task alone does not end the worker.
+    async fn attempt<R, F>(&self, task: &AssignedTask, run: &R) -> Result<()>
+    where
+        R: Fn(Assignment) -> F,
+        F: Future<Output = Result<Bytes, String>>,
+    {
+        let mut reports = Reports::new(self.claim(), &self.paths, task)?;
+        match self.try_attempt(task, run, &mut reports).await {
+            Err(error) if concerns_a_task(&error) => reports.report_impossible(error).await,
+            ended => ended,
+        }
+    }
+
+    /// Makes one attempt at a task, from the read of its data to the report.
+    async fn try_attempt<R, F>(
+        &self,
+        task: &AssignedTask,
+        run: &R,
+        reports: &mut Reports<'_>,
+    ) -> Result<()>
+    where
+        R: Fn(Assignment) -> F,
+        F: Future<Output = Result<Bytes, String>>,
+    {
+        let session = self.claim().node.session();
+        let path = self.paths.task(&task.name)?;
+        // The task was created before the assignment, of which this session was notified: a local
+        // read sees it.
+        let mut node = FollowedNode::new(session, &path);
+        let (record, failed) = loop {
+            let record = node.next().await?.node().map(TaskRecord::of).transpose()?;
+            if let Some(record) = record
+                && let TaskState::Open { failed } = record.state
+            {
+                break (record, failed);
+            }
+            if reports.report_revoked().await? {
+                return Ok(());
+            }
+        };
+        let (sender, progress) = watch::channel(None);
+        let (id, data) = (decoded_name(&task.name), record.bytes.clone());
+        let assignment = Assignment { id, data, failed, progress: Arc::new(sender) };
+        let work = AssertUnwindSafe(async { run(assignment).await }).catch_unwind();
+        let work = work.map(|result| result.unwrap_or_else(|panic| Err(panicked(&*panic))));
+        let ended = {
+            let (revoked, progress) = (pin!(changed(&mut node, &record)), progress.clone());
+            let follows = pin!(reports.follow(progress));
+            match select(pin!(work), select(revoked, follows)).await {
+                Either::Left((result, _)) => Some(result),
+                Either::Right((Either::Left((revoked, _)), _)) => revoked.map(|()| None)?,
+                Either::Right((Either::Right((failed, _)), _)) => match failed? {},
+            }
+        };
+        reports.set_progress(&progress);
+        match ended {
+            Some(result) => reports.report_result(&record, failed, result).await,
+            None => reports.report_revoked().await.map(drop),
+        }
+    }
+}
+
+/// Returns the error message of work that panicked.
+fn panicked(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("the work panicked: {}", text.unwrap_or("with no text"))
+}
+
+/// Waits until the task has changed, for example was cancelled.
+async fn changed(node: &mut FollowedNode<'_>, record: &TaskRecord) -> Result<()> {
+    loop {
+        let stat = node.next().await?.node().and_then(|node| node.stat);
+        if stat.is_none_or(|stat| stat.version != record.version) {
+            return Ok(());
+        }
+    }
+}

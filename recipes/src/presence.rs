@@ -1,0 +1,7 @@
+//! Programs that are alive, for others to find: nodes that exist as long as their owner wants them,
+//! and the members of a group.
+
+pub use crate::group::member::{GroupChange, Member};
+pub use crate::group::{Group, Membership};
+pub use crate::keeper::state::Presence;
+pub use crate::persistent_node::{KeptNode, PersistentNode};

@@ -1,0 +1,217 @@
+//! [`QueueShared`]: the nodes of a queue, and the transactions that move its items.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use synod_core::client::Client;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
+use synod_core::retry::Retry;
+use synod_core::session::Session;
+use synod_core::store::{Expect, Lifetime, RejectReason, Rejected, Txn};
+use synod_core::{clock, value};
+
+use crate::line::ticket_name::dated;
+use crate::mutant::mistake;
+use crate::queue::item_name::ItemName;
+use crate::support::exactly_once::settling::Sent;
+use crate::support::exactly_once::write_id::WriteIds;
+use crate::support::exactly_once::writes::ExactlyOnceWrites;
+use crate::support::names::dir_for_any_name;
+
+/// The operation that errors of a queue name.
+pub(super) const DOING: &str = "using a queue";
+
+/// The nodes of a queue, shared by its handle and its tasks. All its transactions are marked, so
+/// each is applied exactly once and its effect can be determined.
+pub(super) struct QueueShared {
+    pub(super) client: Client,
+    pub(super) dir: Path,
+    /// The items that wait, persistent.
+    pub(super) items: Path,
+    /// The items that a consumer has claimed, persistent. They stay here when their consumer is
+    /// gone.
+    pub(super) claimed: Path,
+    /// The claims of these items, ephemeral, each with the name of its item.
+    pub(super) claims: Path,
+    /// The processes with claims, ephemeral. Other processes follow these in place of the claims.
+    pub(super) consumers: Path,
+    /// The ids that applications chose, for as long as their items are in the queue.
+    ids: Path,
+    /// The slots that the items of bounded queues fill.
+    pub(super) slots: Path,
+    /// The items that are not delivered to any consumer.
+    pub(super) dead: Path,
+    pub(super) writes: ExactlyOnceWrites,
+}
+
+impl QueueShared {
+    pub(super) fn new(client: &Client, dir: Path) -> Result<Self> {
+        let below = |name: &str| dir_for_any_name(dir.join(name)?);
+        Ok(Self {
+            client: client.clone(),
+            items: below("items")?,
+            claimed: below("claimed")?,
+            claims: below("claims")?,
+            consumers: below("consumers")?,
+            ids: below("ids")?,
+            slots: below("slots")?,
+            dead: below("dead")?,
+            writes: ExactlyOnceWrites::new(
+                client,
+                WriteIds::persistent(below("marks")?, "queue-", DOING),
+            ),
+            dir,
+        })
+    }
+
+    /// Creates a unique id that contains the current time.
+    pub(super) fn unique_id(&self) -> String {
+        dated(&self.client.random().id(), Some(clock::date()))
+    }
+
+    pub(super) fn item(&self, name: &ItemName) -> Result<Path> {
+        Ok(self.items.join(&name.to_string())?)
+    }
+
+    /// Returns the path of an item that a consumer has claimed.
+    pub(super) fn claimed(&self, name: &ItemName) -> Result<Path> {
+        Ok(self.claimed.join(&name.to_string())?)
+    }
+
+    pub(super) fn claim(&self, name: &ItemName) -> Result<Path> {
+        Ok(self.claims.join(&name.to_string())?)
+    }
+
+    /// Adds the operations that create an item.
+    pub(super) fn with_item(&self, txn: Txn, name: &ItemName, data: Bytes) -> Result<Txn> {
+        let create = |txn: Txn, other| txn.create(other, "", Lifetime::Persistent);
+        let txn = self.others(name).fold(txn, create);
+        Ok(txn.create(self.item(name)?, data, Lifetime::Persistent))
+    }
+
+    /// Adds the operations that delete an item that waits.
+    pub(super) fn without_item(&self, txn: Txn, name: &ItemName) -> Result<Txn> {
+        Ok(self.without(txn, self.item(name)?, name))
+    }
+
+    /// Adds the operations that delete the item with this node.
+    pub(super) fn without(&self, txn: Txn, node: Path, name: &ItemName) -> Txn {
+        let item = txn.delete(node, Expect::Any);
+        self.others(name).fold(item, |txn, other| txn.delete(other, Expect::Any))
+    }
+
+    /// Returns the nodes that exist as long as the item: the nodes of its id and of its slot, if it
+    /// has them.
+    fn others(&self, name: &ItemName) -> impl Iterator<Item = Path> + use<> {
+        let others = [name.id_node(&self.ids), name.slot_node(&self.slots)];
+        mistake!(CapacityUnguarded: let others = [name.id_node(&self.ids), None]);
+        others.into_iter().flatten()
+    }
+
+    /// Builds the transaction that puts the claimed item with this node back among the waiting
+    /// items, under this name. It does not delete the claim.
+    pub(super) fn back(&self, claimed: &Path, name: &str, data: Bytes) -> Result<Txn> {
+        let txn = Txn::new().delete(claimed, Expect::Any);
+        Ok(txn.create(self.items.join(name)?, data, Lifetime::Persistent))
+    }
+
+    /// Sends a transaction that removes an item, with the further operations of `more`. If the node
+    /// of the id or of the slot is missing, its delete is left out: another program may have
+    /// removed it, or may have put an item whose name only looks like one with an id or a slot.
+    pub(super) async fn send_removal(
+        &self,
+        limit: Retry,
+        session: &Session,
+        own: &mut Txn,
+        more: &Txn,
+        needed: &Path,
+    ) -> Result<Sent> {
+        loop {
+            let txn = more.ops.iter().cloned().fold(own.clone(), Txn::op);
+            match self.writes.send_within(limit.clone(), session, txn, Some(needed)).await? {
+                Sent::Rejected(no)
+                    if no.index < own.ops.len() && self.is_missing_companion(&no) =>
+                {
+                    tracing::warn!(path = %no.path, "the node of the id or the slot of an item is missing");
+                    own.ops.remove(no.index);
+                }
+                sent => return Ok(sent),
+            }
+        }
+    }
+
+    /// Returns true if a transaction was rejected because the node of an id or a slot is missing.
+    fn is_missing_companion(&self, no: &Rejected) -> bool {
+        let dir = no.path.parent();
+        no.reason == RejectReason::Missing
+            && dir.is_some_and(|dir| dir == self.ids || dir == self.slots)
+    }
+
+    /// Adds the operation that creates a dead letter.
+    pub(super) fn with_dead(&self, txn: Txn, name: &ItemName, data: Bytes) -> Result<Txn> {
+        Ok(txn.create(self.dead.join(&name.to_string())?, data, Lifetime::Persistent))
+    }
+
+    /// Returns true if a transaction was rejected because the id of this item is in the queue
+    /// already.
+    pub(super) fn is_known_id(&self, no: &Rejected, name: &ItemName) -> bool {
+        name.id_node(&self.ids).is_some_and(|id| id == no.path)
+    }
+
+    /// Returns true if a transaction was rejected because some id is in the queue already.
+    pub(super) fn is_used_id(&self, no: &Rejected) -> bool {
+        no.path.parent().is_some_and(|dir| dir == self.ids)
+    }
+
+    /// Returns true if a transaction was rejected because another item fills a slot.
+    pub(super) fn is_filled_slot(&self, no: &Rejected) -> bool {
+        no.path.parent().is_some_and(|dir| dir == self.slots)
+    }
+}
+
+/// The serialization of items.
+pub(super) struct Codec<T> {
+    encode: fn(&Path, &T) -> Result<Bytes>,
+    decode: fn(&Path, &Bytes) -> Result<T>,
+}
+
+impl<T: Serialize + DeserializeOwned> Codec<T> {
+    /// Serializes items as JSON.
+    pub(super) const JSON: Self = Self {
+        encode: |path, item| value::encode(path, item),
+        decode: |path, data| value::decode(path, data),
+    };
+}
+
+impl Codec<Bytes> {
+    /// Stores bytes unchanged.
+    pub(super) const RAW: Self =
+        Self { encode: |_, item| Ok(item.clone()), decode: |_, data| Ok(data.clone()) };
+}
+
+impl<T> Codec<T> {
+    pub(super) fn encode(self, path: &Path, item: &T) -> Result<Bytes> {
+        (self.encode)(path, item)
+    }
+
+    /// Deserializes an item. A panic of its type counts as an error: in a background task each
+    /// consumer would meet the same panic again.
+    pub(super) fn decode(self, path: &Path, data: &Bytes) -> Result<T> {
+        catch_unwind(AssertUnwindSafe(|| (self.decode)(path, data))).unwrap_or_else(|_panic| {
+            Err(Error::new(ErrorKind::Corrupt, DOING)
+                .at(path)
+                .because("the type of the item panicked"))
+        })
+    }
+}
+
+impl<T> Clone for Codec<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Codec<T> {}

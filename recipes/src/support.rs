@@ -1,0 +1,10 @@
+//! Modules that several recipes need, and that are no recipe: retries, waits, time, detached tasks,
+//! names, metrics and exactly-once writes.
+
+pub(crate) mod detached;
+pub(crate) mod exactly_once;
+pub(crate) mod metrics;
+pub(crate) mod names;
+pub(crate) mod retry;
+pub(crate) mod time;
+pub(crate) mod wait;

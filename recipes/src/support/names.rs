@@ -1,0 +1,22 @@
+//! Names of nodes and of directories.
+
+use synod_core::error::Result;
+use synod_core::name::Name;
+use synod_core::path::Path;
+
+/// The most bytes that a name has.
+const MAX_NAME: usize = 255;
+
+/// Returns the text that a name encodes.
+///
+/// A name that this library would not write belongs to another program and is returned unchanged.
+pub(crate) fn decoded_name(name: &str) -> String {
+    let decoded = Name::new(name).ok().and_then(|name| name.decode());
+    decoded.unwrap_or_else(|| name.to_owned())
+}
+
+/// Returns the path of a directory, if a child with a name of any length fits below it.
+pub(crate) fn dir_for_any_name(dir: Path) -> Result<Path> {
+    let _longest = dir.join(&"x".repeat(MAX_NAME))?;
+    Ok(dir)
+}
