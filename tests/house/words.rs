@@ -45,9 +45,10 @@ fn begins_with_a_clause(file: &File) -> Vec<String> {
         if is_begin {
             found.push(file.offence(at, "begin with a noun or a verb"));
         }
-        is_first = match is_page {
-            true => text.starts_with('#') || (is_first && text.is_empty()),
-            false => prose.is_none(),
+        is_first = if is_page {
+            text.starts_with('#') || (is_first && text.is_empty())
+        } else {
+            prose.is_none()
         };
         at += line.len();
     }
