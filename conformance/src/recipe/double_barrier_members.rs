@@ -139,7 +139,8 @@ async fn a_member_is_not_failed_by_the_call_that_it_gave_up(world: World) {
                 gate.answered(Verb::Commit, created).await;
                 world.are_there(&bob, 1).await;
             };
-            let either = select(pin!(both.enter()), pin!(given_up)).await;
+            let (entering, given_up) = (pin!(both.enter()), pin!(given_up));
+            let either = select(entering, given_up).await;
             assert!(matches!(either, Either::Right(_)), "it is alone");
         }
         let alone = within(brief, both.enter()).await;
