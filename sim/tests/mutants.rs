@@ -104,10 +104,12 @@ fn each_mistake_with_a_number_is_found_by_a_law_that_is_named_for_it() {
 #[test]
 fn what_the_wrapper_does_without_a_mistake_breaks_nothing() {
     // No workload here uses the operations of these mistakes: so any finding would be caused by the
-    // wrapper itself.
-    for name in ["TextOnly", "NamesCarryData"] {
+    // wrapper itself. The numbers of counters are no text.
+    let all: [(&str, &[&str]); 2] =
+        [("TextOnly", &["counter", "promotion"]), ("NamesCarryData", &[])];
+    for (name, but) in all {
         let known = Known::by_name(name).expect("there is such a mistake");
-        for workload in workload::ALL {
+        for workload in workload::ALL.iter().filter(|it| !but.contains(&it.name())) {
             let caught = first(known, 40, |seed| workload.prepare(Sim::new(seed)));
             assert_eq!(caught, None, "{name} in {}", workload.name());
         }

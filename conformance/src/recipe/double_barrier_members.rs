@@ -1,8 +1,10 @@
 //! Members of a double barrier that time out, enter again, or leave while others read: the cases in
 //! which they count, and in which they fail.
 
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::store::{Event, Expect, Kind, Lifetime, Query};
 use synod_recipes::barrier::{DoubleBarrier, Inside, OnLoss};
@@ -123,18 +125,28 @@ async fn the_end_of_a_round_fails_no_member_that_comes_meanwhile(world: World) {
 }
 
 async fn a_member_is_not_failed_by_the_call_that_it_gave_up(world: World) {
-    let ((ann, plan), bob) = (world.scripted([]).await, world.client().await);
+    let (gate, bob) = (world.gate(), world.client().await);
+    let (ann, plan) = world.scripted_on(gate.clone(), world.options(), []).await;
     let both = barrier(&world, &ann).on_loss(OnLoss::Fail);
     let (brief, late) = (world.brief(), Duration::from_millis(20));
     for _ in 0..3 {
         let slow = Cue::new(Site::RequestSlow).of(Verb::Delete).lasting(late);
         plan.cue(slow.under(world.at("both")));
-        assert!(answer(within(brief / 4, both.enter()).await).is_none(), "it is alone");
+        let created = gate.answers(Verb::Commit) + 1;
+        {
+            // It knows its node when it gives up.
+            let given_up = async {
+                gate.answered(Verb::Commit, created).await;
+                world.are_there(&bob, 1).await;
+            };
+            let either = select(pin!(both.enter()), pin!(given_up)).await;
+            assert!(matches!(either, Either::Right(_)), "it is alone");
+        }
         let alone = within(brief, both.enter()).await;
         assert!(answer(alone).is_none(), "it is alone with what it was before");
         assert_eq!(plan.pending(), 0, "the node was removed at once");
+        world.are_there(&bob, 0).await;
     }
-    world.are_there(&bob, 0).await;
 }
 
 async fn a_member_that_is_gone_does_not_count_when_its_node_comes_again(world: World) {
