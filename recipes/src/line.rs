@@ -35,6 +35,39 @@
 //! - **A wait continues as long as its session lives**, also while the store does not respond. It
 //!   fails when the store rejects a request, or when there is no next session within the client's
 //!   time limit.
+//!
+//! # Decisions that are easy to undo by mistake
+//!
+//! - **One pure function grants** ([`turn`](order::turn)), from the names in one view. So the name
+//!   of a ticket contains everything that matters: the kind of request, and the number of permits.
+//!   No data of other tickets is read, except by a reader, which reads the ticket of its preceding
+//!   writer, as that may have been downgraded.
+//! - **A name means one ticket**, as it contains an id of 32 digits. So a delete by path and a
+//!   check of a path need no version. Two exceptions use the version that was seen last: on etcd a
+//!   ticket whose create was sent twice, and a ticket whose owner may downgrade.
+//! - **A name is reused only on stores that append no digits, and only in certainty.** etcd keeps
+//!   every deleted name until compaction and scans them in each listing. The next ticket in the
+//!   same session and the same second may have the last name again, if its create and its delete
+//!   were each answered at the first sending, and the name was never given to other code (by `path`
+//!   of the guard, or in a guarded transaction). Tickets that other clients write to (elections,
+//!   permits, read-write locks) always get a new name.
+//! - **The suffixes of names are those of Curator, kazoo and etcd**, so that their tickets and ours
+//!   are in one queue. Names without a known suffix are ignored. The path `/locks/db` is `etcdctl
+//!   lock /locks/db/`.
+//! - **A waiter for permits relies on its predecessor for the notification** only if that will
+//!   certainly send it: it was seen waiting, has notified nobody yet, and its ticket is newer than
+//!   the last change of the limit.
+//! - **The limit of permits is a name in the directory of the tickets**, so one view shows both
+//!   consistently.
+//! - **A waiter watches its own ticket after a third of the session's TTL**: another client may
+//!   delete it, and the wait would never end. Not earlier, because most waits are shorter, and a
+//!   lost session is reported anyway.
+//! - **A waiter's reads may lag.** All tickets before its own were created first, and a session
+//!   never sees less than its own writes. A lagging view shows at most a contender that is gone,
+//!   whose deletion a watch reports. The limit of permits is the exception.
+//! - **A lost answer to a create is the session's business** (`create` in
+//!   `core/src/session/sequential.rs`): it looks for the ticket, and sends the create again under
+//!   the same name if the ticket is absent.
 
 use std::fmt;
 

@@ -1,4 +1,47 @@
 //! [`CrewPaths`]: the paths of the nodes of a crew. [`CrewSwitch`]: the content of its switch.
+//!
+//! # Decisions that are easy to undo by mistake
+//!
+//! - **A worker has its name for one session.** Its claim is a ticket that waits for nothing. So a
+//!   lost worker stays lost, and its tasks are taken back by a transaction that checks that its
+//!   node is absent.
+//! - **A worker can get a task again that it gave up.** The assignment then has the same path and,
+//!   on some stores, the same version. So a report expects the version of the task's node, each end
+//!   of an attempt writes that node, and an assignment is dropped only in a transaction that checks
+//!   that the task is over.
+//! - **A finished task never waits.** Cancelling removes the node by which a task waits, or checks
+//!   that there is none, and a master that takes a task back checks that it is not over. Otherwise
+//!   a later task of the same name would be confused with it.
+//! - **The master's own steps count before its local copies show them**, and may never be shown: an
+//!   assignment that is created and removed between two reads. Then the node shows it that says
+//!   that the task is over, or waits again.
+//! - **The number of failed attempts is in the task's node alone.** A repeated assignment has old
+//!   terms.
+//! - **Assignments are stopped by versions that each of them checks**: of the worker's node, which
+//!   draining writes, and of the node `switch`, which pausing writes. The first master creates
+//!   `switch`, since a check for absence costs two writes on ZooKeeper. Both nodes are written once
+//!   after their creation: `backend-zk` reads a node first if version 0 is expected, as a container
+//!   has that version too. A worker that has not written its node does not count yet.
+//! - **Draining waits until the worker confirms.** The worker remembers it for its next session,
+//!   and confirms by writing its node. A record in the store would outlive the worker, and a worker
+//!   that was cut off does not read its former node in its next session. A master whose step is
+//!   rejected by one of these versions waits a little and keeps the task in its place: the change
+//!   is on its way.
+//! - **The history of a task is a node beside it**, written by the transaction that takes the task
+//!   from a worker: its report, a master that takes it back, or the worker that drops a finished
+//!   task. So every attempt that ended is recorded, and no step reads the data of a task. A task
+//!   that expires or is cancelled while assigned is only marked as over, and its attempt is
+//!   recorded when the assignment is removed. A writer assumes no earlier attempts until the store
+//!   rejects that.
+//! - **Progress is written to that node, too**, as an attempt in progress. The first report writes
+//!   the assignment, and the later ones check the version of that write. A report that only created
+//!   a node would be undone when the work ends meanwhile.
+//! - **Time is the master's, and that of dates that outlive it.** A master counts from when it sees
+//!   the end of a task or of an attempt. Masters with short terms would never finish counting, so
+//!   the end of a task, the end of a failed attempt, and a deadline are dates too. The earlier of
+//!   the two ends a retention or a pause.
+//! - **A task that is about to expire is not removed.** The step expects the version of the task's
+//!   node, which on some stores a later task of the same name has, too.
 
 use serde::{Deserialize, Serialize};
 use synod_core::error::Result;

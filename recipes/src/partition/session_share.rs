@@ -1,4 +1,21 @@
 //! [`SessionShare`]: a member of a partition in one session.
+//!
+//! # Decisions that are easy to undo by mistake
+//!
+//! - **Views decide on the division, never on ownership.** Members with different views may claim
+//!   the wrong items and give them back; the create of the claim excludes the others.
+//! - **The division stays the same while members act on it.** A member keeps the first of its
+//!   items, and free items go to members below their share in one order. So all members converge,
+//!   each with its own last view.
+//! - **Every transaction on claims expects the version of the member's own node**, and that node is
+//!   written after each unanswered one. Otherwise a delayed delete could hit the next claim at the
+//!   path, perhaps of another member, which on ZooKeeper has the same version.
+//! - **A leaving member announces it first**, by a weight of zero; then it removes its claims, then
+//!   its node. So nothing delayed can be applied after the node is gone.
+//! - **The node of a member has a new name in each session**, so that it is found when the answer
+//!   to its create is lost, and a claim of an earlier session is never taken for a current one.
+//! - **An awaited item is claimed as soon as its deletion is reported**, without a read. The
+//!   members and claims are read a little later, once for all changes.
 
 use std::collections::BTreeSet;
 use std::pin::pin;

@@ -1,4 +1,33 @@
 //! [`QueueShared`]: the nodes of a queue, and the transactions that move its items.
+//!
+//! # Decisions that are easy to undo by mistake
+//!
+//! - **A name means one delivery of one item.** A claim renames the item, with the number of its
+//!   deliveries and the revision of its first node, and creates an ephemeral node of that name. So
+//!   a delete by path means that delivery, also on ZooKeeper, where versions start again; a stale
+//!   acknowledgement is rejected; and an item keeps its place without a sequence in its name.
+//! - **Each step increases the number of changes, or keeps it and increases the number of
+//!   deliveries.** So a name is used once, even if an undelivered claim is taken back, or a dead
+//!   letter is revived.
+//! - **A failed item waits, not the consumer that had it**: the delay is written in the transaction
+//!   that puts the item back.
+//! - **A claim moves the item** to another directory, which no consumer follows. So a put, claimed
+//!   and acknowledged item is two events per consumer.
+//! - **An item without its claim is lost, and is put back after a read.** A process creates an
+//!   ephemeral node before its first claim in a session, and every consumer follows these nodes.
+//!   Each consumer looks for lost items when one of them goes, at its start, and after an outage.
+//!   Claim nodes are deleted once and never re-created. So an item that is listed as claimed, and
+//!   whose claim node is absent in a later read, has no consumer.
+//! - **A claim is sent until its effect is known**, or until its session is lost, and the claim
+//!   with it. So none arrives late.
+//! - **Only a transaction decides who has an item.** The local knowledge of a process is a hint.
+//! - **The attempt to get an item is its own task.** If its caller is gone when it ends, the item
+//!   is put back: the caller confirms the receipt. A dropped delivery leaves its return to a task
+//!   of its process, because a drop cannot wait.
+//! - **An item that was tried in vain pauses, and delays the later ones.** It would lose its place
+//!   otherwise.
+//! - **A consumer chooses among more items after lost races**, prefers items that its own process
+//!   put, and waits where there are fewer. So consumers need not know each other.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
