@@ -240,7 +240,7 @@ mod tests {
         let plan = plan(r#"{ "url": "mem://?colour=blue" }"#).expect("not known before");
         let error = plan.target.no_more_parameters(&[]).expect_err("no backend knows colours");
         assert_eq!(error.kind(), ErrorKind::Invalid);
-        assert!(error.to_string().contains("\"colour\"; it knows session, deadline, connect"));
+        assert!(error.to_string().contains("\"colour\"; it knows session, timeout, connect"));
         assert!(!error.to_string().contains("certificate"), "{error}");
     }
 }

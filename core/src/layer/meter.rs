@@ -142,9 +142,9 @@ mod tests {
             ("verb=close outcome=done", 1),
             ("verb=commit outcome=rejected", 1),
             ("verb=commit outcome=session_lost", 1),
-            ("verb=observe outcome=done", 1),
             ("verb=open outcome=done", 1),
             ("verb=read outcome=done", 2),
+            ("verb=watch outcome=done", 1),
         ];
         let mut expected: Vec<(String, u64)> = Vec::new();
         for metric in ["synod_call_duration_seconds", "synod_calls_total"] {

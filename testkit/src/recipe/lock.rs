@@ -246,7 +246,7 @@ const PASSING_MUTEX: Row = Row {
     module: "passing_mutex",
     cases: "passing_mutex",
     make: |client, path| made(passing(&client, &path)),
-    shown: "PassingMutex { line: /shown, most: 1, here: Handover { .. } }",
+    shown: "PassingMutex { line: /shown, max_passes: 1, here: Handover { .. } }",
     takes: edges::lock::PASSING_MUTEX,
     uses: &[exclusive("passing_mutex", |client, path| {
         held(async move { passing(&client, &path).lock().await })

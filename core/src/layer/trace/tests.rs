@@ -101,7 +101,7 @@ fn a_call_is_logged_with_path_and_outcome_and_without_data() {
         lines,
         [
             "DEBUG message=answered verb=\"read\" path=/a operations=0 outcome=\"done\" took=0ns",
-            "DEBUG message=answered verb=\"observe\" path=/w operations=0 outcome=\"done\" took=0ns",
+            "DEBUG message=answered verb=\"watch\" path=/w operations=0 outcome=\"done\" took=0ns",
             "TRACE message=changed path=/w kind=Updated",
             "DEBUG message=answered verb=\"commit\" path=/b operations=1 outcome=\"done\" took=0ns",
             "DEBUG message=answered verb=\"commit\" path=/b operations=1 outcome=\"rejected\" \
@@ -142,7 +142,7 @@ fn what_the_session_goes_through_is_logged_once() {
         [
             "INFO message=the store does not answer session=1",
             "INFO message=the store answers again session=1",
-            "WARN message=the session is lost session=1 why=the session expired",
+            "WARN message=the session is lost session=1 reason=the session expired",
         ]
     );
 }
