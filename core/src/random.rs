@@ -59,7 +59,7 @@ impl Random {
 
 impl fmt::Debug for Random {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Chance({:#x})", self.0.seed)
+        write!(f, "Random({:#x})", self.0.seed)
     }
 }
 

@@ -37,23 +37,8 @@
 //!   the life of its session: it may take effect after the node was removed. The task waits for
 //!   each answer and counts the doubts. A doubt ends when its node is seen, because a request
 //!   creates at most one node.
-//! - **The end reports only what is certain.** With an open doubt `close` returns an error with an
-//!   unknown effect, and `Session::retract` removes the late node, as a job of the session, for as
-//!   long as the session lives. A node that a later owner in the same session creates is spared by
-//!   the revision of its create (`OwnNodes`).
-//! - **A node of the same session is not enough.** It is the owner's if one of its creates is in
-//!   doubt and no other owner of the session has the node.
-//! - **A node of an earlier session is removed, not awaited.** It is about to expire, and other
-//!   clients see it go and come once either way.
-//! - **The data is compared at every read.** A delayed set can hit a new node of the same version;
-//!   the task then writes again. In the same way it replaces writes of other clients.
 //! - **Watch and reads are those of the session**, not of the client: the node ends with the
 //!   session, and the task starts again.
-//! - **A TTL node is identified by its incarnation.** No session owns it, so its creates use
-//!   exactly-once writes: the revision of the write-id node tells which node an unanswered create
-//!   made. All other calls go through the client, in any session. After a silence of its owner the
-//!   node is read before it is written, because the expected version may be that of another owner's
-//!   node.
 
 use std::fmt;
 use std::sync::Arc;

@@ -65,9 +65,6 @@
 //! - **A waiter's reads may lag.** All tickets before its own were created first, and a session
 //!   never sees less than its own writes. A lagging view shows at most a contender that is gone,
 //!   whose deletion a watch reports. The limit of permits is the exception.
-//! - **A lost answer to a create is the session's business** (`create` in
-//!   `core/src/session/sequential.rs`): it looks for the ticket, and sends the create again under
-//!   the same name if the ticket is absent.
 
 use std::fmt;
 

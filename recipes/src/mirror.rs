@@ -27,19 +27,13 @@
 //!
 //! # Decisions that are easy to undo by mistake
 //!
-//! - **One task writes, and reads one thing at a time.** So no answer overtakes another, and a node
-//!   that a read does not find is gone.
 //! - **Revisions decide, never versions.** If an event would create a node again that a read did
 //!   not find, the node is read first, unless the event is newer than everything known at that
 //!   read.
 //! - **The whole is read in each session and after each change of the connection**, whatever the
 //!   watch reports: no store says when an interrupted watch has caught up.
-//! - **Events are received during that read**, one per path. Otherwise constant writes would
-//!   overflow the watch during every read, and no read would be the last.
 //! - **Names alone are never listed**, even if data is not wanted: such a listing need not say
 //!   which names are nodes.
-//! - **One log of events serves all readers**, and a reader begins with a snapshot. So a reader
-//!   costs a number, and one that falls behind starts again.
 //! - **A session can become certain again without a change of the connection**, as certainty
 //!   depends on the clock. A wait for a live content listens to both.
 

@@ -2,9 +2,6 @@
 //!
 //! # Decisions that are easy to undo by mistake
 //!
-//! - **A worker has its name for one session.** Its claim is a ticket that waits for nothing. So a
-//!   lost worker stays lost, and its tasks are taken back by a transaction that checks that its
-//!   node is absent.
 //! - **A worker can get a task again that it gave up.** The assignment then has the same path and,
 //!   on some stores, the same version. So a report expects the version of the task's node, each end
 //!   of an attempt writes that node, and an assignment is dropped only in a transaction that checks

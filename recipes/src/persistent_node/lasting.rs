@@ -342,7 +342,7 @@ impl Evidence for Vacancy<'_> {
         !view.nodes.iter().any(|node| node.path == *self.path && node.stat.is_some())
     }
 
-    fn was_applied(&self, at: Revision) {
+    fn record_applied(&self, at: Revision) {
         *self.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
     }
 }

@@ -61,7 +61,7 @@ impl Reserved {
     }
 
     /// Ends the reservation of an item for which no request was sent.
-    pub(super) fn was_not_tried(mut self) {
+    pub(super) fn release_untried(mut self) {
         self.was_tried = false;
     }
 

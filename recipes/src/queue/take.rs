@@ -242,7 +242,7 @@ async fn take_once<T>(
     let max = session.info().limits.operations.saturating_sub(1).max(1);
     let mut reserved = reserved;
     let others = reserved.split_off(max.min(reserved.len()));
-    others.into_iter().for_each(Reserved::was_not_tried);
+    others.into_iter().for_each(Reserved::release_untried);
     let data = try_join_all(reserved.iter().map(|it| data_of(shared, &session, it))).await?;
     let mut available = reserved.into_iter().zip(data).filter_map(|(it, data)| Some((it, data?)));
     let mut batch = Batch::new();
@@ -258,11 +258,11 @@ async fn take_once<T>(
             Err(_unreadable) => Some(reserved),
         };
         if let Some(reserved) = left_out {
-            reserved.was_not_tried();
+            reserved.release_untried();
             break;
         }
     }
-    available.for_each(|(reserved, _data)| reserved.was_not_tried());
+    available.for_each(|(reserved, _data)| reserved.release_untried());
     batch.commit(shared, &session).await
 }
 

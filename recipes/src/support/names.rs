@@ -1,11 +1,8 @@
 //! Names of nodes and of directories.
 
 use synod_core::error::Result;
-use synod_core::name::Name;
+use synod_core::name::{MAX_NAME_BYTES, Name};
 use synod_core::path::Path;
-
-/// The most bytes that a name has.
-const MAX_NAME: usize = 255;
 
 /// Returns the text that a name encodes.
 ///
@@ -17,6 +14,6 @@ pub(crate) fn decoded_name(name: &str) -> String {
 
 /// Returns the path of a directory, if a child with a name of any length fits below it.
 pub(crate) fn dir_for_any_name(dir: Path) -> Result<Path> {
-    let _longest = dir.join(&"x".repeat(MAX_NAME))?;
+    let _longest = dir.join(&"x".repeat(MAX_NAME_BYTES))?;
     Ok(dir)
 }

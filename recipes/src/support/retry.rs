@@ -57,7 +57,20 @@ impl OutageBackoff {
     /// Waits before another attempt, or until the client is closed. Returns the error if no later
     /// attempt can succeed.
     pub(crate) async fn wait(&mut self, error: Error) -> Result<()> {
-        if !self.client.is_transient(&error) {
+        let may_succeed = self.client.is_transient(&error);
+        self.wait_if(may_succeed, error).await
+    }
+
+    /// As [`OutageBackoff::wait`], also after a refusal that may end: the store has no space, or
+    /// permissions were withdrawn.
+    pub(crate) async fn wait_out(&mut self, error: Error) -> Result<()> {
+        let may_end = matches!(error.kind(), ErrorKind::Backend | ErrorKind::Denied);
+        let may_succeed = self.client.is_transient(&error) || (may_end && !self.client.is_closed());
+        self.wait_if(may_succeed, error).await
+    }
+
+    async fn wait_if(&mut self, may_succeed: bool, error: Error) -> Result<()> {
+        if !may_succeed {
             return Err(error);
         }
         let mut state = self.client.state();
@@ -66,25 +79,10 @@ impl OutageBackoff {
         Ok(())
     }
 
-    /// As [`OutageBackoff::wait`], also after a refusal that may end: the store has no space, or
-    /// permissions were withdrawn.
-    pub(crate) async fn wait_out(&mut self, error: Error) -> Result<()> {
-        if may_pass(&error) && !self.client.is_closed() {
-            self.delays.wait().await;
-            return Ok(());
-        }
-        self.wait(error).await
-    }
-
     /// Records that the store answers: the next delay is a short one again.
     pub(crate) fn reset(&mut self) {
         self.delays.reset();
     }
-}
-
-/// Returns `true` for a refusal that may end without any act of this process.
-fn may_pass(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Backend | ErrorKind::Denied)
 }
 
 /// The delays between attempts to determine an effect, in any session, up to a limit.

@@ -93,7 +93,7 @@ async fn work(me: Process, book: Book) {
         if is_last {
             Box::pin(seller.round(round, is_last)).await;
         } else {
-            Box::pin(join(seller.round(round, is_last), seller.is_beside(round))).await;
+            Box::pin(join(seller.round(round, is_last), seller.register_beside(round))).await;
         }
     }
 }
@@ -107,7 +107,7 @@ struct Seller {
 impl Seller {
     /// Registers another instance in the same process, in the same session or in another one, and
     /// perhaps under the same id.
-    async fn is_beside(&self, round: u64) {
+    async fn register_beside(&self, round: u64) {
         let me = &self.me;
         let second = match me.pick(8) {
             0 => Some(self.client.clone()),

@@ -163,7 +163,7 @@ impl Member {
             self.note(Call::Failed, gone, called);
         }
         let Some(Ok(Ok(inside))) = entered else { return false };
-        self.has_entered(&inside, called);
+        self.record_entry(&inside, called);
         me.rest(me.ttl() / 2).await;
         if me.pick(8) > 0 {
             drop(me.perhaps(self.leaves(inside)).await);
@@ -174,7 +174,7 @@ impl Member {
     async fn enters(&self) -> error::Result<Inside> {
         let called = self.me.committed();
         let inside = self.barrier.enter().await?;
-        self.has_entered(&inside, called);
+        self.record_entry(&inside, called);
         Ok(inside)
     }
 
@@ -186,7 +186,7 @@ impl Member {
         Ok(())
     }
 
-    fn has_entered(&self, inside: &Inside, called: usize) {
+    fn record_entry(&self, inside: &Inside, called: usize) {
         self.me.sometimes(ENTERED, true);
         self.note(Call::Entered, name(inside), called);
     }

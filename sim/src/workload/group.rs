@@ -62,7 +62,7 @@ async fn work(me: Process) {
     let listener = Listener::of(&me, &Group::new(&client, dir()));
     let member = Joiner { me, client, listener };
     // For one round, so that a history does not become much longer.
-    let first = join(member.round(&member.client, 0), member.is_beside());
+    let first = join(member.round(&member.client, 0), member.join_beside());
     Box::pin(first).await;
     for round in 1..member.me.rounds(ROUNDS) {
         Box::pin(member.round(&member.client, round)).await;
@@ -79,7 +79,7 @@ struct Joiner {
 impl Joiner {
     /// Joins as another member in the same process, in the same session or in another one, and
     /// perhaps under the same name.
-    async fn is_beside(&self) {
+    async fn join_beside(&self) {
         let me = &self.me;
         match me.pick(4) {
             0 => self.round(&self.client, ROUNDS).await,

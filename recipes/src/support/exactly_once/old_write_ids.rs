@@ -6,10 +6,10 @@ use synod_core::client::Client;
 use synod_core::clock::sleep;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::retry::Retry;
 use synod_core::store::{Expect, Node, Query, Txn};
 
 use crate::support::exactly_once::write_id::{WriteIds, date_of};
+use crate::support::retry::OutageBackoff;
 use crate::support::time::date;
 
 /// The age at which a write id counts as that of a process that was killed. A process that lives
@@ -35,14 +35,12 @@ impl OldWriteIds {
 /// Removes old write ids now and from time to time, until the client is closed.
 pub(crate) async fn remove_old_write_ids(ids: OldWriteIds) {
     loop {
-        let mut delays = Retry::forever().delays(ids.client.random());
+        let mut backoff = OutageBackoff::new(&ids.client);
         while let Err(error) = ids.remove(MAX_AGE).await {
-            let delay = delays.next().filter(|_| ids.client.is_transient(&error));
-            let Some(delay) = delay else {
+            if let Err(error) = backoff.wait(error).await {
                 tracing::debug!(path = %ids.dir, %error, "could not remove old write ids");
                 break;
-            };
-            sleep(delay).await;
+            }
         }
         if ids.client.is_closed() {
             return;

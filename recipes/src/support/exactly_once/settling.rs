@@ -28,7 +28,7 @@ pub(crate) trait Evidence: Sync {
 
     /// Records the revision at which the transaction was applied, if its answer was lost and its
     /// write id shows the revision.
-    fn was_applied(&self, _at: Revision) {}
+    fn record_applied(&self, _at: Revision) {}
 }
 
 /// Returns true if nothing was applied, because the session was lost before.
@@ -66,7 +66,7 @@ impl Settling<'_> {
             match WriteVerdict::of(node, self.number) {
                 WriteVerdict::Applied(stat) => {
                     if let Some(stat) = stat {
-                        self.evidence.was_applied(stat.modified);
+                        self.evidence.record_applied(stat.modified);
                     }
                     return Ok(Sent::Applied(None));
                 }
