@@ -58,8 +58,6 @@ struct Shared {
     losing: AtomicBool,
     /// The number of calls that still pass before the process ends, if it must end.
     passing: Mutex<Option<usize>>,
-    /// The kind of the error with which the store refuses the next commit.
-    refusing: Mutex<Option<ErrorKind>>,
     dead: watch::Sender<bool>,
     told: Mutex<Vec<watch::Sender<Status>>>,
 }
@@ -107,7 +105,6 @@ impl Gate {
             lists: AtomicUsize::new(0),
             losing: AtomicBool::new(false),
             passing: Mutex::default(),
-            refusing: Mutex::default(),
             dead: watch::Sender::new(false),
             told: Mutex::default(),
         };
@@ -211,12 +208,6 @@ impl Gate {
 }
 
 impl Gate {
-    /// Refuses the next commit once, with an error of this kind and without an effect.
-    pub(crate) fn refuse_once(&self, kind: ErrorKind) {
-        let mut refusing = self.shared.refusing.lock().unwrap_or_else(PoisonError::into_inner);
-        *refusing = Some(kind);
-    }
-
     /// After this number of further calls nothing is sent any more, not even a close, as if the
     /// process had ended.
     pub(crate) fn die_after(&self, calls: usize) {
@@ -300,11 +291,6 @@ impl Shared {
             *count += 1;
             nth = *count;
         });
-        if verb == Verb::Commit
-            && let Some(kind) = self.refusing.lock().unwrap_or_else(PoisonError::into_inner).take()
-        {
-            return Err(Error::new(kind, "passing the gate"));
-        }
         let way = *self.way.borrow();
         let holds = |held: &BTreeMap<Verb, usize>| held.get(&verb).is_some_and(|it| nth > *it);
         match way {

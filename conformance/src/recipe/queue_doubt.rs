@@ -8,7 +8,6 @@ use std::time::{Duration, SystemTime};
 use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::clock;
-use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Lifetime, Query};
 use synod_recipes::queue::PutOptions;
 use synod_testkit::fault::{Cue, Site, Verb};
@@ -98,20 +97,21 @@ async fn a_take_given_up_in_doubt_when_its_session_is_lost_puts_its_item_back(wo
 
 async fn an_item_whose_return_is_refused_once_is_put_back_all_the_same(world: World) {
     let (gate, bob) = (world.gate(), world.client().await);
-    let client = world.client_on(gate.clone(), world.options()).await;
+    let (client, plan) = world.scripted_on(gate.clone(), world.options(), []).await;
     let [anns, bobs] = [&client, &bob].map(|client| queue(&world, client));
     // Storage may be exhausted for a while, and permissions may be withdrawn for a while.
-    for kind in [ErrorKind::Backend, ErrorKind::Denied] {
+    for refusal in [Site::Broken, Site::Denied] {
         put(&bobs, &["warm"]).await;
         assert_eq!(took(&world, &anns).await, "warm");
         put(&bobs, &["it"]).await;
         given_up(&gate, anns.take(), becomes(&world, &bob, "items", &[])).await;
 
-        gate.refuse_once(kind);
+        plan.cue(Cue::new(refusal).of(Verb::Commit));
         gate.hold_behind(None);
 
         becomes(&world, &bob, "items", &["\"it\""]).await;
-        assert_eq!(took(&world, &bobs).await, "it", "{kind}");
+        assert_eq!(took(&world, &bobs).await, "it", "{refusal:?}");
+        assert_eq!(plan.pending(), 0, "its return was refused");
     }
 }
 
