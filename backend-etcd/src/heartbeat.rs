@@ -29,9 +29,9 @@ const MAX_KEEP_ALIVES: usize = 3;
 /// Keeps the lease alive until the session is lost, and makes sure that the session is lost in
 /// time.
 ///
-/// A member that is slow gets another request, and its first answer still counts: on a busy machine
-/// each answer may take longer than a third of the time to live. Only when it is silent for longer
-/// than its answers take is a new connection used.
+/// A member that is slow gets another request, and the answers to both count: on a busy machine each
+/// may take longer than half of the time to live. Only when it is silent for longer than its
+/// answers take is a new connection used.
 ///
 /// One member may refuse what another permits, and credentials may be about to change: after a
 /// refusal another member is called, and the session is lost when its time is over.
@@ -40,7 +40,7 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, reader: Arc<Reader>) 
     let interval = (life.ttl() / 3).min(SLOWEST_BEAT);
     let mut asked = FuturesUnordered::new();
     let mut vigil = Vigil::new();
-    let mut unanswered_since = None;
+    let (mut unanswered_since, mut answered) = (None, None);
     let mut loss = SessionEnd::Expired;
     while let Some(until) = life.until() {
         let begun = clock::now();
@@ -54,32 +54,39 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, reader: Arc<Reader>) 
         // Connections are judged by the clock of timers, which does not count a suspension.
         let begun_awake = Instant::now();
         let call = Call::read("keeping a lease alive", interval * 3).urgent(interval / 2);
-        asked.push(Box::pin(keep(&reader, lease, call)));
+        let kept = keep(&reader, lease, call);
+        asked.push(Box::pin(async move { (begun_awake, kept.await) }));
         // Half of the remaining time, so that a session without answers is suspended before it is
         // lost.
         let left = until.saturating_duration_since(begun);
         let patience = interval.min((left / 2).max(interval / 10));
         let patience = vigil.sleep_until(until.min(begun + patience));
-        let next = match select(pin!(patience), asked.next()).await {
+        let next = match select(pin!(patience), pin!(newer(&mut asked, answered))).await {
             Either::Left(_) => {
-                life.suspend();
+                // A heartbeat needs two answers: after the first of them it is late only when it
+                // takes another interval.
+                let is_first = unanswered_since.is_none();
+                let since = *unanswered_since.get_or_insert(begun_awake);
+                if !is_first || !endpoints.heard_since(since) {
+                    life.suspend();
+                }
                 // Two intervals leave one for another connection.
-                endpoints.doubt(*unanswered_since.get_or_insert(begun_awake), interval * 2);
+                endpoints.doubt(since, interval * 2);
                 continue;
             }
-            Either::Right((Some(Ok(sent)), _)) => {
-                asked.clear();
+            Either::Right((Some((asked_at, Ok(sent))), _)) => {
+                answered = Some(asked_at);
                 (unanswered_since, loss) = (None, SessionEnd::Expired);
                 life.renew(sent);
                 // A late answer leaves less time for the next.
                 sent + interval
             }
-            Either::Right((Some(Err(error)), _)) if error.kind() == ErrorKind::SessionLost => {
+            Either::Right((Some((_, Err(error))), _)) if error.kind() == ErrorKind::SessionLost => {
                 tracing::debug!(%error, "the session is over");
                 life.lose(SessionEnd::Expired);
                 return;
             }
-            Either::Right((Some(Err(error)), _)) if error.kind() == ErrorKind::Denied => {
+            Either::Right((Some((_, Err(error))), _)) if error.kind() == ErrorKind::Denied => {
                 if loss == SessionEnd::Expired {
                     tracing::warn!(%error, "the session is not permitted to be kept alive just now");
                 }
@@ -89,7 +96,7 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, reader: Arc<Reader>) 
                 clock::now() + SOON
             }
             Either::Right((failed, _)) => {
-                let error = failed.and_then(Result::err);
+                let error = failed.and_then(|(_, result)| result.err());
                 tracing::debug!(?error, "the session was not kept alive just now");
                 loss = SessionEnd::Expired;
                 life.suspend();
@@ -102,6 +109,19 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, reader: Arc<Reader>) 
     life.lose(loss);
     // Removes the session's nodes now, instead of waiting until the server expires the lease.
     let _tried = revoke(endpoints, lease, life.ttl()).await.is_ok();
+}
+
+/// Waits for the next result of a heartbeat that began after this one.
+async fn newer<T>(
+    asked: &mut FuturesUnordered<impl Future<Output = (Instant, T)>>,
+    answered: Option<Instant>,
+) -> Option<(Instant, T)> {
+    loop {
+        let next = asked.next().await;
+        if next.as_ref().is_none_or(|(begun, _)| answered.is_none_or(|last| last < *begun)) {
+            return next;
+        }
+    }
 }
 
 /// Renews the lease of a session. Returns when the request was sent whose answer proves that the
@@ -148,6 +168,7 @@ async fn renew_in_one_term(
     for _ in 0..MAX_KEEP_ALIVES {
         let sent = clock::now();
         link.lease.clone().keep_alive(lease).await?;
+        link.prove();
         let (after, header) = link.confirm().await?;
         if after == before {
             return Ok((sent, header));

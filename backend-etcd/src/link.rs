@@ -260,6 +260,7 @@ impl Link {
             },
             Err(error) => return Err(error),
         };
+        self.prove();
         Ok((self.set_term(connection, Some(&header)), header))
     }
 
