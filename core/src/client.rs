@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, watch};
 use crate::client::generations::Generations;
 use crate::client::reconnect::{ClientTask, Close, Opener};
 use crate::error::{Effect, Error, ErrorKind, Result};
+use crate::local::Locals;
 use crate::mutant::mistake;
 use crate::path::Path;
 use crate::random::Random;
@@ -74,6 +75,7 @@ pub use watching::ClientWatch;
 pub struct Client {
     generations: Arc<Generations>,
     tuning: Arc<Tuning>,
+    locals: Arc<Locals>,
     /// The task that opens sessions ends when the last of these senders is dropped.
     close: mpsc::UnboundedSender<Close>,
     /// The node that this clone uses as its root.
@@ -103,7 +105,8 @@ impl Client {
         let background = ClientTask { opener, generations: generations.clone(), close: requests };
         // It ends by itself: when the client is closed, or when its last clone is dropped.
         task::spawn(background.run(session)).let_go();
-        Ok(Self { generations, tuning, close, root: Path::root() })
+        let locals = Arc::default();
+        Ok(Self { generations, tuning, locals, close, root: Path::root() })
     }
 
     /// The state of the connection to the store. The receiver always holds the latest.
@@ -234,6 +237,17 @@ impl Client {
     /// ```
     pub fn random(&self) -> &Random {
         &self.tuning.random
+    }
+
+    /// The value of this type that is stored with the client; the default, if there is none yet. It
+    /// is the same for all clones, except for those with another [root](Self::namespace), and it
+    /// outlives the sessions.
+    ///
+    /// It is for the state that all instances of a recipe on one client share. Use a private
+    /// type, so that no other code uses the value. It is dropped with the last clone of the client,
+    /// so it must not hold a clone itself. See [`Session::local`] for what belongs to one session.
+    pub fn local<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
+        self.locals.get(&self.root)
     }
 
     /// The maximum duration of a call, including its retries: [`ClientOptions::timeout`]. A recipe

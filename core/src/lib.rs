@@ -11,6 +11,7 @@ pub mod error;
 pub mod held;
 mod invalid_path;
 pub mod layer;
+mod local;
 #[doc(hidden)]
 pub mod mutant;
 pub mod name;

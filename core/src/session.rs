@@ -12,12 +12,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::layer::namespace::Namespaced;
+use crate::local::Locals;
 use crate::mutant::mistake;
 use crate::path::Path;
 use crate::random::Random;
 use crate::session::call_context::{CallContext, Tuning};
 use crate::session::deadline::Deadline;
-use crate::session::local::Locals;
 use crate::session::removal::OwnNode;
 use crate::session::session_state::{SessionState, over};
 use crate::session::session_task::{Job, SessionTask};
@@ -31,7 +31,6 @@ use crate::task;
 pub(crate) mod call_context;
 pub(crate) mod deadline;
 mod flight;
-mod local;
 mod node_guard;
 mod removal;
 mod requests;
@@ -412,7 +411,7 @@ impl Session {
     /// # }
     /// ```
     pub fn local<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
-        self.locals.get()
+        self.locals.get(&Path::root())
     }
 
     /// Returns the source of the ids and random choices of this session: the [source of its

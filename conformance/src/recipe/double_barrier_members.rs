@@ -12,11 +12,14 @@ use synod_recipes::within;
 use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::{answer, done};
+use crate::harness::Link;
 use crate::recipe::{Waiting, many};
 use crate::world::World;
 
 cases![
     "L-DB-6 L-X-1" breaks [GivenUpMemberStays] => a_member_that_gave_up_does_not_count_after_a_look_at_another_barrier,
+    "L-DB-6 L-X-1" breaks [GivenUpMemberStays] => a_member_that_is_given_up_during_its_create_does_not_count,
+    "L-DB-6" needs [Links] breaks [GivenUpMemberStays] => a_member_that_gave_up_in_an_earlier_session_does_not_count,
     "L-DB-1" breaks [EntersOnAnyEvent] => a_round_begins_with_members_that_are_still_there,
     "L-DB-4" breaks [EntersOnAnyEvent] => the_end_of_a_round_fails_no_member_that_comes_meanwhile,
     "L-DB-4 L-DB-6" breaks [GivenUpMemberStays] => a_member_is_not_failed_by_the_call_that_it_gave_up,
@@ -74,6 +77,59 @@ async fn a_member_that_gave_up_does_not_count_after_a_look_at_another_barrier(wo
     let inside = vec![again.gets(&world, "both are there").await, second.gets(&world, "it").await];
     world.they_leave(inside).await;
     world.left_alone(&bob, &world.at("both")).await;
+}
+
+async fn a_member_that_is_given_up_during_its_create_does_not_count(world: World) {
+    let (gate, bob) = (world.gate(), world.client().await);
+    let (ann, plan) = world.scripted_on(gate.clone(), world.options(), []).await;
+    for on_loss in [OnLoss::Wait, OnLoss::Fail] {
+        let both = barrier(&world, &ann).on_loss(on_loss);
+        // The node of the call that is dropped stays for a while.
+        let late = world.brief() * 3;
+        let slow = Cue::new(Site::RequestSlow).of(Verb::Delete).lasting(late);
+        plan.cue(slow.under(world.at("both")));
+        // It is given up when its node is there, and its name is not known yet.
+        gate.hold_behind(Some((Verb::Commit, gate.count(Verb::Commit))));
+        let given_up = entering(both.clone());
+        world.are_there(&bob, 1).await;
+        drop(given_up);
+        gate.hold_behind(None);
+
+        let mut again = entering(both);
+
+        world.are_there(&bob, 2).await;
+        again.waits_for(world.brief(), "it is alone with what it was before").await;
+        // Nor does it notice that what it was before leaves.
+        world.are_there(&bob, 1).await;
+        assert_eq!(plan.pending(), 0, "the node was removed at once");
+        again.waits_for(world.brief(), "nobody else gave up").await;
+        let second = entering(barrier(&world, &bob));
+        let inside =
+            vec![again.gets(&world, "both are there").await, second.gets(&world, "it").await];
+        world.they_leave(inside).await;
+        world.left_alone(&bob, &world.at("both")).await;
+    }
+}
+
+async fn a_member_that_gave_up_in_an_earlier_session_does_not_count(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let session = answer(ann.session().await);
+    let both = barrier(&world, &ann);
+    let given_up = entering(both.clone());
+    world.are_there(&bob, 1).await;
+    // It cannot remove its node, which the server keeps longer than the client its session.
+    world.link(session.info().id, Link::Cut).await;
+    drop(given_up);
+    world.in_time("the loss", session.lost()).await;
+
+    let mut again = entering(both);
+
+    again.waits_for(world.brief(), "it is alone").await;
+    world.are_there(&bob, 1).await;
+    again.waits_for(world.brief(), "it is alone").await;
+    let second = entering(barrier(&world, &bob));
+    let inside = vec![again.gets(&world, "both are there").await, second.gets(&world, "it").await];
+    world.they_leave(inside).await;
 }
 
 async fn a_round_begins_with_members_that_are_still_there(world: World) {

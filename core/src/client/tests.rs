@@ -1,6 +1,7 @@
 //! The promises of a client.
 
 use std::error::Error as _;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::clock::{self, sleep, timeout};
@@ -43,6 +44,22 @@ async fn lose(script: &Script, number: u64) {
     script.opens([Fault::SlowReply(MOMENT)]);
     script.lose(number);
     sleep(MOMENT / 2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_value_is_kept_for_one_client_and_root_across_sessions() {
+    #[derive(Default)]
+    struct Counter(AtomicU64);
+    let ((script, client), (_, other)) = (opened().await, opened().await);
+    let count = |client: &Client| client.local::<Counter>().0.fetch_add(1, Ordering::Relaxed);
+
+    assert_eq!((count(&client), count(&client.clone())), (0, 1));
+    lose(&script, 1).await;
+    client.session().await.expect("opened again");
+    assert_eq!(count(&client), 2);
+    let below = |root| client.namespace(&path(root)).expect("valid");
+    assert_eq!((count(&below("/app")), count(&below("/app"))), (0, 1), "another root");
+    assert_eq!(count(&other), 0, "another client");
 }
 
 /// Returns every state that is reported until the client is closed.

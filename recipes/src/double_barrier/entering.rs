@@ -59,7 +59,8 @@ impl<'a> Entering<'a> {
         let session = self.place.client.session().await?;
         self.watch.open(&session).await?;
         let (path, reads) = (&self.place.path, !self.watch.is_known());
-        let (member, mut view) = MemberNode::join(&session, path, self.own, reads).await?;
+        let joined = MemberNode::join(&self.place.client, &session, path, self.own, reads).await?;
+        let (member, mut view) = joined;
         let mut reported = if reads { None } else { self.watch.until_there(member.name()).await };
         let mut reason = Reason::Others;
         loop {
@@ -134,7 +135,7 @@ impl<'a> Entering<'a> {
 
     /// Excludes the members that will not enter.
     fn discount(&mut self, member: &MemberNode) {
-        let given_up = member.session().local::<GivenUp>();
+        let given_up = self.place.client.local::<GivenUp>();
         self.present.discount(&given_up, &self.place.path);
         self.present.discount_former(member.name(), self.own);
         if let Some(gone) = self.watch.gone() {

@@ -1,8 +1,9 @@
 //! [`MemberNode`]: the owner of a member's node. Dropping it removes the node.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::session::Session;
@@ -15,6 +16,9 @@ use crate::mutant::mistake;
 /// The operation of a member, in errors.
 pub(super) const ENTERING: &str = "entering a barrier";
 
+/// The maximum number of members that are remembered, because they are gone or gave up.
+pub(super) const MAX_REMEMBERED: usize = 1_000;
+
 /// The prefix of its name.
 const MEMBER: &str = "member-";
 
@@ -22,6 +26,7 @@ const MEMBER: &str = "member-";
 #[derive(Debug)]
 pub(super) struct MemberNode {
     session: Session,
+    given_up: Arc<GivenUp>,
     node: OpResult,
     /// True if no request can create it again.
     settled: bool,
@@ -32,6 +37,7 @@ impl MemberNode {
     /// Creates a member. With `reads` the same request lists the members after its create, where
     /// the store supports that. Adds the prefix of its name to `own` before the node may exist.
     pub(super) async fn join(
+        client: &Client,
         session: &Session,
         dir: &Path,
         own: &mut Vec<String>,
@@ -39,6 +45,7 @@ impl MemberNode {
     ) -> Result<(Self, Option<View>)> {
         let path = session.unique(&dir.join(MEMBER)?)?;
         own.push(path.name().to_owned());
+        let joining = Joining { prefix: Some(path.clone()), given_up: client.local() };
         let create = Txn::new().create_sequential(path, "", Lifetime::Session);
         let create = if reads { create.look(names(dir)) } else { create };
         let (outcome, requests) = session.commit_tracked(create).await?;
@@ -46,8 +53,9 @@ impl MemberNode {
         let node = commit.results.into_iter().next().ok_or_else(|| {
             Error::new(ErrorKind::Backend, ENTERING).because("the store did not report the node")
         })?;
+        let (session, given_up) = (session.clone(), joining.done());
         let settled = requests.is_settled();
-        Ok((Self { session: session.clone(), node, settled, gone: false }, commit.look))
+        Ok((Self { session, given_up, node, settled, gone: false }, commit.look))
     }
 
     pub(super) fn session(&self) -> &Session {
@@ -99,7 +107,7 @@ impl MemberNode {
         // A request may create it again. Or another client removed it, or an earlier request that
         // was not answered did.
         if !self.settled {
-            self.session.local::<GivenUp>().add(&self.node, false);
+            self.given_up.add(&self.node, false);
         }
         self.session.remove(&self.node).await?;
         self.gone = true;
@@ -111,8 +119,32 @@ impl Drop for MemberNode {
     fn drop(&mut self) {
         mistake!(GivenUpMemberStays: return);
         if !self.gone {
-            self.session.local::<GivenUp>().add(&self.node, self.settled);
+            self.given_up.add(&self.node, self.settled);
             self.session.remove_in_background(&self.node);
+        }
+    }
+}
+
+/// A member whose node is being created. If this is dropped, or the create fails, the node may
+/// exist all the same, under a name that begins with this prefix.
+struct Joining {
+    prefix: Option<Path>,
+    given_up: Arc<GivenUp>,
+}
+
+impl Joining {
+    /// The node is known, and has an owner from now on.
+    fn done(mut self) -> Arc<GivenUp> {
+        self.prefix = None;
+        self.given_up.clone()
+    }
+}
+
+impl Drop for Joining {
+    fn drop(&mut self) {
+        mistake!(GivenUpMemberStays: return);
+        if let Some(prefix) = self.prefix.take() {
+            self.given_up.remember(Former { path: prefix, created: None });
         }
     }
 }
@@ -127,38 +159,55 @@ pub(super) fn names(dir: &Path) -> Query {
     Query::children(dir).names_only()
 }
 
-/// The members of a session that gave up, at all of its barriers, until they are known to be gone,
-/// and members that a late request may create again. A member that enters again does not count its
-/// former nodes.
+/// The members of a client that gave up, at all of its barriers, until they are known to be gone,
+/// and members that a late request may still create: by their names, or by the prefixes of these. A
+/// member that enters again does not count its former nodes.
 #[derive(Debug, Default)]
-pub(super) struct GivenUp(Mutex<BTreeMap<Path, Option<Revision>>>);
+pub(super) struct GivenUp(Mutex<VecDeque<Former>>);
+
+/// A member that gave up.
+#[derive(Debug)]
+struct Former {
+    /// The node, or the prefix of it.
+    path: Path,
+    /// The revision of its create, if no request can create it again.
+    created: Option<Revision>,
+}
 
 impl GivenUp {
     /// Adds a node. If it is not settled, no listing shows that it is gone for good.
     fn add(&self, node: &OpResult, is_settled: bool) {
         let created = node.stat.map(|stat| stat.created).filter(|_| is_settled);
-        self.nodes().insert(node.path.clone(), created);
+        self.remember(Former { path: node.path.clone(), created });
     }
 
-    /// The names of the members that may still be in a directory, given a listing of it at this
-    /// revision.
+    fn remember(&self, former: Former) {
+        let mut members = self.members();
+        members.push_back(former);
+        if members.len() > MAX_REMEMBERED {
+            members.pop_front();
+        }
+    }
+
+    /// The names and prefixes of the members that may still be in a directory, given a listing of it
+    /// at this revision.
     pub(super) fn among(
         &self,
         dir: &Path,
         listed: impl Fn(&str) -> bool,
         as_of: Revision,
     ) -> BTreeSet<String> {
-        let mut nodes = self.nodes();
-        let is_there = |path: &Path| path.parent_str() == Some(dir.as_str());
-        nodes.retain(|path, created| {
-            let may_come = created.is_none_or(|created| as_of < created);
-            !is_there(path) || listed(path.name()) || may_come
+        let mut members = self.members();
+        let is_there = |former: &Former| former.path.parent_str() == Some(dir.as_str());
+        members.retain(|former| {
+            let may_come = former.created.is_none_or(|created| as_of < created);
+            !is_there(former) || listed(former.path.name()) || may_come
         });
-        let there = nodes.keys().filter(|path| is_there(path));
-        there.map(|path| path.name().to_owned()).collect()
+        let there = members.iter().filter(|former| is_there(former));
+        there.map(|former| former.path.name().to_owned()).collect()
     }
 
-    fn nodes(&self) -> MutexGuard<'_, BTreeMap<Path, Option<Revision>>> {
+    fn members(&self) -> MutexGuard<'_, VecDeque<Former>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

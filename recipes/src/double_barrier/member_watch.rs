@@ -12,11 +12,8 @@ use synod_core::path::Path;
 use synod_core::session::Session;
 use synod_core::store::{Change, Event, Kind, Query, View, Watch};
 
-use crate::double_barrier::member::{is_our_name, names};
+use crate::double_barrier::member::{MAX_REMEMBERED, is_our_name, names};
 use crate::double_barrier::present::Present;
-
-/// The limit of names of members that are remembered because they are gone.
-const MAX_REMEMBERED: usize = 1_000;
 
 /// A watch of the nodes of a barrier. It reports when to read, and which members are gone: their
 /// names are never reused. Only a view proves that a member is there.

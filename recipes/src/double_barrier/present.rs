@@ -15,7 +15,8 @@ use crate::mutant::mistake;
 pub(super) struct Present {
     /// The members; those of this library with their positions in the order of arrival.
     members: BTreeMap<String, Option<Sequence>>,
-    /// Members that do not count although they may be there: of this client, and given up.
+    /// The names of members that do not count although they may be there, or the prefixes of these:
+    /// of this client, and given up.
     discounted: BTreeSet<String>,
     is_ready: bool,
     as_of: Revision,
@@ -50,14 +51,14 @@ impl Present {
 
     /// Excludes the members that gave up at the barrier in this directory.
     pub(super) fn discount(&mut self, given_up: &GivenUp, dir: &Path) {
-        self.discounted = given_up.among(dir, |name| self.members.contains_key(name), self.as_of);
+        let is_there = |name: &str| self.members.contains_key(name);
+        self.discounted = given_up.among(dir, is_there, self.as_of);
     }
 
     /// Excludes the former nodes of `me`, whose names begin with these prefixes.
     pub(super) fn discount_former(&mut self, me: &str, own: &[String]) {
-        let former =
-            |name: &String| name != me && own.iter().any(|start| name.starts_with(start.as_str()));
-        self.discounted.extend(self.members.keys().filter(|name| former(name)).cloned());
+        let former = own.iter().filter(|prefix| !me.starts_with(prefix.as_str()));
+        self.discounted.extend(former.cloned());
     }
 
     /// Excludes members that were reported as gone: a late request has created the node of such a
@@ -97,7 +98,7 @@ impl Present {
 
     /// Records that a member left. Returns whether it was there, and counted.
     pub(super) fn record_departure(&mut self, name: &str) -> bool {
-        self.members.remove(name).is_some() && !self.discounted.contains(name)
+        self.members.remove(name).is_some() && self.counts(name)
     }
 
     /// The members after a change. `None` if they do not follow from the name.
@@ -122,7 +123,11 @@ impl Present {
 
     /// Returns `true` if all members count.
     pub(super) fn count_all(&self) -> bool {
-        self.discounted.is_empty()
+        self.members.keys().all(|name| self.counts(name))
+    }
+
+    fn counts(&self, name: &str) -> bool {
+        !self.discounted.iter().any(|prefix| name.starts_with(prefix.as_str()))
     }
 
     /// Returns `true` if at least this number of members is there.
@@ -143,7 +148,7 @@ impl Present {
                 return NextStep::Wait;
             }
         }
-        let counted = self.members.iter().filter(|(name, _)| !self.discounted.contains(*name));
+        let counted = self.members.iter().filter(|(name, _)| self.counts(name));
         let mut waiting: Vec<_> = counted.map(|(name, place)| (*place, name)).collect();
         waiting.sort();
         waiting.truncate(parties);
