@@ -102,6 +102,12 @@ impl Ability {
         Self::ManyUses,
     ];
 
+    /// Returns `true` if a case with this ability may wait until a session, or a node with a TTL,
+    /// has ended.
+    pub(crate) fn ends_sessions(&self) -> bool {
+        matches!(self, Self::Expiry | Self::TtlNodes | Self::Links | Self::Openings)
+    }
+
     /// The description of its absence.
     pub fn lack(self) -> &'static str {
         match self {

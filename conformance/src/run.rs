@@ -263,7 +263,7 @@ impl Suite {
         // Every wait of a case is bounded, so only a case that loops takes this long.
         let limit = (profile.patience + profile.ttl) * 50;
         let random = Random::seeded(seed ^ hash(case.name()));
-        let world = World::new(harness, random.fork(1), self.paused);
+        let world = World::new(harness, random.fork(1), self.paused, case.needs());
         let act = watchdog::guard(self.hang, (case.act)(world));
         match select(pin!(act), pin!(sleep(limit))).await {
             Either::Left((Ok(()), _)) => Verdict::Passed,

@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::actor::Actor;
-use crate::harness::{Harness, Link, Profile};
+use crate::harness::{Ability, Harness, Link, Profile};
 use synod_testkit::limit::waits_for;
 
 /// The environment of a case.
@@ -32,8 +32,19 @@ pub(crate) struct World {
 impl World {
     /// In paused time a wait lasts for its nominal duration, except for its rounding; in real time
     /// the excess depends on the machine.
-    pub(crate) fn new(harness: Arc<dyn Harness>, random: Random, is_paused: bool) -> Self {
-        let profile = harness.profile();
+    ///
+    /// In real time a busy machine may be late with the heartbeats of a session. So in a case that
+    /// ends no session, the sessions live longer.
+    pub(crate) fn new(
+        harness: Arc<dyn Harness>,
+        random: Random,
+        is_paused: bool,
+        needs: &[Ability],
+    ) -> Self {
+        let mut profile = harness.profile();
+        if !is_paused && !needs.iter().any(Ability::ends_sessions) {
+            profile.ttl *= 3;
+        }
         let slack = if is_paused { profile.ttl / 100 } else { profile.patience };
         let dir = Path::new(&format!("/synod-conformance/{}", random.id())).expect("valid");
         Self { harness, profile, random, dir, slack }

@@ -100,7 +100,8 @@ async fn a_client_closed_between_sessions_does_not_say_that_the_last_is_over(wor
     assert_eq!((closed.kind(), closed.effect()), (ErrorKind::Unreachable, Effect::Unknown));
     let again = failure(client.close().await, "a second close");
     assert_eq!(again.effect(), Effect::Unknown);
-    world.eventually("its nodes go with their time", async || !bob.exists(&a).await).await;
+    let gone = async || !bob.exists(&a).await;
+    world.eventually_after(world.profile.ttl, "its nodes go with their time", gone).await;
 }
 
 async fn the_last_clone_closes(world: World) {

@@ -494,6 +494,9 @@ async fn a_snapshot_shows_each_task_in_one_place(world: World) {
     slow.let_go();
     world.ends(&done, by("slow")).await;
     drop(working);
+    // A task that it is assigned until then waits again.
+    let left = async || answer(crew.snapshot().await).workers.is_empty();
+    world.eventually("the worker has left", left).await;
     let _brief = works_as(&world, &ann, CrewWorker::new(), |_task| async {
         sleep(Duration::from_millis(3)).await;
         Ok(Bytes::from_static(b"brief"))
