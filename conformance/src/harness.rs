@@ -104,7 +104,7 @@ impl Ability {
 
     /// Returns `true` if a case with this ability may wait until a session, or a node with a TTL,
     /// has ended.
-    pub(crate) fn ends_sessions(&self) -> bool {
+    pub(crate) fn ends_sessions(self) -> bool {
         matches!(self, Self::Expiry | Self::TtlNodes | Self::Links | Self::Openings)
     }
 

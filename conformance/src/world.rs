@@ -42,7 +42,7 @@ impl World {
         needs: &[Ability],
     ) -> Self {
         let mut profile = harness.profile();
-        if !is_paused && !needs.iter().any(Ability::ends_sessions) {
+        if !is_paused && !needs.iter().any(|need| need.ends_sessions()) {
             profile.ttl *= 3;
         }
         let slack = if is_paused { profile.ttl / 100 } else { profile.patience };
