@@ -18,9 +18,8 @@ use futures_util::future::{Either, join, select};
 use serde::{Deserialize, Serialize};
 use synod::ErrorKind;
 use synod::election::LeaderLatch;
-use synod::lock::Hold;
 use synod::lock::Mutex;
-use synod::{Client, Config, ConnectionState, Lifetime, Result, Txn, ValueWatch, path};
+use synod::{Client, Config, ConnectionState, Held, Lifetime, Result, Txn, ValueWatch, path};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -145,7 +144,7 @@ async fn lead(
 async fn jobs(
     client: &Client,
     name: &str,
-    lead: &Hold,
+    lead: &impl Held,
     schedule: &watch::Receiver<Schedule>,
     stop: &mut watch::Receiver<bool>,
 ) {
@@ -165,7 +164,7 @@ async fn jobs(
 
 /// Runs the job, and returns the number of the run. Its write commits only while this process leads
 /// and has the lock.
-async fn backup(client: &Client, name: &str, lead: &Hold) -> Result<Option<u64>> {
+async fn backup(client: &Client, name: &str, lead: &impl Held) -> Result<Option<u64>> {
     let lock = Mutex::new(client, path!("/jobs/backup")).label(name.to_owned());
     let Some(guard) = lock.lock_within(Duration::from_secs(1)).await? else { return Ok(None) };
     let at = path!("/last");

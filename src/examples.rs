@@ -22,8 +22,8 @@ mod crew {}
 mod discovery {}
 #[doc = include_str!("../recipes/docs/election.md")]
 mod election {}
-#[doc = include_str!("../recipes/docs/foreign_queue.md")]
-mod foreign_queue {}
+#[doc = include_str!("../recipes/docs/compat_queue.md")]
+mod compat_queue {}
 #[doc = include_str!("../recipes/docs/group.md")]
 mod group {}
 #[doc = include_str!("../recipes/docs/hash_ring.md")]
@@ -42,8 +42,8 @@ mod multi_lock {}
 mod mutex {}
 #[doc = include_str!("../recipes/docs/partition.md")]
 mod partition {}
-#[doc = include_str!("../recipes/docs/passing_mutex.md")]
-mod passing_mutex {}
+#[doc = include_str!("../recipes/docs/cohort_mutex.md")]
+mod cohort_mutex {}
 #[doc = include_str!("../recipes/docs/persistent_node.md")]
 mod persistent_node {}
 #[doc = include_str!("../recipes/docs/promotion.md")]

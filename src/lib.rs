@@ -18,7 +18,7 @@ pub use registry::{Opening, register};
 pub use scheme::Scheme;
 pub use synod_core::client::{Client, ClientOptions, ClientWatch, ConnectionState, ValueWatch};
 pub use synod_core::error::{Effect, Error, ErrorKind, Result};
-pub use synod_core::held::{Held, Token};
+pub use synod_core::held::{Held, Release, Token};
 pub use synod_core::name::Name;
 pub use synod_core::path::{InvalidPath, Path};
 pub use synod_core::retry::Retry;

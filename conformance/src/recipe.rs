@@ -7,6 +7,8 @@ mod atomic_value;
 mod barrier;
 mod cache;
 mod cache_edges;
+mod cohort_mutex;
+mod compat_queue;
 mod container;
 mod count_down;
 mod counter;
@@ -23,7 +25,6 @@ mod double_barrier;
 mod double_barrier_members;
 mod doubt;
 mod election;
-mod foreign_queue;
 mod group;
 mod guard;
 mod handover;
@@ -37,7 +38,6 @@ mod multi_lock;
 mod mutex;
 mod naming;
 mod partition;
-mod passing_mutex;
 mod persistent_data;
 mod persistent_node;
 mod persistent_owners;
@@ -85,7 +85,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     election::CASES,
     reentrant_mutex::CASES,
     multi_lock::CASES,
-    passing_mutex::CASES,
+    cohort_mutex::CASES,
     counter::CASES,
     atomic_value::CASES,
     promotion::CASES,
@@ -107,7 +107,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     hash_ring::CASES,
     partition::CASES,
     queue::CASES,
-    foreign_queue::CASES,
+    compat_queue::CASES,
     queue_crowd::CASES,
     queue_doubt::CASES,
     queue_edges::CASES,

@@ -1,4 +1,4 @@
-//! The trait of all guards, [`Held`], and their fencing token, [`Token`].
+//! The traits of all guards, [`Held`] and [`Release`], and their fencing token, [`Token`].
 
 use std::fmt;
 
@@ -23,11 +23,11 @@ pub use token::Token;
 /// # use synod_core::client::Client;
 /// # use synod_core::error::Result;
 /// # use synod_core::path::Path;
-/// use synod_core::held::Held;
+/// use synod_core::held::Release;
 /// use synod_core::store::Expect;
 ///
 /// /// Writes the token of a lock under the lock, and releases the lock.
-/// async fn note(client: &Client, log: &Path, guard: impl Held) -> Result<()> {
+/// async fn note(client: &Client, log: &Path, guard: impl Release) -> Result<()> {
 ///     let write = guard.txn().set(log.clone(), guard.token().to_string(), Expect::Any);
 ///     client.commit(write).await?.required()?;
 ///     guard.release().await
@@ -69,7 +69,11 @@ pub trait Held: fmt::Debug + Send + Sync {
     ) -> impl Future<Output = Result<T>> + Send
     where
         Self: Sized;
+}
 
+/// A guard that can be released early. All guards can, except one that belongs to something else,
+/// as the lead to a candidacy.
+pub trait Release: Held + Sized {
     /// Releases the guard. A dropped call continues in the background.
     ///
     /// # Errors
@@ -77,9 +81,7 @@ pub trait Held: fmt::Debug + Send + Sync {
     /// [`ErrorKind::SessionLost`](crate::error::ErrorKind::SessionLost) if the guard was lost
     /// before, and [`ErrorKind::Unreachable`](crate::error::ErrorKind::Unreachable) if the store
     /// did not answer in time: the node is then removed in the background.
-    fn release(self) -> impl Future<Output = Result<()>> + Send
-    where
-        Self: Sized;
+    fn release(self) -> impl Future<Output = Result<()>> + Send;
 }
 
 /// # Guards

@@ -1,7 +1,7 @@
 //! [`Barrier`]: no waiter passes while it is set.
 
 pub use crate::count_down::CountDown;
-pub use crate::double_barrier::{DoubleBarrier, Inside, OnLoss};
+pub use crate::double_barrier::{DoubleBarrier, Entered, OnLoss};
 
 use synod_core::client::Client;
 use synod_core::error::Result;

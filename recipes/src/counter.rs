@@ -37,14 +37,14 @@ impl Counter {
 
 impl Counter<u64> {
     /// Creates the counter at `path`, of 64 bits without a sign.
-    pub fn of_u64(client: &Client, path: impl Into<Path>) -> Self {
+    pub fn new_u64(client: &Client, path: impl Into<Path>) -> Self {
         Self::at(client, path.into())
     }
 }
 
 impl Counter<i32> {
     /// Creates the counter at `path`, of 32 bits with a sign.
-    pub fn of_i32(client: &Client, path: impl Into<Path>) -> Self {
+    pub fn new_i32(client: &Client, path: impl Into<Path>) -> Self {
         Self::at(client, path.into())
     }
 }

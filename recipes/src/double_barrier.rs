@@ -17,7 +17,7 @@ mod member;
 mod member_watch;
 mod present;
 
-pub use inside::Inside;
+pub use inside::Entered;
 pub use member_watch::OnLoss;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/double_barrier.md"))]
@@ -54,14 +54,14 @@ impl DoubleBarrier {
     ///
     /// A dropped call leaves nothing: its node is removed in the background. Members that saw the
     /// node may have entered with it.
-    pub async fn enter(&self) -> Result<Inside> {
+    pub async fn enter(&self) -> Result<Entered> {
         let path = &self.place.path;
         let span = tracing::debug_span!("entering", recipe = "double barrier", %path);
         // On the heap, so that the future of a caller with many waits stays small.
         Box::pin(self.entered()).instrument(span).await
     }
 
-    async fn entered(&self) -> Result<Inside> {
+    async fn entered(&self) -> Result<Entered> {
         let (mut backoff, mut own) = (OutageBackoff::new(&self.place.client), Vec::new());
         loop {
             match Entering::new(&self.place, &mut own).run(&mut backoff).await {

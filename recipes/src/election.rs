@@ -14,7 +14,7 @@ use synod_core::store::Outcome;
 
 use crate::election::observer::observe;
 use crate::election::resign_to::resign_to;
-use crate::line::hold::Hold;
+use crate::line::hold::guard;
 use crate::line::order::Contender;
 use crate::line::{Form, Line};
 use crate::mutant::mistake;
@@ -29,13 +29,10 @@ pub struct Election {
     line: Line,
 }
 
-/// A guard of the lead. See [`Hold`].
-pub type Leader = Hold<Elected>;
-
-/// The kind of a [`Leader`]: a hold that can proclaim values and resign in favour of a candidate.
-#[derive(Debug)]
-pub struct Elected {
-    line: Line,
+guard! {
+    /// A guard of the lead of an [`Election`]. It can proclaim values, and resign in favour of a
+    /// candidate.
+    Leader(Line)
 }
 
 impl Election {
@@ -57,7 +54,7 @@ impl Election {
     pub async fn campaign(&self, value: impl Into<Bytes>) -> Result<Leader> {
         let line = self.line.clone().labelled(value.into());
         let ticket = line.enter().await?;
-        Ok(ticket.hold(Elected::of(line)))
+        Ok(Leader(ticket.hold(line)))
     }
 
     /// Acquires the lead if there is no leader and no other candidate. Never waits, and leaves no
@@ -73,7 +70,7 @@ impl Election {
     pub async fn try_campaign(&self, value: impl Into<Bytes>) -> Result<Option<Leader>> {
         let line = self.line.clone().labelled(value.into());
         let entered = line.try_enter().await?;
-        Ok(entered.map(|ticket| ticket.hold(Elected::of(line))))
+        Ok(entered.map(|ticket| Leader(ticket.hold(line))))
     }
 
     /// The first candidate, with its value: it leads, or is about to.
@@ -111,12 +108,6 @@ impl Election {
     }
 }
 
-impl Elected {
-    fn of(line: Line) -> Self {
-        Self { line }
-    }
-}
-
 impl Leader {
     /// Proclaims another value.
     ///
@@ -130,22 +121,22 @@ impl Leader {
     ///
     /// A dropped call has proclaimed it or has not.
     pub async fn proclaim(&self, value: impl Into<Bytes>) -> Result<()> {
-        match self.node.write(value.into()).await? {
+        match self.0.node.write(value.into()).await? {
             Outcome::Committed(_) => Ok(()),
             Outcome::Rejected(_) => {
                 mistake!(ProclaimsUnguarded: return Ok(()));
                 Err(Error::new(ErrorKind::SessionLost, "proclaiming")
-                    .at(self.node.path())
+                    .at(self.0.node.path())
                     .because("the lead was lost before"))
             }
         }
     }
 
-    /// Releases the lead: [`Hold::release`].
+    /// Releases the lead: [`Leader::release`].
     ///
     /// # Errors
     ///
-    /// As [`Hold::release`].
+    /// As [`Leader::release`].
     ///
     /// # Cancel safety
     ///
@@ -171,7 +162,7 @@ impl Leader {
     ///
     /// A dropped call releases the lead, in favour of the candidate or not.
     pub async fn resign_to(self, candidate: &Path) -> Result<Option<Self>> {
-        let is_handed_over = resign_to(&self.node, &self.kind.line, candidate).await?;
+        let is_handed_over = resign_to(&self.0.node, &self.0.kind, candidate).await?;
         Ok((!is_handed_over).then_some(self))
     }
 }

@@ -18,7 +18,7 @@ use synod_core::task::{self, Task};
 use tokio::sync::{oneshot, watch};
 use tracing::Instrument as _;
 
-use crate::line::hold::Leadership;
+use crate::line::hold::{Hold, Leadership};
 use crate::line::order::Contender;
 use crate::line::ticket::Ticket;
 use crate::line::{Form, Line};
@@ -71,7 +71,7 @@ struct CandidateTask {
 }
 
 /// The lead of one term. Dropping it releases the lead.
-struct Tenure(Leadership);
+struct Tenure(Arc<Hold>);
 
 /// The pause of a wait for the lead while the lead is not certain.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -224,7 +224,7 @@ impl Candidacy {
     ///
     /// # Errors
     ///
-    /// As [`Hold::release`](crate::lock::Hold::release), if it led.
+    /// As [`MutexGuard::release`](crate::lock::MutexGuard::release), if it led.
     ///
     /// # Cancel safety
     ///
@@ -336,8 +336,8 @@ impl CandidateTask {
         };
         granted?;
         let tenure = Tenure(Arc::new(ticket.hold(())));
-        self.state.send_replace(CandidateState::Leading(tenure.0.clone()));
-        let (ticket, token) = (tenure.0.seen_path(), tenure.0.token());
+        self.state.send_replace(CandidateState::Leading(Leadership(tenure.0.clone())));
+        let (ticket, token) = (tenure.0.node.path(), tenure.0.token());
         tracing::info!(%ticket, %token, "leading");
         if let Either::Right(_) = select(pin!(tenure.0.lost()), &mut self.close).await {
             return Ok(Some(tenure.0.give_back().await));

@@ -48,7 +48,7 @@ struct Interrupts(watch::Sender<u64>);
 struct InterruptListener(watch::Receiver<u64>);
 
 /// The lead of one term. Dropping it releases the lead.
-struct Lead(Leadership);
+struct Lead(Arc<Hold>);
 
 impl LeaderSelector {
     /// The election at `path`.
@@ -205,7 +205,7 @@ impl Lead {
         let (ticket, token) = (self.0.path(), self.0.token());
         let path = ticket.parent().map(tracing::field::display);
         let span = tracing::info_span!("leading", path, %ticket, %token);
-        work_while(&self.0, work(self.0.clone()), interrupts.0).instrument(span).await
+        work_while(&self.0, work(Leadership(self.0.clone())), interrupts.0).instrument(span).await
     }
 
     /// Releases the lead. The result of the work is returned in any case; a release that fails

@@ -6,14 +6,14 @@
 //! assumptions, and its cost.
 //!
 //! A wait has no time limit; [`within`] sets one. [`inspect()`](lock::inspect()) shows the holders
-//! and the waiters of a lock or an election, and [`ask_back()`](lock::ask_back()) requests that a
-//! holder releases.
+//! and the waiters of a lock or an election, and
+//! [`request_release()`](lock::request_release()) requests that a holder releases.
 //!
-//! Every guard implements [`Held`], with two exceptions. A [`MultiGuard`](lock::MultiGuard) has
-//! several paths, each with its own token: each of its [`holds`](lock::MultiGuard::holds)
-//! implements the trait. A [`Leadership`](election::Leadership) is a [`Hold`](lock::Hold) in an
-//! `Arc`: `&*leadership` implements the trait, and the candidacy or the work that it belongs to
-//! releases it.
+//! Every guard implements [`Held`] and [`Release`], with two exceptions. A
+//! [`MultiGuard`](lock::MultiGuard) has several paths, each with its own token: each of its
+//! [`guards`](lock::MultiGuard::guards) implements the traits. A
+//! [`Leadership`](election::Leadership) is only [`Held`]: the candidacy or the work that it belongs
+//! to releases it.
 //!
 //! The recipes use only the public interface of `synod-core`, so that other crates can add recipes
 //! at the same cost.
@@ -30,7 +30,7 @@
 //! | [`ReentrantMutex`](lock::ReentrantMutex) | a mutex that its owner may lock again while it holds the lock, at no cost |
 //! | [`MultiLock`](lock::MultiLock) | the mutexes at several paths, locked together: all of them, or none |
 //! | [`UnfairLock`](lock::UnfairLock) | a lock that is granted in no order, for a lock with little contention |
-//! | [`PassingMutex`](lock::PassingMutex) | a mutex that goes from task to task of this process without a call to the store, a bounded number of times in a row |
+//! | [`CohortMutex`](lock::CohortMutex) | a mutex that goes from task to task of this process without a call to the store, a bounded number of times in a row |
 //!
 //! **Elections**
 //!
@@ -77,7 +77,7 @@
 //! | | |
 //! |---|---|
 //! | [`Queue`](queue::Queue) | items that wait for consumers, in order: taken by one, or claimed and acknowledged; bounded, if that is wanted |
-//! | [`ForeignQueue`](queue::ForeignQueue) | a queue of Curator, of kazoo or of etcd's recipes for Go, whose items programs of both put and take |
+//! | [`CompatQueue`](queue::CompatQueue) | a queue of Curator, of kazoo or of etcd's recipes for Go, whose items programs of both put and take |
 //!
 //! **Work**
 //!
@@ -114,18 +114,18 @@
 //! | `synod_change_tries` | the number of attempted writes for it |
 //! | `synod_change_batch` | the number of changes that one write made |
 
-mod ask_back;
 mod atomic_value;
 pub mod barrier;
 pub mod cache;
 mod cell;
+mod cohort_mutex;
+mod compat_queue;
 mod count_down;
 mod counter;
 pub mod crew;
 pub mod discovery;
 mod double_barrier;
 pub mod election;
-mod foreign_queue;
 mod group;
 mod hash_ring;
 mod ids;
@@ -140,11 +140,11 @@ mod multi_lock;
 mod mutant;
 mod mutex;
 pub mod partition;
-mod passing_mutex;
 mod persistent_node;
 pub mod presence;
 pub mod queue;
 mod reentrant_mutex;
+mod request_release;
 mod rwlock;
 mod semaphore;
 mod shared_count;
@@ -155,6 +155,6 @@ mod unfair_lock;
 pub mod value;
 mod watched;
 
-pub use synod_core::held::{Held, Token};
+pub use synod_core::held::{Held, Release, Token};
 
 pub use crate::support::wait::within;

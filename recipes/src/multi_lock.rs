@@ -9,9 +9,9 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::Txn;
 
-use crate::line::hold::Hold;
 use crate::line::{Form, Line};
 use crate::mutant::mistake;
+use crate::mutex::MutexGuard;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/multi_lock.md"))]
 #[cfg_attr(not(doctest), doc = include_str!("../docs/locks.md"))]
@@ -24,7 +24,7 @@ pub struct MultiLock {
 #[derive(Debug)]
 #[must_use = "dropping this releases the locks"]
 pub struct MultiGuard {
-    holds: Vec<Hold>,
+    guards: Vec<MutexGuard>,
 }
 
 impl MultiLock {
@@ -88,31 +88,31 @@ impl MultiLock {
     ///
     /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn try_lock(&self) -> Result<Option<MultiGuard>> {
-        let mut holds = Vec::with_capacity(self.lines.len());
+        let mut guards = Vec::with_capacity(self.lines.len());
         for line in &self.lines {
             let Some(ticket) = line.try_enter().await? else {
-                let some = MultiGuard::new(holds);
+                let some = MultiGuard::new(guards);
                 if let Err(error) = some.release().await {
                     tracing::debug!(%error, "the locks will be released in the background");
                 }
                 return Ok(None);
             };
-            holds.push(ticket.hold(()));
+            guards.push(MutexGuard(ticket.hold(())));
         }
-        let guard = MultiGuard::new(holds);
+        let guard = MultiGuard::new(guards);
         Ok(guard.is_held().then_some(guard))
     }
 }
 
 impl MultiGuard {
-    fn new(holds: Vec<Hold>) -> Self {
-        Self { holds }
+    fn new(guards: Vec<MutexGuard>) -> Self {
+        Self { guards }
     }
 
     /// These locks and one more. The wait for it ends when one of these is lost.
     async fn and(mut self, line: &Line) -> Result<Self> {
         let lost = async {
-            if self.holds.is_empty() {
+            if self.guards.is_empty() {
                 return pending().await;
             }
             self.lost().await;
@@ -125,18 +125,18 @@ impl MultiGuard {
             Error::new(ErrorKind::SessionLost, "locking several")
                 .because("a lock was lost during the wait for the others")
         })?;
-        self.holds.push(ticket.hold(()));
+        self.guards.push(MutexGuard(ticket.hold(())));
         Ok(self)
     }
 
-    /// The holds, in the order of the paths. Each has its own token.
-    pub fn holds(&self) -> &[Hold] {
-        &self.holds
+    /// The guards of the single locks, in the order of the paths. Each has its own token.
+    pub fn guards(&self) -> &[MutexGuard] {
+        &self.guards
     }
 
     /// Returns `true` if all of them are certainly held at this moment.
     pub fn is_held(&self) -> bool {
-        self.holds.iter().all(Hold::is_held)
+        self.guards.iter().all(MutexGuard::is_held)
     }
 
     /// Waits until any of them is lost.
@@ -145,16 +145,16 @@ impl MultiGuard {
     ///
     /// Cancel safe: it only watches.
     pub async fn lost(&self) {
-        let each = self.holds.iter().map(|hold| Box::pin(hold.lost()));
+        let each = self.guards.iter().map(|guard| Box::pin(guard.lost()));
         let _first = select_all(each).await;
     }
 
-    /// A transaction that is applied only while all of them are held. See [`Hold::txn`].
+    /// A transaction that is applied only while all of them are held. See [`MutexGuard::txn`].
     pub fn txn(&self) -> Txn {
-        self.holds.iter().fold(Txn::new(), |txn, hold| hold.node.check(txn))
+        self.guards.iter().fold(Txn::new(), Txn::under)
     }
 
-    /// Runs `work` while all of them are held. See [`Hold::run`].
+    /// Runs `work` while all of them are held. See [`MutexGuard::run`].
     ///
     /// # Errors
     ///
@@ -175,15 +175,15 @@ impl MultiGuard {
     ///
     /// # Errors
     ///
-    /// As [`Hold::release`]: the first error. The other locks are released all the same.
+    /// As [`MutexGuard::release`]: the first error. The other locks are released all the same.
     ///
     /// # Cancel safety
     ///
     /// A dropped call continues in the background.
     pub async fn release(self) -> Result<()> {
         let mut released = Ok(());
-        for hold in self.holds.into_iter().rev() {
-            released = released.and(hold.release().await);
+        for guard in self.guards.into_iter().rev() {
+            released = released.and(guard.release().await);
         }
         released
     }

@@ -8,7 +8,7 @@ use synod_core::clock::timeout;
 use synod_core::error::Result;
 use synod_core::path::Path;
 
-use crate::line::hold::Hold;
+use crate::line::hold::guard;
 use crate::line::order::Contender;
 use crate::line::ticket::Ticket;
 use crate::line::{Form, Line};
@@ -20,8 +20,10 @@ pub struct Mutex {
     line: Line,
 }
 
-/// A guard of the lock. See [`Hold`].
-pub type MutexGuard = Hold;
+guard! {
+    /// A guard of a [`Mutex`].
+    MutexGuard(())
+}
 
 /// A ticket in the queue of a [`Mutex`]. Dropping it removes it.
 #[derive(Debug)]
@@ -57,7 +59,7 @@ impl Mutex {
     ///
     /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn lock(&self) -> Result<MutexGuard> {
-        Ok(self.line.enter().await?.hold(()))
+        Ok(MutexGuard(self.line.enter().await?.hold(())))
     }
 
     /// Waits for the lock for at most `limit`. `None` if the lock was not granted by then: the
@@ -86,7 +88,7 @@ impl Mutex {
     ///
     /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn try_lock(&self) -> Result<Option<MutexGuard>> {
-        Ok(self.line.try_enter().await?.map(|ticket| ticket.hold(())))
+        Ok(self.line.try_enter().await?.map(|ticket| MutexGuard(ticket.hold(()))))
     }
 
     /// Creates a ticket in the queue, to wait for the lock later.
@@ -129,6 +131,6 @@ impl MutexTicket {
     /// A dropped call removes the ticket.
     pub async fn wait(mut self) -> Result<MutexGuard> {
         self.ticket.granted().await?;
-        Ok(self.ticket.hold(()))
+        Ok(MutexGuard(self.ticket.hold(())))
     }
 }

@@ -1,7 +1,7 @@
 //! [`Queue`]: items that wait for consumers, in order.
 
-pub use crate::foreign_queue::ForeignQueue;
-pub use crate::foreign_queue::layout::{ItemPlace, QueueLayout};
+pub use crate::compat_queue::CompatQueue;
+pub use crate::compat_queue::layout::{ItemPlace, QueueLayout};
 pub use crate::queue::delivery::Delivery;
 pub use crate::queue::listing::{QueueClaim, QueuedItem};
 pub use crate::queue::put::PutOptions;
@@ -93,7 +93,7 @@ impl Queue<Bytes> {
     /// # Errors
     ///
     /// As [`Queue::new`].
-    pub fn of_bytes(client: &Client, path: impl Into<Path>) -> Result<Self> {
+    pub fn new_bytes(client: &Client, path: impl Into<Path>) -> Result<Self> {
         Self::of(client, path.into(), Codec::RAW)
     }
 }
@@ -113,7 +113,7 @@ impl<T> Queue<T> {
     ///
     /// A claim counts as a delivery once its caller has received it, or if the process ends before.
     /// A claim whose caller was dropped earlier does not count.
-    pub fn deliver_at_most(mut self, times: NonZeroU32) -> Self {
+    pub fn max_deliveries(mut self, times: NonZeroU32) -> Self {
         self.max_deliveries = times.get();
         self
     }
@@ -409,7 +409,7 @@ impl<T: Send + Sync + 'static> Queue<T> {
     /// `stop` completes. An item whose work returns `Ok` is acknowledged. If the work fails or
     /// panics, the item is put back and retried after a delay that [grows](Queue::backoff) with the
     /// number of its deliveries; the work on other items continues. After the [maximum number of
-    /// deliveries](Queue::deliver_at_most) the item is a dead letter. If the work itself has
+    /// deliveries](Queue::max_deliveries) the item is a dead letter. If the work itself has
     /// [acknowledged](Delivery::ack_with), [delayed](Delivery::put_back_after) or
     /// [rejected](Delivery::reject) the delivery, that holds. The work is dropped if its claim is
     /// lost. After `stop` nothing more is claimed, and this returns when the current work is done.

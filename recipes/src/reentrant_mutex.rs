@@ -9,15 +9,15 @@ use bytes::Bytes;
 use futures_core::future::BoxFuture;
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::held::{Held, Token};
+use synod_core::held::{Held, Release, Token};
 use synod_core::path::Path;
 use synod_core::store::Txn;
 use tokio::sync::Mutex as AsyncMutex;
 
-use crate::line::hold::Hold;
 use crate::line::ticket::Ticket;
 use crate::line::{Form, Line};
 use crate::mutant::mistake;
+use crate::mutex::MutexGuard;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/reentrant_mutex.md"))]
 #[cfg_attr(not(doctest), doc = include_str!("../docs/locks.md"))]
@@ -31,7 +31,7 @@ pub struct ReentrantMutex {
 #[derive(Debug)]
 #[must_use = "the lock is released when the last guard is dropped"]
 pub struct ReentrantGuard {
-    hold: Arc<Hold>,
+    first: Arc<MutexGuard>,
 }
 
 /// The owner of a lock: a value. Clones are the same owner.
@@ -44,9 +44,9 @@ struct Owners {
     slots: Plain<BTreeMap<Owner, OwnerSlot>>,
 }
 
-/// The hold of one owner, if it holds the lock. Calls with the same owner lock the slot one at a
+/// The guard of one owner, if it holds the lock. Calls with the same owner lock the slot one at a
 /// time.
-type OwnerSlot = Arc<AsyncMutex<Weak<Hold>>>;
+type OwnerSlot = Arc<AsyncMutex<Weak<MutexGuard>>>;
 
 impl ReentrantMutex {
     /// The lock at `path`.
@@ -103,28 +103,28 @@ impl ReentrantMutex {
 }
 
 impl ReentrantGuard {
-    /// The hold that all guards of this owner share, with its token, its transactions and its loss.
-    pub fn hold(&self) -> &Hold {
-        &self.hold
+    /// The guard that all guards of this owner share, with its token, its transactions and its loss.
+    pub fn guard(&self) -> &MutexGuard {
+        &self.first
     }
 
     /// The number of guards of this owner.
     pub fn count(&self) -> usize {
-        Arc::strong_count(&self.hold)
+        Arc::strong_count(&self.first)
     }
 
     /// Releases the lock if this is the last guard of its owner.
     ///
     /// # Errors
     ///
-    /// As [`Hold::release`].
+    /// As [`MutexGuard::release`].
     ///
     /// # Cancel safety
     ///
     /// A dropped call continues in the background.
     pub async fn release(self) -> Result<()> {
-        match Arc::into_inner(self.hold) {
-            Some(hold) => hold.release().await,
+        match Arc::into_inner(self.first) {
+            Some(guard) => guard.release().await,
             None => Ok(()),
         }
     }
@@ -132,33 +132,35 @@ impl ReentrantGuard {
 
 impl Held for ReentrantGuard {
     fn token(&self) -> Token {
-        self.hold.token()
+        self.first.token()
     }
 
     fn path(&self) -> &Path {
-        self.hold.path()
+        self.first.path()
     }
 
     fn seen_path(&self) -> &Path {
-        self.hold.seen_path()
+        self.first.seen_path()
     }
 
     fn is_held(&self) -> bool {
-        self.hold.is_held()
+        self.first.is_held()
     }
 
     fn lost(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.hold.lost())
+        Box::pin(self.first.lost())
     }
 
     fn txn(&self) -> Txn {
-        self.hold.txn()
+        self.first.txn()
     }
 
     async fn run<T: Send>(&self, work: impl Future<Output = T> + Send) -> Result<T> {
-        self.hold.run(work).await
+        self.first.run(work).await
     }
+}
 
+impl Release for ReentrantGuard {
     async fn release(self) -> Result<()> {
         Self::release(self).await
     }
@@ -195,23 +197,23 @@ impl Owners {
 }
 
 /// Another guard of an owner that holds the lock; `None` if it does not.
-fn again(own: &Weak<Hold>) -> Result<Option<ReentrantGuard>> {
-    let Some(hold) = own.upgrade() else { return Ok(None) };
-    let is_held = hold.is_held();
+fn again(own: &Weak<MutexGuard>) -> Result<Option<ReentrantGuard>> {
+    let Some(first) = own.upgrade() else { return Ok(None) };
+    let is_held = first.is_held();
     mistake!(ReentersLost: let is_held = true);
     if !is_held {
         return Err(Error::new(ErrorKind::SessionLost, "locking again")
-            .at(hold.path())
+            .at(first.path())
             .because("the lock was lost; drop the remaining guards first"));
     }
-    Ok(Some(ReentrantGuard { hold }))
+    Ok(Some(ReentrantGuard { first }))
 }
 
 /// The first guard of an owner, from a granted ticket.
-fn first(own: &mut Weak<Hold>, ticket: Ticket) -> ReentrantGuard {
-    let hold = Arc::new(ticket.hold(()));
-    *own = Arc::downgrade(&hold);
-    ReentrantGuard { hold }
+fn first(own: &mut Weak<MutexGuard>, ticket: Ticket) -> ReentrantGuard {
+    let first = Arc::new(MutexGuard(ticket.hold(())));
+    *own = Arc::downgrade(&first);
+    ReentrantGuard { first }
 }
 
 impl fmt::Debug for Owners {

@@ -6,7 +6,7 @@ use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 
-use crate::line::hold::Hold;
+use crate::line::hold::guard;
 use crate::line::order::SHARES;
 use crate::line::{Form, Line};
 use crate::mutant::mistake;
@@ -19,22 +19,14 @@ pub struct RwLock {
     writing: Line,
 }
 
-/// A guard of the lock for reading. See [`Hold`].
-pub type ReadGuard = Hold<Reading>;
+guard! {
+    /// A guard of a [`RwLock`] for reading.
+    ReadGuard(())
+}
 
-/// A guard of the lock for writing. See [`Hold`].
-pub type WriteGuard = Hold<Writing>;
-
-/// The kind of a [`ReadGuard`].
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Reading {}
-
-/// The kind of a [`WriteGuard`].
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Writing {
-    label: Bytes,
+guard! {
+    /// A guard of a [`RwLock`] for writing. It has the label of its ticket.
+    WriteGuard(Bytes)
 }
 
 impl RwLock {
@@ -69,7 +61,7 @@ impl RwLock {
     ///
     /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn read(&self) -> Result<ReadGuard> {
-        Ok(self.reading.enter().await?.hold(Reading::new()))
+        Ok(ReadGuard(self.reading.enter().await?.hold(())))
     }
 
     /// Waits until all earlier readers and writers are gone.
@@ -77,14 +69,14 @@ impl RwLock {
     /// # Errors
     ///
     /// As [`Mutex::lock`](crate::lock::Mutex::lock), and [`ErrorKind::TooLarge`] if the store could
-    /// not store the label after a [downgrade](Hold::downgrade), which adds a few bytes to it.
+    /// not store the label after a [downgrade](WriteGuard::downgrade), which adds a few bytes to it.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn write(&self) -> Result<WriteGuard> {
         let label = self.lasting_label().await?;
-        Ok(self.writing.enter().await?.hold(Writing::new(label)))
+        Ok(WriteGuard(self.writing.enter().await?.hold(label)))
     }
 
     /// Acquires the lock for reading, if no writer holds it or waits for it. Never waits.
@@ -97,7 +89,7 @@ impl RwLock {
     ///
     /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn try_read(&self) -> Result<Option<ReadGuard>> {
-        Ok(self.reading.try_enter().await?.map(|ticket| ticket.hold(Reading::new())))
+        Ok(self.reading.try_enter().await?.map(|ticket| ReadGuard(ticket.hold(()))))
     }
 
     /// Acquires the lock for writing, if it has no holder and no waiter. Never waits.
@@ -111,7 +103,7 @@ impl RwLock {
     /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn try_write(&self) -> Result<Option<WriteGuard>> {
         let label = self.lasting_label().await?;
-        Ok(self.writing.try_enter().await?.map(|ticket| ticket.hold(Writing::new(label))))
+        Ok(self.writing.try_enter().await?.map(|ticket| WriteGuard(ticket.hold(label))))
     }
 }
 
@@ -129,19 +121,7 @@ impl RwLock {
     }
 }
 
-impl Reading {
-    fn new() -> Self {
-        Self {}
-    }
-}
-
-impl Writing {
-    fn new(label: Bytes) -> Self {
-        Self { label }
-    }
-}
-
-impl Hold<Writing> {
+impl WriteGuard {
     /// Downgrades to a read lock. This grants the readers that wait directly after this writer, and
     /// no writer in between. The token stays the same.
     ///
@@ -153,18 +133,18 @@ impl Hold<Writing> {
     ///
     /// A dropped call releases the lock.
     pub async fn downgrade(self) -> Result<ReadGuard> {
-        mistake!(DowngradeQueuesAnew: return crate::mutant::recipe::queue_anew(self).await);
-        let data = [SHARES, &self.kind.label].concat();
+        mistake!(DowngradeQueuesAnew: return crate::mutant::recipe::queue_anew(self.0).await.map(ReadGuard));
+        let data = [SHARES, &self.0.kind].concat();
         // The ticket keeps its position in the queue, so no writer can be granted in between.
-        self.node.write(data.into()).await?.required()?;
-        Ok(self.map(|_| Reading {}))
+        self.0.node.write(data.into()).await?.required()?;
+        Ok(ReadGuard(self.0.map(drop)))
     }
 }
 
-impl Hold<Reading> {
+impl ReadGuard {
     /// Always fails: two readers that both waited for the other's release, in order to write, would
     /// wait for ever. Release this guard and call [`RwLock::write`](crate::lock::RwLock::write); or
-    /// lock for writing first, and [`downgrade`](Hold::downgrade) when nothing is left to write.
+    /// lock for writing first, and [`downgrade`](WriteGuard::downgrade) when nothing is left to write.
     ///
     /// # Errors
     ///

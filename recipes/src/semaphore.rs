@@ -8,7 +8,7 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Outcome, Query, RejectReason, Txn};
 
-use crate::line::hold::Hold;
+use crate::line::hold::guard;
 use crate::line::order::POSTED;
 use crate::line::ticket_name::Capacity;
 use crate::line::{Form, Line};
@@ -22,12 +22,10 @@ pub struct Semaphore {
     line: Line,
 }
 
-/// A guard of permits. See [`Hold`].
-pub type Permit = Hold<Permits>;
-
-/// The number of permits that are held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Permits(NonZeroU32);
+guard! {
+    /// A guard of one permit of a [`Semaphore`], or of several.
+    Permit(NonZeroU32)
+}
 
 /// The node that is written to change the limit.
 const LIMIT: &str = "limit";
@@ -105,7 +103,7 @@ impl Semaphore {
     pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<Permit>> {
         let permits = self.some(permits)?;
         let entered = self.wanting(permits)?.try_enter().await?;
-        Ok(entered.map(|ticket| ticket.hold(Permits(permits))))
+        Ok(entered.map(|ticket| Permit(ticket.hold(permits))))
     }
 
     /// Sets the limit of a [shared](Semaphore::shared) semaphore. All holders keep their permits.
@@ -166,10 +164,10 @@ impl Semaphore {
     }
 }
 
-impl Hold<Permits> {
+impl Permit {
     /// The number of permits.
     pub fn permits(&self) -> NonZeroU32 {
-        self.kind.0
+        self.0.kind
     }
 }
 

@@ -9,7 +9,7 @@ use synod_core::retry::Retry;
 use synod_core::store::Query;
 use tracing::Instrument as _;
 
-use crate::line::hold::Hold;
+use crate::line::hold::guard;
 use crate::line::{Form, Line};
 use crate::mutant::mistake;
 use crate::support::retry::RetryDelays;
@@ -21,8 +21,10 @@ pub struct UnfairLock {
     line: Line,
 }
 
-/// A guard of the lock. See [`Hold`].
-pub type UnfairGuard = Hold;
+guard! {
+    /// A guard of an [`UnfairLock`].
+    UnfairGuard(())
+}
 
 impl UnfairLock {
     /// The lock at `path`.
@@ -91,7 +93,7 @@ impl UnfairLock {
     ///
     /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn try_lock(&self) -> Result<Option<UnfairGuard>> {
-        Ok(self.line.try_enter().await?.map(|ticket| ticket.hold(())))
+        Ok(self.line.try_enter().await?.map(|ticket| UnfairGuard(ticket.hold(()))))
     }
 
     /// Acquires the lock, or returns the ticket of its holder. With `all_names`, names that a
@@ -105,7 +107,7 @@ impl UnfairLock {
                 ticket.leave().await;
                 Ok(Err(ahead))
             }
-            None => Ok(Ok(ticket.hold(()))),
+            None => Ok(Ok(UnfairGuard(ticket.hold(())))),
         }
     }
 

@@ -6,6 +6,7 @@
 mod barrier;
 mod belief;
 mod cache;
+mod compat_queue;
 mod count_down;
 mod crew;
 mod crew_short_terms;
@@ -15,7 +16,6 @@ mod definition;
 mod discovery;
 mod double_barrier;
 mod election;
-mod foreign_queue;
 mod grant;
 mod group;
 mod hash_ring;
@@ -85,7 +85,7 @@ pub const ALL: &[&dyn Workload] = &[
     &hash_ring::Rings,
     &partition::Partitions,
     &queue::Queues,
-    &foreign_queue::ForeignQueues,
+    &compat_queue::CompatQueues,
     &crew::Crews,
     &discovery::Discoveries,
 ];

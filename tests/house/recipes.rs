@@ -10,7 +10,7 @@ use crate::arrows::SUPPORT;
 use crate::tree::{File, files};
 
 /// Modules that users see, of functions on any line.
-const TOOLS: [&str; 2] = ["ask_back", "inspect"];
+const TOOLS: [&str; 2] = ["request_release", "inspect"];
 
 /// The pages of the recipes.
 const PAGES: &str = "recipes/docs/";

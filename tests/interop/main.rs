@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use synod::Lifetime;
-use synod::lock::{Mutex, MutexGuard, RwLock, ask_back, inspect};
+use synod::lock::{Mutex, MutexGuard, RwLock, inspect, request_release};
 use synod::{Client, Path};
 use synod_testkit::limit::{limited, waits_for};
 use synod_testkit::server::etcd::Cluster;
@@ -263,13 +263,13 @@ async fn a_lock_is_asked_back(kind: Kind, path: Path) {
     stand(&client, &path, 2).await;
     let mut asks = Peer::curator(&kind.server()).await;
     asks.write_line(&format!("ask {}", held.path()));
-    timeout(PATIENCE, held.asked_back()).await.expect("in time").expect("it is held");
+    timeout(PATIENCE, held.release_requested()).await.expect("in time").expect("it is held");
     assert!(held.is_held(), "the holder decides whether to release it");
     held.release().await.expect("reachable");
 
     theirs.says("in").await;
     let line = inspect(&client, &path).await.expect("reachable");
-    assert!(ask_back(&client, &line[0].path).await.expect("reachable"));
+    assert!(request_release(&client, &line[0].path).await.expect("reachable"));
     theirs.says("asked").await;
     theirs.write_line("release");
     theirs.says("out").await;

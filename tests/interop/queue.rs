@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use synod::Path;
-use synod::queue::{ForeignQueue, ItemPlace, PutOptions, Queue, QueueLayout};
+use synod::queue::{CompatQueue, ItemPlace, PutOptions, Queue, QueueLayout};
 use tokio::time::timeout;
 
 use crate::peer::{PATIENCE, Peer};
@@ -24,7 +24,7 @@ pub(crate) const SCENES: [(&str, &[Kind], Scene); 4] = [
 
 async fn a_queue_is_shared(kind: Kind, path: Path) {
     let client = kind.client().await;
-    let queue = Queue::of_bytes(&client, &path).expect("short");
+    let queue = Queue::new_bytes(&client, &path).expect("short");
     let mut theirs = Peer::kazoo(&kind.server()).await;
     for item in ["one 100", "two 100", "first 5"] {
         theirs.write_line(&format!("put {path}/items {item}"));
@@ -63,12 +63,12 @@ async fn a_queue_is_shared(kind: Kind, path: Path) {
     assert_eq!(last, "last", "what others have taken is gone here, too");
 }
 
-async fn took(queue: &ForeignQueue) -> Vec<String> {
+async fn took(queue: &CompatQueue) -> Vec<String> {
     let taken = timeout(PATIENCE, queue.take()).await.expect("in time").expect("reachable");
     taken.iter().map(|item| String::from_utf8_lossy(item).into_owned()).collect()
 }
 
-async fn put(queue: &ForeignQueue, item: &'static str, place: ItemPlace) {
+async fn put(queue: &CompatQueue, item: &'static str, place: ItemPlace) {
     queue.put_at(&[item.into()], place).await.expect("reachable");
 }
 
@@ -83,7 +83,7 @@ async fn a_queue_of_curator_is_shared(kind: Kind, path: Path) {
         ("delay", QueueLayout::CuratorDelay, usual, usual.after(Duration::from_millis(300))),
     ] {
         let path = path.join(name).expect("short");
-        let queue = ForeignQueue::new(&client, &path, layout).expect("short");
+        let queue = CompatQueue::new(&client, &path, layout).expect("short");
         // Theirs, of a middle place, is between ours.
         put(&queue, "first", first).await;
         theirs.write_line(&format!("put {name} {path} theirs 1"));
@@ -98,14 +98,14 @@ async fn a_queue_of_curator_is_shared(kind: Kind, path: Path) {
     }
 
     let items = path.join("items").expect("short");
-    let queue = ForeignQueue::new(&client, &items, QueueLayout::CuratorItems).expect("short");
+    let queue = CompatQueue::new(&client, &items, QueueLayout::CuratorItems).expect("short");
     theirs.write_line(&format!("put-two {items} one two"));
     theirs.says("in").await;
     assert_eq!(took(&queue).await, ["one", "two"], "they are in one node");
 
     let locks = path.join("locks").expect("short");
     let locked =
-        ForeignQueue::locked_at(&client, &items, QueueLayout::CuratorItems, &locks).expect("short");
+        CompatQueue::locked_at(&client, &items, QueueLayout::CuratorItems, &locks).expect("short");
     put(&locked, "under a lock", usual).await;
     theirs.write_line(&format!("take items {items} {locks}"));
     theirs.says("under a lock").await;
@@ -115,7 +115,7 @@ async fn a_queue_of_curator_is_shared(kind: Kind, path: Path) {
 
 async fn a_locking_queue_is_shared(kind: Kind, path: Path) {
     let client = kind.client().await;
-    let queue = ForeignQueue::new(&client, &path, QueueLayout::KazooLocking).expect("short");
+    let queue = CompatQueue::new(&client, &path, QueueLayout::KazooLocking).expect("short");
     let mut theirs = Peer::kazoo(&kind.server()).await;
     put(&queue, "first", ItemPlace::default().priority(7)).await;
     theirs.write_line(&format!("lock-next {path}"));
@@ -143,7 +143,7 @@ async fn queue_length(client: &synod::Client, path: &Path) -> usize {
 
 async fn an_etcd_queue_is_shared(kind: Kind, path: Path) {
     let client = kind.client().await;
-    let queue = ForeignQueue::new(&client, &path, QueueLayout::EtcdRecipe).expect("short");
+    let queue = CompatQueue::new(&client, &path, QueueLayout::EtcdRecipe).expect("short");
     let mut theirs = Peer::go_queue(&kind.server()).await;
     put(&queue, "ours", ItemPlace::default()).await;
     theirs.write_line(&format!("put {path}/ theirs"));

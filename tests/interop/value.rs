@@ -60,7 +60,7 @@ async fn a_number_is_shared(kind: Kind, path: Path) {
     // A number that Curator created, and a number that it finds.
     peer.write_line(&format!("count4 {int} 3"));
     peer.says("3").await;
-    let number = Counter::of_i32(&client, &int);
+    let number = Counter::new_i32(&client, &int);
     assert_eq!(number.subtract(5).await.expect("reachable").after, -2);
     peer.write_line(&format!("count4 {int} 1"));
     peer.says("-1").await;

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use futures_util::future::{join, try_join_all};
-use synod::lock::{Mutex, PassingMutex};
+use synod::lock::{CohortMutex, Mutex};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
@@ -69,7 +69,7 @@ const MOST: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
 /// store.
 pub(super) async fn passed_on(ours: &mut Ours, task: &Task) -> Result<Report, Failure> {
     let path = ours.dir.join("one-process")?;
-    let (mutex, inside) = (PassingMutex::new(&ours.clients[0], path, MOST), Inside::default());
+    let (mutex, inside) = (CohortMutex::new(&ours.clients[0], path, MOST), Inside::default());
     let lanes = (0..task.clients).map(|_| {
         async || {
             let guard = mutex.lock().await?;

@@ -88,7 +88,7 @@ pub(crate) struct CrewSubmit {
     /// by default
     #[arg(long)]
     pub(crate) id: Option<String>,
-    /// Tasks of a higher priority are assigned first
+    /// Tasks with a lower number are assigned earlier
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) priority: i32,
     /// Number of retries after a failed attempt, each after a longer pause: a second at first

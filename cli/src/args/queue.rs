@@ -85,7 +85,7 @@ pub(crate) struct Consume {
     pub(crate) at_once: NonZeroUsize,
     /// Move an item to the dead letters that was delivered this often, in place of 25 times
     #[arg(long, value_name = "N")]
-    pub(crate) deliver_at_most: Option<NonZeroU32>,
+    pub(crate) max_deliveries: Option<NonZeroU32>,
     /// Time that a command may take to end after SIGTERM: 2s, or a quarter of the session's time
     /// to live if that is less
     #[arg(long, value_name = "TIME", value_parser = time)]

@@ -31,8 +31,8 @@ pub(crate) async fn run(
     consume: Consume,
 ) -> Result<(), Failure> {
     let grace = grace(client, consume.grace).await?;
-    let queue = match consume.deliver_at_most {
-        Some(times) => queue.clone().deliver_at_most(times),
+    let queue = match consume.max_deliveries {
+        Some(times) => queue.clone().max_deliveries(times),
         None => queue.clone(),
     };
     let broken = Broken::default();

@@ -12,7 +12,8 @@ use synod::Path;
 use synod::Result as StoreResult;
 use synod::Retry;
 use synod::election::Election;
-use synod::lock::{Hold, Mutex, RwLock, Semaphore};
+use synod::lock::{Mutex, RwLock, Semaphore};
+use synod::{Held, Release};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::args::{Common, Elect, Lock, Running};
@@ -103,11 +104,11 @@ pub(crate) async fn elect(common: &Common, elect: Elect) -> Result<(), Failure> 
 }
 
 /// Acquires, runs the command, and releases. The client is closed in any case.
-async fn hold<K: Send + Sync>(
+async fn hold<G: Release>(
     common: &Common,
     client: &Client,
     path: &Path,
-    entering: impl AsyncFn() -> StoreResult<Option<Hold<K>>>,
+    entering: impl AsyncFn() -> StoreResult<Option<G>>,
     (running, time): (Running, Time),
 ) -> Result<(), Failure> {
     let done = hold_open(common, client, path, entering, (running, time)).await;
@@ -115,11 +116,11 @@ async fn hold<K: Send + Sync>(
     done
 }
 
-async fn hold_open<K: Send + Sync>(
+async fn hold_open<G: Release>(
     common: &Common,
     client: &Client,
     path: &Path,
-    entering: impl AsyncFn() -> StoreResult<Option<Hold<K>>>,
+    entering: impl AsyncFn() -> StoreResult<Option<G>>,
     (running, time): (Running, Time),
 ) -> Result<(), Failure> {
     let grace = grace(client, running.grace).await?;
@@ -180,11 +181,11 @@ async fn patiently<T>(
 }
 
 /// Without a command: prints the path of the ticket, then holds the lock until a signal arrives.
-async fn linger<K: Send + Sync>(
+async fn linger<G: Release>(
     common: &Common,
     client: &Client,
     path: &Path,
-    held: Hold<K>,
+    held: G,
     signals: &mut Signals,
 ) -> Result<(), Failure> {
     let session = client.session().await?;
@@ -207,12 +208,12 @@ async fn linger<K: Send + Sync>(
 }
 
 /// Releases the lock; if the store does not answer, the end of the session releases it.
-async fn leave<K>(held: Hold<K>) {
+async fn leave(held: impl Release) {
     let _left = timeout(FAREWELL, held.release()).await.is_ok_and(|left| left.is_ok());
 }
 
 /// The environment of the command.
-fn environment<K>(path: &Path, held: &Hold<K>) -> Vec<(OsString, OsString)> {
+fn environment(path: &Path, held: &impl Held) -> Vec<(OsString, OsString)> {
     let pairs =
         [("SYNOD_PATH", path.as_str().to_owned()), ("SYNOD_TOKEN", held.token().to_string())];
     pairs.map(|(name, value)| (name.into(), value.into())).into()

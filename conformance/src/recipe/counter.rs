@@ -301,9 +301,9 @@ async fn a_sum_that_does_not_fit_changes_nothing(world: World) {
         assert_eq!((refused.kind(), refused.has_unknown_effect()), (ErrorKind::Invalid, false));
         assert_eq!(stored(&world, &client).await, number);
     }
-    let low = Counter::of_u64(&client, world.at("unsigned"));
+    let low = Counter::new_u64(&client, world.at("unsigned"));
     assert_eq!(failure(low.decrement().await, "less than 0").kind(), ErrorKind::Invalid);
-    let small = Counter::of_i32(&client, world.at("small"));
+    let small = Counter::new_i32(&client, world.at("small"));
     answer(small.set(i32::MAX).await);
     assert_eq!(failure(small.increment().await, "too much").kind(), ErrorKind::Invalid);
     assert_eq!(answer(small.get().await), i32::MAX);

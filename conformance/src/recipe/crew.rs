@@ -280,10 +280,10 @@ async fn nothing_is_left_of_a_finished_task(world: World) {
 
 async fn workers_get_what_they_can_do_by_its_priority(world: World) {
     let (ann, order) = (world.client().await, Arc::new(Mutex::new(Vec::new())));
-    for (id, priority) in [("second", 0), ("fourth", -1), ("not-second", 0), ("first", 7)] {
+    for (id, priority) in [("second", 0), ("fourth", 1), ("not-second", 0), ("first", -7)] {
         world.submits(&ann, id, NewTask::new("").priority(priority)).await;
     }
-    world.submits(&ann, "special", NewTask::new("").priority(9).needs("disk", "big")).await;
+    world.submits(&ann, "special", NewTask::new("").priority(-9).needs("disk", "big")).await;
     let _master = leads(&world, &ann);
     let noted = order.clone();
     let _worker = works_as(&world, &ann, CrewWorker::new(), move |task| {

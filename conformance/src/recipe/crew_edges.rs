@@ -138,7 +138,7 @@ async fn work_that_panics_fails_its_task_alone(world: World) {
 
 async fn a_policy_that_panics_sets_its_task_aside(world: World) {
     let ann = world.client().await;
-    let refused = world.submits(&ann, "refused", NewTask::new("").priority(7)).await;
+    let refused = world.submits(&ann, "refused", NewTask::new("").priority(-7)).await;
     let policy = CrewPolicy::chosen(|task, able| {
         if task.id == "refused" {
             resume_unwind(Box::new("on purpose"));
@@ -259,11 +259,11 @@ async fn times_of_any_length_are_times(world: World) {
     let worker = CrewWorker::new().capacity(NonZeroU32::MAX);
     let _worker = works_as(&world, &ann, worker, |_task| async { Err("on purpose".to_owned()) });
 
-    let new = NewTask::new("").priority(i32::MAX).deadline(Duration::MAX);
+    let new = NewTask::new("").priority(i32::MIN).deadline(Duration::MAX);
     let once = world.submits(&ann, "once", new).await;
     world.ends(&once, TaskEnd::Failed("on purpose".to_owned())).await;
 
-    let new = NewTask::new("").priority(i32::MIN).retries(u32::MAX);
+    let new = NewTask::new("").priority(i32::MAX).retries(u32::MAX);
     let again = world.submits(&ann, "again", new.backoff(Duration::MAX, Duration::MAX)).await;
     let has_failed =
         async || answer(again.history().await).is_some_and(|it| it.attempts.len() == 1);

@@ -101,8 +101,8 @@ async fn a_task_goes_to_the_worker_that_the_policy_chooses(world: World) {
 
     // The choice of a function counts only if it is one of the workers that can have the task.
     let policy = CrewPolicy::chosen(|task, able| match task.priority {
-        2 => Some(usize::MAX),
-        1 => None,
+        -2 => Some(usize::MAX),
+        -1 => None,
         _ if !task.needs.is_empty() => Some(0),
         _ => able
             .iter()
@@ -110,8 +110,8 @@ async fn a_task_goes_to_the_worker_that_the_policy_chooses(world: World) {
     });
     let needy = NewTask::new("").needs("rack", "red");
     let tasks = vec![
-        NewTask::new("").priority(2),
-        NewTask::new("").priority(1),
+        NewTask::new("").priority(-2),
+        NewTask::new("").priority(-1),
         NewTask::new(""),
         NewTask::new(""),
         NewTask::new(""),

@@ -3,7 +3,7 @@
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Lifetime, Query};
-use synod_recipes::barrier::{DoubleBarrier, Inside, OnLoss};
+use synod_recipes::barrier::{DoubleBarrier, Entered, OnLoss};
 use synod_recipes::within;
 use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::time::sleep;
@@ -33,22 +33,22 @@ fn barrier(world: &World, client: &Client, parties: u32) -> DoubleBarrier {
 }
 
 /// A member that enters, in a task of its own.
-fn enters(world: &World, client: &Client, parties: u32) -> Waiting<Inside> {
+fn enters(world: &World, client: &Client, parties: u32) -> Waiting<Entered> {
     entering(barrier(world, client, parties))
 }
 
-fn entering(barrier: DoubleBarrier) -> Waiting<Inside> {
+fn entering(barrier: DoubleBarrier) -> Waiting<Entered> {
     Waiting::new(async move { barrier.enter().await })
 }
 
 /// A member that leaves, in a task of its own.
-fn leaves(inside: Inside) -> Waiting<()> {
+fn leaves(inside: Entered) -> Waiting<()> {
     Waiting::new(inside.leave())
 }
 
 impl World {
     /// The number of members that have entered together.
-    async fn all_inside(&self, client: &Client, parties: u32) -> Vec<Inside> {
+    async fn all_inside(&self, client: &Client, parties: u32) -> Vec<Entered> {
         let waiting: Vec<_> = (0..parties).map(|_| enters(self, client, parties)).collect();
         let mut inside = Vec::new();
         for one in waiting {
@@ -57,7 +57,7 @@ impl World {
         inside
     }
 
-    async fn all_leave(&self, inside: Vec<Inside>) {
+    async fn all_leave(&self, inside: Vec<Entered>) {
         let leaving: Vec<_> = inside.into_iter().map(leaves).collect();
         for one in leaving {
             one.gets(self, "all leave").await;
@@ -94,7 +94,7 @@ async fn no_member_enters_before_all_are_there(world: World) {
     for one in two {
         inside.push(one.gets(&world, "all are there").await);
     }
-    assert!(inside.iter().all(Inside::is_inside));
+    assert!(inside.iter().all(Entered::is_inside));
     assert_eq!(inside.len(), 3);
     world.all_leave(inside).await;
     world.left_alone(&ann, &world.at("both")).await;

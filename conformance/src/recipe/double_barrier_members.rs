@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::store::{Event, Expect, Kind, Lifetime, Query};
-use synod_recipes::barrier::{DoubleBarrier, Inside, OnLoss};
+use synod_recipes::barrier::{DoubleBarrier, Entered, OnLoss};
 use synod_recipes::within;
 use synod_testkit::fault::{Cue, Site, Verb};
 
@@ -30,7 +30,7 @@ fn barrier(world: &World, client: &Client) -> DoubleBarrier {
     DoubleBarrier::new(client, world.at("both"), many(2))
 }
 
-fn entering(barrier: DoubleBarrier) -> Waiting<Inside> {
+fn entering(barrier: DoubleBarrier) -> Waiting<Entered> {
     Waiting::new(async move { barrier.enter().await })
 }
 
@@ -43,7 +43,7 @@ impl World {
     }
 
     /// All of these leave.
-    async fn they_leave(&self, inside: Vec<Inside>) {
+    async fn they_leave(&self, inside: Vec<Entered>) {
         let leaving: Vec<_> = inside.into_iter().map(|one| Waiting::new(one.leave())).collect();
         for one in leaving {
             one.gets(self, "all leave").await;

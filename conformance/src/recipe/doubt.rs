@@ -6,10 +6,11 @@ use std::num::NonZeroU32;
 
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
+use synod_core::held::Held;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Txn};
 use synod_recipes::election::Election;
-use synod_recipes::lock::{Hold, Mutex, RwLock, Semaphore, ask_back};
+use synod_recipes::lock::{Mutex, RwLock, Semaphore, request_release};
 use synod_testkit::fault::{Cue, Plan, Site, Verb};
 
 use crate::door::{answer, failure};
@@ -40,7 +41,7 @@ async fn data(world: &World, client: &Client) -> Path {
 }
 
 /// Returns `true` if a transaction under the guard commits.
-async fn guards<K>(guard: &Hold<K>, client: &Client, data: &Path) -> bool {
+async fn guards(guard: &impl Held, client: &Client, data: &Path) -> bool {
     let write = guard.txn().set(data.clone(), "ann's", Expect::Any);
     answer(client.commit(write).await).is_committed()
 }
@@ -137,8 +138,8 @@ async fn a_holder_that_was_asked_back_still_guards(world: World) {
     let held = answer(Mutex::new(&ann, world.at("lock")).lock().await);
     assert_eq!(plan.pending(), 0, "it was sent twice");
 
-    assert!(answer(ask_back(&bob, held.path()).await), "she has it");
-    answer(world.in_time("being asked", held.asked_back()).await);
+    assert!(answer(request_release(&bob, held.path()).await), "she has it");
+    answer(world.in_time("being asked", held.release_requested()).await);
     assert!(guards(&held, &ann, &data).await, "she did not give it back");
 
     is_taken_away(&bob, held.path()).await;

@@ -95,7 +95,7 @@ async fn a_transaction_under_several_locks_needs_all(world: World) {
     let write = |name: &str| guard.txn().create(world.at(name), "", Lifetime::Persistent);
     assert!(answer(ann.commit(write("first")).await).is_committed());
 
-    let removed = bob.delete(guard.holds()[1].path(), Expect::Any).await;
+    let removed = bob.delete(guard.guards()[1].path(), Expect::Any).await;
 
     assert!(answer(removed).is_committed());
     assert!(answer(ann.commit(write("second")).await).rejected().is_some());

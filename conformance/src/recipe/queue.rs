@@ -371,8 +371,8 @@ async fn an_item_costs_a_request_to_put_and_one_to_take(world: World) {
     const ITEMS: usize = 10;
     let (gate, bob) = (world.gate(), world.client().await);
     let ann = world.client_on(gate.clone(), world.options()).await;
-    let bobs = answer(Queue::<Bytes>::of_bytes(&bob, world.at("queue")));
-    let anns = answer(Queue::<Bytes>::of_bytes(&ann, world.at("queue")));
+    let bobs = answer(Queue::<Bytes>::new_bytes(&bob, world.at("queue")));
+    let anns = answer(Queue::<Bytes>::new_bytes(&ann, world.at("queue")));
     let (item, commits) = (Bytes::from_static(b"\xff"), |gate: &Gate| gate.count(Verb::Commit));
     // The items that wait.
     for _ in 0..30 {
@@ -447,7 +447,7 @@ async fn an_item_that_is_delivered_too_often_is_a_dead_letter(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let queue = queue(&world, &ann);
     put(&queue, &["bad"]).await;
-    let twice = queue.clone().deliver_at_most(NonZeroU32::new(2).expect("not zero"));
+    let twice = queue.clone().max_deliveries(NonZeroU32::new(2).expect("not zero"));
 
     for delivered in [1, 2] {
         let delivery = claimed(&world, &twice).await;

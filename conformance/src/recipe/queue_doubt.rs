@@ -192,7 +192,7 @@ async fn a_claim_without_its_caller_is_no_delivery(world: World) {
     let options = PutOptions::default().id("7");
     assert!(answer(bobs.put_with(&"it".to_owned(), options).await));
     put(&bobs, &["next"]).await;
-    let once = anns.clone().deliver_at_most(NonZeroU32::MIN);
+    let once = anns.clone().max_deliveries(NonZeroU32::MIN);
     for _ in 0..2 {
         given_up(&gate, once.claim(), becomes(&world, &bob, "claimed", &["\"it\""])).await;
         gate.hold_behind(None);

@@ -129,7 +129,7 @@ async fn ids_and_slots_that_are_missing_or_never_were_keep_no_item(world: World)
 async fn numbers_and_delays_of_any_size_are_taken(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let anns = queue(&world, &ann).capacity(NonZeroUsize::MAX);
-    let bobs = queue(&world, &bob).deliver_at_most(NonZeroU32::MAX);
+    let bobs = queue(&world, &bob).max_deliveries(NonZeroU32::MAX);
     let never = PutOptions::default().after(Duration::MAX);
     assert!(answer(anns.put_with(&"never".to_owned(), never).await));
     put(&anns, &["first"]).await;
@@ -152,7 +152,7 @@ async fn numbers_and_delays_of_any_size_are_taken(world: World) {
     let left: Vec<_> = left.iter().filter_map(|item| item.item().cloned()).collect();
     assert_eq!(left, ["never", "first"], "their time does not come");
     let item = Bytes::from_static(b"x");
-    let bytes = answer(Queue::of_bytes(&ann, world.at("bytes")));
+    let bytes = answer(Queue::new_bytes(&ann, world.at("bytes")));
     answer(bytes.put_with(&item, PutOptions::default().after(Duration::ZERO)).await);
     assert_eq!(answer(world.in_time("an item", bytes.take()).await), item);
 }
@@ -160,7 +160,7 @@ async fn numbers_and_delays_of_any_size_are_taken(world: World) {
 async fn an_item_that_is_buried_leaves_its_id_and_its_slot(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let anns = queue(&world, &ann).capacity(NonZeroUsize::MIN);
-    let bobs = queue(&world, &bob).deliver_at_most(NonZeroU32::MIN);
+    let bobs = queue(&world, &bob).max_deliveries(NonZeroU32::MIN);
     let seven = PutOptions::default().id("7");
     assert!(answer(anns.put_with(&"bad".to_owned(), seven.clone()).await));
     let delivery = claimed(&world, &bobs).await;

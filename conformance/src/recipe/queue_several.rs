@@ -114,7 +114,7 @@ async fn items_with_ids_priorities_and_failures_are_each_done_or_a_dead_letter(w
     let three = NonZeroUsize::new(3).expect("not zero");
     let twice = NonZeroU32::new(2).expect("not zero");
     let consumer = |client: &Client| {
-        let queue = queue(&world, client).deliver_at_most(twice);
+        let queue = queue(&world, client).max_deliveries(twice);
         queue.backoff(Duration::ZERO, Duration::ZERO)
     };
     let [anns, bobs] = [&ann, &bob].map(consumer);

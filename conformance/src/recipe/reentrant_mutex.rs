@@ -2,7 +2,7 @@
 
 use futures_util::future::join;
 use synod_core::error::ErrorKind;
-use synod_recipes::lock::{Mutex, Owner, ReentrantMutex, ask_back};
+use synod_recipes::lock::{Mutex, Owner, ReentrantMutex, request_release};
 use synod_testkit::fault::Verb;
 
 use crate::door::{answer, failure};
@@ -23,7 +23,7 @@ async fn an_owner_enters_again_and_others_wait(world: World) {
     let (me, you) = (Owner::new(), Owner::new());
     let outer = answer(mutex.lock(&me).await);
     let inner = answer(world.in_time("entering again", mutex.lock(&me)).await);
-    assert_eq!(inner.hold().token(), outer.hold().token());
+    assert_eq!(inner.guard().token(), outer.guard().token());
     assert_eq!(line(&client, &world.at("lock")).await.len(), 1);
     let other = mutex.clone();
     let mut waits = Waiting::new(async move { other.lock(&you).await });
@@ -32,7 +32,7 @@ async fn an_owner_enters_again_and_others_wait(world: World) {
     answer(outer.release().await);
     assert_eq!(inner.count(), 1);
     waits.waits_for(world.brief(), "another owner has it once more").await;
-    assert!(inner.hold().is_held());
+    assert!(inner.guard().is_held());
     answer(inner.release().await);
 
     let guard = waits.gets(&world, "the lock").await;
@@ -52,7 +52,7 @@ async fn an_owner_that_lost_the_lock_does_not_acquire_it_again(world: World) {
     world.expire(answer(ann.session().await).info().id).await;
 
     let theirs = waits.gets(&world, "the lock of a session that expired").await;
-    world.in_time("word of the loss", stale.hold().lost()).await;
+    world.in_time("word of the loss", stale.guard().lost()).await;
     let again = world.in_time("a refusal", mutex.lock(&me)).await;
     assert_eq!(failure(again, "entering a lost lock again").kind(), ErrorKind::SessionLost);
     let released = failure(stale.release().await, "the release of a lost lock");
@@ -60,7 +60,7 @@ async fn an_owner_that_lost_the_lock_does_not_acquire_it_again(world: World) {
     assert!(theirs.is_held());
     answer(theirs.release().await);
     let anew = answer(world.in_time("the lock, anew", mutex.lock(&me)).await);
-    assert!(anew.hold().is_held());
+    assert!(anew.guard().is_held());
 }
 
 async fn two_tasks_with_one_owner_acquire_together(world: World) {
@@ -84,7 +84,7 @@ async fn two_tasks_with_one_owner_acquire_together(world: World) {
     let ((first, second), ()) = world.in_time("both enter", join(both, entering)).await;
 
     let (first, second) = (answer(first), answer(second));
-    assert_eq!((first.count(), first.hold().token()), (2, second.hold().token()));
+    assert_eq!((first.count(), first.guard().token()), (2, second.guard().token()));
     drop((first, second));
     world.left_alone(&bob, &world.at("lock")).await;
 }
@@ -106,7 +106,7 @@ async fn an_owner_tries_and_enters_again_and_others_do_not(world: World) {
     let outer = answer(mutex.try_lock(&me).await).expect("it is free");
     let before = counts();
     let inner = answer(mutex.try_lock(&me).await).expect("this owner has it");
-    assert_eq!((inner.count(), inner.hold().token()), (2, outer.hold().token()));
+    assert_eq!((inner.count(), inner.guard().token()), (2, outer.guard().token()));
     assert_eq!(counts(), before, "the store is not asked");
     assert!(answer(mutex.try_lock(&you).await).is_none(), "another owner has it");
     answer(outer.release().await);
@@ -123,15 +123,15 @@ async fn a_holder_that_is_asked_back_is_notified_and_decides(world: World) {
     let guard = answer(Mutex::new(&ann, world.at("lock")).label("__REVOKE__").lock().await);
     let ticket = guard.path().clone();
     let mut hears = Waiting::new(async move {
-        guard.asked_back().await?;
+        guard.release_requested().await?;
         Ok(guard)
     });
     hears.waits_for(world.brief(), "there is no request").await;
 
-    assert!(answer(ask_back(&bob, &ticket).await), "ann has it");
+    assert!(answer(request_release(&bob, &ticket).await), "ann has it");
 
     let guard = hears.gets(&world, "the question").await;
     assert!(guard.is_held(), "it is for her to decide");
     answer(guard.release().await);
-    assert!(!answer(ask_back(&bob, &ticket).await), "it is free");
+    assert!(!answer(request_release(&bob, &ticket).await), "it is free");
 }

@@ -44,7 +44,7 @@ async fn conditional_writes_and_additions_are_all_counted(world: World) {
         let (ann, bob, at) = (world.hesitant().await, world.hesitant().await, at.clone());
         changing.push(Waiting::new(async move {
             let count = SharedCount::open(&ann, &at, 0).await?;
-            let counter = Counter::of_i32(&bob, &at);
+            let counter = Counter::new_i32(&bob, &at);
             for _ in 0..ROUNDS {
                 let mut seen = count.get();
                 while let Err(newer) = count.try_set(&seen, seen.value + 1).await? {
@@ -59,6 +59,6 @@ async fn conditional_writes_and_additions_are_all_counted(world: World) {
     for one in changing {
         one.gets(&world, "all of its changes").await;
     }
-    let counter = Counter::of_i32(&world.client().await, &at);
+    let counter = Counter::new_i32(&world.client().await, &at);
     assert_eq!(answer(counter.get().await), CLIENTS * ROUNDS * 2);
 }

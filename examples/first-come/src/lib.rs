@@ -13,7 +13,7 @@ use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::clock::sleep;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::held::{Held, Token};
+use synod_core::held::{Held, Release, Token};
 use synod_core::path::Path;
 use synod_core::retry::Retry;
 use synod_core::session::Session;
@@ -186,7 +186,9 @@ impl Held for FirstComeGuard {
             }
         }
     }
+}
 
+impl Release for FirstComeGuard {
     async fn release(self) -> Result<()> {
         self.give_back().await
     }

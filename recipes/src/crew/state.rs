@@ -1,7 +1,6 @@
 //! [`CrewState`]: the state of a crew as its master knows it, and the choice of the next step.
 //! Pure.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -387,7 +386,7 @@ pub(super) struct TodoQueue {
 /// The properties that a worker must have.
 type Needs = BTreeMap<String, String>;
 
-type TaskPlace = (Reverse<i32>, Revision, String);
+type TaskPlace = (i32, Revision, String);
 
 /// The position of a waiting task.
 #[derive(Debug)]
@@ -399,7 +398,7 @@ enum WaitPlace {
 impl TodoQueue {
     pub(super) fn insert(&mut self, task: &str, queued: Queued) {
         self.remove(task);
-        let place = (Reverse(queued.terms.priority), queued.since, task.to_owned());
+        let place = (queued.terms.priority, queued.since, task.to_owned());
         let needs = queued.terms.needs.clone();
         self.tasks.insert(task.to_owned(), WaitPlace::Ready(needs.clone(), place.clone()));
         self.ready.entry(needs).or_default().insert(place, queued);

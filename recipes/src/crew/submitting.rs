@@ -37,8 +37,8 @@ impl NewTask {
         Self { data: data.into(), terms: TaskTerms::default(), time: None }
     }
 
-    /// Sets the priority. The waiting tasks with the highest priority are assigned first; among
-    /// equal ones, the task that has waited longest.
+    /// Sets the priority. A lower number is assigned earlier, as in a
+    /// [`Queue`](crate::queue::Queue); among equal ones, the task that has waited longest.
     pub fn priority(mut self, priority: i32) -> Self {
         self.terms.priority = priority;
         self

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct TaskTerms {
-    /// The priority. Tasks with a higher priority are assigned first.
+    /// The priority. A lower number is assigned earlier.
     pub(super) priority: i32,
     /// The maximum number of retries after failed attempts.
     pub(super) retries: u32,

@@ -7,7 +7,7 @@ use synod_core::path::Path;
 use synod_core::session::Session;
 use synod_core::store::{Change, Expect, Kind, Lifetime, Outcome, Query, Txn, View};
 
-use crate::double_barrier::inside::Inside;
+use crate::double_barrier::inside::Entered;
 use crate::double_barrier::member::{ENTERING, GivenUp, MemberNode, is_our_name};
 use crate::double_barrier::member_watch::{BarrierPlace, MemberWatch, News, OnLoss};
 use crate::double_barrier::present::{NextStep, Present, READY, Round};
@@ -55,7 +55,7 @@ impl<'a> Entering<'a> {
     }
 
     /// Waits until the member is inside. `None` if its node is gone before.
-    pub(super) async fn run(mut self, delays: &mut OutageBackoff) -> Result<Option<Inside>> {
+    pub(super) async fn run(mut self, delays: &mut OutageBackoff) -> Result<Option<Entered>> {
         let session = self.place.client.session().await?;
         self.watch.open(&session).await?;
         let (path, reads) = (&self.place.path, !self.watch.is_known());
@@ -100,9 +100,9 @@ impl<'a> Entering<'a> {
         }
     }
 
-    fn inside(self, member: MemberNode, round: &Round, began: Option<Round>) -> Inside {
+    fn inside(self, member: MemberNode, round: &Round, began: Option<Round>) -> Entered {
         let others = round.others(member.name(), self.present.names());
-        Inside::new(self.place.clone(), member, self.watch, others, began)
+        Entered::new(self.place.clone(), member, self.watch, others, began)
     }
 
     /// Reads, decides, and begins the round if that is up to this member. `None` if it must read

@@ -1,4 +1,4 @@
-//! [`Inside`]: a member that has entered, and its departure.
+//! [`Entered`]: a member that has entered, and its departure.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::support::retry::OutageBackoff;
 
 /// A member of a round that has begun. Dropping it makes it leave without a wait for the others.
 #[must_use = "dropping this leaves the round"]
-pub struct Inside {
+pub struct Entered {
     place: BarrierPlace,
     member: MemberNode,
     watch: MemberWatch,
@@ -26,7 +26,7 @@ pub struct Inside {
     began: Option<Round>,
 }
 
-impl Inside {
+impl Entered {
     pub(super) fn new(
         place: BarrierPlace,
         member: MemberNode,
@@ -153,8 +153,8 @@ impl Inside {
     }
 }
 
-impl fmt::Debug for Inside {
+impl fmt::Debug for Entered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inside").field("path", self.path()).finish_non_exhaustive()
+        f.debug_struct("Entered").field("path", self.path()).finish_non_exhaustive()
     }
 }

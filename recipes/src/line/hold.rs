@@ -1,4 +1,5 @@
-//! [`Hold`]: the guard that a granted ticket becomes, and its metrics.
+//! [`Hold`]: what a granted ticket becomes, with its metrics, and [`guard!`], which makes the guard
+//! of a recipe of it.
 
 use std::fmt;
 use std::pin::pin;
@@ -17,25 +18,178 @@ use tracing::field::{Empty, debug, display};
 use crate::line::meter;
 use crate::line::ticket_node::TicketNode;
 
-/// A guard of a lock, of permits or of the lead. Dropping it releases them in the background.
-///
-/// It is held while the session that owns its ticket is certain, according to [`Hold::is_held`],
-/// and no longer. A check is true at the moment at which it is made: a process that is paused
-/// between the check and its next action acts too late. Work that must be exclusive without any
-/// assumption belongs in the transaction of [`Hold::txn`], or in a system that compares
-/// [`Hold::token`].
+/// A lock, permits or the lead, while they are held. Dropping it releases them in the background.
 ///
 /// `K` is the data of the recipe.
-#[must_use = "dropping this releases the lock, the permits or the lead"]
-pub struct Hold<K = ()> {
+pub(crate) struct Hold<K = ()> {
     pub(crate) node: TicketNode,
     pub(crate) kind: K,
     metrics: HoldMetrics,
 }
 
+/// Adds to a type the methods of the [`Hold`] in its first field.
+macro_rules! held {
+    ($name:ident) => {
+        impl $name {
+            /// The fencing token, for systems outside the store: larger for each later holder.
+            pub fn token(&self) -> ::synod_core::held::Token {
+                self.0.token()
+            }
+
+            /// The path of its ticket.
+            pub fn path(&self) -> &::synod_core::path::Path {
+                self.0.path()
+            }
+
+            /// Returns `true` if it is certainly held at this moment. False as soon as the session
+            /// is not certain, before any notification of the loss. A removal of its node by another
+            /// client is noticed only during `lost` or `run`.
+            ///
+            /// A check is true at the moment at which it is made: a process that is paused between
+            /// the check and its next action acts too late. Work that must be exclusive without any
+            /// assumption belongs in the transaction of `txn`, or in a system that compares tokens.
+            pub fn is_held(&self) -> bool {
+                self.0.is_held()
+            }
+
+            /// Waits until it is lost: its session is lost, or another client removed its node. A
+            /// removal may be noticed only when a third of the session's TTL has passed since the
+            /// ticket was created.
+            ///
+            /// # Cancel safety
+            ///
+            /// Cancel safe: it only watches.
+            pub async fn lost(&self) {
+                self.0.lost().await;
+            }
+
+            /// A transaction that is applied only while this is held, whatever the clocks do: it
+            /// begins with the check that the node exists. Add operations to it, and send it with
+            /// the same client. For more than one guard use
+            /// [`Txn::under`](synod_core::store::Txn::under), which has an example.
+            pub fn txn(&self) -> ::synod_core::store::Txn {
+                self.0.txn()
+            }
+
+            /// Runs `work` while this is held: `work` is dropped when it is lost.
+            ///
+            /// # Errors
+            ///
+            /// [`SessionLost`](synod_core::error::ErrorKind) if it was lost before `work`
+            /// completed.
+            ///
+            /// # Cancel safety
+            ///
+            /// A dropped call drops `work`.
+            pub async fn run<T>(
+                &self,
+                work: impl Future<Output = T>,
+            ) -> ::synod_core::error::Result<T> {
+                self.0.run(work).await
+            }
+
+            /// Waits until another client [requests](crate::lock::request_release) its release. It
+            /// remains held: the holder decides whether to release it.
+            ///
+            /// # Errors
+            ///
+            /// [`SessionLost`](synod_core::error::ErrorKind) if it is lost before such a request,
+            /// and any error that the store returns.
+            ///
+            /// # Cancel safety
+            ///
+            /// Cancel safe: it only watches.
+            pub async fn release_requested(&self) -> ::synod_core::error::Result<()> {
+                self.0.release_requested().await
+            }
+        }
+
+        impl ::std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                self.0.show(stringify!($name), f)
+            }
+        }
+
+        impl ::synod_core::held::Held for $name {
+            fn token(&self) -> ::synod_core::held::Token {
+                Self::token(self)
+            }
+
+            fn path(&self) -> &::synod_core::path::Path {
+                Self::path(self)
+            }
+
+            fn seen_path(&self) -> &::synod_core::path::Path {
+                self.0.node.path()
+            }
+
+            fn is_held(&self) -> bool {
+                Self::is_held(self)
+            }
+
+            fn lost(&self) -> ::futures_core::future::BoxFuture<'_, ()> {
+                Box::pin(Self::lost(self))
+            }
+
+            fn txn(&self) -> ::synod_core::store::Txn {
+                Self::txn(self)
+            }
+
+            async fn run<T: Send>(
+                &self,
+                work: impl Future<Output = T> + Send,
+            ) -> ::synod_core::error::Result<T> {
+                Self::run(self, work).await
+            }
+        }
+    };
+}
+
+/// Defines the guard of a recipe around a [`Hold`].
+macro_rules! guard {
+    ($(#[$attribute:meta])* $name:ident($kind:ty)) => {
+        $(#[$attribute])*
+        ///
+        /// Dropping it releases in the background.
+        #[must_use = "dropping this releases it"]
+        pub struct $name(pub(crate) $crate::line::hold::Hold<$kind>);
+
+        $crate::line::hold::held!($name);
+
+        impl $name {
+            /// Releases it. When this returns without an error, the next waiter can be granted.
+            ///
+            /// # Errors
+            ///
+            /// [`SessionLost`](synod_core::error::ErrorKind) if it was lost before: there is
+            /// nothing to release. [`Unreachable`](synod_core::error::ErrorKind) if the release
+            /// takes too long: it continues in the background, until it is done or the session has
+            /// ended.
+            ///
+            /// # Cancel safety
+            ///
+            /// A dropped call continues in the background.
+            pub async fn release(self) -> ::synod_core::error::Result<()> {
+                self.0.give_back().await
+            }
+        }
+
+        impl ::synod_core::held::Release for $name {
+            async fn release(self) -> ::synod_core::error::Result<()> {
+                Self::release(self).await
+            }
+        }
+    };
+}
+
+pub(crate) use {guard, held};
+
 /// The lead of an election, for checks, for guarded transactions and for its token. The lead ends
 /// with the candidacy or the work that it belongs to, however many clones there are.
-pub type Leadership = Arc<Hold>;
+#[derive(Clone)]
+pub struct Leadership(pub(crate) Arc<Hold>);
+
+held!(Leadership);
 
 impl<K> Hold<K> {
     pub(crate) fn new(node: TicketNode, recipe: &'static str, kind: K) -> Self {
@@ -56,76 +210,33 @@ impl<K> Hold<K> {
         self
     }
 
-    /// The fencing token, for systems outside the store: larger for each later holder.
-    pub fn token(&self) -> Token {
+    /// The fencing token.
+    pub(crate) fn token(&self) -> Token {
         self.node.token()
     }
 
-    /// The path of its ticket.
-    pub fn path(&self) -> &Path {
+    /// The path of its ticket, for everyone.
+    pub(crate) fn path(&self) -> &Path {
         self.node.public_path()
     }
 
-    /// [`Hold::path`] for a reader that neither stores the path nor sends a request with it: a
-    /// later ticket may have the same path.
-    #[doc(hidden)]
-    pub fn seen_path(&self) -> &Path {
-        self.node.path()
-    }
-
-    /// Returns `true` if it is certainly held at this moment. False as soon as the session is not
-    /// certain, before any notification of the loss. A removal of its node by another client is
-    /// noticed only during [`Hold::lost`] or [`Hold::run`].
-    pub fn is_held(&self) -> bool {
+    /// Returns `true` if it is certainly held at this moment.
+    pub(crate) fn is_held(&self) -> bool {
         self.node.session().is_certain() && !self.node.is_gone()
     }
 
-    /// Waits until it is lost: its session is lost, or another client removed its node. A removal
-    /// may be noticed only when a third of the session's TTL has passed since the ticket
-    /// was created.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: it only watches.
-    pub async fn lost(&self) {
+    /// Waits until it is lost.
+    pub(crate) async fn lost(&self) {
         self.node.lost().await;
     }
 
-    /// A transaction that is applied only while this is held, whatever the clocks do: it begins
-    /// with the check that the node exists. Add operations to it, and send it with the same client.
-    /// For more than one guard use [`Txn::under`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use synod_core::client::Client;
-    /// # use synod_core::error::Result;
-    /// # use synod_core::path::Path;
-    /// use synod_recipes::lock::Mutex;
-    /// use synod_core::store::Expect;
-    ///
-    /// # async fn example(client: Client, data: Path) -> Result<()> {
-    /// let guard = Mutex::new(&client, Path::new("/locks/db")?).lock().await?;
-    /// let write = guard.txn().set(data, "mine", Expect::Any);
-    /// let written = client.commit(write).await?;
-    /// assert!(written.is_committed(), "else the lock was lost before");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn txn(&self) -> Txn {
+    /// A transaction that is applied only while this is held.
+    pub(crate) fn txn(&self) -> Txn {
         self.node.check(Txn::new())
     }
 
-    /// Runs `work` while this is held: `work` is dropped when it is lost.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::SessionLost`] if it was lost before `work` completed.
-    ///
-    /// # Cancel safety
-    ///
-    /// A dropped call drops `work`.
-    pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T> {
+    /// Runs `work` while this is held.
+    pub(crate) async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T> {
         match select(pin!(work), pin!(self.lost())).await {
             Either::Left((done, _)) => Ok(done),
             Either::Right(_) => Err(Error::new(ErrorKind::SessionLost, "holding on")
@@ -134,23 +245,7 @@ impl<K> Hold<K> {
         }
     }
 
-    /// Releases it. When this returns without an error, the next waiter can be granted.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::SessionLost`] if it was lost before: there is nothing to release.
-    /// [`ErrorKind::Unreachable`] if the release takes too long: it continues in the background,
-    /// until it is done or the session has ended.
-    ///
-    /// # Cancel safety
-    ///
-    /// A dropped call continues in the background.
-    pub async fn release(self) -> Result<()> {
-        self.give_back().await
-    }
-
-    /// [`Hold::release`] of a shared hold: from then on [`Hold::is_held`] is false for all that
-    /// share it.
+    /// Releases it. From then on [`Hold::is_held`] is false for all that share it.
     pub(crate) async fn give_back(&self) -> Result<()> {
         if self.node.is_gone() {
             return Err(self.node.was_lost());
@@ -164,14 +259,21 @@ impl<K> Hold<K> {
     }
 }
 
-impl<K> fmt::Debug for Hold<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hold")
+impl<K> Hold<K> {
+    /// Writes it as the `Debug` of a guard.
+    pub(crate) fn show(&self, guard: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(guard)
             .field("recipe", &self.metrics.recipe)
             .field("path", self.node.path())
             .field("token", &self.token())
             .field("held", &self.is_held())
             .finish_non_exhaustive()
+    }
+}
+
+impl<K> fmt::Debug for Hold<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.show("Hold", f)
     }
 }
 
@@ -185,7 +287,7 @@ impl<K: Send + Sync> Held for Hold<K> {
     }
 
     fn seen_path(&self) -> &Path {
-        Self::seen_path(self)
+        self.node.path()
     }
 
     fn is_held(&self) -> bool {
@@ -202,10 +304,6 @@ impl<K: Send + Sync> Held for Hold<K> {
 
     async fn run<T: Send>(&self, work: impl Future<Output = T> + Send) -> Result<T> {
         Self::run(self, work).await
-    }
-
-    async fn release(self) -> Result<()> {
-        Self::release(self).await
     }
 }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures_core::future::BoxFuture;
 use synod_core::clock::timeout;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::held::{Held, Token};
+use synod_core::held::{Held, Release, Token};
 use synod_core::path::Path;
 use synod_core::retry::Retry;
 use synod_core::store::{Expect, Outcome, Rejected, Txn};
@@ -59,7 +59,7 @@ impl<T> Delivery<T> {
         self.claimed.name.delivered
     }
 
-    /// Returns true if this is the [last delivery](crate::queue::Queue::deliver_at_most) of the
+    /// Returns true if this is the [last delivery](crate::queue::Queue::max_deliveries) of the
     /// item: if it is put back now, it is moved to the dead letters.
     pub fn is_last(&self) -> bool {
         self.claimed.is_last
@@ -105,7 +105,7 @@ impl<T> Delivery<T> {
     ///
     /// # Errors
     ///
-    /// As [`Hold::release`](crate::lock::Hold::release).
+    /// As [`MutexGuard::release`](crate::lock::MutexGuard::release).
     ///
     /// # Cancel safety
     ///
@@ -203,7 +203,9 @@ impl<T: Send + Sync> Held for Delivery<T> {
     async fn run<U: Send>(&self, work: impl Future<Output = U> + Send) -> Result<U> {
         self.claimed.hold.run(work).await
     }
+}
 
+impl<T: Send + Sync> Release for Delivery<T> {
     async fn release(self) -> Result<()> {
         self.put_back().await
     }

@@ -201,7 +201,7 @@ pub const TABLE: &[Row] = &[
     door(Mutant::CapacityUnguarded, "queue", "L-Q-10"),
     door(Mutant::DroppedTakeLost, "queue", "L-Q-1"),
     door(Mutant::FailedWorkAcknowledged, "queue", "L-Q-1"),
-    door(Mutant::DroppedTakeLost, "foreign_queue", "L-Q-1"),
+    door(Mutant::DroppedTakeLost, "compat_queue", "L-Q-1"),
     door(Mutant::DelayIgnored, "queue", "L-Q-9"),
     door(Mutant::ClaimIgnored, "queue", "L-Q-5"),
     door(Mutant::ClaimsNeverEnd, "queue", "L-Q-4"),

@@ -13,7 +13,7 @@ use synod_core::error::{self, ErrorKind};
 use synod_core::path::Path;
 use synod_core::store::Kind;
 use synod_mem::cluster::Site;
-use synod_recipes::barrier::{DoubleBarrier, Inside, OnLoss};
+use synod_recipes::barrier::{DoubleBarrier, Entered, OnLoss};
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};
@@ -171,14 +171,14 @@ impl Member {
         true
     }
 
-    async fn enters(&self) -> error::Result<Inside> {
+    async fn enters(&self) -> error::Result<Entered> {
         let called = self.me.committed();
         let inside = self.barrier.enter().await?;
         self.record_entry(&inside, called);
         Ok(inside)
     }
 
-    async fn leaves(&self, inside: Inside) -> error::Result<()> {
+    async fn leaves(&self, inside: Entered) -> error::Result<()> {
         let (member, called, since) = (name(&inside), self.me.committed(), self.me.age());
         inside.leave().await?;
         self.me.sometimes(WAITED, self.me.age() > since + self.me.ttl() / 8);
@@ -186,7 +186,7 @@ impl Member {
         Ok(())
     }
 
-    fn record_entry(&self, inside: &Inside, called: usize) {
+    fn record_entry(&self, inside: &Entered, called: usize) {
         self.me.sometimes(ENTERED, true);
         self.note(Call::Entered, name(inside), called);
     }
@@ -348,7 +348,7 @@ impl Past {
     }
 }
 
-fn name(inside: &Inside) -> String {
+fn name(inside: &Entered) -> String {
     inside.path().name().to_owned()
 }
 

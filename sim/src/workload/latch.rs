@@ -156,12 +156,12 @@ impl Candidate {
         let began = me.age();
         let Some(Some(lead)) = me.perhaps(leading(me, candidacy)).await else { return false };
         me.sometimes(WAITED, me.age() > began + me.ttl() / 10);
-        all.grants.note(me, &*lead, Wants::All);
+        all.grants.note(me, &lead, Wants::All);
         // By the candidate's own report whether it leads.
         let leads = || candidacy.leadership().is_some_and(|now| now.path() == lead.path());
-        let is_new = all.beliefs.entered_anew(me, &*lead, &leads);
+        let is_new = all.beliefs.entered_anew(me, &lead, &leads);
         let stay = Holding { me, client, judge: &all.beliefs, among: Among::Nobody };
-        stay.pass_while(&*lead, &leads).await;
+        stay.pass_while(&lead, &leads).await;
         is_new
     }
 

@@ -4,7 +4,7 @@ use synod_core::client::Client;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Node, Query, Txn};
 use synod_mem::cluster::Site;
-use synod_recipes::lock::{Hold, MultiGuard, MultiLock, Mutex};
+use synod_recipes::lock::{MultiGuard, MultiLock, Mutex, MutexGuard};
 
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
@@ -139,25 +139,25 @@ impl Worker {
     async fn hold(&self, guard: MultiGuard) {
         let (me, client) = (&self.me, &self.client);
         me.sometimes(ALL, true);
-        for hold in guard.holds() {
+        for hold in guard.guards() {
             let room = self.room(hold);
             room.beliefs.entered(me, hold, Among::Nobody);
             room.grants.note(me, hold, Wants::All);
         }
-        for hold in guard.holds() {
+        for hold in guard.guards() {
             let judge = &self.room(hold).beliefs;
             Holding { me, client, judge, among: Among::Nobody }.linger(hold).await;
         }
-        let write = |txn: Txn, hold: &Hold| {
+        let write = |txn: Txn, hold: &MutexGuard| {
             txn.set(self.room(hold).data(), hold.token().to_string(), Expect::Any)
         };
-        let writes = guard.holds().iter().fold(guard.txn(), write);
+        let writes = guard.guards().iter().fold(guard.txn(), write);
         let written = me.perhaps(client.commit(writes)).await;
         me.sometimes(holding::LATE, matches!(&written, Some(Ok(it)) if it.rejected().is_some()));
         if me.pick(3) == 0 {
             return drop(guard);
         }
-        for hold in guard.holds() {
+        for hold in guard.guards() {
             self.room(hold).grants.returns(hold.seen_path());
         }
         drop(me.perhaps(guard.release()).await);
@@ -185,7 +185,7 @@ impl Worker {
         }
     }
 
-    fn room(&self, hold: &Hold) -> &Room {
+    fn room(&self, hold: &MutexGuard) -> &Room {
         let dir = hold.path().parent();
         self.rooms.iter().find(|room| Some(room.dir()) == dir).expect("it is one of these")
     }

@@ -9,7 +9,7 @@ use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_mem::cluster::Site;
 use synod_recipes::Held;
-use synod_recipes::lock::{Mutex, Owner, PassingGuard, PassingMutex, ReentrantMutex, UnfairLock};
+use synod_recipes::lock::{CohortGuard, CohortMutex, Mutex, Owner, ReentrantMutex, UnfairLock};
 use tokio::sync::Notify;
 
 use crate::process::{DROPPED, Process};
@@ -113,7 +113,7 @@ async fn work(me: Process, kind: Kind, beliefs: Beliefs, grants: Grants) {
     let locks = Locks {
         mutex: Mutex::new(&client, dir()),
         reentrant: ReentrantMutex::new(&client, dir()),
-        passing: PassingMutex::new(&client, dir(), std::num::NonZeroU32::MIN.saturating_add(1)),
+        passing: CohortMutex::new(&client, dir(), std::num::NonZeroU32::MIN.saturating_add(1)),
         unfair: UnfairLock::new(&client, dir()),
     };
     let worker = Worker { me, client, kind, locks, beliefs, grants, done: Notify::new() };
@@ -130,7 +130,7 @@ async fn work(me: Process, kind: Kind, beliefs: Beliefs, grants: Grants) {
 struct Locks {
     mutex: Mutex,
     reentrant: ReentrantMutex,
-    passing: PassingMutex,
+    passing: CohortMutex,
     unfair: UnfairLock,
 }
 
@@ -175,7 +175,7 @@ impl Worker {
         self.enters(&outer).await;
         let Ok(inner) = lock.lock(owner).await else { return me.sometimes(REFUSED, true) };
         me.sometimes(AGAIN, true);
-        if !inner.hold().is_held() || inner.hold().token() != outer.hold().token() {
+        if !inner.guard().is_held() || inner.guard().token() != outer.guard().token() {
             me.wrong("L-MX-13", || "an owner that had lost the lock acquired it again".to_owned());
         }
         drop(me.perhaps(outer.release()).await);
@@ -184,7 +184,7 @@ impl Worker {
         if me.pick(2) == 0 {
             drop(inner);
         } else {
-            self.grants.returns(inner.hold().seen_path());
+            self.grants.returns(inner.guard().seen_path());
             drop(me.perhaps(inner.release()).await);
         }
     }
@@ -209,7 +209,7 @@ impl Worker {
 
     /// Some tasks stop waiting when another task here is done, without checking whether the lock
     /// was passed on to them.
-    async fn waits_to_be_passed_it(&self) -> Option<Result<PassingGuard>> {
+    async fn waits_to_be_passed_it(&self) -> Option<Result<CohortGuard>> {
         let lock = self.me.perhaps(self.locks.passing.lock());
         if self.me.pick(3) > 0 {
             return lock.await;

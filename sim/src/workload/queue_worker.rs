@@ -104,7 +104,7 @@ impl Worker {
         let handle = |at: usize, most_deliveries| {
             let queue = Queue::new(&client, dir(at, "")).expect("it is short");
             let most = NonZeroU32::new(most_deliveries).expect("it is not zero");
-            Handle { queue: queue.deliver_at_most(most), at, most_deliveries }
+            Handle { queue: queue.max_deliveries(most), at, most_deliveries }
         };
         let handles = [handle(0, 25), handle(0, 2), handle(1, 25)];
         Self { me, client, handles, shared }

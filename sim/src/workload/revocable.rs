@@ -12,7 +12,7 @@ use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_mem::cluster::Site;
 use synod_recipes::Token;
-use synod_recipes::lock::{Mutex, MutexGuard, ask_back, inspect};
+use synod_recipes::lock::{Mutex, MutexGuard, inspect, request_release};
 
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
@@ -112,7 +112,7 @@ impl Worker {
     async fn ask(&self) {
         let Ok(line) = inspect(&self.client, &dir()).await else { return };
         let Some(first) = line.first() else { return };
-        if matches!(ask_back(&self.client, &first.path).await, Ok(true)) {
+        if matches!(request_release(&self.client, &first.path).await, Ok(true)) {
             let now = self.me.age();
             let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
             asked.entry((first.path.clone(), first.token)).or_insert(now);
@@ -136,7 +136,7 @@ impl Worker {
         let me = &self.me;
         let harmed = me.harmed();
         let drawn = me.born(guard).map(|(drawn, _)| drawn);
-        let heard = clock::timeout(me.ttl() * 6, guard.asked_back()).await;
+        let heard = clock::timeout(me.ttl() * 6, guard.release_requested()).await;
         me.sometimes(ASKED, matches!(heard, Ok(Ok(()))));
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         // An earlier ticket may have had this path.

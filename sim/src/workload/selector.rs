@@ -151,8 +151,8 @@ impl Worker {
             me.wrong("L-EL-7", || "work begins, and that of the last term goes on".to_owned());
         }
         let _at_work = AtWork(&self.at_work);
-        beliefs.entered(me, &*lead, Among::Nobody);
-        grants.note(me, &*lead, Wants::All);
+        beliefs.entered(me, &lead, Among::Nobody);
+        grants.note(me, &lead, Wants::All);
         let is_held = || {
             if self.at_work.load(Ordering::Relaxed) == STOPPED {
                 me.wrong("L-EL-7", || {
@@ -162,7 +162,7 @@ impl Worker {
             lead.is_held()
         };
         let stay = Holding { me, client, judge: beliefs, among: Among::Nobody };
-        stay.pass_while(&*lead, &is_held).await;
+        stay.pass_while(&lead, &is_held).await;
         let fails = me.pick(4) == 0;
         me.sometimes(FAILED, fails);
         if fails { Err("on purpose") } else { Ok(number) }

@@ -12,9 +12,9 @@ use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::random::Random;
 use synod_core::store::{Backend, Expect};
-use synod_recipes::Held;
 use synod_recipes::election::LeaderLatch;
 use synod_recipes::lock::{Mutex, RwLock, Semaphore};
+use synod_recipes::{Held, Release};
 use tokio::time::sleep;
 
 use crate::clients::crowd::Crowd;
@@ -110,7 +110,7 @@ impl Holder {
             Room::Latch => {
                 let candidacy = LeaderLatch::new(client, path).join().await?;
                 let lead = candidacy.leading().await?;
-                self.hold(&*lead, all, || candidacy.is_leader()).await;
+                self.hold(&lead, all, || candidacy.is_leader()).await;
                 drop(lead);
                 candidacy.close().await
             }
@@ -118,7 +118,7 @@ impl Holder {
     }
 
     /// Holds for a while, and releases.
-    async fn stay(&self, guard: impl Held, share: u32) -> Result<()> {
+    async fn stay(&self, guard: impl Release, share: u32) -> Result<()> {
         self.hold(&guard, share, || guard.is_held()).await;
         guard.release().await
     }

@@ -2,7 +2,7 @@
 
 use futures_util::future::join;
 use synod_recipes::lock::{
-    MultiLock, Mutex, Owner, PassingMutex, ReentrantMutex, RwLock, Semaphore, UnfairLock,
+    CohortMutex, MultiLock, Mutex, Owner, ReentrantMutex, RwLock, Semaphore, UnfairLock,
 };
 
 use crate::recipe::edge::{
@@ -92,16 +92,16 @@ pub(crate) const UNFAIR_LOCK: Takes = Takes {
     ..Takes::NONE
 };
 
-pub(crate) const PASSING_MUTEX: Takes = Takes {
+pub(crate) const COHORT_MUTEX: Takes = Takes {
     data: &[first("label", |client, path, label| {
         Box::pin(async move {
-            grant_and_release(PassingMutex::new(&client, path, positive(1)?).label(label).lock())
+            grant_and_release(CohortMutex::new(&client, path, positive(1)?).label(label).lock())
                 .await
         })
     })],
     numbers: &[first("new", |client, path, turns| {
         Box::pin(async move {
-            let mutex = PassingMutex::new(&client, path, positive(turns)?);
+            let mutex = CohortMutex::new(&client, path, positive(turns)?);
             let guard = mutex.lock().await?;
             // The first one passes the lock on to the second one.
             let second = mutex.lock();

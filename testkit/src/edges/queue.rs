@@ -6,7 +6,7 @@ use std::time::Duration;
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_recipes::queue::{ForeignQueue, ItemPlace, PutOptions, Queue, QueueLayout};
+use synod_recipes::queue::{CompatQueue, ItemPlace, PutOptions, Queue, QueueLayout};
 use tokio::sync::Notify;
 
 use crate::recipe::edge::{
@@ -38,7 +38,7 @@ pub(crate) const QUEUE: Takes = Takes {
         }),
         later("put_many", |client, path, data| {
             Box::pin(async move {
-                let queue = Queue::of_bytes(&client, &path)?;
+                let queue = Queue::new_bytes(&client, &path)?;
                 queue.put_many(&["".into(), data.clone()]).await?;
                 accepted(queue.take()).await?;
                 let taken = accepted(queue.take()).await?;
@@ -64,9 +64,9 @@ pub(crate) const QUEUE: Takes = Takes {
                 accepted(deliver_again(&queue, None, &path)).await
             })
         }),
-        first("deliver_at_most", |client, path, times| {
+        first("max_deliveries", |client, path, times| {
             Box::pin(async move {
-                let queue = Queue::new(&client, &path)?.deliver_at_most(positive(times)?);
+                let queue = Queue::new(&client, &path)?.max_deliveries(positive(times)?);
                 queue.put(&1).await?;
                 check(accepted(queue.take()).await? == 1, "taking an item", &path)
             })
@@ -244,18 +244,18 @@ async fn take_another(queue: &Queue<f64>) -> Result<()> {
     }
 }
 
-pub(crate) const FOREIGN_QUEUE: Takes = Takes {
+pub(crate) const COMPAT_QUEUE: Takes = Takes {
     data: &[
         later("put", |client, path, data| {
             Box::pin(async move {
-                let queue = ForeignQueue::new(&client, &path, QueueLayout::KazooLocking)?;
+                let queue = CompatQueue::new(&client, &path, QueueLayout::KazooLocking)?;
                 queue.put(data.clone()).await?;
                 check(accepted(queue.take()).await? == [data], "taking an item", &path)
             })
         }),
         later("put_at", |client, path, data| {
             Box::pin(async move {
-                let queue = ForeignQueue::new(&client, &path, QueueLayout::CuratorItems)?;
+                let queue = CompatQueue::new(&client, &path, QueueLayout::CuratorItems)?;
                 queue.put_at(&["".into(), data.clone()], ItemPlace::default()).await?;
                 check(accepted(queue.take()).await? == ["".into(), data], "taking items", &path)
             })
@@ -277,7 +277,7 @@ pub(crate) const FOREIGN_QUEUE: Takes = Takes {
     ],
     times: &[first("after", |client, path, after| {
         Box::pin(async move {
-            let queue = ForeignQueue::new(&client, &path, QueueLayout::CuratorDelay)?;
+            let queue = CompatQueue::new(&client, &path, QueueLayout::CuratorDelay)?;
             queue.put_at(&["x".into()], ItemPlace::default().after(after)).await?;
             if after < LONG {
                 return check(accepted(queue.take()).await? == ["x"], "taking an item", &path);
@@ -295,7 +295,7 @@ pub(crate) const FOREIGN_QUEUE: Takes = Takes {
 
 /// Puts an item into a queue, and takes it.
 async fn placed(client: &Client, path: &Path, layout: QueueLayout, place: ItemPlace) -> Result<()> {
-    let queue = ForeignQueue::new(client, path, layout)?;
+    let queue = CompatQueue::new(client, path, layout)?;
     queue.put_at(&["x".into()], place).await?;
     check(accepted(queue.take()).await? == ["x"], "taking an item", path)
 }

@@ -22,7 +22,7 @@ pub(crate) const COUNTER: Takes = Takes {
         }),
         first("subtract", |client, path, number| {
             Box::pin(async move {
-                let (counter, number) = (Counter::of_i32(&client, &path), to(number)?);
+                let (counter, number) = (Counter::new_i32(&client, &path), to(number)?);
                 let update = counter.subtract(number).await?;
                 let rest = update.before.checked_sub(number);
                 check(rest == Some(update.after), "subtracting a number", &path)?;
@@ -31,7 +31,7 @@ pub(crate) const COUNTER: Takes = Takes {
         }),
         first("set", |client, path, number| {
             Box::pin(async move {
-                let (counter, number) = (Counter::of_u64(&client, &path), to::<u64>(number)?);
+                let (counter, number) = (Counter::new_u64(&client, &path), to::<u64>(number)?);
                 counter.set(number).await?;
                 let added = counter.increment().await;
                 let next = added.as_ref().ok().map(|update| update.after);
@@ -169,7 +169,7 @@ pub(crate) const IDS: Takes = Takes {
             let second = ids.next().await;
             check(second.is_err() || second.ok() > Some(first), "drawing numbers", &path)?;
             // There is one for others.
-            accepted(Counter::of_u64(&client, path).set(0)).await.map(drop)
+            accepted(Counter::new_u64(&client, path).set(0)).await.map(drop)
         })
     })],
     ..Takes::NONE

@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_recipes::{Held, within};
+use synod_recipes::{Release, within};
 
 /// The arguments of a recipe, by their kind. A function with arguments of two kinds is named in
 /// both.
@@ -117,7 +117,7 @@ pub(crate) async fn accepted<T>(following: impl Future<Output = Result<T>>) -> R
 }
 
 /// The guard is granted, and released.
-pub(crate) async fn grant_and_release<G: Held>(
+pub(crate) async fn grant_and_release<G: Release>(
     taking: impl Future<Output = Result<G>>,
 ) -> Result<()> {
     let guard = taking.await?;

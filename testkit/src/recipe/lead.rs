@@ -146,7 +146,7 @@ struct Latched {
 
 impl Proof for Latched {
     fn guard(&self) -> &dyn Held {
-        &*self.lead
+        &self.lead
     }
 
     fn work(&mut self) -> BoxFuture<'_, Result<()>> {
@@ -211,7 +211,7 @@ impl fmt::Debug for Selected {
 
 impl Proof for Selected {
     fn guard(&self) -> &dyn Held {
-        &*self.lead
+        &self.lead
     }
 
     fn work(&mut self) -> BoxFuture<'_, Result<()>> {

@@ -11,7 +11,7 @@ use synod_core::held::Held;
 use synod_core::path::Path;
 use synod_core::store::Txn;
 use synod_recipes::lock::{
-    MultiGuard, MultiLock, Mutex, Owner, PassingMutex, ReentrantGuard, ReentrantMutex, RwLock,
+    CohortMutex, MultiGuard, MultiLock, Mutex, Owner, ReentrantGuard, ReentrantMutex, RwLock,
     Semaphore, UnfairLock,
 };
 
@@ -22,7 +22,7 @@ use crate::recipe::row::{Kind, Leaves, Part, Row, made};
 use crate::recipe::usage::{Act, Call, LABEL, Use};
 
 pub(super) const KIND: Kind = Kind {
-    rows: &[MUTEX, RW_LOCK, SEMAPHORE, REENTRANT_MUTEX, PASSING_MUTEX, UNFAIR_LOCK, MULTI_LOCK],
+    rows: &[MUTEX, RW_LOCK, SEMAPHORE, REENTRANT_MUTEX, COHORT_MUTEX, UNFAIR_LOCK, MULTI_LOCK],
     laws: &[
         ("L-MX-1", "no two contenders believe at the same time that they hold the lock"),
         (
@@ -232,7 +232,7 @@ const UNFAIR_LOCK: Row = Row {
     uses: &[exclusive("unfair_lock", |client, path| {
         held(async move { unfair(&client, &path).lock().await })
     })],
-    cases: "passing_mutex",
+    cases: "cohort_mutex",
     workloads: Part::Has(&["unfair"]),
     ..LINE
 };
@@ -241,14 +241,14 @@ fn unfair(client: &Client, path: &Path) -> UnfairLock {
     UnfairLock::new(client, path).label(LABEL)
 }
 
-const PASSING_MUTEX: Row = Row {
-    name: "PassingMutex",
-    module: "passing_mutex",
-    cases: "passing_mutex",
+const COHORT_MUTEX: Row = Row {
+    name: "CohortMutex",
+    module: "cohort_mutex",
+    cases: "cohort_mutex",
     make: |client, path| made(passing(&client, &path)),
-    shown: "PassingMutex { line: /shown, max_passes: 1, here: Handover { .. } }",
-    takes: edges::lock::PASSING_MUTEX,
-    uses: &[exclusive("passing_mutex", |client, path| {
+    shown: "CohortMutex { line: /shown, max_passes: 1, here: Handover { .. } }",
+    takes: edges::lock::COHORT_MUTEX,
+    uses: &[exclusive("cohort_mutex", |client, path| {
         held(async move { passing(&client, &path).lock().await })
     })],
     workloads: Part::Has(&["passing"]),
@@ -256,8 +256,8 @@ const PASSING_MUTEX: Row = Row {
     ..LINE
 };
 
-fn passing(client: &Client, path: &Path) -> PassingMutex {
-    PassingMutex::new(client, path, NonZeroU32::MIN).label(LABEL)
+fn passing(client: &Client, path: &Path) -> CohortMutex {
+    CohortMutex::new(client, path, NonZeroU32::MIN).label(LABEL)
 }
 
 const REENTRANT_MUTEX: Row = Row {
@@ -345,7 +345,7 @@ struct Several(MultiGuard);
 
 impl Proof for Several {
     fn guard(&self) -> &dyn Held {
-        &self.0.holds()[1]
+        &self.0.guards()[1]
     }
 
     fn is_held(&self) -> bool {

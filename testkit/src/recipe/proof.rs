@@ -6,7 +6,7 @@ use std::future::pending;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use synod_core::error::Result;
-use synod_core::held::{Held, Token};
+use synod_core::held::{Held, Release, Token};
 use synod_core::path::Path;
 use synod_core::store::Txn;
 
@@ -53,13 +53,13 @@ pub trait Proof: Debug + Send + Sync {
 struct Single<G>(G);
 
 /// Waits for a guard, and returns its proof.
-pub(super) fn held<G: Held + 'static>(
+pub(super) fn held<G: Release + 'static>(
     granting: impl Future<Output = Result<G>> + Send + 'static,
 ) -> BoxFuture<'static, Result<Box<dyn Proof>>> {
     async move { Ok(Box::new(Single(granting.await?)) as Box<dyn Proof>) }.boxed()
 }
 
-impl<G: Held + 'static> Proof for Single<G> {
+impl<G: Release + 'static> Proof for Single<G> {
     fn guard(&self) -> &dyn Held {
         &self.0
     }

@@ -5,7 +5,7 @@ use std::future::ready;
 use synod_core::client::Client;
 use synod_core::error::{ErrorKind, Result};
 use synod_core::path::Path;
-use synod_recipes::queue::{Delivery, ForeignQueue, PutOptions, Queue, QueueLayout};
+use synod_recipes::queue::{CompatQueue, Delivery, PutOptions, Queue, QueueLayout};
 
 use crate::edges;
 use crate::recipe::proof::held;
@@ -13,7 +13,7 @@ use crate::recipe::row::{Kind, Leaves, Part, Row, opened};
 use crate::recipe::usage::{Act, Use, done};
 
 pub(super) const KIND: Kind = Kind {
-    rows: &[QUEUE, FOREIGN_QUEUE],
+    rows: &[QUEUE, COMPAT_QUEUE],
     laws: &[
         (
             "L-Q-1",
@@ -100,25 +100,25 @@ const QUEUE: Row = Row {
     family: None,
 };
 
-const FOREIGN_QUEUE: Row = Row {
-    name: "ForeignQueue",
-    module: "foreign_queue",
-    cases: "foreign_queue",
+const COMPAT_QUEUE: Row = Row {
+    name: "CompatQueue",
+    module: "compat_queue",
+    cases: "compat_queue",
     stair: Some("support::exactly_once"),
-    make: |client, path| opened(ready(ForeignQueue::new(&client, path, LAYOUT))),
-    shown: "ForeignQueue { path: /shown, layout: KazooLocking, .. }",
+    make: |client, path| opened(ready(CompatQueue::new(&client, path, LAYOUT))),
+    shown: "CompatQueue { path: /shown, layout: KazooLocking, .. }",
     leaves: Leaves::Nodes,
     dirs: &["entries", "taken"],
-    takes: edges::queue::FOREIGN_QUEUE,
+    takes: edges::queue::COMPAT_QUEUE,
     uses: &[Use {
-        name: "foreign_queue",
+        name: "compat_queue",
         act: Act::Change {
             change: |client, path| done(takes_two_of_theirs(client, path)),
             measured: false,
         },
         outlasts: true,
     }],
-    workloads: Part::Has(&["foreign_queue"]),
+    workloads: Part::Has(&["compat_queue"]),
     faults: Part::None("the simulator has the same faults"),
     interop: Part::Has(&[
         "a_queue_of_curator_is_shared",
@@ -133,7 +133,7 @@ const FOREIGN_QUEUE: Row = Row {
 const LAYOUT: QueueLayout = QueueLayout::KazooLocking;
 
 async fn takes_two_of_theirs(client: Client, path: Path) -> Result<()> {
-    let queue = ForeignQueue::new(&client, path, LAYOUT)?;
+    let queue = CompatQueue::new(&client, path, LAYOUT)?;
     for item in ["one", "two"] {
         queue.put(item).await?;
         queue.take().await?;

@@ -76,7 +76,7 @@ fn the_least_loaded_worker_gets_the_first_task_up_to_its_capacity() {
     for (place, task) in (5..).zip(["e", "d", "c", "b"]) {
         add_waiting(&mut state, &todo(task, place, &NewTask::new("")));
     }
-    add_waiting(&mut state, &todo("urgent", 9, &NewTask::new("").priority(1)));
+    add_waiting(&mut state, &todo("urgent", 9, &NewTask::new("").priority(-1)));
     add_waiting(&mut state, &node("/todo/other", 1, None, Bytes::from_static(b"not ours")));
     assert_eq!(next_steps(&mut state), [], "there is no worker");
     state.add_worker(&worker("ann", &two()));
@@ -178,7 +178,7 @@ fn a_task_in_its_pause_blocks_no_other() {
     let (mut state, now) = (state(), clock::now());
     let second = Duration::from_secs(1);
     state.add_worker(&worker("ann", &two()));
-    state.add_waiting(&todo("a", 1, &NewTask::new("").priority(9)), |_terms| 5 * second, now);
+    state.add_waiting(&todo("a", 1, &NewTask::new("").priority(-9)), |_terms| 5 * second, now);
     state.add_waiting(&todo("never", 2, &NewTask::new("")), |_terms| Duration::MAX, now);
     state.add_waiting(&todo("b", 3, &NewTask::new("")), |_terms| Duration::ZERO, now);
     let mut assigned = |after: Duration| match state.next_step(now + after) {
@@ -258,9 +258,9 @@ fn tasks_with_different_needs_are_in_one_order() {
         ("third", plain()),
         ("fourth", gpu()),
         ("fifth", plain()),
-        ("first", gpu().priority(1)),
+        ("first", gpu().priority(-1)),
         ("sixth", gpu()),
-        ("second", plain().priority(1)),
+        ("second", plain().priority(-1)),
     ]) {
         queue.insert(task, queued(since, new));
     }

@@ -1,4 +1,4 @@
-//! [`PassingMutex`]: a mutex that the tasks of one process pass on to each other.
+//! [`CohortMutex`]: a mutex that the tasks of one process pass on to each other.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -9,20 +9,20 @@ use futures_core::future::BoxFuture;
 use synod_core::client::Client;
 use synod_core::clock::{self, Instant};
 use synod_core::error::Result;
-use synod_core::held::{Held, Token};
+use synod_core::held::{Held, Release, Token};
 use synod_core::path::Path;
 use synod_core::store::Txn;
 
+use crate::cohort_mutex::handover::{Handover, SlotTurn};
 use crate::line::hold::Hold;
 use crate::line::{Form, Line};
-use crate::passing_mutex::handover::{Handover, SlotTurn};
 
 mod handover;
 
-#[cfg_attr(not(doctest), doc = include_str!("../docs/passing_mutex.md"))]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/cohort_mutex.md"))]
 #[cfg_attr(not(doctest), doc = include_str!("../docs/locks.md"))]
 #[derive(Clone, Debug)]
-pub struct PassingMutex {
+pub struct CohortMutex {
     line: Line,
     max_passes: u32,
     here: Arc<Here>,
@@ -31,7 +31,7 @@ pub struct PassingMutex {
 /// A guard of the lock.
 #[derive(Debug)]
 #[must_use = "dropping this releases the lock"]
-pub struct PassingGuard {
+pub struct CohortGuard {
     hold: Option<Hold>,
     turn: Option<SlotTurn<Hold>>,
     here: Arc<Here>,
@@ -43,11 +43,11 @@ pub struct PassingGuard {
 /// passed on.
 type Here = Handover<Hold>;
 
-impl PassingMutex {
+impl CohortMutex {
     /// The lock at `path`, passed on up to `max_passes` times in a row.
     pub fn new(client: &Client, path: impl Into<Path>, max_passes: NonZeroU32) -> Self {
         let line =
-            Line::new(client, path.into(), Form::exclusive("passing_mutex", "lock-").renewing());
+            Line::new(client, path.into(), Form::exclusive("cohort_mutex", "lock-").renewing());
         Self { line, max_passes: max_passes.get(), here: Arc::default() }
     }
 
@@ -66,7 +66,7 @@ impl PassingMutex {
     /// # Cancel safety
     ///
     /// Cancel safe: a dropped call leaves nothing in the store.
-    pub async fn lock(&self) -> Result<PassingGuard> {
+    pub async fn lock(&self) -> Result<CohortGuard> {
         let since = clock::now();
         let (turn, passed) = self.here.turn().await;
         let hold = match passed.filter(Hold::is_held) {
@@ -82,12 +82,12 @@ impl PassingMutex {
     ///
     /// # Errors
     ///
-    /// As [`PassingMutex::lock`].
+    /// As [`CohortMutex::lock`].
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: a dropped call leaves nothing in the store.
-    pub async fn try_lock(&self) -> Result<Option<PassingGuard>> {
+    pub async fn try_lock(&self) -> Result<Option<CohortGuard>> {
         let since = clock::now();
         let Some((turn, passed)) = self.here.try_turn() else { return Ok(None) };
         let hold = match passed.filter(Hold::is_held) {
@@ -103,9 +103,9 @@ impl PassingMutex {
         hold.passed_on()
     }
 
-    fn guard(&self, turn: SlotTurn<Hold>, hold: Hold) -> PassingGuard {
+    fn guard(&self, turn: SlotTurn<Hold>, hold: Hold) -> CohortGuard {
         let (here, fenced) = (self.here.clone(), AtomicBool::new(false));
-        PassingGuard {
+        CohortGuard {
             hold: Some(hold),
             turn: Some(turn),
             here,
@@ -115,7 +115,7 @@ impl PassingMutex {
     }
 }
 
-impl PassingGuard {
+impl CohortGuard {
     /// The fencing token: larger for each later holder, in this process or another.
     pub fn token(&self) -> Token {
         self.held().token()
@@ -126,13 +126,7 @@ impl PassingGuard {
         self.held().path()
     }
 
-    /// [`Hold::seen_path`].
-    #[doc(hidden)]
-    pub fn seen_path(&self) -> &Path {
-        self.held().seen_path()
-    }
-
-    /// Returns `true` if it is certainly held at this moment. See [`Hold::is_held`].
+    /// Returns `true` if it is certainly held at this moment.
     pub fn is_held(&self) -> bool {
         self.held().is_held()
     }
@@ -146,18 +140,19 @@ impl PassingGuard {
         self.held().lost().await;
     }
 
-    /// A transaction that is applied only while this is held. See [`Hold::txn`]. From then on this
+    /// A transaction that is applied only while this is held. From then on this
     /// guard is not passed on, but released.
     pub fn txn(&self) -> Txn {
         self.fenced.store(true, Ordering::Relaxed);
         self.held().txn()
     }
 
-    /// Runs `work` while this is held. See [`Hold::run`].
+    /// Runs `work` while this is held: `work` is dropped when it is lost.
     ///
     /// # Errors
     ///
-    /// As [`Hold::run`].
+    /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) if it was lost before `work`
+    /// completed.
     ///
     /// # Cancel safety
     ///
@@ -171,7 +166,7 @@ impl PassingGuard {
     ///
     /// # Errors
     ///
-    /// As [`Hold::release`].
+    /// As [`MutexGuard::release`](crate::lock::MutexGuard::release).
     ///
     /// # Cancel safety
     ///
@@ -179,7 +174,7 @@ impl PassingGuard {
     pub async fn release(mut self) -> Result<()> {
         self.pass_on();
         match self.hold.take() {
-            Some(hold) => hold.release().await,
+            Some(hold) => hold.give_back().await,
             None => Ok(()),
         }
     }
@@ -204,7 +199,7 @@ impl PassingGuard {
     }
 }
 
-impl Held for PassingGuard {
+impl Held for CohortGuard {
     fn token(&self) -> Token {
         self.held().token()
     }
@@ -214,7 +209,7 @@ impl Held for PassingGuard {
     }
 
     fn seen_path(&self) -> &Path {
-        self.held().seen_path()
+        self.held().node.path()
     }
 
     fn is_held(&self) -> bool {
@@ -232,13 +227,15 @@ impl Held for PassingGuard {
     async fn run<T: Send>(&self, work: impl Future<Output = T> + Send) -> Result<T> {
         self.held().run(work).await
     }
+}
 
+impl Release for CohortGuard {
     async fn release(self) -> Result<()> {
         Self::release(self).await
     }
 }
 
-impl Drop for PassingGuard {
+impl Drop for CohortGuard {
     fn drop(&mut self) {
         self.pass_on();
     }

@@ -9,7 +9,7 @@ use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Lifetime};
-use synod_recipes::queue::{ForeignQueue, ItemPlace, QueueLayout};
+use synod_recipes::queue::{CompatQueue, ItemPlace, QueueLayout};
 use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::time::Instant;
@@ -38,21 +38,21 @@ const PLAIN: [QueueLayout; 4] = [
     QueueLayout::EtcdRecipe,
 ];
 
-fn queue(world: &World, client: &Client, layout: QueueLayout) -> ForeignQueue {
-    answer(ForeignQueue::new(client, world.at(&name(layout)), layout))
+fn queue(world: &World, client: &Client, layout: QueueLayout) -> CompatQueue {
+    answer(CompatQueue::new(client, world.at(&name(layout)), layout))
 }
 
 fn name(layout: QueueLayout) -> String {
     format!("{layout:?}").to_lowercase()
 }
 
-async fn put(queue: &ForeignQueue, items: &[&str]) {
+async fn put(queue: &CompatQueue, items: &[&str]) {
     for item in items {
         answer(queue.put((*item).to_owned()).await);
     }
 }
 
-async fn took(world: &World, queue: &ForeignQueue) -> Vec<String> {
+async fn took(world: &World, queue: &CompatQueue) -> Vec<String> {
     let items = answer(world.in_time("an item", queue.take()).await);
     items.iter().map(|item| String::from_utf8_lossy(item).into_owned()).collect()
 }
@@ -182,7 +182,7 @@ async fn what_the_other_library_has_locked_is_not_taken(world: World) {
     let theirs = world.at("locks");
     let curators = |client: &Client| {
         let layout = QueueLayout::CuratorItems;
-        answer(ForeignQueue::locked_at(client, world.at("items"), layout, &theirs))
+        answer(CompatQueue::locked_at(client, world.at("items"), layout, &theirs))
     };
     let kazoo = QueueLayout::KazooLocking;
     for (queue, items, locks) in [

@@ -10,7 +10,7 @@ use synod_core::error::{Effect, Error};
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Outcome, Txn};
 use synod_mem::cluster::Site;
-use synod_recipes::queue::{ForeignQueue, QueueLayout};
+use synod_recipes::queue::{CompatQueue, QueueLayout};
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};
@@ -19,7 +19,7 @@ use crate::workload::Workload;
 use crate::workload::items::{End, Items, Layout, Put};
 
 /// Three processes put items and take them, in two ways, and the items are counted.
-pub(super) struct ForeignQueues;
+pub(super) struct CompatQueues;
 
 const ROUNDS: u64 = 4;
 
@@ -38,9 +38,9 @@ const NODES: Layout = Layout {
 /// A layout with locks.
 const LAYOUT: QueueLayout = QueueLayout::KazooLocking;
 
-impl Workload for ForeignQueues {
+impl Workload for CompatQueues {
     fn name(&self) -> &'static str {
-        "foreign_queue"
+        "compat_queue"
     }
 
     fn about(&self) -> &'static str {
@@ -75,7 +75,7 @@ impl Workload for ForeignQueues {
 async fn work(me: Process, items: Items) {
     items.starts(&me);
     let Ok(client) = me.impatient_client().await else { return };
-    let queue = || ForeignQueue::new(&client, dir(), LAYOUT).expect("it is short");
+    let queue = || CompatQueue::new(&client, dir(), LAYOUT).expect("it is short");
     // Two instances in one session.
     let queues = [queue(), queue()];
     let worker = Worker { me: me.clone(), client, queues, items: items.clone() };
@@ -87,7 +87,7 @@ async fn work(me: Process, items: Items) {
 struct Worker {
     me: Process,
     client: Client,
-    queues: [ForeignQueue; 2],
+    queues: [CompatQueue; 2],
     items: Items,
 }
 
@@ -102,7 +102,7 @@ impl Worker {
         }
     }
 
-    fn queue(&self) -> &ForeignQueue {
+    fn queue(&self) -> &CompatQueue {
         &self.queues[usize::from(self.me.pick(3) == 0)]
     }
 
@@ -190,10 +190,9 @@ fn each_is_made_once(items: &Items, truth: &Truth) -> Result<(), String> {
 }
 
 async fn drain(me: Process, items: Items) -> Result<(), String> {
-    let take = async |queue: &ForeignQueue| {
-        Ok(queue.take().await?.iter().map(|item| text(item)).collect())
-    };
-    items.drain(me, &[entries()], |client| ForeignQueue::new(client, dir(), LAYOUT), take).await
+    let take =
+        async |queue: &CompatQueue| Ok(queue.take().await?.iter().map(|item| text(item)).collect());
+    items.drain(me, &[entries()], |client| CompatQueue::new(client, dir(), LAYOUT), take).await
 }
 
 fn text(data: &[u8]) -> String {

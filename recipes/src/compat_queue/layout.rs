@@ -8,13 +8,13 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::Revision;
 
-use crate::foreign_queue::curator_items;
+use crate::compat_queue::curator_items;
 use crate::mutant::mistake;
 
 /// The action that errors name.
 pub(super) const DOING: &str = "using a queue of another library";
 
-/// The library and the kind of queue whose nodes a [`ForeignQueue`](crate::queue::ForeignQueue)
+/// The library and the kind of queue whose nodes a [`CompatQueue`](crate::queue::CompatQueue)
 /// shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -34,7 +34,7 @@ pub enum QueueLayout {
     EtcdRecipe,
 }
 
-/// A place in the order of a [`ForeignQueue`](crate::queue::ForeignQueue), for an item that is put.
+/// A place in the order of a [`CompatQueue`](crate::queue::CompatQueue), for an item that is put.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ItemPlace {
@@ -69,7 +69,7 @@ pub(super) enum NewName {
 
 /// The rank of a node in its queue: the lowest rank is taken first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ForeignRank {
+pub(super) struct CompatRank {
     /// The milliseconds since the beginning of 1970 before which the item must not be taken.
     pub(super) due: u64,
     number: u64,
@@ -146,7 +146,7 @@ impl QueueLayout {
     }
 
     /// Returns the rank of the node with this name. `None` if the node is no item.
-    pub(super) fn rank(self, name: &str, created: Option<Revision>) -> Option<ForeignRank> {
+    pub(super) fn rank(self, name: &str, created: Option<Revision>) -> Option<CompatRank> {
         let rest = name.strip_prefix(self.prefix())?;
         let number = match self {
             Self::CuratorSimple => rest.parse().ok()?,
@@ -159,7 +159,7 @@ impl QueueLayout {
         };
         let name = name.to_owned();
         mistake!(QueueIgnoresOrder: let name = name.chars().rev().collect::<String>());
-        Some(ForeignRank { due, number, name })
+        Some(CompatRank { due, number, name })
     }
 
     /// Returns the data of a node with these items.

@@ -1,4 +1,4 @@
-//! [`ForeignConsumer`]: the items of a queue of another library, followed by one process.
+//! [`CompatConsumer`]: the items of a queue of another library, followed by one process.
 
 use std::future::pending;
 use std::pin::pin;
@@ -12,8 +12,8 @@ use synod_core::path::Path;
 use synod_core::task::{self, Task};
 use tokio::sync::Notify;
 
-use crate::foreign_queue::foreign_stock::{ForeignPick, ForeignStock};
-use crate::foreign_queue::layout::QueueLayout;
+use crate::compat_queue::compat_stock::{CompatPick, CompatStock};
+use crate::compat_queue::layout::QueueLayout;
 use crate::mirror::Mirror;
 use crate::mirror::event::CacheEvent;
 use crate::mirror::extent::Extent;
@@ -23,26 +23,26 @@ use crate::support::time::date;
 use crate::support::wait::until_news;
 
 /// The items of a queue and their locks, followed for as long as this value exists.
-pub(super) struct ForeignConsumer {
-    stock: Arc<ForeignStockShared>,
+pub(super) struct CompatConsumer {
+    stock: Arc<CompatStockShared>,
     items: Mirror,
     locks: Option<Mirror>,
     _tasks: [Task; 2],
 }
 
 /// The stock with its lock and the notice of changes, shared by the tasks of a consumer.
-struct ForeignStockShared {
-    stock: Mutex<ForeignStock>,
+struct CompatStockShared {
+    stock: Mutex<CompatStock>,
     news: Notify,
 }
 
 /// An item that a task of this process tries to take. No other task tries the item meanwhile.
-pub(super) struct ForeignItem {
-    stock: Arc<ForeignStockShared>,
+pub(super) struct CompatItem {
+    stock: Arc<CompatStockShared>,
     pub(super) name: String,
 }
 
-impl ForeignConsumer {
+impl CompatConsumer {
     /// Starts to follow the queue. Nothing has been sent when this returns.
     pub(super) fn start(
         client: &Client,
@@ -52,10 +52,10 @@ impl ForeignConsumer {
         old_write_ids: OldWriteIds,
     ) -> Self {
         let follow =
-            |dir: &Path| Mirror::start(client, Extent::children(dir).names_only(), "foreign_queue");
+            |dir: &Path| Mirror::start(client, Extent::children(dir).names_only(), "compat_queue");
         let (items, locks) = (follow(items), locks.map(follow));
-        let stock = Mutex::new(ForeignStock::new(layout));
-        let stock = Arc::new(ForeignStockShared { stock, news: Notify::new() });
+        let stock = Mutex::new(CompatStock::new(layout));
+        let stock = Arc::new(CompatStockShared { stock, news: Notify::new() });
         let reader = locks.as_ref().map(Mirror::reader);
         let following = follow_all(stock.clone(), items.reader(), reader);
         let tasks = [task::spawn(following), task::spawn(remove_old_write_ids(old_write_ids))];
@@ -63,7 +63,7 @@ impl ForeignConsumer {
     }
 
     /// Waits for the first item that can be tried.
-    pub(super) async fn next(&self) -> Result<ForeignItem> {
+    pub(super) async fn next(&self) -> Result<CompatItem> {
         // A lock that is not known yet would cost a request that is rejected.
         if let Some(locks) = &self.locks {
             locks.complete().await?;
@@ -72,10 +72,10 @@ impl ForeignConsumer {
             let news = self.stock.news.notified();
             let pick = self.stock.lock().pick(clock::now());
             match pick {
-                ForeignPick::Item(name) => {
-                    return Ok(ForeignItem { stock: self.stock.clone(), name });
+                CompatPick::Item(name) => {
+                    return Ok(CompatItem { stock: self.stock.clone(), name });
                 }
-                ForeignPick::None(until) => {
+                CompatPick::None(until) => {
                     until_news(news, until, [&self.items].into_iter().chain(&self.locks)).await?;
                 }
             }
@@ -85,7 +85,7 @@ impl ForeignConsumer {
 
 /// Records the events of the mirrors, until the client is closed.
 async fn follow_all(
-    stock: Arc<ForeignStockShared>,
+    stock: Arc<CompatStockShared>,
     mut items: EventReader,
     mut locks: Option<EventReader>,
 ) {
@@ -105,7 +105,7 @@ async fn follow_all(
     }
 }
 
-impl ForeignStockShared {
+impl CompatStockShared {
     fn record_item(&self, event: CacheEvent) {
         let mut stock = self.lock();
         match event {
@@ -130,12 +130,12 @@ impl ForeignStockShared {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, ForeignStock> {
+    fn lock(&self) -> MutexGuard<'_, CompatStock> {
         self.stock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl ForeignItem {
+impl CompatItem {
     /// Records that the item is not available for now.
     pub(super) fn set_aside(&self) {
         self.stock.lock().set_aside(&self.name, clock::now());
@@ -152,7 +152,7 @@ impl ForeignItem {
     }
 }
 
-impl Drop for ForeignItem {
+impl Drop for CompatItem {
     fn drop(&mut self) {
         self.stock.lock().give_back(&self.name, clock::now());
         self.stock.news.notify_waiters();

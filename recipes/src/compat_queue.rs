@@ -1,4 +1,4 @@
-//! [`ForeignQueue`]: a queue of another library, shared by programs of that library and of this
+//! [`CompatQueue`]: a queue of another library, shared by programs of that library and of this
 //! one.
 //!
 //! | node | content | created by | removed by |
@@ -24,8 +24,8 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{Expect, Feature, Lifetime, Outcome, Query, RejectReason, Rejected, Txn};
 
-use crate::foreign_queue::foreign_consumer::{ForeignConsumer, ForeignItem};
-use crate::foreign_queue::layout::{DOING, ItemPlace, NewName, QueueLayout};
+use crate::compat_queue::compat_consumer::{CompatConsumer, CompatItem};
+use crate::compat_queue::layout::{DOING, ItemPlace, NewName, QueueLayout};
 use crate::support::detached::{Handed, hand_over};
 use crate::support::exactly_once::settling::{Sent, is_only_lost};
 use crate::support::exactly_once::write_id::WriteIds;
@@ -35,24 +35,24 @@ use crate::support::retry::OutageBackoff;
 use crate::support::time::date;
 use crate::support::wait::ItemWait;
 
+mod compat_consumer;
+mod compat_stock;
 mod curator_items;
-mod foreign_consumer;
-mod foreign_stock;
 pub(crate) mod layout;
 
-#[cfg_attr(not(doctest), doc = include_str!("../docs/foreign_queue.md"))]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/compat_queue.md"))]
 #[derive(Clone)]
-pub struct ForeignQueue {
-    shared: Arc<ForeignShared>,
+pub struct CompatQueue {
+    shared: Arc<CompatShared>,
     /// Started by the first call that wants an item. Producers need none.
-    consumer: Arc<OnceLock<ForeignConsumer>>,
+    consumer: Arc<OnceLock<CompatConsumer>>,
 }
 
 /// The time after which a name with the current time is free.
 const TICK: Duration = Duration::from_millis(1);
 
 /// The paths and the layout of a queue, and the sender of its transactions.
-struct ForeignShared {
+struct CompatShared {
     client: Client,
     dir: Path,
     layout: QueueLayout,
@@ -69,7 +69,7 @@ struct TakenNode {
     data: Bytes,
 }
 
-impl ForeignQueue {
+impl CompatQueue {
     /// Creates the queue at `path` that another library writes in this layout.
     ///
     /// # Errors
@@ -85,7 +85,7 @@ impl ForeignQueue {
     ///
     /// # Errors
     ///
-    /// As [`ForeignQueue::new`].
+    /// As [`CompatQueue::new`].
     pub fn locked_at(
         client: &Client,
         path: impl Into<Path>,
@@ -111,7 +111,7 @@ impl ForeignQueue {
         let client = client.clone();
         let writes = ExactlyOnceWrites::new(&client, write_ids);
         let has_dir = AtomicBool::new(false);
-        let shared = ForeignShared { client, dir, layout, items, locks, writes, has_dir };
+        let shared = CompatShared { client, dir, layout, items, locks, writes, has_dir };
         Ok(Self { shared: Arc::new(shared), consumer: Arc::default() })
     }
 
@@ -136,11 +136,11 @@ impl ForeignQueue {
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`] if the layout has no such place, or one item in a node, and as
-    /// [`ForeignQueue::put`].
+    /// [`CompatQueue::put`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ForeignQueue::put`], for all of them together.
+    /// As [`CompatQueue::put`], for all of them together.
     pub async fn put_at(&self, items: &[Bytes], place: ItemPlace) -> Result<()> {
         self.shared.put(items, place).await
     }
@@ -172,14 +172,14 @@ impl ForeignQueue {
                 }
             }
         };
-        Box::pin(ItemWait::measured("foreign_queue", &self.shared.dir, waiting)).await
+        Box::pin(ItemWait::measured("compat_queue", &self.shared.dir, waiting)).await
     }
 
     /// Tries to take the next item. `None` if another consumer was faster.
     async fn try_next(&self) -> Result<Option<Handed<Vec<Bytes>>>> {
-        let ForeignShared { client, layout, items, locks, .. } = &*self.shared;
+        let CompatShared { client, layout, items, locks, .. } = &*self.shared;
         let old = || self.shared.writes.old_write_ids();
-        let start = || ForeignConsumer::start(client, *layout, items, locks.as_ref(), old());
+        let start = || CompatConsumer::start(client, *layout, items, locks.as_ref(), old());
         let item = self.consumer.get_or_init(start).next().await?;
         let (shared, own) = (self.shared.clone(), self.shared.clone());
         let take = async move { own.take(&item).await };
@@ -199,7 +199,7 @@ impl ForeignQueue {
     }
 }
 
-impl ForeignShared {
+impl CompatShared {
     async fn put(&self, items: &[Bytes], place: ItemPlace) -> Result<()> {
         let data = self.layout.encode(items)?;
         self.create_dir().await?;
@@ -245,7 +245,7 @@ impl ForeignShared {
     }
 
     /// Takes a node, unless another consumer has it.
-    async fn take(&self, item: &ForeignItem) -> Result<Option<(Vec<Bytes>, TakenNode)>> {
+    async fn take(&self, item: &CompatItem) -> Result<Option<(Vec<Bytes>, TakenNode)>> {
         let session = self.client.session().await?;
         let path = self.items.join(&item.name)?;
         let view = match session.read(Query::node(&path).local()).await {
@@ -297,10 +297,10 @@ impl ForeignShared {
 }
 
 /// Shows no data.
-impl fmt::Debug for ForeignQueue {
+impl fmt::Debug for CompatQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ForeignShared { dir, layout, .. } = &*self.shared;
-        f.debug_struct("ForeignQueue")
+        let CompatShared { dir, layout, .. } = &*self.shared;
+        f.debug_struct("CompatQueue")
             .field("path", dir)
             .field("layout", layout)
             .finish_non_exhaustive()

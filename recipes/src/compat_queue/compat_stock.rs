@@ -1,4 +1,4 @@
-//! [`ForeignStock`]: the known items of a queue of another library, and the choice of the next one.
+//! [`CompatStock`]: the known items of a queue of another library, and the choice of the next one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use synod_core::clock::Instant;
 use synod_core::store::Node;
 
-use crate::foreign_queue::layout::{ForeignRank, QueueLayout};
+use crate::compat_queue::layout::{CompatRank, QueueLayout};
 use crate::mutant::mistake;
 use crate::support::time::Due;
 
@@ -16,7 +16,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(20);
 
 /// The known items, by the names of their nodes.
 #[derive(Debug)]
-pub(super) struct ForeignStock {
+pub(super) struct CompatStock {
     layout: QueueLayout,
     items: BTreeMap<String, KnownItem>,
     /// The names of the items that consumers have locked.
@@ -24,14 +24,14 @@ pub(super) struct ForeignStock {
     /// The names of the items that a task of this process tries to take.
     reserved: BTreeSet<String>,
     /// The items that may be tried, in their order.
-    free: BTreeMap<ForeignRank, String>,
+    free: BTreeMap<CompatRank, String>,
     /// The items that may be tried later: they are delayed, or were not available.
     later: BTreeSet<(Instant, String)>,
 }
 
 #[derive(Debug)]
 struct KnownItem {
-    rank: ForeignRank,
+    rank: CompatRank,
     /// The time before which the item must not be delivered.
     due: Option<Due>,
     /// The time before which the item is not tried again, after it was not available.
@@ -50,14 +50,14 @@ impl KnownItem {
 
 /// The result of the choice of an item.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum ForeignPick {
+pub(super) enum CompatPick {
     /// An item, reserved for the caller.
     Item(String),
     /// No item is available before this time, or before there is news.
     None(Option<Instant>),
 }
 
-impl ForeignStock {
+impl CompatStock {
     pub(super) fn new(layout: QueueLayout) -> Self {
         let (locked, reserved) = (BTreeSet::new(), BTreeSet::new());
         let (items, free, later) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
@@ -126,17 +126,17 @@ impl ForeignStock {
     }
 
     /// Reserves the first item that may be tried.
-    pub(super) fn pick(&mut self, now: Instant) -> ForeignPick {
+    pub(super) fn pick(&mut self, now: Instant) -> CompatPick {
         while let Some((_until, name)) = self.later.first().filter(|(until, _)| *until <= now) {
             let name = name.clone();
             self.change(&name, now, |item| item.due = item.due.and_then(|due| due.left(now)));
         }
         let Some(name) = self.free.first_key_value().map(|(_rank, name)| name.clone()) else {
-            return ForeignPick::None(self.later.first().map(|(until, _name)| *until));
+            return CompatPick::None(self.later.first().map(|(until, _name)| *until));
         };
         self.reserved.insert(name.clone());
         self.unplace(&name);
-        ForeignPick::Item(name)
+        CompatPick::Item(name)
     }
 
     fn change(&mut self, name: &str, now: Instant, change: impl FnOnce(&mut KnownItem)) {
@@ -176,8 +176,8 @@ mod tests {
 
     use super::*;
 
-    fn stock(layout: QueueLayout, names: &[&str]) -> ForeignStock {
-        let mut stock = ForeignStock::new(layout);
+    fn stock(layout: QueueLayout, names: &[&str]) -> CompatStock {
+        let mut stock = CompatStock::new(layout);
         for name in names {
             stock.add(&node(name), clock::now(), DATE);
         }
@@ -190,8 +190,8 @@ mod tests {
         Node::new(Path::root().join(name).expect("a name"))
     }
 
-    fn item(name: &str) -> ForeignPick {
-        ForeignPick::Item(name.to_owned())
+    fn item(name: &str) -> CompatPick {
+        CompatPick::Item(name.to_owned())
     }
 
     #[test]
@@ -199,19 +199,19 @@ mod tests {
         let now = clock::now();
         let mut stock = stock(QueueLayout::KazooLocking, &["entry-1", "entry-2", "entry-3", "x"]);
         stock.lock("entry-1", now);
-        let pick = |stock: &mut ForeignStock| stock.pick(now);
+        let pick = |stock: &mut CompatStock| stock.pick(now);
         assert_eq!(pick(&mut stock), item("entry-2"));
         assert_eq!(pick(&mut stock), item("entry-3"), "the other is reserved");
-        assert_eq!(pick(&mut stock), ForeignPick::None(None));
+        assert_eq!(pick(&mut stock), CompatPick::None(None));
 
         stock.give_back("entry-2", now);
         stock.set_unreadable("entry-2", now);
-        assert_eq!(pick(&mut stock), ForeignPick::None(None));
+        assert_eq!(pick(&mut stock), CompatPick::None(None));
         stock.unlock("entry-1", now);
         assert_eq!(pick(&mut stock), item("entry-1"));
         stock.give_back("entry-3", now);
         stock.remove("entry-3");
-        assert_eq!(pick(&mut stock), ForeignPick::None(None), "it is gone");
+        assert_eq!(pick(&mut stock), CompatPick::None(None), "it is gone");
         stock.add(&node("entry-2"), now, DATE);
         assert_eq!(pick(&mut stock), item("entry-2"), "it is another one of this name");
     }
@@ -219,13 +219,13 @@ mod tests {
     #[test]
     fn an_item_that_rests_or_is_delayed_is_tried_later() {
         let now = clock::now();
-        let mut delayed = ForeignStock::new(QueueLayout::CuratorDelay);
+        let mut delayed = CompatStock::new(QueueLayout::CuratorDelay);
         for name in ["queue-|20|1", "queue-|30|0", "queue-|8|2"] {
             delayed.add(&node(name), now, DATE);
         }
         assert_eq!(delayed.pick(now), item("queue-|8|2"));
         let due = now + DATE;
-        assert_eq!(delayed.pick(now), ForeignPick::None(Some(due)));
+        assert_eq!(delayed.pick(now), CompatPick::None(Some(due)));
         assert_eq!(delayed.pick(due), item("queue-|20|1"));
 
         // The time of an item is not that of a lock.
@@ -233,18 +233,18 @@ mod tests {
         delayed.lock("queue-|40|3", now);
         delayed.unlock("queue-|40|3", now);
         assert_eq!(delayed.pick(now + 2 * DATE), item("queue-|30|0"));
-        assert_eq!(delayed.pick(now + 2 * DATE), ForeignPick::None(Some(now + 3 * DATE)));
+        assert_eq!(delayed.pick(now + 2 * DATE), CompatPick::None(Some(now + 3 * DATE)));
         let year = Duration::from_secs(365 * 24 * 60 * 60);
         delayed.add(&node("queue-|FFFFFFFFFFFFFFFF|4"), now, DATE);
         assert_eq!(delayed.pick(now + 3 * DATE), item("queue-|40|3"));
-        assert_eq!(delayed.pick(now + year), ForeignPick::None(Some(now + year * 2)));
+        assert_eq!(delayed.pick(now + year), CompatPick::None(Some(now + year * 2)));
 
         let mut resting = stock(QueueLayout::CuratorSimple, &["qn-1"]);
         resting.set_aside("qn-1", now);
-        assert_eq!(resting.pick(now), ForeignPick::None(Some(now + RETRY_DELAY)));
+        assert_eq!(resting.pick(now), CompatPick::None(Some(now + RETRY_DELAY)));
         assert_eq!(resting.pick(now + RETRY_DELAY), item("qn-1"));
         resting.clear();
         resting.add(&node("qn-1"), now, DATE);
-        assert_eq!(resting.pick(now), ForeignPick::None(None), "the reservation stays");
+        assert_eq!(resting.pick(now), CompatPick::None(None), "the reservation stays");
     }
 }

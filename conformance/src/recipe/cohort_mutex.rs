@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use futures_util::future::join_all;
 use synod_core::client::Client;
 use synod_core::store::{Expect, Lifetime};
-use synod_recipes::lock::{Mutex, PassingMutex, UnfairLock};
+use synod_recipes::lock::{CohortMutex, Mutex, UnfairLock};
 use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::Verb;
 use tokio::sync::Semaphore;
@@ -26,9 +26,9 @@ cases![
     "L-MX-12 L-X-7 L-MX-9" breaks [TriesByDrawing] => a_try_at_a_lock_that_is_passed_on_never_waits,
 ];
 
-fn passing(world: &World, client: &Client, most: u32) -> PassingMutex {
+fn passing(world: &World, client: &Client, most: u32) -> CohortMutex {
     let most = NonZeroU32::new(most).expect("more than none");
-    PassingMutex::new(client, world.at("lock"), most)
+    CohortMutex::new(client, world.at("lock"), most)
 }
 
 async fn an_unfair_lock_excludes_like_any(world: World) {

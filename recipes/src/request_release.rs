@@ -1,4 +1,4 @@
-//! [`ask_back`]: requests that a holder releases. The holder is notified, and decides.
+//! [`request_release`]: requests that a holder releases. The holder is notified, and decides.
 
 use synod_core::client::Client;
 use synod_core::error::{ErrorKind, Result};
@@ -12,7 +12,7 @@ use crate::mutant::mistake;
 const REVOKE: &[u8] = b"__REVOKE__";
 
 /// Requests that the owner of the ticket at `path` releases it; [`inspect`](crate::lock::inspect())
-/// shows the paths of the tickets. An owner that waits for [`Hold::asked_back`] is notified, and
+/// shows the paths of the tickets. An owner that waits for [`release_requested`](crate::lock::MutexGuard::release_requested) is notified, and
 /// decides.
 ///
 /// Returns `false` if the ticket is gone.
@@ -41,17 +41,17 @@ const REVOKE: &[u8] = b"__REVOKE__";
 /// # use synod_core::client::Client;
 /// # use synod_core::error::Result;
 /// # use synod_core::path::Path;
-/// use synod_recipes::lock::{ask_back, inspect};
+/// use synod_recipes::lock::{request_release, inspect};
 ///
 /// # async fn example(client: Client) -> Result<()> {
 /// let contenders = inspect(&client, Path::new("/locks/db")?).await?;
 /// if let Some(holder) = contenders.first() {
-///     ask_back(&client, &holder.path).await?;
+///     request_release(&client, &holder.path).await?;
 /// }
 /// # Ok(())
 /// # }
 /// ```
-pub async fn ask_back(client: &Client, path: impl Into<Path>) -> Result<bool> {
+pub async fn request_release(client: &Client, path: impl Into<Path>) -> Result<bool> {
     match client.set(&path.into(), REVOKE, Expect::Any).await? {
         Outcome::Committed(_) => Ok(true),
         Outcome::Rejected(no) if no.reason == RejectReason::Missing => Ok(false),
@@ -60,18 +60,8 @@ pub async fn ask_back(client: &Client, path: impl Into<Path>) -> Result<bool> {
 }
 
 impl<K> Hold<K> {
-    /// Waits until another client [requests](ask_back) its release. It remains held: the holder
-    /// decides whether to release it.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::SessionLost`] if it is lost before such a request, and any error that the store
-    /// returns.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: it only watches.
-    pub async fn asked_back(&self) -> Result<()> {
+    /// Waits until another client [requests](request_release) its release.
+    pub(crate) async fn release_requested(&self) -> Result<()> {
         let mut delays = self.node.delays();
         loop {
             let query = Query::node(self.path().clone());
