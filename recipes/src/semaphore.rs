@@ -75,7 +75,7 @@ impl Semaphore {
     /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn acquire_many(&self, permits: u32) -> Result<Permit> {
         let permits = self.some(permits)?;
-        Ok(self.wanting(permits)?.enter().await?.hold(Permits(permits)))
+        Ok(Permit(self.wanting(permits)?.enter().await?.hold(permits)))
     }
 
     /// Acquires one permit, if it is free and there is no waiter. Never waits.

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
 use synod_core::client::Client;
+use synod_core::error::Result;
+use synod_core::held::{Release, Token};
 use synod_core::store::{Expect, Lifetime};
 use synod_recipes::lock::{CohortMutex, Mutex, UnfairLock};
 use synod_testkit::cancel::stop_at;
@@ -43,13 +45,11 @@ async fn an_unfair_lock_excludes_like_any(world: World) {
         all.push(Waiting::new(async move {
             let mut last = None;
             for _ in 0..ROUNDS {
-                let guard = if number == 0 { fair.lock().await? } else { unfair.lock().await? };
-                let alone = inside.try_acquire().expect("there is no other holder");
-                assert!(guard.is_held() && Some(guard.token()) > last);
-                last = Some(guard.token());
-                tokio::task::yield_now().await;
-                drop(alone);
-                guard.release().await?;
+                last = Some(if number == 0 {
+                    alone(&inside, last, fair.lock().await?).await?
+                } else {
+                    alone(&inside, last, unfair.lock().await?).await?
+                });
             }
             Ok(())
         }));
@@ -57,6 +57,17 @@ async fn an_unfair_lock_excludes_like_any(world: World) {
     for one in all {
         one.gets(&world, "the lock, in the end").await;
     }
+}
+
+/// Releases a guard after a while in which nobody else has one, and returns its token.
+async fn alone(inside: &Semaphore, last: Option<Token>, guard: impl Release) -> Result<Token> {
+    let alone = inside.try_acquire().expect("there is no other holder");
+    assert!(guard.is_held() && Some(guard.token()) > last);
+    let token = guard.token();
+    tokio::task::yield_now().await;
+    drop(alone);
+    guard.release().await?;
+    Ok(token)
 }
 
 async fn an_unfair_lock_is_one_call_and_its_waiters_have_no_ticket(world: World) {

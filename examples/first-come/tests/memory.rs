@@ -6,7 +6,7 @@ use futures_util::future::join;
 use synod_core::client::{Client, ClientOptions};
 use synod_core::clock::{self, sleep};
 use synod_core::error::ErrorKind;
-use synod_core::held::Held as _;
+use synod_core::held::{Held as _, Release as _};
 use synod_core::path;
 use synod_core::random::Random;
 use synod_core::store::{Expect, Lifetime, Txn};

@@ -145,7 +145,7 @@ impl<'a> Steps<'a> {
     /// Ensures that the switch exists and was written since its creation. Returns false if this
     /// master was replaced.
     pub(super) async fn begin(&self) -> Result<bool> {
-        let (session, switch) = (self.lead.node.session(), self.paths.switch());
+        let (session, switch) = (self.lead.session(), self.paths.switch());
         let on = encode(switch, &CrewSwitch { paused: false })?;
         loop {
             let view = insist(session, || session.read(Query::node(switch))).await?;
@@ -170,7 +170,7 @@ impl<'a> Steps<'a> {
         queued: &Queued,
         basis: StepBasis,
     ) -> Result<Outcome> {
-        let (session, todo) = (self.lead.node.session(), self.paths.todo(task)?);
+        let (session, todo) = (self.lead.session(), self.paths.todo(task)?);
         let assigned = self.paths.assigned(worker, task)?;
         let txn = self
             .lead
@@ -197,7 +197,7 @@ impl<'a> Steps<'a> {
     }
 
     async fn take_back(&self, task: &str, worker: &str, terms: Bytes) -> Result<Outcome> {
-        let (session, todo) = (self.lead.node.session(), self.paths.todo(task)?);
+        let (session, todo) = (self.lead.session(), self.paths.todo(task)?);
         let (assigned, done) = (self.paths.assigned(worker, task)?, self.paths.done(task)?);
         let mut log = AttemptLog::new(self.paths.attempts(task)?);
         let begun = decode::<TaskTerms>(&todo, &terms).ok().and_then(|terms| terms.assigned());
@@ -223,7 +223,7 @@ impl<'a> Steps<'a> {
     /// Ends a task whose deadline has passed, unless it is finished. The data of the task is not
     /// read.
     async fn expire(&self, task: &str, mut waits: bool) -> Result<StepOutcome> {
-        let (session, todo) = (self.lead.node.session(), self.paths.todo(task)?);
+        let (session, todo) = (self.lead.session(), self.paths.todo(task)?);
         let (task, done) = (self.paths.task(task)?, self.paths.done(task)?);
         let (query, expired) = (Query::node(&task).names_only(), TaskState::Expired);
         let expired = expired.with(&task, &[])?;
@@ -269,7 +269,7 @@ impl<'a> Steps<'a> {
     /// Removes a finished task. The request is not repeated if its effect is unknown: it might be
     /// applied to a later task of this name that is finished, too.
     async fn remove(&self, task: &str) -> Result<Option<Outcome>> {
-        let session = self.lead.node.session();
+        let session = self.lead.session();
         let (done, attempts) = (self.paths.done(task)?, self.paths.attempts(task)?);
         let task = self.paths.task(task)?;
         let txn = self.lead.txn().delete(done, Expect::Any);
@@ -288,7 +288,7 @@ impl<'a> Steps<'a> {
     }
 
     fn outcome_of(&self, no: &Rejected) -> StepOutcome {
-        if no.path == *self.lead.seen_path() {
+        if no.path == *self.lead.ticket() {
             StepOutcome::Deposed
         } else if self.is_passing(no) {
             StepOutcome::NotNow

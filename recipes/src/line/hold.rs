@@ -11,6 +11,7 @@ use synod_core::clock::{self, Instant};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::held::{Held, Token};
 use synod_core::path::Path;
+use synod_core::session::Session;
 use synod_core::store::Txn;
 use tracing::Span;
 use tracing::field::{Empty, debug, display};
@@ -190,6 +191,18 @@ pub(crate) use {guard, held};
 pub struct Leadership(pub(crate) Arc<Hold>);
 
 held!(Leadership);
+
+impl Leadership {
+    /// The session of its ticket.
+    pub(crate) fn session(&self) -> &Session {
+        self.0.node.session()
+    }
+
+    /// The path of its ticket, for readers that neither store it nor send a request with it.
+    pub(crate) fn ticket(&self) -> &Path {
+        self.0.node.path()
+    }
+}
 
 impl<K> Hold<K> {
     pub(crate) fn new(node: TicketNode, recipe: &'static str, kind: K) -> Self {

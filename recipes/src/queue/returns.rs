@@ -74,7 +74,7 @@ impl ItemReturn {
 
     /// Puts the item back. Returns the path of its new node.
     async fn send(&self, shared: &QueueShared) -> Result<Path> {
-        let (node, claim) = (shared.claimed(&self.name)?, self.hold.seen_path());
+        let (node, claim) = (shared.claimed(&self.name)?, self.hold.node.path());
         let txn = shared.back(&node, &self.next.to_string(), self.data.clone())?;
         let txn = txn.delete(claim, Expect::Any);
         match shared.writes.send_without_limit(self.hold.node.session(), txn, Some(&node)).await? {

@@ -137,7 +137,7 @@ impl Candidate {
         self.proclaims(&leader, &format!("{value}.new")).await;
         Holding { me, client, judge: &all.beliefs, among: Among::Nobody }.pass(&leader).await;
         self.proclaims(&leader, &format!("{value}.last")).await;
-        all.grants.returns(leader.seen_path());
+        all.grants.returns(&leader);
         match me.pick(4) {
             0 => drop(leader),
             1 => drop(me.perhaps(leader.resign()).await),

@@ -110,9 +110,9 @@ impl Grants {
         self.lock().push(Granted { ticket, drawn, wants, by: me.committed() });
     }
 
-    /// Records that a process releases its ticket.
-    pub(super) fn returns(&self, ticket: &Path) {
-        self.returned().insert(ticket.clone());
+    /// Records that a process releases what it holds.
+    pub(super) fn returns(&self, held: &dyn Held) {
+        self.returned().insert(held.seen_path().clone());
     }
 
     /// Returns `true` if this ticket was released.

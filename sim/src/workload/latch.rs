@@ -137,7 +137,7 @@ impl Candidate {
             self.all.standing.lock().unwrap_or_else(PoisonError::into_inner).push(stood);
         }
         if let Some(leadership) = candidacy.leadership() {
-            self.all.grants.returns(leadership.seen_path());
+            self.all.grants.returns(&leadership);
         }
         if me.pick(3) == 0 {
             drop(candidacy);

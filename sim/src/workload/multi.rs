@@ -132,7 +132,7 @@ impl Worker {
         room.beliefs.entered(me, &guard, Among::Nobody);
         room.grants.note(me, &guard, Wants::All);
         Holding { me, client, judge: &room.beliefs, among: Among::Nobody }.linger(&guard).await;
-        room.grants.returns(guard.seen_path());
+        room.grants.returns(&guard);
         drop(me.perhaps(guard.release()).await);
     }
 
@@ -158,7 +158,7 @@ impl Worker {
             return drop(guard);
         }
         for hold in guard.guards() {
-            self.room(hold).grants.returns(hold.seen_path());
+            self.room(hold).grants.returns(hold);
         }
         drop(me.perhaps(guard.release()).await);
     }

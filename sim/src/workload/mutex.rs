@@ -129,7 +129,7 @@ impl Worker {
         if me.pick(3) == 0 {
             drop(guard);
         } else {
-            grants.returns(guard.seen_path());
+            grants.returns(&guard);
             drop(me.perhaps(guard.release()).await);
         }
     }

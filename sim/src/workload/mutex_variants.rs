@@ -162,7 +162,7 @@ impl Worker {
     async fn plain(&self) {
         if let Some(Ok(guard)) = self.me.perhaps(self.locks.mutex.lock()).await {
             self.enters(&guard).await;
-            self.grants.returns(guard.seen_path());
+            self.grants.returns(&guard);
             drop(self.me.perhaps(guard.release()).await);
         }
     }
@@ -184,7 +184,7 @@ impl Worker {
         if me.pick(2) == 0 {
             drop(inner);
         } else {
-            self.grants.returns(inner.guard().seen_path());
+            self.grants.returns(inner.guard());
             drop(me.perhaps(inner.release()).await);
         }
     }
@@ -231,7 +231,7 @@ impl Worker {
         };
         if let Some(guard) = guard {
             self.enters(&guard).await;
-            self.grants.returns(guard.seen_path());
+            self.grants.returns(&guard);
             drop(me.perhaps(guard.release()).await);
         }
     }

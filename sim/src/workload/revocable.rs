@@ -127,7 +127,7 @@ impl Worker {
         if me.pick(2) == 0 {
             self.listen(&guard).await;
         }
-        grants.returns(guard.seen_path());
+        grants.returns(&guard);
         drop(me.perhaps(guard.release()).await);
     }
 

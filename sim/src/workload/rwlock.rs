@@ -144,7 +144,7 @@ impl Worker {
         if me.pick(3) == 0 {
             drop(guard);
         } else {
-            grants.returns(guard.seen_path());
+            grants.returns(&guard);
             drop(me.perhaps(guard.release()).await);
         }
     }
@@ -157,7 +157,7 @@ impl Worker {
         match me.pick(4) {
             0 => drop(guard),
             1 => {
-                grants.returns(guard.seen_path());
+                grants.returns(&guard);
                 drop(me.perhaps(guard.release()).await);
             }
             _ => {

@@ -162,7 +162,7 @@ impl Worker {
         if me.pick(3) == 0 {
             drop(permit);
         } else {
-            grants.returns(permit.seen_path());
+            grants.returns(&permit);
             drop(me.perhaps(permit.release()).await);
         }
     }
