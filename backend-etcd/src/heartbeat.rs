@@ -29,8 +29,8 @@ const MAX_KEEP_ALIVES: usize = 3;
 /// Keeps the lease alive until the session is lost, and makes sure that the session is lost in
 /// time.
 ///
-/// A member that is slow gets another request, and the answers to both count: on a busy machine each
-/// may take longer than half of the time to live. Only when it is silent for longer than its
+/// A member that is slow gets another request, and the answers to both count: on a busy machine
+/// each may take longer than half of the time to live. Only when it is silent for longer than its
 /// answers take is a new connection used.
 ///
 /// One member may refuse what another permits, and credentials may be about to change: after a

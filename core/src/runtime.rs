@@ -61,7 +61,7 @@ thread_local! {
 /// A guard that keeps a runtime set for this thread.
 #[derive(Debug)]
 #[must_use = "the runtime goes when this is dropped"]
-pub struct Entered {
+pub struct RuntimeGuard {
     last: bool,
 }
 
@@ -70,13 +70,13 @@ pub struct Entered {
 /// # Panics
 ///
 /// If the thread has one already.
-pub fn set(runtime: Rc<dyn Runtime>) -> Entered {
+pub fn set(runtime: Rc<dyn Runtime>) -> RuntimeGuard {
     assert!(!IS_SET.get(), "a thread runs one simulation at a time");
     CURRENT.with_borrow_mut(|here| *here = Some(runtime));
-    Entered { last: IS_SET.replace(true) }
+    RuntimeGuard { last: IS_SET.replace(true) }
 }
 
-impl Drop for Entered {
+impl Drop for RuntimeGuard {
     fn drop(&mut self) {
         IS_SET.set(self.last);
         CURRENT.with_borrow_mut(|here| *here = None);

@@ -43,7 +43,11 @@ pub(crate) mod layout;
 #[cfg_attr(not(doctest), doc = include_str!("../docs/compat_queue.md"))]
 #[derive(Clone)]
 pub struct CompatQueue {
-    shared: Arc<CompatShared>,
+    client: Client,
+    dir: Path,
+    layout: QueueLayout,
+    /// An error if the path is the root, or too long for the nodes below it.
+    shared: Result<Arc<CompatShared>>,
     /// Started by the first call that wants an item. Producers need none.
     consumer: Arc<OnceLock<CompatConsumer>>,
 }
@@ -70,49 +74,37 @@ struct TakenNode {
 }
 
 impl CompatQueue {
-    /// Creates the queue at `path` that another library writes in this layout.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Invalid`] if the path is the root, or too long for what is below it.
-    pub fn new(client: &Client, path: impl Into<Path>, layout: QueueLayout) -> Result<Self> {
+    /// Creates a handle of the queue at `path` that another library writes in this layout. If the
+    /// path is the root, or too long for the nodes below it, each call fails with
+    /// [`ErrorKind::Invalid`].
+    pub fn new(client: &Client, path: impl Into<Path>, layout: QueueLayout) -> Self {
         let dir = path.into();
-        Self::with_locks(client, dir.clone(), layout, layout.locks(&dir)?)
+        let shared = layout
+            .locks(&dir)
+            .and_then(|locks| CompatShared::new(client.clone(), dir.clone(), layout, locks));
+        Self::of(client, dir, layout, shared)
     }
 
     /// Creates a queue whose consumers lock each item with a node in this directory: the `lockPath`
     /// of Curator's `DistributedQueue` and its variants.
-    ///
-    /// # Errors
-    ///
-    /// As [`CompatQueue::new`].
     pub fn locked_at(
         client: &Client,
         path: impl Into<Path>,
         layout: QueueLayout,
         locks: impl Into<Path>,
-    ) -> Result<Self> {
-        Self::with_locks(client, path.into(), layout, Some(locks.into()))
+    ) -> Self {
+        let dir = path.into();
+        let shared = CompatShared::new(client.clone(), dir.clone(), layout, Some(locks.into()));
+        Self::of(client, dir, layout, shared)
     }
 
-    fn with_locks(
-        client: &Client,
-        dir: Path,
-        layout: QueueLayout,
-        locks: Option<Path>,
-    ) -> Result<Self> {
-        let Some(parent) = dir.parent() else {
-            return Err(Error::new(ErrorKind::Invalid, DOING).because("the root is no queue"));
-        };
-        let write_ids = dir_for_any_name(parent.join(&format!("{}.synod", dir.name()))?)?;
-        let write_ids = WriteIds::persistent(write_ids, "queue-", DOING);
-        let (items, locks) =
-            (dir_for_any_name(layout.items(&dir)?)?, locks.map(dir_for_any_name).transpose()?);
-        let client = client.clone();
-        let writes = ExactlyOnceWrites::new(&client, write_ids);
-        let has_dir = AtomicBool::new(false);
-        let shared = CompatShared { client, dir, layout, items, locks, writes, has_dir };
-        Ok(Self { shared: Arc::new(shared), consumer: Arc::default() })
+    fn of(client: &Client, dir: Path, layout: QueueLayout, shared: Result<CompatShared>) -> Self {
+        let (client, consumer) = (client.clone(), Arc::default());
+        Self { client, dir, layout, shared: shared.map(Arc::new), consumer }
+    }
+
+    fn shared(&self) -> Result<&Arc<CompatShared>> {
+        self.shared.as_ref().map_err(Clone::clone)
     }
 
     /// Puts an item into the queue, after all others.
@@ -142,7 +134,7 @@ impl CompatQueue {
     ///
     /// As [`CompatQueue::put`], for all of them together.
     pub async fn put_at(&self, items: &[Bytes], place: ItemPlace) -> Result<()> {
-        self.shared.put(items, place).await
+        self.shared()?.put(items, place).await
     }
 
     /// Waits for the first available node, and takes it out of the queue with its items: mostly
@@ -160,11 +152,12 @@ impl CompatQueue {
     /// A dropped call has taken nothing, or puts the node back at its place: in the background, as
     /// soon as the store answers.
     pub async fn take(&self) -> Result<Vec<Bytes>> {
+        let shared = self.shared()?;
         let waiting = async |wait: &mut ItemWait| {
-            let mut backoff = OutageBackoff::new(&self.shared.client);
+            let mut backoff = OutageBackoff::new(&self.client);
             loop {
                 wait.tries += 1;
-                match self.try_next().await {
+                match self.try_next(shared).await {
                     Ok(Some(taken)) => return Ok(taken.received()),
                     Ok(None) => {}
                     Err(error) if error.has_unknown_effect() => return Err(error),
@@ -172,16 +165,16 @@ impl CompatQueue {
                 }
             }
         };
-        Box::pin(ItemWait::measured("compat_queue", &self.shared.dir, waiting)).await
+        Box::pin(ItemWait::measured("compat_queue", &self.dir, waiting)).await
     }
 
     /// Tries to take the next item. `None` if another consumer was faster.
-    async fn try_next(&self) -> Result<Option<Handed<Vec<Bytes>>>> {
-        let CompatShared { client, layout, items, locks, .. } = &*self.shared;
-        let old = || self.shared.writes.old_write_ids();
+    async fn try_next(&self, shared: &Arc<CompatShared>) -> Result<Option<Handed<Vec<Bytes>>>> {
+        let CompatShared { client, layout, items, locks, .. } = &**shared;
+        let old = || shared.writes.old_write_ids();
         let start = || CompatConsumer::start(client, *layout, items, locks.as_ref(), old());
         let item = self.consumer.get_or_init(start).next().await?;
-        let (shared, own) = (self.shared.clone(), self.shared.clone());
+        let (shared, own) = (shared.clone(), shared.clone());
         let take = async move { own.take(&item).await };
         let undo = async move |TakenNode { path, data }| {
             let mut at = path.clone();
@@ -200,6 +193,19 @@ impl CompatQueue {
 }
 
 impl CompatShared {
+    fn new(client: Client, dir: Path, layout: QueueLayout, locks: Option<Path>) -> Result<Self> {
+        let Some(parent) = dir.parent() else {
+            return Err(Error::new(ErrorKind::Invalid, DOING).because("the root is no queue"));
+        };
+        let write_ids = dir_for_any_name(parent.join(&format!("{}.synod", dir.name()))?)?;
+        let write_ids = WriteIds::persistent(write_ids, "queue-", DOING);
+        let (items, locks) =
+            (dir_for_any_name(layout.items(&dir)?)?, locks.map(dir_for_any_name).transpose()?);
+        let writes = ExactlyOnceWrites::new(&client, write_ids);
+        let has_dir = AtomicBool::new(false);
+        Ok(Self { client, dir, layout, items, locks, writes, has_dir })
+    }
+
     async fn put(&self, items: &[Bytes], place: ItemPlace) -> Result<()> {
         let data = self.layout.encode(items)?;
         self.create_dir().await?;
@@ -299,10 +305,9 @@ impl CompatShared {
 /// Shows no data.
 impl fmt::Debug for CompatQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let CompatShared { dir, layout, .. } = &*self.shared;
         f.debug_struct("CompatQueue")
-            .field("path", dir)
-            .field("layout", layout)
+            .field("path", &self.dir)
+            .field("layout", &self.layout)
             .finish_non_exhaustive()
     }
 }

@@ -3,10 +3,11 @@
 
 pub use crate::cohort_mutex::{CohortGuard, CohortMutex};
 pub use crate::inspect::inspect;
+pub use crate::line::hold::MutexGuard;
 pub use crate::line::order::Contender;
 pub use crate::line::ticket_name::Claim;
 pub use crate::multi_lock::{MultiGuard, MultiLock};
-pub use crate::mutex::{Mutex, MutexGuard, MutexTicket};
+pub use crate::mutex::{Mutex, MutexTicket};
 pub use crate::reentrant_mutex::{Owner, ReentrantGuard, ReentrantMutex};
 pub use crate::request_release::request_release;
 pub use crate::rwlock::{ReadGuard, RwLock, WriteGuard};

@@ -9,9 +9,9 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::Txn;
 
+use crate::line::hold::MutexGuard;
 use crate::line::{Form, Line};
 use crate::mutant::mistake;
-use crate::mutex::MutexGuard;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/multi_lock.md"))]
 #[cfg_attr(not(doctest), doc = include_str!("../docs/locks.md"))]
@@ -28,27 +28,19 @@ pub struct MultiGuard {
 }
 
 impl MultiLock {
-    /// The locks at `paths`.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Invalid`] for no path, and for the same path twice: that would wait for itself.
-    pub fn new(client: &Client, paths: impl IntoIterator<Item = impl Into<Path>>) -> Result<Self> {
+    /// The locks at `paths`. Without a path, and with the same path twice, which would wait for
+    /// itself, each call fails with [`ErrorKind::Invalid`].
+    pub fn new(client: &Client, paths: impl IntoIterator<Item = impl Into<Path>>) -> Self {
         let mut paths: Vec<Path> = paths.into_iter().map(Into::into).collect();
         mistake!(LocksInAnyOrder: {
             let form = Form::exclusive("multi_lock", "lock-").renewing();
             let lines = paths.into_iter().map(|path| Line::new(client, path, form.clone()));
-            return Ok(Self { lines: lines.collect() });
+            return Self { lines: lines.collect() };
         });
         paths.sort();
-        let twice = paths.windows(2).find(|pair| pair[0] == pair[1]);
-        if paths.is_empty() || twice.is_some() {
-            return Err(Error::new(ErrorKind::Invalid, "naming several locks")
-                .because("at least one path is needed, and no path twice"));
-        }
         let form = Form::exclusive("multi_lock", "lock-").renewing();
         let lines = paths.into_iter().map(|path| Line::new(client, path, form.clone()));
-        Ok(Self { lines: lines.collect() })
+        Self { lines: lines.collect() }
     }
 
     /// Sets the label of the tickets that are created through this:
@@ -71,8 +63,9 @@ impl MultiLock {
     ///
     /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn lock(&self) -> Result<MultiGuard> {
-        let mut guard = MultiGuard::new(Vec::with_capacity(self.lines.len()));
-        for line in &self.lines {
+        let lines = self.lines()?;
+        let mut guard = MultiGuard::new(Vec::with_capacity(lines.len()));
+        for line in lines {
             guard = guard.and(line).await?;
         }
         Ok(guard)
@@ -88,8 +81,9 @@ impl MultiLock {
     ///
     /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn try_lock(&self) -> Result<Option<MultiGuard>> {
-        let mut guards = Vec::with_capacity(self.lines.len());
-        for line in &self.lines {
+        let lines = self.lines()?;
+        let mut guards = Vec::with_capacity(lines.len());
+        for line in lines {
             let Some(ticket) = line.try_enter().await? else {
                 let some = MultiGuard::new(guards);
                 if let Err(error) = some.release().await {
@@ -101,6 +95,16 @@ impl MultiLock {
         }
         let guard = MultiGuard::new(guards);
         Ok(guard.is_held().then_some(guard))
+    }
+
+    /// The queues of the locks, in the order of their paths, if they can be locked together.
+    fn lines(&self) -> Result<&[Line]> {
+        let has_twice = self.lines.windows(2).any(|pair| pair[0].dir() == pair[1].dir());
+        if self.lines.is_empty() || has_twice {
+            return Err(Error::new(ErrorKind::Invalid, "locking several")
+                .because("at least one path is needed, and no path twice"));
+        }
+        Ok(&self.lines)
     }
 }
 

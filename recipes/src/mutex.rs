@@ -8,7 +8,7 @@ use synod_core::clock::timeout;
 use synod_core::error::Result;
 use synod_core::path::Path;
 
-use crate::line::hold::guard;
+use crate::line::hold::MutexGuard;
 use crate::line::order::Contender;
 use crate::line::ticket::Ticket;
 use crate::line::{Form, Line};
@@ -18,11 +18,6 @@ use crate::line::{Form, Line};
 #[derive(Clone, Debug)]
 pub struct Mutex {
     line: Line,
-}
-
-guard! {
-    /// A guard of a [`Mutex`].
-    MutexGuard(())
 }
 
 /// A ticket in the queue of a [`Mutex`]. Dropping it removes it.

@@ -206,7 +206,9 @@ impl Share {
     ///
     /// Cancel safe: it only waits.
     pub async fn settled(&self) -> Result<()> {
-        if self.shared.settled().await { Ok(()) } else { Err(self.over()) }
+        let is_settled = self.shared.settled().await;
+        // The task of the member may not have noticed yet that the client was closed.
+        if is_settled && !self.client.is_closed() { Ok(()) } else { Err(self.over()) }
     }
 
     /// Leaves the partition: the work on all items has stopped. From the call on none is held; when

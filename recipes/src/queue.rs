@@ -66,7 +66,10 @@ const MAX_CONCURRENT: usize = 1_024;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/queue.md"))]
 pub struct Queue<T> {
-    shared: Arc<QueueShared>,
+    client: Client,
+    dir: Path,
+    /// An error if the path is too long for the nodes below it.
+    shared: Result<Arc<QueueShared>>,
     /// Started by the first call that needs an item. A producer has none.
     consumer: Arc<OnceLock<Consumer>>,
     codec: Codec<T>,
@@ -77,33 +80,36 @@ pub struct Queue<T> {
 }
 
 impl<T: Serialize + DeserializeOwned> Queue<T> {
-    /// Creates a handle of the queue at `path`, whose items are stored as JSON.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Invalid`] if the path is too long for the nodes below it.
-    pub fn new(client: &Client, path: impl Into<Path>) -> Result<Self> {
+    /// Creates a handle of the queue at `path`, whose items are stored as JSON. If the path is too
+    /// long for the nodes below it, each call fails with [`ErrorKind::Invalid`].
+    pub fn new(client: &Client, path: impl Into<Path>) -> Self {
         Self::of(client, path.into(), Codec::JSON)
     }
 }
 
 impl Queue<Bytes> {
-    /// Creates a handle of the queue at `path`, whose items are bytes.
-    ///
-    /// # Errors
-    ///
-    /// As [`Queue::new`].
-    pub fn new_bytes(client: &Client, path: impl Into<Path>) -> Result<Self> {
+    /// [`Queue::new`] for items that are bytes.
+    pub fn new_bytes(client: &Client, path: impl Into<Path>) -> Self {
         Self::of(client, path.into(), Codec::RAW)
     }
 }
 
 impl<T> Queue<T> {
-    fn of(client: &Client, path: Path, codec: Codec<T>) -> Result<Self> {
-        let shared = Arc::new(QueueShared::new(client, path)?);
-        let (consumer, capacity, backoff) =
-            (Arc::default(), QueueBound::default(), ItemBackoff::default());
-        Ok(Self { shared, consumer, codec, capacity, max_deliveries: MAX_DELIVERIES, backoff })
+    fn of(client: &Client, dir: Path, codec: Codec<T>) -> Self {
+        Self {
+            client: client.clone(),
+            shared: QueueShared::new(client, dir.clone()).map(Arc::new),
+            dir,
+            consumer: Arc::default(),
+            codec,
+            capacity: QueueBound::default(),
+            max_deliveries: MAX_DELIVERIES,
+            backoff: ItemBackoff::default(),
+        }
+    }
+
+    fn shared(&self) -> Result<&Arc<QueueShared>> {
+        self.shared.as_ref().map_err(Clone::clone)
     }
 
     /// Sets the maximum number of deliveries of an item by [claims](Queue::claim) through this
@@ -201,13 +207,14 @@ impl<T> Queue<T> {
         if items.is_empty() {
             return Ok(());
         }
-        let batch = self.shared.unique_id();
+        let shared = self.shared()?;
+        let batch = shared.unique_id();
         let items = items.iter().enumerate().map(|(number, item)| {
             let name = ItemName::unique(None, format!("{batch}-{number:04}"));
-            Ok((name, self.codec.encode(&self.shared.dir, item)?))
+            Ok((name, self.codec.encode(&self.dir, item)?))
         });
         let items = items.collect::<Result<_>>()?;
-        let entry = QueueEntry { shared: &self.shared, txn: Txn::new(), items };
+        let entry = QueueEntry { shared, txn: Txn::new(), items };
         let outcome = self.capacity.put(&entry).await?;
         self.record_put(&entry, &outcome);
         entry.is_new(&outcome).map(drop)
@@ -221,25 +228,21 @@ impl<T> Queue<T> {
     }
 
     fn entry(&self, item: &T, options: &PutOptions) -> Result<QueueEntry<'_>> {
-        let data = self.codec.encode(&self.shared.dir, item)?;
-        Ok(QueueEntry {
-            shared: &self.shared,
-            txn: Txn::new(),
-            items: vec![(self.name(options)?, data)],
-        })
+        let (shared, data) = (self.shared()?, self.codec.encode(&self.dir, item)?);
+        Ok(QueueEntry { shared, txn: Txn::new(), items: vec![(self.name(shared, options)?, data)] })
     }
 
-    fn name(&self, options: &PutOptions) -> Result<ItemName> {
+    fn name(&self, shared: &QueueShared, options: &PutOptions) -> Result<ItemName> {
         if options.priority.is_some_and(|priority| priority > 999) {
             return Err(Error::new(ErrorKind::Invalid, DOING)
-                .at(&self.shared.dir)
+                .at(&self.dir)
                 .because("the maximum priority is 999"));
         }
-        let unique = self.shared.unique_id();
+        let unique = shared.unique_id();
         let name = match &options.id {
             Some(id) => ItemName::with_id(options.priority, &unique, id)?.ok_or_else(|| {
                 Error::new(ErrorKind::Invalid, DOING)
-                    .at(&self.shared.dir)
+                    .at(&self.dir)
                     .because(format!("an id in a name has at most {MAX_ID} bytes"))
             })?,
             None => ItemName::unique(options.priority, unique),
@@ -287,20 +290,21 @@ impl<T: Send + 'static> Queue<T> {
     ///
     /// As [`Queue::take`].
     pub async fn take_many(&self, max: NonZeroUsize) -> Result<Vec<T>> {
+        let shared = self.shared()?;
         let waiting = async |wait: &mut ItemWait| {
-            let mut backoff = OutageBackoff::new(&self.shared.client);
+            let mut backoff = OutageBackoff::new(&self.client);
             let mut max = max.get().min(MAX_TAKEN);
             loop {
                 wait.tries += 1;
-                let reserved = self.next(max, &mut backoff).await?;
+                let reserved = self.next(shared, max, &mut backoff).await?;
                 let since = clock::now();
-                match take(self.shared.clone(), reserved, self.codec).await {
+                match take(shared.clone(), reserved, self.codec).await {
                     Ok(Some(taken)) => {
-                        self.consumer().record_try(false, clock::elapsed(since));
+                        self.consumer(shared).record_try(false, clock::elapsed(since));
                         return Ok(taken.received());
                     }
                     Ok(None) => {
-                        self.consumer().record_try(true, clock::elapsed(since));
+                        self.consumer(shared).record_try(true, clock::elapsed(since));
                         // One item that another consumer took rejects the whole transaction.
                         max = max.div_ceil(2);
                     }
@@ -309,7 +313,7 @@ impl<T: Send + 'static> Queue<T> {
                 }
             }
         };
-        Box::pin(ItemWait::measured("queue_take", &self.shared.dir, waiting)).await
+        Box::pin(ItemWait::measured("queue_take", &self.dir, waiting)).await
     }
 
     /// Waits for an item, and claims it: it stays in the queue until it is
@@ -325,42 +329,50 @@ impl<T: Send + 'static> Queue<T> {
     ///
     /// Cancel safe: an item that a dropped call has claimed is put back in the background.
     pub async fn claim(&self) -> Result<Delivery<T>> {
+        let shared = self.shared()?;
         let waiting = async |wait: &mut ItemWait| {
-            let mut backoff = OutageBackoff::new(&self.shared.client);
+            let mut backoff = OutageBackoff::new(&self.client);
             loop {
                 wait.tries += 1;
-                let Some(reserved) = self.next(1, &mut backoff).await?.pop() else { continue };
+                let Some(reserved) = self.next(shared, 1, &mut backoff).await?.pop() else {
+                    continue;
+                };
                 let since = clock::now();
-                let (shared, consumer) = (self.shared.clone(), self.consumer.clone());
-                match claim(shared, consumer, reserved, self.codec, self.max_deliveries).await {
+                let (held, consumer) = (shared.clone(), self.consumer.clone());
+                match claim(held, consumer, reserved, self.codec, self.max_deliveries).await {
                     // A claim is valid only while its session is certain.
                     Ok(Some(delivery)) if delivery.is_certain() => {
-                        self.consumer().record_try(false, clock::elapsed(since));
+                        self.consumer(shared).record_try(false, clock::elapsed(since));
                         return Ok(delivery.mark_received());
                     }
                     Ok(Some(uncertain)) => {
                         drop(uncertain);
-                        let error = Error::new(ErrorKind::Unreachable, DOING).at(&self.shared.dir);
+                        let error = Error::new(ErrorKind::Unreachable, DOING).at(&self.dir);
                         backoff
                             .wait(error.because("the session of the claim is uncertain"))
                             .await?;
                     }
-                    Ok(None) => self.consumer().record_try(true, clock::elapsed(since)),
+                    Ok(None) => self.consumer(shared).record_try(true, clock::elapsed(since)),
                     Err(error) => backoff.wait(error).await?,
                 }
             }
         };
-        Box::pin(ItemWait::measured("queue", &self.shared.dir, waiting)).await
+        Box::pin(ItemWait::measured("queue", &self.dir, waiting)).await
     }
 
-    fn consumer(&self) -> &Consumer {
-        self.consumer.get_or_init(|| Consumer::start(&self.shared))
+    fn consumer(&self, shared: &Arc<QueueShared>) -> &Consumer {
+        self.consumer.get_or_init(|| Consumer::start(shared))
     }
 
     /// Reserves the next item that may be tried, and at most `max - 1` items that follow it.
-    async fn next(&self, max: usize, backoff: &mut OutageBackoff) -> Result<Vec<Reserved>> {
+    async fn next(
+        &self,
+        shared: &Arc<QueueShared>,
+        max: usize,
+        backoff: &mut OutageBackoff,
+    ) -> Result<Vec<Reserved>> {
         loop {
-            match self.consumer().reserve(max, self.shared.client.random()).await {
+            match self.consumer(shared).reserve(max, self.client.random()).await {
                 Ok(reserved) => return Ok(reserved),
                 Err(error) => backoff.wait(error).await?,
             }
@@ -372,6 +384,8 @@ impl<T: Send + 'static> Queue<T> {
 impl<T> Clone for Queue<T> {
     fn clone(&self) -> Self {
         Self {
+            client: self.client.clone(),
+            dir: self.dir.clone(),
             shared: self.shared.clone(),
             consumer: self.consumer.clone(),
             codec: self.codec,
@@ -385,7 +399,7 @@ impl<T> Clone for Queue<T> {
 /// Omits the data.
 impl<T> fmt::Debug for Queue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").field("path", &self.shared.dir).finish_non_exhaustive()
+        f.debug_struct("Queue").field("path", &self.dir).finish_non_exhaustive()
     }
 }
 
@@ -463,7 +477,7 @@ impl<T: Send + Sync + 'static> Queue<T> {
         F: Future<Output = std::result::Result<(), E>>,
         E: Display,
     {
-        let mut delays = RetryDelays::forever(self.shared.client.random());
+        let mut delays = RetryDelays::forever(self.client.random());
         loop {
             let claimed = match select(stop.clone(), pin!(self.claim())).await {
                 Either::Left(_) => return Ok(()),
@@ -495,7 +509,7 @@ impl<T: Send + Sync + 'static> Queue<T> {
         F: Future<Output = std::result::Result<(), E>>,
         E: Display,
     {
-        let (path, item) = (&self.shared.dir, delivery.path());
+        let (path, item) = (&self.dir, delivery.path());
         // A panic concerns this item alone: the work on other items continues.
         let working = AssertUnwindSafe(async { work(delivery.clone()).await }).catch_unwind();
         let done = match select(pin!(working), pin!(delivery.lost())).await {
@@ -517,7 +531,7 @@ impl<T: Send + Sync + 'static> Queue<T> {
             }
             Err(why) => {
                 tracing::warn!(%path, %item, %why, delivered, "the work for an item failed");
-                let after = self.backoff.after(delivered, self.shared.client.random());
+                let after = self.backoff.after(delivered, self.client.random());
                 delivery.put_back_after(after).await
             }
         };

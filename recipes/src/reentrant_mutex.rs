@@ -14,10 +14,10 @@ use synod_core::path::Path;
 use synod_core::store::Txn;
 use tokio::sync::Mutex as AsyncMutex;
 
+use crate::line::hold::MutexGuard;
 use crate::line::ticket::Ticket;
 use crate::line::{Form, Line};
 use crate::mutant::mistake;
-use crate::mutex::MutexGuard;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/reentrant_mutex.md"))]
 #[cfg_attr(not(doctest), doc = include_str!("../docs/locks.md"))]
@@ -103,7 +103,8 @@ impl ReentrantMutex {
 }
 
 impl ReentrantGuard {
-    /// The guard that all guards of this owner share, with its token, its transactions and its loss.
+    /// The guard that all guards of this owner share, with its token, its transactions and its
+    /// loss.
     pub fn guard(&self) -> &MutexGuard {
         &self.first
     }

@@ -12,8 +12,8 @@ use crate::mutant::mistake;
 const REVOKE: &[u8] = b"__REVOKE__";
 
 /// Requests that the owner of the ticket at `path` releases it; [`inspect`](crate::lock::inspect())
-/// shows the paths of the tickets. An owner that waits for [`release_requested`](crate::lock::MutexGuard::release_requested) is notified, and
-/// decides.
+/// shows the paths of the tickets. An owner that waits for
+/// [`release_requested`](crate::lock::MutexGuard::release_requested) is notified, and decides.
 ///
 /// Returns `false` if the ticket is gone.
 ///

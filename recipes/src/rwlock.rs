@@ -69,7 +69,8 @@ impl RwLock {
     /// # Errors
     ///
     /// As [`Mutex::lock`](crate::lock::Mutex::lock), and [`ErrorKind::TooLarge`] if the store could
-    /// not store the label after a [downgrade](WriteGuard::downgrade), which adds a few bytes to it.
+    /// not store the label after a [downgrade](WriteGuard::downgrade), which adds a few bytes to
+    /// it.
     ///
     /// # Cancel safety
     ///
@@ -144,7 +145,8 @@ impl WriteGuard {
 impl ReadGuard {
     /// Always fails: two readers that both waited for the other's release, in order to write, would
     /// wait for ever. Release this guard and call [`RwLock::write`](crate::lock::RwLock::write); or
-    /// lock for writing first, and [`downgrade`](WriteGuard::downgrade) when nothing is left to write.
+    /// lock for writing first, and [`downgrade`](WriteGuard::downgrade) when nothing is left to
+    /// write.
     ///
     /// # Errors
     ///

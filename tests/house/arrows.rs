@@ -32,7 +32,8 @@ const ROOMS: &[(&[&str], &[&[&str]])] = &[
     (&["error"], &[BELOW, &["name", "path"]]),
     (&["store"], &[BELOW, FLOOR]),
     (LAYER, &[BELOW, FLOOR]),
-    (DOOR, &[BELOW, FLOOR, LAYER, DOOR]),
+    (&["local"], &[FLOOR]),
+    (DOOR, &[BELOW, FLOOR, LAYER, &["local"], DOOR]),
 ];
 
 #[test]

@@ -24,7 +24,7 @@ pub(crate) const SCENES: [(&str, &[Kind], Scene); 4] = [
 
 async fn a_queue_is_shared(kind: Kind, path: Path) {
     let client = kind.client().await;
-    let queue = Queue::new_bytes(&client, &path).expect("short");
+    let queue = Queue::new_bytes(&client, &path);
     let mut theirs = Peer::kazoo(&kind.server()).await;
     for item in ["one 100", "two 100", "first 5"] {
         theirs.write_line(&format!("put {path}/items {item}"));
@@ -83,7 +83,7 @@ async fn a_queue_of_curator_is_shared(kind: Kind, path: Path) {
         ("delay", QueueLayout::CuratorDelay, usual, usual.after(Duration::from_millis(300))),
     ] {
         let path = path.join(name).expect("short");
-        let queue = CompatQueue::new(&client, &path, layout).expect("short");
+        let queue = CompatQueue::new(&client, &path, layout);
         // Theirs, of a middle place, is between ours.
         put(&queue, "first", first).await;
         theirs.write_line(&format!("put {name} {path} theirs 1"));
@@ -98,14 +98,13 @@ async fn a_queue_of_curator_is_shared(kind: Kind, path: Path) {
     }
 
     let items = path.join("items").expect("short");
-    let queue = CompatQueue::new(&client, &items, QueueLayout::CuratorItems).expect("short");
+    let queue = CompatQueue::new(&client, &items, QueueLayout::CuratorItems);
     theirs.write_line(&format!("put-two {items} one two"));
     theirs.says("in").await;
     assert_eq!(took(&queue).await, ["one", "two"], "they are in one node");
 
     let locks = path.join("locks").expect("short");
-    let locked =
-        CompatQueue::locked_at(&client, &items, QueueLayout::CuratorItems, &locks).expect("short");
+    let locked = CompatQueue::locked_at(&client, &items, QueueLayout::CuratorItems, &locks);
     put(&locked, "under a lock", usual).await;
     theirs.write_line(&format!("take items {items} {locks}"));
     theirs.says("under a lock").await;
@@ -115,7 +114,7 @@ async fn a_queue_of_curator_is_shared(kind: Kind, path: Path) {
 
 async fn a_locking_queue_is_shared(kind: Kind, path: Path) {
     let client = kind.client().await;
-    let queue = CompatQueue::new(&client, &path, QueueLayout::KazooLocking).expect("short");
+    let queue = CompatQueue::new(&client, &path, QueueLayout::KazooLocking);
     let mut theirs = Peer::kazoo(&kind.server()).await;
     put(&queue, "first", ItemPlace::default().priority(7)).await;
     theirs.write_line(&format!("lock-next {path}"));
@@ -143,7 +142,7 @@ async fn queue_length(client: &synod::Client, path: &Path) -> usize {
 
 async fn an_etcd_queue_is_shared(kind: Kind, path: Path) {
     let client = kind.client().await;
-    let queue = CompatQueue::new(&client, &path, QueueLayout::EtcdRecipe).expect("short");
+    let queue = CompatQueue::new(&client, &path, QueueLayout::EtcdRecipe);
     let mut theirs = Peer::go_queue(&kind.server()).await;
     put(&queue, "ours", ItemPlace::default()).await;
     theirs.write_line(&format!("put {path}/ theirs"));

@@ -29,7 +29,7 @@ async fn queues(
     path: impl Fn(usize) -> Result<Path, Failure>,
 ) -> Result<Vec<Queue<String>>, Failure> {
     let clients = ours.sessions(task.clients).await?.iter().enumerate();
-    clients.map(|(lane, client)| Ok(Queue::new(client, path(lane)?)?)).collect()
+    clients.map(|(lane, client)| Ok(Queue::new(client, path(lane)?))).collect()
 }
 
 pub(super) async fn taken(ours: &mut Ours, task: &Task) -> Result<Report, Failure> {

@@ -45,7 +45,7 @@ async fn run_open(
     action: QueueAction,
     data: Vec<u8>,
 ) -> Result<(), Failure> {
-    let queue = Queue::new_bytes(client, path)?;
+    let queue = Queue::new_bytes(client, path);
     match action {
         QueueAction::Put(options) => put(common, &queue, path, options, data.into()).await,
         QueueAction::Take(options) => take(common, &queue, path, options).await,

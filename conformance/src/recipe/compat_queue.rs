@@ -39,7 +39,7 @@ const PLAIN: [QueueLayout; 4] = [
 ];
 
 fn queue(world: &World, client: &Client, layout: QueueLayout) -> CompatQueue {
-    answer(CompatQueue::new(client, world.at(&name(layout)), layout))
+    CompatQueue::new(client, world.at(&name(layout)), layout)
 }
 
 fn name(layout: QueueLayout) -> String {
@@ -182,7 +182,7 @@ async fn what_the_other_library_has_locked_is_not_taken(world: World) {
     let theirs = world.at("locks");
     let curators = |client: &Client| {
         let layout = QueueLayout::CuratorItems;
-        answer(CompatQueue::locked_at(client, world.at("items"), layout, &theirs))
+        CompatQueue::locked_at(client, world.at("items"), layout, &theirs)
     };
     let kazoo = QueueLayout::KazooLocking;
     for (queue, items, locks) in [

@@ -19,7 +19,7 @@ cases![
 ];
 
 fn locks(world: &World, client: &Client, names: &[&str]) -> MultiLock {
-    MultiLock::new(client, names.iter().map(|name| world.at(name))).expect("none twice")
+    MultiLock::new(client, names.iter().map(|name| world.at(name)))
 }
 
 async fn two_orders_do_not_wait_for_each_other(world: World) {
@@ -85,7 +85,10 @@ async fn a_client_that_does_not_get_all_locks_gets_none(world: World) {
     answer(guard.release().await);
     for names in [&["a", "b", "a"][..], &[]] {
         let named = MultiLock::new(&ann, names.iter().map(|name| world.at(name)));
-        assert_eq!(failure(named, "what cannot be meant").kind(), ErrorKind::Invalid);
+        let refused = failure(named.lock().await, "what cannot be meant");
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+        let refused = failure(named.try_lock().await, "what cannot be meant");
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
     }
 }
 

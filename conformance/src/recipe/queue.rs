@@ -43,7 +43,7 @@ cases![
 ];
 
 pub(super) fn queue(world: &World, client: &Client) -> Queue<String> {
-    answer(Queue::new(client, world.at("queue")))
+    Queue::new(client, world.at("queue"))
 }
 
 pub(super) async fn put(queue: &Queue<String>, items: &[&str]) {
@@ -371,8 +371,8 @@ async fn an_item_costs_a_request_to_put_and_one_to_take(world: World) {
     const ITEMS: usize = 10;
     let (gate, bob) = (world.gate(), world.client().await);
     let ann = world.client_on(gate.clone(), world.options()).await;
-    let bobs = answer(Queue::<Bytes>::new_bytes(&bob, world.at("queue")));
-    let anns = answer(Queue::<Bytes>::new_bytes(&ann, world.at("queue")));
+    let bobs = Queue::<Bytes>::new_bytes(&bob, world.at("queue"));
+    let anns = Queue::<Bytes>::new_bytes(&ann, world.at("queue"));
     let (item, commits) = (Bytes::from_static(b"\xff"), |gate: &Gate| gate.count(Verb::Commit));
     // The items that wait.
     for _ in 0..30 {

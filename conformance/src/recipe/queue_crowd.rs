@@ -50,7 +50,7 @@ struct Costs {
 /// The costs of ten takes while these items wait, with ten more.
 async fn costs(world: &World, bob: &Client, name: &str, waiting: &[Bytes]) -> Costs {
     let path = world.at(name);
-    let producer = answer(Queue::new_bytes(bob, &path));
+    let producer = Queue::new_bytes(bob, &path);
     let first = waiting.first().cloned().into_iter().cycle().take(TAKES + 1).collect::<Vec<_>>();
     answer(producer.put_many(&first).await);
     for bunch in waiting.chunks(BUNCH) {
@@ -58,7 +58,7 @@ async fn costs(world: &World, bob: &Client, name: &str, waiting: &[Bytes]) -> Co
     }
     let gate: Gate = world.gate();
     let ann = world.client_on(gate.clone(), world.options()).await;
-    let consumer = answer(Queue::new_bytes(&ann, &path));
+    let consumer = Queue::new_bytes(&ann, &path);
     let take = async || answer(world.in_time("an item", consumer.take()).await);
     assert_eq!(take().await, first[0]);
     let counts = || [gate.count(Verb::Commit), gate.lists(), gate.count(Verb::Read)];

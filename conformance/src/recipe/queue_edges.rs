@@ -56,8 +56,17 @@ async fn an_id_is_refused_by_its_put_or_outlives_all_that_is_done_to_its_item(wo
     assert_eq!(answer(bobs.len().await), 0);
 
     let long = format!("/{}", vec!["x".repeat(200); 9].join("/"));
-    let refused = Queue::<String>::new(&ann, Path::new(&long).expect("valid"));
-    assert_eq!(failure(refused, "a long path").kind(), ErrorKind::Invalid);
+    let queue = Queue::<String>::new(&ann, Path::new(&long).expect("valid"));
+    let refused = [
+        failure(queue.put(&"a".to_owned()).await, "a long path"),
+        failure(queue.claim().await, "a long path"),
+        failure(queue.take().await, "a long path"),
+        failure(queue.len().await, "a long path"),
+        failure(queue.dead().await, "a long path"),
+    ];
+    for error in refused {
+        assert_eq!((error.kind(), error.effect()), (ErrorKind::Invalid, Effect::None), "{error}");
+    }
 }
 
 async fn an_item_of_another_program_that_no_claim_can_take_is_a_dead_letter(world: World) {
@@ -152,7 +161,7 @@ async fn numbers_and_delays_of_any_size_are_taken(world: World) {
     let left: Vec<_> = left.iter().filter_map(|item| item.item().cloned()).collect();
     assert_eq!(left, ["never", "first"], "their time does not come");
     let item = Bytes::from_static(b"x");
-    let bytes = answer(Queue::new_bytes(&ann, world.at("bytes")));
+    let bytes = Queue::new_bytes(&ann, world.at("bytes"));
     answer(bytes.put_with(&item, PutOptions::default().after(Duration::ZERO)).await);
     assert_eq!(answer(world.in_time("an item", bytes.take()).await), item);
 }
@@ -247,7 +256,7 @@ async fn an_item_whose_type_panics_is_a_dead_letter(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let strings = queue(&world, &ann);
     put(&strings, &["panic", "one", "panic", "two", "3", "4", "5", "6"]).await;
-    let queue = answer(Queue::<Touchy>::new(&bob, world.at("queue")));
+    let queue = Queue::<Touchy>::new(&bob, world.at("queue"));
 
     let taken = world.in_time("an item", queue.take()).await;
     assert_eq!(failure(taken, "a panic").kind(), ErrorKind::Corrupt);

@@ -28,7 +28,7 @@ cases![
 ];
 
 fn named(world: &World, client: &Client, name: &str) -> Queue<String> {
-    answer(Queue::new(client, world.at(name)))
+    Queue::new(client, world.at(name))
 }
 
 async fn queues_in_one_session_have_nothing_in_common(world: World) {

@@ -189,8 +189,8 @@ impl GivenUp {
         }
     }
 
-    /// The names and prefixes of the members that may still be in a directory, given a listing of it
-    /// at this revision.
+    /// The names and prefixes of the members that may still be in a directory, given a listing of
+    /// it at this revision.
     pub(super) fn among(
         &self,
         dir: &Path,

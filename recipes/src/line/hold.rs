@@ -43,8 +43,8 @@ macro_rules! held {
             }
 
             /// Returns `true` if it is certainly held at this moment. False as soon as the session
-            /// is not certain, before any notification of the loss. A removal of its node by another
-            /// client is noticed only during `lost` or `run`.
+            /// is not certain, before any notification of the loss. A removal of its node by
+            /// another client is noticed only during `lost` or `run`.
             ///
             /// A check is true at the moment at which it is made: a process that is paused between
             /// the check and its next action acts too late. Work that must be exclusive without any
@@ -184,6 +184,12 @@ macro_rules! guard {
 }
 
 pub(crate) use {guard, held};
+
+guard! {
+    /// A guard of a [`Mutex`](crate::lock::Mutex), or of one of the locks of a
+    /// [`MultiLock`](crate::lock::MultiLock).
+    MutexGuard(())
+}
 
 /// The lead of an election, for checks, for guarded transactions and for its token. The lead ends
 /// with the candidacy or the work that it belongs to, however many clones there are.

@@ -122,8 +122,8 @@ impl<T> Queue<T> {
     ///
     /// Cancel safe: it only reads.
     pub async fn items(&self) -> Result<Vec<QueuedItem<T>>> {
-        let claims = Query::children(&self.shared.claims);
-        let claims = self.shared.client.read(claims).await?.nodes.into_iter();
+        let claims = Query::children(&self.shared()?.claims);
+        let claims = self.client.read(claims).await?.nodes.into_iter();
         let claims =
             claims.filter_map(|node| Some((node.path.name().to_owned(), claim_of(&node)?)));
         let claims: BTreeMap<String, _> = claims.collect();
@@ -138,7 +138,7 @@ impl<T> Queue<T> {
     /// Reads the nodes of the items, by the parts of their names that never change. An item that is
     /// claimed or put back during the call is in one of the lists.
     async fn nodes(&self, query: impl Fn(Query) -> Query) -> Result<BTreeMap<(u16, String), Node>> {
-        let QueueShared { client, items, claimed, .. } = &*self.shared;
+        let QueueShared { client, items, claimed, .. } = &**self.shared()?;
         let mut all = BTreeMap::new();
         for dir in [items, claimed, items] {
             let nodes = client.read(query(Query::children(dir))).await?.nodes;
@@ -161,7 +161,7 @@ impl<T> Queue<T> {
     ///
     /// Cancel safe: it only reads.
     pub async fn dead(&self) -> Result<Vec<QueuedItem<T>>> {
-        let dead = self.shared.client.read(Query::children(&self.shared.dead)).await?;
+        let dead = self.client.read(Query::children(&self.shared()?.dead)).await?;
         Ok(in_order(self.codec, dead.nodes))
     }
 
@@ -179,11 +179,12 @@ impl<T> Queue<T> {
     pub async fn revive(&self, dead: &QueuedItem<T>) -> Result<bool> {
         let name = dead.name.anew();
         let Some(stat) = dead.node.stat else { return Ok(false) };
-        let node = self.shared.dead.join(dead.node.path.name())?;
+        let shared = self.shared()?;
+        let node = shared.dead.join(dead.node.path.name())?;
         let txn = Txn::new().delete(node, Expect::Version(stat.version));
-        let entry =
-            QueueEntry { shared: &self.shared, txn, items: vec![(name, dead.node.data.clone())] };
-        self.capacity.try_put(&entry).await?.map_or(Ok(false), |outcome| self.was_applied(&outcome))
+        let entry = QueueEntry { shared, txn, items: vec![(name, dead.node.data.clone())] };
+        let outcome = self.capacity.try_put(&entry).await?;
+        outcome.map_or(Ok(false), |outcome| was_applied(shared, &outcome))
     }
 
     /// Changes the data of an item that is not claimed, or of a dead letter. An item keeps its
@@ -197,9 +198,9 @@ impl<T> Queue<T> {
     ///
     /// A dropped call has changed the data, or has not.
     pub async fn change(&self, item: &QueuedItem<T>, to: &T) -> Result<bool> {
-        let (shared, data) = (&self.shared, self.codec.encode(&item.node.path, to)?);
+        let (shared, data) = (self.shared()?, self.codec.encode(&item.node.path, to)?);
         let Some(stat) = item.node.stat else { return Ok(false) };
-        let txn = if self.is_dead(item) {
+        let txn = if is_dead(shared, item) {
             Txn::new().set(&item.node.path, data, Expect::Version(stat.version))
         } else {
             // Consumers cache the data of a name, so the changed item gets another name.
@@ -207,28 +208,7 @@ impl<T> Queue<T> {
             let txn = Txn::new().delete(shared.item(&item.name)?, Expect::Any);
             txn.create(changed, data, Lifetime::Persistent)
         };
-        self.was_applied(&shared.writes.commit(&txn).await?)
-    }
-
-    /// Returns whether a transaction on a listed item was applied. Fails if no change since the
-    /// listing explains its rejection.
-    fn was_applied<C>(&self, outcome: &Outcome<C>) -> Result<bool> {
-        match outcome {
-            Outcome::Committed(_) => Ok(true),
-            Outcome::Rejected(no)
-                if matches!(
-                    no.reason,
-                    RejectReason::Missing | RejectReason::Exists | RejectReason::OtherVersion
-                ) =>
-            {
-                Ok(false)
-            }
-            Outcome::Rejected(no) => Err(self.shared.writes.refused(no)),
-        }
-    }
-
-    fn is_dead(&self, item: &QueuedItem<T>) -> bool {
-        item.node.path.parent().is_some_and(|dir| dir == self.shared.dead)
+        was_applied(shared, &shared.writes.commit(&txn).await?)
     }
 
     /// Removes an item or a dead letter, even if it is claimed, or was delivered or changed since
@@ -243,13 +223,14 @@ impl<T> Queue<T> {
     ///
     /// A dropped call has removed the item, or has not.
     pub async fn remove(&self, item: &QueuedItem<T>) -> Result<bool> {
-        if self.is_dead(item) {
+        let shared = self.shared()?;
+        if is_dead(shared, item) {
             let txn = Txn::new().delete(&item.node.path, Expect::Any);
-            return self.was_applied(&self.shared.writes.commit(&txn).await?);
+            return was_applied(shared, &shared.writes.commit(&txn).await?);
         }
         let (mut node, mut name) = (item.node.path.clone(), item.name.clone());
         loop {
-            if self.remove_node(node, &name).await? {
+            if remove_node(shared, node, &name).await? {
                 return Ok(true);
             }
             // The item may have another name now.
@@ -259,22 +240,43 @@ impl<T> Queue<T> {
             (node, name) = (current.path, now);
         }
     }
+}
 
-    /// Removes the node of an item, and the nodes of its id and its slot if they exist. Returns
-    /// whether the item was there.
-    async fn remove_node(&self, node: Path, name: &ItemName) -> Result<bool> {
-        let (mut own, more) = (self.shared.without(Txn::new(), node.clone(), name), Txn::new());
-        loop {
-            let session = self.shared.client.session().await?;
-            let limit = Retry::until_elapsed(session.timeout());
-            match self.shared.send_removal(limit, &session, &mut own, &more, &node).await {
-                Ok(Sent::Applied(_)) => return Ok(true),
-                Ok(Sent::Rejected(no)) if no.reason == RejectReason::Missing => return Ok(false),
-                Ok(Sent::Rejected(no)) => return Err(self.shared.writes.refused(&no)),
-                Ok(Sent::Lost) => {}
-                Err(error) if is_only_lost(&error) => {}
-                Err(error) => return Err(error),
-            }
+/// Returns whether a transaction on a listed item was applied. Fails if no change since the
+/// listing explains its rejection.
+fn was_applied<C>(shared: &QueueShared, outcome: &Outcome<C>) -> Result<bool> {
+    match outcome {
+        Outcome::Committed(_) => Ok(true),
+        Outcome::Rejected(no)
+            if matches!(
+                no.reason,
+                RejectReason::Missing | RejectReason::Exists | RejectReason::OtherVersion
+            ) =>
+        {
+            Ok(false)
+        }
+        Outcome::Rejected(no) => Err(shared.writes.refused(no)),
+    }
+}
+
+fn is_dead<T>(shared: &QueueShared, item: &QueuedItem<T>) -> bool {
+    item.node.path.parent().is_some_and(|dir| dir == shared.dead)
+}
+
+/// Removes the node of an item, and the nodes of its id and its slot if they exist. Returns
+/// whether the item was there.
+async fn remove_node(shared: &QueueShared, node: Path, name: &ItemName) -> Result<bool> {
+    let (mut own, more) = (shared.without(Txn::new(), node.clone(), name), Txn::new());
+    loop {
+        let session = shared.client.session().await?;
+        let limit = Retry::until_elapsed(session.timeout());
+        match shared.send_removal(limit, &session, &mut own, &more, &node).await {
+            Ok(Sent::Applied(_)) => return Ok(true),
+            Ok(Sent::Rejected(no)) if no.reason == RejectReason::Missing => return Ok(false),
+            Ok(Sent::Rejected(no)) => return Err(shared.writes.refused(&no)),
+            Ok(Sent::Lost) => {}
+            Err(error) if is_only_lost(&error) => {}
+            Err(error) => return Err(error),
         }
     }
 }

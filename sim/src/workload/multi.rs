@@ -101,7 +101,7 @@ impl Worker {
             let first = self.pick();
             let other = (first + 1 + usize::from(self.me.pick(2) == 1)) % LOCKS.len();
             let names = [first, other].map(|place| self.rooms[place].dir());
-            let Ok(lock) = MultiLock::new(&self.client, names) else { return };
+            let lock = MultiLock::new(&self.client, names);
             let both = [first, other];
             match self.me.pick(4) {
                 0 => self.one(&self.rooms[first]).await,

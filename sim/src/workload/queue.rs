@@ -153,10 +153,7 @@ fn slot(path: &Path) -> Option<usize> {
 
 /// Takes the remaining items of both queues. Dead letters are revived before.
 async fn drain(me: Process, items: Items) -> Result<(), String> {
-    let open = |client: &Client| {
-        let [one, other] = [0, 1].map(|at| Queue::<String>::new(client, dir(at, "")));
-        Ok([one?, other?])
-    };
+    let open = |client: &Client| Ok([0, 1].map(|at| Queue::<String>::new(client, dir(at, ""))));
     let take = async |queues: &[Queue<String>; 2]| {
         let mut taken = Vec::new();
         for queue in queues {

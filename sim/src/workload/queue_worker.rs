@@ -102,7 +102,7 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) fn new(me: Process, client: Client, shared: Shared) -> Self {
         let handle = |at: usize, most_deliveries| {
-            let queue = Queue::new(&client, dir(at, "")).expect("it is short");
+            let queue = Queue::new(&client, dir(at, ""));
             let most = NonZeroU32::new(most_deliveries).expect("it is not zero");
             Handle { queue: queue.max_deliveries(most), at, most_deliveries }
         };

@@ -25,7 +25,7 @@ const AFTER: Duration = Duration::from_millis(100);
 
 /// Puts items. Each third one has an id.
 pub(crate) async fn produce(post: &Post) -> Result<()> {
-    let queue = Queue::<Value>::new(&post.client, post.path.clone())?;
+    let queue = Queue::<Value>::new(&post.client, post.path.clone());
     for item in post.all() {
         post.report(Deed::Puts { item });
         let mut put = put(&queue, item).await;
@@ -50,7 +50,7 @@ async fn put(queue: &Queue<Value>, item: Value) -> Effect {
 
 /// Takes items, one after the other.
 pub(crate) async fn take(post: &Post) -> Result<()> {
-    let queue = Queue::<Value>::new(&post.client, post.path.clone())?;
+    let queue = Queue::<Value>::new(&post.client, post.path.clone());
     loop {
         post.report(Deed::Takes);
         let taken = queue.take().await;
@@ -66,7 +66,7 @@ pub(crate) async fn take(post: &Post) -> Result<()> {
 
 /// Claims items, one after the other, and works on them.
 pub(crate) async fn consume(post: &Post) -> Result<()> {
-    let queue = Queue::<Value>::new(&post.client, post.path.clone())?;
+    let queue = Queue::<Value>::new(&post.client, post.path.clone());
     loop {
         match queue.claim().await {
             Ok(delivery) => works(post, delivery).await,

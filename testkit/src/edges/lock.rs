@@ -128,7 +128,7 @@ pub(crate) const MULTI_LOCK: Takes = Takes {
     data: &[later("label", |client, path, label| {
         Box::pin(async move {
             let both = [path.join("a")?, path.join("b")?];
-            let guard = MultiLock::new(&client, both)?.label(label).lock().await?;
+            let guard = MultiLock::new(&client, both).label(label).lock().await?;
             accepted(guard.release()).await
         })
     })],

@@ -16,7 +16,7 @@ use crate::recipe::edge::{
 pub(crate) const QUEUE: Takes = Takes {
     texts: &[first("id", |client, path, id| {
         Box::pin(async move {
-            let queue = Queue::new(&client, &path)?;
+            let queue = Queue::new(&client, &path);
             let options = || PutOptions::default().id(&id);
             queue.put_with(&1, options()).await?;
             accepted(deliver_again(&queue, Some(&id), &path)).await?;
@@ -29,7 +29,7 @@ pub(crate) const QUEUE: Takes = Takes {
     data: &[
         later("put", |client, path, data| {
             Box::pin(async move {
-                let queue = Queue::new(&client, &path)?;
+                let queue = Queue::new(&client, &path);
                 queue.put(&text(&data)).await?;
                 accepted(queue.claim()).await?.put_back().await?;
                 let taken = accepted(queue.take()).await?;
@@ -38,7 +38,7 @@ pub(crate) const QUEUE: Takes = Takes {
         }),
         later("put_many", |client, path, data| {
             Box::pin(async move {
-                let queue = Queue::new_bytes(&client, &path)?;
+                let queue = Queue::new_bytes(&client, &path);
                 queue.put_many(&["".into(), data.clone()]).await?;
                 accepted(queue.take()).await?;
                 let taken = accepted(queue.take()).await?;
@@ -47,7 +47,7 @@ pub(crate) const QUEUE: Takes = Takes {
         }),
         later("change", |client, path, data| {
             Box::pin(async move {
-                let queue = Queue::new(&client, &path)?;
+                let queue = Queue::new(&client, &path);
                 queue.put(&String::new()).await?;
                 let item = queue.items().await?.remove(0);
                 let changed = queue.change(&item, &text(&data)).await;
@@ -59,28 +59,28 @@ pub(crate) const QUEUE: Takes = Takes {
     numbers: &[
         first("priority", |client, path, priority| {
             Box::pin(async move {
-                let queue = Queue::new(&client, &path)?;
+                let queue = Queue::new(&client, &path);
                 queue.put_with(&1, PutOptions::default().priority(to(priority)?)).await?;
                 accepted(deliver_again(&queue, None, &path)).await
             })
         }),
         first("max_deliveries", |client, path, times| {
             Box::pin(async move {
-                let queue = Queue::new(&client, &path)?.max_deliveries(positive(times)?);
+                let queue = Queue::new(&client, &path).max_deliveries(positive(times)?);
                 queue.put(&1).await?;
                 check(accepted(queue.take()).await? == 1, "taking an item", &path)
             })
         }),
         first("capacity", |client, path, items| {
             Box::pin(async move {
-                let queue = Queue::new(&client, &path)?.capacity(some(items)?);
+                let queue = Queue::new(&client, &path).capacity(some(items)?);
                 queue.put(&1).await?;
                 accepted(deliver_again(&queue, None, &path)).await
             })
         }),
         later("take_many", |client, path, most| {
             Box::pin(async move {
-                let (queue, most) = (Queue::new(&client, &path)?, some(most)?);
+                let (queue, most) = (Queue::new(&client, &path), some(most)?);
                 queue.put_many(&[1, 2, 3]).await?;
                 let mut taken = queue.take_many(most).await?;
                 while taken.len() < 3 {
@@ -91,7 +91,7 @@ pub(crate) const QUEUE: Takes = Takes {
         }),
         later("consume", |client, path, most| {
             Box::pin(async move {
-                let (queue, most) = (Queue::new(&client, &path)?, some(most)?);
+                let (queue, most) = (Queue::new(&client, &path), some(most)?);
                 queue.put(&1).await?;
                 let done = Notify::new();
                 let work = async |_item| {
@@ -106,14 +106,14 @@ pub(crate) const QUEUE: Takes = Takes {
     times: &[
         first("after", |client, path, after| {
             Box::pin(async move {
-                let queue = Queue::new(&client, &path)?;
+                let queue = Queue::new(&client, &path);
                 queue.put_with(&1, PutOptions::default().after(after)).await?;
                 deliver_after(&queue, after, &path).await
             })
         }),
         later("put_back_after", |client, path, after| {
             Box::pin(async move {
-                let queue = Queue::new(&client, &path)?;
+                let queue = Queue::new(&client, &path);
                 queue.put(&1).await?;
                 let put_back = queue.claim().await?.put_back_after(after).await;
                 match put_back {
@@ -125,7 +125,7 @@ pub(crate) const QUEUE: Takes = Takes {
         }),
         later("backoff", |client, path, pause| {
             Box::pin(async move {
-                let queue = Queue::new(&client, &path)?.backoff(pause, pause);
+                let queue = Queue::new(&client, &path).backoff(pause, pause);
                 queue.put(&1).await?;
                 let failed = Notify::new();
                 let work = async |_item| {
@@ -142,35 +142,35 @@ pub(crate) const QUEUE: Takes = Takes {
     values: &[
         first("put", |client, path, value| {
             Box::pin(async move {
-                let queue = Queue::new(&client, path)?;
+                let queue = Queue::new(&client, path);
                 queue.put(&value).await?;
                 take_another(&queue).await
             })
         }),
         first("put_with", |client, path, value| {
             Box::pin(async move {
-                let queue = Queue::new(&client, path)?;
+                let queue = Queue::new(&client, path);
                 queue.put_with(&value, PutOptions::default().id("one")).await?;
                 take_another(&queue).await
             })
         }),
         first("try_put", |client, path, value| {
             Box::pin(async move {
-                let queue = Queue::new(&client, path)?;
+                let queue = Queue::new(&client, path);
                 queue.try_put(&value, PutOptions::default()).await?;
                 take_another(&queue).await
             })
         }),
         first("put_many", |client, path, value| {
             Box::pin(async move {
-                let queue = Queue::new(&client, path)?;
+                let queue = Queue::new(&client, path);
                 queue.put_many(&[value, value]).await?;
                 take_another(&queue).await
             })
         }),
         later("change", |client, path, value| {
             Box::pin(async move {
-                let queue = Queue::new(&client, path)?;
+                let queue = Queue::new(&client, path);
                 queue.put(&0.5).await?;
                 let item = queue.items().await?.remove(0);
                 queue.change(&item, &value).await?;
@@ -180,7 +180,7 @@ pub(crate) const QUEUE: Takes = Takes {
     ],
     functions: &[later("consume", |client, path, trap| {
         Box::pin(async move {
-            let queue = Queue::new(&client, &path)?;
+            let queue = Queue::new(&client, &path);
             queue.put(&1).await?;
             let done = Notify::new();
             let consumes = || {
@@ -248,14 +248,14 @@ pub(crate) const COMPAT_QUEUE: Takes = Takes {
     data: &[
         later("put", |client, path, data| {
             Box::pin(async move {
-                let queue = CompatQueue::new(&client, &path, QueueLayout::KazooLocking)?;
+                let queue = CompatQueue::new(&client, &path, QueueLayout::KazooLocking);
                 queue.put(data.clone()).await?;
                 check(accepted(queue.take()).await? == [data], "taking an item", &path)
             })
         }),
         later("put_at", |client, path, data| {
             Box::pin(async move {
-                let queue = CompatQueue::new(&client, &path, QueueLayout::CuratorItems)?;
+                let queue = CompatQueue::new(&client, &path, QueueLayout::CuratorItems);
                 queue.put_at(&["".into(), data.clone()], ItemPlace::default()).await?;
                 check(accepted(queue.take()).await? == ["".into(), data], "taking items", &path)
             })
@@ -277,7 +277,7 @@ pub(crate) const COMPAT_QUEUE: Takes = Takes {
     ],
     times: &[first("after", |client, path, after| {
         Box::pin(async move {
-            let queue = CompatQueue::new(&client, &path, QueueLayout::CuratorDelay)?;
+            let queue = CompatQueue::new(&client, &path, QueueLayout::CuratorDelay);
             queue.put_at(&["x".into()], ItemPlace::default().after(after)).await?;
             if after < LONG {
                 return check(accepted(queue.take()).await? == ["x"], "taking an item", &path);
@@ -295,7 +295,7 @@ pub(crate) const COMPAT_QUEUE: Takes = Takes {
 
 /// Puts an item into a queue, and takes it.
 async fn placed(client: &Client, path: &Path, layout: QueueLayout, place: ItemPlace) -> Result<()> {
-    let queue = CompatQueue::new(client, path, layout)?;
+    let queue = CompatQueue::new(client, path, layout);
     queue.put_at(&["x".into()], place).await?;
     check(accepted(queue.take()).await? == ["x"], "taking an item", path)
 }

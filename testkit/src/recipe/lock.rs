@@ -336,7 +336,7 @@ const MULTI_LOCK: Row = Row {
 };
 
 fn multi(client: &Client, path: &Path) -> Result<MultiLock> {
-    Ok(MultiLock::new(client, [path.join("b")?, path.join("a")?])?.label(LABEL))
+    Ok(MultiLock::new(client, [path.join("b")?, path.join("a")?]).label(LABEL))
 }
 
 /// The guards of several locks.

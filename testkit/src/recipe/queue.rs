@@ -133,7 +133,7 @@ const COMPAT_QUEUE: Row = Row {
 const LAYOUT: QueueLayout = QueueLayout::KazooLocking;
 
 async fn takes_two_of_theirs(client: Client, path: Path) -> Result<()> {
-    let queue = CompatQueue::new(&client, path, LAYOUT)?;
+    let queue = CompatQueue::new(&client, path, LAYOUT);
     for item in ["one", "two"] {
         queue.put(item).await?;
         queue.take().await?;
@@ -143,7 +143,7 @@ async fn takes_two_of_theirs(client: Client, path: Path) -> Result<()> {
 
 /// Claims the only item of a queue.
 async fn claims_the_one(client: Client, path: Path) -> Result<Delivery<u64>> {
-    let queue = Queue::new(&client, path)?;
+    let queue = Queue::new(&client, path);
     // An item with an id is put once, however often the put is repeated.
     while let Err(error) = queue.put_with(&1, PutOptions::default().id("one")).await {
         if !error.has_unknown_effect() || client.is_closed() {
@@ -154,7 +154,7 @@ async fn claims_the_one(client: Client, path: Path) -> Result<Delivery<u64>> {
 }
 
 async fn takes_two(client: Client, path: Path) -> Result<()> {
-    let queue = Queue::<u64>::new(&client, path)?;
+    let queue = Queue::<u64>::new(&client, path);
     for item in [1, 2] {
         queue.put(&item).await?;
         queue.take().await?;
@@ -163,7 +163,7 @@ async fn takes_two(client: Client, path: Path) -> Result<()> {
 }
 
 async fn acknowledges_two(client: Client, path: Path) -> Result<()> {
-    let queue = Queue::<u64>::new(&client, path)?;
+    let queue = Queue::<u64>::new(&client, path);
     for item in [1, 2] {
         queue.put(&item).await?;
         // A lost delivery is delivered again.
