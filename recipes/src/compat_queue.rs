@@ -58,7 +58,6 @@ const TICK: Duration = Duration::from_millis(1);
 /// The paths and the layout of a queue, and the sender of its transactions.
 struct CompatShared {
     client: Client,
-    dir: Path,
     layout: QueueLayout,
     items: Path,
     locks: Option<Path>,
@@ -81,7 +80,7 @@ impl CompatQueue {
         let dir = path.into();
         let shared = layout
             .locks(&dir)
-            .and_then(|locks| CompatShared::new(client.clone(), dir.clone(), layout, locks));
+            .and_then(|locks| CompatShared::new(client.clone(), &dir, layout, locks));
         Self::of(client, dir, layout, shared)
     }
 
@@ -94,7 +93,7 @@ impl CompatQueue {
         locks: impl Into<Path>,
     ) -> Self {
         let dir = path.into();
-        let shared = CompatShared::new(client.clone(), dir.clone(), layout, Some(locks.into()));
+        let shared = CompatShared::new(client.clone(), &dir, layout, Some(locks.into()));
         Self::of(client, dir, layout, shared)
     }
 
@@ -193,17 +192,17 @@ impl CompatQueue {
 }
 
 impl CompatShared {
-    fn new(client: Client, dir: Path, layout: QueueLayout, locks: Option<Path>) -> Result<Self> {
+    fn new(client: Client, dir: &Path, layout: QueueLayout, locks: Option<Path>) -> Result<Self> {
         let Some(parent) = dir.parent() else {
             return Err(Error::new(ErrorKind::Invalid, DOING).because("the root is no queue"));
         };
         let write_ids = dir_for_any_name(parent.join(&format!("{}.synod", dir.name()))?)?;
         let write_ids = WriteIds::persistent(write_ids, "queue-", DOING);
         let (items, locks) =
-            (dir_for_any_name(layout.items(&dir)?)?, locks.map(dir_for_any_name).transpose()?);
+            (dir_for_any_name(layout.items(dir)?)?, locks.map(dir_for_any_name).transpose()?);
         let writes = ExactlyOnceWrites::new(&client, write_ids);
         let has_dir = AtomicBool::new(false);
-        Ok(Self { client, dir, layout, items, locks, writes, has_dir })
+        Ok(Self { client, layout, items, locks, writes, has_dir })
     }
 
     async fn put(&self, items: &[Bytes], place: ItemPlace) -> Result<()> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use synod_core::error::ErrorKind;
+use synod_core::error::{Effect, ErrorKind};
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime};
 use synod_recipes::queue::{PutOptions, Queue};

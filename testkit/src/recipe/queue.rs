@@ -1,7 +1,5 @@
 //! The rows of queues.
 
-use std::future::ready;
-
 use synod_core::client::Client;
 use synod_core::error::{ErrorKind, Result};
 use synod_core::path::Path;
@@ -9,7 +7,7 @@ use synod_recipes::queue::{CompatQueue, Delivery, PutOptions, Queue, QueueLayout
 
 use crate::edges;
 use crate::recipe::proof::held;
-use crate::recipe::row::{Kind, Leaves, Part, Row, opened};
+use crate::recipe::row::{Kind, Leaves, Part, Row, made};
 use crate::recipe::usage::{Act, Use, done};
 
 pub(super) const KIND: Kind = Kind {
@@ -61,7 +59,7 @@ const QUEUE: Row = Row {
     module: "queue",
     cases: "queue",
     stair: Some("support::exactly_once"),
-    make: |client, path| opened(ready(Queue::<u64>::new(&client, path))),
+    make: |client, path| made(Queue::<u64>::new(&client, path)),
     shown: "Queue { path: /shown, .. }",
     leaves: Leaves::Nodes,
     dirs: &["items", "claimed", "claims", "consumers", "ids", "slots", "dead", "marks"],
@@ -105,7 +103,7 @@ const COMPAT_QUEUE: Row = Row {
     module: "compat_queue",
     cases: "compat_queue",
     stair: Some("support::exactly_once"),
-    make: |client, path| opened(ready(CompatQueue::new(&client, path, LAYOUT))),
+    make: |client, path| made(CompatQueue::new(&client, path, LAYOUT)),
     shown: "CompatQueue { path: /shown, layout: KazooLocking, .. }",
     leaves: Leaves::Nodes,
     dirs: &["entries", "taken"],
