@@ -1,4 +1,4 @@
-//! [`Hold`]: what a granted ticket becomes, with its metrics, and [`guard!`], which makes the guard
+//! [`Hold`]: what a granted ticket becomes, with its metrics, and `guard!`, which makes the guard
 //! of a recipe of it.
 
 use std::fmt;

@@ -27,7 +27,7 @@ use crate::support::time::date;
 ///
 /// Dropping the delivery puts the item back in its place, and it is delivered to the next consumer;
 /// the end of the session has the same effect. A delivery is a guard, as those of locks: see
-/// [`Hold`](crate::lock::Hold) and the trait [`Held`].
+/// [`MutexGuard`](crate::lock::MutexGuard) and the trait [`Held`].
 #[must_use = "the item is put back when this is dropped"]
 pub struct Delivery<T> {
     item: T,
