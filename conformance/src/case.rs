@@ -8,9 +8,9 @@ use synod_core::mutant::Mutant;
 use synod_testkit::recipe;
 
 use crate::harness::Ability;
-use crate::law::{self, Law};
 use crate::world::World;
 use crate::wrong::Mistake;
+use synod_testkit::law::{self, Law};
 
 /// A sentence about stores, or about the client on top of one, and the code that checks it.
 #[derive(Clone, Copy)]

@@ -63,10 +63,11 @@
 pub mod case;
 pub mod differential;
 pub mod harness;
-pub mod law;
 pub mod run;
 pub mod workers;
 pub mod wrong;
+
+pub use synod_testkit::law;
 
 mod actor;
 #[cfg(not(test))]

@@ -51,7 +51,7 @@ fn every_recipe_has_a_workload_with_a_small_world() {
 
 #[test]
 fn every_law_that_is_left_to_the_simulator_is_checked_by_a_workload() {
-    for (law, why) in synod_conformance::law::SIMULATED {
+    for (law, why) in synod_testkit::law::SIMULATED {
         let checked = workload::ALL.iter().any(|workload| workload.laws().contains(law));
         assert!(checked, "{law}: {why}");
     }

@@ -11,7 +11,8 @@
 //! | [`limit`] | a limit of real time for a test, and the last step that the test waited for |
 //! | [`link`] | the state of the connection between a session and its server |
 //!
-//! With the feature `recipes`: `recipe`, the table of the recipes, a row each.
+//! With the feature `recipes`: `law`, every law in a sentence, and `recipe`, the table of the
+//! recipes, a row each.
 //!
 //! With the feature `servers`:
 //!
@@ -33,6 +34,8 @@ pub mod link;
 // It has no tests here, and takes as long to build as everything else.
 #[cfg(all(feature = "recipes", not(test)))]
 mod edges;
+#[cfg(all(feature = "recipes", not(test)))]
+pub mod law;
 #[cfg(all(feature = "recipes", not(test)))]
 pub mod recipe;
 #[cfg(feature = "servers")]

@@ -13,7 +13,7 @@ const PAGES_OF_RECIPES: &str = "recipes/docs/";
 /// The families that are not promised whole: a page names those of them that it is about.
 const ELSEWHERE: [&str; 3] = ["L-X", "C", "B"];
 
-/// Laws of single stores, which the contract leaves out: `UNCHECKED` in `conformance/src/law.rs`
+/// Laws of single stores, which the contract leaves out: `UNCHECKED` in `testkit/src/law.rs`
 /// says why.
 const NOT_PROMISED: [&str; 2] = ["L-WAT-5", "L-WAT-9"];
 

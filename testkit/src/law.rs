@@ -1,11 +1,11 @@
 //! The laws, each in a sentence, and the list of laws that no case checks yet.
 //!
 //! The laws of stores and of the client are here; the laws of a recipe are in the table of the
-//! recipes ([`synod_testkit::recipe`]), next to its row.
+//! recipes ([`recipe`]), next to its row.
 
 use std::fmt;
 
-use synod_testkit::recipe;
+use crate::recipe;
 
 /// A sentence that a store, the client on top of it, or a recipe keeps or breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
