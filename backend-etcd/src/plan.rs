@@ -107,9 +107,9 @@ impl<'a> Plan<'a> {
                     self.require(Compare::version(key::of(path), CompareOp::Equal, 0));
                     self.ask_for_all(About::Node(path.as_str()), ALL);
                 } else {
-                    self.is_absent(path);
+                    self.require_absent(path);
                 }
-                self.is_below_no_lease(path);
+                self.require_below_no_lease(path);
                 if *lifetime != Lifetime::Container {
                     let leased = lease.is_some();
                     self.changes.push((path, Changed::Made { leased }));
@@ -133,7 +133,7 @@ impl<'a> Plan<'a> {
             }
             Op::Delete { path, expect } => {
                 self.expect(path, *expect);
-                self.is_childless(path);
+                self.require_childless(path);
                 self.changes.push((path, Changed::Gone));
                 self.write(TxnOp::delete(key::of(path), None));
             }
@@ -164,18 +164,18 @@ impl<'a> Plan<'a> {
                 self.require(Compare::mod_revision(key::of(path), CompareOp::Equal, revision));
                 self.ask(About::Node(path.as_str()), ALL);
             }
-            Expect::Absent => self.is_absent(path),
+            Expect::Absent => self.require_absent(path),
         }
     }
 
-    fn is_absent(&mut self, path: &'a Path) {
+    fn require_absent(&mut self, path: &'a Path) {
         self.require(Compare::version(key::of(path), CompareOp::Equal, 0));
         self.ask(About::Node(path.as_str()), ALL);
-        self.is_childless(path);
+        self.require_childless(path);
     }
 
     /// Requires that nothing is below the path, except what this transaction has deleted by then.
-    fn is_childless(&mut self, path: &'a Path) {
+    fn require_childless(&mut self, path: &'a Path) {
         let below = self.changes.iter().filter(|(other, _)| other.is_below(path));
         let mut gone = Vec::new();
         let mut impossible = false;
@@ -196,7 +196,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Requires that nothing above the path has a lease.
-    fn is_below_no_lease(&mut self, path: &'a Path) {
+    fn require_below_no_lease(&mut self, path: &'a Path) {
         for above in path.above().filter(|above| *above != "/") {
             let changed = self.changes.iter().find(|(path, _)| path.as_str() == above);
             match changed.map(|(_, changed)| changed) {

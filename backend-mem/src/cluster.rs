@@ -212,7 +212,7 @@ impl Cluster {
     fn touch<T>(&self, work: impl FnOnce(&mut State, Instant) -> T) -> T {
         let mut state = self.state();
         let done = work(&mut state, clock::true_now());
-        if state.is_sooner() {
+        if state.wake_if_sooner() {
             self.0.sooner.notify_one();
         }
         done

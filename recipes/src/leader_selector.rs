@@ -186,7 +186,7 @@ impl Lead {
     /// Waits for the lead. `None` if an interruption came after the grant and before its
     /// notification: the lead is released then.
     async fn begin(mut ticket: Ticket, interrupts: &mut InterruptListener) -> Result<Option<Self>> {
-        if may_begin(&mut ticket, &mut interrupts.0).await? {
+        if wait_to_begin(&mut ticket, &mut interrupts.0).await? {
             return Ok(Some(Self(Arc::new(ticket.hold(())))));
         }
         ticket.leave().await;
@@ -225,7 +225,7 @@ impl Drop for Lead {
 }
 
 /// Waits for the lead. False if an interruption came after the grant and before its notification.
-async fn may_begin(ticket: &mut Ticket, interrupts: &mut watch::Receiver<u64>) -> Result<bool> {
+async fn wait_to_begin(ticket: &mut Ticket, interrupts: &mut watch::Receiver<u64>) -> Result<bool> {
     loop {
         // The interruption first: if both are noticed at the same moment, the grant happened
         // before.
@@ -236,7 +236,7 @@ async fn may_begin(ticket: &mut Ticket, interrupts: &mut watch::Receiver<u64>) -
         // The interruption is for the candidate that was the first in the queue at that moment,
         // whether its session saw that already or not. The view of the create, or a read that lags,
         // may be older than the interruption.
-        if ticket.is_granted_now().await? {
+        if ticket.check_granted_now().await? {
             return Ok(false);
         }
     }

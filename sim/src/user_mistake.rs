@@ -133,7 +133,8 @@ impl Store for MistakenStore {
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
         let (sent, copy) = (clock::now(), txn.clone());
         let answer = pin!(self.inner.commit(txn));
-        let Either::Left((outcome, _)) = select(answer, pin!(self.is_stuck(sent))).await else {
+        let Either::Left((outcome, _)) = select(answer, pin!(self.wait_if_stuck(sent))).await
+        else {
             return Err(unsent_error());
         };
         let Err(error) = outcome else { return outcome };
@@ -150,7 +151,7 @@ impl Store for MistakenStore {
         let took = clock::now().saturating_duration_since(sent);
         let unsent = match (self.user_mistake, error.effect()) {
             (UserMistake::BreakMeansUnsent, Effect::Unknown) => {
-                took < SOON && self.is_back_soon().await
+                took < SOON && self.wait_until_back().await
             }
             (UserMistake::AbsentMeansUnsent, Effect::Unknown) => self.is_absent(&copy).await,
             _ => false,
@@ -179,7 +180,7 @@ fn unsent_error() -> Error {
 impl MistakenStore {
     /// Waits until a heartbeat that was sent later than `sent` is answered, while earlier requests
     /// are not: for ever, if this is not the planted mistake.
-    async fn is_stuck(&self, sent: Instant) {
+    async fn wait_if_stuck(&self, sent: Instant) {
         if self.user_mistake != UserMistake::StuckMeansUnsent {
             pending::<()>().await;
         }
@@ -200,7 +201,7 @@ impl MistakenStore {
     }
 
     /// Returns `true` if the store answers again, as if nothing had happened.
-    async fn is_back_soon(&self) -> bool {
+    async fn wait_until_back(&self) -> bool {
         let until = clock::now() + BACK;
         while clock::now() < until {
             let query = Query::node(synod_core::path::Path::root());

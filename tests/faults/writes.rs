@@ -47,11 +47,11 @@ async fn every_kind(scene: &mut Scene, lost: Lost) -> usize {
             values.push(value(&op));
             let mark = value(&op).to_string();
             ann.lossy(op, lost, &mark).await;
-            is_back(&ann).await;
+            until_back(&ann).await;
         }
         let delete = Op::Delete { path: at(&nodes[2]) };
         ann.lossy(delete, lost, &format!("delete{round}")).await;
-        is_back(&ann).await;
+        until_back(&ann).await;
     }
     let facts = scene.stand.facts().await.expect("they can be read");
     let kept = facts.iter().filter(|fact| {
@@ -71,7 +71,7 @@ fn value(op: &Op) -> u64 {
 }
 
 /// Waits until the client continues after a lost connection, in the same session.
-async fn is_back(ann: &Actor) {
+async fn until_back(ann: &Actor) {
     eventually("it is connected again", async || {
         matches!(ann.read("r", true).await, End::Ok(_)) && ann.believes().as_deref() == Some("live")
     })

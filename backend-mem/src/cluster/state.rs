@@ -210,7 +210,7 @@ impl State {
     }
 
     /// Returns whether an event is due before the planned check.
-    pub(super) fn is_sooner(&mut self) -> bool {
+    pub(super) fn wake_if_sooner(&mut self) -> bool {
         let Some(Reverse(due)) = self.agenda.peek() else { return false };
         let sooner = match self.rest {
             Rest::Awake => false,

@@ -177,7 +177,7 @@ impl<'a> InFlight<'a> {
             (Op::Delete { .. }, ZkError::NotEmpty) => self.clear_below(index).await?,
             (Op::Set { .. }, ZkError::BadVersion) => Some(RejectReason::OtherVersion),
             (_, ZkError::BadVersion) => Some(self.other_version(index).await?),
-            (Op::Set { path, .. }, ZkError::NoAuth) if self.is_no_node(path).await? => {
+            (Op::Set { path, .. }, ZkError::NoAuth) if self.find_no_node(path).await? => {
                 Some(RejectReason::Missing)
             }
             (_, error) => return Err(without_effect(Trouble::Zk(error))),
@@ -221,7 +221,7 @@ impl<'a> InFlight<'a> {
         Ok(match below {
             Occupant::Nothing => None,
             Occupant::Node => Some(RejectReason::HasChildren),
-            Occupant::EmptyContainers(_) if self.is_no_node(path).await? => {
+            Occupant::EmptyContainers(_) if self.find_no_node(path).await? => {
                 Some(RejectReason::Missing)
             }
             Occupant::EmptyContainers(empty) => {
@@ -236,7 +236,7 @@ impl<'a> InFlight<'a> {
     async fn other_version(&mut self, index: usize) -> Result<RejectReason> {
         let txn = self.txn;
         let op = &txn.ops[index];
-        if !self.is_no_node(op.path()).await? {
+        if !self.find_no_node(op.path()).await? {
             return Ok(RejectReason::OtherVersion);
         }
         if matches!(op, Op::Delete { .. }) && self.creates_below(index, op.path()) {
@@ -253,7 +253,7 @@ impl<'a> InFlight<'a> {
 
     /// Returns whether the path has no node: nothing at all, or a container. A container that
     /// caused the refusal may have been collected since.
-    async fn is_no_node(&mut self, path: &Path) -> Result<bool> {
+    async fn find_no_node(&mut self, path: &Path) -> Result<bool> {
         if self.facts.missing.contains(path) {
             return Ok(true);
         }

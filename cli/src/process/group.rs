@@ -92,7 +92,7 @@ impl Group {
             let next = match self.state(may_continue) {
                 State::Ended(code) => {
                     // SIGKILL to the group ends the guard, too.
-                    let lost = lost || (code == KILLED && !killed && self.is_ended_by_guard());
+                    let lost = lost || (code == KILLED && !killed && self.poll_guard_ended());
                     return Ended { code, lost, deadline };
                 }
                 State::Lapsed => Next::Lost,
@@ -164,8 +164,8 @@ impl Group {
     }
 
     /// Returns `true` if the guard has ended, which it does only together with its group.
-    fn is_ended_by_guard(&mut self) -> bool {
-        self.guard.as_mut().is_some_and(Guard::has_ended)
+    fn poll_guard_ended(&mut self) -> bool {
+        self.guard.as_mut().is_some_and(Guard::poll_ended)
     }
 
     fn signal(&self, signal: Signal) {

@@ -76,7 +76,7 @@ impl Guard {
     }
 
     /// Returns `true` if it has ended by itself: with its group.
-    pub(super) fn has_ended(&mut self) -> bool {
+    pub(super) fn poll_ended(&mut self) -> bool {
         matches!(self.0.try_wait(), Ok(Some(_)))
     }
 

@@ -36,7 +36,7 @@ fn entering(barrier: DoubleBarrier) -> Waiting<Entered> {
 
 impl World {
     /// Waits until this number of members is at the barrier, inside or not.
-    async fn are_there(&self, client: &Client, count: usize) {
+    async fn until_there(&self, client: &Client, count: usize) {
         let query = || Query::children(self.at("both")).starting_with("member-").names_only();
         let there = async || answer(client.read(query()).await).nodes.len() == count;
         self.eventually(&format!("{count} members are there"), there).await;
@@ -70,7 +70,7 @@ async fn a_member_that_gave_up_does_not_count_after_a_look_at_another_barrier(wo
 
     let mut again = entering(both);
 
-    world.are_there(&bob, 2).await;
+    world.until_there(&bob, 2).await;
     again.waits_for(world.brief(), "it is alone with what it was before").await;
     assert_eq!(plan.pending(), 0, "the node was removed at once");
     let second = entering(barrier(&world, &bob));
@@ -91,16 +91,16 @@ async fn a_member_that_is_given_up_during_its_create_does_not_count(world: World
         // It is given up when its node is there, and its name is not known yet.
         gate.hold_behind(Some((Verb::Commit, gate.count(Verb::Commit))));
         let given_up = entering(both.clone());
-        world.are_there(&bob, 1).await;
+        world.until_there(&bob, 1).await;
         drop(given_up);
         gate.hold_behind(None);
 
         let mut again = entering(both);
 
-        world.are_there(&bob, 2).await;
+        world.until_there(&bob, 2).await;
         again.waits_for(world.brief(), "it is alone with what it was before").await;
         // Nor does it notice that what it was before leaves.
-        world.are_there(&bob, 1).await;
+        world.until_there(&bob, 1).await;
         assert_eq!(plan.pending(), 0, "the node was removed at once");
         again.waits_for(world.brief(), "nobody else gave up").await;
         let second = entering(barrier(&world, &bob));
@@ -116,7 +116,7 @@ async fn a_member_that_gave_up_in_an_earlier_session_does_not_count(world: World
     let session = answer(ann.session().await);
     let both = barrier(&world, &ann);
     let given_up = entering(both.clone());
-    world.are_there(&bob, 1).await;
+    world.until_there(&bob, 1).await;
     // It cannot remove its node, which the server keeps longer than the client its session.
     world.link(session.info().id, Link::Cut).await;
     drop(given_up);
@@ -125,7 +125,7 @@ async fn a_member_that_gave_up_in_an_earlier_session_does_not_count(world: World
     let mut again = entering(both);
 
     again.waits_for(world.brief(), "it is alone").await;
-    world.are_there(&bob, 1).await;
+    world.until_there(&bob, 1).await;
     again.waits_for(world.brief(), "it is alone").await;
     let second = entering(barrier(&world, &bob));
     let inside = vec![again.gets(&world, "both are there").await, second.gets(&world, "it").await];
@@ -136,13 +136,13 @@ async fn a_round_begins_with_members_that_are_still_there(world: World) {
     let (gate, ann) = (world.gate(), world.client().await);
     let bob = world.client_on(gate.clone(), world.options()).await;
     let first = entering(barrier(&world, &ann));
-    world.are_there(&ann, 1).await;
+    world.until_there(&ann, 1).await;
     // The answer with the members that are there arrives late.
     gate.hold_behind([(Verb::Commit, gate.count(Verb::Commit))]);
     let mut second = entering(barrier(&world, &bob));
-    world.are_there(&ann, 2).await;
+    world.until_there(&ann, 2).await;
     drop(first);
-    world.are_there(&ann, 1).await;
+    world.until_there(&ann, 1).await;
 
     gate.hold_behind(None);
 
@@ -166,7 +166,7 @@ async fn the_end_of_a_round_fails_no_member_that_comes_meanwhile(world: World) {
         let ready = world.at("both/ready");
         plan.cue(Cue::new(Site::RequestSlow).of(Verb::Read).under(ready).lasting(late));
         let mut strict = entering(barrier(&world, &ann).on_loss(OnLoss::Fail));
-        world.are_there(&bob, 3).await;
+        world.until_there(&bob, 3).await;
         world.they_leave(inside).await;
         world.another_comes_and_goes(&bob).await;
 
@@ -193,7 +193,7 @@ async fn a_member_is_not_failed_by_the_call_that_it_gave_up(world: World) {
             // It knows its node when it gives up.
             let given_up = async {
                 gate.answered(Verb::Commit, created).await;
-                world.are_there(&bob, 1).await;
+                world.until_there(&bob, 1).await;
             };
             let (entering, given_up) = (pin!(both.enter()), pin!(given_up));
             let either = select(entering, given_up).await;
@@ -202,7 +202,7 @@ async fn a_member_is_not_failed_by_the_call_that_it_gave_up(world: World) {
         let alone = within(brief, both.enter()).await;
         assert!(answer(alone).is_none(), "it is alone with what it was before");
         assert_eq!(plan.pending(), 0, "the node was removed at once");
-        world.are_there(&bob, 0).await;
+        world.until_there(&bob, 0).await;
     }
 }
 
@@ -213,7 +213,7 @@ async fn a_member_that_is_gone_does_not_count_when_its_node_comes_again(world: W
     let [late, raw] = ["both/member-late", "both/member-raw"].map(|name| world.at(name));
     done(bob.create(&late, "", Lifetime::Session).await);
     let mut waiting = entering(three(&ann));
-    world.are_there(&bob, 2).await;
+    world.until_there(&bob, 2).await;
     waiting.waits_for(world.brief(), "one is missing").await;
     // It reads again after the member has left.
     let looks = gate.count(Verb::Read);

@@ -53,7 +53,7 @@ async fn arrives_late(client: &Client, ticket: &Path) {
     answer(session.commit(late).await).ok().expect("the name is free");
 }
 
-async fn is_taken_away(client: &Client, ticket: &Path) {
+async fn take_away(client: &Client, ticket: &Path) {
     answer(client.delete(ticket, Expect::Any).await).ok().expect("it is there");
 }
 
@@ -64,7 +64,7 @@ async fn a_draw_that_comes_late_guards_nothing(world: World) {
     assert_eq!(plan.pending(), 0, "it was sent twice");
     assert!(guards(&held, &ann, &data).await, "she has the lock");
 
-    is_taken_away(&bob, held.path()).await;
+    take_away(&bob, held.path()).await;
     let next = answer(Mutex::new(&bob, world.at("lock")).lock().await);
     arrives_late(&ann, held.path()).await;
 
@@ -82,7 +82,7 @@ async fn a_leader_drawn_in_doubt_guards_after_its_own_writes_only(world: World) 
         assert!(guards(&leader, &ann, &data).await, "she leads, and said {value}");
     }
 
-    is_taken_away(&bob, leader.path()).await;
+    take_away(&bob, leader.path()).await;
     let next = answer(Election::new(&bob, world.at("elect")).campaign("bob").await);
     arrives_late(&ann, leader.path()).await;
 
@@ -108,7 +108,7 @@ async fn permits_drawn_in_doubt_guard_while_they_are_held(world: World) {
     answer(first.release().await);
     let permit = anns.gets(&world, "the permit, as the next").await;
     assert!(guards(&permit, &ann, &data).await, "she has the permit");
-    is_taken_away(&bob, permit.path()).await;
+    take_away(&bob, permit.path()).await;
     let next = bobs.gets(&world, "the permit that was taken away").await;
     arrives_late(&ann, permit.path()).await;
 
@@ -124,7 +124,7 @@ async fn a_writer_drawn_in_doubt_guards_after_its_downgrade(world: World) {
     let reading = answer(writing.downgrade().await);
     assert!(guards(&reading, &ann, &data).await, "she reads");
 
-    is_taken_away(&bob, reading.path()).await;
+    take_away(&bob, reading.path()).await;
     let next = answer(RwLock::new(&bob, world.at("lock")).write().await);
     arrives_late(&ann, reading.path()).await;
 
@@ -142,7 +142,7 @@ async fn a_holder_that_was_asked_back_still_guards(world: World) {
     answer(world.in_time("being asked", held.release_requested()).await);
     assert!(guards(&held, &ann, &data).await, "she did not give it back");
 
-    is_taken_away(&bob, held.path()).await;
+    take_away(&bob, held.path()).await;
     arrives_late(&ann, held.path()).await;
     assert!(!guards(&held, &ann, &data).await, "it was taken away");
 }
@@ -160,7 +160,7 @@ async fn a_draw_that_comes_late_is_no_place_of_before(world: World) {
 
     // Ann watches its predecessor. Ann's ticket is removed, and the first sending creates one after
     // bob's.
-    is_taken_away(&bob, &place).await;
+    take_away(&bob, &place).await;
     let bobs = Waiting::new(async move { bobs.write().await });
     world.stand(&bob, &dir, 2).await;
     arrives_late(&ann, &place).await;

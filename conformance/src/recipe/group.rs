@@ -37,7 +37,7 @@ async fn names(world: &World, client: &Client) -> Vec<String> {
 }
 
 impl World {
-    async fn has_members(&self, client: &Client, expected: &[&str]) {
+    async fn until_members(&self, client: &Client, expected: &[&str]) {
         let listed = async || names(self, client).await == expected;
         self.eventually(&format!("the members are {expected:?}"), listed).await;
     }
@@ -76,7 +76,7 @@ async fn a_member_whose_node_goes_is_a_member_again(world: World) {
     let ann = world.client_on(gate.clone(), world.options()).await;
     let member = joined(&world, &ann, "ann").await;
     answer(answer(bob.delete(&world.at("group/ann"), Expect::Any).await).required());
-    world.has_members(&bob, &["ann"]).await;
+    world.until_members(&bob, &["ann"]).await;
     world.eventually("she knows", async || member.is_member()).await;
 
     let session = answer(ann.session().await);
@@ -89,7 +89,7 @@ async fn a_member_whose_node_goes_is_a_member_again(world: World) {
 
     gate.set(Way::Open);
 
-    world.has_members(&bob, &["ann"]).await;
+    world.until_members(&bob, &["ann"]).await;
     world.eventually("she knows", async || member.is_member()).await;
     answer(world.in_time("leaving", member.leave()).await);
     assert_eq!(names(&world, &bob).await, [""; 0]);

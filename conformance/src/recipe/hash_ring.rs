@@ -42,7 +42,7 @@ fn owners(ring: &HashRing) -> BTreeMap<String, Option<String>> {
 
 impl World {
     /// Waits until a ring has these members, and reports that it is current.
-    async fn has_ring(&self, ring: &HashRing, members: &[(&str, u8)]) {
+    async fn until_ring(&self, ring: &HashRing, members: &[(&str, u8)]) {
         let expected = Ring::new(members.iter().copied());
         let is_it = async || ring.view().is_current() && *ring.view().ring == expected;
         self.eventually(&format!("the ring is that of {members:?}"), is_it).await;
@@ -60,7 +60,7 @@ async fn every_client_finds_the_same_member_for_a_key(world: World) {
     let odd = joined(&world, &bob, "a/b %").await;
     let before = [rings[0].view().as_of, rings[1].view().as_of];
     for ring in &rings {
-        world.has_ring(ring, &[("first", 1), ("a/b %", 1)]).await;
+        world.until_ring(ring, &[("first", 1), ("a/b %", 1)]).await;
     }
     assert_eq!(owners(&rings[0]), owners(&rings[1]));
     let both = rings[0].owners("key", 5);
@@ -69,7 +69,7 @@ async fn every_client_finds_the_same_member_for_a_key(world: World) {
     answer(world.in_time("leaving", first.leave()).await);
 
     for (ring, before) in rings.iter().zip(before) {
-        world.has_ring(ring, &[("a/b %", 1)]).await;
+        world.until_ring(ring, &[("a/b %", 1)]).await;
         assert_eq!(ring.owner("key").as_deref(), Some("a/b %"));
         assert!(ring.view().as_of >= before, "it went back");
     }
@@ -81,13 +81,13 @@ async fn a_member_that_dies_loses_its_keys(world: World) {
     let ann = world.client_on(gate.clone(), world.options()).await;
     let (_hers, his) = (joined(&world, &ann, "ann").await, joined(&world, &bob, "bob").await);
     let ring = open(&world, &bob).await;
-    world.has_ring(&ring, &[("ann", 1), ("bob", 1)]).await;
+    world.until_ring(&ring, &[("ann", 1), ("bob", 1)]).await;
     let session = answer(ann.session().await).info().id;
     gate.die_after(0);
 
     world.expire(session).await;
 
-    world.has_ring(&ring, &[("bob", 1)]).await;
+    world.until_ring(&ring, &[("bob", 1)]).await;
     answer(world.in_time("leaving", his.leave()).await);
 }
 
@@ -99,11 +99,11 @@ async fn a_change_moves_only_keys_of_the_member_that_came_or_went(world: World) 
         members.push(joined(&world, &client, name).await);
     }
     let four = [("a", 1), ("b", 1), ("c", 1), ("d", 1)];
-    world.has_ring(&ring, &four).await;
+    world.until_ring(&ring, &four).await;
     let before = owners(&ring);
 
     let came = joined(&world, &client, "came").await;
-    world.has_ring(&ring, &[("a", 1), ("b", 1), ("c", 1), ("came", 1), ("d", 1)]).await;
+    world.until_ring(&ring, &[("a", 1), ("b", 1), ("c", 1), ("came", 1), ("d", 1)]).await;
 
     let with = owners(&ring);
     let moved: Vec<_> = with.iter().filter(|(key, owner)| before[*key] != **owner).collect();
@@ -111,7 +111,7 @@ async fn a_change_moves_only_keys_of_the_member_that_came_or_went(world: World) 
     assert!(moved.iter().all(|(_, owner)| owner.as_deref() == Some("came")), "{moved:?}");
 
     answer(world.in_time("leaving", came.leave()).await);
-    world.has_ring(&ring, &four).await;
+    world.until_ring(&ring, &four).await;
     assert_eq!(owners(&ring), before, "all others kept theirs");
 }
 
@@ -121,11 +121,11 @@ async fn keys_go_by_the_weight_that_a_member_has_last(world: World) {
     let (ann, bob) = (joined(&world, &client, "ann").await, joined(&world, &client, "bob").await);
     let opening = HashRing::open_weighted(&client, world.at("ring"), weigh);
     let ring = answer(world.in_time("a ring", opening).await);
-    world.has_ring(&ring, &[("ann", 1), ("bob", 1)]).await;
+    world.until_ring(&ring, &[("ann", 1), ("bob", 1)]).await;
     for (data, weight) in [("4", 4), ("0", 0), ("no number", 0), ("2", 2)] {
         answer(ann.set(data).await);
 
-        world.has_ring(&ring, &[("ann", weight), ("bob", 1)]).await;
+        world.until_ring(&ring, &[("ann", weight), ("bob", 1)]).await;
 
         let hers = owners(&ring).into_values().filter(|it| it.as_deref() == Some("ann")).count();
         assert_eq!(hers == 0, weight == 0, "{hers} of {KEYS} with {data}");
@@ -147,13 +147,13 @@ async fn a_member_whose_data_makes_the_weigher_panic_has_no_weight(world: World)
     answer(bad.set("no number").await);
     let opening = HashRing::open_weighted(&client, world.at("ring"), weigh);
     let ring = answer(world.in_time("a ring", opening).await);
-    world.has_ring(&ring, &[("one", 1), ("bad", 0)]).await;
+    world.until_ring(&ring, &[("one", 1), ("bad", 0)]).await;
     answer(world.in_time("leaving", one.leave()).await);
     let two = joined(&world, &client, "two").await;
-    world.has_ring(&ring, &[("two", 1), ("bad", 0)]).await;
+    world.until_ring(&ring, &[("two", 1), ("bad", 0)]).await;
     assert_eq!(ring.owner("key").as_deref(), Some("two"));
     answer(bad.set("3").await);
-    world.has_ring(&ring, &[("two", 1), ("bad", 3)]).await;
+    world.until_ring(&ring, &[("two", 1), ("bad", 3)]).await;
     for member in [two, bad] {
         answer(world.in_time("leaving", member.leave()).await);
     }
@@ -168,7 +168,7 @@ async fn a_ring_is_stale_while_the_store_is_out_of_reach(world: World) {
     for round in 0..3 {
         let expected: Vec<(&str, u8)> =
             ["one", "two", "three"].into_iter().take(round).map(|name| (name, 1)).collect();
-        world.has_ring(&ring, &expected).await;
+        world.until_ring(&ring, &expected).await;
         gate.set(Way::Shut);
         gate.lose_events(true);
         gate.lose();
@@ -178,7 +178,7 @@ async fn a_ring_is_stale_while_the_store_is_out_of_reach(world: World) {
         gate.lose_events(false);
         gate.set(Way::Open);
     }
-    world.has_ring(&ring, &[("one", 1), ("two", 1), ("three", 1)]).await;
+    world.until_ring(&ring, &[("one", 1), ("two", 1), ("three", 1)]).await;
     for member in there {
         answer(world.in_time("leaving", member.leave()).await);
     }

@@ -33,14 +33,14 @@ async fn limit(client: &Client) -> usize {
 }
 
 impl World {
-    async fn has_data(&self, client: &Client, data: &str) {
+    async fn until_data(&self, client: &Client, data: &str) {
         let has = async || stored(self, client).await.is_some_and(|node| node.data == data);
         self.eventually(&format!("the node has {data}"), has).await;
     }
 }
 
 /// Takes the session and the node from an owner, which gets no new session before the gate is open.
-async fn is_away(world: &World, gate: &Gate, client: &Client, kept: &KeptNode) {
+async fn go_away(world: &World, gate: &Gate, client: &Client, kept: &KeptNode) {
     let session = answer(client.session().await);
     gate.set(Way::Shut);
     gate.lose();
@@ -53,7 +53,7 @@ async fn data_that_is_refused_while_there_is_no_node_leaves_the_data_before(worl
     gate.may_lose();
     let ann = world.client_on(gate.clone(), world.options()).await;
     let (kept, large) = (kept(&world, &ann, "old").await, limit(&ann).await + 1);
-    is_away(&world, &gate, &ann, &kept).await;
+    go_away(&world, &gate, &ann, &kept).await;
 
     // The first two cannot be stored now, and are recorded.
     drop(timeout(world.brief(), kept.set("good")).await);
@@ -61,7 +61,7 @@ async fn data_that_is_refused_while_there_is_no_node_leaves_the_data_before(worl
     let (last, ()) = tokio::join!(kept.set(vec![0; large]), async { gate.set(Way::Open) });
 
     assert_eq!(failure(last, "what is too large").kind(), ErrorKind::TooLarge);
-    world.has_data(&bob, "good").await;
+    world.until_data(&bob, "good").await;
     world.eventually("its owner knows of it", async || kept.is_there()).await;
     answer(world.in_time("other data", kept.set("newer")).await);
     answer(world.in_time("the end", kept.close()).await);

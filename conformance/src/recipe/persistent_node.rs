@@ -37,14 +37,14 @@ async fn stored(world: &World, client: &Client) -> Option<Node> {
 
 impl World {
     /// Waits until there is a node with this data that was not created at the given revision.
-    async fn has_node(&self, client: &Client, data: &str, what: &str) -> Node {
+    async fn until_node(&self, client: &Client, data: &str, what: &str) -> Node {
         let there = async || stored(self, client).await.is_some_and(|node| node.data == data);
         self.eventually(what, there).await;
         stored(self, client).await.expect("it is there")
     }
 
     /// Waits until an owner knows that its node exists.
-    async fn is_kept(&self, kept: &KeptNode) {
+    async fn until_kept(&self, kept: &KeptNode) {
         self.eventually("its owner knows of it", async || kept.is_there()).await;
     }
 }
@@ -58,16 +58,16 @@ async fn a_node_that_is_removed_is_made_again_with_the_last_data(world: World) {
     answer(world.in_time("other data", kept.set("second")).await);
     let counts = [Verb::Commit, Verb::Watch].map(|verb| gate.count(verb));
     assert_eq!(counts, [2, 1], "commits, observes");
-    let first = world.has_node(&bob, "second", "other data").await;
+    let first = world.until_node(&bob, "second", "other data").await;
 
     for data in ["second", "third"] {
         let version = Expect::Any;
         answer(answer(bob.delete(&world.at("node"), version).await).required());
-        world.has_node(&bob, data, "it is made again").await;
-        world.is_kept(&kept).await;
+        world.until_node(&bob, data, "it is made again").await;
+        world.until_kept(&kept).await;
         answer(world.in_time("other data", kept.set("third")).await);
     }
-    let last = world.has_node(&bob, "third", "other data").await;
+    let last = world.until_node(&bob, "third", "other data").await;
     assert_ne!(last.stat.map(|it| it.created), first.stat.map(|it| it.created));
     assert!(last.stat.is_some_and(|it| it.owner.is_some()), "it is ephemeral");
     let commits = gate.count(Verb::Commit);
@@ -101,7 +101,7 @@ async fn a_node_is_that_of_the_session_that_lives(world: World) {
             assert!(is_of_next().await, "its owner takes the node of a lost session for its own");
         }
         world.eventually("it is made in the next session", is_of_next).await;
-        world.is_kept(&kept).await;
+        world.until_kept(&kept).await;
         let owner = stored(&world, &bob).await.and_then(|node| node.stat?.owner);
         assert_eq!(owner, Some(next));
         if is_alive {
@@ -129,8 +129,8 @@ async fn data_that_is_set_while_there_is_no_session_is_not_lost(world: World) {
     drop(tokio::time::timeout(world.brief(), kept.set("new")).await);
     gate.set(Way::Open);
 
-    let node = world.has_node(&bob, "new", "the last data").await;
-    world.is_kept(&kept).await;
+    let node = world.until_node(&bob, "new", "the last data").await;
+    world.until_kept(&kept).await;
     assert!(node.stat.is_some_and(|it| it.owner.is_some()));
     answer(world.in_time("the end", kept.close()).await);
 }
@@ -140,14 +140,14 @@ async fn what_another_client_writes_to_a_node_is_replaced(world: World) {
     let kept = kept(&world, &ann, "ours").await;
     for _ in 0..3 {
         answer(answer(bob.set(&world.at("node"), "theirs", Expect::Any).await).required());
-        world.has_node(&bob, "ours", "it has the data of its owner again").await;
+        world.until_node(&bob, "ours", "it has the data of its owner again").await;
     }
     // Data that cannot be stored is an error, and leaves the present data.
     let too_large = vec![0_u8; 64 << 20];
     let refused = world.in_time("the refusal", kept.set(too_large)).await;
     assert_eq!(failure(refused, "what is too large").kind(), ErrorKind::TooLarge);
     answer(answer(bob.delete(&world.at("node"), Expect::Any).await).required());
-    world.has_node(&bob, "ours", "it is made again").await;
+    world.until_node(&bob, "ours", "it is made again").await;
     answer(world.in_time("other data", kept.set("newer")).await);
     assert_eq!(stored(&world, &bob).await.expect("it is there").data, "newer");
     answer(world.in_time("the end", kept.close()).await);
@@ -162,7 +162,7 @@ async fn a_create_whose_answer_is_lost_makes_one_node(world: World) {
         for site in [Site::ReplyLost, Site::RequestLost, Site::AppliedLate] {
             plan.cue(Cue::new(site).of(Verb::Set));
             answer(world.in_time("other data", kept.set(format!("{site:?}"))).await);
-            let now = world.has_node(&bob, &format!("{site:?}"), "other data").await;
+            let now = world.until_node(&bob, &format!("{site:?}"), "other data").await;
             assert_eq!(now.stat.map(|it| it.created), node.stat.map(|it| it.created));
         }
         plan.cue(Cue::new(site).of(Verb::Delete));
@@ -215,7 +215,7 @@ async fn a_second_owner_is_refused_or_takes_over(world: World) {
     assert_eq!(stored(&world, &ann).await.expect("it was taken over").data, "bob");
     answer(world.in_time("other data", second.set("bob again")).await);
     answer(world.in_time("the end of the second", second.close()).await);
-    world.has_node(&bob, "ann", "the path is free for the first one").await;
+    world.until_node(&bob, "ann", "the path is free for the first one").await;
     answer(world.in_time("the end", first.close()).await);
     assert_eq!(stored(&world, &bob).await, None);
 }
@@ -240,7 +240,7 @@ async fn an_outage_that_the_session_outlives_changes_nothing(world: World) {
         tokio::time::sleep(world.brief()).await;
         let lost = session.is_lost();
         if !lost {
-            world.is_kept(&kept).await;
+            world.until_kept(&kept).await;
             assert_eq!(stored(&world, &bob).await, Some(before), "it is the same one");
         }
         drop(kept);

@@ -48,7 +48,7 @@ async fn replaces(world: &World, client: &Client) -> Option<Revision> {
 }
 
 impl World {
-    async fn is_refused(&self, kept: &KeptNode) {
+    async fn check_refused(&self, kept: &KeptNode) {
         let refused = async || matches!(kept.presence(), Presence::Refused(_));
         self.eventually("the owner knows that its path is taken", refused).await;
     }
@@ -88,7 +88,7 @@ async fn a_node_that_came_after_the_look_is_not_removed(world: World) {
     let theirs = replaces(&world, &bob).await;
     gate.hold_behind(None);
 
-    world.is_refused(&kept).await;
+    world.check_refused(&kept).await;
 
     assert_eq!(created(&world, &bob).await, theirs);
     answer(world.in_time("the end", kept.close()).await);
@@ -107,7 +107,7 @@ async fn data_that_went_to_the_node_of_another_client_is_not_taken_for_stored(wo
     let set = world.in_time("other data", kept.set("more")).await;
 
     assert!(failure(set, "a set that cannot be stored").has_unknown_effect());
-    world.is_refused(&kept).await;
+    world.check_refused(&kept).await;
     assert!(!kept.is_there());
     assert_eq!(created(&world, &bob).await, theirs);
     answer(answer(bob.delete(&world.at("node"), Expect::Any).await).required());
@@ -126,7 +126,7 @@ async fn two_owners_that_take_over_come_to_rest(world: World) {
     let first = taken(&ann).await;
     let second = taken(&bob).await;
 
-    world.is_refused(&first).await;
+    world.check_refused(&first).await;
 
     world.eventually("the second one has it", async || second.is_there()).await;
     let theirs = created(&world, &ann).await;

@@ -153,7 +153,7 @@ impl Teller {
             }
             _ => {}
         }
-        if self.is_hidden(&change) {
+        if self.hide(&change) {
             self.hushed = true;
         } else {
             self.send(change);
@@ -219,7 +219,7 @@ impl Teller {
         }
     }
 
-    fn is_hidden(&mut self, change: &Change) -> bool {
+    fn hide(&mut self, change: &Change) -> bool {
         const ROOM: usize = 256;
         const NOW_AND_THEN: usize = 2;
         let Some(mistake) = self.node_view.mistake else { return false };

@@ -45,7 +45,7 @@ impl Line {
         mistake!(TriesByDrawing: let sharing = sharing.or(Some(Vec::new())));
         let Some(sharing) = sharing else { return Ok(None) };
         let mut ticket = self.enqueue().await?.sharing(sharing);
-        if ticket.is_granted().await? {
+        if ticket.check_granted().await? {
             return Ok(Some(ticket));
         }
         ticket.leave().await;
@@ -126,7 +126,7 @@ impl Ticket {
     }
 
     /// Returns whether it is granted already, directly after its create.
-    pub(crate) async fn is_granted(&mut self) -> Result<bool> {
+    pub(crate) async fn check_granted(&mut self) -> Result<bool> {
         let granted = match self.turn_among_tickets(false).await {
             Ok(turn) => turn == Turn::Now && self.is_certain(),
             Err(WaitError::Gone) => false,
@@ -139,10 +139,10 @@ impl Ticket {
     }
 
     /// Returns whether it is granted at this moment, regardless of earlier views.
-    pub(crate) async fn is_granted_now(&mut self) -> Result<bool> {
-        mistake!(InterruptByOldLook: return self.is_granted().await);
+    pub(crate) async fn check_granted_now(&mut self) -> Result<bool> {
+        mistake!(InterruptByOldLook: return self.check_granted().await);
         (self.view, self.strict) = (None, true);
-        let granted = self.is_granted().await;
+        let granted = self.check_granted().await;
         self.strict = false;
         granted
     }

@@ -96,7 +96,7 @@ async fn work(me: Process, all: All) {
         candidate.round(round).await;
         candidate.me.rest(candidate.me.ttl() / 8).await;
     }
-    candidate.is_observed(&observer).await;
+    candidate.check_observed(&observer).await;
     holding::leaves_nothing(&candidate.me, &candidate.client, &candidate.all.grants, "L-EL-6")
         .await;
 }
@@ -192,7 +192,7 @@ impl Candidate {
     }
 
     /// L-EL-9: once everything is repaired, observers learn the current leader.
-    async fn is_observed(&self, observer: &Observer) {
+    async fn check_observed(&self, observer: &Observer) {
         let me = &self.me;
         me.mended().await;
         let Ok(leader) = self.election().campaign("in the end").await else { return };

@@ -110,7 +110,7 @@ impl Worker {
                         self.me.sometimes(TRIED, true);
                         self.hold(guard).await;
                     }
-                    Some(Ok(None)) => self.has_none(both).await,
+                    Some(Ok(None)) => self.check_has_none(both).await,
                     _ => {}
                 },
                 _ => {
@@ -164,7 +164,7 @@ impl Worker {
     }
 
     /// L-X-3: a process that did not get all locks soon holds no lock.
-    async fn has_none(&self, both: [usize; 2]) {
+    async fn check_has_none(&self, both: [usize; 2]) {
         self.me.sometimes(NONE, true);
         let before = self.me.harmed();
         let Ok(session) = self.client.session().await else { return };

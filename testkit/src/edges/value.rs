@@ -73,7 +73,7 @@ pub(crate) const ATOMIC_VALUE: Takes = Takes {
             Box::pin(async move {
                 let value = AtomicValue::new(&client, &path);
                 value.set(&text(&data)).await?;
-                is_there(&value, &text(&data), &path).await
+                check_there(&value, &text(&data), &path).await
             })
         }),
         later("update", |client, path, data| {
@@ -85,7 +85,7 @@ pub(crate) const ATOMIC_VALUE: Takes = Takes {
                 let (grown, other) = join(value.update(grown), other).await;
                 accepted(async { other }).await?;
                 grown?;
-                is_there(&value, &text(&data), &path).await
+                check_there(&value, &text(&data), &path).await
             })
         }),
     ],
@@ -94,7 +94,7 @@ pub(crate) const ATOMIC_VALUE: Takes = Takes {
             Box::pin(async move {
                 let value = AtomicValue::new(&client, &path);
                 value.swap(&number).await?;
-                is_there(&value, &number, &path).await
+                check_there(&value, &number, &path).await
             })
         }),
         first("compare_and_set", |client, path, number| {
@@ -103,14 +103,14 @@ pub(crate) const ATOMIC_VALUE: Takes = Takes {
                 let before = accepted(value.get()).await?;
                 let set = value.compare_and_set(before, &number).await?;
                 check(set.is_ok(), "setting a value", &path)?;
-                is_there(&value, &number, &path).await
+                check_there(&value, &number, &path).await
             })
         }),
         first("set", |client, path, number| {
             Box::pin(async move {
                 let value = AtomicValue::new(&client, &path);
                 value.set(&number).await?;
-                is_there(&value, &number, &path).await
+                check_there(&value, &number, &path).await
             })
         }),
         first("initialize", |client, path, number| {
@@ -124,7 +124,7 @@ pub(crate) const ATOMIC_VALUE: Takes = Takes {
             Box::pin(async move {
                 let value = AtomicValue::new(&client, &path);
                 value.update(move |_before| number).await?;
-                is_there(&value, &number, &path).await
+                check_there(&value, &number, &path).await
             })
         }),
     ],

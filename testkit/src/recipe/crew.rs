@@ -76,7 +76,7 @@ const CREW: Row = Row {
     uses: &[Use {
         name: "crew",
         act: Act::Change {
-            change: |client, path| Box::pin(async move { does_a_task(&client, &path).await }),
+            change: |client, path| Box::pin(async move { do_a_task(&client, &path).await }),
             measured: false,
         },
         outlasts: true,
@@ -91,7 +91,7 @@ const CREW: Row = Row {
 };
 
 /// Submits a task, and is the master and the worker of the crew.
-async fn does_a_task(client: &Client, path: &Path) -> Result<()> {
+async fn do_a_task(client: &Client, path: &Path) -> Result<()> {
     let crew = Crew::new(client, path);
     let task = crew.submit("task", "data").await?;
     let works = crew.work(CrewWorker::new(), |task| async move { Ok::<_, Infallible>(task.data) });

@@ -49,7 +49,7 @@ const PARTITION: Row = Row {
     uses: &[Use {
         name: "partition",
         act: Act::Change {
-            change: |client, path| Box::pin(async move { has_all(&client, &path).await }),
+            change: |client, path| Box::pin(async move { check_has_all(&client, &path).await }),
             measured: false,
         },
         outlasts: true,
@@ -62,7 +62,7 @@ const PARTITION: Row = Row {
 };
 
 /// Joins, waits for its items, and leaves.
-async fn has_all(client: &Client, path: &Path) -> Result<()> {
+async fn check_has_all(client: &Client, path: &Path) -> Result<()> {
     let share = Partition::new(client, path, ["a", "b/c", "d"]).join("ann").await?;
     share.settled().await?;
     share.leave().await
