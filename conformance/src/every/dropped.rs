@@ -22,7 +22,7 @@ async fn a_use_dropped_at_any_await_leaves_nothing(world: World) {
             answer(world.in_time(name, trial.it.whole(&ann, &trial.path)).await);
         });
         dropped_enough(drops.await, 0);
-        trial.is_over(&world, &bob).await;
+        trial.until_over(&world, &bob).await;
         answer(world.in_time(name, trial.it.whole(&bob, &trial.path)).await);
     })
     .await;
@@ -43,7 +43,7 @@ async fn a_wait_dropped_at_any_await_leaves_nothing(world: World) {
             let waiting = timeout(world.profile.patience, trial.it.waiting(&bob, &trial.path));
             let ended = stop_at(waits, waiting).await;
             leaving.gets(&world, "the removal of the obstacle").await;
-            trial.is_over(&world, &ann).await;
+            trial.until_over(&world, &ann).await;
             if let Some(ended) = ended {
                 answer(ended.unwrap_or_else(|_late| panic!("{} waits on", trial.it.name)));
                 return dropped_enough(waits, 2);
@@ -74,6 +74,6 @@ async fn a_wait_that_was_given_up_leaves_no_watch(world: World) {
         answer(obstacle.remove().await);
         let over = async || own == 0 || world.harness.watches().await <= base;
         world.eventually(&format!("{name}: not even the obstacle watches"), over).await;
-        trial.is_over(&world, &ann).await;
+        trial.until_over(&world, &ann).await;
     }
 }

@@ -69,7 +69,7 @@ async fn a_process_that_ends_at_any_call_is_outlived(world: World) {
             world.expire(session).await;
 
             next.gets(&world, trial.it.name).await;
-            trial.is_over(&world, bob).await;
+            trial.until_over(&world, bob).await;
             if ended {
                 return assert!(calls > 0, "it makes no call");
             }
@@ -108,7 +108,7 @@ async fn what_a_lost_session_held_is_granted_to_the_next(world: World) {
         }
         assert!(next.is_held(), "{name}: what was lost took nothing with it");
         answer(world.in_time(name, next.release()).await);
-        trial.is_over(&world, &bob).await;
+        trial.until_over(&world, &bob).await;
     }
 }
 
@@ -131,7 +131,7 @@ async fn a_wait_goes_on_in_the_next_session(world: World) {
     for Obstructed { trial, obstacle, waiting } in all {
         answer(obstacle.remove().await);
         waiting.gets(&world, trial.it.name).await;
-        trial.is_over(&world, &ann).await;
+        trial.until_over(&world, &ann).await;
     }
 }
 
@@ -153,7 +153,7 @@ async fn a_wait_whose_way_was_cleared_while_it_had_no_session_ends(world: World)
 
     for (trial, one) in waiting {
         one.gets(&world, trial.it.name).await;
-        trial.is_over(&world, &ann).await;
+        trial.until_over(&world, &ann).await;
     }
 }
 
@@ -168,7 +168,7 @@ async fn a_wait_ends_when_its_client_is_closed(world: World) {
         let ended = world.in_time(name, waiting.told).await.expect("the waiter does not panic");
         assert_eq!(failure(ended, name).kind(), ErrorKind::SessionLost, "{name}");
         answer(obstacle.remove().await);
-        trial.is_over(&world, &ann).await;
+        trial.until_over(&world, &ann).await;
     }
 }
 
@@ -236,7 +236,7 @@ impl Trial {
         gate.revive();
         // Where the close is not answered in time, the session ends by itself.
         let _closed = world.in_time("the end of a client", ann.close()).await.is_ok();
-        self.is_over(world, bob).await;
+        self.until_over(world, bob).await;
         ended
     }
 

@@ -74,8 +74,8 @@ async fn a_second_instance_works_while_the_first_is_in_use(world: World) {
             assert!(proof.is_held(), "{name}: the second one took nothing with it");
             answer(world.in_time(name, proof.release()).await);
         }
-        first.is_over(&world, &ann).await;
-        second.is_over(&world, &ann).await;
+        first.until_over(&world, &ann).await;
+        second.until_over(&world, &ann).await;
     })
     .await;
 }
@@ -112,7 +112,7 @@ async fn a_runtime_that_ends_is_in_no_others_way(world: World) {
     each(Trial::all(&world), async |trial| {
         for trial in (1..=POLLS).map(|polls| trial.round(polls)) {
             answer(world.in_time(trial.it.name, trial.it.whole(bob, &trial.path)).await);
-            trial.is_over(&world, bob).await;
+            trial.until_over(&world, bob).await;
         }
     })
     .await;

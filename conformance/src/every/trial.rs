@@ -41,7 +41,7 @@ impl Trial {
     }
 
     /// Waits until no nodes are left except for the nodes that its recipe leaves.
-    pub(super) async fn is_over(&self, world: &World, client: &Client) {
+    pub(super) async fn until_over(&self, world: &World, client: &Client) {
         let step = format!("{}: nothing is left", self.it.name);
         world.eventually(&step, async || self.leaves_nothing(client).await).await;
     }
