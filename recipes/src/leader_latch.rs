@@ -251,7 +251,7 @@ impl CandidateState {
 /// The next change to report, after the last term that was reported; and whether there is another
 /// one to report.
 fn next(reported: &mut Option<Token>, now: CandidateState) -> (Option<LeadershipChange>, bool) {
-    let leads = now.leadership().map(|lead| lead.token());
+    let leads = now.leadership().map(Leadership::token);
     match (*reported, now) {
         (Some(last), now) if leads != Some(last) => {
             *reported = None;
