@@ -151,7 +151,7 @@ pub(crate) const ATOMIC_VALUE: Takes = Takes {
 };
 
 /// Fails if the value is another one.
-async fn is_there<T>(value: &AtomicValue<T>, it: &T, path: &Path) -> Result<()>
+async fn check_there<T>(value: &AtomicValue<T>, it: &T, path: &Path) -> Result<()>
 where
     T: serde::Serialize + serde::de::DeserializeOwned + PartialEq + Send + Sync + 'static,
 {
