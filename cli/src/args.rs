@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 use std::num::NonZeroU32;
-#[cfg(unix)]
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 use synod::Path;
 
 #[cfg(feature = "bench")]
@@ -85,6 +85,13 @@ pub(crate) enum Command {
         /// Only if it has this version, as `get --json` shows it
         #[arg(long, value_name = "VERSION")]
         version: Option<u64>,
+    },
+    /// Replace the data of a node, or create it and the containers above it
+    Put {
+        /// The node
+        path: Path,
+        /// Its data; - reads standard input
+        data: String,
     },
     /// Create a node, and the containers above it
     Create(Create),
@@ -189,6 +196,18 @@ pub(crate) enum Command {
     #[cfg(unix)]
     #[command(after_help = EXIT_CODES)]
     Elect(Elect),
+    /// Print a script by which a shell completes commands and options
+    #[command(after_help = COMPLETION_FILES)]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the manual page, or write the pages of all commands
+    Man {
+        /// The directory to write the pages to, such as /usr/local/share/man/man1
+        #[arg(long, value_name = "DIRECTORY")]
+        into: Option<PathBuf>,
+    },
     /// Helper process that ends the command of `lock` and `elect` if they are killed
     #[cfg(unix)]
     #[command(name = "__guard", hide = true)]
@@ -206,6 +225,13 @@ pub(crate) enum Command {
     #[cfg(feature = "sim")]
     Sim(Box<Sim>),
 }
+
+/// Where shells look for completions.
+const COMPLETION_FILES: &str = "\
+Save it where the shell looks for it:
+  bash  synod completions bash > ~/.local/share/bash-completion/completions/synod
+  zsh   synod completions zsh > DIRECTORY/_synod, with DIRECTORY in $fpath
+  fish  synod completions fish > ~/.config/fish/completions/synod.fish";
 
 /// The node to create.
 #[derive(Debug, Args)]

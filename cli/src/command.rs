@@ -29,6 +29,7 @@ pub(crate) mod list;
 #[cfg(unix)]
 pub(crate) mod mirror;
 pub(crate) mod node;
+pub(crate) mod pages;
 pub(crate) mod queue;
 pub(crate) mod tree;
 pub(crate) mod value;

@@ -92,6 +92,7 @@ async fn run(command: Command, common: &Common) -> Result<(), Failure> {
         Command::Set { path, data, version } => {
             command::node::set(common, &path, &data, version).await
         }
+        Command::Put { path, data } => command::node::put(common, &path, &data).await,
         Command::Create(create) => command::create::run(common, create).await,
         Command::Delete { path, version, recursive: false } => {
             command::node::delete(common, &path, version).await
@@ -102,6 +103,8 @@ async fn run(command: Command, common: &Common) -> Result<(), Failure> {
         Command::Watch { path, children, subtree, count } => {
             command::watch::run(common, &path, children, subtree, count).await
         }
+        Command::Completions { shell } => command::pages::completions(shell),
+        Command::Man { into } => command::pages::manual(into.as_deref()),
         Command::Inspect { path } => command::inspect::run(common, &path).await,
         Command::Counter { path, action } => command::value::counter(common, &path, action).await,
         Command::Barrier { path, action } => command::value::barrier(common, &path, action).await,

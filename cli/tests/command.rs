@@ -1,6 +1,11 @@
 //! The command with the arguments that a user types.
 
-use std::process::Command;
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use synod_testkit::server::home::Home;
 
 use crate::run::{failing, synod, text};
 
@@ -116,6 +121,52 @@ fn help_and_version_are_no_errors() {
         assert!(output.status.success() && !output.stdout.is_empty() && output.stderr.is_empty());
     }
     assert_eq!(synod(&[]).status.code(), Some(2));
+}
+
+#[cfg(unix)]
+#[test]
+fn shells_complete_the_commands_of_this_build() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let output = synod(&["completions", shell]);
+        let script = text(&output.stdout);
+        assert!(output.status.success() && output.stderr.is_empty(), "{shell}");
+        for word in ["inspect", "barrier", "permits"] {
+            assert!(script.contains(word), "{shell} does not know {word}");
+        }
+    }
+    let mut bash =
+        Command::new("bash").args(["-n", "-s"]).stdin(Stdio::piped()).spawn().expect("bash");
+    let script = synod(&["completions", "bash"]).stdout;
+    bash.stdin.take().expect("piped").write_all(&script).expect("it reads");
+    assert!(bash.wait().expect("it ends").success(), "bash refuses the script");
+    assert_eq!(synod(&["completions", "sh"]).status.code(), Some(2));
+}
+
+#[test]
+fn the_manual_has_a_page_for_each_command() {
+    let page = text(&synod(&["man"]).stdout);
+    assert!(page.contains(".TH synod 1") && page.contains("SYNOD_STORE"), "{page}");
+
+    let home = Home::new("manual").expect("a temporary directory");
+    let output = synod(&["man", "--into", home.path().to_str().expect("text")]);
+    assert!(output.status.success() && output.stdout.is_empty());
+    let pages = fs::read_dir(home.path()).expect("it is there");
+    let pages: Vec<_> = pages.map(|page| page.expect("readable").file_name()).collect();
+    for page in ["synod.1", "synod-lock.1", "synod-queue.1", "synod-queue-put.1"] {
+        assert!(pages.iter().any(|name| name == page), "{page} is not among {pages:?}");
+    }
+    let is_hidden = |name: &OsString| name.to_string_lossy().contains("guard");
+    assert!(!pages.iter().any(is_hidden), "what is hidden has a page");
+    let missing = failing(&["man", "--into", "/nowhere/at/all"]);
+    assert!(missing.contains("No such file"), "{missing}");
+}
+
+#[test]
+fn what_is_put_is_created_or_replaced() {
+    let put = synod(&["put", "--store", "mem://", "/a/b", "data", "--json"]);
+    assert!(put.status.success() && text(&put.stdout).contains("\"version\":0"), "{put:?}");
+    let refused = failing(&["put", "--store", "mem://", "/", "data"]);
+    assert!(refused.contains("error:"), "{refused}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! `get`, `set`, `delete`: one node.
+//! `get`, `set`, `put`, `delete`: one node.
 
 use serde_json::json;
-use synod::Path;
+use synod::{OpResult, Path};
 
 use crate::args::Common;
 use crate::command::{connect, expected, given};
@@ -29,7 +29,19 @@ pub(crate) async fn set(
     let client = connect(common).await?;
     let done = client.set(path, data, expected(version)).await;
     client.close().await?;
-    let done = done?.required()?;
+    written(common, &done?.required()?)
+}
+
+pub(crate) async fn put(common: &Common, path: &Path, data: &str) -> Result<(), Failure> {
+    let data = given(data)?;
+    let client = connect(common).await?;
+    let done = client.put(path, data).await;
+    client.close().await?;
+    written(common, &done?)
+}
+
+/// Shows the facts of a node that was written, as JSON.
+fn written(common: &Common, done: &OpResult) -> Result<(), Failure> {
     if common.json {
         let mut object = done.stat.as_ref().map(output::facts).unwrap_or_default();
         object.insert("path".into(), done.path.as_str().into());
