@@ -18,6 +18,7 @@ use crate::args::queue::QueueAction;
 #[cfg(feature = "sim")]
 use crate::args::sim::Sim;
 use crate::args::value::{BarrierAction, CounterAction};
+use crate::failure::EXIT_CODES;
 #[cfg(unix)]
 use crate::time::time;
 
@@ -34,7 +35,7 @@ pub(crate) mod value;
 /// Locks, elections and more over ZooKeeper, etcd or memory: inspect a store, run a small cluster
 /// in one process, test a store against its contract.
 #[derive(Debug, Parser)]
-#[command(name = "synod", version)]
+#[command(name = "synod", version, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -190,11 +191,11 @@ pub(crate) enum Command {
     Join(Join),
     /// Run a command while holding a lock
     #[cfg(unix)]
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = HOLD_NOTES)]
     Lock(Lock),
     /// Run a command while leading an election
     #[cfg(unix)]
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = HOLD_NOTES)]
     Elect(Elect),
     /// Print a script by which a shell completes commands and options
     #[command(after_help = COMPLETION_FILES)]
@@ -378,7 +379,7 @@ Exit codes:
   that of the command, or 128 + N if signal N ended it
   75   there is a member of that name
   126  the command cannot be run    127  there is no such command
-  1    anything else, with a line that says what";
+  otherwise those of `synod --help`";
 
 #[cfg(unix)]
 const MIRROR_NOTES: &str = "\
@@ -397,10 +398,10 @@ Exit codes:
   0    it was ended by a signal, or with --once all files are written
   with --once that of the command, or 128 + N if signal N ended it
   126  the command cannot be run    127  there is no such command
-  1    anything else, with a line that says what";
+  otherwise those of `synod --help`";
 
 #[cfg(unix)]
-const EXIT_CODES: &str = "\
+const HOLD_NOTES: &str = "\
 The command finds its fencing token in SYNOD_TOKEN (a number that is larger for
 each later holder), and the path in SYNOD_PATH. It runs in a process group of
 its own; signals that synod gets are passed on to that group. When the lock is
@@ -425,4 +426,4 @@ Exit codes:
        -E sets another code
   76   the lock was lost; a command that was running was ended
   126  the command cannot be run    127  there is no such command
-  1    anything else, with a line that says what";
+  otherwise those of `synod --help`";

@@ -6,13 +6,36 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use synod::InvalidPath;
-use synod::{Error, ErrorKind};
+use synod::{Error, ErrorKind, Outcome, RejectReason};
+
+/// The exit code if a node, an item, a worker or a task is not there. This and the next three are
+/// those of `sysexits.h`.
+pub(crate) const NOT_THERE: u8 = 66;
+/// The exit code if the store does not answer, or the session was lost.
+const UNREACHABLE: u8 = 69;
+/// The exit code if the store refuses a change: something is there already, or was changed.
+const REFUSED: u8 = 73;
+/// The exit code if the store refuses the user, or what the user may not do.
+const DENIED: u8 = 77;
+
+/// The exit codes of all commands, for their help.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+  0    success         2    wrong arguments
+  66   it is not there
+  69   the store does not answer
+  73   the store refuses it: it is there already, or was changed meanwhile
+  77   the user may not do that
+  1    anything else, with a line that says what
+Some commands have more, which their own help lists.";
 
 /// The reason why a command ends without success.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// An error of the store, or of the connection to it.
     Store(Error),
+    /// Nothing is there.
+    NotThere(String),
     /// An error of the terminal, or of a pipe.
     Io(io::Error),
     /// An error of the command itself.
@@ -28,6 +51,29 @@ impl Failure {
         Self::Plain(text.into())
     }
 
+    /// The result of a change that the store must have made.
+    pub(crate) fn unless_applied<T>(outcome: Outcome<T>) -> Result<T, Self> {
+        let reason = outcome.rejected().map(|no| no.reason);
+        outcome.required().map_err(|error| match reason {
+            Some(RejectReason::Missing) => Self::NotThere(sentence(&error)),
+            _ => Self::Store(error),
+        })
+    }
+
+    fn code(&self) -> u8 {
+        match self {
+            Self::Exit(code, _) => *code,
+            Self::NotThere(_) => NOT_THERE,
+            Self::Store(error) => match error.kind() {
+                ErrorKind::Unreachable | ErrorKind::SessionLost => UNREACHABLE,
+                ErrorKind::Refused => REFUSED,
+                ErrorKind::Denied => DENIED,
+                _ => 1,
+            },
+            Self::Io(_) | Self::Plain(_) | Self::Told => 1,
+        }
+    }
+
     /// Prints the failure, and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         let text = match self {
@@ -37,16 +83,12 @@ impl Failure {
             }
             Self::Io(error) => error.to_string(),
             Self::Store(error) => sentence(error),
-            Self::Plain(text) | Self::Exit(_, Some(text)) => text.clone(),
-            Self::Told => return ExitCode::FAILURE,
-            Self::Exit(code, None) => return ExitCode::from(*code),
+            Self::Plain(text) | Self::NotThere(text) | Self::Exit(_, Some(text)) => text.clone(),
+            Self::Told | Self::Exit(_, None) => return ExitCode::from(self.code()),
         };
         // If standard error is closed too, the exit code has to suffice.
         let _told = writeln!(io::stderr(), "error: {text}").is_ok();
-        match self {
-            Self::Exit(code, _) => ExitCode::from(*code),
-            _ => ExitCode::FAILURE,
-        }
+        ExitCode::from(self.code())
     }
 }
 

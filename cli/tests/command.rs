@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use synod_testkit::server::home::Home;
 
-use crate::run::{failing, synod, text};
+use crate::run::{failing, failing_with, synod, text};
 
 mod run;
 
@@ -23,10 +23,12 @@ fn a_wrong_url_is_reported_with_the_right_form() {
     // No server listens on port 1. If the backend is not compiled in, the error says that. Why
     // ZooKeeper's servers refuse connections is examined only after some seconds.
     for url in ["zk://127.0.0.1:1?connect=300ms&acl=open", "etcd://127.0.0.1:1?connect=300ms"] {
-        let missing = failing(&["ls", "--store", url]);
+        let output = synod(&["ls", "--store", url]);
+        let missing = text(&output.stderr);
         if missing.contains(":// is not compiled in") {
             continue;
         }
+        assert_eq!(output.status.code(), Some(69), "the store does not answer");
         let why = missing.strip_prefix(
             "error: opening a session failed: store unreachable: no answer within 300ms",
         );
@@ -178,10 +180,17 @@ fn a_wrong_path_is_refused_where_it_is_typed() {
 
 #[test]
 fn what_is_not_there_is_a_failure() {
-    assert!(failing(&["get", "--store", "mem://", "/a"]).contains("there is no node at /a"));
-    assert!(failing(&["set", "--store", "mem://", "/a", "x"]).contains("it does not exist"));
-    assert!(failing(&["delete", "--store", "mem://", "/a"]).contains("it does not exist"));
-    assert!(failing(&["delete", "-r", "--store", "mem://", "/a"]).contains("nothing at /a"));
+    assert!(
+        failing_with(66, &["get", "--store", "mem://", "/a"]).contains("there is no node at /a")
+    );
+    assert!(
+        failing_with(66, &["set", "--store", "mem://", "/a", "x"]).contains("it does not exist")
+    );
+    assert!(failing_with(66, &["delete", "--store", "mem://", "/a"]).contains("it does not exist"));
+    assert!(failing_with(73, &["create", "--store", "mem://", "/"]).contains("error:"));
+    assert!(
+        failing_with(66, &["delete", "-r", "--store", "mem://", "/a"]).contains("nothing at /a")
+    );
 }
 
 #[test]

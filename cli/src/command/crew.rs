@@ -189,11 +189,11 @@ fn print(common: &Common, task: &CrewTask, status: &TaskStatus) -> Result<(), Fa
 }
 
 fn no_worker(path: &Path, worker: &str) -> Failure {
-    Failure::plain(format!("there is no worker {worker:?} in {path}; `list` has their names"))
+    Failure::NotThere(format!("there is no worker {worker:?} in {path}; `list` has their names"))
 }
 
 fn no_task(path: &Path, task: &CrewTask) -> Failure {
-    Failure::plain(format!(
+    Failure::NotThere(format!(
         "there is no task {:?} in {path}: it was never submitted, or was over and is no longer kept",
         task.id()
     ))

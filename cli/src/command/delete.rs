@@ -24,7 +24,7 @@ pub(crate) async fn tree(common: &Common, path: &Path) -> Result<(), Failure> {
     client.close().await?;
     let deleted = deleted?;
     if deleted == 0 {
-        return Err(Failure::plain(format!("there is nothing at {path}")));
+        return Err(Failure::NotThere(format!("there is nothing at {path}")));
     }
     if common.json {
         output::object(&json!({ "deleted": path.as_str(), "nodes": deleted }))?;

@@ -12,7 +12,7 @@ pub(crate) async fn get(common: &Common, path: &Path, raw: bool) -> Result<(), F
     let client = connect(common).await?;
     let node = client.get(path).await?;
     client.close().await?;
-    let node = node.ok_or_else(|| Failure::plain(format!("there is no node at {path}")))?;
+    let node = node.ok_or_else(|| Failure::NotThere(format!("there is no node at {path}")))?;
     if common.json {
         return Ok(output::object(&output::node(&node))?);
     }
@@ -29,7 +29,7 @@ pub(crate) async fn set(
     let client = connect(common).await?;
     let done = client.set(path, data, expected(version)).await;
     client.close().await?;
-    written(common, &done?.required()?)
+    written(common, &Failure::unless_applied(done?)?)
 }
 
 pub(crate) async fn put(common: &Common, path: &Path, data: &str) -> Result<(), Failure> {
@@ -58,7 +58,7 @@ pub(crate) async fn delete(
     let client = connect(common).await?;
     let done = client.delete(path, expected(version)).await;
     client.close().await?;
-    done?.required()?;
+    Failure::unless_applied(done?)?;
     if common.json {
         output::object(&json!({ "deleted": path.as_str() }))?;
     }

@@ -175,7 +175,7 @@ fn chosen(
     if let Some(missing) = names.iter().find(|name| !all.iter().any(|item| is(item, name))) {
         let text =
             format!("there is no {} here; a name changes with each delivery", shown(missing));
-        return Err(Failure::plain(text));
+        return Err(Failure::NotThere(text));
     }
     Ok(all.into_iter().filter(|item| names.iter().any(|name| is(item, name))).collect())
 }

@@ -15,9 +15,15 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 /// The error output of a command that fails, which is one line.
 #[track_caller]
 pub(crate) fn failing(arguments: &[&str]) -> String {
+    failing_with(1, arguments)
+}
+
+/// The error output of a command that fails with this exit code.
+#[track_caller]
+pub(crate) fn failing_with(code: i32, arguments: &[&str]) -> String {
     let output = synod(arguments);
     let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
     assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
     assert!(said.starts_with("error: "), "{said}");
     said

@@ -13,7 +13,7 @@ fn a_command_that_is_ended_removes_its_node(on: &Server) {
         assert_eq!(held.line(), "/short");
         held.signal(name);
         held.ends_with(0);
-        assert_eq!(on.code(&["get", "/short"]), Some(1), "SIG{name} leaves the node");
+        assert_eq!(on.code(&["get", "/short"]), Some(66), "SIG{name} leaves the node");
     }
     // With a closed output.
     let mut command = on.synod(&["create", "/short", "x", "--ephemeral"]);
@@ -22,7 +22,7 @@ fn a_command_that_is_ended_removes_its_node(on: &Server) {
     drop(unread.stdout.take());
     waits_for("a command whose output nobody reads");
     assert_eq!(unread.wait().expect("it was started").code(), Some(0));
-    assert_eq!(on.code(&["get", "/short"]), Some(1));
+    assert_eq!(on.code(&["get", "/short"]), Some(66));
 }
 
 fn a_command_that_waits_is_ended_by_a_signal(on: &Server) {

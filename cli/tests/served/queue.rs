@@ -64,7 +64,7 @@ fn items_are_put_listed_and_taken(on: &Server) {
     on.queue("/jobs", &["remove", late[0]["name"].as_str().expect("a name")]);
     assert_eq!(on.queue("/jobs", &["list"]), "");
     let missing = on.output(&["queue", "/jobs", "remove", "7"]);
-    assert_eq!(missing.status.code(), Some(1));
+    assert_eq!(missing.status.code(), Some(66));
     assert!(text(&missing.stderr).contains("there is no 7 here"));
 }
 
