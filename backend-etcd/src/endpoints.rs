@@ -336,12 +336,6 @@ impl Endpoints {
         }
     }
 
-    /// Returns `true` if the current member has answered anything since then.
-    pub(crate) fn heard_since(&self, then: Instant) -> bool {
-        let endpoint = &self.all[self.current.load(Ordering::Relaxed)];
-        endpoint.held().is_some_and(|link| link.heard_since(then))
-    }
-
     /// Drops the connection, unless it is newer than `link` already.
     pub(crate) fn forget(&self, place: usize, link: &Arc<Link>) {
         let mut held = self.all[place].lock();

@@ -1,7 +1,7 @@
 //! Keeps the lease of a session alive, and ends it.
 
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use etcd_client::proto::PbResponseHeader;
@@ -38,6 +38,7 @@ const MAX_KEEP_ALIVES: usize = 3;
 pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, reader: Arc<Reader>) {
     let endpoints = &*reader.endpoints;
     let interval = (life.ttl() / 3).min(SLOWEST_BEAT);
+    let first_answer = FirstAnswer::default();
     let mut asked = FuturesUnordered::new();
     let mut vigil = Vigil::new();
     let (mut unanswered_since, mut answered) = (None, None);
@@ -54,7 +55,7 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, reader: Arc<Reader>) 
         // Connections are judged by the clock of timers, which does not count a suspension.
         let begun_awake = Instant::now();
         let call = Call::read("keeping a lease alive", interval * 3).urgent(interval / 2);
-        let kept = keep(&reader, lease, call);
+        let kept = keep(&reader, lease, call, &first_answer);
         asked.push(Box::pin(async move { (begun_awake, kept.await) }));
         // Half of the remaining time, so that a session without answers is suspended before it is
         // lost.
@@ -64,14 +65,17 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, reader: Arc<Reader>) 
         let next = match select(pin!(patience), pin!(newer(&mut asked, answered))).await {
             Either::Left(_) => {
                 // A heartbeat needs two answers: after the first of them it is late only when it
-                // takes another interval.
+                // takes another interval. A member whose disk stalls gives the first one for ever.
                 let is_first = unanswered_since.is_none();
                 let since = *unanswered_since.get_or_insert(begun_awake);
-                if !is_first || !endpoints.heard_since(since) {
+                let has_begun = first_answer.is_since(since);
+                if !is_first || !has_begun {
                     life.suspend();
                 }
                 // Two intervals leave one for another connection.
-                endpoints.doubt(since, interval * 2);
+                if !has_begun || since.elapsed() >= interval * 2 {
+                    endpoints.doubt(since, interval * 2);
+                }
                 continue;
             }
             Either::Right((Some((asked_at, Ok(sent))), _)) => {
@@ -111,6 +115,21 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, reader: Arc<Reader>) 
     let _tried = revoke(endpoints, lease, life.ttl()).await.is_ok();
 }
 
+/// When the first of the answers to a heartbeat arrived last: that to the keep-alive alone.
+#[derive(Default)]
+struct FirstAnswer(Mutex<Option<Instant>>);
+
+impl FirstAnswer {
+    fn record(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    fn is_since(&self, since: Instant) -> bool {
+        let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.is_some_and(|last| last >= since)
+    }
+}
+
 /// Waits for the next result of a heartbeat that began after this one.
 async fn newer<T>(
     asked: &mut FuturesUnordered<impl Future<Output = (Instant, T)>>,
@@ -129,10 +148,15 @@ async fn newer<T>(
 ///
 /// The linearizable read after it also shows that the store has still the history of the session:
 /// a new connection may be one to a store that was restored from a backup, see [`crate::history`].
-async fn keep(reader: &Reader, lease: i64, call: Call) -> Result<Instant> {
+async fn keep(
+    reader: &Reader,
+    lease: i64,
+    call: Call,
+    first_answer: &FirstAnswer,
+) -> Result<Instant> {
     let seen = reader.history.seen();
     let renewal = |link: Arc<Link>| async move {
-        try_join(link.direct(), renew_in_one_term(&link, lease)).await
+        try_join(link.direct(), renew_in_one_term(&link, lease, first_answer)).await
     };
     let (cluster, (sent, header)) = reader.endpoints.call(call, renewal).await?;
     reader.history.same_cluster(cluster)?;
@@ -160,6 +184,7 @@ async fn keep(reader: &Reader, lease: i64, call: Call) -> Result<Instant> {
 async fn renew_in_one_term(
     link: &Link,
     lease: i64,
+    first_answer: &FirstAnswer,
 ) -> Result<(Instant, PbResponseHeader), etcd_client::Error> {
     let mut before = match link.term() {
         Some(term) => term,
@@ -168,7 +193,7 @@ async fn renew_in_one_term(
     for _ in 0..MAX_KEEP_ALIVES {
         let sent = clock::now();
         link.lease.clone().keep_alive(lease).await?;
-        link.prove();
+        first_answer.record();
         let (after, header) = link.confirm().await?;
         if after == before {
             return Ok((sent, header));

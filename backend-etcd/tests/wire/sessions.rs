@@ -71,7 +71,7 @@ async fn the_life_of_a_session_is_counted_from_the_sending_of_what_was_answered(
 #[tokio::test(start_paused = true)]
 async fn no_session_believes_longer_than_its_lease_lives_on_a_fast_clock() {
     // The server's clock is 1 % fast, and the client's 1 % slow.
-    for act in [Act::Ignore, Act::Mute, Act::Cut { applied: false }, Act::Late(TTL / 2)] {
+    for act in [Act::Ignore, Act::Mute, Act::Cut { applied: false }, Act::Late(TTL * 3 / 4)] {
         let peer = Peer::new(2);
         peer.shared.state().leases.rate = 981;
         let ann = session(&peer).await;
@@ -153,6 +153,20 @@ async fn a_heartbeat_whose_two_answers_are_slow_ends_no_session_and_costs_no_con
         assert!(!ann.status().borrow().is_lost(), "each answer took {slow:?}");
         assert_eq!(Shared::count(&peer.shared.dialled), 1, "a new connection was used");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_answers_keep_alives_alone_is_left_for_another_connection() {
+    let peer = Peer::new(1);
+    let ann = session(&peer).await;
+    sleep(TTL).await;
+    // As a leader whose disk stalls.
+    peer.script(Rule::on(Kind::Range, Act::Ignore).always());
+    let dialled = async || Shared::count(&peer.shared.dialled) > 1;
+    eventually("a new connection is used", dialled).await;
+    assert!(!ann.status().borrow().is_lost(), "it came too late");
+    peer.shared.script().clear();
+    eventually("the session is live again", async || is_live(&*ann)).await;
 }
 
 #[tokio::test(start_paused = true)]

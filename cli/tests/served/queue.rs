@@ -92,7 +92,7 @@ fn a_command_runs_for_each_item(on: &Server) {
 fn an_item_whose_command_fails_is_put_back_and_becomes_a_dead_letter(on: &Server) {
     on.queue("/fails", &["put", "bad"]);
     let script = "echo $SYNOD_DELIVERED; exit 3";
-    let mut consumer = on.consumes("/fails", &["--deliver-at-most", "2", "--json"], script);
+    let mut consumer = on.consumes("/fails", &["--max-deliveries", "2", "--json"], script);
     let mut told = |number: &str| {
         assert_eq!(consumer.line(), number);
         serde_json::from_str::<Value>(&consumer.line()).expect("JSON")
