@@ -68,12 +68,9 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, reader: Arc<Reader>) 
                 // takes another interval. A member whose disk stalls gives the first one for ever.
                 let is_first = unanswered_since.is_none();
                 let since = *unanswered_since.get_or_insert(begun_awake);
-                let has_begun = first_answer.is_since(since);
-                if !is_first || !has_begun {
+                if !is_first || !first_answer.is_since(since) {
                     life.suspend();
-                }
-                // Two intervals leave one for another connection.
-                if !has_begun || since.elapsed() >= interval * 2 {
+                    // Two intervals leave one for another connection.
                     endpoints.doubt(since, interval * 2);
                 }
                 continue;

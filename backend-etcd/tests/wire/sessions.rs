@@ -136,9 +136,9 @@ async fn a_heartbeat_without_an_answer_for_one_interval_costs_no_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_heartbeat_whose_two_answers_are_slow_ends_no_session_and_costs_no_connection() {
+async fn a_heartbeat_whose_two_answers_are_slow_suspends_nothing_and_costs_no_connection() {
     // Each answer comes in an interval, both together do not.
-    for (slow, is_suspended) in [(TTL / 6, false), (TTL / 5, false), (TTL * 3 / 10, true)] {
+    for slow in [TTL / 6, TTL / 5] {
         let peer = Peer::new(1);
         let ann = session(&peer).await;
         for kind in [Kind::KeepAlive, Kind::Range] {
@@ -148,9 +148,7 @@ async fn a_heartbeat_whose_two_answers_are_slow_ends_no_session_and_costs_no_con
         status.mark_unchanged();
         let suspended = status.wait_for(|status| !matches!(status, Status::Live { .. }));
         let suspended = timeout(TTL * 6, suspended).await.is_ok();
-        assert_eq!(suspended, is_suspended, "each answer took {slow:?}");
-        sleep(TTL * 6).await;
-        assert!(!ann.status().borrow().is_lost(), "each answer took {slow:?}");
+        assert!(!suspended, "each answer took {slow:?}");
         assert_eq!(Shared::count(&peer.shared.dialled), 1, "a new connection was used");
     }
 }

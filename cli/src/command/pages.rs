@@ -19,12 +19,10 @@ pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
 
 /// Prints the page of the command, or writes it and those of its commands into a directory.
 pub(crate) fn manual(into: Option<&Path>) -> Result<(), Failure> {
-    match into {
-        Some(directory) => Ok(clap_mangen::generate_to(Cli::command(), directory)?),
-        None => {
-            let mut page = Vec::new();
-            Man::new(Cli::command()).render(&mut page)?;
-            Ok(output::bytes(&page)?)
-        }
+    if let Some(directory) = into {
+        return Ok(clap_mangen::generate_to(Cli::command(), directory)?);
     }
+    let mut page = Vec::new();
+    Man::new(Cli::command()).render(&mut page)?;
+    Ok(output::bytes(&page)?)
 }
