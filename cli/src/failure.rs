@@ -153,10 +153,34 @@ impl From<io::Error> for Failure {
 
 #[cfg(test)]
 mod tests {
+    use synod::{Path, Rejected};
+
     use super::*;
 
     fn unreachable(why: &'static str) -> Error {
         Error::new(ErrorKind::Unreachable, "opening a session").because(why)
+    }
+
+    #[test]
+    fn exit_codes_tell_apart_what_a_script_may_react_to() {
+        let of = |kind| Failure::Store(Error::new(kind, "commit")).code();
+        let kinds = [
+            ErrorKind::Unreachable,
+            ErrorKind::SessionLost,
+            ErrorKind::Refused,
+            ErrorKind::Denied,
+            ErrorKind::Invalid,
+            ErrorKind::Backend,
+        ];
+        assert_eq!(kinds.map(of), [69, 69, 73, 77, 1, 1]);
+        let rejected = |reason| {
+            let no = Rejected::new(0, Path::new("/a").expect("valid"), reason);
+            let refused = Failure::unless_applied::<()>(Outcome::Rejected(no));
+            refused.expect_err("it was rejected").code()
+        };
+        let reasons = [RejectReason::Missing, RejectReason::Exists, RejectReason::OtherVersion];
+        assert_eq!(reasons.map(rejected), [66, 73, 73]);
+        assert_eq!(Failure::Exit(7, None).code(), 7);
     }
 
     #[test]

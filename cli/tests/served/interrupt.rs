@@ -27,6 +27,7 @@ fn a_command_that_is_ended_removes_its_node(on: &Server) {
 
 fn a_command_that_waits_is_ended_by_a_signal(on: &Server) {
     assert_eq!(on.code(&["create", "/looked-at", "x"]), Some(0));
+    assert_eq!(on.code(&["create", "/looked-at", "x"]), Some(73), "it is there");
     let mut watch = Running::start(&mut on.synod(&["watch", "/looked-at"]));
     assert_eq!(watch.line(), "found    /looked-at  x");
     watch.signal("TERM");
