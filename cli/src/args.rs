@@ -227,7 +227,7 @@ pub(crate) enum Command {
     Sim(Box<Sim>),
 }
 
-/// Where shells look for completions.
+/// The files in which shells look for completions.
 const COMPLETION_FILES: &str = "\
 Save it where the shell looks for it:
   bash  synod completions bash > ~/.local/share/bash-completion/completions/synod
