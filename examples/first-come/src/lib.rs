@@ -34,7 +34,7 @@ use synod_core::store::{Expect, Lifetime, OpResult, Query, Txn, View};
 /// # use synod_core::client::Client;
 /// # use synod_core::error::Result;
 /// # use synod_core::path;
-/// use synod_core::held::Held;
+/// use synod_core::held::{Held, Release};
 /// use synod_first_come::FirstCome;
 ///
 /// # async fn report() {}
