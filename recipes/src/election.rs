@@ -115,7 +115,7 @@ impl Leader {
     ///
     /// [`SessionLost`](synod_core::error::ErrorKind) if the lead was lost: then nothing is
     /// proclaimed. Otherwise the errors common to all calls of a
-    /// [`Client`](synod_core::client::Client); a value of unknown effect may be proclaimed again.
+    /// [`Client`]; a value of unknown effect may be proclaimed again.
     ///
     /// # Cancel safety
     ///
@@ -156,7 +156,7 @@ impl Leader {
     /// [`Refused`](synod_core::error::ErrorKind) if a candidate of another library is between them,
     /// which could not be notified; [`SessionLost`](synod_core::error::ErrorKind) if the lead was
     /// lost before; otherwise the errors common to all calls of a
-    /// [`Client`](synod_core::client::Client). In each case the lead is released.
+    /// [`Client`]. In each case the lead is released.
     ///
     /// # Cancel safety
     ///
