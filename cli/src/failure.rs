@@ -10,7 +10,7 @@ use synod::{Error, ErrorKind, Outcome, RejectReason};
 
 /// The exit code if a node, an item, a worker or a task is not there. This and the next three are
 /// those of `sysexits.h`.
-pub(crate) const NOT_THERE: u8 = 66;
+const NOT_THERE: u8 = 66;
 /// The exit code if the store does not answer, or the session was lost.
 const UNREACHABLE: u8 = 69;
 /// The exit code if the store refuses a change: something is there already, or was changed.

@@ -143,4 +143,4 @@ by a signal; its tasks are then assigned to other workers.
 Exit codes:
   128 + N  signal N ended it
   126      the command cannot be run    127  there is no such command
-  1        anything else, with a line that says what";
+  otherwise those of `synod --help`";

@@ -101,7 +101,7 @@ the queue, and the exit code is 1. If the command is killed between the two, the
 
 Exit codes:
   75   there is no item
-  1    anything else, with a line that says what";
+  otherwise those of `synod --help`";
 
 #[cfg(unix)]
 const CONSUME_NOTES: &str = "\
@@ -122,4 +122,4 @@ claimed, and synod ends when the commands have.
 Exit codes:
   0    it was stopped by a signal
   126  the command cannot be run    127  there is no such command
-  1    anything else, with a line that says what";
+  otherwise those of `synod --help`";
