@@ -99,11 +99,13 @@ impl Finished {
         self.unconfirmed = self.tasks.keys().cloned().collect();
     }
 
-    /// Forgets the tasks that were not reported anew.
-    pub(super) fn end_reload(&mut self) {
-        for task in std::mem::take(&mut self.unconfirmed) {
-            self.forget(&task);
+    /// Forgets the tasks that were not reported anew, and returns them.
+    pub(super) fn end_reload(&mut self) -> BTreeSet<String> {
+        let gone = std::mem::take(&mut self.unconfirmed);
+        for task in &gone {
+            self.forget(task);
         }
+        gone
     }
 
     /// Returns the next task whose removal is due. The task stays known: [`Finished::put_off`]
@@ -199,7 +201,7 @@ mod tests {
         finished.add(&node("same", 1, 2 * TODAY), later, date);
         finished.add(&node("other", 7, date), later, date);
         finished.add(&bare("ahead"), later, date);
-        finished.end_reload();
+        assert_eq!(finished.end_reload(), BTreeSet::from(["gone".to_owned()]));
 
         let mut all = Vec::new();
         while let Some(task) = finished.pop_due(now + 60 * MINUTE) {

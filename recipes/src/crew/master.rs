@@ -114,9 +114,7 @@ impl<'a> MasterTerm<'a> {
                 return Some(MasterStep::Expire { task, waits });
             }
         }
-        self.state
-            .next_step(now)
-            .or_else(|| Some(MasterStep::Remove { task: self.next_removal()? }))
+        self.state.next_step(now).or_else(|| self.next_removal())
     }
 
     /// The time of the next step that no change triggers.
@@ -164,13 +162,14 @@ impl<'a> MasterTerm<'a> {
         }
     }
 
-    /// Returns a finished task that is to be removed now.
-    fn next_removal(&mut self) -> Option<String> {
+    /// Returns the removal of a finished task that is due.
+    fn next_removal(&mut self) -> Option<MasterStep> {
         loop {
             let task = self.finished.pop_due(clock::now())?;
             // A worker that still has a cancelled task must give it up first.
             if self.state.holder(&task).is_none() && !self.expiring.contains(&task) {
-                return Some(task);
+                let possible_holder = self.state.possible_holder(&task).map(str::to_owned);
+                return Some(MasterStep::Remove { task, possible_holder });
             }
             self.put_off_removal(&task);
         }
@@ -195,7 +194,9 @@ impl<'a> MasterTerm<'a> {
             CrewChange::Reset(dir) => self.reset(dir),
             CrewChange::Complete => {
                 self.is_complete = true;
-                self.finished.end_reload();
+                for task in self.finished.end_reload() {
+                    self.state.forget_task(&task);
+                }
                 self.state.find_orphans();
                 self.deadlines.retain(|task| self.state.knows(task));
             }
@@ -229,7 +230,7 @@ impl<'a> MasterTerm<'a> {
                 if let Some(worker) = self.worker_of(&node.path) {
                     self.deadlines.add(&node, clock::now(), date());
                     mistake!(DeadlineEndsWithTheWait: self.deadlines.forget(node.path.name()));
-                    self.state.add_assignment(&worker, node.path.name(), node.data);
+                    self.state.add_assignment(&worker, &node);
                 }
             }
             CrewDir::Done => {
@@ -255,7 +256,10 @@ impl<'a> MasterTerm<'a> {
                     self.forget_unless_open(node.path.name());
                 }
             }
-            CrewDir::Done => self.finished.remove(node.path.name()),
+            CrewDir::Done => {
+                self.finished.remove(node.path.name());
+                self.state.forget_task(node.path.name());
+            }
             CrewDir::Switch => self.state.forget_switch(),
         }
     }

@@ -37,6 +37,10 @@ pub(super) struct CrewState {
     orphans: VecDeque<(String, String)>,
     /// Assignments that were made and not reported yet: the time limit, the worker and the task.
     unreported: VecDeque<(Instant, String, String)>,
+    /// The last assignment of each task that this master has requested, until the store reports it
+    /// or the task is gone: the worker may have the task even if it is not among the holders. The
+    /// directories are reported independently, so the end of a task can precede its assignment.
+    possible_holders: BTreeMap<String, PossibleHolder>,
     /// Orphans that the store rejected, until they are tried again.
     aside: BTreeSet<(Instant, String, String)>,
 }
@@ -57,6 +61,14 @@ struct Assigned {
     /// True if the store has reported the assignment. An assignment that was not reported may also
     /// have ended without a report.
     is_reported: bool,
+}
+
+/// A worker to which a master has requested to assign a task.
+#[derive(Debug)]
+struct PossibleHolder {
+    worker: String,
+    /// The revision at which the task began to wait. Its assignment is newer.
+    since: Revision,
 }
 
 /// The time limit for the report of an assignment that was made.
@@ -138,8 +150,15 @@ impl CrewState {
     }
 
     /// Adds an assignment that the store has reported.
-    pub(super) fn add_assignment(&mut self, worker: &str, task: &str, stored: Bytes) {
+    pub(super) fn add_assignment(&mut self, worker: &str, node: &Node) {
+        let (task, stored) = (node.path.name(), node.data.clone());
         self.insert_assignment(worker, task, Assigned { stored, is_reported: true });
+        let is_last = |possible: &PossibleHolder| {
+            possible.worker == worker && node.stat.is_some_and(|stat| stat.created > possible.since)
+        };
+        if self.possible_holders.get(task).is_some_and(is_last) {
+            self.possible_holders.remove(task);
+        }
         if !self.workers.contains_key(worker) {
             self.orphans.push_back((worker.to_owned(), task.to_owned()));
         }
@@ -195,6 +214,17 @@ impl CrewState {
     /// The worker that has a task.
     pub(super) fn holder(&self, task: &str) -> Option<&str> {
         self.holders.get(task).map(String::as_str)
+    }
+
+    /// The worker to which this master has requested to assign a task, if the store has not
+    /// reported that assignment.
+    pub(super) fn possible_holder(&self, task: &str) -> Option<&str> {
+        self.possible_holders.get(task).map(|possible| possible.worker.as_str())
+    }
+
+    /// Forgets a task that is gone.
+    pub(super) fn forget_task(&mut self, task: &str) {
+        self.possible_holders.remove(task);
     }
 
     /// Returns true if a task waits or is assigned, as far as this master knows.
@@ -294,6 +324,8 @@ impl CrewState {
         let basis = StepBasis { worker: self.workers.get(&worker)?.version, switch };
         self.turns.record_choice(&worker);
         let queued = self.todo.remove(&task)?;
+        let possible = PossibleHolder { worker: worker.clone(), since: queued.since };
+        self.possible_holders.insert(task.clone(), possible);
         let assigned = Assigned { stored: queued.stored.clone(), is_reported: false };
         self.insert_assignment(&worker, &task, assigned);
         Some(MasterStep::Assign { task, worker, queued, basis })

@@ -39,8 +39,8 @@ pub(super) enum MasterStep {
     TakeBack { task: String, worker: String, terms: Bytes },
     /// Ends the task, whose deadline has passed.
     Expire { task: String, waits: bool },
-    /// Removes the task, whose retention has passed.
-    Remove { task: String },
+    /// Removes the task, whose retention has passed, unless this worker still has it.
+    Remove { task: String, possible_holder: Option<String> },
 }
 
 impl MasterStep {
@@ -50,7 +50,7 @@ impl MasterStep {
             Self::Assign { task, .. }
             | Self::TakeBack { task, .. }
             | Self::Expire { task, .. }
-            | Self::Remove { task } => task,
+            | Self::Remove { task, .. } => task,
         }
     }
 }
@@ -131,10 +131,12 @@ impl<'a> Steps<'a> {
             MasterStep::TakeBack { task, worker, terms } => {
                 self.take_back(task, worker, terms.clone()).await?
             }
-            MasterStep::Remove { task } => match self.remove(task).await? {
-                Some(outcome) => outcome,
-                None => return Ok(StepOutcome::Unknown),
-            },
+            MasterStep::Remove { task, possible_holder } => {
+                match self.remove(task, possible_holder.as_deref()).await? {
+                    Some(outcome) => outcome,
+                    None => return Ok(StepOutcome::Unknown),
+                }
+            }
         };
         Ok(match &outcome {
             Outcome::Committed(_) => StepOutcome::Applied,
@@ -266,14 +268,16 @@ impl<'a> Steps<'a> {
         path.parent_str() == Some(self.paths.workers().as_str())
     }
 
-    /// Removes a finished task. The request is not repeated if its effect is unknown: it might be
-    /// applied to a later task of this name that is finished, too.
-    async fn remove(&self, task: &str) -> Result<Option<Outcome>> {
+    /// Removes a finished task, unless this worker still has it. The request is not repeated if its
+    /// effect is unknown: it might be applied to a later task of this name that is finished, too.
+    async fn remove(&self, task: &str, possible_holder: Option<&str>) -> Result<Option<Outcome>> {
         let session = self.lead.session();
-        let (done, attempts) = (self.paths.done(task)?, self.paths.attempts(task)?);
-        let task = self.paths.task(task)?;
-        let txn = self.lead.txn().delete(done, Expect::Any);
-        let mut others = vec![task, attempts];
+        let mut txn = self.lead.txn();
+        if let Some(worker) = possible_holder {
+            txn = txn.check(self.paths.assigned(worker, task)?, Expect::Absent);
+        }
+        let txn = txn.delete(self.paths.done(task)?, Expect::Any);
+        let mut others = vec![self.paths.task(task)?, self.paths.attempts(task)?];
         loop {
             let nodes = others.iter().cloned();
             let whole = nodes.fold(txn.clone(), |txn, node| txn.delete(node, Expect::Any));

@@ -157,6 +157,66 @@ fn a_finished_task_is_removed_only_when_no_step_and_no_worker_has_it() {
 }
 
 #[test]
+fn a_finished_task_is_removed_only_if_the_last_worker_that_may_have_it_does_not() {
+    let paths = paths();
+    let there = vec![(CrewDir::Workers, worker("ann")), (CrewDir::Todo, task("todo/a", 5, HOUR))];
+    let mut master = master(&paths, Duration::ZERO, there);
+    let done = || CrewChange::Set(CrewDir::Done, node("done/a", 9, Bytes::new()));
+    let removal = |possible_holder: Option<&str>| {
+        let possible_holder = possible_holder.map(str::to_owned);
+        Some(MasterStep::Remove { task: "a".to_owned(), possible_holder })
+    };
+    let assigns = master.next_step().expect("ann is free");
+    master.record_outcome(assigns, StepOutcome::Applied);
+
+    // It was cancelled. Its assignment is not reported yet.
+    master.apply(done());
+    assert_eq!(master.next_step(), removal(Some("ann")));
+
+    // An earlier assignment to this worker proves nothing about the last one.
+    for earlier in [CrewChange::Set, CrewChange::Removed] {
+        master.apply(earlier(CrewDir::Assigned, task("assigned/ann/a", 2, HOUR)));
+    }
+    master.finished.put_off("a", clock::now(), Duration::ZERO);
+    assert_eq!(master.next_step(), removal(Some("ann")));
+
+    let last = || task("assigned/ann/a", 6, HOUR);
+    master.apply(CrewChange::Set(CrewDir::Assigned, last()));
+    master.finished.put_off("a", clock::now(), Duration::ZERO);
+    assert_eq!(master.next_step(), None, "ann has it");
+    master.apply(CrewChange::Removed(CrewDir::Assigned, last()));
+    master.finished.put_off("a", clock::now(), Duration::ZERO);
+    assert_eq!(master.next_step(), removal(None), "ann has given it up");
+}
+
+#[test]
+fn an_assignment_that_the_store_rejected_may_have_been_made() {
+    let paths = paths();
+    let there = vec![(CrewDir::Workers, worker("ann")), (CrewDir::Todo, task("todo/a", 5, HOUR))];
+    let mut master = master(&paths, Duration::ZERO, there);
+    let assigns = master.next_step().expect("ann is free");
+    master.record_outcome(assigns, StepOutcome::Elsewhere);
+    master.apply(CrewChange::Set(CrewDir::Done, node("done/a", 9, Bytes::new())));
+
+    let possible_holder = Some("ann".to_owned());
+    let removal = MasterStep::Remove { task: "a".to_owned(), possible_holder };
+    assert_eq!(master.next_step(), Some(removal));
+
+    for is_reload in [false, true] {
+        if is_reload {
+            reset(&mut master, CrewDir::Done, vec![]);
+        } else {
+            master.apply(CrewChange::Removed(CrewDir::Done, node("done/a", 9, Bytes::new())));
+        }
+        assert_eq!(master.state.possible_holder("a"), None, "the task is gone");
+        master.apply(CrewChange::Set(CrewDir::Todo, task("todo/a", 11, HOUR)));
+        assert!(matches!(master.next_step(), Some(MasterStep::Assign { .. })));
+        master.apply(CrewChange::Set(CrewDir::Done, node("done/a", 15, Bytes::new())));
+        assert!(master.state.possible_holder("a").is_some(), "a later task of this name");
+    }
+}
+
+#[test]
 fn a_step_that_the_store_rejects_is_tried_again_later() {
     let paths = paths();
     let there = vec![

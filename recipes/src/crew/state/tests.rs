@@ -23,6 +23,10 @@ fn todo(task: &str, created: u64, new: &NewTask) -> Node {
     node(path.as_str(), created, None, data)
 }
 
+fn assigned(worker: &str, task: &str) -> Node {
+    node(&format!("/assigned/{worker}/{task}"), 1, None, Bytes::new())
+}
+
 fn worker(name: &str, offers: &CrewWorker) -> Node {
     let path = Path::new(&format!("/workers/{name}")).expect("valid");
     node(path.as_str(), 1, Some(7), record(offers, false))
@@ -110,7 +114,7 @@ fn a_reported_assignment_stays_when_its_repetition_is_rejected() {
         state.add_worker(&worker("ann", &two()));
         add_waiting(&mut state, &todo("a", 1, &NewTask::new("")));
         let step = state.next_step(clock::now()).expect("it is assigned");
-        state.add_assignment("ann", "a", Bytes::new());
+        state.add_assignment("ann", &assigned("ann", "a"));
 
         state.record_outcome(step, outcome, clock::now());
 
@@ -164,7 +168,7 @@ fn the_tasks_of_a_worker_that_is_gone_are_taken_back_once() {
     state.remove_waiting(&todo("a", 1, &NewTask::new("")));
     state.add_worker(&worker("bob", &two()));
     assert_eq!(next_steps(&mut state), pairs(&[("a", "bob")]));
-    state.add_assignment("cid", "b", Bytes::new());
+    state.add_assignment("cid", &assigned("cid", "b"));
     assert_eq!(next_steps(&mut state), pairs(&[("-b", "cid")]), "an unknown worker has it");
 
     state.forget_workers();
@@ -206,7 +210,7 @@ fn an_assignment_that_ends_unreported_leaves_its_worker_free() {
     let step = state.next_step(now + MAX_UNREPORTED).expect("there was no such task");
     assert_eq!(step.task(), "b");
     state.record_outcome(step, StepOutcome::Applied, now + MAX_UNREPORTED);
-    state.add_assignment("ann", "b", Bytes::new());
+    state.add_assignment("ann", &assigned("ann", "b"));
     assert_eq!(
         (state.next_step(now + 9 * MAX_UNREPORTED), state.next_due()),
         (None, None),
