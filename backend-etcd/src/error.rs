@@ -267,6 +267,11 @@ pub(crate) fn unanswered(doing: &'static str) -> Error {
     Error::new(ErrorKind::Unreachable, doing).because("no answer in time")
 }
 
+/// The error of watches at a member that lags behind the others.
+pub(crate) fn lagging() -> Error {
+    Error::new(ErrorKind::Unreachable, "watch").because("the member lags behind the others")
+}
+
 /// The error of watches that stay refused although their stream was opened with new tokens.
 pub(crate) fn refused_again(reason: &str) -> Error {
     Error::new(ErrorKind::Denied, "watch").because(describe(reason).into_owned())

@@ -161,6 +161,7 @@ async fn keep(
     if is_before(header.revision, seen) {
         reader.confirm_history(call, seen).await?;
     }
+    reader.history.heartbeat(header.revision);
     Ok(sent)
 }
 

@@ -17,6 +17,9 @@ pub(crate) struct History {
     cluster: AtomicU64,
     /// The highest revision that the session has seen.
     seen: AtomicI64,
+    /// The highest revision of a heartbeat. The session has not used the content of the store as of
+    /// this revision, so its local reads may be older.
+    beaten: AtomicI64,
 }
 
 impl History {
@@ -27,6 +30,16 @@ impl History {
 
     pub(crate) fn seen(&self) -> i64 {
         self.seen.load(Ordering::Acquire)
+    }
+
+    /// Records the revision of the linearizable read of a heartbeat.
+    pub(crate) fn heartbeat(&self, revision: i64) {
+        self.beaten.fetch_max(revision, Ordering::AcqRel);
+    }
+
+    /// The highest revision that the store is known to have reached.
+    pub(crate) fn reached(&self) -> i64 {
+        self.seen().max(self.beaten.load(Ordering::Acquire))
     }
 
     /// Records an answer of any member, which may lag. Fails if it is from another cluster.

@@ -17,7 +17,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::endpoints::Call;
-use crate::error::{judge, proxy, refused_again, translate, unanswered};
+use crate::error::{judge, lagging, proxy, refused_again, translate, unanswered};
+use crate::history::is_before;
 use crate::link::Link;
 use crate::reader::Reader;
 use crate::registry::{Consequence, Registry, Request};
@@ -164,6 +165,17 @@ struct MemberStream {
     tells_progress: bool,
     /// The highest revision that the history of the store was found to contain.
     confirmed: i64,
+    due: Due,
+    /// True if the member lags behind the store.
+    lags: bool,
+}
+
+/// A revision that the member of a stream must reach.
+#[derive(Clone, Copy)]
+struct Due {
+    revision: i64,
+    /// The time at which the store was known to have reached the revision.
+    since: Instant,
 }
 
 /// The maximum number of successive silences of a stream while the member answers other calls.
@@ -182,6 +194,16 @@ impl MemberStream {
     fn may_wait(&self, asked: Instant, beat: Duration) -> bool {
         let recent = asked.elapsed() < beat * SILENCES;
         self.tells_progress && recent && self.link.heard_since(asked)
+    }
+
+    /// Records a revision that the member has reached, and whether the member lags behind the store
+    /// by this time. A member whose disk stalls answers from memory, and reports no event.
+    fn record_revision(&mut self, revision: i64, reached: i64, limit: Duration) {
+        if is_before(revision, self.due.revision) {
+            self.lags = self.due.since.elapsed() >= limit;
+        } else {
+            self.due = Due { revision: reached, since: Instant::now() };
+        }
     }
 }
 
@@ -284,6 +306,7 @@ impl Watcher {
                 let (requests, answers) = stream.split();
                 let next = Instant::now() + self.beat;
                 let (asked, tells_progress, confirmed) = (None, false, 0);
+                let due = Due { revision: self.reader.history.reached(), since: Instant::now() };
                 Ok(MemberStream {
                     place: at,
                     link,
@@ -293,6 +316,8 @@ impl Watcher {
                     asked,
                     tells_progress,
                     confirmed,
+                    due,
+                    lags: false,
                 })
             }
             Ok(Err((text, error))) => {
@@ -312,6 +337,9 @@ impl Watcher {
             let oldest = self.registry.unanswered_since();
             if oldest.is_some_and(|sent| sent.elapsed() > self.beat * 2) {
                 return Broken::Stream(unanswered("watch"), stream.place);
+            }
+            if stream.lags {
+                return Broken::Stream(lagging(), stream.place);
             }
             let broken = match self.next(&mut stream).await {
                 Next::Order(None) => return Broken::Idle,
@@ -347,10 +375,13 @@ impl Watcher {
                     Ok(Some(response)) => {
                         stream.asked = None;
                         stream.next = Instant::now() + self.beat;
-                        let cluster = response.header().map_or(0, ResponseHeader::cluster_id);
-                        if self.reader.history.same_cluster(cluster).is_err() {
+                        let (history, header) = (&self.reader.history, response.header());
+                        let cluster = header.map_or(0, ResponseHeader::cluster_id);
+                        if history.same_cluster(cluster).is_err() {
                             self.life.lose(SessionEnd::Expired);
                         }
+                        let revision = header.map_or(0, ResponseHeader::revision);
+                        stream.record_revision(revision, history.reached(), self.beat);
                         match self.registry.receive(response) {
                             Consequence::Fine => {
                                 self.refusals = 0;

@@ -131,6 +131,51 @@ async fn a_watch_on_a_lagging_member_misses_nothing_when_it_moves() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_leaves_a_member_that_answers_and_stays_behind() {
+    for lagging in 0..2 {
+        let peer = Peer::new(2);
+        let (ann, bob) = (session(&peer).await, session(&peer).await);
+        done(&*ann, create("/n")).await;
+        let (_view, mut watch) = bob.watch(Query::node(path("/n"))).await.expect("it is answered");
+        let now = peer.shared.state().keys.revision;
+        // As a member whose disk stalls.
+        peer.shared.set_member(lagging, |member| member.behind = Some(now));
+
+        // The first write may have been sent to this member.
+        eventually("a write is answered", async || ann.commit(set("/n", "y")).await.is_ok()).await;
+        let began = Instant::now();
+        hears_of(&mut watch, "/n").await;
+        assert!(began.elapsed() <= TTL * 2, "after {:?}", began.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_stays_at_a_member_that_is_behind_for_a_moment() {
+    let peer = Peer::new(2);
+    let (ann, bob) = (session(&peer).await, session(&peer).await);
+    done(&*ann, create("/n")).await;
+    let (_view, mut watch) = bob.watch(Query::node(path("/n"))).await.expect("it is answered");
+    let opened = peer.met(Kind::Watch);
+    for _ in 0..20 {
+        let now = peer.shared.state().keys.revision;
+        for member in 0..2 {
+            peer.shared.set_member(member, |member| member.behind = Some(now));
+        }
+        let writing = ann.commit(set("/n", "y"));
+        let reaching = async {
+            sleep(TTL / 12).await;
+            for member in 0..2 {
+                peer.shared.set_member(member, |member| member.behind = None);
+            }
+        };
+        assert!(tokio::join!(writing, reaching).0.is_ok());
+        hears_of(&mut watch, "/n").await;
+        sleep(TTL / 5).await;
+    }
+    assert_eq!(peer.met(Kind::Watch), opened);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_member_that_says_nothing_is_passed_over_within_the_time_to_live() {
     let peer = Peer::new(3);
     let ann = session(&peer).await;
