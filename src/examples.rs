@@ -28,6 +28,9 @@ mod compat_queue {}
 mod group {}
 #[doc = include_str!("../recipes/docs/hash_ring.md")]
 mod hash_ring {}
+#[doc = include_str!("../recipes/docs/lease.md")]
+mod lease {}
+
 #[doc = include_str!("../recipes/docs/ids.md")]
 mod ids {}
 #[doc = include_str!("../recipes/docs/inspect.md")]

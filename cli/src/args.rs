@@ -266,6 +266,11 @@ pub(crate) struct Lock {
     /// those before in line counts
     #[arg(long, short = 'n', value_name = "N", value_parser = permits)]
     pub(crate) permits: Option<NonZeroU32>,
+    /// Run the command once in each period, like 1h, whichever machine starts it first and whatever
+    /// its result. Periods begin at the multiples of their length since 1970, UTC, by the clock of
+    /// this machine. A later start in the same period ends with the code of -E
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = ["shared", "permits"])]
+    pub(crate) once_per: Option<Duration>,
     /// The label that `inspect` shows to others: host and process by default
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,

@@ -33,6 +33,7 @@ mod ids;
 mod lead_loss;
 mod leader_latch;
 mod leader_selector;
+mod lease;
 mod lost_answer;
 mod multi_lock;
 mod mutex;
@@ -96,6 +97,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     double_barrier::CASES,
     double_barrier_members::CASES,
     ids::CASES,
+    lease::CASES,
     cache::CASES,
     cache_edges::CASES,
     watched::CASES,

@@ -54,7 +54,7 @@ pub fn true_now() -> Instant {
 }
 
 /// Returns the date of the wall clock, which may be set to another date at any time. It is for
-/// names and logs: no promise depends on it.
+/// names, logs, and dates that outlive a session: a promise that depends on it says so.
 pub fn date() -> SystemTime {
     runtime::here().map_or_else(SystemTime::now, |runtime| runtime.date())
 }

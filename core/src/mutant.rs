@@ -230,6 +230,7 @@ mistakes! {
         TransactionRunsAgain = "runs a transaction again when the answer to its commit was lost",
         TransactionMarkStays = "leaves the mark of its transactions when its last user goes",
 
+        LeaseTakenEarly = "takes a lease from a holder whose term has not ended",
         BlockByGuess = "assigns the numbers of a block whose reservation is in doubt",
         CountsEachTry = "counts a party again each time that it counts down",
         WakeIsLift = "passes a barrier because of an event, without a read",

@@ -31,6 +31,7 @@
 //! | [`MultiLock`](lock::MultiLock) | the mutexes at several paths, locked together: all of them, or none |
 //! | [`UnfairLock`](lock::UnfairLock) | a lock that is granted in no order, for a lock with little contention |
 //! | [`CohortMutex`](lock::CohortMutex) | a mutex that goes from task to task of this process without a call to the store, a bounded number of times in a row |
+//! | [`Lease`](lock::Lease) | an exclusive right until a date, which outlives its session and its process: a job that runs once an hour, whichever machine starts it |
 //!
 //! **Elections**
 //!
@@ -133,6 +134,7 @@ mod inspect;
 mod keeper;
 mod leader_latch;
 mod leader_selector;
+mod lease;
 mod line;
 pub mod lock;
 mod mirror;

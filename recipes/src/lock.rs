@@ -1,8 +1,9 @@
-//! Locks and permits: mutexes, a read-write lock, a semaphore. [`inspect()`] lists the holders and
+//! Locks and permits: mutexes, a read-write lock, a semaphore, a lease. [`inspect()`] lists the holders and
 //! waiters of a lock or an election, and [`request_release()`] requests that a holder releases.
 
 pub use crate::cohort_mutex::{CohortGuard, CohortMutex};
 pub use crate::inspect::inspect;
+pub use crate::lease::{Lease, LeaseTerm};
 pub use crate::line::hold::MutexGuard;
 pub use crate::line::order::Contender;
 pub use crate::line::ticket_name::Claim;

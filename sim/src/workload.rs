@@ -23,6 +23,7 @@ mod holding;
 mod ids;
 mod items;
 mod latch;
+mod lease;
 mod left;
 mod linear;
 mod multi;
@@ -77,6 +78,7 @@ pub const ALL: &[&dyn Workload] = &[
     &count_down::CountDowns,
     &double_barrier::DoubleBarriers,
     &ids::Numbers,
+    &lease::Leases,
     &transaction::Transactions,
     &cache::Caches,
     &presence::EPHEMERAL,

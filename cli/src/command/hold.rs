@@ -12,7 +12,7 @@ use synod::Path;
 use synod::Result as StoreResult;
 use synod::Retry;
 use synod::election::Election;
-use synod::lock::{Mutex, RwLock, Semaphore};
+use synod::lock::{Lease, Mutex, RwLock, Semaphore};
 use synod::{Held, Release};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -73,20 +73,24 @@ pub(crate) async fn lock(common: &Common, lock: Lock) -> Result<(), Failure> {
         let entering = async || {
             if tries { semaphore.try_acquire().await } else { semaphore.acquire().await.map(Some) }
         };
-        return hold(common, &client, &path, entering, (running, time)).await;
+        return hold(common, &client, &path, entering, (running, time), None).await;
     }
     if lock.shared {
         let shared = RwLock::new(&client, path.clone()).label(label);
         let entering = async || {
             if tries { shared.try_read().await } else { shared.read().await.map(Some) }
         };
-        return hold(common, &client, &path, entering, (running, time)).await;
+        return hold(common, &client, &path, entering, (running, time), None).await;
     }
+    let period = match lock.once_per {
+        Some(length) => Some(period(&client, &path, length, &label)?),
+        None => None,
+    };
     let mutex = Mutex::new(&client, path.clone()).label(label);
     let entering = async || {
         if tries { mutex.try_lock().await } else { mutex.lock().await.map(Some) }
     };
-    hold(common, &client, &path, entering, (running, time)).await
+    hold(common, &client, &path, entering, (running, time), period).await
 }
 
 pub(crate) async fn elect(common: &Common, elect: Elect) -> Result<(), Failure> {
@@ -100,7 +104,16 @@ pub(crate) async fn elect(common: &Common, elect: Elect) -> Result<(), Failure> 
             election.campaign(value.clone()).await.map(Some)
         }
     };
-    hold(common, &client, &path, entering, (elect.running, time)).await
+    hold(common, &client, &path, entering, (elect.running, time), None).await
+}
+
+/// The lease of the period in which a command runs once. It is next to the lock. Each process is
+/// another holder.
+fn period(client: &Client, path: &Path, length: Duration, label: &str) -> StoreResult<Lease> {
+    let lease = Lease::new(client, Path::new(&format!("{path}-once"))?, length).aligned();
+    let holder = format!("{label} {}", client.random().id());
+    // The label is for people: a long one is not needed to tell holders apart.
+    Ok(if holder.len() <= Lease::MAX_HOLDER { lease.holder(holder) } else { lease })
 }
 
 /// Acquires, runs the command, and releases. The client is closed in any case.
@@ -110,8 +123,9 @@ async fn hold<G: Release>(
     path: &Path,
     entering: impl AsyncFn() -> StoreResult<Option<G>>,
     (running, time): (Running, Time),
+    period: Option<Lease>,
 ) -> Result<(), Failure> {
-    let done = hold_open(common, client, path, entering, (running, time)).await;
+    let done = hold_open(common, client, path, entering, (running, time), period).await;
     let _told = timeout(FAREWELL, client.close()).await.is_ok_and(|closed| closed.is_ok());
     done
 }
@@ -122,6 +136,7 @@ async fn hold_open<G: Release>(
     path: &Path,
     entering: impl AsyncFn() -> StoreResult<Option<G>>,
     (running, time): (Running, Time),
+    period: Option<Lease>,
 ) -> Result<(), Failure> {
     let grace = grace(client, running.grace).await?;
     let mut signals = Signals::listen()?;
@@ -141,6 +156,16 @@ async fn hold_open<G: Release>(
         Ok(Err(error)) => return Err(error.into()),
         Err(_late) => return given_up(format!("{path} was not to be had within {time}")),
     };
+    if let Some(period) = period
+        && let Err(other) = period.try_acquire().await?
+    {
+        leave(held).await;
+        let until = humantime::format_rfc3339_seconds(other.until);
+        return given_up(format!(
+            "{path} was run in this period, by {}; the next begins at {until}",
+            other.holder
+        ));
+    }
     if running.command.is_empty() {
         return linger(common, client, path, held, &mut signals).await;
     }

@@ -65,6 +65,33 @@ fn two_exclude_each_other(on: &Server) {
     eventually("it is free", || on.standing("/two") == 0);
 }
 
+fn a_command_runs_once_in_a_period(on: &Server) {
+    // The first period ends in the year 2970.
+    let long = "1000years";
+    let run = |path: &str| on.output(&["lock", "--once-per", long, path, "--", "echo", "ran"]);
+    let first = run("/seldom");
+    assert_eq!((first.status.code(), text(&first.stdout)), (Some(0), "ran".to_owned()));
+    let second = run("/seldom");
+    assert_eq!((second.status.code(), text(&second.stdout)), (Some(75), String::new()));
+    let told = text(&second.stderr);
+    assert!(told.contains("/seldom was run in this period, by ") && told.contains("Z"), "{told}");
+    assert_eq!(on.code(&["lock", "--once-per", long, "-E", "0", "/seldom", "false"]), Some(0));
+    // The lock is free, and periods of other commands are their own.
+    assert_eq!(on.code(&["lock", "--try", "/seldom", "--", "true"]), Some(0));
+    assert_eq!(text(&run("/other").stdout), "ran");
+    // The periods of a moment follow each other.
+    for _ in 0..2 {
+        let ran = |period| on.code(&["lock", "--once-per", period, "/often", "--", "true"]);
+        eventually("the next period begins", || ran("1ms") == Some(0));
+    }
+    // A run that waits for the one before does not run in its period.
+    let held = on.holds(&["lock", "--once-per", long, "/slow"]);
+    let busy = ["lock", "--try", "--once-per", long, "/slow", "--", "echo", "ran"];
+    assert!(text(&on.output(&busy).stderr).contains("is held by another client"));
+    held.ends_with(0);
+    assert_eq!(on.code(&busy), Some(75));
+}
+
 fn the_exit_code_is_that_of_the_command(on: &Server) {
     assert_eq!(on.code(&["lock", "/code", "--", "sh", "-c", "exit 7"]), Some(7));
     // As with flock: the command follows the lock, with its own arguments.
@@ -359,6 +386,7 @@ fn without_a_command_it_is_held_until_interrupted(on: &Server) {
 
 pub(crate) const SCENES: &[Scene] = &[
     ("two_exclude_each_other", two_exclude_each_other),
+    ("a_command_runs_once_in_a_period", a_command_runs_once_in_a_period),
     ("the_exit_code_is_that_of_the_command", the_exit_code_is_that_of_the_command),
     (
         "the_command_gets_its_token_and_reads_its_input",

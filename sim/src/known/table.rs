@@ -208,6 +208,7 @@ pub const TABLE: &[Row] = &[
     door(Mutant::ExistsIsMade, "presence", "L-PE-5"),
     door(Mutant::GivenUpMemberStays, "double_barrier", "L-DB-4"),
     door(Mutant::BlockByGuess, "ids", "L-ID-1"),
+    door(Mutant::LeaseTakenEarly, "lease", "L-LS-1"),
     door(Mutant::CountsEachTry, "count_down", "L-CD-3"),
     door(Mutant::EntersOnAnyEvent, "double_barrier", "L-DB-1").as_number("M24"),
     door(Mutant::ReadyIsForAll, "double_barrier", "L-DB-1"),

@@ -1,10 +1,12 @@
 //! The arguments of the values.
 
 use std::num::NonZeroU64;
+use std::time::Duration;
 
 use futures_util::future::join;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
+use synod_recipes::lock::Lease;
 use synod_recipes::value::{AtomicValue, Counter, Ids, Promotion, SharedCount, SharedValue};
 
 use crate::recipe::edge::{Takes, accepted, check, first, ignore_panic, later, text, to};
@@ -174,6 +176,35 @@ pub(crate) const IDS: Takes = Takes {
     })],
     ..Takes::NONE
 };
+
+pub(crate) const LEASE: Takes = Takes {
+    texts: &[first("holder", |client, path, name| {
+        Box::pin(async move {
+            let lease = Lease::new(&client, &path, Duration::from_secs(60)).holder(&name);
+            let term = lease.try_acquire().await?;
+            check(term.is_ok_and(|term| term.holder == name), "taking a lease", &path)?;
+            accepted(lease.release()).await.map(drop)
+        })
+    })],
+    times: &[
+        first("new", |client, path, term| {
+            Box::pin(async move { take_and_release(&path, Lease::new(&client, &path, term)).await })
+        }),
+        first("clock_margin", |client, path, margin| {
+            Box::pin(async move {
+                let lease = Lease::new(&client, &path, Duration::from_secs(60));
+                take_and_release(&path, lease.aligned().clock_margin(margin)).await
+            })
+        }),
+    ],
+    ..Takes::NONE
+};
+
+async fn take_and_release(path: &Path, lease: Lease) -> Result<()> {
+    let taken = lease.try_acquire().await?;
+    check(taken.is_ok(), "taking a lease", path)?;
+    accepted(lease.release()).await.map(drop)
+}
 
 pub(crate) const SHARED_VALUE: Takes = Takes {
     data: &[later("set", |client, path, data| {

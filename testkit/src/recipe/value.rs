@@ -1,11 +1,13 @@
 //! The rows of the values.
 
 use std::num::NonZeroU64;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
+use synod_recipes::lock::Lease;
 use synod_recipes::value::{AtomicValue, Counter, Ids, Promotion, SharedCount, SharedValue};
 
 use crate::edges;
@@ -14,7 +16,7 @@ use crate::recipe::row::{Kind, Leaves, Part, Row, made, opened};
 use crate::recipe::usage::{Act, Call, Use, done};
 
 pub(super) const KIND: Kind = Kind {
-    rows: &[COUNTER, ATOMIC_VALUE, SHARED_VALUE, SHARED_COUNT, IDS],
+    rows: &[COUNTER, ATOMIC_VALUE, SHARED_VALUE, SHARED_COUNT, IDS, LEASE],
     laws: &[
         (
             "L-CNT-1",
@@ -47,6 +49,15 @@ pub(super) const KIND: Kind = Kind {
         (
             "L-ID-1",
             "numbers are unique over all clients, restarts and lost answers, and increase for each client",
+        ),
+        (
+            "L-LS-1",
+            "the term of a lease ends at its date or when its holder releases it, and no other holder has one before",
+        ),
+        ("L-LS-2", "each term of a lease has a higher number than all terms before it"),
+        (
+            "L-LS-3",
+            "a term of a lease outlives its session, and every process with the name of its holder extends it",
         ),
     ],
     kept: &[
@@ -169,6 +180,29 @@ const IDS: Row = Row {
     bench: Part::Has(&["Ids"]),
     ..CELL
 };
+
+const LEASE: Row = Row {
+    name: "Lease",
+    module: "lease",
+    cases: "lease",
+    make: |client, path| made(lease(&client, &path)),
+    shown: "Lease { path: /shown, holder: \"ann\", .. }",
+    takes: edges::value::LEASE,
+    uses: &[change("lease", |client, path| {
+        done(async move {
+            let lease = lease(&client, &path);
+            let _taken = lease.try_acquire().await?;
+            lease.release().await
+        })
+    })],
+    workloads: Part::Has(&["lease"]),
+    family: None,
+    ..CELL
+};
+
+fn lease(client: &Client, path: &Path) -> Lease {
+    Lease::new(client, path, Duration::from_secs(60)).holder("ann")
+}
 
 const SHARED_VALUE: Row = Row {
     name: "SharedValue",
