@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::StreamExt as _;
+use futures_util::future::join;
 use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::{Error, ErrorKind};
@@ -90,18 +91,30 @@ struct All {
 
 async fn work(me: Process, all: All) {
     let Ok(client) = me.client().await else { return };
-    let candidate = Candidate { me, client, all };
+    // Another client of the same process is another candidate.
+    let second = if me.number() == 2 { me.second_client().await.ok() } else { None };
+    let second = second.map(|client| Candidate {
+        label: "beside",
+        me: me.clone(),
+        client,
+        all: all.clone(),
+    });
+    let candidate = Candidate { label: "first", me, client, all };
     let observer = Observer::of(&candidate.me, &candidate.client);
-    for round in 0..candidate.me.rounds(ROUNDS) {
-        candidate.round(round).await;
-        candidate.me.rest(candidate.me.ttl() / 8).await;
-    }
+    let beside = async {
+        if let Some(second) = &second {
+            second.rounds().await;
+        }
+    };
+    Box::pin(join(candidate.rounds(), beside)).await;
     candidate.check_observed(&observer).await;
     holding::leaves_nothing(&candidate.me, &candidate.client, &candidate.all.grants, "L-EL-6")
         .await;
 }
 
 struct Candidate {
+    /// Its name among the candidates of the process.
+    label: &'static str,
     me: Process,
     client: Client,
     all: All,
@@ -112,9 +125,16 @@ impl Candidate {
         Election::new(&self.client, dir())
     }
 
+    async fn rounds(&self) {
+        for round in 0..self.me.rounds(ROUNDS) {
+            self.round(round).await;
+            self.me.rest(self.me.ttl() / 8).await;
+        }
+    }
+
     async fn round(&self, round: u64) {
         let (me, election) = (&self.me, self.election());
-        let value = format!("{}.{}.{round}", me.name(), me.life());
+        let value = format!("{}.{}.{}.{round}", me.name(), me.life(), self.label);
         let leader = if me.pick(6) == 0 {
             me.perhaps(election.try_campaign(value.clone()))
                 .await
@@ -131,7 +151,7 @@ impl Candidate {
     }
 
     async fn leads(&self, leader: Leader, value: &str) {
-        let Self { me, client, all } = self;
+        let Self { me, client, all, .. } = self;
         all.beliefs.entered(me, &leader, Among::Nobody);
         all.grants.note(me, &leader, Wants::All);
         self.proclaims(&leader, &format!("{value}.new")).await;

@@ -17,7 +17,7 @@ use crate::workload::belief::{Among, Beliefs, LOCK};
 use crate::workload::grant::{Grants, Wants};
 use crate::workload::holding::{self, Holding};
 
-/// Three processes, one of them with two tasks, lock, believe, write under the lock, and release
+/// Three processes, one of them with two tasks and one with two clients, lock, believe, write under the lock, and release
 /// it.
 pub(super) struct Mutexes;
 
@@ -75,13 +75,19 @@ impl Workload for Mutexes {
 
 async fn work(me: Process, beliefs: Beliefs, grants: Grants) {
     let Ok(client) = me.impatient_client().await else { return };
+    // Two tasks of one process are two contenders, in one session or in two.
+    let second = match me.number() {
+        1 => Some(client.clone()),
+        2 => me.second_client().await.ok(),
+        _ => None,
+    };
     let worker = Worker { me, client, beliefs, grants };
-    if worker.me.number() == 1 {
-        // Two tasks of one process are two contenders.
-        Box::pin(join(worker.rounds(), worker.rounds())).await;
-    } else {
-        worker.rounds().await;
-    }
+    let beside = async {
+        if let Some(second) = &second {
+            worker.rounds(second).await;
+        }
+    };
+    Box::pin(join(worker.rounds(&worker.client), beside)).await;
     holding::leaves_nothing(&worker.me, &worker.client, &worker.grants, "L-MX-9").await;
 }
 
@@ -93,9 +99,9 @@ struct Worker {
 }
 
 impl Worker {
-    async fn rounds(&self) {
+    async fn rounds(&self, client: &Client) {
         for _ in 0..self.me.rounds(ROUNDS) {
-            let mutex = Mutex::new(&self.client, dir());
+            let mutex = Mutex::new(client, dir());
             let began = self.me.age();
             let lost_before = self.me.suffered(&[Site::ReplyLost]);
             match self.me.perhaps(mutex.lock()).await {
@@ -106,7 +112,7 @@ impl Worker {
                         "a lock was waited for",
                         self.me.age() > began + self.me.ttl() / 10,
                     );
-                    self.hold(guard).await;
+                    self.hold(client, guard).await;
                 }
                 Some(Err(_)) => {}
                 None => self.me.sometimes("a wait was dropped", true),
@@ -115,8 +121,8 @@ impl Worker {
         }
     }
 
-    async fn hold(&self, guard: MutexGuard) {
-        let Self { me, client, beliefs, grants } = self;
+    async fn hold(&self, client: &Client, guard: MutexGuard) {
+        let Self { me, beliefs, grants, .. } = self;
         beliefs.entered(me, &guard, Among::Nobody);
         grants.note(me, &guard, Wants::All);
         let stay = Holding { me, client, judge: beliefs, among: Among::Nobody };
