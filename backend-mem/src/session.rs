@@ -178,10 +178,12 @@ impl Store for MemStore {
         };
         let closed = self.ask("close", end).await;
         self.life.lose(SessionEnd::Closed);
-        // This side lost the session meanwhile; that does not prove that the store ended it.
-        closed.map_err(|error| {
-            if self.shared.world().lives(id) { error.with_unknown_effect() } else { error }
-        })
+        match closed {
+            // This side lost the session meanwhile; that does not prove that the store ended it.
+            Err(error) if self.shared.world().lives(id) => Err(error.with_unknown_effect()),
+            // The store has ended it, by this request or by its time to live.
+            _ => Ok(()),
+        }
     }
 }
 
