@@ -52,7 +52,6 @@ use synod_core::path::Path;
 use synod_core::store::{Expect, Outcome, Query, View};
 use synod_core::value::{decode, encode};
 
-use crate::crew::failures::overtaken;
 use crate::crew::layout::{CrewPaths, CrewSwitch};
 use crate::crew::master::MasterTerm;
 use crate::crew::submitting::submit;
@@ -60,7 +59,7 @@ use crate::crew::worker::WorkerRecord;
 use crate::crew::worker_session::WorkerSession;
 use crate::leader_selector::LeaderSelector;
 use crate::mutant::mistake;
-use crate::support::retry::{Race, repeat, repeat_race};
+use crate::support::retry::{Race, overtaken, repeat, repeat_race};
 use crate::support::wait::until;
 
 pub(crate) mod assignment;

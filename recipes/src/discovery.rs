@@ -26,6 +26,7 @@ pub(crate) mod endpoint;
 pub(crate) mod instance;
 pub(crate) mod instance_format;
 pub(crate) mod provider;
+mod published;
 pub(crate) mod registration;
 pub(crate) mod service;
 
@@ -101,7 +102,7 @@ impl<T: Serialize> Discovery<T> {
     pub async fn register(&self, instance: Instance<T>) -> Result<Registration> {
         let Self { client, occupied, format, .. } = self;
         let instance = instance.complete(client.random());
-        let path = self.service_path(&instance.name)?.child(&Name::encode(&instance.id)?)?;
+        let path = self.instance_path(&instance.name, &instance.id)?;
         let data = format.write(&path, &instance)?;
         let keeper = NodeKeeper::start(client, &path, *occupied, data, "discovery").await?;
         Ok(Registration::new(keeper, instance, *format))

@@ -10,13 +10,13 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::future::select;
 use synod_core::client::Client;
-use synod_core::error::ErrorKind;
+use synod_core::error::{Effect, ErrorKind};
 use synod_core::store::{Expect, Lifetime};
 use synod_recipes::cache::CacheState;
 use synod_recipes::discovery::{
-    Discovery, Endpoints, Instance, Provider, Registration, Service, Strategy,
+    Discovery, Endpoints, Instance, InstanceKind, Provider, Registration, Service, Strategy,
 };
-use synod_testkit::fault::Verb;
+use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::time::{Instant, sleep};
 
 use crate::door::gate::Way;
@@ -33,6 +33,8 @@ cases![
     "L-SD-5 L-PE-1 L-X-8" needs [Expiry] breaks [MadeAgainAtOnce] => instances_that_come_back_are_spread_over_time,
     "L-PE-3" breaks [SetWhileAwayForgotten] => what_an_instance_said_last_is_registered_again,
     "L-PE-2 L-PE-5" catches [CreateOverwrites] => a_second_instance_of_an_id_is_refused_or_takes_over,
+    "L-SD-6" catches [CloseKeepsEphemerals] => a_published_instance_stays_until_it_is_withdrawn,
+    "L-SD-6 L-OUT-3" catches [CloseKeepsEphemerals] => a_published_instance_is_stored_although_an_answer_is_lost,
     "L-OUT-5 L-OUT-6" breaks [StateNeverEnds] => a_service_ends_with_its_client,
     "L-WAT-14 L-X-5" needs [WatchCount] catches [DropLeavesWatch] => services_that_were_dropped_leave_no_watch,
 ];
@@ -385,6 +387,62 @@ async fn a_second_instance_of_an_id_is_refused_or_takes_over(world: World) {
         let refused = discovery(&world, &bob).register(wrong).await;
         assert_eq!(failure(refused, "no name").kind(), ErrorKind::Invalid);
     }
+}
+
+async fn a_published_instance_stays_until_it_is_withdrawn(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let (of_ann, of_bob) = (discovery(&world, &ann), discovery(&world, &bob));
+    let service = open(&world, &bob).await;
+    let registration = registered(&world, &ann, "alive", 1).await;
+    assert_eq!(answer(of_ann.publish(instance("db", 2)).await), "db");
+    world.serves(&service, &[("alive", 1), ("db", 2)]).await;
+
+    // An instance of a program that is alive is its own.
+    for refused in [
+        failure(of_bob.publish(instance("alive", 7)).await, "another's instance"),
+        failure(of_bob.withdraw("web", "alive").await, "another's instance"),
+    ] {
+        assert_eq!((refused.kind(), refused.effect()), (ErrorKind::Refused, Effect::None));
+    }
+    let taken = failure(of_bob.register(instance("db", 7)).await, "a published instance");
+    assert_eq!(taken.kind(), ErrorKind::Refused);
+
+    drop(registration);
+    answer(ann.close().await);
+    world.serves(&service, &[("db", 2)]).await;
+    let shown = service.view().endpoints;
+    let kinds: Vec<_> = shown.iter().map(|it| it.instance.kind()).collect();
+    assert_eq!(kinds, [InstanceKind::Permanent]);
+    let random = answer(of_bob.publish(Instance::new("web", "10.0.0.8")).await);
+    assert!(!random.is_empty() && random != "db");
+    assert!(answer(of_bob.withdraw("web", &random).await));
+    answer(of_bob.publish(instance("db", 3)).await);
+    world.serves(&service, &[("db", 3)]).await;
+
+    assert!(answer(of_bob.withdraw("web", "db").await));
+    assert!(!answer(of_bob.withdraw("web", "db").await), "it is gone");
+    world.serves(&service, &[]).await;
+}
+
+async fn a_published_instance_is_stored_although_an_answer_is_lost(world: World) {
+    let ((client, plan), other) = (world.scripted([]).await, world.client().await);
+    let (own, others) = (discovery(&world, &client), discovery(&world, &other));
+    for site in [Site::ReplyLost, Site::RequestLost] {
+        for verb in [Verb::Create, Verb::Set] {
+            plan.cue(Cue::new(site).of(verb));
+            answer(world.in_time("it is stored", own.publish(instance("db", 1))).await);
+            assert_eq!(plan.pending(), 0, "{site:?} did not fire");
+            assert_eq!(shown(&answer(others.instances("web").await)), [("db", 1)]);
+        }
+        plan.cue(Cue::new(site).of(Verb::Delete));
+        assert!(answer(world.in_time("it is removed", own.withdraw("web", "db")).await));
+        assert_eq!(plan.pending(), 0, "{site:?} did not fire");
+        assert!(answer(others.instances("web").await).is_empty());
+    }
+    // A program that ends leaves no instance that it has registered.
+    drop(registered(&world, &client, "alive", 1).await);
+    answer(client.close().await);
+    assert!(answer(others.instances("web").await).is_empty());
 }
 
 async fn a_service_ends_with_its_client(world: World) {

@@ -11,7 +11,7 @@ use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Node, Outcome, Query, Txn, View};
 
 use crate::crew::attempt_record::{AttemptsRecord, CrewAttempt, record_of};
-use crate::crew::failures::{closed, overtaken};
+use crate::crew::failures::closed;
 use crate::crew::finished::ended_at;
 use crate::crew::layout::CrewPaths;
 use crate::crew::task_record::{TaskEnd, TaskRecord, TaskState, TaskStatus};
@@ -19,7 +19,7 @@ use crate::mirror::Mirror;
 use crate::mirror::extent::Extent;
 use crate::mirror::reader::EventReader;
 use crate::support::names::decoded_name;
-use crate::support::retry::{OutageBackoff, Race, repeat_race};
+use crate::support::retry::{OutageBackoff, Race, overtaken, repeat_race};
 use crate::support::time::date;
 use crate::support::wait::until;
 

@@ -15,10 +15,3 @@ pub(super) fn concerns_a_task(error: &Error) -> bool {
 pub(super) fn closed(path: &Path) -> Error {
     detached::closed("working in a crew", path)
 }
-
-/// The error of a change for which other clients were faster until its time was over.
-pub(super) fn overtaken(doing: &'static str, path: &Path) -> Error {
-    Error::new(ErrorKind::Unreachable, doing)
-        .at(path)
-        .because("it changed again and again; try again")
-}

@@ -48,7 +48,7 @@ pub struct Instance<T> {
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[non_exhaustive]
 pub enum InstanceKind {
-    /// As long as its program is alive. Synod registers no other kind.
+    /// As long as its program is alive.
     #[default]
     Dynamic,
     /// As [`Dynamic`](Self::Dynamic), with a sequence at the end of the name of its node.
@@ -123,6 +123,11 @@ impl<T> Instance<T> {
             "service-type" => Some(self.kind.lower_case().to_owned()),
             _ => None,
         }
+    }
+
+    /// Makes it an instance that stays until it is removed.
+    pub(super) fn permanent(self) -> Self {
+        Self { kind: InstanceKind::Permanent, ..self }
     }
 
     /// Adds an id and a date, if it has none.

@@ -113,6 +113,13 @@ pub(crate) enum Race<T> {
     Lost(Error),
 }
 
+/// The error of a change for which other clients were faster until its time was over.
+pub(crate) fn overtaken(doing: &'static str, path: &Path) -> Error {
+    Error::new(ErrorKind::Unreachable, doing)
+        .at(path)
+        .because("it changed again and again; try again")
+}
+
 /// Repeats a request whose answer is lost, also in later sessions, until the time limit of a call.
 ///
 /// The request must be idempotent: the state that it establishes is the same however often it is

@@ -19,6 +19,20 @@ pub(crate) const DISCOVERY: Takes = Takes {
         first("id", |client, path, id| {
             Box::pin(async move { registered(&client, &path, web().id(id)).await })
         }),
+        first("publish", |client, path, id| {
+            Box::pin(async move {
+                let discovery = Discovery::new(&client, &path);
+                let published = discovery.publish(web().id(id)).await?;
+                let withdrawn = accepted(discovery.withdraw("web", &published)).await?;
+                check(withdrawn, "withdrawing an instance", &path)
+            })
+        }),
+        first("withdraw", |client, path, id| {
+            Box::pin(async move {
+                let withdrawn = Discovery::<f64>::new(&client, &path).withdraw("web", &id).await?;
+                check(!withdrawn, "withdrawing an instance", &path)
+            })
+        }),
         first("open", |client, path, service| {
             Box::pin(
                 async move { Discovery::<f64>::new(&client, path).open(&service).await.map(drop) },

@@ -45,6 +45,10 @@ pub(super) const KIND: Kind = Kind {
             "a provider selects by its strategy among the current instances, and none that is marked as down",
         ),
         ("L-SD-5", "the creates of many owners after a loss are spread over time"),
+        (
+            "L-SD-6",
+            "a published instance outlives its program until it is withdrawn, and replaces no registered one",
+        ),
     ],
     kept: &[
         ("a_use_dropped_at_any_await_leaves_nothing", "L-PE-4"),
