@@ -45,11 +45,13 @@ mod persistent_ttl;
 mod promotion;
 mod queue;
 mod queue_crowd;
+mod queue_dead;
 mod queue_doubt;
 mod queue_edges;
 mod queue_items;
 mod queue_room;
 mod queue_several;
+mod queue_try;
 mod queue_work;
 mod reentrant_mutex;
 mod rwlock;
@@ -109,11 +111,13 @@ pub(crate) const ALL: &[&[Case]] = &[
     queue::CASES,
     compat_queue::CASES,
     queue_crowd::CASES,
+    queue_dead::CASES,
     queue_doubt::CASES,
     queue_edges::CASES,
     queue_items::CASES,
     queue_room::CASES,
     queue_several::CASES,
+    queue_try::CASES,
     queue_work::CASES,
     crew::CASES,
     crew_crowd::CASES,

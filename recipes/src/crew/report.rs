@@ -13,7 +13,7 @@ use synod_core::store::{Expect, Outcome, Query, Txn, Version};
 use tokio::sync::watch;
 
 use crate::crew::assignment::AssignedTask;
-use crate::crew::attempt_record::{AttemptEnd, AttemptLog, CrewAttempt, beginning};
+use crate::crew::attempt_record::{AttemptEnd, AttemptLog, CrewAttempt};
 use crate::crew::failures::concerns_a_task;
 use crate::crew::finished::ended_at;
 use crate::crew::layout::CrewPaths;
@@ -21,6 +21,7 @@ use crate::crew::task_record::{TaskRecord, TaskState};
 use crate::crew::task_terms::paused_at;
 use crate::line::hold::Hold;
 use crate::mutant::mistake;
+use crate::support::names::beginning;
 use crate::support::retry::{commit_with, insist};
 use crate::support::time::date;
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use synod_core::error::{Error, ErrorKind, Result};
@@ -22,7 +22,14 @@ use crate::support::wait::until;
 pub struct PutOptions {
     pub(super) id: Option<String>,
     pub(super) priority: Option<u16>,
-    pub(super) after: Option<Duration>,
+    pub(super) delay: Option<PutDelay>,
+}
+
+/// The earliest time of the delivery of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PutDelay {
+    After(Duration),
+    At(SystemTime),
 }
 
 impl PutOptions {
@@ -42,10 +49,28 @@ impl PutOptions {
     }
 
     /// Delays the delivery of the item by `after`, by the wall clocks of the producer and of the
-    /// consumer.
+    /// consumer. It replaces an earlier delay or date.
     pub fn after(mut self, after: Duration) -> Self {
-        self.after = Some(after);
+        self.delay = Some(PutDelay::After(after));
         self
+    }
+
+    /// Delays the delivery of the item until this date, by the wall clock of the consumer. An item
+    /// whose date has passed is delivered immediately. It replaces an earlier delay or date.
+    pub fn at(mut self, date: SystemTime) -> Self {
+        self.delay = Some(PutDelay::At(date));
+        self
+    }
+}
+
+impl PutDelay {
+    /// Returns the date, since the beginning of 1970, before which the item is not delivered. `now`
+    /// is the current date.
+    pub(super) fn date(self, now: Duration) -> Duration {
+        match self {
+            Self::After(after) => now.saturating_add(after),
+            Self::At(date) => date.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default(),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use synod_core::client::Client;
-use synod_core::error::Result;
+use synod_core::error::{Error, Result};
 use synod_core::path::Path;
 use synod_core::store::{Node, Stat};
 
@@ -33,7 +33,7 @@ impl BarrierChange {
 
 /// Records whether the effect of a request is unknown.
 pub(crate) fn record_doubt<T>(in_doubt: &AtomicBool, answer: Result<T>) -> Result<T> {
-    let is_unknown = answer.as_ref().is_err_and(|error| error.has_unknown_effect());
+    let is_unknown = answer.as_ref().is_err_and(Error::has_unknown_effect);
     in_doubt.fetch_or(is_unknown, Ordering::Relaxed);
     answer
 }
