@@ -16,9 +16,11 @@ mod crew;
 mod crew_crowd;
 mod crew_edges;
 mod crew_ends;
+mod crew_guard;
 mod crew_history;
 mod crew_members;
 mod crew_steps;
+mod crew_stop;
 mod crew_terms;
 mod discovery;
 mod double_barrier;
@@ -123,8 +125,10 @@ pub(crate) const ALL: &[&[Case]] = &[
     crew_crowd::CASES,
     crew_edges::CASES,
     crew_ends::CASES,
+    crew_guard::CASES,
     crew_history::CASES,
     crew_steps::CASES,
+    crew_stop::CASES,
     crew_terms::CASES,
     discovery::CASES,
 ];
