@@ -31,13 +31,12 @@ use tokio::sync::Notify;
 use crate::mutant::mistake;
 use crate::queue::backoff::ItemBackoff;
 use crate::queue::consumer::Consumer;
-use crate::queue::item_name::{ItemName, MAX_ID};
+use crate::queue::item_name::ItemName;
 use crate::queue::layout::{Codec, DOING, QueueShared};
 use crate::queue::put::{PutOutcome, QueueBound, QueueEntry};
 use crate::queue::stock_shared::Reserved;
 use crate::queue::take::{claim, take};
 use crate::support::retry::{ItemCallBackoff, RetryDelays};
-use crate::support::time::date;
 use crate::support::wait::ItemWait;
 
 mod arrivals;
@@ -229,28 +228,7 @@ impl<T> Queue<T> {
 
     fn entry(&self, item: &T, options: &PutOptions) -> Result<QueueEntry<'_>> {
         let (shared, data) = (self.shared()?, self.codec.encode(&self.dir, item)?);
-        Ok(QueueEntry { shared, txn: Txn::new(), items: vec![(self.name(shared, options)?, data)] })
-    }
-
-    fn name(&self, shared: &QueueShared, options: &PutOptions) -> Result<ItemName> {
-        if options.priority.is_some_and(|priority| priority > 999) {
-            return Err(Error::new(ErrorKind::Invalid, DOING)
-                .at(&self.dir)
-                .because("the maximum priority is 999"));
-        }
-        let unique = shared.unique_id();
-        let name = match &options.id {
-            Some(id) => ItemName::with_id(options.priority, &unique, id)?.ok_or_else(|| {
-                Error::new(ErrorKind::Invalid, DOING)
-                    .at(&self.dir)
-                    .because(format!("an id in a name has at most {MAX_ID} bytes"))
-            })?,
-            None => ItemName::unique(options.priority, unique),
-        };
-        Ok(match options.delay {
-            Some(delay) => name.not_before(delay.date(date())),
-            None => name,
-        })
+        Ok(QueueEntry { shared, txn: Txn::new(), items: vec![(options.name(shared)?, data)] })
     }
 }
 

@@ -12,8 +12,9 @@ use synod_core::path::Path;
 use synod_core::random::Random;
 use synod_core::store::{Commit, Node, Outcome, Query, Rejected, Txn, View};
 
-use crate::queue::item_name::ItemName;
+use crate::queue::item_name::{ItemName, MAX_ID};
 use crate::queue::layout::{DOING, QueueShared};
+use crate::support::time::date;
 use crate::support::wait::until;
 
 /// The options of a put into a [`Queue`](crate::queue::Queue).
@@ -60,6 +61,25 @@ impl PutOptions {
     pub fn at(mut self, date: SystemTime) -> Self {
         self.delay = Some(PutDelay::At(date));
         self
+    }
+
+    /// Returns the name of an item with these options.
+    pub(super) fn name(&self, shared: &QueueShared) -> Result<ItemName> {
+        let invalid =
+            |why: String| Error::new(ErrorKind::Invalid, DOING).at(&shared.dir).because(why);
+        if self.priority.is_some_and(|priority| priority > 999) {
+            return Err(invalid("the maximum priority is 999".to_owned()));
+        }
+        let unique = shared.unique_id();
+        let name = match &self.id {
+            Some(id) => ItemName::with_id(self.priority, &unique, id)?
+                .ok_or_else(|| invalid(format!("an id in a name has at most {MAX_ID} bytes")))?,
+            None => ItemName::unique(self.priority, unique),
+        };
+        Ok(match self.delay {
+            Some(delay) => name.not_before(delay.date(date())),
+            None => name,
+        })
     }
 }
 
