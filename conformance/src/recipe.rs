@@ -16,9 +16,11 @@ mod crew;
 mod crew_crowd;
 mod crew_edges;
 mod crew_ends;
+mod crew_guard;
 mod crew_history;
 mod crew_members;
 mod crew_steps;
+mod crew_stop;
 mod crew_terms;
 mod discovery;
 mod double_barrier;
@@ -46,11 +48,13 @@ mod persistent_ttl;
 mod promotion;
 mod queue;
 mod queue_crowd;
+mod queue_dead;
 mod queue_doubt;
 mod queue_edges;
 mod queue_items;
 mod queue_room;
 mod queue_several;
+mod queue_try;
 mod queue_work;
 mod reentrant_mutex;
 mod rwlock;
@@ -111,18 +115,22 @@ pub(crate) const ALL: &[&[Case]] = &[
     queue::CASES,
     compat_queue::CASES,
     queue_crowd::CASES,
+    queue_dead::CASES,
     queue_doubt::CASES,
     queue_edges::CASES,
     queue_items::CASES,
     queue_room::CASES,
     queue_several::CASES,
+    queue_try::CASES,
     queue_work::CASES,
     crew::CASES,
     crew_crowd::CASES,
     crew_edges::CASES,
     crew_ends::CASES,
+    crew_guard::CASES,
     crew_history::CASES,
     crew_steps::CASES,
+    crew_stop::CASES,
     crew_terms::CASES,
     discovery::CASES,
 ];

@@ -2,12 +2,16 @@
 
 pub use crate::count_down::CountDown;
 pub use crate::double_barrier::{DoubleBarrier, Entered, OnLoss};
+pub use crate::support::barrier_change::BarrierChange;
+
+use std::sync::atomic::AtomicBool;
 
 use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Outcome, Query, RejectReason};
 
+use crate::support::barrier_change::{create_once, record_doubt};
 use crate::support::retry::repeat;
 use crate::support::wait::until;
 
@@ -24,8 +28,8 @@ impl Barrier {
         Self { client: client.clone(), path: path.into() }
     }
 
-    /// Sets the barrier, if it is not set. After this returned without an error, no later wait
-    /// returns before the barrier is lifted.
+    /// Sets the barrier, if it is not set, and returns whether this call has set it. After this
+    /// returned without an error, no later wait returns before the barrier is lifted.
     ///
     /// # Errors
     ///
@@ -35,11 +39,12 @@ impl Barrier {
     /// # Cancel safety
     ///
     /// A dropped call has set the barrier or has not.
-    pub async fn set(&self) -> Result<()> {
-        repeat(&self.client, || self.client.put(&self.path, "")).await.map(drop)
+    pub async fn set(&self) -> Result<BarrierChange> {
+        create_once(&self.client, &self.path).await
     }
 
-    /// Lifts the barrier, if it is set: all its waiters may pass.
+    /// Lifts the barrier, if it is set: all its waiters may pass. Returns whether this call has
+    /// lifted it.
     ///
     /// If the answer is lost, the request is sent again. A barrier that another client sets
     /// meanwhile may then be lifted, too, before this returns.
@@ -52,10 +57,17 @@ impl Barrier {
     /// # Cancel safety
     ///
     /// A dropped call has lifted the barrier or has not.
-    pub async fn lift(&self) -> Result<()> {
-        match repeat(&self.client, || self.client.delete(&self.path, Expect::Any)).await? {
-            Outcome::Rejected(no) if no.reason == RejectReason::Missing => Ok(()),
-            lifted => lifted.required(),
+    pub async fn lift(&self) -> Result<BarrierChange> {
+        let in_doubt = AtomicBool::new(false);
+        let lift = async || {
+            let lifted = self.client.delete(&self.path, Expect::Any).await;
+            record_doubt(&in_doubt, lifted)
+        };
+        match repeat(&self.client, lift).await? {
+            Outcome::Rejected(no) if no.reason == RejectReason::Missing => {
+                Ok(BarrierChange::unchanged_unless(in_doubt.into_inner()))
+            }
+            lifted => lifted.required().map(|()| BarrierChange::Changed),
         }
     }
 

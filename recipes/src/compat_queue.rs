@@ -31,7 +31,7 @@ use crate::support::exactly_once::settling::{Sent, is_only_lost};
 use crate::support::exactly_once::write_id::WriteIds;
 use crate::support::exactly_once::writes::ExactlyOnceWrites;
 use crate::support::names::dir_for_any_name;
-use crate::support::retry::OutageBackoff;
+use crate::support::retry::{ItemCallBackoff, OutageBackoff};
 use crate::support::time::date;
 use crate::support::wait::ItemWait;
 
@@ -156,7 +156,11 @@ impl CompatQueue {
             let mut backoff = OutageBackoff::new(&self.client);
             loop {
                 wait.tries += 1;
-                match self.try_next(shared).await {
+                let taken = match self.consumer(shared).next().await {
+                    Ok(item) => Self::take_item(shared, item).await,
+                    Err(error) => Err(error),
+                };
+                match taken {
                     Ok(Some(taken)) => return Ok(taken.received()),
                     Ok(None) => {}
                     Err(error) if error.has_unknown_effect() => return Err(error),
@@ -167,12 +171,51 @@ impl CompatQueue {
         Box::pin(ItemWait::measured("compat_queue", &self.dir, waiting)).await
     }
 
-    /// Tries to take the next item. `None` if another consumer was faster.
-    async fn try_next(&self, shared: &Arc<CompatShared>) -> Result<Option<Handed<Vec<Bytes>>>> {
+    /// Takes a node as [`CompatQueue::take`] does, but does not wait for one. Returns `None` only
+    /// if, of the nodes that were in the queue at some moment during the call, none could be taken:
+    /// each was delayed, unreadable, or locked by a consumer of the other library.
+    ///
+    /// # Errors
+    ///
+    /// As [`CompatQueue::take`], but an outage ends the call at its time limit, unless a request to
+    /// take a node is in flight.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`CompatQueue::take`].
+    pub async fn try_take(&self) -> Result<Option<Vec<Bytes>>> {
+        let shared = self.shared()?;
+        let mut backoff = ItemCallBackoff::limited(&self.client);
+        let taking = async {
+            loop {
+                let taken = match self.consumer(shared).try_next(&self.client).await {
+                    Ok(Some(item)) => Self::take_item(shared, item).await,
+                    Ok(None) => return Ok(None),
+                    Err(error) => Err(error),
+                };
+                match taken {
+                    Ok(Some(taken)) => return Ok(Some(taken.received())),
+                    Ok(None) => {}
+                    Err(error) if error.has_unknown_effect() => return Err(error),
+                    Err(error) => backoff.wait(error).await?,
+                }
+            }
+        };
+        Box::pin(taking).await
+    }
+
+    fn consumer(&self, shared: &Arc<CompatShared>) -> &CompatConsumer {
         let CompatShared { client, layout, items, locks, .. } = &**shared;
         let old = || shared.writes.old_write_ids();
         let start = || CompatConsumer::start(client, *layout, items, locks.as_ref(), old());
-        let item = self.consumer.get_or_init(start).next().await?;
+        self.consumer.get_or_init(start)
+    }
+
+    /// Tries to take this item. `None` if another consumer was faster.
+    async fn take_item(
+        shared: &Arc<CompatShared>,
+        item: CompatItem,
+    ) -> Result<Option<Handed<Vec<Bytes>>>> {
         let (shared, own) = (shared.clone(), shared.clone());
         let take = async move { own.take(&item).await };
         let undo = async move |TakenNode { path, data }| {

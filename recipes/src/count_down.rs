@@ -9,7 +9,7 @@ use synod_core::path::Path;
 use synod_core::store::{Query, View};
 
 use crate::mutant::mistake;
-use crate::support::retry::repeat;
+use crate::support::barrier_change::{BarrierChange, create_once};
 use crate::support::wait::until;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/count_down.md"))]
@@ -30,8 +30,8 @@ impl CountDown {
         Self { client: client.clone(), path: path.into(), parties }
     }
 
-    /// Counts a party, which has counted when this returned without an error. A party that is
-    /// counted again has counted once.
+    /// Counts a party, which has counted when this returned without an error, and returns whether
+    /// this call has counted it. A party that is counted again has counted once.
     ///
     /// # Errors
     ///
@@ -41,11 +41,11 @@ impl CountDown {
     /// # Cancel safety
     ///
     /// A dropped call has counted the party or has not.
-    pub async fn count_down(&self, party: &str) -> Result<()> {
+    pub async fn count_down(&self, party: &str) -> Result<BarrierChange> {
         let name = Name::encode(party)?;
         mistake!(CountsEachTry: let name = Name::encode(&self.client.random().id())?);
         let node = self.path.join(&format!("{PARTY}{name}"))?;
-        repeat(&self.client, || self.client.put(&node, "")).await.map(drop)
+        create_once(&self.client, &node).await
     }
 
     /// Returns the number of parties that have not counted down yet.

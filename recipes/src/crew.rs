@@ -36,15 +36,18 @@ pub use crate::crew::policy::{CrewPolicy, FreeWorker, WaitingTask};
 pub use crate::crew::snapshot::{CrewSnapshot, ShownTask, ShownWorker};
 pub use crate::crew::submitting::NewTask;
 pub use crate::crew::task_record::{TaskEnd, TaskStatus};
+pub use crate::crew::task_result::TaskResult;
 pub use crate::crew::worker::CrewWorker;
 
 use std::convert::Infallible;
 use std::fmt;
 use std::ops::ControlFlow;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::{Either, pending, select};
 use synod_core::client::Client;
 use synod_core::error::{Error, Result};
 use synod_core::name::Name;
@@ -77,6 +80,7 @@ mod state;
 mod steps;
 pub(crate) mod submitting;
 pub(crate) mod task_record;
+pub(crate) mod task_result;
 mod task_terms;
 pub(crate) mod worker;
 mod worker_node;
@@ -147,9 +151,11 @@ impl Crew {
     }
 
     /// Works: calls `run` for each task that is assigned to this worker, concurrently for at most
-    /// as many tasks as its capacity. The value that `run` returns is the result of the task. An
-    /// error or a panic ends the attempt; the task is then retried after a pause, up to the number
-    /// of retries of its submitter. The work continues across sessions, until the call is dropped.
+    /// as many tasks as its capacity. The value that `run` returns is the result of the task, alone
+    /// or with [writes](TaskResult::with). An error or a panic ends the attempt; the task is then
+    /// retried after a pause, up to the number of retries of its submitter. The work continues
+    /// across sessions, until the call is dropped. [`Crew::work_until`] can be stopped without
+    /// dropping the tasks.
     ///
     /// The futures run within this call. A future is dropped when this worker has lost its task,
     /// with its session or because the task was cancelled.
@@ -171,7 +177,35 @@ impl Crew {
     ) -> Result<Infallible>
     where
         F: Future<Output = Result<T, E>>,
-        T: Into<Bytes>,
+        T: Into<TaskResult>,
+        E: fmt::Display,
+    {
+        self.work_until(worker, pending(), run).await?;
+        // The work is never stopped.
+        pending().await
+    }
+
+    /// Works as [`Crew::work`] does, until `stop` completes. Then this worker is
+    /// [drained](Crew::drain): it gets no more tasks. This returns when the attempts at the tasks
+    /// that it has are done and reported. If its session is lost meanwhile, other workers get these
+    /// tasks.
+    ///
+    /// # Errors
+    ///
+    /// As [`Crew::work`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Crew::work`].
+    pub async fn work_until<F, T, E>(
+        &self,
+        worker: CrewWorker,
+        stop: impl Future<Output = ()>,
+        run: impl Fn(Assignment) -> F,
+    ) -> Result<()>
+    where
+        F: Future<Output = Result<T, E>>,
+        T: Into<TaskResult>,
         E: fmt::Display,
     {
         let run = |assignment| {
@@ -179,11 +213,19 @@ impl Crew {
             async { work.await.map(Into::into).map_err(|error| error.to_string()) }
         };
         // A drained worker stays drained in its next session.
-        let drained = AtomicBool::new(false);
+        let (drained, stop) = (AtomicBool::new(false), stop.shared());
         loop {
             let paths = CrewPaths::of(&self.path)?;
-            let session = WorkerSession::begin(&self.client, paths, &worker, &drained).await?;
-            Box::pin(session.work(&run)).await?;
+            let begin = pin!(WorkerSession::begin(&self.client, paths, &worker, &drained));
+            let session = match select(stop.clone(), begin).await {
+                Either::Left(_) => return Ok(()),
+                Either::Right((session, _)) => session?,
+            };
+            Box::pin(session.work(&run, stop.clone())).await?;
+            if stop.peek().is_some() {
+                session.end().await;
+                return Ok(());
+            }
         }
     }
 
@@ -257,12 +299,12 @@ impl Crew {
         Ok(())
     }
 
-    /// Drains a worker, named as in a [`CrewSnapshot`]: after this has returned `true` the worker
-    /// receives no new task, and finishes the tasks that it has. It stays drained until
-    /// [`Crew::undrain`], or until its call of [`Crew::work`] ends, even if it loses its session
-    /// and registers again under another name. To ensure that, this waits until the worker has
-    /// confirmed the change. Returns `false` if there is no such worker, or if its session ends
-    /// before the confirmation.
+    /// Drains a worker, named as in a [`CrewSnapshot`], or each worker with this
+    /// [label](CrewWorker::labelled): after this has returned `true` the worker receives no new
+    /// task, and finishes the tasks that it has. It stays drained until [`Crew::undrain`], or until
+    /// its call of [`Crew::work`] ends, even if it loses its session and registers again under
+    /// another name. To ensure that, this waits until the worker has confirmed the change. Returns
+    /// `false` if there is no such worker, or if its session ends before the confirmation.
     ///
     /// # Errors
     ///
@@ -294,11 +336,27 @@ impl Crew {
     }
 
     async fn set_drained(&self, worker: &str, drained: bool) -> Result<bool> {
-        let node = CrewPaths::of(&self.path)?.worker(worker)?;
-        if !repeat_race(&self.client, || self.try_to_set_drained(&node, drained)).await? {
+        let paths = CrewPaths::of(&self.path)?;
+        let node = paths.worker(worker)?;
+        if self.client.exists(&node).await? {
+            return self.set_one_drained(&node, drained).await;
+        }
+        let workers = self.client.read(Query::children(paths.workers())).await?.nodes;
+        let mut is_any = false;
+        for node in workers {
+            let record = decode::<WorkerRecord>(&node.path, &node.data).ok();
+            if record.is_some_and(|record| record.offers.label() == Some(worker)) {
+                is_any |= self.set_one_drained(&node.path, drained).await?;
+            }
+        }
+        Ok(is_any)
+    }
+
+    async fn set_one_drained(&self, node: &Path, drained: bool) -> Result<bool> {
+        if !repeat_race(&self.client, || self.try_to_set_drained(node, drained)).await? {
             return Ok(false);
         }
-        self.confirmed(&node).await.map_err(Error::with_unknown_effect)
+        self.confirmed(node).await.map_err(Error::with_unknown_effect)
     }
 
     /// Writes the node of the worker. Returns false if there is no such worker.

@@ -31,13 +31,12 @@ use tokio::sync::Notify;
 use crate::mutant::mistake;
 use crate::queue::backoff::ItemBackoff;
 use crate::queue::consumer::Consumer;
-use crate::queue::item_name::{ItemName, MAX_ID};
+use crate::queue::item_name::ItemName;
 use crate::queue::layout::{Codec, DOING, QueueShared};
 use crate::queue::put::{PutOutcome, QueueBound, QueueEntry};
 use crate::queue::stock_shared::Reserved;
 use crate::queue::take::{claim, take};
-use crate::support::retry::{OutageBackoff, RetryDelays};
-use crate::support::time::date;
+use crate::support::retry::{ItemCallBackoff, RetryDelays};
 use crate::support::wait::ItemWait;
 
 mod arrivals;
@@ -229,28 +228,7 @@ impl<T> Queue<T> {
 
     fn entry(&self, item: &T, options: &PutOptions) -> Result<QueueEntry<'_>> {
         let (shared, data) = (self.shared()?, self.codec.encode(&self.dir, item)?);
-        Ok(QueueEntry { shared, txn: Txn::new(), items: vec![(self.name(shared, options)?, data)] })
-    }
-
-    fn name(&self, shared: &QueueShared, options: &PutOptions) -> Result<ItemName> {
-        if options.priority.is_some_and(|priority| priority > 999) {
-            return Err(Error::new(ErrorKind::Invalid, DOING)
-                .at(&self.dir)
-                .because("the maximum priority is 999"));
-        }
-        let unique = shared.unique_id();
-        let name = match &options.id {
-            Some(id) => ItemName::with_id(options.priority, &unique, id)?.ok_or_else(|| {
-                Error::new(ErrorKind::Invalid, DOING)
-                    .at(&self.dir)
-                    .because(format!("an id in a name has at most {MAX_ID} bytes"))
-            })?,
-            None => ItemName::unique(options.priority, unique),
-        };
-        Ok(match options.after {
-            Some(after) => name.not_before(date().saturating_add(after)),
-            None => name,
-        })
+        Ok(QueueEntry { shared, txn: Txn::new(), items: vec![(options.name(shared)?, data)] })
     }
 }
 
@@ -278,6 +256,31 @@ impl<T: Send + 'static> Queue<T> {
         }
     }
 
+    /// Takes an item as [`Queue::take`] does, but does not wait for one. Returns `None` only if at
+    /// some moment during the call no item could be delivered: the queue was empty, or each of its
+    /// items was claimed or [delayed](PutOptions::after).
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::take`], but an outage ends the call at its time limit, unless a request to take
+    /// an item is in flight.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Queue::take`].
+    pub async fn try_take(&self) -> Result<Option<T>> {
+        let mut backoff = ItemCallBackoff::limited(&self.client);
+        loop {
+            let mut tries = 0;
+            let taking = self.take_next(NonZeroUsize::MIN, &mut backoff, &mut tries);
+            match Box::pin(taking).await?.map(|mut taken| taken.pop()) {
+                Some(None) => {}
+                Some(item) => return Ok(item),
+                None => return Ok(None),
+            }
+        }
+    }
+
     /// Waits for an item, and removes it from the queue together with the items that follow: at
     /// most `max`, and no more than fit into one transaction. The items are returned in their
     /// order. An item that cannot be deserialized is left for the next take.
@@ -290,30 +293,41 @@ impl<T: Send + 'static> Queue<T> {
     ///
     /// As [`Queue::take`].
     pub async fn take_many(&self, max: NonZeroUsize) -> Result<Vec<T>> {
-        let shared = self.shared()?;
         let waiting = async |wait: &mut ItemWait| {
-            let mut backoff = OutageBackoff::new(&self.client);
-            let mut max = max.get().min(MAX_TAKEN);
-            loop {
-                wait.tries += 1;
-                let reserved = self.next(shared, max, &mut backoff).await?;
-                let since = clock::now();
-                match take(shared.clone(), reserved, self.codec).await {
-                    Ok(Some(taken)) => {
-                        self.consumer(shared).record_try(false, clock::elapsed(since));
-                        return Ok(taken.received());
-                    }
-                    Ok(None) => {
-                        self.consumer(shared).record_try(true, clock::elapsed(since));
-                        // One item that another consumer took rejects the whole transaction.
-                        max = max.div_ceil(2);
-                    }
-                    Err(error) if error.has_unknown_effect() => return Err(error),
-                    Err(error) => backoff.wait(error).await?,
-                }
-            }
+            let mut backoff = ItemCallBackoff::waiting(&self.client);
+            self.take_next(max, &mut backoff, &mut wait.tries).await
         };
-        Box::pin(ItemWait::measured("queue_take", &self.dir, waiting)).await
+        let taken = ItemWait::measured("queue_take", &self.dir, waiting);
+        Box::pin(taken).await.map(Option::unwrap_or_default)
+    }
+
+    /// Takes the next items. Returns `None` if there are none, unless the call waits for them.
+    async fn take_next(
+        &self,
+        max: NonZeroUsize,
+        backoff: &mut ItemCallBackoff,
+        tries: &mut u32,
+    ) -> Result<Option<Vec<T>>> {
+        let shared = self.shared()?;
+        let mut max = max.get().min(MAX_TAKEN);
+        loop {
+            *tries += 1;
+            let Some(reserved) = self.next(shared, max, backoff).await? else { return Ok(None) };
+            let since = clock::now();
+            match take(shared.clone(), reserved, self.codec).await {
+                Ok(Some(taken)) => {
+                    self.consumer(shared).record_try(false, clock::elapsed(since));
+                    return Ok(Some(taken.received()));
+                }
+                Ok(None) => {
+                    self.consumer(shared).record_try(true, clock::elapsed(since));
+                    // One item that another consumer took rejects the whole transaction.
+                    max = max.div_ceil(2);
+                }
+                Err(error) if error.has_unknown_effect() => return Err(error),
+                Err(error) => backoff.wait(error).await?,
+            }
+        }
     }
 
     /// Waits for an item, and claims it: it stays in the queue until it is
@@ -329,35 +343,62 @@ impl<T: Send + 'static> Queue<T> {
     ///
     /// Cancel safe: an item that a dropped call has claimed is put back in the background.
     pub async fn claim(&self) -> Result<Delivery<T>> {
-        let shared = self.shared()?;
         let waiting = async |wait: &mut ItemWait| {
-            let mut backoff = OutageBackoff::new(&self.client);
+            let mut backoff = ItemCallBackoff::waiting(&self.client);
             loop {
-                wait.tries += 1;
-                let Some(reserved) = self.next(shared, 1, &mut backoff).await?.pop() else {
-                    continue;
-                };
-                let since = clock::now();
-                let (held, consumer) = (shared.clone(), self.consumer.clone());
-                match claim(held, consumer, reserved, self.codec, self.max_deliveries).await {
-                    // A claim is valid only while its session is certain.
-                    Ok(Some(delivery)) if delivery.is_certain() => {
-                        self.consumer(shared).record_try(false, clock::elapsed(since));
-                        return Ok(delivery.mark_received());
-                    }
-                    Ok(Some(uncertain)) => {
-                        drop(uncertain);
-                        let error = Error::new(ErrorKind::Unreachable, DOING).at(&self.dir);
-                        backoff
-                            .wait(error.because("the session of the claim is uncertain"))
-                            .await?;
-                    }
-                    Ok(None) => self.consumer(shared).record_try(true, clock::elapsed(since)),
-                    Err(error) => backoff.wait(error).await?,
+                if let Some(claimed) = self.claim_next(&mut backoff, &mut wait.tries).await? {
+                    return Ok(claimed);
                 }
             }
         };
         Box::pin(ItemWait::measured("queue", &self.dir, waiting)).await
+    }
+
+    /// Claims an item as [`Queue::claim`] does, but does not wait for one. Returns `None` only if
+    /// at some moment during the call no item could be delivered: the queue was empty, or each of
+    /// its items was claimed or [delayed](PutOptions::after).
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::claim`], but an outage ends the call at its time limit, unless a request to
+    /// claim an item is in flight.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Queue::claim`].
+    pub async fn try_claim(&self) -> Result<Option<Delivery<T>>> {
+        let mut backoff = ItemCallBackoff::limited(&self.client);
+        Box::pin(self.claim_next(&mut backoff, &mut 0)).await
+    }
+
+    /// Claims the next item. Returns `None` if there is none, unless the call waits for one.
+    async fn claim_next(
+        &self,
+        backoff: &mut ItemCallBackoff,
+        tries: &mut u32,
+    ) -> Result<Option<Delivery<T>>> {
+        let shared = self.shared()?;
+        loop {
+            *tries += 1;
+            let Some(mut reserved) = self.next(shared, 1, backoff).await? else { return Ok(None) };
+            let Some(reserved) = reserved.pop() else { continue };
+            let since = clock::now();
+            let (held, consumer) = (shared.clone(), self.consumer.clone());
+            match claim(held, consumer, reserved, self.codec, self.max_deliveries).await {
+                // A claim is valid only while its session is certain.
+                Ok(Some(delivery)) if delivery.is_certain() => {
+                    self.consumer(shared).record_try(false, clock::elapsed(since));
+                    return Ok(Some(delivery.mark_received()));
+                }
+                Ok(Some(uncertain)) => {
+                    drop(uncertain);
+                    let error = Error::new(ErrorKind::Unreachable, DOING).at(&self.dir);
+                    backoff.wait(error.because("the session of the claim is uncertain")).await?;
+                }
+                Ok(None) => self.consumer(shared).record_try(true, clock::elapsed(since)),
+                Err(error) => backoff.wait(error).await?,
+            }
+        }
     }
 
     fn consumer(&self, shared: &Arc<QueueShared>) -> &Consumer {
@@ -365,14 +406,22 @@ impl<T: Send + 'static> Queue<T> {
     }
 
     /// Reserves the next item that may be tried, and at most `max - 1` items that follow it.
+    /// Returns `None` if there is none, unless the call waits for one.
     async fn next(
         &self,
         shared: &Arc<QueueShared>,
         max: usize,
-        backoff: &mut OutageBackoff,
-    ) -> Result<Vec<Reserved>> {
+        backoff: &mut ItemCallBackoff,
+    ) -> Result<Option<Vec<Reserved>>> {
+        let consumer = self.consumer(shared);
         loop {
-            match self.consumer(shared).reserve(max, self.client.random()).await {
+            let reserved = match backoff {
+                ItemCallBackoff::Waiting(_) => {
+                    consumer.reserve(max, self.client.random()).await.map(Some)
+                }
+                ItemCallBackoff::Limited(..) => consumer.try_reserve(shared, max).await,
+            };
+            match reserved {
                 Ok(reserved) => return Ok(reserved),
                 Err(error) => backoff.wait(error).await?,
             }
@@ -423,7 +472,8 @@ impl<T: Send + Sync + 'static> Queue<T> {
     /// `stop` completes. An item whose work returns `Ok` is acknowledged. If the work fails or
     /// panics, the item is put back and retried after a delay that [grows](Queue::backoff) with the
     /// number of its deliveries; the work on other items continues. After the [maximum number of
-    /// deliveries](Queue::max_deliveries) the item is a dead letter. If the work itself has
+    /// deliveries](Queue::max_deliveries) the item is a dead letter, and the error of its work is
+    /// the [reason](QueuedItem::reason). If the work itself has
     /// [acknowledged](Delivery::ack_with), [delayed](Delivery::put_back_after) or
     /// [rejected](Delivery::reject) the delivery, that holds. The work is dropped if its claim is
     /// lost. After `stop` nothing more is claimed, and this returns when the current work is done.
@@ -527,7 +577,7 @@ impl<T: Send + Sync + 'static> Queue<T> {
             Ok(()) => delivery.ack_shared().await,
             Err(why) if delivery.is_last() => {
                 tracing::warn!(%path, %item, %why, delivered, "an item is moved to the dead letters");
-                delivery.reject().await
+                delivery.reject(why).await
             }
             Err(why) => {
                 tracing::warn!(%path, %item, %why, delivered, "the work for an item failed");

@@ -1,6 +1,7 @@
 //! Modules that several recipes need, and that are no recipe: retries, waits, time, detached tasks,
-//! names, metrics and exactly-once writes.
+//! names, metrics, nodes that are created once, and exactly-once writes.
 
+pub(crate) mod barrier_change;
 pub(crate) mod detached;
 pub(crate) mod exactly_once;
 pub(crate) mod metrics;

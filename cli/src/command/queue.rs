@@ -1,18 +1,15 @@
 //! `queue`: puts, takes and lists the items of a queue.
 
 use std::io::ErrorKind;
-use std::pin::pin;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use futures_util::future::{Either, select};
 use serde_json::{Value, json};
+use synod::Client;
 use synod::Path;
 use synod::clock;
 use synod::queue::{Delivery, PutOptions, Queue, QueuedItem};
 use synod::within;
-use synod::{Client, Result as StoreResult};
-use tokio::time::sleep;
 
 use crate::args::Common;
 use crate::args::queue::{Put, QueueAction, Take};
@@ -117,7 +114,7 @@ async fn take(
 ) -> Result<(), Failure> {
     let claiming = async {
         match take.timeout {
-            _ if take.no_wait => claim_now(queue).await,
+            _ if take.no_wait => queue.try_claim().await,
             Some(limit) => within(limit, queue.claim()).await,
             None => queue.claim().await.map(Some),
         }
@@ -140,27 +137,6 @@ async fn take(
             Err(Failure::plain(why))
         }
         Err(error) => Err(error.into()),
-    }
-}
-
-/// Claims an item, if there is an unclaimed one.
-async fn claim_now(queue: &Queue<Bytes>) -> StoreResult<Option<Delivery<Bytes>>> {
-    const LOOK: Duration = Duration::from_millis(100);
-    let there_is_none = async {
-        loop {
-            let now = clock::date();
-            let is_free = |item: &QueuedItem<Bytes>| {
-                item.claim().is_none() && item.not_before().is_none_or(|date| date <= now)
-            };
-            if !queue.items().await?.iter().any(is_free) {
-                return Ok(None);
-            }
-            sleep(LOOK).await;
-        }
-    };
-    match select(pin!(queue.claim()), pin!(there_is_none)).await {
-        Either::Left((claimed, _)) => claimed.map(Some),
-        Either::Right((none, _)) => none,
     }
 }
 
@@ -216,8 +192,9 @@ fn text(item: &QueuedItem<Bytes>, width: usize) -> String {
         times => format!(", delivered {times} times"),
     };
     let (label, priority) = (shown(&label(item)), item.priority());
+    let reason = item.reason().map(|reason| format!("{reason:?}, ")).unwrap_or_default();
     let data = output::glimpse(item.data());
-    format!("{label:<width$}  priority {priority}, {state}{times}  {data}")
+    format!("{label:<width$}  priority {priority}, {reason}{state}{times}  {data}")
 }
 
 /// Returns the time since the date, to the second.
@@ -241,6 +218,7 @@ fn object(item: &QueuedItem<Bytes>) -> Value {
         "since": item.since().map(date),
         "claimed_by": item.claim().map(|claim| claim.session.to_string()),
         "claimed_since": item.claim().and_then(|claim| claim.since).map(date),
+        "reason": item.reason(),
     });
     add_data(&mut object, item.data());
     object

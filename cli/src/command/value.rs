@@ -60,8 +60,8 @@ pub(crate) async fn barrier(
     let client = connect(common).await?;
     let barrier = Barrier::new(&client, path);
     let is_set = match action {
-        BarrierAction::Set => barrier.set().await.map(|()| true),
-        BarrierAction::Lift => barrier.lift().await.map(|()| false),
+        BarrierAction::Set => barrier.set().await.map(|_change| true),
+        BarrierAction::Lift => barrier.lift().await.map(|_change| false),
         BarrierAction::Wait { timeout } => {
             return wait(common, &client, &barrier, path, timeout).await;
         }

@@ -1,9 +1,10 @@
 //! The barrier: no waiter passes while it is set, and all do when it is lifted.
 
+use futures_util::future::join_all;
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::Lifetime;
-use synod_recipes::barrier::Barrier;
+use synod_recipes::barrier::{Barrier, BarrierChange};
 use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::{Cue, Site, Verb};
 
@@ -13,6 +14,7 @@ use crate::world::{World, dropped_enough};
 
 cases![
     "L-BAR-1 L-BAR-2" catches [WatchMissesDelete] => waiters_pass_when_it_is_lifted_and_not_before,
+    "L-BAR-3" breaks [PutKeepsWhatIsThere] => a_set_and_a_lift_tell_what_they_changed,
     "L-X-1 D-PUT" breaks [PutTakenBack] => a_set_that_is_dropped_does_not_undo_that_of_another_client,
 ];
 
@@ -56,6 +58,51 @@ async fn waiters_pass_when_it_is_lifted_and_not_before(world: World) {
     answer(answer(ann.create(&world.at("barrier/x"), "", Lifetime::Persistent).await).required());
     assert_eq!(failure(anns.set().await, "a directory").kind(), ErrorKind::Refused);
     answer(world.in_time("a directory is no barrier", bobs.wait()).await);
+}
+
+async fn a_set_and_a_lift_tell_what_they_changed(world: World) {
+    use BarrierChange::{Changed, Unchanged, Unknown};
+    let (bob, (ann, plan)) = (world.client().await, world.scripted([]).await);
+    let (anns, bobs) = (barrier(&world, &ann), barrier(&world, &bob));
+    for _ in 0..2 {
+        assert_eq!(answer(anns.lift().await), Unchanged);
+        assert_eq!(answer(bobs.set().await), Changed);
+        assert_eq!(answer(bobs.set().await), Unchanged);
+        assert_eq!(answer(anns.set().await), Unchanged);
+        assert_eq!(answer(anns.lift().await), Changed);
+        assert_eq!(answer(bobs.lift().await), Unchanged);
+    }
+    // Of several calls at the same time one makes the change.
+    let all = [&anns, &bobs, &anns, &bobs];
+    let set = join_all(all.map(Barrier::set)).await.into_iter().map(answer);
+    assert_eq!(set.filter(|change| *change == Changed).count(), 1);
+    let lifted = join_all(all.map(Barrier::lift)).await.into_iter().map(answer);
+    assert_eq!(lifted.filter(|change| *change == Changed).count(), 1);
+
+    for (site, created, lifted) in [
+        (Site::ReplyLost, [Changed, Changed], [Unknown, Unknown]),
+        (Site::RequestLost, [Changed, Changed], [Changed, Changed]),
+        // The first request may be the one that is applied.
+        (Site::AppliedLate, [Changed, Unknown], [Changed, Unknown]),
+    ] {
+        plan.cue(Cue::new(site).of(Verb::Create));
+        let change = answer(world.in_time("a barrier", anns.set()).await);
+        assert!(created.contains(&change), "{site:?}: {change:?}");
+        // The write of a barrier that is set already has no other effect.
+        for other in [&bobs, &anns] {
+            answer(other.lift().await);
+            answer(other.set().await);
+            plan.cue(Cue::new(site).of(Verb::Set));
+            let change = answer(world.in_time("a barrier", anns.set()).await);
+            assert!([Unchanged, Unknown].contains(&change), "{site:?}: {change:?}");
+            assert!(site != Site::ReplyLost || change == Unchanged, "it wrote over another one");
+        }
+        plan.cue(Cue::new(site).of(Verb::Delete));
+        let change = answer(world.in_time("a lift", anns.lift()).await);
+        assert!(lifted.contains(&change), "{site:?}: {change:?}");
+        assert_eq!(plan.pending(), 0, "{site:?} did not fire");
+        assert_eq!(answer(anns.lift().await), Unchanged, "{site:?}");
+    }
 }
 
 async fn a_set_that_is_dropped_does_not_undo_that_of_another_client(world: World) {

@@ -28,6 +28,7 @@ cases![
     "L-Q-6" catches [EventDropped] => what_the_other_library_has_locked_is_not_taken,
     "L-Q-9" breaks [DelayIgnored] => a_delayed_item_waits_for_its_time_and_keeps_none_waiting,
     "L-Q-12" needs [Expiry] breaks [OutageUnread] => what_was_put_during_an_outage_is_taken,
+    "L-Q-14 L-Q-6 L-Q-9" breaks [DelayIgnored] => a_try_takes_what_is_there_and_waits_for_nothing,
 ];
 
 /// Layouts with one item in a node, whose items have no priority unless one is given.
@@ -225,6 +226,48 @@ async fn a_delayed_item_waits_for_its_time_and_keeps_none_waiting(world: World) 
     assert_eq!(took(&world, &bobs).await, ["soon"]);
     assert_eq!(took(&world, &bobs).await, ["late"]);
     assert!(since.elapsed() >= least, "{:?}", since.elapsed());
+}
+
+async fn a_try_takes_what_is_there_and_waits_for_nothing(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let tried = async |queue: &CompatQueue| answer(world.in_time("a try", queue.try_take()).await);
+    for layout in [&PLAIN[..], &[QueueLayout::CuratorDelay, QueueLayout::CuratorPriority]].concat()
+    {
+        let [anns, bobs] = [&ann, &bob].map(|client| queue(&world, client, layout));
+        assert!(tried(&anns).await.is_none(), "{layout:?}: nothing was put yet");
+        for round in 0..3 {
+            let place = ItemPlace::default();
+            let place = match layout {
+                QueueLayout::CuratorDelay => place.after(Duration::ZERO),
+                QueueLayout::CuratorPriority => place.priority(1),
+                _ => place,
+            };
+            answer(bobs.put_at(&["one".into()], place).await);
+            let taken = tried(&anns).await;
+            assert_eq!(taken, Some(vec!["one".into()]), "{layout:?}, round {round}");
+            assert!(tried(&anns).await.is_none(), "{layout:?}: it is gone");
+        }
+    }
+    let delayed = queue(&world, &ann, QueueLayout::CuratorDelay);
+    let hour = ItemPlace::default().after(Duration::from_secs(60 * 60));
+    answer(delayed.put_at(&["later".into()], hour).await);
+    assert!(tried(&delayed).await.is_none(), "not before its time");
+    let items = queue(&world, &ann, QueueLayout::CuratorItems);
+    let other = world.at(&format!("{}/queue-x", name(QueueLayout::CuratorItems)));
+    answer(bob.put(&other, "no items").await);
+    assert!(tried(&items).await.is_none(), "it cannot be read");
+
+    // Consumers that start now, of which one knows nothing of the lock.
+    let layout = QueueLayout::KazooLocking;
+    put(&queue(&world, &bob, layout), &["locked"]).await;
+    let node = names(&world, &bob, &format!("{}/entries", name(layout))).await.remove(0);
+    let lock = world.at(&format!("{}/taken/{node}", name(layout)));
+    answer(answer(bob.create(&lock, "theirs", Lifetime::Session).await).required());
+    let (late, eve) = (world.client().await, queue(&world, &ann, layout));
+    let lates = queue(&world, &late, layout);
+    assert!(tried(&lates).await.is_none() && tried(&eve).await.is_none(), "it is locked");
+    answer(answer(bob.delete(&lock, Expect::Any).await).required());
+    assert_eq!(tried(&lates).await, Some(vec!["locked".into()]), "it is free again");
 }
 
 async fn what_was_put_during_an_outage_is_taken(world: World) {

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::Lifetime;
-use synod_recipes::barrier::CountDown;
+use synod_recipes::barrier::{BarrierChange, CountDown};
 use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::{Cue, Site, Verb};
 
@@ -59,11 +59,12 @@ async fn a_party_counts_once_however_often_it_tries(world: World) {
     for site in [Site::ReplyLost, Site::RequestLost, Site::AppliedLate] {
         plan.cue(Cue::new(site).of(Verb::Commit));
         answer(world.in_time("a count", two.count_down("a")).await);
-        answer(latch(&world, &bob, many(2)).count_down("a").await);
+        let again = answer(latch(&world, &bob, many(2)).count_down("a").await);
+        assert_eq!(again, BarrierChange::Unchanged, "{site:?}");
         assert_eq!(plan.pending(), 0, "{site:?} did not fire");
         assert_eq!(answer(two.remaining().await), 1, "{site:?}");
     }
-    answer(two.count_down("b").await);
+    assert_eq!(answer(two.count_down("b").await), BarrierChange::Changed);
     assert_eq!(answer(two.remaining().await), 0);
     answer(two.count_down("c").await);
     assert_eq!(answer(two.remaining().await), 0, "more than all is all");

@@ -51,7 +51,7 @@ async fn a_lift_whose_answer_is_lost_before_an_outage_may_have_happened(world: W
     waiter.waits_for(world.brief(), "it is set").await;
 
     may_have_happened(&world, "a lift", Verb::Delete, async |client| {
-        Barrier::new(&client, world.at("barrier")).lift().await
+        Barrier::new(&client, world.at("barrier")).lift().await.map(drop)
     })
     .await;
 

@@ -329,11 +329,11 @@ async fn what_is_rejected_or_cannot_be_read_is_a_dead_letter(world: World) {
     assert_eq!(failure(taken, "no JSON").kind(), ErrorKind::Corrupt);
     let good = claimed(&world, &bobs).await;
     assert_eq!(good.item(), "good");
-    answer(good.reject().await);
+    answer(good.reject("on purpose").await);
 
     let options = PutOptions::default().id("bad");
     assert!(answer(anns.put_with(&"bad".to_owned(), options.clone()).await));
-    answer(claimed(&world, &bobs).await.reject().await);
+    answer(claimed(&world, &bobs).await.reject("on purpose").await);
     assert_eq!(stored(&world, &ann, "items").await, [""; 0]);
     assert_eq!(stored(&world, &ann, "dead").await, ["\"bad\"", "\"good\"", "no JSON", "{"]);
     assert!(answer(anns.put_with(&"again".to_owned(), options).await), "the id is free");

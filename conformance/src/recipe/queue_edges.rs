@@ -45,7 +45,7 @@ async fn an_id_is_refused_by_its_put_or_outlives_all_that_is_done_to_its_item(wo
         }
         answer(claimed(&world, &bobs).await.put_back().await);
         answer(claimed(&world, &bobs).await.put_back_after(Duration::ZERO).await);
-        answer(claimed(&world, &bobs).await.reject().await);
+        answer(claimed(&world, &bobs).await.reject("on purpose").await);
         let dead = answer(bobs.dead().await);
         assert!(answer(bobs.revive(&dead[0]).await));
         let delivery = claimed(&world, &bobs).await;
@@ -127,7 +127,7 @@ async fn ids_and_slots_that_are_missing_or_never_were_keep_no_item(world: World)
         }
         match end {
             0 => assert_eq!(took(&world, &bobs).await, "it"),
-            1 => answer(claimed(&world, &bobs).await.reject().await),
+            1 => answer(claimed(&world, &bobs).await.reject("on purpose").await),
             _ => assert!(answer(anns.remove(&answer(anns.items().await)[0]).await)),
         }
     }
@@ -196,7 +196,7 @@ async fn a_dead_letter_that_is_revived_is_the_last_of_its_priority(world: World)
     for round in 0..3 {
         let delivery = claimed(&world, &bobs).await;
         assert_eq!((delivery.item().as_str(), delivery.delivered()), ("it", 1));
-        answer(delivery.reject().await);
+        answer(delivery.reject("on purpose").await);
         let others = ["0", "1", "2", "3", "4", "5"];
         put(&anns, &others).await;
         let dead = answer(anns.dead().await);

@@ -43,7 +43,7 @@ async fn what_is_in_the_queue_is_listed_removed_and_moved_back(world: World) {
     let all = [claimed(&world, &bobs).await, claimed(&world, &bobs).await];
     let (again, two): (Vec<_>, Vec<_>) = all.into_iter().partition(|it| it.id().is_some());
     for delivery in again {
-        answer(delivery.reject().await);
+        answer(delivery.reject("on purpose").await);
     }
     let dead = answer(anns.dead().await);
     assert_eq!(dead.len(), 1);
@@ -82,7 +82,7 @@ async fn an_item_is_changed_in_its_place_unless_it_is_claimed(world: World) {
     let delivery = claimed(&world, &bobs).await;
     let items = answer(anns.items().await);
     assert!(!change(&items[0], "claimed").await);
-    answer(delivery.reject().await);
+    answer(delivery.reject("on purpose").await);
 
     let dead = answer(anns.dead().await);
     assert!(change(&dead[0], "mended").await && !change(&dead[0], "stale").await);

@@ -83,7 +83,7 @@ async fn a_full_queue_makes_a_put_wait_or_refuses_it_as_asked(world: World) {
     assert_eq!(took(&world, &bobs).await, "one");
     puts.waits_for(world.brief(), "there is room for one").await;
     // A dead letter needs no room.
-    answer(claimed(&world, &bobs).await.reject().await);
+    answer(claimed(&world, &bobs).await.reject("on purpose").await);
 
     puts.gets(&world, "room").await;
     let dead = answer(bobs.dead().await);

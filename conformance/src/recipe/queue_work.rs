@@ -277,7 +277,7 @@ async fn work_that_ends_its_delivery_itself_costs_no_more(world: World) {
         }
         let ended = match done.get() % 3 {
             0 => delivery.ack_with(Txn::new()).await.map(drop),
-            1 => delivery.reject().await,
+            1 => delivery.reject("on purpose").await,
             _ => delivery.put_back_after(Duration::from_secs(60 * 60)).await,
         };
         assert!(ended.is_ok() && !delivery.is_held());

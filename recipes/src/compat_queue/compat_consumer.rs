@@ -1,5 +1,6 @@
 //! [`CompatConsumer`]: the items of a queue of another library, followed by one process.
 
+use std::collections::BTreeSet;
 use std::future::pending;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,18 +8,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::clock;
-use synod_core::error::Result;
+use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
+use synod_core::store::Query;
 use synod_core::task::{self, Task};
 use tokio::sync::Notify;
 
 use crate::compat_queue::compat_stock::{CompatPick, CompatStock};
-use crate::compat_queue::layout::QueueLayout;
+use crate::compat_queue::layout::{DOING, QueueLayout};
 use crate::mirror::Mirror;
 use crate::mirror::event::CacheEvent;
 use crate::mirror::extent::Extent;
 use crate::mirror::reader::EventReader;
 use crate::support::exactly_once::old_write_ids::{OldWriteIds, remove_old_write_ids};
+use crate::support::retry::call_delays;
 use crate::support::time::date;
 use crate::support::wait::until_news;
 
@@ -80,6 +83,55 @@ impl CompatConsumer {
                 }
             }
         }
+    }
+}
+
+impl CompatConsumer {
+    /// Returns the first item that can be tried, or `None` once the store has answered, to reads
+    /// sent during this call, that none can be taken.
+    pub(super) async fn try_next(&self, client: &Client) -> Result<Option<CompatItem>> {
+        let mut delays = call_delays(client);
+        loop {
+            let news = self.stock.news.notified();
+            let are_locks_known = self.locks.as_ref().is_none_or(|locks| locks.state().is_live());
+            let until = match are_locks_known.then(|| self.stock.lock().pick(clock::now())) {
+                Some(CompatPick::Item(name)) => {
+                    return Ok(Some(CompatItem { stock: self.stock.clone(), name }));
+                }
+                Some(CompatPick::None(until)) => until,
+                None => None,
+            };
+            if !self.has_deliverable(client).await? {
+                return Ok(None);
+            }
+            // The item is not reported yet, or another task tries it. If it is gone before it was
+            // reported, nothing is reported.
+            let Some(delay) = delays.next() else {
+                return Err(Error::new(ErrorKind::Unreachable, DOING)
+                    .at(self.items.path())
+                    .because("there are items, but the store does not report them"));
+            };
+            let listed_again = clock::now() + delay;
+            let until = until.map_or(listed_again, |until| until.min(listed_again));
+            let mirrors = [&self.items].into_iter().chain(&self.locks);
+            until_news(news, Some(until), mirrors).await?;
+        }
+    }
+
+    /// Reads whether the queue has an item that may be taken now.
+    async fn has_deliverable(&self, client: &Client) -> Result<bool> {
+        let names = |mirror: &Mirror| client.read(Query::children(mirror.path()).names_only());
+        let listed = names(&self.items).await?.nodes;
+        let locked = match &self.locks {
+            Some(locks) if !listed.is_empty() => names(locks).await?.nodes,
+            _ => Vec::new(),
+        };
+        let locked: BTreeSet<&str> = locked.iter().map(|node| node.path.name()).collect();
+        let (stock, now, date) = (self.stock.lock(), clock::now(), date());
+        Ok(listed
+            .iter()
+            .map(|node| node.path.name())
+            .any(|name| !locked.contains(name) && stock.is_deliverable(name, now, date)))
     }
 }
 

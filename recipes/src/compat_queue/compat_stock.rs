@@ -139,6 +139,19 @@ impl CompatStock {
         CompatPick::Item(name)
     }
 
+    /// Returns true if the item of this name, which the store has just listed, may be taken now
+    /// unless it is locked. The consumer may not know the item yet. `date` is the current date.
+    pub(super) fn is_deliverable(&self, name: &str, now: Instant, date: Duration) -> bool {
+        match self.items.get(name) {
+            Some(item) if item.is_unreadable => false,
+            Some(item) => item.due.is_none_or(|due| due.left(now).is_none()),
+            None => {
+                let rank = self.layout.rank(name, None);
+                rank.is_some_and(|rank| Duration::from_millis(rank.due) <= date)
+            }
+        }
+    }
+
     fn change(&mut self, name: &str, now: Instant, change: impl FnOnce(&mut KnownItem)) {
         self.unplace(name);
         if let Some(item) = self.items.get_mut(name) {

@@ -2,19 +2,28 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::future::AbortHandle;
+use futures_core::future::BoxFuture;
+use futures_util::future::{AbortHandle, Either, select};
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::held::{Held, Token};
 use synod_core::path::Path;
-use synod_core::store::{Node, Revision};
+use synod_core::store::{Expect, Node, Revision, Txn, Version};
 use synod_core::value::decode;
 use tokio::sync::watch;
 
 use crate::crew::task_terms::TaskTerms;
+use crate::line::hold::Hold;
 use crate::mirror::snapshot::Snapshot;
 
 /// A task that is assigned to this worker.
+///
+/// It is a guard: see the trait [`Held`]. It is held until the attempt ends, the worker loses its
+/// session, or the task is cancelled or expires. Its token increases with each assignment of the
+/// task. Writes together with the result belong into the [`TaskResult`](crate::crew::TaskResult).
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Assignment {
@@ -24,6 +33,10 @@ pub struct Assignment {
     pub data: Bytes,
     /// The number of failed attempts. Attempts whose worker was lost are not counted.
     pub failed: u32,
+    /// The name of this worker, as in a [`CrewSnapshot`](crate::crew::CrewSnapshot). It is another
+    /// one in each session.
+    pub worker: String,
+    pub(super) guard: AssignmentGuard,
     pub(super) progress: Arc<watch::Sender<Option<String>>>,
 }
 
@@ -35,6 +48,60 @@ impl Assignment {
     /// of a second some are skipped.
     pub fn report(&self, progress: impl Into<String>) {
         self.progress.send_replace(Some(progress.into()));
+    }
+}
+
+/// The nodes that show that a worker has a task.
+#[derive(Clone)]
+pub(super) struct AssignmentGuard {
+    /// The claim of the worker.
+    pub(super) claim: Arc<Hold>,
+    /// The node of the assignment.
+    pub(super) node: Path,
+    /// The revision of the assignment.
+    pub(super) created: Revision,
+    /// The node of the task.
+    pub(super) task: Path,
+    /// The version of the task. Each end of an attempt changes it.
+    pub(super) version: Version,
+    /// Closed when the attempt ends.
+    pub(super) attempt: watch::Receiver<()>,
+}
+
+impl Held for Assignment {
+    fn token(&self) -> Token {
+        Token::new(self.guard.created)
+    }
+
+    fn path(&self) -> &Path {
+        &self.guard.node
+    }
+
+    fn is_held(&self) -> bool {
+        self.guard.attempt.has_changed().is_ok() && self.guard.claim.is_held()
+    }
+
+    fn lost(&self) -> BoxFuture<'_, ()> {
+        let mut attempt = self.guard.attempt.clone();
+        Box::pin(async move {
+            let ends = async { while attempt.changed().await.is_ok() {} };
+            let _either = select(pin!(ends), pin!(self.guard.claim.lost())).await;
+        })
+    }
+
+    fn txn(&self) -> Txn {
+        let AssignmentGuard { claim, node, task, version, .. } = &self.guard;
+        let txn = claim.txn().check(node, Expect::Any);
+        txn.check(task, Expect::Version(*version))
+    }
+
+    async fn run<T: Send>(&self, work: impl Future<Output = T> + Send) -> Result<T> {
+        match select(pin!(work), pin!(self.lost())).await {
+            Either::Left((done, _)) => Ok(done),
+            Either::Right(_) => Err(Error::new(ErrorKind::SessionLost, "working on a task")
+                .at(&self.guard.node)
+                .because("the task was lost; the work under it was stopped")),
+        }
     }
 }
 
@@ -94,6 +161,11 @@ impl Attempts {
         self.ended.retain(|created| tasks.contains_key(created));
         tasks.retain(|at, _| !self.running.contains_key(at) && !self.ended.contains(at));
         self.waiting = tasks;
+    }
+
+    /// Returns true if the attempts at all these assignments have ended.
+    pub(super) fn have_ended(&self, created: &[Revision]) -> bool {
+        created.iter().all(|created| self.ended.contains(created))
     }
 
     /// The number of running attempts.

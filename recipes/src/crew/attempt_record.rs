@@ -12,6 +12,7 @@ use synod_core::store::{Expect, Lifetime, Node, Query, Rejected, Txn, Version};
 use synod_core::value::{decode, encode};
 
 use crate::mutant::mistake;
+use crate::support::names::beginning;
 use crate::support::retry::insist;
 use crate::support::time::date;
 
@@ -172,12 +173,6 @@ fn shortened(mut attempt: CrewAttempt, max_bytes: usize) -> CrewAttempt {
     }
     attempt.progress = attempt.progress.map(|progress| beginning(&progress, max_bytes));
     attempt
-}
-
-/// Returns the beginning of a text, at most this number of bytes.
-pub(super) fn beginning(text: &str, max_bytes: usize) -> String {
-    let end = (0..=max_bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
-    text[..end.unwrap_or_default()].to_owned()
 }
 
 /// The attempts at a task, as the client that ends one knows them. It assumes that there are no

@@ -9,18 +9,20 @@ use bytes::Bytes;
 use synod_core::clock::sleep;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::store::{Expect, Outcome, Query, Txn, Version};
+use synod_core::store::{Expect, Op, Outcome, Query, Rejected, Txn, Version};
 use tokio::sync::watch;
 
 use crate::crew::assignment::AssignedTask;
-use crate::crew::attempt_record::{AttemptEnd, AttemptLog, CrewAttempt, beginning};
+use crate::crew::attempt_record::{AttemptEnd, AttemptLog, CrewAttempt};
 use crate::crew::failures::concerns_a_task;
 use crate::crew::finished::ended_at;
 use crate::crew::layout::CrewPaths;
 use crate::crew::task_record::{TaskRecord, TaskState};
+use crate::crew::task_result::TaskResult;
 use crate::crew::task_terms::paused_at;
 use crate::line::hold::Hold;
 use crate::mutant::mistake;
+use crate::support::names::beginning;
 use crate::support::retry::{commit_with, insist};
 use crate::support::time::date;
 
@@ -29,6 +31,21 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// The maximum number of bytes of the last error message that are kept.
 const MAX_FAILURE: usize = 65_536;
+
+/// The outcome of the report that a task is done.
+enum DoneReport {
+    /// The report was applied, or this worker no longer has the task.
+    Sent,
+    TooLarge,
+    /// The writes of the application were rejected, for this reason.
+    Rejected(String),
+}
+
+/// Returns true if the writes of a result are the cause of an error.
+fn is_of_writes(error: &Error, result: &TaskResult) -> bool {
+    let kinds = [ErrorKind::Invalid, ErrorKind::Unsupported, ErrorKind::Denied, ErrorKind::Refused];
+    !result.writes.ops.is_empty() && !error.has_unknown_effect() && kinds.contains(&error.kind())
+}
 
 /// The reports of one attempt.
 pub(super) struct Reports<'a> {
@@ -103,28 +120,31 @@ impl<'a> Reports<'a> {
         &mut self,
         record: &TaskRecord,
         failed: u32,
-        result: Result<Bytes, String>,
+        result: Result<TaskResult, String>,
     ) -> Result<()> {
         let failure = match result {
-            Ok(bytes) => match self.report_end(record.version, AttemptEnd::Done, &bytes).await {
-                Err(error) if error.kind() == ErrorKind::TooLarge => {
-                    "the result is too large for the store".to_owned()
+            Ok(result) => match self.report_done(record.version, &result).await? {
+                DoneReport::Sent => return Ok(()),
+                DoneReport::TooLarge => {
+                    let failure = "the result is too large for the store";
+                    return self.report_failure(record.version, failure).await;
                 }
-                reported => return reported,
+                DoneReport::Rejected(failure) => failure,
             },
-            Err(failure) if failed < self.task.terms.retries => {
-                tracing::debug!(task = %self.task.name, %failure, "an attempt failed; the task will be retried");
-                return self.report_retry(record, failed, failure).await;
-            }
             Err(failure) => failure,
         };
+        if failed < self.task.terms.retries {
+            tracing::debug!(task = %self.task.name, %failure, "an attempt failed; the task will be retried");
+            return self.report_retry(record, failed, failure).await;
+        }
         self.report_failure(record.version, &failure).await
     }
 
     /// Reports that the task has failed for good.
     async fn report_failure(&mut self, version: Version, failure: &str) -> Result<()> {
         let failure = beginning(failure, MAX_FAILURE);
-        self.report_end(version, AttemptEnd::Failed(failure.clone()), failure.as_bytes()).await
+        let end = AttemptEnd::Failed(failure.clone());
+        self.report_end(version, end, failure.as_bytes(), &[]).await.map(drop)
     }
 
     /// Ends the task as failed, because neither this nor another worker can do it or report its
@@ -150,18 +170,48 @@ impl<'a> Reports<'a> {
         }
     }
 
-    /// Reports the end of the task.
-    async fn report_end(&mut self, version: Version, end: AttemptEnd, bytes: &[u8]) -> Result<()> {
+    /// Reports that the task is done, together with the writes of its result.
+    async fn report_done(&mut self, version: Version, result: &TaskResult) -> Result<DoneReport> {
+        let ended = self.report_end(version, AttemptEnd::Done, &result.bytes, &result.writes.ops);
+        match ended.await {
+            Ok(None) => Ok(DoneReport::Sent),
+            Ok(Some(no)) => Ok(DoneReport::Rejected(format!(
+                "the store rejected what the result writes at {}: {}",
+                no.path, no.reason
+            ))),
+            Err(error) if error.kind() == ErrorKind::TooLarge => Ok(DoneReport::TooLarge),
+            // Without the writes of the application, the store has accepted the task until here.
+            Err(error) if is_of_writes(&error, result) => {
+                Ok(DoneReport::Rejected(format!("what the result writes is refused: {error}")))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reports the end of the task, together with the operations of the application. Returns the
+    /// rejection of one of these.
+    async fn report_end(
+        &mut self,
+        version: Version,
+        end: AttemptEnd,
+        bytes: &[u8],
+        more: &[Op],
+    ) -> Result<Option<Rejected>> {
         let (task, done) = (self.paths.task(&self.task.name)?, self.paths.done(&self.task.name)?);
         let state = if end == AttemptEnd::Done { TaskState::Done } else { TaskState::Failed };
         let data = state.with(&task, bytes)?;
         let (ended, unchanged) = (ended_at(date()), Expect::Version(version));
-        let txn = self.end_txn().set(task.clone(), data.clone(), unchanged);
+        let own = self.end_txn().set(task.clone(), data.clone(), unchanged);
         mistake!(ResultUnguarded: {
             let txn = Txn::new().set(task, data, Expect::Any);
-            return commit_with(self.claim.node.session(), txn, &done, ended).await.map(drop);
+            return commit_with(self.claim.node.session(), txn, &done, ended).await.map(|_| None);
         });
-        self.send(txn, end, (&done, ended)).await
+        // An operation of the application is the first one that fails only if this worker has the
+        // task.
+        let of_application = own.ops.len()..own.ops.len() + more.len();
+        let txn = more.iter().cloned().fold(own, Txn::op);
+        let rejected = self.send(txn, end, (&done, ended)).await?;
+        Ok(rejected.filter(|no| of_application.contains(&no.index)))
     }
 
     /// Reports that the task is to be retried after a pause. The node of the task is written, so
@@ -178,17 +228,17 @@ impl<'a> Reports<'a> {
         let txn = self.end_txn().set(task, data, Expect::Version(record.version));
         let pause = self.task.terms.backoff.pause(failed);
         let terms = paused_at(&self.task.stored, pause, date());
-        self.send(txn, AttemptEnd::Failed(failure), (&todo, terms)).await
+        self.send(txn, AttemptEnd::Failed(failure), (&todo, terms)).await.map(drop)
     }
 
     /// Sends a report, with the create of a node. If another client has written the task, this
-    /// worker no longer has it.
+    /// worker no longer has it. Returns the rejection of the report.
     async fn send(
         &mut self,
         txn: Txn,
         end: AttemptEnd,
         (path, data): (&Path, Bytes),
-    ) -> Result<()> {
+    ) -> Result<Option<Rejected>> {
         let (session, attempt) = (self.claim.node.session(), self.attempt().ending(end));
         let outcome = loop {
             let whole = self.log.add_to(txn.clone(), &attempt)?;
@@ -201,9 +251,9 @@ impl<'a> Reports<'a> {
         if outcome.rejected().is_some_and(|no| no.path == task) {
             self.report_revoked().await?;
         }
-        // Otherwise an earlier request was applied and its answer was lost, or the task was taken
-        // from this worker.
-        Ok(())
+        // Otherwise an earlier request was applied and its answer was lost, the task was taken from
+        // this worker, or an operation of the application was rejected.
+        Ok(outcome.rejected().cloned())
     }
 
     /// Gives up the task if it is finished or gone. Returns false if it is open: then the

@@ -1,4 +1,5 @@
-//! [`CrewWorker`]: the capacity and the properties of a worker, and the node that holds them.
+//! [`CrewWorker`]: the capacity, the label and the properties of a worker, and the node that holds
+//! them.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -9,18 +10,32 @@ use synod_core::value::decode;
 
 use crate::mutant::mistake;
 
-/// The capacity of a worker, and its properties.
+/// The capacity of a worker, its label and its properties.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CrewWorker {
     pub(super) capacity: NonZeroU32,
     #[serde(default)]
     pub(super) properties: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    label: Option<String>,
 }
 
 impl CrewWorker {
-    /// Creates a worker for one task at a time, without properties.
+    /// Creates a worker for one task at a time, without a label and without properties.
     pub fn new() -> Self {
-        Self { capacity: NonZeroU32::MIN, properties: BTreeMap::new() }
+        Self { capacity: NonZeroU32::MIN, properties: BTreeMap::new(), label: None }
+    }
+
+    /// Sets the label, by which people and [`Crew::drain`](crate::crew::Crew::drain) find the
+    /// worker: for example the name of its machine. Unlike the [name](crate::crew::Assignment) of
+    /// the worker, it stays the same across sessions, and other workers may have the same one.
+    pub fn labelled(self, label: impl Into<String>) -> Self {
+        Self { label: Some(label.into()), ..self }
+    }
+
+    /// The label of the worker.
+    pub fn label(&self) -> Option<&str> {
+        self.label.as_deref()
     }
 
     /// Sets the maximum number of tasks that the worker does concurrently.
@@ -85,6 +100,11 @@ impl WorkerRecord {
     /// does not count: the worker may have read a change in between that it could not confirm.
     pub(super) fn with_drained(self, drained: bool) -> Self {
         Self { drained, confirmed: self.confirmed.map(|_| !drained), ..self }
+    }
+
+    /// Returns the record of a worker that has drained itself.
+    pub(super) fn into_drained(self) -> Self {
+        Self { drained: true, confirmed: Some(true), ..self }
     }
 
     /// Returns the record with the confirmation of the worker.

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::pending;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use synod_core::client::Client;
@@ -21,7 +22,7 @@ use crate::support::retry::insist;
 
 /// The node of a worker. No other worker ever has the same name.
 pub(super) struct WorkerNode<'a> {
-    pub(super) claim: Hold,
+    pub(super) claim: Arc<Hold>,
     /// True if the worker is drained, as it last read. Kept for its next session.
     drained: &'a AtomicBool,
 }
@@ -44,7 +45,7 @@ impl<'a> WorkerNode<'a> {
         let mut backoff = OutageBackoff::new(client);
         loop {
             match line.enqueue().await {
-                Ok(ticket) => return Ok(Self { claim: ticket.hold(()), drained }),
+                Ok(ticket) => return Ok(Self { claim: Arc::new(ticket.hold(())), drained }),
                 Err(error) => backoff.wait(error).await?,
             }
         }
@@ -70,6 +71,26 @@ impl<'a> WorkerNode<'a> {
         }
     }
 
+    /// Drains the worker: when this returns, no later assignment to it is applied.
+    pub(super) async fn drain(&self) -> Result<()> {
+        let (session, node) = (self.claim.node.session(), self.claim.path());
+        mistake!(DrainIgnored: return Ok(()));
+        loop {
+            let view = insist(session, || session.read(Query::node(node))).await?;
+            let Some((data, stat)) = view.into_node().and_then(|it| Some((it.data, it.stat?)))
+            else {
+                // The name belongs to this claim alone: the claim is lost.
+                return pending().await;
+            };
+            let record: WorkerRecord = decode(node, &data)?;
+            if record.drained && record.is_confirmed() {
+                return Ok(());
+            }
+            // If the node has changed since, it is read again.
+            self.write(&record.into_drained(), stat.version).await?;
+        }
+    }
+
     /// Writes the node, unless it has changed: then that change will be reported to this worker.
     async fn write(&self, record: &WorkerRecord, version: Version) -> Result<()> {
         let (session, node) = (self.claim.node.session(), self.claim.path());
@@ -79,6 +100,13 @@ impl<'a> WorkerNode<'a> {
             self.claim.node.record(stat);
         }
         Ok(())
+    }
+}
+
+impl Drop for WorkerNode<'_> {
+    /// Ends the claim, also if the application keeps an assignment, which shares it.
+    fn drop(&mut self) {
+        self.claim.give_up();
     }
 }
 

@@ -7,25 +7,28 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use bytes::Bytes;
 use futures_util::future::{AbortHandle, Abortable, Either, select};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use synod_core::client::Client;
 use synod_core::error::{ErrorKind, Result};
-use tokio::sync::watch;
+use synod_core::path::Path;
+use synod_core::store::{Query, Revision};
+use tokio::sync::{Notify, watch};
 
-use crate::crew::assignment::{AssignedTask, Assignment, Attempts};
+use crate::crew::assignment::{AssignedTask, Assignment, AssignmentGuard, Attempts};
 use crate::crew::failures::{closed, concerns_a_task};
 use crate::crew::layout::CrewPaths;
 use crate::crew::report::Reports;
 use crate::crew::task_record::{TaskRecord, TaskState};
+use crate::crew::task_result::TaskResult;
 use crate::crew::worker::CrewWorker;
 use crate::crew::worker_node::{FollowedNode, WorkerNode};
 use crate::line::hold::Hold;
 use crate::mirror::Mirror;
 use crate::mirror::extent::Extent;
 use crate::support::names::decoded_name;
+use crate::support::retry::insist;
 
 /// A worker in one session.
 pub(super) struct WorkerSession<'a> {
@@ -48,13 +51,18 @@ impl<'a> WorkerSession<'a> {
         Ok(Self { client: client.clone(), paths, node, capacity })
     }
 
-    /// Works until the claim is lost, or the store rejects a request for good.
-    pub(super) async fn work<R, F>(&self, run: &R) -> Result<()>
+    /// Works until `stop` has completed and the current attempts have ended, until the claim is
+    /// lost, or until the store rejects a request for good.
+    pub(super) async fn work<R, F>(
+        &self,
+        run: &R,
+        stop: impl Future<Output = ()> + Clone,
+    ) -> Result<()>
     where
         R: Fn(Assignment) -> F,
-        F: Future<Output = Result<Bytes, String>>,
+        F: Future<Output = Result<TaskResult, String>>,
     {
-        let (serves, confirms) = (pin!(self.serve(run)), pin!(self.node.confirm()));
+        let (serves, confirms) = (pin!(self.serve(run, stop)), pin!(self.node.confirm()));
         let ended = match select(pin!(self.claim().lost()), select(serves, confirms)).await {
             Either::Left(_) => return Ok(()),
             Either::Right((Either::Left((ended, _)), _)) => ended,
@@ -72,11 +80,25 @@ impl<'a> WorkerSession<'a> {
         &self.node.claim
     }
 
-    /// Does the tasks that are assigned.
-    async fn serve<R, F>(&self, run: &R) -> Result<()>
+    /// Ends the registration.
+    pub(super) async fn end(&self) {
+        // The node is removed in the background, or with its session.
+        let _is_removed = self.claim().give_back().await.is_ok();
+    }
+
+    /// Returns the revisions of the assignments.
+    async fn assigned(&self, dir: &Path) -> Result<Vec<Revision>> {
+        let session = self.claim().node.session();
+        let view = insist(session, || session.read(Query::children(dir))).await?;
+        Ok(view.nodes.into_iter().filter_map(|node| Some(node.stat?.created)).collect())
+    }
+
+    /// Does the tasks that are assigned, until `stop` has completed and the attempts at them have
+    /// ended.
+    async fn serve<R, F>(&self, run: &R, stop: impl Future<Output = ()> + Clone) -> Result<()>
     where
         R: Fn(Assignment) -> F,
-        F: Future<Output = Result<Bytes, String>>,
+        F: Future<Output = Result<TaskResult, String>>,
     {
         let dir = self.paths.assigned_to(self.claim().path().name())?;
         // The deletion of an earlier assignment may stop the attempt of a later one, which is then
@@ -85,6 +107,23 @@ impl<'a> WorkerSession<'a> {
         let mirror = Mirror::start(&self.client, assigned, "crew");
         let mut reader = mirror.reader();
         let (mut attempts, mut running) = (Attempts::default(), FuturesUnordered::new());
+        // Once this worker is drained, each assignment that is left is listed. A permit remains if
+        // an attempt ends while the assignments are listed.
+        let changed = Notify::new();
+        let listing = |is_first: bool| {
+            let (stop, dir, changed) = (stop.clone(), &dir, &changed);
+            async move {
+                if is_first {
+                    stop.await;
+                    self.node.drain().await?;
+                } else {
+                    changed.notified().await;
+                }
+                self.assigned(dir).await
+            }
+        };
+        let mut stopping = FuturesUnordered::new();
+        stopping.push(listing(true));
         loop {
             attempts.update(&mirror.snapshot());
             while attempts.running() < self.capacity {
@@ -93,19 +132,33 @@ impl<'a> WorkerSession<'a> {
                 let attempt = async move { (self.attempt(&task, run).await, task) };
                 running.push(Abortable::new(attempt, registration));
             }
-            let ended = async {
+            let ended = pin!(async {
                 match running.next().await {
                     Some(ended) => ended,
                     None => pending().await,
                 }
-            };
-            let refused = pin!(mirror.failure());
-            let ended = match select(select(pin!(reader.next()), refused), pin!(ended)).await {
-                Either::Left((Either::Left((Some(_event), _)), _)) => continue,
+            });
+            let (event, refused) = (pin!(reader.next()), pin!(mirror.failure()));
+            let ends = select(ended, stopping.next());
+            let ended = match select(select(event, refused), ends).await {
+                Either::Left((Either::Left((Some(_event), _)), _)) => {
+                    changed.notify_one();
+                    continue;
+                }
                 Either::Left((Either::Left((None, _)), _)) => return Err(closed(&dir)),
                 Either::Left((Either::Right((refused, _)), _)) => return Err(refused),
-                Either::Right((ended, _)) => ended,
+                Either::Right((Either::Left((ended, _)), _)) => ended,
+                Either::Right((Either::Right((listed, _)), _)) => {
+                    if let Some(listed) = listed
+                        && attempts.have_ended(&listed?)
+                    {
+                        return Ok(());
+                    }
+                    stopping.push(listing(false));
+                    continue;
+                }
             };
+            changed.notify_one();
             if let Ok((result, task)) = ended {
                 attempts.end(&task);
                 result?;
@@ -117,7 +170,7 @@ impl<'a> WorkerSession<'a> {
     async fn attempt<R, F>(&self, task: &AssignedTask, run: &R) -> Result<()>
     where
         R: Fn(Assignment) -> F,
-        F: Future<Output = Result<Bytes, String>>,
+        F: Future<Output = Result<TaskResult, String>>,
     {
         let mut reports = Reports::new(self.claim(), &self.paths, task)?;
         match self.try_attempt(task, run, &mut reports).await {
@@ -135,7 +188,7 @@ impl<'a> WorkerSession<'a> {
     ) -> Result<()>
     where
         R: Fn(Assignment) -> F,
-        F: Future<Output = Result<Bytes, String>>,
+        F: Future<Output = Result<TaskResult, String>>,
     {
         let session = self.claim().node.session();
         let path = self.paths.task(&task.name)?;
@@ -155,7 +208,17 @@ impl<'a> WorkerSession<'a> {
         };
         let (sender, progress) = watch::channel(None);
         let (id, data) = (decoded_name(&task.name), record.bytes.clone());
-        let assignment = Assignment { id, data, failed, progress: Arc::new(sender) };
+        let (_ends_with_this, attempt) = watch::channel(());
+        let guard = AssignmentGuard {
+            claim: self.node.claim.clone(),
+            node: task.node.clone(),
+            created: task.created,
+            task: path.clone(),
+            version: record.version,
+            attempt,
+        };
+        let (worker, progress_of) = (self.claim().path().name().to_owned(), Arc::new(sender));
+        let assignment = Assignment { id, data, failed, worker, guard, progress: progress_of };
         let work = AssertUnwindSafe(async { run(assignment).await }).catch_unwind();
         let work = work.map(|result| result.unwrap_or_else(|panic| Err(panicked(&*panic))));
         let ended = {

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use synod_core::clock;
-use synod_core::error::Result;
+use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::random::Random;
 use synod_core::session::Session;
-use synod_core::store::Node;
+use synod_core::store::{Node, Query};
 use synod_core::task::{self, Task};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
@@ -19,11 +19,12 @@ use crate::mirror::event::CacheEvent;
 use crate::mirror::extent::Extent;
 use crate::mirror::reader::EventReader;
 use crate::mutant::mistake;
-use crate::queue::layout::QueueShared;
+use crate::queue::layout::{DOING, QueueShared};
 use crate::queue::returns::{ConsumerNode, ItemReturn, recover_lost_items, spawn_returns};
 use crate::queue::stock::Pick;
 use crate::queue::stock_shared::{Reserved, StockShared};
 use crate::support::exactly_once::old_write_ids::remove_old_write_ids;
+use crate::support::retry::call_delays;
 use crate::support::time::date;
 use crate::support::wait::until_news;
 
@@ -132,6 +133,64 @@ impl Consumer {
                 }
             }
         }
+    }
+
+    /// Reserves items that may be tried now: one, and at most `max - 1` items that follow it.
+    /// Returns `None` once the store has answered, to a read sent during this call, that no item
+    /// can be delivered. What this process knows of the queue does not prove that.
+    pub(super) async fn try_reserve(
+        &self,
+        shared: &QueueShared,
+        max: usize,
+    ) -> Result<Option<Vec<Reserved>>> {
+        let mut delays = call_delays(&shared.client);
+        loop {
+            let changed = self.stock.changed.notified();
+            let (mut is_reading, mut until) = (false, None);
+            match self.pick_now(max, shared.client.random()) {
+                Pick::Items(items) => {
+                    let reserved = items.into_iter().map(|item| Reserved::new(&self.stock, item));
+                    return Ok(Some(reserved.collect()));
+                }
+                Pick::Unread(names) => {
+                    is_reading = !names.is_empty();
+                    self.items
+                        .want(names.iter().filter_map(|name| self.items.path().join(name).ok()));
+                }
+                Pick::None(then) => until = then,
+                Pick::TooFew => {}
+            }
+            if !is_reading && !self.has_deliverable(shared).await? {
+                return Ok(None);
+            }
+            // The item is not reported yet, or another task tries it. If it is gone before it was
+            // reported, nothing is reported.
+            let Some(delay) = delays.next() else {
+                return Err(Error::new(ErrorKind::Unreachable, DOING)
+                    .at(&shared.dir)
+                    .because("there are items, but the store does not report them"));
+            };
+            let listed_again = clock::now() + delay;
+            let until = until.map_or(listed_again, |until| until.min(listed_again));
+            until_news(changed, Some(until), [&self.items, &self.consumers]).await?;
+        }
+    }
+
+    /// Chooses items as [`Consumer::pick`] does, or the first ones if there are fewer than this
+    /// consumer chooses from.
+    fn pick_now(&self, max: usize, random: &Random) -> Pick {
+        match self.pick(self.width.get(), max, random) {
+            Pick::TooFew => self.pick(1, max, random),
+            pick => pick,
+        }
+    }
+
+    /// Reads whether the queue has an item that may be delivered now.
+    async fn has_deliverable(&self, shared: &QueueShared) -> Result<bool> {
+        let query = Query::children(&shared.items).names_only();
+        let listed = shared.client.read(query).await?.nodes;
+        let (stock, now, date) = (self.stock.lock(), clock::now(), date());
+        Ok(listed.iter().any(|node| stock.is_deliverable(node.path.name(), now, date)))
     }
 
     /// Records items that this process has put.

@@ -128,7 +128,8 @@ impl<T> Delivery<T> {
         self.claimed.put_back_after(after).await
     }
 
-    /// Moves the item to the dead letters, in one transaction: no consumer receives it again.
+    /// Moves the item to the dead letters, in one transaction: no consumer receives it again. The
+    /// first 1,000 bytes of the reason are kept, [for operators](crate::queue::QueuedItem::reason).
     ///
     /// # Errors
     ///
@@ -137,8 +138,8 @@ impl<T> Delivery<T> {
     /// # Cancel safety
     ///
     /// A dropped call has moved the item, or has not.
-    pub async fn reject(&self) -> Result<()> {
-        self.claimed.reject().await
+    pub async fn reject(&self, reason: impl Into<String>) -> Result<()> {
+        self.claimed.reject(&reason.into()).await
     }
 
     /// Acknowledges the item of a shared delivery. A part of the work may have done so already.
@@ -236,8 +237,8 @@ impl ClaimedItem {
     }
 
     /// Moves the item to the dead letters.
-    pub(super) async fn reject(&self) -> Result<()> {
-        let dead = self.shared.with_dead(Txn::new(), &self.name, self.data.clone())?;
+    pub(super) async fn reject(&self, reason: &str) -> Result<()> {
+        let dead = self.shared.with_dead(Txn::new(), &self.name, self.data.clone(), reason)?;
         match self.end_with(self.removal()?, dead).await? {
             Outcome::Committed(()) => Ok(()),
             Outcome::Rejected(no) => Err(self.shared.writes.refused(&no)),

@@ -20,6 +20,9 @@
 //!   whose claim node is absent in a later read, has no consumer.
 //! - **A claim is sent until its effect is known**, or until its session is lost, and the claim
 //!   with it. So none arrives late.
+//! - **The reason of a dead letter is a node in a directory of its own.** A node below the letter
+//!   would keep programs that know no reasons from removing it, and its name has no room. The reason
+//!   is created and deleted in the transactions that do so to its letter.
 //! - **Only a transaction decides who has an item.** The local knowledge of a process is a hint.
 //! - **The attempt to get an item is its own task.** If its caller is gone when it ends, the item
 //!   is put back: the caller confirms the receipt. A dropped delivery leaves its return to a task
@@ -39,7 +42,7 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::retry::Retry;
 use synod_core::session::Session;
-use synod_core::store::{Expect, Lifetime, RejectReason, Rejected, Txn};
+use synod_core::store::{Expect, Lifetime, Query, RejectReason, Rejected, Txn};
 use synod_core::{clock, value};
 
 use crate::line::ticket_name::dated;
@@ -48,7 +51,10 @@ use crate::queue::item_name::ItemName;
 use crate::support::exactly_once::settling::Sent;
 use crate::support::exactly_once::write_id::WriteIds;
 use crate::support::exactly_once::writes::ExactlyOnceWrites;
-use crate::support::names::dir_for_any_name;
+use crate::support::names::{beginning, dir_for_any_name};
+
+/// The maximum number of bytes of the reason of a dead letter that are kept.
+const MAX_REASON: usize = 1_000;
 
 /// The operation that errors of a queue name.
 pub(super) const DOING: &str = "using a queue";
@@ -73,6 +79,8 @@ pub(super) struct QueueShared {
     pub(super) slots: Path,
     /// The items that are not delivered to any consumer.
     pub(super) dead: Path,
+    /// The reasons of the dead letters, each under the name of its letter.
+    reasons: Path,
     pub(super) writes: ExactlyOnceWrites,
 }
 
@@ -88,6 +96,7 @@ impl QueueShared {
             ids: below("ids")?,
             slots: below("slots")?,
             dead: below("dead")?,
+            reasons: below("reasons")?,
             writes: ExactlyOnceWrites::new(
                 client,
                 WriteIds::persistent(below("marks")?, "queue-", DOING),
@@ -179,9 +188,30 @@ impl QueueShared {
             && dir.is_some_and(|dir| dir == self.ids || dir == self.slots)
     }
 
-    /// Adds the operation that creates a dead letter.
-    pub(super) fn with_dead(&self, txn: Txn, name: &ItemName, data: Bytes) -> Result<Txn> {
-        Ok(txn.create(self.dead.join(&name.to_string())?, data, Lifetime::Persistent))
+    /// Adds the operations that create a dead letter, with the beginning of its reason.
+    pub(super) fn with_dead(
+        &self,
+        txn: Txn,
+        name: &ItemName,
+        data: Bytes,
+        reason: &str,
+    ) -> Result<Txn> {
+        let (name, reason) = (name.to_string(), beginning(reason, MAX_REASON));
+        Ok(txn.create(self.dead.join(&name)?, data, Lifetime::Persistent).create(
+            self.reasons.join(&name)?,
+            reason,
+            Lifetime::Persistent,
+        ))
+    }
+
+    /// Adds the operation that deletes the reason of the dead letter of this name.
+    pub(super) fn without_reason(&self, txn: Txn, name: &str) -> Result<Txn> {
+        Ok(txn.delete(self.reasons.join(name)?, Expect::Any))
+    }
+
+    /// The query for the reasons of the dead letters.
+    pub(super) fn query_reasons(&self) -> Query {
+        Query::children(&self.reasons)
     }
 
     /// Returns true if a transaction was rejected because the id of this item is in the queue

@@ -23,6 +23,7 @@ pub struct QueuedItem<T> {
     node: Node,
     item: Option<T>,
     claim: Option<QueueClaim>,
+    reason: Option<String>,
 }
 
 /// The claim of an item.
@@ -79,6 +80,13 @@ impl<T> QueuedItem<T> {
     /// The claim of the consumer that has the item.
     pub fn claim(&self) -> Option<QueueClaim> {
         self.claim
+    }
+
+    /// The reason of a dead letter: that of [`Delivery::reject`](crate::queue::Delivery::reject),
+    /// the error of the last work in [`Queue::consume`], or the reason for which no consumer can
+    /// receive the item. `None` for an item, and for a letter of a program that stores no reason.
+    pub fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
     }
 }
 
@@ -150,8 +158,8 @@ impl<T> Queue<T> {
         Ok(all)
     }
 
-    /// Lists the dead letters: items that were rejected, could not be deserialized, or reached the
-    /// maximum number of deliveries.
+    /// Lists the dead letters, with their reasons: items that were rejected, could not be
+    /// deserialized, or reached the maximum number of deliveries.
     ///
     /// # Errors
     ///
@@ -161,8 +169,23 @@ impl<T> Queue<T> {
     ///
     /// Cancel safe: it only reads.
     pub async fn dead(&self) -> Result<Vec<QueuedItem<T>>> {
-        let dead = self.client.read(Query::children(&self.shared()?.dead)).await?;
-        Ok(in_order(self.codec, dead.nodes))
+        let shared = self.shared()?;
+        let dead = self.client.read(Query::children(&shared.dead)).await?;
+        let mut letters = in_order(self.codec, dead.nodes);
+        if letters.is_empty() {
+            return Ok(letters);
+        }
+        // Each reason is created with its letter.
+        let reasons = self.client.read(shared.query_reasons()).await?.nodes.into_iter();
+        let reasons = reasons.map(|node| {
+            let reason = String::from_utf8_lossy(&node.data).into_owned();
+            (node.path.name().to_owned(), reason)
+        });
+        let mut reasons: BTreeMap<_, _> = reasons.collect();
+        for letter in &mut letters {
+            letter.reason = reasons.remove(letter.name());
+        }
+        Ok(letters)
     }
 
     /// Moves a dead letter back to the items, with no deliveries counted. Returns false if it has
@@ -182,6 +205,7 @@ impl<T> Queue<T> {
         let shared = self.shared()?;
         let node = shared.dead.join(dead.node.path.name())?;
         let txn = Txn::new().delete(node, Expect::Version(stat.version));
+        let txn = without_reason(shared, txn, dead)?;
         let entry = QueueEntry { shared, txn, items: vec![(name, dead.node.data.clone())] };
         let outcome = self.capacity.try_put(&entry).await?;
         outcome.map_or(Ok(false), |outcome| was_applied(shared, &outcome))
@@ -226,6 +250,7 @@ impl<T> Queue<T> {
         let shared = self.shared()?;
         if is_dead(shared, item) {
             let txn = Txn::new().delete(&item.node.path, Expect::Any);
+            let txn = without_reason(shared, txn, item)?;
             return was_applied(shared, &shared.writes.commit(&txn).await?);
         }
         let (mut node, mut name) = (item.node.path.clone(), item.name.clone());
@@ -257,6 +282,11 @@ fn was_applied<C>(shared: &QueueShared, outcome: &Outcome<C>) -> Result<bool> {
         }
         Outcome::Rejected(no) => Err(shared.writes.refused(no)),
     }
+}
+
+/// Adds the operation that deletes the reason of a dead letter, if it has one.
+fn without_reason<T>(shared: &QueueShared, txn: Txn, dead: &QueuedItem<T>) -> Result<Txn> {
+    if dead.reason.is_some() { shared.without_reason(txn, dead.name()) } else { Ok(txn) }
 }
 
 fn is_dead<T>(shared: &QueueShared, item: &QueuedItem<T>) -> bool {
@@ -294,7 +324,7 @@ fn in_order<T>(codec: Codec<T>, nodes: impl IntoIterator<Item = Node>) -> Vec<Qu
         let name = ItemName::parse(node.path.name())?;
         let rank = name.rank(node.stat?.created);
         let item = codec.decode(&node.path, &node.data).ok();
-        Some((rank, QueuedItem { name, node, item, claim: None }))
+        Some((rank, QueuedItem { name, node, item, claim: None, reason: None }))
     });
     let items: BTreeMap<_, _> = items.collect();
     items.into_values().collect()

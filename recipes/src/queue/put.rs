@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use synod_core::error::{Error, ErrorKind, Result};
@@ -12,8 +12,9 @@ use synod_core::path::Path;
 use synod_core::random::Random;
 use synod_core::store::{Commit, Node, Outcome, Query, Rejected, Txn, View};
 
-use crate::queue::item_name::ItemName;
+use crate::queue::item_name::{ItemName, MAX_ID};
 use crate::queue::layout::{DOING, QueueShared};
+use crate::support::time::date;
 use crate::support::wait::until;
 
 /// The options of a put into a [`Queue`](crate::queue::Queue).
@@ -22,7 +23,14 @@ use crate::support::wait::until;
 pub struct PutOptions {
     pub(super) id: Option<String>,
     pub(super) priority: Option<u16>,
-    pub(super) after: Option<Duration>,
+    pub(super) delay: Option<PutDelay>,
+}
+
+/// The earliest time of the delivery of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PutDelay {
+    After(Duration),
+    At(SystemTime),
 }
 
 impl PutOptions {
@@ -42,10 +50,47 @@ impl PutOptions {
     }
 
     /// Delays the delivery of the item by `after`, by the wall clocks of the producer and of the
-    /// consumer.
+    /// consumer. It replaces an earlier delay or date.
     pub fn after(mut self, after: Duration) -> Self {
-        self.after = Some(after);
+        self.delay = Some(PutDelay::After(after));
         self
+    }
+
+    /// Delays the delivery of the item until this date, by the wall clock of the consumer. An item
+    /// whose date has passed is delivered immediately. It replaces an earlier delay or date.
+    pub fn at(mut self, date: SystemTime) -> Self {
+        self.delay = Some(PutDelay::At(date));
+        self
+    }
+
+    /// Returns the name of an item with these options.
+    pub(super) fn name(&self, shared: &QueueShared) -> Result<ItemName> {
+        let invalid =
+            |why: String| Error::new(ErrorKind::Invalid, DOING).at(&shared.dir).because(why);
+        if self.priority.is_some_and(|priority| priority > 999) {
+            return Err(invalid("the maximum priority is 999".to_owned()));
+        }
+        let unique = shared.unique_id();
+        let name = match &self.id {
+            Some(id) => ItemName::with_id(self.priority, &unique, id)?
+                .ok_or_else(|| invalid(format!("an id in a name has at most {MAX_ID} bytes")))?,
+            None => ItemName::unique(self.priority, unique),
+        };
+        Ok(match self.delay {
+            Some(delay) => name.not_before(delay.date(date())),
+            None => name,
+        })
+    }
+}
+
+impl PutDelay {
+    /// Returns the date, since the beginning of 1970, before which the item is not delivered. `now`
+    /// is the current date.
+    pub(super) fn date(self, now: Duration) -> Duration {
+        match self {
+            Self::After(after) => now.saturating_add(after),
+            Self::At(date) => date.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default(),
+        }
     }
 }
 

@@ -229,6 +229,18 @@ impl Stock {
         }
     }
 
+    /// Returns true if the item of this name, which the store has just listed, may be delivered
+    /// now. The consumer may not know the item yet. `date` is the current date.
+    pub(super) fn is_deliverable(&self, text: &str, now: Instant, date: Duration) -> bool {
+        let Some(name) = ItemName::parse(text).filter(|_| !self.aside.contains(text)) else {
+            return false;
+        };
+        match self.items.get(text) {
+            Some(item) => item.due.is_none_or(|due| due.left(now).is_none()),
+            None => name.date().is_none_or(|due| due <= date),
+        }
+    }
+
     /// Adds an item to the collection that its state requires.
     fn enqueue(&mut self, name: &str, now: Instant, rest: Duration) {
         let Some(item) = self.items.get(name) else { return };

@@ -171,7 +171,7 @@ pub(super) async fn move_to_dead(
 ) -> Result<bool> {
     let name = &reserved.item.name;
     let mut without = shared.without_item(Txn::new(), name)?;
-    let (node, dead) = (shared.item(name)?, shared.with_dead(Txn::new(), name, data)?);
+    let (node, dead) = (shared.item(name)?, shared.with_dead(Txn::new(), name, data, why)?);
     let limit = Retry::until_elapsed(session.timeout());
     match shared.send_removal(limit, session, &mut without, &dead, &node).await {
         Ok(Sent::Applied(_)) => {

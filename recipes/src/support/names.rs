@@ -1,4 +1,4 @@
-//! Names of nodes and of directories.
+//! Names of nodes and of directories, and texts of limited length.
 
 use synod_core::error::Result;
 use synod_core::name::{MAX_NAME_BYTES, Name};
@@ -16,4 +16,10 @@ pub(crate) fn decoded_name(name: &str) -> String {
 pub(crate) fn dir_for_any_name(dir: Path) -> Result<Path> {
     let _longest = dir.join(&"x".repeat(MAX_NAME_BYTES))?;
     Ok(dir)
+}
+
+/// Returns the beginning of a text, at most this number of bytes.
+pub(crate) fn beginning(text: &str, max_bytes: usize) -> String {
+    let end = (0..=max_bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    text[..end.unwrap_or_default()].to_owned()
 }

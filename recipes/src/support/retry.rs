@@ -85,6 +85,42 @@ impl OutageBackoff {
     }
 }
 
+/// The backoff of a call that needs an item of a queue.
+pub(crate) enum ItemCallBackoff {
+    /// The call waits for an item, also through outages.
+    Waiting(OutageBackoff),
+    /// The call does not wait for an item, and fails at the time limit of a call.
+    Limited(Client, Delays),
+}
+
+impl ItemCallBackoff {
+    pub(crate) fn waiting(client: &Client) -> Self {
+        Self::Waiting(OutageBackoff::new(client))
+    }
+
+    pub(crate) fn limited(client: &Client) -> Self {
+        Self::Limited(client.clone(), call_delays(client))
+    }
+
+    /// Waits before another attempt. Returns the error if there is none.
+    pub(crate) async fn wait(&mut self, error: Error) -> Result<()> {
+        match self {
+            Self::Waiting(backoff) => backoff.wait(error).await,
+            Self::Limited(client, delays) => {
+                let delay = delays.next().filter(|_| client.is_transient(&error));
+                let Some(delay) = delay else { return Err(error) };
+                sleep(delay).await;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The delays between the attempts of a call, up to its time limit.
+pub(crate) fn call_delays(client: &Client) -> Delays {
+    Retry::until_elapsed(client.timeout()).delays(client.random())
+}
+
 /// The delays between attempts to determine an effect, in any session, up to a limit.
 pub(crate) struct LimitedBackoff<'a> {
     client: &'a Client,
@@ -163,7 +199,7 @@ async fn repeat_while<T, F>(
 where
     F: Future<Output = Result<Race<T>>>,
 {
-    let mut delays = Retry::until_elapsed(client.timeout()).delays(client.random());
+    let mut delays = call_delays(client);
     let mut in_doubt = false;
     loop {
         let (error, is_repeated) = match attempt().await {

@@ -100,12 +100,12 @@ impl Worker {
         let (me, called) = (&self.me, self.me.committed());
         match me.pick(4) {
             0 | 1 => {
-                if let Some(Ok(())) = me.perhaps(self.barrier.set()).await {
+                if let Some(Ok(_)) = me.perhaps(self.barrier.set()).await {
                     self.note("set", true, called);
                 }
             }
             2 => {
-                if let Some(Ok(())) = me.perhaps(self.barrier.lift()).await {
+                if let Some(Ok(_)) = me.perhaps(self.barrier.lift()).await {
                     self.note("lifted", false, called);
                 }
             }

@@ -55,7 +55,7 @@ async fn work(me: Process) {
     let counts = async {
         for round in 0..me.rounds(3) {
             let counted = me.perhaps(latch.count_down(me.name())).await;
-            me.sometimes(AGAIN, round > 0 && matches!(counted, Some(Ok(()))));
+            me.sometimes(AGAIN, round > 0 && matches!(counted, Some(Ok(_))));
             me.rest(me.ttl() / 4).await;
         }
         me.mended().await;

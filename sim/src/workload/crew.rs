@@ -1,6 +1,7 @@
 //! Two crews whose processes submit tasks, work, and are candidates for master.
 
 use std::collections::BTreeMap;
+use std::future::pending;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,6 +35,7 @@ const CAPACITY: u32 = 2;
 
 const AGAIN: &str = "a task was begun again";
 const STOPPED: &str = "work was dropped";
+const LEFT: &str = "a worker was stopped, and left when its tasks were done";
 const FAILED: &str = "a task failed";
 const CANCELLED: &str = "a task was cancelled";
 const SILENT: &str = "a worker was silent for longer than its session lives";
@@ -70,6 +72,7 @@ impl Workload for Crews {
             DROPPED,
             AGAIN,
             STOPPED,
+            LEFT,
             FAILED,
             CANCELLED,
             SILENT,
@@ -201,7 +204,19 @@ impl Member {
                 let worker = CrewWorker::new().capacity(CAPACITY.try_into().expect("not zero"));
                 // It is the same across the sessions of one call.
                 let worker = worker.property("shift", member.client.random().id());
-                let works = member.crew.work(worker, |task| member.does(task, &running));
+                let stops = member.me.pick(2) == 0;
+                let stop = async {
+                    member.me.rest(member.me.ttl() * 4).await;
+                    if !stops {
+                        pending().await
+                    }
+                };
+                let works = async {
+                    let run = |task| member.does(task, &running);
+                    member.crew.work_until(worker, stop, run).await?;
+                    member.me.sometimes(LEFT, true);
+                    Ok(())
+                };
                 let both = pin!(try_join(works, member.crew.lead()));
                 // A worker that was drained is replaced by another one.
                 let shift = pin!(member.me.rest(member.me.ttl() * 8));

@@ -15,8 +15,8 @@ use crate::workload::Workload;
 use crate::workload::holding;
 use crate::workload::items::{Items, Layout};
 use crate::workload::queue_worker::{
-    AGAIN, CAPACITY, CONSUMED, Claims, FULL, MEDDLED, QUEUES, REMOVED, RESOLVED, REVIVED, STALE,
-    Shared, UNKNOWN, WORN_OUT, Worker, dir,
+    AGAIN, CAPACITY, CONSUMED, Claims, FULL, MEDDLED, NOTHING, QUEUES, REMOVED, RESOLVED, REVIVED,
+    STALE, Shared, UNKNOWN, WORN_OUT, Worker, dir,
 };
 
 /// Three processes put items into two queues, take, claim, consume, revive and remove items, and
@@ -57,6 +57,7 @@ impl Workload for Queues {
             STALE,
             UNKNOWN,
             FULL,
+            NOTHING,
             REVIVED,
             REMOVED,
             CONSUMED,

@@ -25,6 +25,7 @@ pub(super) const RESOLVED: &str = "a lost answer was found out";
 pub(super) const STALE: &str = "a stale consumer acknowledged nothing";
 pub(super) const UNKNOWN: &str = "a call had an unknown effect";
 pub(super) const FULL: &str = "a put was refused, as the queue was full";
+pub(super) const NOTHING: &str = "a take that does not wait had no item";
 pub(super) const REVIVED: &str = "a dead letter was revived";
 pub(super) const REMOVED: &str = "an item was removed";
 pub(super) const CONSUMED: &str = "a call of `consume` did work until it was stopped";
@@ -180,7 +181,15 @@ impl Worker {
 
     /// A take that is dropped, or abandoned, puts its item back: no item may be missing after it.
     async fn takes(&self, handle: &Handle) {
-        let taking = clock::timeout(self.me.ttl() * 2, handle.queue.take_many(TWO));
+        let taking = async {
+            if self.me.pick(3) > 0 {
+                return handle.queue.take_many(TWO).await;
+            }
+            let taken = handle.queue.try_take().await?;
+            self.me.sometimes(NOTHING, taken.is_none());
+            Ok(taken.into_iter().collect())
+        };
+        let taking = clock::timeout(self.me.ttl() * 2, taking);
         match self.me.perhaps(taking).await {
             Some(Ok(Ok(items))) => {
                 for item in items {
@@ -203,7 +212,7 @@ impl Worker {
         match me.pick(8) {
             0 => drop(delivery),
             1 => drop(me.perhaps(delivery.put_back()).await),
-            2 => drop(me.perhaps(delivery.reject()).await),
+            2 => drop(me.perhaps(delivery.reject("on purpose")).await),
             3 if self.shared.has_delays => {
                 drop(me.perhaps(delivery.put_back_after(me.ttl() / 4)).await);
             }

@@ -8,8 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 use synod_core::client::Client;
+use synod_core::clock::sleep;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_recipes::crew::{Assignment, Crew, CrewPolicy, CrewWorker, NewTask, TaskEnd};
+use synod_recipes::crew::{
+    Assignment, Crew, CrewPolicy, CrewWorker, NewTask, ShownWorker, TaskEnd,
+};
 
 use crate::recipe::edge::{Takes, accepted, first, ignore_panic, later, positive, text, to};
 
@@ -48,6 +51,24 @@ pub(crate) const CREW: Takes = Takes {
             Box::pin(async move {
                 let (crew, task) = (Crew::new(&client, path), NewTask::new("x").prefers(&name, ""));
                 done(does(&crew, &id(&client), task, worker()).await?, "x")
+            })
+        }),
+        later("labelled", |client, path, label| {
+            Box::pin(async move {
+                let crew = Crew::new(&client, path);
+                let work = |task: Assignment| async move { Ok::<_, Infallible>(task.data) };
+                let works = pin!(crew.work(worker().labelled(&label), work));
+                let is_registered = pin!(async {
+                    let is_shown = |one: &ShownWorker| one.offers.label() == Some(&*label);
+                    while !accepted(crew.snapshot()).await?.workers.iter().any(is_shown) {
+                        sleep(Duration::from_millis(1)).await;
+                    }
+                    Ok(())
+                });
+                match select(works, is_registered).await {
+                    Either::Left((ended, _)) => ended.map(|never| match never {}),
+                    Either::Right((registered, _)) => registered,
+                }
             })
         }),
         later("report", |client, path, progress| {
@@ -159,6 +180,25 @@ pub(crate) const CREW: Takes = Takes {
                 let task = || NewTask::new("x").retries(1);
                 ignore_panic(ends(&crew, &id(&client), task(), worker(), work)).await;
                 done(ends(&crew, &id(&client), task(), worker(), work).await?, "x")
+            })
+        }),
+        later("work_until", |client, path, trap| {
+            Box::pin(async move {
+                let crew = Crew::new(&client, path);
+                let task = crew.submit(&id(&client), NewTask::new("x").retries(1)).await?;
+                let run = |task: Assignment| {
+                    trap.spring();
+                    async move { Ok::<_, Infallible>(task.data) }
+                };
+                let is_over = async {
+                    let _is_over = task.wait().await.is_ok();
+                };
+                let works = pin!(crew.work_until(worker(), is_over, run));
+                match select(works, pin!(crew.lead())).await {
+                    Either::Left((stopped, _)) => stopped?,
+                    Either::Right((ended, _)) => match ended? {},
+                }
+                done(accepted(task.wait()).await?, "x")
             })
         }),
         later("chosen", |client, path, trap| {

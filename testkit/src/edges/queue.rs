@@ -14,18 +14,30 @@ use crate::recipe::edge::{
 };
 
 pub(crate) const QUEUE: Takes = Takes {
-    texts: &[first("id", |client, path, id| {
-        Box::pin(async move {
-            let queue = Queue::new(&client, &path);
-            let options = || PutOptions::default().id(&id);
-            queue.put_with(&1, options()).await?;
-            accepted(deliver_again(&queue, Some(&id), &path)).await?;
-            // Its id is free again.
-            let is_new = accepted(queue.put_with(&2, options())).await?;
-            check(is_new, "using an id again", &path)?;
-            check(accepted(queue.take()).await? == 2, "taking an item", &path)
-        })
-    })],
+    texts: &[
+        first("id", |client, path, id| {
+            Box::pin(async move {
+                let queue = Queue::new(&client, &path);
+                let options = || PutOptions::default().id(&id);
+                queue.put_with(&1, options()).await?;
+                accepted(deliver_again(&queue, Some(&id), &path)).await?;
+                // Its id is free again.
+                let is_new = accepted(queue.put_with(&2, options())).await?;
+                check(is_new, "using an id again", &path)?;
+                check(accepted(queue.take()).await? == 2, "taking an item", &path)
+            })
+        }),
+        later("reject", |client, path, reason| {
+            Box::pin(async move {
+                let queue = Queue::<u64>::new(&client, &path);
+                queue.put(&1).await?;
+                accepted(accepted(queue.claim()).await?.reject(reason)).await?;
+                let dead = accepted(queue.dead()).await?;
+                check(dead.len() == 1 && dead[0].reason().is_some(), "rejecting an item", &path)?;
+                check(accepted(queue.remove(&dead[0])).await?, "removing a dead letter", &path)
+            })
+        }),
+    ],
     data: &[
         later("put", |client, path, data| {
             Box::pin(async move {

@@ -17,6 +17,10 @@ pub(super) const KIND: Kind = Kind {
     laws: &[
         ("L-BAR-1", "no waiter passes a barrier that is set during its whole wait"),
         ("L-BAR-2", "every waiter passes a barrier that is lifted and not set again"),
+        (
+            "L-BAR-3",
+            "a call that sets or lifts a barrier reports a change only if it made one, and none only if it made none",
+        ),
         ("L-CD-1", "no waiter passes a count-down before all parties have counted"),
         ("L-CD-2", "every waiter passes a count-down when all parties have counted"),
         ("L-CD-3", "a party counts once, even if it counts down several times"),

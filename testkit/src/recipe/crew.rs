@@ -59,6 +59,15 @@ pub(super) const KIND: Kind = Kind {
         ),
         ("L-MW-18", "the history of a task has each finished attempt, with its worker and its end"),
         ("L-MW-19", "no task ends a worker or a master, whatever its data and its work"),
+        (
+            "L-MW-20",
+            "a worker that is stopped finishes the tasks that it has, and gets no other task",
+        ),
+        ("L-MW-21", "an assignment is held until its attempt ends or its worker loses its session"),
+        (
+            "L-MW-22",
+            "what a result writes is written once, in the transaction that accepts the result",
+        ),
     ],
     kept: &[],
 };

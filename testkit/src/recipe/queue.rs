@@ -44,6 +44,11 @@ pub(super) const KIND: Kind = Kind {
             "L-Q-13",
             "an item costs a bounded number of requests, independently of the number of items and consumers",
         ),
+        (
+            "L-Q-14",
+            "a call that does not wait returns no item only if at some moment during it none could be delivered",
+        ),
+        ("L-Q-15", "a dead letter has its reason and its number of deliveries, and leaves nothing"),
     ],
     kept: &[
         ("a_use_dropped_at_any_await_leaves_nothing", "L-Q-1"),
@@ -62,7 +67,7 @@ const QUEUE: Row = Row {
     make: |client, path| made(Queue::<u64>::new(&client, path)),
     shown: "Queue { path: /shown, .. }",
     leaves: Leaves::Nodes,
-    dirs: &["items", "claimed", "claims", "consumers", "ids", "slots", "dead", "marks"],
+    dirs: &["items", "claimed", "claims", "consumers", "ids", "slots", "dead", "reasons", "marks"],
     takes: edges::queue::QUEUE,
     uses: &[
         Use {
