@@ -122,20 +122,9 @@ pub(crate) enum Command {
         #[arg(default_value = "/")]
         path: Path,
     },
-    /// Print every change of a node as it happens, until interrupted
-    Watch {
-        /// The node
-        path: Path,
-        /// Watch its children instead
-        #[arg(long, conflicts_with = "subtree")]
-        children: bool,
-        /// Watch the node and everything below it
-        #[arg(long)]
-        subtree: bool,
-        /// Stop after this many events
-        #[arg(long, value_name = "N")]
-        count: Option<usize>,
-    },
+    /// Print every change of a node as it happens, or run a command for it, until interrupted
+    #[cfg_attr(unix, command(after_help = WATCH_NOTES))]
+    Watch(Watch),
     /// List the holders and waiters of a lock, a semaphore or an election
     Inspect {
         /// The lock, by the path that its users give it
@@ -251,6 +240,30 @@ pub(crate) struct Create {
     /// Keep it only until it was not written for this long, like 30s
     #[arg(long, group = "lifetime", value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) ttl: Option<Duration>,
+}
+
+/// The nodes to watch, and the command to run for each change.
+#[derive(Debug, Args)]
+pub(crate) struct Watch {
+    /// The node
+    pub(crate) path: Path,
+    /// Watch its children instead
+    #[arg(long, conflicts_with = "subtree")]
+    pub(crate) children: bool,
+    /// Watch the node and everything below it
+    #[arg(long)]
+    pub(crate) subtree: bool,
+    /// Stop after this many events; with a command, after it ran for this many changes
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<usize>,
+    /// Time that the command may take to end after SIGTERM: 2s by default
+    #[cfg(unix)]
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "command")]
+    pub(crate) grace: Option<Duration>,
+    /// The command to run for each change, and its arguments; after -- if it begins with a hyphen
+    #[cfg(unix)]
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// The lock to hold.
@@ -397,6 +410,28 @@ meanwhile become files, and run it again, afterwards. Ctrl-C ends both.
 Exit codes:
   0    it was ended by a signal, or with --once all files are written
   with --once that of the command, or 128 + N if signal N ended it
+  126  the command cannot be run    127  there is no such command
+  otherwise those of `synod --help`";
+
+#[cfg(unix)]
+const WATCH_NOTES: &str = "\
+A command runs once for each node that is there at the start, and then once for
+each node that changes. It reads the data of the node from its input, and finds
+in its environment:
+  SYNOD_PATH     the node
+  SYNOD_EVENT    found (at the start), created, updated or deleted
+  SYNOD_VERSION  the version of the node; empty after deleted
+
+One command runs at a time. It runs to its end, and several changes of a node
+meanwhile are one change: the next run has the latest data. So a command that
+is slower than the changes misses data in between, and never the last. A change
+during an outage of the store is found afterwards. A run that fails is reported
+on standard error, and the next change runs the command again. Ctrl-C is passed
+on to the command, and ends synod when the command has ended.
+
+Exit codes:
+  0    it was ended by a signal
+  with --count that of the last run that failed, or 128 + N if signal N ended it
   126  the command cannot be run    127  there is no such command
   otherwise those of `synod --help`";
 

@@ -34,6 +34,8 @@ pub(crate) mod queue;
 pub(crate) mod tree;
 pub(crate) mod value;
 pub(crate) mod watch;
+#[cfg(unix)]
+mod watch_command;
 
 #[cfg(test)]
 mod tests;

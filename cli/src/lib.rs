@@ -100,9 +100,7 @@ async fn run(command: Command, common: &Common) -> Result<(), Failure> {
         Command::Delete { path, .. } => command::delete::tree(common, &path).await,
         Command::Ls { path, long } => command::list::children(common, &path, long).await,
         Command::Tree { path } => command::tree::run(common, &path).await,
-        Command::Watch { path, children, subtree, count } => {
-            command::watch::run(common, &path, children, subtree, count).await
-        }
+        Command::Watch(watch) => command::watch::run(common, watch).await,
         Command::Completions { shell } => command::pages::completions(shell),
         Command::Man { into } => command::pages::manual(into.as_deref()),
         Command::Inspect { path } => command::inspect::run(common, &path).await,

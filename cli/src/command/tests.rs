@@ -10,7 +10,7 @@ use synod::value::Counter;
 use synod::{Client, Lifetime, Query};
 
 use crate::args::value::{BarrierAction, CounterAction};
-use crate::args::{Common, Create};
+use crate::args::{Common, Create, Watch};
 use crate::command::{create, delete, discover, list, node, tree, value, watch};
 use crate::failure::Failure;
 
@@ -128,21 +128,30 @@ async fn two_remove_one_tree_and_a_third_adds_to_it() {
 #[tokio::test]
 async fn changes_are_printed_until_there_were_enough() {
     let (client, common) = store("watched").await;
-    let (told, made) =
-        futures_util::future::join(watch::run(&common, &path("/w"), true, false, Some(2)), async {
-            let mut number = 0;
-            // Only changes after the start of the watch are reported, so keep making more.
-            loop {
-                let at = path(&format!("/w/{number}"));
-                client.create(&at, "", Lifetime::Session).await.expect("answered").required()?;
-                number += 1;
-                tokio::time::sleep(Duration::from_millis(5)).await;
-                if number > 40 {
-                    return Ok::<(), synod::Error>(());
-                }
+    let asked = Watch {
+        path: path("/w"),
+        children: true,
+        subtree: false,
+        count: Some(2),
+        #[cfg(unix)]
+        grace: None,
+        #[cfg(unix)]
+        command: Vec::new(),
+    };
+    let (told, made) = futures_util::future::join(watch::run(&common, asked), async {
+        let mut number = 0;
+        // Only changes after the start of the watch are reported, so keep making more.
+        loop {
+            let at = path(&format!("/w/{number}"));
+            client.create(&at, "", Lifetime::Session).await.expect("answered").required()?;
+            number += 1;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            if number > 40 {
+                return Ok::<(), synod::Error>(());
             }
-        })
-        .await;
+        }
+    })
+    .await;
     told.expect("two of them were printed");
     made.expect("they are new");
     client.close().await.expect("memory answers");

@@ -20,6 +20,7 @@ mod end;
 mod hold;
 mod interrupt;
 mod queue;
+mod watch;
 
 static ZOOKEEPER: LazyLock<Result<Server, String>> =
     LazyLock::new(|| Ensemble::start(1).map(Server::ZooKeeper));
@@ -238,7 +239,7 @@ fn trials(name: &str, compiled: bool, server: Stand) -> Vec<Trial> {
             _ => trial,
         }
     };
-    [hold::SCENES, end::SCENES, interrupt::SCENES, queue::SCENES, crew::SCENES]
+    [hold::SCENES, end::SCENES, interrupt::SCENES, queue::SCENES, crew::SCENES, watch::SCENES]
         .into_iter()
         .flatten()
         .map(trial)
