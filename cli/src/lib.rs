@@ -46,6 +46,7 @@ mod progress;
 mod sim;
 mod time;
 mod usage;
+mod walk;
 
 /// Runs the command that the arguments of this process name, to its end.
 ///
@@ -103,7 +104,10 @@ async fn run(command: Command, common: &Common) -> Result<(), Failure> {
         Command::Watch(watch) => command::watch::run(common, watch).await,
         Command::Completions { shell } => command::pages::completions(shell),
         Command::Man { into } => command::pages::manual(into.as_deref()),
-        Command::Inspect { path } => command::inspect::run(common, &path).await,
+        Command::Inspect { path, recursive: false, .. } => {
+            command::inspect::run(common, &path).await
+        }
+        Command::Inspect { path, limit, .. } => command::inspect::below(common, &path, limit).await,
         Command::Counter { path, action } => command::value::counter(common, &path, action).await,
         Command::Barrier { path, action } => command::value::barrier(common, &path, action).await,
         Command::Queue { path, action } => command::queue::run(common, &path, action).await,
