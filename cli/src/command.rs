@@ -20,10 +20,13 @@ mod crew_shown;
 #[cfg(unix)]
 pub(crate) mod crew_work;
 pub(crate) mod delete;
+pub(crate) mod diff;
 pub(crate) mod discover;
+pub(crate) mod export;
 pub(crate) mod group;
 #[cfg(unix)]
 pub(crate) mod hold;
+pub(crate) mod import;
 pub(crate) mod inspect;
 pub(crate) mod list;
 #[cfg(unix)]

@@ -14,9 +14,12 @@ const NOT_THERE: u8 = 66;
 /// The exit code if the store does not answer, or the session was lost.
 const UNREACHABLE: u8 = 69;
 /// The exit code if the store refuses a change: something is there already, or was changed.
-const REFUSED: u8 = 73;
+pub(crate) const REFUSED: u8 = 73;
 /// The exit code if the store refuses the user, or what the user may not do.
 const DENIED: u8 = 77;
+
+/// The exit code of `diff` where other commands have 1.
+const TROUBLE: u8 = 2;
 
 /// The exit codes of all commands, for their help.
 pub(crate) const EXIT_CODES: &str = "\
@@ -71,6 +74,20 @@ impl Failure {
                 _ => 1,
             },
             Self::Io(_) | Self::Plain(_) | Self::Told => 1,
+        }
+    }
+
+    /// The failure of `diff`, whose exit code is 2 in place of 1: 1 is a difference.
+    pub(crate) fn of_diff(self) -> Self {
+        match self {
+            Self::Store(error) if Self::Store(error.clone()).code() == 1 => {
+                Self::Exit(TROUBLE, Some(sentence(&error)))
+            }
+            Self::Plain(text) => Self::Exit(TROUBLE, Some(text)),
+            Self::Io(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Self::Exit(TROUBLE, Some(error.to_string()))
+            }
+            other => other,
         }
     }
 

@@ -35,6 +35,7 @@ mod command;
 #[cfg(feature = "conformance")]
 mod conformance;
 mod demo;
+mod export_format;
 mod failure;
 #[cfg(unix)]
 mod files;
@@ -102,6 +103,9 @@ async fn run(command: Command, common: &Common) -> Result<(), Failure> {
         Command::Ls { path, long } => command::list::children(common, &path, long).await,
         Command::Tree { path } => command::tree::run(common, &path).await,
         Command::Watch(watch) => command::watch::run(common, watch).await,
+        Command::Export { path } => command::export::run(common, &path).await,
+        Command::Import(import) => command::import::run(common, &import).await,
+        Command::Diff(diff) => command::diff::run(common, &diff).await.map_err(Failure::of_diff),
         Command::Completions { shell } => command::pages::completions(shell),
         Command::Man { into } => command::pages::manual(into.as_deref()),
         Command::Inspect { path, recursive: false, .. } => {

@@ -1,4 +1,5 @@
 //! [`Walk`]: the nodes of a subtree one after the other, for trees that do not fit into memory.
+//! [`PersistentNodes`]: those that belong to no session.
 
 use std::collections::VecDeque;
 
@@ -93,5 +94,37 @@ impl Walk {
         let mut children = view.nodes;
         children.sort_by(|one, other| one.path.name().cmp(other.path.name()));
         Ok(Visit { path, node, children })
+    }
+}
+
+/// The nodes of a subtree that belong to no session, in the order of a [`Walk`].
+#[derive(Debug)]
+pub(crate) struct PersistentNodes {
+    walk: Walk,
+    ephemeral: u64,
+}
+
+impl PersistentNodes {
+    pub(crate) fn new(session: Session, root: &Path) -> Self {
+        Self { walk: Walk::new(session, root), ephemeral: 0 }
+    }
+
+    pub(crate) async fn next(&mut self) -> Result<Option<Node>> {
+        while let Some(visit) = self.walk.next().await? {
+            self.walk.descend(visit.children.into_iter().map(|child| child.path).collect());
+            match &visit.node {
+                Some(node) if node.stat.is_some_and(|stat| stat.owner.is_some()) => {
+                    self.ephemeral += 1;
+                }
+                Some(_) => return Ok(visit.node),
+                None => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// The number of ephemeral nodes that were left out so far.
+    pub(crate) fn ephemeral(&self) -> u64 {
+        self.ephemeral
     }
 }

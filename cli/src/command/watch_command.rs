@@ -104,11 +104,11 @@ impl States {
     fn event(&self, path: &Path, now: Option<Stat>) -> Option<&'static str> {
         match (self.0.get(path), now) {
             (None, None) => None,
-            (None, Some(_)) => Some("created"),
             (Some(_), None) => Some("deleted"),
-            (Some(last), Some(now)) if last.created != now.created => Some("created"),
-            (Some(last), Some(now)) if last.modified != now.modified => Some("updated"),
-            (Some(_), Some(_)) => None,
+            (Some(last), Some(now)) if last.created == now.created => {
+                (last.modified != now.modified).then_some("updated")
+            }
+            (_, Some(_)) => Some("created"),
         }
     }
 
@@ -182,11 +182,12 @@ mod tests {
 
     /// The changes that these nodes are, which are recorded.
     fn changes(states: &mut States, nodes: &[Node]) -> Vec<String> {
+        let pending = states.pending(nodes.iter());
         let record = |path: Path| {
             let now = nodes.iter().find(|node| node.path == path);
             states.record(&path, now).map(|event| format!("{event} {path}"))
         };
-        states.pending(nodes.iter()).into_iter().filter_map(record).collect()
+        pending.into_iter().filter_map(record).collect()
     }
 
     #[test]

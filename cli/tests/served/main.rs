@@ -15,6 +15,7 @@ use synod_testkit::server::etcd::Cluster;
 use synod_testkit::server::required;
 use synod_testkit::server::zookeeper::{Ensemble, TICK};
 
+mod copy;
 mod crew;
 mod end;
 mod hold;
@@ -239,11 +240,19 @@ fn trials(name: &str, compiled: bool, server: Stand) -> Vec<Trial> {
             _ => trial,
         }
     };
-    [hold::SCENES, end::SCENES, interrupt::SCENES, queue::SCENES, crew::SCENES, watch::SCENES]
-        .into_iter()
-        .flatten()
-        .map(trial)
-        .collect()
+    [
+        hold::SCENES,
+        end::SCENES,
+        interrupt::SCENES,
+        queue::SCENES,
+        crew::SCENES,
+        watch::SCENES,
+        copy::SCENES,
+    ]
+    .into_iter()
+    .flatten()
+    .map(trial)
+    .collect()
 }
 
 fn main() -> ExitCode {
