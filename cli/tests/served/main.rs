@@ -15,6 +15,7 @@ use synod_testkit::server::etcd::Cluster;
 use synod_testkit::server::required;
 use synod_testkit::server::zookeeper::{Ensemble, TICK};
 
+mod cookbook;
 mod copy;
 mod crew;
 mod end;
@@ -248,6 +249,7 @@ fn trials(name: &str, compiled: bool, server: Stand) -> Vec<Trial> {
         crew::SCENES,
         watch::SCENES,
         copy::SCENES,
+        cookbook::SCENES,
     ]
     .into_iter()
     .flatten()
