@@ -69,11 +69,13 @@ pub(crate) enum Command {
     /// Watch three programs share a list of members, a lock and tasks, in memory; with --store the
     /// tasks, on a server
     Demo,
-    /// Print the data of a node
+    /// Print the data of nodes
     Get {
-        /// The node, like /config/colour
-        path: Path,
-        /// Print the bytes as they are, without a trailing newline
+        /// The node, like /config/colour. Several are read as of one moment, up to 100, and each is
+        /// printed as a line with its path and then its data
+        #[arg(required = true, value_name = "PATH")]
+        paths: Vec<Path>,
+        /// Print the bytes as they are, without a trailing newline and without paths
         #[arg(long, conflicts_with = "json")]
         raw: bool,
     },
@@ -107,20 +109,26 @@ pub(crate) enum Command {
         #[arg(long, short)]
         recursive: bool,
     },
-    /// List the children of a node
+    /// List the children of nodes
     Ls {
-        /// The node
-        #[arg(default_value = "/")]
-        path: Path,
+        /// The node. Of several, each is listed below a line with its path
+        #[arg(default_value = "/", value_name = "PATH")]
+        paths: Vec<Path>,
         /// Show version, size and kind of each
         #[arg(long, short)]
         long: bool,
+        /// Show the data of each, on one line
+        #[arg(long, short)]
+        data: bool,
     },
-    /// Draw everything below a node
+    /// Draw everything below nodes, with the start of their data
     Tree {
         /// The node
-        #[arg(default_value = "/")]
-        path: Path,
+        #[arg(default_value = "/", value_name = "PATH")]
+        paths: Vec<Path>,
+        /// Show the data whole, each on one line
+        #[arg(long, short)]
+        data: bool,
     },
     /// Print every change of a node as it happens, or run a command for it, until interrupted
     #[cfg_attr(unix, command(after_help = WATCH_NOTES))]

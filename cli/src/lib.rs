@@ -90,7 +90,7 @@ fn on_runtime(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Fai
 async fn run(command: Command, common: &Common) -> Result<(), Failure> {
     match command {
         Command::Demo => demo::run(common).await,
-        Command::Get { path, raw } => command::node::get(common, &path, raw).await,
+        Command::Get { paths, raw } => command::node::get(common, &paths, raw).await,
         Command::Set { path, data, version } => {
             command::node::set(common, &path, &data, version).await
         }
@@ -100,8 +100,10 @@ async fn run(command: Command, common: &Common) -> Result<(), Failure> {
             command::node::delete(common, &path, version).await
         }
         Command::Delete { path, .. } => command::delete::tree(common, &path).await,
-        Command::Ls { path, long } => command::list::children(common, &path, long).await,
-        Command::Tree { path } => command::tree::run(common, &path).await,
+        Command::Ls { paths, long, data } => {
+            command::list::children(common, &paths, long, data).await
+        }
+        Command::Tree { paths, data } => command::tree::run(common, &paths, data).await,
         Command::Watch(watch) => command::watch::run(common, watch).await,
         Command::Export { path } => command::export::run(common, &path).await,
         Command::Import(import) => command::import::run(common, &import).await,

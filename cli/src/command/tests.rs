@@ -57,7 +57,7 @@ async fn a_node_is_made_written_read_and_removed() {
     assert!(refused(other).contains("another version"));
     assert_eq!(held(&client, "/a/b").await.as_deref(), Some("2"));
     for raw in [true, false] {
-        node::get(&common, &path("/a/b"), raw).await.expect("it is there");
+        node::get(&common, &[path("/a/b")], raw).await.expect("it is there");
     }
 
     assert!(refused(node::delete(&common, &path("/a"), None).await).contains("has children"));
@@ -82,9 +82,9 @@ async fn a_tree_is_listed_drawn_and_removed_whole() {
         .expect("new");
     for long in [true, false] {
         let common = Common { json: false, ..common.clone() };
-        list::children(&common, &path("/t"), long).await.expect("it can be listed");
+        list::children(&common, &[path("/t")], long, !long).await.expect("it can be listed");
     }
-    tree::run(&common, &path("/t")).await.expect("it can be drawn");
+    tree::run(&common, &[path("/t")], true).await.expect("it can be drawn");
 
     delete::tree(&common, &path("/t")).await.expect("it is there");
 

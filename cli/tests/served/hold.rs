@@ -264,6 +264,42 @@ fn an_unused_path_is_distinguished_from_a_free_lock(on: &Server) {
     assert_eq!(text(&on.output(&["inspect", "/used"]).stdout), "/used: free");
 }
 
+fn several_nodes_are_shown_in_one_call(on: &Server) {
+    let long = "long ".repeat(30);
+    assert_eq!(on.code(&["put", "/several/a", "one"]), Some(0));
+    assert_eq!(on.code(&["put", "/several/b/c", &long]), Some(0));
+    let shown = |arguments: &[&str]| {
+        let output = on.output(arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let both = ["/several/b/c", "/several/a"];
+    assert_eq!(shown(&["get", "/several/a"]), "one\n");
+    let told = format!("/several/b/c\n{long}\n/several/a\none\n");
+    assert_eq!(shown(&[&["get"], &both[..]].concat()), told);
+    assert_eq!(shown(&[&["get", "--raw"], &both[..]].concat()), format!("{long}one"));
+    let json = shown(&[&["get", "--json"], &both[..]].concat());
+    let json: Vec<serde_json::Value> =
+        json.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(json.iter().map(|node| &node["path"]).collect::<Vec<_>>(), both);
+    // What is there is printed, and the rest is named.
+    let partly = on.output(&["get", "/several/x", "/several/a", "/several/y"]);
+    assert_eq!(partly.status.code(), Some(66));
+    assert_eq!(text(&partly.stdout), "/several/a\none");
+    assert!(text(&partly.stderr).ends_with("there is no node at /several/x, /several/y"));
+
+    assert_eq!(shown(&["ls", "/several"]), "a\nb\n");
+    assert_eq!(shown(&["ls", "--data", "/several"]), "a = one\nb\n");
+    let told = format!("/several:\na = one\nb\n\n/several/b:\nc = {long}\n");
+    assert_eq!(shown(&["ls", "-d", "/several", "/several/b"]), told);
+    assert!(shown(&["ls", "-ld", "/several/b"]).ends_with(&format!("  c = {long}\n")));
+    let json = shown(&["ls", "--json", "/several", "/several/b"]);
+    assert_eq!(json.lines().count(), 3, "{json}");
+    assert!(shown(&["tree", "/several/b"]).ends_with("…\n"));
+    let told = format!("/several/a = one\n/several/b/\n└── c = {long}\n");
+    assert_eq!(shown(&["tree", "--data", "/several/a", "/several/b"]), told);
+}
+
 /// All that hold and wait below a path, of each recipe.
 fn locks_below_a_path_are_found(on: &Server) {
     let free = text(&on.output(&["inspect", "-r", "/team"]).stdout);
@@ -433,6 +469,7 @@ pub(crate) const SCENES: &[Scene] = &[
         "an_unused_path_is_distinguished_from_a_free_lock",
         an_unused_path_is_distinguished_from_a_free_lock,
     ),
+    ("several_nodes_are_shown_in_one_call", several_nodes_are_shown_in_one_call),
     ("locks_below_a_path_are_found", locks_below_a_path_are_found),
     ("a_change_is_shown_with_its_data", a_change_is_shown_with_its_data),
     ("a_command_has_the_terminal", a_command_has_the_terminal),
