@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use synod::Path;
 
@@ -45,22 +45,35 @@ pub(crate) struct Cli {
 }
 
 /// The options of every command.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Common {
-    /// The store
-    #[arg(
-        help = "The store: mem://name, zk://host:2181/path, etcd://host:2379/path",
-        long,
-        global = true,
-        env = "SYNOD_STORE",
-        hide_env_values = true,
-        value_name = "URL"
-    )]
+    /// The store: mem://name, zk://host:2181/path, etcd://host:2379/path [env: SYNOD_STORE]
+    #[arg(long, global = true, value_name = "URL")]
     pub(crate) store: Option<String>,
+
+    /// The store of this name in the configuration file [env: SYNOD_PROFILE]
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
+
+    /// The configuration file: $XDG_CONFIG_HOME/synod/config.toml by default
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// The user, with --password-file or the password in SYNOD_PASSWORD
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+
+    /// The file with the password of the user
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) password_file: Option<PathBuf>,
 
     /// Print JSON, one object a line
     #[arg(long, global = true)]
     pub(crate) json: bool,
+
+    /// Log to standard error; -vv and -vvv log more, and RUST_LOG selects by module
+    #[arg(long, short, global = true, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
 }
 
 /// The command to run.

@@ -39,10 +39,12 @@ mod export_format;
 mod failure;
 #[cfg(unix)]
 mod files;
+mod logging;
 mod output;
 #[cfg(unix)]
 mod process;
 mod progress;
+mod settings;
 #[cfg(feature = "sim")]
 mod sim;
 mod time;
@@ -75,7 +77,8 @@ pub fn run_with(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>
     if let Command::Guard { grace } = cli.command {
         return process::guard::stand(std::time::Duration::from_millis(grace));
     }
-    let done = on_runtime(run(cli.command, &cli.common));
+    let logs = logging::start(cli.common.verbose);
+    let done = logs.and_then(|()| on_runtime(run(cli.command, &cli.common)));
     done.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)
 }
 

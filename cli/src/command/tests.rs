@@ -18,7 +18,7 @@ use crate::failure::Failure;
 async fn store(name: &str) -> (Client, Common) {
     let url = format!("mem://{name}");
     let client = synod::connect(&url).await.expect("memory is always there");
-    (client, Common { store: Some(url), json: true })
+    (client, Common { store: Some(url), json: true, ..Common::default() })
 }
 
 fn path(text: &str) -> Path {

@@ -257,9 +257,18 @@ fn a_unit_runs_on_the_leader_only(on: &Server) {
     assert!(checked.status.success(), "{}", text(&checked.stderr));
 }
 
-/// Each section with blocks has a scene.
-fn each_block_of_the_page_is_run(_: &Server) {
+/// Each section with blocks has a scene, and the configuration file can be read.
+fn each_block_of_the_page_is_run(on: &Server) {
     let page = fs::read_to_string(PAGE).expect("it is there");
+    let (_, file) = page.split_once("```toml\n").expect("it is there");
+    let (file, _) = file.split_once("```").expect("it is closed");
+    let host = Machine::new(on, &[]);
+    let file = file.replace("zk://localhost:2181?acl=open", &on.url());
+    fs::write(host.path("config.toml"), file).expect("writable");
+    fs::write(host.path("prod.password"), "secret").expect("writable");
+    let get = "unset SYNOD_STORE; synod --config config.toml get /none";
+    assert_eq!(host.run(get, &[]).0, Some(66));
+    assert_eq!(host.run(&format!("{get} --profile prod"), &[]).0, Some(1), "no CA is there");
     let this = include_str!("cookbook.rs");
     for section in page.split("\n## ").skip(1) {
         let title = section.lines().next().expect("a title");

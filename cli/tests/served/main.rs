@@ -83,7 +83,7 @@ impl Server {
         // The parent of the tests may ignore signals, as `nohup` does, and children inherit that.
         let mut command = Command::new("env");
         command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_synod")]);
-        command.env("SYNOD_STORE", self.url()).args(arguments);
+        command.env("SYNOD_STORE", self.url()).env_remove("SYNOD_PROFILE").args(arguments);
         command
     }
 
