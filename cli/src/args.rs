@@ -19,7 +19,6 @@ use crate::args::queue::QueueAction;
 use crate::args::sim::Sim;
 use crate::args::value::{BarrierAction, CounterAction};
 use crate::failure::EXIT_CODES;
-#[cfg(unix)]
 use crate::time::time;
 
 #[cfg(feature = "bench")]
@@ -79,6 +78,13 @@ pub(crate) struct Common {
 /// The command to run.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Connect to the store and to each of its servers, and print which of them answer
+    #[command(after_help = STATUS_NOTES)]
+    Status {
+        /// Time for an answer
+        #[arg(long, short = 'w', value_name = "TIME", value_parser = time, default_value = "5s")]
+        timeout: Duration,
+    },
     /// Watch three programs share a list of members, a lock and tasks, in memory; with --store the
     /// tasks, on a server
     Demo,
@@ -255,6 +261,17 @@ pub(crate) enum Command {
     #[cfg(feature = "sim")]
     Sim(Box<Sim>),
 }
+
+const STATUS_NOTES: &str = "\
+A session is opened with all servers of the URL, and with each of them alone, and
+a node is read in each session. The result has no more than that: which server is
+the leader, its version and its alarms are told by the server's own tools.
+
+Exit codes:
+  0    the store and each server answer
+  1    the store answers, and some server does not
+  69   the store does not answer
+  otherwise those of `synod --help`";
 
 const EXPORT_NOTES: &str = "\
 The lines are sorted: each node before the nodes below it, siblings by name. The

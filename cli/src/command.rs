@@ -35,6 +35,7 @@ pub(crate) mod mirror;
 pub(crate) mod node;
 pub(crate) mod pages;
 pub(crate) mod queue;
+pub(crate) mod status;
 pub(crate) mod tree;
 pub(crate) mod value;
 pub(crate) mod watch;

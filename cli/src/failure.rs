@@ -12,7 +12,7 @@ use synod::{Error, ErrorKind, Outcome, RejectReason};
 /// those of `sysexits.h`.
 const NOT_THERE: u8 = 66;
 /// The exit code if the store does not answer, or the session was lost.
-const UNREACHABLE: u8 = 69;
+pub(crate) const UNREACHABLE: u8 = 69;
 /// The exit code if the store refuses a change: something is there already, or was changed.
 pub(crate) const REFUSED: u8 = 73;
 /// The exit code if the store refuses the user, or what the user may not do.
@@ -63,7 +63,7 @@ impl Failure {
         })
     }
 
-    fn code(&self) -> u8 {
+    pub(crate) fn code(&self) -> u8 {
         match self {
             Self::Exit(code, _) => *code,
             Self::NotThere(_) => NOT_THERE,
@@ -110,7 +110,7 @@ impl Failure {
 }
 
 /// An error, its causes, and what to do, in one line.
-fn sentence(error: &Error) -> String {
+pub(crate) fn sentence(error: &Error) -> String {
     let (mut text, mut explained) = (error.to_string(), error.detail().is_some());
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -92,6 +92,7 @@ fn on_runtime(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Fai
 
 async fn run(command: Command, common: &Common) -> Result<(), Failure> {
     match command {
+        Command::Status { timeout } => command::status::run(common, timeout).await,
         Command::Demo => demo::run(common).await,
         Command::Get { paths, raw } => command::node::get(common, &paths, raw).await,
         Command::Set { path, data, version } => {

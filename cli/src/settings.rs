@@ -66,6 +66,13 @@ impl Settings {
         self.fields.get("url").and_then(Value::as_str).unwrap_or_default()
     }
 
+    /// The same settings for another URL.
+    pub(crate) fn with_url(&self, url: &str) -> Self {
+        let mut fields = self.fields.clone();
+        fields.insert("url".to_owned(), url.into());
+        Self { fields, profile: self.profile.clone() }
+    }
+
     pub(crate) fn config(&self) -> Result<Config, Failure> {
         // A URL alone has errors that say more.
         let config: StoreResult<Config> = Config::new(self.url());

@@ -22,6 +22,7 @@ mod end;
 mod hold;
 mod interrupt;
 mod queue;
+mod status;
 mod watch;
 
 static ZOOKEEPER: LazyLock<Result<Server, String>> =
@@ -250,6 +251,7 @@ fn trials(name: &str, compiled: bool, server: Stand) -> Vec<Trial> {
         watch::SCENES,
         copy::SCENES,
         cookbook::SCENES,
+        status::SCENES,
     ]
     .into_iter()
     .flatten()
