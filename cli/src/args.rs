@@ -17,7 +17,7 @@ use crate::args::crew::CrewAction;
 use crate::args::queue::QueueAction;
 #[cfg(feature = "sim")]
 use crate::args::sim::Sim;
-use crate::args::value::{BarrierAction, CounterAction};
+use crate::args::value::{BarrierAction, CounterAction, SemaphoreAction};
 use crate::failure::EXIT_CODES;
 use crate::time::time;
 
@@ -46,20 +46,40 @@ pub(crate) struct Cli {
 /// The options of every command.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Common {
-    /// The store: mem://name, zk://host:2181/path, etcd://host:2379/path [env: SYNOD_STORE]
-    #[arg(long, global = true, value_name = "URL")]
+    /// The store
+    #[arg(
+        help = "The store: mem://name, zk://host:2181/path, etcd://host:2379/path [env: SYNOD_STORE]",
+        long,
+        global = true,
+        value_name = "URL"
+    )]
     pub(crate) store: Option<String>,
 
-    /// The store of this name in the configuration file [env: SYNOD_PROFILE]
-    #[arg(long, global = true, value_name = "NAME")]
+    /// The store of this name in the configuration file
+    #[arg(
+        help = "The store of this name in the configuration file [env: SYNOD_PROFILE]",
+        long,
+        global = true,
+        value_name = "NAME"
+    )]
     pub(crate) profile: Option<String>,
 
-    /// The configuration file: $XDG_CONFIG_HOME/synod/config.toml by default
-    #[arg(long, global = true, value_name = "FILE")]
+    /// The configuration file
+    #[arg(
+        help = "The configuration file: $XDG_CONFIG_HOME/synod/config.toml by default",
+        long,
+        global = true,
+        value_name = "FILE"
+    )]
     pub(crate) config: Option<PathBuf>,
 
-    /// The user, with --password-file or the password in SYNOD_PASSWORD
-    #[arg(long, global = true, value_name = "NAME")]
+    /// The user
+    #[arg(
+        help = "The user, with --password-file or the password in SYNOD_PASSWORD",
+        long,
+        global = true,
+        value_name = "NAME"
+    )]
     pub(crate) user: Option<String>,
 
     /// The file with the password of the user
@@ -70,8 +90,14 @@ pub(crate) struct Common {
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
-    /// Log to standard error; -vv and -vvv log more, and RUST_LOG selects by module
-    #[arg(long, short, global = true, action = ArgAction::Count)]
+    /// Log to standard error
+    #[arg(
+        help = "Log to standard error; -vv and -vvv log more, and RUST_LOG selects by module",
+        long,
+        short,
+        global = true,
+        action = ArgAction::Count
+    )]
     pub(crate) verbose: u8,
 }
 
@@ -162,6 +188,25 @@ pub(crate) enum Command {
         /// Look at this many nodes and no more, with a warning if there are more
         #[arg(long, value_name = "N", default_value_t = 100_000, requires = "recursive")]
         limit: usize,
+    },
+    /// Read or set the number of permits that `lock --permits stored` shares
+    Semaphore {
+        /// The semaphore; all commands that name it share it
+        path: Path,
+        #[command(subcommand)]
+        action: SemaphoreAction,
+    },
+    /// Ask the holders of a lock to release it: those that listen are notified, and decide
+    RequestRelease {
+        /// The lock, or one ticket of it, as `inspect --json` shows its path
+        path: Path,
+    },
+    /// Apply several operations together, or none of them
+    #[command(after_help = TXN_NOTES)]
+    Txn {
+        /// The file with the operations; standard input by default
+        #[arg(default_value = "-")]
+        file: PathBuf,
     },
     /// Read or change a number that many programs share
     Counter {
@@ -261,6 +306,22 @@ pub(crate) enum Command {
     #[cfg(feature = "sim")]
     Sim(Box<Sim>),
 }
+
+const TXN_NOTES: &str = "\
+The operations are objects of JSON, one after the other:
+  {\"op\":\"check\",\"path\":\"/a\",\"version\":3}
+  {\"op\":\"check\",\"path\":\"/b\",\"exists\":false}
+  {\"op\":\"create\",\"path\":\"/b\",\"data\":\"text\",\"ttl\":\"30s\"}
+  {\"op\":\"set\",\"path\":\"/a\",\"data_base64\":\"/wA=\",\"version\":3}
+  {\"op\":\"delete\",\"path\":\"/c\"}
+A version, as `get --json` shows it, and the ttl may be left out. A store accepts
+40 operations, and writes each path once. --json prints the path of each, and its
+version if the store returns that.
+
+Exit codes:
+  66   none was applied: a node is not there
+  73   none was applied: a node is there already, or has another version
+  otherwise those of `synod --help`";
 
 const STATUS_NOTES: &str = "\
 A session is opened with all servers of the URL, and with each of them alone, and
@@ -417,9 +478,9 @@ pub(crate) struct Lock {
     #[arg(long, short, conflicts_with = "permits")]
     pub(crate) shared: bool,
     /// Allow up to this many holders at once; if commands give different numbers, the smallest of
-    /// those before in line counts
+    /// those before in line counts. With `stored` it is the number that `semaphore set` has set
     #[arg(long, short = 'n', value_name = "N", value_parser = permits)]
-    pub(crate) permits: Option<NonZeroU32>,
+    pub(crate) permits: Option<Permits>,
     /// The label that `inspect` shows to others: host and process by default
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
@@ -502,6 +563,9 @@ pub(crate) struct Running {
     /// Give up at once if it is not free
     #[arg(long, visible_alias = "nonblock")]
     pub(crate) r#try: bool,
+    /// Release it when `request-release` asks for it: the command gets SIGTERM
+    #[arg(long)]
+    pub(crate) release_on_request: bool,
     /// The exit code after giving up
     #[arg(long, short = 'E', value_name = "CODE", default_value_t = 75)]
     pub(crate) conflict_exit_code: u8,
@@ -515,9 +579,22 @@ pub(crate) struct Running {
     pub(crate) command: Vec<OsString>,
 }
 
+/// The number of permits of a semaphore.
 #[cfg(unix)]
-fn permits(text: &str) -> Result<NonZeroU32, String> {
-    text.parse().map_err(|_| format!("`{text}` is no number of permits; there is at least one"))
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Permits {
+    Number(NonZeroU32),
+    /// The number in the store.
+    Stored,
+}
+
+#[cfg(unix)]
+fn permits(text: &str) -> Result<Permits, String> {
+    if text == "stored" {
+        return Ok(Permits::Stored);
+    }
+    let wrong = || format!("`{text}` is no number of permits; there is at least one");
+    text.parse().map(Permits::Number).map_err(|_| wrong())
 }
 
 #[cfg(unix)]

@@ -35,8 +35,10 @@ pub(crate) mod mirror;
 pub(crate) mod node;
 pub(crate) mod pages;
 pub(crate) mod queue;
+pub(crate) mod request;
 pub(crate) mod status;
 pub(crate) mod tree;
+pub(crate) mod txn;
 pub(crate) mod value;
 pub(crate) mod watch;
 #[cfg(unix)]

@@ -183,13 +183,13 @@ fn parse(text: &str, number: u64) -> Result<Line, String> {
     Ok(Line::Node(Entry { path, data, ttl: ttl(&object)?, line: number }))
 }
 
-fn path(object: &Map<String, Value>, key: &str) -> Result<Path, String> {
+pub(crate) fn path(object: &Map<String, Value>, key: &str) -> Result<Path, String> {
     let text = object.get(key).and_then(Value::as_str);
     let text = text.ok_or_else(|| format!("no `{key}` with a path"))?;
     Path::new(text).map_err(|error| error.to_string())
 }
 
-fn data(object: &Map<String, Value>) -> Result<Bytes, String> {
+pub(crate) fn data(object: &Map<String, Value>) -> Result<Bytes, String> {
     match (object.get("data"), object.get("data_base64")) {
         (Some(Value::String(text)), None) => Ok(text.clone().into()),
         (None, Some(Value::String(text))) => {
@@ -201,7 +201,7 @@ fn data(object: &Map<String, Value>) -> Result<Bytes, String> {
     }
 }
 
-fn ttl(object: &Map<String, Value>) -> Result<Option<Duration>, String> {
+pub(crate) fn ttl(object: &Map<String, Value>) -> Result<Option<Duration>, String> {
     let Some(ttl) = object.get("ttl").filter(|ttl| !ttl.is_null()) else { return Ok(None) };
     let ttl = ttl.as_str().and_then(|ttl| humantime::parse_duration(ttl).ok());
     ttl.map(Some).ok_or_else(|| "`ttl` is no time such as \"30s\"".to_owned())

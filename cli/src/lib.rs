@@ -93,7 +93,7 @@ fn on_runtime(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Fai
 async fn run(command: Command, common: &Common) -> Result<(), Failure> {
     match command {
         Command::Status { timeout } => command::status::run(common, timeout).await,
-        Command::Demo => demo::run(common).await,
+        Command::Demo => Box::pin(demo::run(common)).await,
         Command::Get { paths, raw } => command::node::get(common, &paths, raw).await,
         Command::Set { path, data, version } => {
             command::node::set(common, &path, &data, version).await
@@ -118,6 +118,11 @@ async fn run(command: Command, common: &Common) -> Result<(), Failure> {
             command::inspect::run(common, &path).await
         }
         Command::Inspect { path, limit, .. } => command::inspect::below(common, &path, limit).await,
+        Command::Semaphore { path, action } => {
+            command::value::semaphore(common, &path, action).await
+        }
+        Command::RequestRelease { path } => command::request::run(common, &path).await,
+        Command::Txn { file } => command::txn::run(common, &file).await,
         Command::Counter { path, action } => command::value::counter(common, &path, action).await,
         Command::Barrier { path, action } => command::value::barrier(common, &path, action).await,
         Command::Queue { path, action } => command::queue::run(common, &path, action).await,

@@ -1,4 +1,4 @@
-//! [`start`]: the log on standard error, with `-v` or RUST_LOG.
+//! [`start`]: the log on standard error, with `-v` or `RUST_LOG`.
 
 use std::io;
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path as FilePath, PathBuf};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use synod::{Config, Error, Result as StoreResult};
 
 use crate::args::Common;
@@ -58,8 +58,11 @@ impl Settings {
     }
 
     fn set_credentials(&mut self, user: &str, password: String) {
-        let credentials = json!({ "user": user, "password": password });
-        self.fields.insert("credentials".to_owned(), credentials);
+        let credentials = Map::from_iter([
+            ("user".to_owned(), user.into()),
+            ("password".to_owned(), password.into()),
+        ]);
+        self.fields.insert("credentials".to_owned(), credentials.into());
     }
 
     pub(crate) fn url(&self) -> &str {
@@ -163,14 +166,14 @@ fn of_profile(common: &Common, name: Option<&str>) -> Result<Option<Settings>, F
         return Err(wrong(&path, &format!("no profile `{name}`; it has {}", known.join(", "))));
     };
     let profile = format!("{}: profile {}", shown(&path), name.escape_debug());
-    profile_of(fields, &path, profile).map(Some)
+    profile_of(fields, &path, &profile).map(Some)
 }
 
 /// The settings of a table, which may have a user and the file of the password, too.
 fn profile_of(
     mut fields: Map<String, Value>,
     path: &FilePath,
-    profile: String,
+    profile: &str,
 ) -> Result<Settings, Failure> {
     let wrong = |why: &str| Failure::plain(format!("{profile}: {why}"));
     let text = |field: Option<Value>, what: &str| match field {
@@ -184,7 +187,7 @@ fn profile_of(
     text(fields.get("url").cloned(), "url")?.ok_or_else(|| wrong("it has no `url`"))?;
     let written = fields.get("credentials").and_then(|it| it.get("password")).cloned();
     text(written, "credentials.password")?;
-    let mut settings = Settings { fields, profile: Some(profile.clone()) };
+    let mut settings = Settings { fields, profile: Some(profile.to_owned()) };
     if let Some(user) = user {
         if settings.fields.contains_key("credentials") {
             return Err(wrong("`user` and `credentials` exclude each other"));

@@ -28,7 +28,7 @@ pub(crate) async fn get(common: &Common, paths: &[Path], raw: bool) -> Result<()
             continue;
         }
         if paths.len() > 1 && !raw {
-            output::line(&path.to_string())?;
+            output::line(&format!("{path}"))?;
         }
         output::content(&node.data, raw)?;
     }

@@ -10,7 +10,7 @@ use crate::{Leash, Running, Scene, Server, eventually, text};
 
 impl Server {
     /// The output of a command that reads this.
-    fn fed(&self, arguments: &[&str], input: &[u8]) -> Output {
+    pub(crate) fn fed(&self, arguments: &[&str], input: &[u8]) -> Output {
         let mut command = self.synod(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("it starts");

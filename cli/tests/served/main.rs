@@ -22,6 +22,7 @@ mod end;
 mod hold;
 mod interrupt;
 mod queue;
+mod shared;
 mod status;
 mod watch;
 
@@ -251,6 +252,7 @@ fn trials(name: &str, compiled: bool, server: Stand) -> Vec<Trial> {
         watch::SCENES,
         copy::SCENES,
         cookbook::SCENES,
+        shared::SCENES,
         status::SCENES,
     ]
     .into_iter()
