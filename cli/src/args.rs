@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgAction, ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use synod::Path;
 
@@ -17,9 +17,8 @@ use crate::args::crew::CrewAction;
 use crate::args::queue::QueueAction;
 #[cfg(feature = "sim")]
 use crate::args::sim::Sim;
-use crate::args::value::{BarrierAction, CounterAction};
+use crate::args::value::{BarrierAction, CounterAction, SemaphoreAction};
 use crate::failure::EXIT_CODES;
-#[cfg(unix)]
 use crate::time::time;
 
 #[cfg(feature = "bench")]
@@ -45,35 +44,83 @@ pub(crate) struct Cli {
 }
 
 /// The options of every command.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Common {
     /// The store
     #[arg(
-        help = "The store: mem://name, zk://host:2181/path, etcd://host:2379/path",
+        help = "The store: mem://name, zk://host:2181/path, etcd://host:2379/path [env: SYNOD_STORE]",
         long,
         global = true,
-        env = "SYNOD_STORE",
-        hide_env_values = true,
         value_name = "URL"
     )]
     pub(crate) store: Option<String>,
 
+    /// The store of this name in the configuration file
+    #[arg(
+        help = "The store of this name in the configuration file [env: SYNOD_PROFILE]",
+        long,
+        global = true,
+        value_name = "NAME"
+    )]
+    pub(crate) profile: Option<String>,
+
+    /// The configuration file
+    #[arg(
+        help = "The configuration file: $XDG_CONFIG_HOME/synod/config.toml by default",
+        long,
+        global = true,
+        value_name = "FILE"
+    )]
+    pub(crate) config: Option<PathBuf>,
+
+    /// The user
+    #[arg(
+        help = "The user, with --password-file or the password in SYNOD_PASSWORD",
+        long,
+        global = true,
+        value_name = "NAME"
+    )]
+    pub(crate) user: Option<String>,
+
+    /// The file with the password of the user
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) password_file: Option<PathBuf>,
+
     /// Print JSON, one object a line
     #[arg(long, global = true)]
     pub(crate) json: bool,
+
+    /// Log to standard error
+    #[arg(
+        help = "Log to standard error; -vv and -vvv log more, and RUST_LOG selects by module",
+        long,
+        short,
+        global = true,
+        action = ArgAction::Count
+    )]
+    pub(crate) verbose: u8,
 }
 
 /// The command to run.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Connect to the store and to each of its servers, and print which of them answer
+    #[command(after_help = STATUS_NOTES)]
+    Status {
+        /// Time for an answer
+        #[arg(long, short = 'w', value_name = "TIME", value_parser = time, default_value = "5s")]
+        timeout: Duration,
+    },
     /// Watch three programs share a list of members, a lock and tasks, in memory; with --store the
     /// tasks, on a server
     Demo,
-    /// Print the data of a node
+    /// Print the data of nodes
     Get {
-        /// The node, like /config/colour
-        path: Path,
-        /// Print the bytes as they are, without a trailing newline
+        /// The node, like /config/colour. Several are read as of one moment, up to 100, and each is
+        /// printed as a line with its path and then its data
+        #[arg(required = true, value_name = "PATH")]
+        paths: Vec<Path>,
+        /// Print the bytes as they are, without a trailing newline and without paths
         #[arg(long, conflicts_with = "json")]
         raw: bool,
     },
@@ -107,39 +154,59 @@ pub(crate) enum Command {
         #[arg(long, short)]
         recursive: bool,
     },
-    /// List the children of a node
+    /// List the children of nodes
     Ls {
-        /// The node
-        #[arg(default_value = "/")]
-        path: Path,
+        /// The node. Of several, each is listed below a line with its path
+        #[arg(default_value = "/", value_name = "PATH")]
+        paths: Vec<Path>,
         /// Show version, size and kind of each
         #[arg(long, short)]
         long: bool,
+        /// Show the data of each, on one line
+        #[arg(long, short)]
+        data: bool,
     },
-    /// Draw everything below a node
+    /// Draw everything below nodes, with the start of their data
     Tree {
         /// The node
-        #[arg(default_value = "/")]
-        path: Path,
+        #[arg(default_value = "/", value_name = "PATH")]
+        paths: Vec<Path>,
+        /// Show the data whole, each on one line
+        #[arg(long, short)]
+        data: bool,
     },
-    /// Print every change of a node as it happens, until interrupted
-    Watch {
-        /// The node
-        path: Path,
-        /// Watch its children instead
-        #[arg(long, conflicts_with = "subtree")]
-        children: bool,
-        /// Watch the node and everything below it
-        #[arg(long)]
-        subtree: bool,
-        /// Stop after this many events
-        #[arg(long, value_name = "N")]
-        count: Option<usize>,
-    },
-    /// List the holders and waiters of a lock, a semaphore or an election
+    /// Print every change of a node as it happens, or run a command for it, until interrupted
+    #[cfg_attr(unix, command(after_help = WATCH_NOTES))]
+    Watch(Watch),
+    /// List the holders and waiters of a lock, a semaphore or an election, or of all below a path
     Inspect {
         /// The lock, by the path that its users give it
         path: Path,
+        /// List those of each lock, semaphore and election below it too
+        #[arg(long, short)]
+        recursive: bool,
+        /// Look at this many nodes and no more, with a warning if there are more
+        #[arg(long, value_name = "N", default_value_t = 100_000, requires = "recursive")]
+        limit: usize,
+    },
+    /// Read or set the number of permits that `lock --permits stored` shares
+    Semaphore {
+        /// The semaphore; all commands that name it share it
+        path: Path,
+        #[command(subcommand)]
+        action: SemaphoreAction,
+    },
+    /// Ask the holders of a lock to release it: those that listen are notified, and decide
+    RequestRelease {
+        /// The lock, or one ticket of it, as `inspect --json` shows its path
+        path: Path,
+    },
+    /// Apply several operations together, or none of them
+    #[command(after_help = TXN_NOTES)]
+    Txn {
+        /// The file with the operations; standard input by default
+        #[arg(default_value = "-")]
+        file: PathBuf,
     },
     /// Read or change a number that many programs share
     Counter {
@@ -197,6 +264,19 @@ pub(crate) enum Command {
     #[cfg(unix)]
     #[command(after_help = HOLD_NOTES)]
     Elect(Elect),
+    /// Print a node and everything below it as lines of JSON, for `import` and `diff`
+    #[command(after_help = EXPORT_NOTES)]
+    Export {
+        /// The node
+        #[arg(default_value = "/")]
+        path: Path,
+    },
+    /// Write the nodes of a file that `export` printed
+    #[command(after_help = IMPORT_NOTES)]
+    Import(Import),
+    /// Compare a node and everything below it with a file that `export` printed, or another node
+    #[command(after_help = DIFF_NOTES)]
+    Diff(Diff),
     /// Print a script by which a shell completes commands and options
     #[command(after_help = COMPLETION_FILES)]
     Completions {
@@ -227,6 +307,72 @@ pub(crate) enum Command {
     Sim(Box<Sim>),
 }
 
+const TXN_NOTES: &str = "\
+The operations are objects of JSON, one after the other:
+  {\"op\":\"check\",\"path\":\"/a\",\"version\":3}
+  {\"op\":\"check\",\"path\":\"/b\",\"exists\":false}
+  {\"op\":\"create\",\"path\":\"/b\",\"data\":\"text\",\"ttl\":\"30s\"}
+  {\"op\":\"set\",\"path\":\"/a\",\"data_base64\":\"/wA=\",\"version\":3}
+  {\"op\":\"delete\",\"path\":\"/c\"}
+A version, as `get --json` shows it, and the ttl may be left out. A store accepts
+40 operations, and writes each path once. --json prints the path of each, and its
+version if the store returns that.
+
+Exit codes:
+  66   none was applied: a node is not there
+  73   none was applied: a node is there already, or has another version
+  otherwise those of `synod --help`";
+
+const STATUS_NOTES: &str = "\
+A session is opened with all servers of the URL, and with each of them alone, and
+a node is read in each session. The result has no more than that: which server is
+the leader, its version and its alarms are told by the server's own tools.
+
+Exit codes:
+  0    the store and each server answer
+  1    the store answers, and some server does not
+  69   the store does not answer
+  otherwise those of `synod --help`";
+
+const EXPORT_NOTES: &str = "\
+The lines are sorted: each node before the nodes below it, siblings by name. The
+same nodes print the same file, which suits version control. Data that is not
+UTF-8 is in data_base64. The first line has the path, the last line the number
+of nodes, by which `import` notices a file that was cut off.
+
+Ephemeral nodes are left out and counted, as they belong to running programs.
+No store tells the time to live of a node, so it is not in the file; `import`
+takes one: \"ttl\":\"30s\". Nor are access lists. The nodes are read one after the
+other, and none is older than the start: a program that writes meanwhile may be
+exported half-way. The order of the items of a queue is not kept on etcd.
+
+Exit codes: those of `synod --help`";
+
+const IMPORT_NOTES: &str = "\
+The whole file is checked before the first write: that it is whole, each line,
+the limits of the store, and with --on-existing fail that no node exists. From
+standard input it is kept in a temporary file meanwhile. A part of a file is
+imported without its first and last line. An import that was interrupted is
+completed by --on-existing skip.
+
+Copy a tree to another store:
+  synod export /app --store URL | synod import --store URL
+
+Exit codes:
+  73   a node exists, with --on-existing fail
+  otherwise those of `synod --help`";
+
+const DIFF_NOTES: &str = "\
+A line for each node that differs:
+  -    it is not in the file, or in the other store
+  +    it is only there
+  ~    its data differs
+Ephemeral nodes do not count. Both sides are read one node after the other.
+
+Exit codes:
+  0    no node differs    1    some do    2    anything that is not below
+  otherwise those of `synod --help`";
+
 /// The files in which shells look for completions.
 const COMPLETION_FILES: &str = "\
 Save it where the shell looks for it:
@@ -253,6 +399,75 @@ pub(crate) struct Create {
     pub(crate) ttl: Option<Duration>,
 }
 
+/// The file to write to the store.
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    /// The file; standard input by default
+    #[arg(default_value = "-")]
+    pub(crate) file: PathBuf,
+    /// Write below this node, in place of the node that was exported
+    #[arg(long, value_name = "PATH")]
+    pub(crate) to: Option<Path>,
+    /// Treatment of nodes that exist; with fail, nothing is written if there is one
+    #[arg(long, value_enum, value_name = "CHOICE", default_value = "fail")]
+    pub(crate) on_existing: OnExisting,
+    /// Check everything, and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// The treatment of a node that exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnExisting {
+    /// Keep its data
+    Skip,
+    /// Replace its data
+    Replace,
+    /// Refuse the file
+    Fail,
+}
+
+/// The two sides to compare.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("other").required(true).multiple(true))]
+pub(crate) struct Diff {
+    /// The node
+    pub(crate) path: Path,
+    /// The file to compare it with; - reads standard input
+    #[arg(group = "other", conflicts_with_all = ["with", "with_path"])]
+    pub(crate) file: Option<PathBuf>,
+    /// The other store, by its URL: the same one by default
+    #[arg(long, group = "other", value_name = "URL")]
+    pub(crate) with: Option<String>,
+    /// The node of the other store: the same path by default
+    #[arg(long, group = "other", value_name = "PATH")]
+    pub(crate) with_path: Option<Path>,
+}
+
+/// The nodes to watch, and the command to run for each change.
+#[derive(Debug, Args)]
+pub(crate) struct Watch {
+    /// The node
+    pub(crate) path: Path,
+    /// Watch its children instead
+    #[arg(long, conflicts_with = "subtree")]
+    pub(crate) children: bool,
+    /// Watch the node and everything below it
+    #[arg(long)]
+    pub(crate) subtree: bool,
+    /// Stop after this many events; with a command, after it ran for this many changes
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<usize>,
+    /// Time that the command may take to end after SIGTERM: 2s by default
+    #[cfg(unix)]
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "command")]
+    pub(crate) grace: Option<Duration>,
+    /// The command to run for each change, and its arguments; after -- if it begins with a hyphen
+    #[cfg(unix)]
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
 /// The lock to hold.
 #[cfg(unix)]
 #[derive(Debug, Args)]
@@ -263,9 +478,9 @@ pub(crate) struct Lock {
     #[arg(long, short, conflicts_with = "permits")]
     pub(crate) shared: bool,
     /// Allow up to this many holders at once; if commands give different numbers, the smallest of
-    /// those before in line counts
+    /// those before in line counts. With `stored` it is the number that `semaphore set` has set
     #[arg(long, short = 'n', value_name = "N", value_parser = permits)]
-    pub(crate) permits: Option<NonZeroU32>,
+    pub(crate) permits: Option<Permits>,
     /// Run the command once in each period, like 1h, whichever machine starts it first and whatever
     /// its result. Periods begin at the multiples of their length since 1970, UTC, by the clock of
     /// this machine. A later start in the same period ends with the code of -E
@@ -353,6 +568,9 @@ pub(crate) struct Running {
     /// Give up at once if it is not free
     #[arg(long, visible_alias = "nonblock")]
     pub(crate) r#try: bool,
+    /// Release it when `request-release` asks for it: the command gets SIGTERM
+    #[arg(long)]
+    pub(crate) release_on_request: bool,
     /// The exit code after giving up
     #[arg(long, short = 'E', value_name = "CODE", default_value_t = 75)]
     pub(crate) conflict_exit_code: u8,
@@ -366,9 +584,22 @@ pub(crate) struct Running {
     pub(crate) command: Vec<OsString>,
 }
 
+/// The number of permits of a semaphore.
 #[cfg(unix)]
-fn permits(text: &str) -> Result<NonZeroU32, String> {
-    text.parse().map_err(|_| format!("`{text}` is no number of permits; there is at least one"))
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Permits {
+    Number(NonZeroU32),
+    /// The number in the store.
+    Stored,
+}
+
+#[cfg(unix)]
+fn permits(text: &str) -> Result<Permits, String> {
+    if text == "stored" {
+        return Ok(Permits::Stored);
+    }
+    let wrong = || format!("`{text}` is no number of permits; there is at least one");
+    text.parse().map(Permits::Number).map_err(|_| wrong())
 }
 
 #[cfg(unix)]
@@ -402,6 +633,28 @@ meanwhile become files, and run it again, afterwards. Ctrl-C ends both.
 Exit codes:
   0    it was ended by a signal, or with --once all files are written
   with --once that of the command, or 128 + N if signal N ended it
+  126  the command cannot be run    127  there is no such command
+  otherwise those of `synod --help`";
+
+#[cfg(unix)]
+const WATCH_NOTES: &str = "\
+A command runs once for each node that is there at the start, and then once for
+each node that changes. It reads the data of the node from its input, and finds
+in its environment:
+  SYNOD_PATH     the node
+  SYNOD_EVENT    found (at the start), created, updated or deleted
+  SYNOD_VERSION  the version of the node; empty after deleted
+
+One command runs at a time. It runs to its end, and several changes of a node
+meanwhile are one change: the next run has the latest data. So a command that
+is slower than the changes misses data in between, and never the last. A change
+during an outage of the store is found afterwards. A run that fails is reported
+on standard error, and the next change runs the command again. Ctrl-C is passed
+on to the command, and ends synod when the command has ended.
+
+Exit codes:
+  0    it was ended by a signal
+  with --count that of the last run that failed, or 128 + N if signal N ended it
   126  the command cannot be run    127  there is no such command
   otherwise those of `synod --help`";
 

@@ -23,9 +23,9 @@ use crate::progress::Progress;
 pub(crate) async fn run(common: &Common, bench: &Bench) -> Result<(), Failure> {
     let random = Random::from_system();
     let url = store(common)?;
-    let scheme = Config::new(url)?.url.scheme();
+    let scheme = Config::new(&url)?.url.scheme();
     // Each connection to `mem://` opens a store of its own, so the shared one needs a name.
-    let url = if url == "mem://" { format!("mem://bench-{}", random.id()) } else { url.to_owned() };
+    let url = if url == "mem://" { format!("mem://bench-{}", random.id()) } else { url };
     let cases = chosen(scheme, bench)?;
     if cfg!(debug_assertions) {
         let hint =

@@ -5,12 +5,13 @@ use std::pin::pin;
 
 use futures_util::future::{Either, select};
 use synod::Client;
-use synod::{Address, Scheme};
+use synod::Scheme;
 use synod::{Expect, Version};
 
 use crate::args::Common;
 use crate::failure::Failure;
 use crate::progress::Progress;
+use crate::settings::Settings;
 
 #[cfg(unix)]
 pub(crate) mod consume;
@@ -20,10 +21,13 @@ mod crew_shown;
 #[cfg(unix)]
 pub(crate) mod crew_work;
 pub(crate) mod delete;
+pub(crate) mod diff;
 pub(crate) mod discover;
+pub(crate) mod export;
 pub(crate) mod group;
 #[cfg(unix)]
 pub(crate) mod hold;
+pub(crate) mod import;
 pub(crate) mod inspect;
 pub(crate) mod list;
 #[cfg(unix)]
@@ -31,25 +35,27 @@ pub(crate) mod mirror;
 pub(crate) mod node;
 pub(crate) mod pages;
 pub(crate) mod queue;
+pub(crate) mod request;
+pub(crate) mod status;
 pub(crate) mod tree;
+pub(crate) mod txn;
 pub(crate) mod value;
 pub(crate) mod watch;
+#[cfg(unix)]
+mod watch_command;
 
 #[cfg(test)]
 mod tests;
 
-const NO_STORE: &str = "no store was named; say --store URL or set SYNOD_STORE, for example \
-    --store zk://localhost:2181";
-
 /// The URL of the store that was named.
-pub(crate) fn store(common: &Common) -> Result<&str, Failure> {
-    common.store.as_deref().ok_or_else(|| Failure::plain(NO_STORE))
+#[cfg(any(feature = "bench", feature = "conformance"))]
+pub(crate) fn store(common: &Common) -> Result<String, Failure> {
+    Ok(Settings::of(common)?.url_alone()?.to_owned())
 }
 
 /// A store in memory belongs to this process alone.
 fn refuse_memory(common: &Common, so: &str) -> Result<(), Failure> {
-    let address: Address = store(common)?.parse()?;
-    if address.scheme() != Scheme::Mem {
+    if Settings::of(common)?.config()?.url.scheme() != Scheme::Mem {
         return Ok(());
     }
     Err(Failure::plain(format!(
@@ -59,7 +65,8 @@ fn refuse_memory(common: &Common, so: &str) -> Result<(), Failure> {
 }
 
 async fn connect(common: &Common) -> Result<Client, Failure> {
-    Ok(Progress::waiting("connecting", synod::connect(store(common)?)).await?)
+    let config = Settings::of(common)?.config()?;
+    Ok(Progress::waiting("connecting", config.connect()).await?)
 }
 
 /// The data from the argument, or standard input for `-`.

@@ -25,7 +25,7 @@ pub(crate) fn run(common: &Common, only: Option<&str>) -> Result<(), Failure> {
 }
 
 fn try_all(common: &Common, only: Option<&str>) -> Result<(), Failure> {
-    let suite = suite(store(common)?)?;
+    let suite = suite(&store(common)?)?;
     let chosen: Vec<&Case> =
         cases().filter(|case| only.is_none_or(|text| case.name().contains(text))).collect();
     if chosen.is_empty() {

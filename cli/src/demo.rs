@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use synod::Config;
 use synod::mem::MemBackend;
 use synod::path;
 use tokio::time::timeout;
@@ -13,6 +14,7 @@ use crate::demo::board::Board;
 use crate::demo::program::Program;
 use crate::demo::teller::Teller;
 use crate::failure::Failure;
+use crate::settings::Settings;
 
 mod board;
 mod crew;
@@ -45,8 +47,9 @@ Everything that the three copies wrote belonged to a session, and was removed wi
 
 pub(crate) async fn run(common: &Common) -> Result<(), Failure> {
     let teller = Teller::new(common.json);
-    match common.store.as_deref().filter(|url| !url.starts_with("mem:")) {
-        Some(url) => on_server(common, url, &teller).await,
+    let settings = Settings::if_named(common)?;
+    match settings.as_ref().filter(|settings| !settings.url().starts_with("mem:")) {
+        Some(settings) => on_server(common, &settings.config()?, &teller).await,
         None => in_memory(common, &teller).await,
     }
 }
@@ -78,9 +81,9 @@ async fn in_memory(common: &Common, teller: &Teller) -> Result<(), Failure> {
 }
 
 /// Shows the events that need no store of one's own: the programs that fail are those of the demo.
-async fn on_server(common: &Common, url: &str, teller: &Teller) -> Result<(), Failure> {
+async fn on_server(common: &Common, config: &Config, teller: &Teller) -> Result<(), Failure> {
     teller.say(ON_SERVER)?;
-    let start = |name| Program::connect(name, url, teller);
+    let start = |name| Program::connect(name, config, teller);
     let programs = [start("ann").await?, start("bob").await?, start("cat").await?];
     let dan = start("dan").await?;
     let path = path!("/synod-demo").join(&dan.client.random().id())?;

@@ -12,11 +12,14 @@ use synod::{Error, ErrorKind, Outcome, RejectReason};
 /// those of `sysexits.h`.
 const NOT_THERE: u8 = 66;
 /// The exit code if the store does not answer, or the session was lost.
-const UNREACHABLE: u8 = 69;
+pub(crate) const UNREACHABLE: u8 = 69;
 /// The exit code if the store refuses a change: something is there already, or was changed.
-const REFUSED: u8 = 73;
+pub(crate) const REFUSED: u8 = 73;
 /// The exit code if the store refuses the user, or what the user may not do.
 const DENIED: u8 = 77;
+
+/// The exit code of `diff` where other commands have 1.
+const TROUBLE: u8 = 2;
 
 /// The exit codes of all commands, for their help.
 pub(crate) const EXIT_CODES: &str = "\
@@ -60,7 +63,7 @@ impl Failure {
         })
     }
 
-    fn code(&self) -> u8 {
+    pub(crate) fn code(&self) -> u8 {
         match self {
             Self::Exit(code, _) => *code,
             Self::NotThere(_) => NOT_THERE,
@@ -71,6 +74,20 @@ impl Failure {
                 _ => 1,
             },
             Self::Io(_) | Self::Plain(_) | Self::Told => 1,
+        }
+    }
+
+    /// The failure of `diff`, whose exit code is 2 in place of 1: 1 is a difference.
+    pub(crate) fn of_diff(self) -> Self {
+        match self {
+            Self::Store(error) if Self::Store(error.clone()).code() == 1 => {
+                Self::Exit(TROUBLE, Some(sentence(&error)))
+            }
+            Self::Plain(text) => Self::Exit(TROUBLE, Some(text)),
+            Self::Io(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Self::Exit(TROUBLE, Some(error.to_string()))
+            }
+            other => other,
         }
     }
 
@@ -93,7 +110,7 @@ impl Failure {
 }
 
 /// An error, its causes, and what to do, in one line.
-fn sentence(error: &Error) -> String {
+pub(crate) fn sentence(error: &Error) -> String {
     let (mut text, mut explained) = (error.to_string(), error.detail().is_some());
     let mut cause = error.source();
     while let Some(error) = cause {

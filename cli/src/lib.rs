@@ -35,17 +35,21 @@ mod command;
 #[cfg(feature = "conformance")]
 mod conformance;
 mod demo;
+mod export_format;
 mod failure;
 #[cfg(unix)]
 mod files;
+mod logging;
 mod output;
 #[cfg(unix)]
 mod process;
 mod progress;
+mod settings;
 #[cfg(feature = "sim")]
 mod sim;
 mod time;
 mod usage;
+mod walk;
 
 /// Runs the command that the arguments of this process name, to its end.
 ///
@@ -73,7 +77,8 @@ pub fn run_with(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>
     if let Command::Guard { grace } = cli.command {
         return process::guard::stand(std::time::Duration::from_millis(grace));
     }
-    let done = on_runtime(run(cli.command, &cli.common));
+    let logs = logging::start(cli.common.verbose);
+    let done = logs.and_then(|()| on_runtime(run(cli.command, &cli.common)));
     done.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)
 }
 
@@ -87,8 +92,9 @@ fn on_runtime(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Fai
 
 async fn run(command: Command, common: &Common) -> Result<(), Failure> {
     match command {
-        Command::Demo => demo::run(common).await,
-        Command::Get { path, raw } => command::node::get(common, &path, raw).await,
+        Command::Status { timeout } => command::status::run(common, timeout).await,
+        Command::Demo => Box::pin(demo::run(common)).await,
+        Command::Get { paths, raw } => command::node::get(common, &paths, raw).await,
         Command::Set { path, data, version } => {
             command::node::set(common, &path, &data, version).await
         }
@@ -98,14 +104,25 @@ async fn run(command: Command, common: &Common) -> Result<(), Failure> {
             command::node::delete(common, &path, version).await
         }
         Command::Delete { path, .. } => command::delete::tree(common, &path).await,
-        Command::Ls { path, long } => command::list::children(common, &path, long).await,
-        Command::Tree { path } => command::tree::run(common, &path).await,
-        Command::Watch { path, children, subtree, count } => {
-            command::watch::run(common, &path, children, subtree, count).await
+        Command::Ls { paths, long, data } => {
+            command::list::children(common, &paths, long, data).await
         }
+        Command::Tree { paths, data } => command::tree::run(common, &paths, data).await,
+        Command::Watch(watch) => command::watch::run(common, watch).await,
+        Command::Export { path } => command::export::run(common, &path).await,
+        Command::Import(import) => command::import::run(common, &import).await,
+        Command::Diff(diff) => command::diff::run(common, &diff).await.map_err(Failure::of_diff),
         Command::Completions { shell } => command::pages::completions(shell),
         Command::Man { into } => command::pages::manual(into.as_deref()),
-        Command::Inspect { path } => command::inspect::run(common, &path).await,
+        Command::Inspect { path, recursive: false, .. } => {
+            command::inspect::run(common, &path).await
+        }
+        Command::Inspect { path, limit, .. } => command::inspect::below(common, &path, limit).await,
+        Command::Semaphore { path, action } => {
+            command::value::semaphore(common, &path, action).await
+        }
+        Command::RequestRelease { path } => command::request::run(common, &path).await,
+        Command::Txn { file } => command::txn::run(common, &file).await,
         Command::Counter { path, action } => command::value::counter(common, &path, action).await,
         Command::Barrier { path, action } => command::value::barrier(common, &path, action).await,
         Command::Queue { path, action } => command::queue::run(common, &path, action).await,

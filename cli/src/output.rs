@@ -182,6 +182,14 @@ pub(crate) fn glimpse(data: &[u8]) -> String {
     }
 }
 
+/// Data for a person: one line, whole.
+pub(crate) fn on_one_line(data: &[u8]) -> String {
+    match std::str::from_utf8(data) {
+        Err(_) => format!("<{} bytes>", data.len()),
+        Ok(text) => text.chars().flat_map(shown).collect(),
+    }
+}
+
 /// A character as it is printed on a terminal. A quote needs no backslash outside of quotes.
 fn shown(c: char) -> impl Iterator<Item = char> {
     let plain = matches!(c, '"' | '\'').then_some(c);

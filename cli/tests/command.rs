@@ -105,9 +105,139 @@ fn a_password_in_the_wrong_place_is_in_no_output() {
         assert!(!said.contains("canary") && said.starts_with("error: "), "{said}");
     }
     // The option that is meant is named.
-    assert!(
-        text(&synod(&["get", "/a", url]).stderr).contains("unexpected argument 'etcd://***@h:1'")
-    );
+    assert!(text(&synod(&["get", "/a", url]).stderr).contains("'etcd://***@h:1'"));
+}
+
+/// A directory with these files.
+fn files(all: &[(&str, &str)]) -> Home {
+    let home = Home::new("files").expect("a temporary directory");
+    for (name, text) in all {
+        let path = home.path().join(name);
+        fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+        fs::write(path, text).expect("writable");
+    }
+    home
+}
+
+const PROFILES: &str = r#"
+    default = "here"
+    [profiles.here]
+    url = "mem://"
+    namespace = "/app"
+    session = "5s"
+    [profiles.there]
+    url = "etcd://127.0.0.1:1?plaintext=allow"
+    connect = "300ms"
+    user = "ann"
+    password_file = "canary"
+    [profiles.odd]
+    url = "mem://"
+    colour = "blue"
+    [profiles.number]
+    url = "etcd://h"
+    credentials = { user = "ann", password = 77777777 }
+    [profiles.twice]
+    url = "mem://"
+    user = "ann"
+    credentials = { user = "ann", password = "canary-7f3a" }
+    [profiles.nofile]
+    url = "mem://"
+    user = "ann"
+    password_file = "missing"
+"#;
+
+#[test]
+fn a_profile_names_a_store() {
+    let home = files(&[("synod/config.toml", PROFILES), ("synod/canary", "canary-7f3a\n")]);
+    let file = home.path().join("synod/config.toml");
+    let file = file.to_str().expect("text");
+    let run = |arguments: &[&str], variables: &[(&str, &str)]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_synod"));
+        command.env_remove("SYNOD_STORE").env_remove("SYNOD_PROFILE").args(arguments);
+        command.env("XDG_CONFIG_HOME", home.path()).envs(variables.iter().copied());
+        let output = command.output().expect("it starts");
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(!said.contains("canary-7f3a") && !said.contains("77777777"), "{said}");
+        (output.status.code(), said)
+    };
+    let fails = |arguments: &[&str], variables: &[(&str, &str)], why: &str| {
+        let (code, said) = run(&[&["get", "/a"], arguments].concat(), variables);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.starts_with("error: ") && said.contains(why), "{said}");
+    };
+    // It is read, and reached: there is no such node.
+    for arguments in [&[][..], &["--profile", "here"], &["--config", file]] {
+        assert_eq!(run(&[&["get", "/a"], arguments].concat(), &[]).0, Some(66), "{arguments:?}");
+    }
+    assert_eq!(run(&["get", "/a"], &[("SYNOD_PROFILE", "here")]).0, Some(66));
+    fails(&["--profile", "no"], &[], "config.toml: no profile `no`; it has here, nofile, number");
+    fails(&["--profile", "odd"], &[], "profile odd: unknown field `colour`");
+    fails(&["--profile", "number"], &[], "`credentials.password` is a text");
+    fails(&["--profile", "twice"], &[], "`user` and `credentials` exclude each other");
+    fails(&["--profile", "nofile"], &[], "missing: No such file");
+    fails(&["--profile", "here", "--store", "mem://"], &[], "name two stores");
+    let both = [("SYNOD_PROFILE", "here"), ("SYNOD_STORE", "mem://")];
+    fails(&[], &both, "SYNOD_STORE and SYNOD_PROFILE name two stores");
+    assert_eq!(run(&["get", "/a", "--store", "mem://"], &both).0, Some(66), "the option counts");
+    fails(&["--config", "/nowhere/at/all"], &[], "/nowhere/at/all: No such file");
+    let (code, said) = run(&["get", "/a", "--profile", "there"], &[]);
+    assert!(code == Some(69) || said.contains("is not compiled in"), "{said}");
+}
+
+#[test]
+fn an_error_of_the_configuration_file_does_not_quote_it() {
+    let home = files(&[
+        ("line.toml", "[profiles.a]\nurl = \"mem://\"\npassword = \"canary-7f3a\n"),
+        ("none.toml", ""),
+        ("table.toml", "default = \"a\"\nprofiles = 3"),
+        ("list.toml", "default = [\"canary-7f3a\"]"),
+    ]);
+    for (name, why) in [
+        ("line.toml", "line 3: "),
+        ("none.toml", "it has no `default`; say --profile NAME"),
+        ("table.toml", "it has no table such as [profiles.prod]"),
+        ("list.toml", "`default` is the name of a profile"),
+    ] {
+        let file = home.path().join(name);
+        let told = failing(&["get", "/a", "--config", file.to_str().expect("text")]);
+        assert!(told.contains(why) && !told.contains("canary"), "{told}");
+    }
+}
+
+#[test]
+fn a_password_comes_from_a_file_or_the_environment() {
+    let home = files(&[("password", "canary-7f3a\n")]);
+    let file = home.path().join("password");
+    let file = file.to_str().expect("text");
+    let get = ["get", "/a", "--store", "mem://", "--user", "ann"];
+    let no_login = failing(&[&get[..], &["--password-file", file]].concat());
+    assert!(no_login.contains("mem") && !no_login.contains("canary"), "{no_login}");
+    assert!(failing(&get).contains("say --password-file, or set SYNOD_PASSWORD"));
+    let alone = ["get", "/a", "--store", "mem://", "--password-file", file];
+    assert!(failing(&alone).contains("--password-file needs --user"));
+    let twice = ["get", "/a", "--store", "etcd://b:x@h:1", "--user", "ann"];
+    let twice = failing(&[&twice[..], &["--password-file", file]].concat());
+    assert!(!twice.contains("canary"), "{twice}");
+}
+
+#[test]
+fn a_log_is_on_standard_error_and_only_if_it_is_wanted() {
+    let url = "mem://?session=5s";
+    let log = |arguments: &[&str], wanted: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_synod"));
+        command.args(["create", "/a", "--store", url]).args(arguments).env("RUST_LOG", wanted);
+        let output = command.output().expect("it starts");
+        assert_eq!(text(&output.stdout), if output.status.success() { "/a\n" } else { "" });
+        (output.status.code(), text(&output.stderr))
+    };
+    assert_eq!(log(&[], ""), (Some(0), String::new()));
+    assert_eq!(log(&["-v"], "off"), (Some(0), String::new()), "RUST_LOG counts");
+    for (arguments, wanted) in [(&["-vvv"][..], ""), (&[], "synod_core=trace")] {
+        let (code, said) = log(arguments, wanted);
+        assert!(code == Some(0) && said.contains("synod_core"), "{said}");
+    }
+    let (code, said) = log(&[], "synod=loud");
+    assert!(code == Some(1) && said.contains("RUST_LOG: "), "{said}");
 }
 
 #[test]

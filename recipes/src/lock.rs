@@ -2,7 +2,7 @@
 //! waiters of a lock or an election, and [`request_release()`] requests that a holder releases.
 
 pub use crate::cohort_mutex::{CohortGuard, CohortMutex};
-pub use crate::inspect::inspect;
+pub use crate::inspect::{inspect, is_ticket};
 pub use crate::lease::{Lease, LeaseTerm};
 pub use crate::line::hold::MutexGuard;
 pub use crate::line::order::Contender;

@@ -1,4 +1,4 @@
-//! The arguments of `counter` and `barrier`.
+//! The arguments of `counter`, `barrier` and `semaphore`.
 
 use std::time::Duration;
 
@@ -38,5 +38,17 @@ pub(crate) enum BarrierAction {
         /// is seconds
         #[arg(long, short = 'w', value_name = "TIME", value_parser = time)]
         timeout: Option<Duration>,
+    },
+}
+
+/// The actions on a semaphore.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum SemaphoreAction {
+    /// Print the number; 0 if it was never set
+    Get,
+    /// Set the number; all holders keep their permits
+    Set {
+        /// The new number; with 0 nobody gets a permit
+        permits: u32,
     },
 }

@@ -1,22 +1,24 @@
 //! `lock` and `elect`: hold a lock while a command runs, or until an interrupt.
 
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fmt;
 use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, pending, select};
+use nix::sys::signal::{Signal, raise};
 use serde_json::json;
 use synod::Client;
 use synod::Path;
 use synod::Result as StoreResult;
 use synod::Retry;
-use synod::election::Election;
-use synod::lock::{Lease, Mutex, RwLock, Semaphore};
+use synod::election::{Election, Leader};
+use synod::lock::{Lease, Mutex, MutexGuard, Permit, ReadGuard, RwLock, Semaphore};
 use synod::{Held, Release};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::args::{Common, Elect, Lock, Running};
+use crate::args::{Common, Elect, Lock, Permits, Running};
 use crate::command::{connect, refuse_memory};
 use crate::failure::Failure;
 use crate::output;
@@ -31,6 +33,23 @@ const LOST: u8 = 76;
 /// Limit of the time to release the lock and close the session at the end; otherwise the session
 /// expires.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
+
+/// A guard whose holder other clients can ask to release it.
+trait Requested: Release {
+    async fn release_requested(&self) -> StoreResult<()>;
+}
+
+macro_rules! requested {
+    ($($guard:ty),*) => {$(
+        impl Requested for $guard {
+            async fn release_requested(&self) -> StoreResult<()> {
+                Self::release_requested(self).await
+            }
+        }
+    )*};
+}
+
+requested!(MutexGuard, ReadGuard, Permit, Leader);
 
 /// The time that acquiring may take.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +88,11 @@ pub(crate) async fn lock(common: &Common, lock: Lock) -> Result<(), Failure> {
     let (client, time) = connected(common, &running).await?;
     let tries = time.tries;
     if let Some(permits) = lock.permits {
-        let semaphore = Semaphore::new(&client, path.clone(), permits).label(label);
+        let semaphore = match permits {
+            Permits::Number(permits) => Semaphore::new(&client, path.clone(), permits),
+            Permits::Stored => Semaphore::shared(&client, path.clone()),
+        };
+        let semaphore = semaphore.label(label);
         let entering = async || {
             if tries { semaphore.try_acquire().await } else { semaphore.acquire().await.map(Some) }
         };
@@ -117,7 +140,7 @@ fn period(client: &Client, path: &Path, length: Duration, label: &str) -> StoreR
 }
 
 /// Acquires, runs the command, and releases. The client is closed in any case.
-async fn hold<G: Release>(
+async fn hold<G: Requested>(
     common: &Common,
     client: &Client,
     path: &Path,
@@ -130,7 +153,7 @@ async fn hold<G: Release>(
     done
 }
 
-async fn hold_open<G: Release>(
+async fn hold_open<G: Requested>(
     common: &Common,
     client: &Client,
     path: &Path,
@@ -166,13 +189,8 @@ async fn hold_open<G: Release>(
             other.holder
         ));
     }
-    if running.command.is_empty() {
-        return linger(common, client, path, held, &mut signals).await;
-    }
-    let environment = environment(path, &held);
-    let job = Job { command: running.command, environment, grace, input: None };
-    let ended = job.run_while(client, &held, &mut signals).await;
-    match ended? {
+    let released = run_or_linger(common, client, path, &held, running, grace, &mut signals).await?;
+    match released {
         End::Exited(code) => {
             leave(held).await;
             if code == 0 { Ok(()) } else { Err(Failure::Exit(code, None)) }
@@ -180,6 +198,39 @@ async fn hold_open<G: Release>(
         End::Lost => {
             Err(Failure::Exit(LOST, Some(format!("{path} was lost before the command ended"))))
         }
+    }
+}
+
+/// Runs the command, or waits for a signal, while the lock is held. A request to release the lock
+/// acts as SIGTERM does.
+async fn run_or_linger(
+    common: &Common,
+    client: &Client,
+    path: &Path,
+    held: &impl Requested,
+    running: Running,
+    grace: Duration,
+    signals: &mut Signals,
+) -> Result<End, Failure> {
+    let listens = running.release_on_request;
+    let ending = async {
+        if listens && held.release_requested().await.is_ok() {
+            output::warning(&format!("another client requests the release of {path}"));
+            let _sent = raise(Signal::SIGTERM).is_ok();
+        }
+        pending::<Infallible>().await
+    };
+    let work = async {
+        if running.command.is_empty() {
+            return linger(common, client, path, held, signals).await;
+        }
+        let environment = environment(path, held);
+        let job = Job { command: running.command, environment, grace, input: None };
+        job.run_while(client, held, signals).await
+    };
+    match select(pin!(work), pin!(ending)).await {
+        Either::Left((done, _)) => done,
+        Either::Right((never, _)) => match never {},
     }
 }
 
@@ -205,14 +256,14 @@ async fn patiently<T>(
     }
 }
 
-/// Without a command: prints the path of the ticket, then holds the lock until a signal arrives.
-async fn linger<G: Release>(
+/// Without a command: prints the path of the ticket, then waits for a signal, or the loss.
+async fn linger(
     common: &Common,
     client: &Client,
     path: &Path,
-    held: G,
+    held: &impl Held,
     signals: &mut Signals,
-) -> Result<(), Failure> {
+) -> Result<End, Failure> {
     let session = client.session().await?;
     let (ticket, token) = (held.path().as_str(), held.token());
     if common.json {
@@ -220,16 +271,11 @@ async fn linger<G: Release>(
     } else {
         output::line(ticket)?;
     }
-    let lost = matches!(
-        select(pin!(endangered(&held, session.status(), Duration::ZERO)), pin!(signals.fatal()))
-            .await,
-        Either::Left(_)
-    );
-    if lost {
-        return Err(Failure::Exit(LOST, Some(format!("{path} was lost"))));
+    let lost = pin!(endangered(held, session.status(), Duration::ZERO));
+    match select(lost, pin!(signals.fatal())).await {
+        Either::Left(_) => Err(Failure::Exit(LOST, Some(format!("{path} was lost")))),
+        Either::Right(_) => Ok(End::Exited(0)),
     }
-    leave(held).await;
-    Ok(())
 }
 
 /// Releases the lock; if the store does not answer, the end of the session releases it.

@@ -1,11 +1,11 @@
-//! `inspect`: lists holders and waiters.
+//! `inspect`: lists holders and waiters, at a path or at all paths below it.
 
 use std::fmt::Write as _;
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
 use synod::Path;
-use synod::lock::{Claim, Contender, inspect};
+use synod::lock::{Claim, Contender, inspect, is_ticket};
 use synod::{Client, Query, Result};
 
 use crate::args::Common;
@@ -14,41 +14,174 @@ use crate::command::list::name;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
+use crate::walk::Walk;
+
+/// Limit of the nodes that are searched for locks if there is none at the path itself.
+const NEARBY: usize = 1_000;
+
+/// Limit of the locks below a path that are named if there is none at the path itself.
+const NAMED: usize = 20;
 
 pub(crate) async fn run(common: &Common, path: &Path) -> Result<(), Failure> {
     let client = connect(common).await?;
-    let line = Progress::waiting("reading", inspect(&client, path)).await;
-    let unused = match &line {
-        Ok(line) if line.is_empty() => is_unused(&client, path).await,
-        _ => Ok(false),
-    };
+    let found = Progress::waiting("reading", look(&client, path)).await;
     client.close().await?;
-    let (line, unused) = (line?, unused?);
-    if common.json {
-        for one in &line {
-            output::object(&object(one))?;
-        }
-        return Ok(());
-    }
-    if unused {
-        return Ok(output::line(&format!(
+    match found? {
+        Found::Contenders(line) if common.json => print(common, path, &line),
+        Found::Contenders(line) => Ok(output::line(&text_of(path, &line))?),
+        _ if common.json => Ok(()),
+        Found::Free => Ok(output::line(&format!("{path}: free"))?),
+        Found::Nothing => Ok(output::line(&format!(
             "{path}: free; nothing is at this path now, nor below it: is it spelled right?"
-        ))?);
+        ))?),
+        Found::Below { locks, more } => {
+            let more = if more { ", and more: see inspect -r" } else { "" };
+            let locks = locks.join(", ");
+            Ok(output::line(&format!("{path}: no lock is here; below: {locks}{more}"))?)
+        }
     }
-    Ok(output::line(&text_of(path, &line))?)
 }
 
-/// Returns `true` if there is no node at the path or below it. A store may keep the directory of a
-/// lock that was used before.
-async fn is_unused(client: &Client, path: &Path) -> Result<bool> {
-    Ok(client.read(Query::subtree(path).names_only()).await?.nodes.is_empty())
+/// The state of a path.
+enum Found {
+    Contenders(Vec<Contender>),
+    /// Nobody holds or waits here, nor below.
+    Free,
+    /// There is no node at the path or below it. A store may keep the directory of a lock that was
+    /// used before.
+    Nothing,
+    /// The path is a directory of locks, with their summaries.
+    Below {
+        locks: Vec<String>,
+        more: bool,
+    },
+}
+
+async fn look(client: &Client, path: &Path) -> Result<Found, Failure> {
+    let line = inspect(client, path).await?;
+    if !line.is_empty() {
+        return Ok(Found::Contenders(line));
+    }
+    if client.read(Query::children(path).names_only()).await?.nodes.is_empty() {
+        let is_there = client.exists(path).await?;
+        return Ok(if is_there { Found::Free } else { Found::Nothing });
+    }
+    let (mut search, mut locks) = (Search::new(client, path, NEARBY).await?, Vec::new());
+    while let Some((lock, line)) = search.next().await? {
+        if locks.len() == NAMED {
+            return Ok(Found::Below { locks, more: true });
+        }
+        let below = lock.relative_to(path).map(|below| below.to_string());
+        let below = below.as_deref().map_or("/", |below| below.trim_start_matches('/'));
+        locks.push(format!("{below} ({})", summary(&line)));
+    }
+    let more = search.is_cut();
+    Ok(if locks.is_empty() && !more { Found::Free } else { Found::Below { locks, more } })
+}
+
+/// `inspect -r`: prints each lock as it is found.
+pub(crate) async fn below(common: &Common, path: &Path, limit: usize) -> Result<(), Failure> {
+    let client = connect(common).await?;
+    let printed = print_below(common, &client, path, limit).await;
+    client.close().await?;
+    printed
+}
+
+async fn print_below(
+    common: &Common,
+    client: &Client,
+    path: &Path,
+    limit: usize,
+) -> Result<(), Failure> {
+    let (mut search, mut is_free) = (Search::new(client, path, limit).await?, true);
+    while let Some((lock, line)) = Progress::waiting("searching", search.next()).await? {
+        is_free = false;
+        print(common, &lock, &line)?;
+    }
+    if search.is_cut() {
+        output::warning(&format!(
+            "{limit} nodes were searched, and there are more; say --limit N for more of them"
+        ));
+    } else if is_free && !common.json {
+        output::line(&format!("{path}: nobody holds or waits here, nor below"))?;
+    }
+    Ok(())
+}
+
+/// A search for locks below a path.
+struct Search<'a> {
+    client: &'a Client,
+    walk: Walk,
+    /// The number of nodes that may still be searched.
+    left: usize,
+    is_cut: bool,
+}
+
+impl<'a> Search<'a> {
+    async fn new(client: &'a Client, path: &Path, limit: usize) -> Result<Self, Failure> {
+        let walk = Walk::names_only(client.session().await?, path);
+        Ok(Self { client, walk, left: limit, is_cut: false })
+    }
+
+    /// The next path with contenders, and these.
+    async fn next(&mut self) -> Result<Option<(Path, Vec<Contender>)>, Failure> {
+        while let Some(visit) = self.walk.next().await? {
+            if self.left == 0 {
+                self.is_cut = true;
+                return Ok(None);
+            }
+            self.left -= 1;
+            let line = if visit.children.iter().any(is_ticket) {
+                inspect(self.client, &visit.path).await?
+            } else {
+                Vec::new()
+            };
+            // Nothing is below a ticket. A container may have the name of one.
+            let is_other = |child: &Path| line.iter().all(|one| one.path != *child);
+            let children = visit.children.into_iter().map(|child| child.path);
+            self.walk.descend(children.filter(is_other).collect());
+            if !line.is_empty() {
+                return Ok(Some((visit.path, line)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns `true` if the search ended at its limit.
+    fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+}
+
+/// Prints the contenders at a path.
+fn print(common: &Common, path: &Path, line: &[Contender]) -> Result<(), Failure> {
+    if !common.json {
+        return Ok(output::line(&text_of(path, line))?);
+    }
+    for one in line {
+        output::object(&object(path, one))?;
+    }
+    Ok(())
 }
 
 /// The text for a person: a summary, then a row for each contender.
 fn text_of(path: &Path, line: &[Contender]) -> String {
-    if line.is_empty() {
-        return format!("{path}: free");
+    let rows: Vec<[String; 6]> = line.iter().map(row).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<usize> = (0..5).map(|column| width(column).unwrap_or(0)).collect();
+    let mut text = format!("{path}: {}", summary(line));
+    for row in &rows {
+        text.push('\n');
+        for (cell, width) in row.iter().zip(widths.iter().chain([&0])) {
+            text = format!("{text}  {cell:<width$}");
+        }
+        text.truncate(text.trim_end().len());
     }
+    text
+}
+
+/// The numbers of holders and waiters.
+fn summary(line: &[Contender]) -> String {
     let count = |state| line.iter().filter(|one| one.holds == state).count();
     let mut summary = Vec::new();
     for (number, verb) in [(count(Some(true)), "hold"), (count(Some(false)), "wait")] {
@@ -62,18 +195,7 @@ fn text_of(path: &Path, line: &[Contender]) -> String {
         let some = count(None);
         summary.push(format!("{some} for permits, whose limit the store does not record"));
     }
-    let rows: Vec<[String; 6]> = line.iter().map(row).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..5).map(|column| width(column).unwrap_or(0)).collect();
-    let mut text = format!("{path}: {}", summary.join(", "));
-    for row in &rows {
-        text.push('\n');
-        for (cell, width) in row.iter().zip(widths.iter().chain([&0])) {
-            text = format!("{text}  {cell:<width$}");
-        }
-        text.truncate(text.trim_end().len());
-    }
-    text
+    summary.join(", ")
 }
 
 fn row(one: &Contender) -> [String; 6] {
@@ -110,8 +232,8 @@ fn state(one: &Contender) -> &'static str {
     }
 }
 
-/// One contender as JSON.
-fn object(one: &Contender) -> Value {
+/// One contender of a lock as JSON.
+fn object(lock: &Path, one: &Contender) -> Value {
     let claim = match one.claim {
         Claim::Alone => "alone",
         Claim::Shared => "shared",
@@ -125,6 +247,7 @@ fn object(one: &Contender) -> Value {
         "permits": permits,
         "token": one.token.to_string(),
         "since": one.since.and_then(date),
+        "lock": lock.as_str(),
         "path": one.path.as_str(),
         "session": one.owner.map(|owner| owner.to_string()),
         key: label,

@@ -1,5 +1,6 @@
-//! `ls`: the children of a node.
+//! `ls`: the children of nodes.
 
+use futures_util::future::try_join_all;
 use synod::Path;
 use synod::{Node, Query};
 
@@ -9,28 +10,46 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
 
-pub(crate) async fn children(common: &Common, path: &Path, long: bool) -> Result<(), Failure> {
+/// Lists the children of each path.
+pub(crate) async fn children(
+    common: &Common,
+    paths: &[Path],
+    long: bool,
+    data: bool,
+) -> Result<(), Failure> {
     let client = connect(common).await?;
-    let query = Query::children(path);
-    let query = if long || common.json { query } else { query.names_only() };
-    let view = Progress::waiting("reading", client.read(query)).await;
+    let read = paths.iter().map(|path| {
+        let query = Query::children(path);
+        let query = if long || data || common.json { query } else { query.names_only() };
+        client.read(query)
+    });
+    let views = Progress::waiting("reading", try_join_all(read)).await;
     client.close().await?;
-    for node in view?.nodes {
-        if common.json {
-            output::object(&output::node(&node))?;
-        } else if long {
-            output::line(&described(&node))?;
-        } else {
-            output::line(&name(&node.path))?;
+    for (index, (path, view)) in paths.iter().zip(views?).enumerate() {
+        if paths.len() > 1 && !common.json {
+            let line = if index == 0 { "" } else { "\n" };
+            output::line(&format!("{line}{path}:"))?;
+        }
+        for node in view.nodes {
+            if common.json {
+                output::object(&output::node(&node))?;
+            } else {
+                output::line(&described(&node, long, data))?;
+            }
         }
     }
     Ok(())
 }
 
-fn described(node: &Node) -> String {
+fn described(node: &Node, long: bool, data: bool) -> String {
     let name = name(&node.path);
+    let name = match &node.stat {
+        Some(_) if data => format!("{name} = {}", output::on_one_line(&node.data)),
+        _ => name,
+    };
     let kind = output::kind(node.stat.as_ref());
     match &node.stat {
+        _ if !long => name,
         None => format!("{kind:<10} {:>8} {:>8}  {name}", "-", "-"),
         Some(stat) => {
             format!("{kind:<10} {:>8} {:>8}  {name}", stat.version.get(), node.data.len())

@@ -1,22 +1,51 @@
-//! `get`, `set`, `put`, `delete`: one node.
+//! `get`, `set`, `put`, `delete`: single nodes.
+
+use std::collections::BTreeMap;
 
 use serde_json::json;
-use synod::{OpResult, Path};
+use synod::Result as StoreResult;
+use synod::{Client, Node, OpResult, Path, Query};
 
 use crate::args::Common;
 use crate::command::{connect, expected, given};
 use crate::failure::Failure;
 use crate::output;
 
-pub(crate) async fn get(common: &Common, path: &Path, raw: bool) -> Result<(), Failure> {
+/// Prints the nodes that are there, in the given order, and fails if one is not.
+pub(crate) async fn get(common: &Common, paths: &[Path], raw: bool) -> Result<(), Failure> {
     let client = connect(common).await?;
-    let node = client.get(path).await?;
+    let nodes = read(&client, paths).await;
     client.close().await?;
-    let node = node.ok_or_else(|| Failure::NotThere(format!("there is no node at {path}")))?;
-    if common.json {
-        return Ok(output::object(&output::node(&node))?);
+    let nodes = nodes?;
+    let mut missing = Vec::new();
+    for path in paths {
+        let Some(node) = nodes.get(path) else {
+            missing.push(path.to_string());
+            continue;
+        };
+        if common.json {
+            output::object(&output::node(node))?;
+            continue;
+        }
+        if paths.len() > 1 && !raw {
+            output::line(&format!("{path}"))?;
+        }
+        output::content(&node.data, raw)?;
     }
-    Ok(output::content(&node.data, raw)?)
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::NotThere(format!("there is no node at {}", missing.join(", "))))
+}
+
+async fn read(client: &Client, paths: &[Path]) -> StoreResult<BTreeMap<Path, Node>> {
+    let nodes = match paths {
+        [] => Vec::new(),
+        [path] => client.get(path).await?.into_iter().collect(),
+        [first, more @ ..] => client.read(Query::nodes(first, more.iter().cloned())).await?.nodes,
+    };
+    let nodes = nodes.into_iter().filter(|node| node.stat.is_some());
+    Ok(nodes.map(|node| (node.path.clone(), node)).collect())
 }
 
 pub(crate) async fn set(

@@ -10,7 +10,7 @@ use synod::value::Counter;
 use synod::{Client, Lifetime, Query};
 
 use crate::args::value::{BarrierAction, CounterAction};
-use crate::args::{Common, Create};
+use crate::args::{Common, Create, Watch};
 use crate::command::{create, delete, discover, list, node, tree, value, watch};
 use crate::failure::Failure;
 
@@ -18,7 +18,7 @@ use crate::failure::Failure;
 async fn store(name: &str) -> (Client, Common) {
     let url = format!("mem://{name}");
     let client = synod::connect(&url).await.expect("memory is always there");
-    (client, Common { store: Some(url), json: true })
+    (client, Common { store: Some(url), json: true, ..Common::default() })
 }
 
 fn path(text: &str) -> Path {
@@ -57,7 +57,7 @@ async fn a_node_is_made_written_read_and_removed() {
     assert!(refused(other).contains("another version"));
     assert_eq!(held(&client, "/a/b").await.as_deref(), Some("2"));
     for raw in [true, false] {
-        node::get(&common, &path("/a/b"), raw).await.expect("it is there");
+        node::get(&common, &[path("/a/b")], raw).await.expect("it is there");
     }
 
     assert!(refused(node::delete(&common, &path("/a"), None).await).contains("has children"));
@@ -82,9 +82,9 @@ async fn a_tree_is_listed_drawn_and_removed_whole() {
         .expect("new");
     for long in [true, false] {
         let common = Common { json: false, ..common.clone() };
-        list::children(&common, &path("/t"), long).await.expect("it can be listed");
+        list::children(&common, &[path("/t")], long, !long).await.expect("it can be listed");
     }
-    tree::run(&common, &path("/t")).await.expect("it can be drawn");
+    tree::run(&common, &[path("/t")], true).await.expect("it can be drawn");
 
     delete::tree(&common, &path("/t")).await.expect("it is there");
 
@@ -128,21 +128,30 @@ async fn two_remove_one_tree_and_a_third_adds_to_it() {
 #[tokio::test]
 async fn changes_are_printed_until_there_were_enough() {
     let (client, common) = store("watched").await;
-    let (told, made) =
-        futures_util::future::join(watch::run(&common, &path("/w"), true, false, Some(2)), async {
-            let mut number = 0;
-            // Only changes after the start of the watch are reported, so keep making more.
-            loop {
-                let at = path(&format!("/w/{number}"));
-                client.create(&at, "", Lifetime::Session).await.expect("answered").required()?;
-                number += 1;
-                tokio::time::sleep(Duration::from_millis(5)).await;
-                if number > 40 {
-                    return Ok::<(), synod::Error>(());
-                }
+    let asked = Watch {
+        path: path("/w"),
+        children: true,
+        subtree: false,
+        count: Some(2),
+        #[cfg(unix)]
+        grace: None,
+        #[cfg(unix)]
+        command: Vec::new(),
+    };
+    let (told, made) = futures_util::future::join(watch::run(&common, asked), async {
+        let mut number = 0;
+        // Only changes after the start of the watch are reported, so keep making more.
+        loop {
+            let at = path(&format!("/w/{number}"));
+            client.create(&at, "", Lifetime::Session).await.expect("answered").required()?;
+            number += 1;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            if number > 40 {
+                return Ok::<(), synod::Error>(());
             }
-        })
-        .await;
+        }
+    })
+    .await;
     told.expect("two of them were printed");
     made.expect("they are new");
     client.close().await.expect("memory answers");

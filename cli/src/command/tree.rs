@@ -1,9 +1,9 @@
-//! `tree`: everything below a node, drawn.
+//! `tree`: everything below nodes, drawn.
 
 use std::collections::BTreeMap;
 
 use synod::Path;
-use synod::{Node, Query};
+use synod::{Client, Node, Query};
 
 use crate::args::Common;
 use crate::command::connect;
@@ -19,27 +19,43 @@ struct Branch<'a> {
     below: BTreeMap<&'a str, Self>,
 }
 
-pub(crate) async fn run(common: &Common, path: &Path) -> Result<(), Failure> {
+/// The text of the data of a node.
+type Shown = fn(&[u8]) -> String;
+
+pub(crate) async fn run(common: &Common, paths: &[Path], data: bool) -> Result<(), Failure> {
     let client = connect(common).await?;
-    let view = Progress::waiting("reading", client.read(Query::subtree(path))).await;
+    let printed = print(common, &client, paths, data).await;
     client.close().await?;
-    let nodes = view?.nodes;
-    if common.json {
-        for node in &nodes {
-            output::object(&output::node(node))?;
-        }
-        return Ok(());
-    }
-    Ok(output::line(&drawn(path, &nodes))?)
+    printed
 }
 
-fn drawn(path: &Path, nodes: &[Node]) -> String {
+async fn print(
+    common: &Common,
+    client: &Client,
+    paths: &[Path],
+    data: bool,
+) -> Result<(), Failure> {
+    let shown = if data { output::on_one_line } else { output::glimpse };
+    for path in paths {
+        let view = Progress::waiting("reading", client.read(Query::subtree(path))).await?;
+        if !common.json {
+            output::line(&drawn(path, &view.nodes, shown))?;
+            continue;
+        }
+        for node in &view.nodes {
+            output::object(&output::node(node))?;
+        }
+    }
+    Ok(())
+}
+
+fn drawn(path: &Path, nodes: &[Node], shown: Shown) -> String {
     let mut root = Branch::default();
     for node in nodes {
         root.place(path, node);
     }
-    let mut drawing = label(&format!("{path}"), root.node);
-    root.draw("", &mut drawing);
+    let mut drawing = label(&format!("{path}"), root.node, shown);
+    root.draw("", &mut drawing, shown);
     drawing
 }
 
@@ -53,25 +69,25 @@ impl<'a> Branch<'a> {
         branch.node = Some(node);
     }
 
-    fn draw(&self, indent: &str, drawing: &mut String) {
+    fn draw(&self, indent: &str, drawing: &mut String, shown: Shown) {
         let last = self.below.len().saturating_sub(1);
         for (index, (segment, branch)) in self.below.iter().enumerate() {
             let (turn, deeper) =
                 if index == last { ("└── ", "    ") } else { ("├── ", "│   ") };
-            let shown = branch.node.map_or_else(|| (*segment).to_owned(), |node| name(&node.path));
-            drawing.extend(["\n", indent, turn, &label(&shown, branch.node)]);
-            branch.draw(&format!("{indent}{deeper}"), drawing);
+            let name = branch.node.map_or_else(|| (*segment).to_owned(), |node| name(&node.path));
+            drawing.extend(["\n", indent, turn, &label(&name, branch.node, shown)]);
+            branch.draw(&format!("{indent}{deeper}"), drawing, shown);
         }
     }
 }
 
 /// A name with its data: containers end in a slash, ephemeral nodes are marked with a star.
-fn label(name: &str, node: Option<&Node>) -> String {
+fn label(name: &str, node: Option<&Node>, shown: Shown) -> String {
     let Some((node, stat)) = node.and_then(|node| Some((node, node.stat.as_ref()?))) else {
         return if name == "/" { name.to_owned() } else { format!("{name}/") };
     };
     let mark = if stat.owner.is_some() { " *" } else { "" };
-    match output::glimpse(&node.data) {
+    match shown(&node.data) {
         data if data.is_empty() => format!("{name}{mark}"),
         data => format!("{name}{mark} = {data}"),
     }
@@ -97,9 +113,9 @@ mod tests {
             node("/app/group-x", "", None),
         ];
         assert_eq!(
-            drawn(&Path::new("/app").expect("valid"), &nodes),
+            drawn(&Path::new("/app").expect("valid"), &nodes, output::glimpse),
             "/app/\n├── config = blue\n├── group/\n│   └── ann *\n└── group-x"
         );
-        assert_eq!(drawn(&Path::root(), &[]), "/");
+        assert_eq!(drawn(&Path::root(), &[], output::glimpse), "/");
     }
 }

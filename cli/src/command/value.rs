@@ -1,16 +1,17 @@
-//! `counter` and `barrier`: recipes of one value.
+//! `counter`, `barrier` and `semaphore`: numbers and flags that programs share.
 
 use std::time::Duration;
 
 use serde_json::json;
 use synod::Path;
 use synod::barrier::Barrier;
+use synod::lock::Semaphore;
 use synod::value::Counter;
 use synod::within;
 use synod::{Client, Error};
 
 use crate::args::Common;
-use crate::args::value::{BarrierAction, CounterAction};
+use crate::args::value::{BarrierAction, CounterAction, SemaphoreAction};
 use crate::command::{connect, until_interrupted};
 use crate::failure::Failure;
 use crate::output;
@@ -98,4 +99,23 @@ fn print(common: &Common, path: &Path, is_set: bool) -> Result<(), Failure> {
         output::object(&json!({ "path": path.as_str(), "set": is_set }))?;
     }
     Ok(())
+}
+
+pub(crate) async fn semaphore(
+    common: &Common,
+    path: &Path,
+    action: SemaphoreAction,
+) -> Result<(), Failure> {
+    let client = connect(common).await?;
+    let semaphore = Semaphore::shared(&client, path);
+    let permits = match action {
+        SemaphoreAction::Get => semaphore.permits().await,
+        SemaphoreAction::Set { permits } => semaphore.set_permits(permits).await.map(|()| permits),
+    };
+    client.close().await?;
+    let permits = permits?;
+    if common.json {
+        return Ok(output::object(&json!({ "path": path.as_str(), "permits": permits }))?);
+    }
+    Ok(output::line(&permits.to_string())?)
 }

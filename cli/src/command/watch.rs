@@ -1,27 +1,45 @@
 //! `watch`: every change of a node as it happens.
 
 use serde_json::{Value, json};
-use synod::Path;
+use synod::Client;
 use synod::{Change, Event, Kind, Query};
+#[cfg(unix)]
+use tokio::time::timeout;
 
-use crate::args::Common;
+use crate::args::{Common, Watch};
+#[cfg(unix)]
+use crate::command::hold::FAREWELL;
+#[cfg(unix)]
+use crate::command::watch_command;
 use crate::command::{Interrupts, connect};
 use crate::failure::Failure;
 use crate::output;
 
-pub(crate) async fn run(
+pub(crate) async fn run(common: &Common, watch: Watch) -> Result<(), Failure> {
+    let client = connect(common).await?;
+    #[cfg(unix)]
+    if !watch.command.is_empty() {
+        let done = watch_command::run(common, &client, watch).await;
+        // The result of the runs counts, and the session expires in any case.
+        let _told = timeout(FAREWELL, client.close()).await.is_ok_and(|closed| closed.is_ok());
+        return done;
+    }
+    let query = match (watch.children, watch.subtree) {
+        (true, _) => Query::children(&watch.path),
+        (_, true) => Query::subtree(&watch.path),
+        _ => Query::node(&watch.path),
+    };
+    print(common, &client, query, watch.count).await?;
+    Ok(client.close().await?)
+}
+
+/// Prints the nodes that are there, then each change.
+async fn print(
     common: &Common,
-    path: &Path,
-    children: bool,
-    subtree: bool,
+    client: &Client,
+    query: Query,
     count: Option<usize>,
 ) -> Result<(), Failure> {
-    let query = match (children, subtree) {
-        (true, _) => Query::children(path),
-        (_, true) => Query::subtree(path),
-        _ => Query::node(path),
-    };
-    let client = connect(common).await?;
     let mut interrupts = Interrupts::listen();
     let (view, mut watch) = client.watch(query).await?;
     for node in view.nodes {
@@ -47,7 +65,7 @@ pub(crate) async fn run(
         }
         left -= 1;
     }
-    Ok(client.close().await?)
+    Ok(())
 }
 
 fn verb(kind: Kind) -> &'static str {

@@ -53,14 +53,15 @@ impl Program {
         })
     }
 
-    /// Starts it on a store that its URL names.
+    /// Starts it on a store.
     pub(crate) async fn connect(
         name: &'static str,
-        url: &str,
+        config: &Config,
         teller: &Teller,
     ) -> Result<Self, Failure> {
-        let mut config = Config::new(url)?;
-        if config.url.parameters().all(|(name, _)| name != "session") {
+        let mut config = config.clone();
+        let is_set = config.url.parameters().any(|(name, _)| name == "session");
+        if !is_set && config.session.is_none() {
             config.session = Some(TTL);
         }
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;

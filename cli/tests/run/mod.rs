@@ -4,7 +4,9 @@ use std::process::{Command, Output};
 
 pub(crate) fn synod(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_synod"));
-    command.env_remove("SYNOD_STORE").args(arguments);
+    command.env_remove("SYNOD_STORE").env_remove("SYNOD_PROFILE").args(arguments);
+    // The tests do not read the configuration file of their user.
+    command.env("XDG_CONFIG_HOME", "/nowhere/at/all");
     command.output().expect("the command starts")
 }
 

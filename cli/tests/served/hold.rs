@@ -291,6 +291,96 @@ fn an_unused_path_is_distinguished_from_a_free_lock(on: &Server) {
     assert_eq!(text(&on.output(&["inspect", "/used"]).stdout), "/used: free");
 }
 
+fn several_nodes_are_shown_in_one_call(on: &Server) {
+    let long = "long ".repeat(30);
+    assert_eq!(on.code(&["put", "/several/a", "one"]), Some(0));
+    assert_eq!(on.code(&["put", "/several/b/c", &long]), Some(0));
+    let shown = |arguments: &[&str]| {
+        let output = on.output(arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let both = ["/several/b/c", "/several/a"];
+    assert_eq!(shown(&["get", "/several/a"]), "one\n");
+    let told = format!("/several/b/c\n{long}\n/several/a\none\n");
+    assert_eq!(shown(&[&["get"], &both[..]].concat()), told);
+    assert_eq!(shown(&[&["get", "--raw"], &both[..]].concat()), format!("{long}one"));
+    let json = shown(&[&["get", "--json"], &both[..]].concat());
+    let json: Vec<serde_json::Value> =
+        json.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(json.iter().map(|node| &node["path"]).collect::<Vec<_>>(), both);
+    // What is there is printed, and the rest is named.
+    let partly = on.output(&["get", "/several/x", "/several/a", "/several/y"]);
+    assert_eq!(partly.status.code(), Some(66));
+    assert_eq!(text(&partly.stdout), "/several/a\none");
+    assert!(text(&partly.stderr).ends_with("there is no node at /several/x, /several/y"));
+
+    assert_eq!(shown(&["ls", "/several"]), "a\nb\n");
+    assert_eq!(shown(&["ls", "--data", "/several"]), "a = one\nb\n");
+    let told = format!("/several:\na = one\nb\n\n/several/b:\nc = {long}\n");
+    assert_eq!(shown(&["ls", "-d", "/several", "/several/b"]), told);
+    assert!(shown(&["ls", "-ld", "/several/b"]).ends_with(&format!("  c = {long}\n")));
+    let json = shown(&["ls", "--json", "/several", "/several/b"]);
+    assert_eq!(json.lines().count(), 3, "{json}");
+    assert!(shown(&["tree", "/several/b"]).ends_with("…\n"));
+    let told = format!("/several/a = one\n/several/b/\n└── c = {long}\n");
+    assert_eq!(shown(&["tree", "--data", "/several/a", "/several/b"]), told);
+}
+
+/// All that hold and wait below a path, of each recipe.
+fn locks_below_a_path_are_found(on: &Server) {
+    let free = text(&on.output(&["inspect", "-r", "/team"]).stdout);
+    assert_eq!(free, "/team: nobody holds or waits here, nor below");
+    let label = |name| ["--label", name];
+    let one = on.holds(&[&["lock", "/team/a"], &label("one")[..]].concat());
+    let two = on.holds(&[&["lock", "-n", "2", "/team/b/jobs"], &label("two")[..]].concat());
+    let three = on.holds(&[&["lock", "-n", "2", "/team/b/jobs"], &label("three")[..]].concat());
+    let four = on.holds(&[&["elect", "/team/b"], &label("four")[..]].concat());
+    let waits = Running::start(&mut on.synod(&["elect", "--label", "five", "/team/b"]));
+    eventually("the candidate waits", || on.standing("/team/b") == 2);
+    assert_eq!(on.code(&["queue", "/team/mails", "put", "x"]), Some(0));
+
+    let all = text(&on.output(&["inspect", "-r", "/team"]).stdout);
+    let heads: Vec<&str> = all.lines().filter(|line| line.starts_with('/')).collect();
+    assert_eq!(heads, ["/team/a: 1 holds", "/team/b: 1 holds, 1 waits", "/team/b/jobs: 2 hold"]);
+    let json = text(&on.output(&["inspect", "-r", "--json", "/team"]).stdout);
+    let json: Vec<serde_json::Value> =
+        json.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let told: Vec<String> = json
+        .iter()
+        .map(|one| [&one["lock"], &one["state"], &one["label"]].map(|it| it.as_str().unwrap_or("")))
+        .map(|told| told.join(" "))
+        .collect();
+    let jobs = ["/team/b/jobs holds two", "/team/b/jobs holds three"];
+    let rest = ["/team/a holds one", "/team/b holds four", "/team/b waits five"];
+    assert_eq!(told, [&rest[..], &jobs].concat());
+    // A directory is not called a free lock.
+    let dir = text(&on.output(&["inspect", "/team"]).stdout);
+    let below = "a (1 holds), b (1 holds, 1 waits), b/jobs (2 hold)";
+    assert_eq!(dir, format!("/team: no lock is here; below: {below}"));
+    assert_eq!(text(&on.output(&["inspect", "--json", "/team"]).stdout), "");
+    let cut = on.output(&["inspect", "-r", "--limit", "2", "/team"]);
+    assert_eq!(text(&cut.stdout).lines().next(), Some("/team/a: 1 holds"));
+    let told = text(&cut.stderr);
+    assert!(told.starts_with("warning: 2 nodes were searched, and there are more"), "{told}");
+    for one in [one, two, three, four] {
+        one.ends_with(0);
+    }
+    waits.signal("TERM");
+    waits.ends_with(0);
+    let free = text(&on.output(&["inspect", "/team"]).stdout);
+    assert_eq!(free, "/team: free");
+    if let Server::ZooKeeper(_) = on {
+        let kazoo = "/team/kazoo/0af3__lock__0000000007";
+        let mut held = Running::start(&mut on.synod(&["create", "--ephemeral", kazoo, "them"]));
+        held.line();
+        let all = text(&on.output(&["inspect", "-r", "/team"]).stdout);
+        assert!(all.starts_with("/team/kazoo: 1 holds\n") && all.ends_with("them"), "{all}");
+        held.signal("TERM");
+        held.ends_with(0);
+    }
+}
+
 fn a_change_is_shown_with_its_data(on: &Server) {
     assert_eq!(on.code(&["create", "/watched", "one"]), Some(0));
     let mut watch = Running::start(&mut on.synod(&["watch", "--count", "1", "/watched"]));
@@ -407,6 +497,8 @@ pub(crate) const SCENES: &[Scene] = &[
         "an_unused_path_is_distinguished_from_a_free_lock",
         an_unused_path_is_distinguished_from_a_free_lock,
     ),
+    ("several_nodes_are_shown_in_one_call", several_nodes_are_shown_in_one_call),
+    ("locks_below_a_path_are_found", locks_below_a_path_are_found),
     ("a_change_is_shown_with_its_data", a_change_is_shown_with_its_data),
     ("a_command_has_the_terminal", a_command_has_the_terminal),
     (

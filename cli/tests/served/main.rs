@@ -15,11 +15,16 @@ use synod_testkit::server::etcd::Cluster;
 use synod_testkit::server::required;
 use synod_testkit::server::zookeeper::{Ensemble, TICK};
 
+mod cookbook;
+mod copy;
 mod crew;
 mod end;
 mod hold;
 mod interrupt;
 mod queue;
+mod shared;
+mod status;
+mod watch;
 
 static ZOOKEEPER: LazyLock<Result<Server, String>> =
     LazyLock::new(|| Ensemble::start(1).map(Server::ZooKeeper));
@@ -80,7 +85,7 @@ impl Server {
         // The parent of the tests may ignore signals, as `nohup` does, and children inherit that.
         let mut command = Command::new("env");
         command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_synod")]);
-        command.env("SYNOD_STORE", self.url()).args(arguments);
+        command.env("SYNOD_STORE", self.url()).env_remove("SYNOD_PROFILE").args(arguments);
         command
     }
 
@@ -238,11 +243,22 @@ fn trials(name: &str, compiled: bool, server: Stand) -> Vec<Trial> {
             _ => trial,
         }
     };
-    [hold::SCENES, end::SCENES, interrupt::SCENES, queue::SCENES, crew::SCENES]
-        .into_iter()
-        .flatten()
-        .map(trial)
-        .collect()
+    [
+        hold::SCENES,
+        end::SCENES,
+        interrupt::SCENES,
+        queue::SCENES,
+        crew::SCENES,
+        watch::SCENES,
+        copy::SCENES,
+        cookbook::SCENES,
+        shared::SCENES,
+        status::SCENES,
+    ]
+    .into_iter()
+    .flatten()
+    .map(trial)
+    .collect()
 }
 
 fn main() -> ExitCode {
