@@ -21,6 +21,8 @@ use crate::session::deadline::Deadline;
 use crate::store::Backend;
 use crate::task;
 
+mod delete_recursive;
+mod exactly_once;
 mod following;
 mod generations;
 mod options;
@@ -32,6 +34,8 @@ mod watching;
 #[cfg(test)]
 mod tests;
 
+pub use delete_recursive::Deletion;
+pub use exactly_once::ExactlyOnceWrites;
 pub use following::ValueWatch;
 pub use generations::ConnectionState;
 pub use options::ClientOptions;

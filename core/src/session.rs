@@ -32,6 +32,7 @@ pub(crate) mod call_context;
 pub(crate) mod deadline;
 mod flight;
 mod node_guard;
+pub(crate) mod once;
 mod removal;
 mod requests;
 mod sequential;
