@@ -53,7 +53,7 @@ impl Progress {
         progress.until_done(pin!(work), update).await
     }
 
-    /// Waits for `work`, with a bar of the nodes that were deleted, of those that were found so far.
+    /// Waits for `work`, with a bar of the nodes that were deleted, of those that were found.
     pub(crate) async fn deleting<T>(
         deletion: watch::Receiver<Deletion>,
         work: impl Future<Output = T>,

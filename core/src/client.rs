@@ -35,7 +35,7 @@ mod watching;
 mod tests;
 
 pub use delete_recursive::Deletion;
-pub use exactly_once::ExactlyOnceWrites;
+pub use exactly_once::ExactlyOnceClient;
 pub use following::ValueWatch;
 pub use generations::ConnectionState;
 pub use options::ClientOptions;

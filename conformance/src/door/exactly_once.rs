@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::{join, join_all};
-use synod_core::client::{Client, ExactlyOnceWrites};
+use synod_core::client::{Client, ExactlyOnceClient};
 use synod_core::error::{Effect, Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{
@@ -34,7 +34,7 @@ const DOUBTS: [Site; 3] = [Site::RequestLost, Site::ReplyLost, Site::AppliedLate
 
 impl World {
     /// The exactly-once writes of a client, with the write ids below the directory of the case.
-    fn once<'a>(&self, client: &'a Client) -> ExactlyOnceWrites<'a> {
+    fn once<'a>(&self, client: &'a Client) -> ExactlyOnceClient<'a> {
         client.exactly_once().write_ids_at(self.at("ids"))
     }
 }
@@ -163,7 +163,7 @@ enum Late {
 }
 
 impl Late {
-    async fn send(self, once: &ExactlyOnceWrites<'_>, at: &Path) -> Result<()> {
+    async fn send(self, once: &ExactlyOnceClient<'_>, at: &Path) -> Result<()> {
         match self {
             Self::Create => once.create(at, "late", Lifetime::Persistent).await?.required()?,
             Self::Set => once.set(at, "late", Expect::Any).await?.required()?,

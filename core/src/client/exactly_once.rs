@@ -1,4 +1,4 @@
-//! Writes that survive a lost answer, [`ExactlyOnceWrites`].
+//! Writes that survive a lost answer, [`ExactlyOnceClient`].
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -11,7 +11,7 @@ use crate::session::once::OnceWrite;
 use crate::store::{Expect, Lifetime, Op, OpResult, Outcome};
 use crate::value::encode;
 
-/// The directory of the write ids, unless [`ExactlyOnceWrites::write_ids_at`] names another.
+/// The directory of the write ids, unless [`ExactlyOnceClient::write_ids_at`] names another.
 const WRITE_IDS: &str = "/synod-writes";
 
 /// # Writes that survive a lost answer
@@ -36,8 +36,8 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn exactly_once(&self) -> ExactlyOnceWrites<'_> {
-        ExactlyOnceWrites { client: self, write_ids: Path::of_constant(WRITE_IDS) }
+    pub fn exactly_once(&self) -> ExactlyOnceClient<'_> {
+        ExactlyOnceClient { client: self, write_ids: Path::of_constant(WRITE_IDS) }
     }
 }
 
@@ -72,12 +72,12 @@ impl Client {
 /// waits. After a lost answer: one request more, and a read of two nodes.
 #[derive(Clone, Debug)]
 #[must_use = "it writes nothing by itself"]
-pub struct ExactlyOnceWrites<'a> {
+pub struct ExactlyOnceClient<'a> {
     client: &'a Client,
     write_ids: Path,
 }
 
-impl ExactlyOnceWrites<'_> {
+impl ExactlyOnceClient<'_> {
     /// Sets the directory of the write ids. Several clients may share it.
     pub fn write_ids_at(mut self, directory: impl Into<Path>) -> Self {
         self.write_ids = directory.into();
@@ -110,7 +110,7 @@ impl ExactlyOnceWrites<'_> {
     ///
     /// # Errors
     ///
-    /// As [`ExactlyOnceWrites::create`].
+    /// As [`ExactlyOnceClient::create`].
     ///
     /// # Cancel safety
     ///
@@ -130,7 +130,7 @@ impl ExactlyOnceWrites<'_> {
     ///
     /// # Errors
     ///
-    /// As [`ExactlyOnceWrites::create`].
+    /// As [`ExactlyOnceClient::create`].
     ///
     /// # Cancel safety
     ///
@@ -146,7 +146,7 @@ impl ExactlyOnceWrites<'_> {
     ///
     /// # Errors
     ///
-    /// As [`ExactlyOnceWrites::create`], and [`ErrorKind::Refused`] as [`Client::put`].
+    /// As [`ExactlyOnceClient::create`], and [`ErrorKind::Refused`] as [`Client::put`].
     ///
     /// # Cancel safety
     ///
@@ -166,11 +166,11 @@ impl ExactlyOnceWrites<'_> {
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`] if the value cannot be serialised as JSON, and the errors of
-    /// [`ExactlyOnceWrites::create`].
+    /// [`ExactlyOnceClient::create`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ExactlyOnceWrites::create`].
+    /// As [`ExactlyOnceClient::create`].
     pub async fn create_value<T: Serialize + ?Sized>(
         &self,
         path: &Path,
@@ -185,11 +185,11 @@ impl ExactlyOnceWrites<'_> {
     ///
     /// # Errors
     ///
-    /// As [`ExactlyOnceWrites::create_value`].
+    /// As [`ExactlyOnceClient::create_value`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ExactlyOnceWrites::set`].
+    /// As [`ExactlyOnceClient::set`].
     pub async fn set_value<T: Serialize + ?Sized>(
         &self,
         path: &Path,

@@ -37,7 +37,7 @@ impl Client {
     /// With [`Effect::None`](crate::error::Effect::None) nothing was written. With
     /// [`Effect::Unknown`](crate::error::Effect::Unknown) the data may have been written, or may
     /// still be: a repeated put then succeeds, and may replace the data that another client wrote
-    /// in between. [`ExactlyOnceWrites::put`](crate::client::ExactlyOnceWrites::put) is repeated
+    /// in between. [`ExactlyOnceClient::put`](crate::client::ExactlyOnceClient::put) is repeated
     /// after a lost answer, and does not do that.
     ///
     /// # Cancel safety
@@ -93,8 +93,8 @@ async fn is_container(session: &Session, path: &Path, by: Deadline) -> Result<bo
     Ok(!session.read_by(below, by).await?.nodes.is_empty())
 }
 
-/// Sets or creates the node, until one of the two succeeds. With the directory of the write ids, each
-/// write is applied exactly once.
+/// Sets or creates the node, until one of the two succeeds. With the directory of the write ids,
+/// each write is applied exactly once.
 pub(super) async fn put(
     session: &Session,
     path: &Path,

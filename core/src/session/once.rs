@@ -9,8 +9,8 @@
 //!   with an ephemeral node after the session has ended.
 //! - **The write id decides a doubt.** If it exists, the write was applied.
 //! - **A write that was not applied never will be.** If a retry is rejected for another reason, an
-//!   earlier request may still be in flight. The write id is then created alone, with other data: it
-//!   voids the write.
+//!   earlier request may still be in flight. The write id is then created alone, with other data:
+//!   it voids the write.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub(crate) struct OnceWrite<'a> {
 }
 
 /// The fate of a write, by its write id.
-enum Fate {
+enum OnceFate {
     Applied(OpResult),
     Void,
 }
@@ -114,13 +114,13 @@ impl<'a> OnceWrite<'a> {
             }
             _ => {
                 *rejected = Some(Rejected { index: 0, ..no });
-                if doubt { self.void().await? } else { Fate::Void }
+                if doubt { self.void().await? } else { OnceFate::Void }
             }
         };
         match (fate, rejected.take()) {
-            (Fate::Applied(done), _) => Ok(Outcome::Committed(done)),
-            (Fate::Void, Some(no)) => Ok(Outcome::Rejected(no)),
-            (Fate::Void, None) => Err(self.lost_id()),
+            (OnceFate::Applied(done), _) => Ok(Outcome::Committed(done)),
+            (OnceFate::Void, Some(no)) => Ok(Outcome::Rejected(no)),
+            (OnceFate::Void, None) => Err(self.lost_id()),
         }
     }
 
@@ -148,17 +148,17 @@ impl<'a> OnceWrite<'a> {
     }
 
     /// Creates the write id alone, so that no request in flight is applied any more.
-    async fn void(&self) -> Result<Fate> {
+    async fn void(&self) -> Result<OnceFate> {
         let txn = Txn::new().create(&self.id, VOID, Lifetime::Session);
         match only(self.session.keep_by(txn, self.deadline).await?)? {
-            Outcome::Committed(_) => Ok(Fate::Void),
+            Outcome::Committed(_) => Ok(OnceFate::Void),
             Outcome::Rejected(no) if no.reason == RejectReason::Exists => self.fate().await,
             Outcome::Rejected(_) => Err(self.lost_id()),
         }
     }
 
     /// Reads the write id, and the node that was written.
-    async fn fate(&self) -> Result<Fate> {
+    async fn fate(&self) -> Result<OnceFate> {
         let path = self.op.path();
         let both = Query::nodes(&self.id, [path.clone()]);
         let view = self.session.read_by(both, self.deadline).await;
@@ -166,13 +166,13 @@ impl<'a> OnceWrite<'a> {
         let find = |path: &Path| view.nodes.iter().find(|node| node.path == *path);
         let Some(id) = find(&self.id) else { return Err(self.lost_id()) };
         if id.data == VOID {
-            return Ok(Fate::Void);
+            return Ok(OnceFate::Void);
         }
         let done = OpResult::new(path.clone());
         let written = id.stat.map(|stat| stat.created);
         // The stat is that of the write only if no other write followed it.
         let stat = find(path).and_then(|node| node.stat);
-        Ok(Fate::Applied(match stat.filter(|stat| Some(stat.modified) == written) {
+        Ok(OnceFate::Applied(match stat.filter(|stat| Some(stat.modified) == written) {
             Some(stat) => done.with_stat(stat),
             None => done,
         }))
