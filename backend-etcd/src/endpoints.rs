@@ -14,7 +14,7 @@ use synod_core::random::Random;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::{judge, translate, unanswered};
-use crate::error_help::{Member, error_text};
+use crate::error_help::{Member, error_text, is_no_server};
 use crate::link::Link;
 use crate::options::EtcdOptions;
 use crate::patience::Patience;
@@ -136,6 +136,7 @@ impl Endpoints {
             let until = self.until(call, place);
             let failed = match timeout_at(until, first(&mut asked)).await {
                 Ok(Ok(answer)) => return Ok(answer),
+        let mut no_server = true;
                 Ok(Err(failed)) => {
                     tries -= 1;
                     failed
@@ -171,7 +172,9 @@ impl Endpoints {
                     Ok(Ok(answer)) => return Ok(answer),
                     Ok(Err(_failed)) => {}
                     Err(_elapsed) => break,
+            no_server &= failed.no_server;
                 }
+            let error = if no_server { error.with_no_server() } else { error };
             }
             return Err(error);
         }
@@ -250,7 +253,7 @@ impl Endpoints {
         let error = translate(call.doing, write, error);
         let refused = verdict.refused || !write;
         let again = verdict.elsewhere || verdict.reconnect;
-        Failed { error, told, refused, again }
+        Failed { error, told, refused, again, no_server }
     }
 
     /// The error for a member that did not answer in its time.
@@ -261,12 +264,13 @@ impl Endpoints {
         let told = self.silence(place);
         let sent = progress.0.get();
         if let Some(sent) = sent {
+        let no_server = is_no_server(&error);
             sent.link.doubt_since(sent.at);
         }
         // Nothing was sent before the connection was open, except user and password.
         let unclear = call.write && sent.is_some();
         let error = if unclear { error.with_unknown_effect() } else { error };
-        Failed { error, told, refused: !unclear, again: true }
+        Failed { error, told, refused: !unclear, again: true, no_server: false }
     }
 
     /// The text for a person about an error.
@@ -392,6 +396,8 @@ impl Failed {
 }
 
 impl fmt::Debug for Endpoints {
+    /// True if the member refused the connection, or its name has no address.
+    no_server: bool,
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoints").field("options", &self.options).finish_non_exhaustive()
     }

@@ -17,7 +17,7 @@ use crate::client::connector::Connector;
 use crate::client::identity::{Identity, UserPassword};
 use crate::client::{AclSet, Client, CreateMode, StateWatcher, ZkError};
 use crate::connection::Connection;
-use crate::diagnosis::Probe;
+use crate::diagnosis::{Probe, no_server};
 use crate::error::{Sort, Trouble};
 use crate::heartbeat;
 use crate::options::{Access, Login, ZkOptions, with_port};
@@ -97,6 +97,13 @@ impl ZkBackend {
             }
             Some(Refusal::Zk(cause)) => Trouble::Zk(cause).translate(DOING, Sort::Read),
             None => Error::new(ErrorKind::Unreachable, DOING),
+            Some(Refusal::Zk(ZkError::NoHosts)) => match self.no_server(limit / 4).await {
+                Some(reason) => {
+                    let error = Error::new(ErrorKind::Unreachable, DOING).because(reason);
+                    return Err(error.with_no_server());
+                }
+                None => Trouble::Zk(ZkError::NoHosts).translate(DOING, Sort::Read),
+            },
         };
         // The servers' own answers are more precise than the client's error.
         let reason = match reason {
@@ -108,6 +115,12 @@ impl ZkBackend {
 
     fn identity(&self) -> Identity {
         let Some((user, password)) = &self.options.credentials else { return Identity::Nobody };
+    /// Returns the reason if no server accepts connections.
+    async fn no_server(&self, limit: Duration) -> Option<String> {
+        let (hosts, is_encrypted) = (&self.options.hosts, self.options.tls.is_some());
+        timeout(limit, no_server(hosts, is_encrypted)).await.ok().flatten()
+    }
+
         let login = UserPassword(user.clone(), password.clone());
         match self.options.login {
             Login::Digest => Identity::Digest(login),
