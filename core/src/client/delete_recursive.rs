@@ -88,7 +88,7 @@ impl Client {
         let mut delays = Retry::contended().delays(self.random());
         for _ in 0..MAX_ROUNDS {
             let mut nodes = self.versions_below(path).await?;
-            deletion.deleted += count_gone(std::mem::take(&mut unanswered), &nodes);
+            deletion.deleted += count_gone(&std::mem::take(&mut unanswered), &nodes);
             deletion.found = deletion.deleted + nodes.len();
             progress(deletion);
             if nodes.is_empty() {
@@ -162,7 +162,7 @@ fn is_unanswered(error: &Error) -> bool {
 }
 
 /// Returns the number of nodes that are not among those that are left.
-fn count_gone(nodes: Vec<(Path, Version)>, left: &[(Path, Version)]) -> usize {
+fn count_gone(nodes: &[(Path, Version)], left: &[(Path, Version)]) -> usize {
     let left: BTreeSet<&Path> = left.iter().map(|(path, _)| path).collect();
     nodes.iter().filter(|(path, _)| !left.contains(path)).count()
 }

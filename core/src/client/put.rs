@@ -103,7 +103,11 @@ pub(super) async fn put(
     write_ids: Option<&Path>,
 ) -> Result<OpResult> {
     let write = async |op: Op| match write_ids {
-        Some(directory) => OnceWrite::new(session, directory, op, by)?.keep_created().send().await,
+        Some(directory) => {
+            let once = OnceWrite::new(session, directory, op, by)?.keep_created();
+            // Boxed: a plain put does not carry it.
+            Box::pin(once.send()).await
+        }
         None => only(session.keep_by(Txn::new().op(op), by).await?),
     };
     let mut delays = Retry::contended().delays(session.random());
