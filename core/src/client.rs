@@ -169,6 +169,12 @@ impl Client {
         self.session_by(self.deadline()).await
     }
 
+    /// Returns the server that answered the current session last, as `host:port`. `None` while there
+    /// is no session, and for a store without servers.
+    pub fn server(&self) -> Option<String> {
+        self.generations.live(&self.root)?.info().server.get()
+    }
+
     /// Closes the client: its session, everything that depends on it, and its tasks. Every pending
     /// call fails. Closing twice is not an error.
     ///
