@@ -11,9 +11,10 @@ use crate::target::{Credentials, Tls};
 
 /// The settings of a connection, read from a configuration file by serde or built by hand.
 ///
-/// The URL may contain some of the same settings: `session`, `timeout`, `connect`, the path, user
-/// and password, and the TLS files `ca`, `certificate` and `key`. A setting in both places is an
-/// error. Unknown fields and unknown URL parameters are errors. No output shows the password.
+/// The URL may contain some of the same settings: `session`, `timeout`, `connect`, `lazy`, the
+/// path, user and password, and the TLS files `ca`, `certificate` and `key`. A setting in both
+/// places is an error. Unknown fields and unknown URL parameters are errors. No output shows the
+/// password.
 ///
 /// # Examples
 ///
@@ -43,12 +44,20 @@ pub struct Config {
     /// The time limit of a call, including retries.
     #[serde(default, with = "humantime_serde")]
     pub timeout: Option<Duration>,
-    /// The time limit of the first connection.
+    /// The time limit of the first connection: by default `15s`, and `2s` if each server refuses
+    /// the connection or its name has no address.
     #[serde(default, with = "humantime_serde")]
     pub connect: Option<Duration>,
+    /// Returns the client at once; the first session is opened in the background: see
+    /// [`ClientOptions::lazy`](crate::ClientOptions::lazy). `false` by default.
+    #[serde(default)]
+    pub lazy: Option<bool>,
     /// The policy for retries of calls that failed and may be repeated.
     #[serde(default)]
     pub retry: Option<Retry>,
+    /// The policy for attempts to open a session: without an end by default.
+    #[serde(default)]
+    pub session_retry: Option<Retry>,
     /// The identity that the client presents to the store.
     #[serde(default)]
     pub credentials: Option<Credentials>,
@@ -70,7 +79,9 @@ impl Config {
             session: None,
             timeout: None,
             connect: None,
+            lazy: None,
             retry: None,
+            session_retry: None,
             credentials: None,
             tls: None,
         })

@@ -16,7 +16,9 @@ pub use address::Address;
 pub use config::Config;
 pub use registry::{Opening, register};
 pub use scheme::Scheme;
-pub use synod_core::client::{Client, ClientOptions, ClientWatch, ConnectionState, ValueWatch};
+pub use synod_core::client::{
+    Client, ClientOptions, ClientWatch, ConnectionState, Deletion, ExactlyOnceClient, ValueWatch,
+};
 pub use synod_core::error::{Effect, Error, ErrorKind, Result};
 pub use synod_core::held::{Held, Release, Token};
 pub use synod_core::name::Name;

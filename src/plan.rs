@@ -30,11 +30,13 @@ struct Said {
     session: Option<Duration>,
     timeout: Option<Duration>,
     connect: Option<Duration>,
+    lazy: Option<bool>,
     tls: Option<Tls>,
 }
 
 impl Config {
-    /// Connects: opens a session and keeps one open from then on.
+    /// Connects: opens a session and keeps one open from then on. A [lazy](Config::lazy) config
+    /// returns before there is one.
     ///
     /// # Errors
     ///
@@ -75,9 +77,16 @@ impl Plan {
         if let Some(connect) = once("connect", config.connect, said.connect)? {
             options = options.connect_timeout(connect);
         }
+        if let Some(lazy) = once("lazy", config.lazy, said.lazy)? {
+            options = options.lazy(lazy);
+        }
         if let Some(retry) = &config.retry {
             retry.validate()?;
             options = options.retry(retry.clone());
+        }
+        if let Some(retry) = &config.session_retry {
+            retry.validate()?;
+            options = options.session_retry(retry.clone());
         }
         let path = Some(url.path().clone()).filter(|path| !path.is_root());
         let namespace = once("namespace", config.namespace.clone(), path)?;
@@ -122,6 +131,7 @@ impl Said {
                 "session" => said.session = Some(duration(key, value)?),
                 "timeout" => said.timeout = Some(duration(key, value)?),
                 "connect" => said.connect = Some(duration(key, value)?),
+                "lazy" => said.lazy = Some(truth(key, value)?),
                 "ca" => said.tls.get_or_insert_default().ca = Some(value.into()),
                 "certificate" => said.tls.get_or_insert_default().certificate = Some(value.into()),
                 "key" => said.tls.get_or_insert_default().key = Some(value.into()),
@@ -129,6 +139,14 @@ impl Said {
             }
         }
         Ok((said, others))
+    }
+}
+
+fn truth(key: &str, value: &str) -> Result<bool> {
+    match value {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(invalid(format!("{key} is true or false, as in ?{key}=true"))),
     }
 }
 
@@ -172,6 +190,7 @@ impl fmt::Debug for Plan {
 #[cfg(test)]
 mod tests {
     use synod_core::error::ErrorKind;
+    use synod_core::retry::Retry;
 
     use super::*;
 
@@ -192,11 +211,16 @@ mod tests {
     #[test]
     fn what_is_said_in_the_url_and_in_the_config_comes_together() {
         let said = r#"{ "url": "mem://name/app?session=2s&connect=1s", "timeout": "3s",
-            "retry": { "policy": "never" } }"#;
+            "retry": { "policy": "never" }, "lazy": true,
+            "session_retry": { "policy": "until-elapsed", "limit": "1h" } }"#;
         let plan = plan(said).expect("fine");
         assert_eq!(plan.options.session.ttl, Duration::from_secs(2));
         assert_eq!(plan.options.connect_timeout, Duration::from_secs(1));
+        assert_eq!(plan.options.refused_timeout, Duration::from_secs(1));
         assert_eq!(plan.options.timeout, Duration::from_secs(3));
+        assert_eq!(plan.options.retry, Retry::Never);
+        let hour = Retry::until_elapsed(Duration::from_secs(3_600));
+        assert_eq!((plan.options.lazy, plan.options.session_retry), (true, Some(hour)));
         assert_eq!(plan.namespace.as_str(), "/app");
         assert_eq!(plan.target.hosts, ["name"]);
     }
@@ -212,6 +236,7 @@ mod tests {
     #[test]
     fn what_contradicts_itself_is_refused() {
         refused(r#"{ "url": "mem://?session=1s", "session": "1s" }"#, "session is said");
+        refused(r#"{ "url": "mem://?lazy=true", "lazy": true }"#, "lazy is said");
         refused(r#"{ "url": "mem:///a", "namespace": "/b" }"#, "namespace is said");
         refused(
             r#"{ "url": "zk://u:canary-7f3a@h", "credentials": { "user": "u", "password": "canary" } }"#,
@@ -228,6 +253,7 @@ mod tests {
     fn what_cannot_be_meant_is_refused() {
         refused(r#"{ "url": "mem://?session=0s" }"#, "more than zero");
         refused(r#"{ "url": "mem://?session=soon" }"#, "is a duration");
+        refused(r#"{ "url": "mem://?lazy=yes" }"#, "true or false");
         refused(r#"{ "url": "mem://", "colour": 1 }"#, "unknown field");
         refused(r#"{ "url": "ftp://h" }"#, "starts with mem://");
         refused(r#"{ "url": "mem://", "namespace": "/a/" }"#, "does not end with /");
@@ -240,7 +266,7 @@ mod tests {
         let plan = plan(r#"{ "url": "mem://?colour=blue" }"#).expect("not known before");
         let error = plan.target.no_more_parameters(&[]).expect_err("no backend knows colours");
         assert_eq!(error.kind(), ErrorKind::Invalid);
-        assert!(error.to_string().contains("\"colour\"; it knows session, timeout, connect"));
+        assert!(error.to_string().contains("\"colour\"; it knows session, timeout, connect, lazy"));
         assert!(!error.to_string().contains("certificate"), "{error}");
     }
 }

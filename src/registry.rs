@@ -150,8 +150,8 @@ impl Opening {
         &self.target.tls
     }
 
-    /// The parameter of the URL with this name, decoded. `session`, `timeout`, `connect` and the
-    /// TLS files are synod's own and never among them.
+    /// The parameter of the URL with this name, decoded. `session`, `timeout`, `connect`,
+    /// `lazy` and the TLS files are synod's own and never among them.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         self.asked().parameters.push(name.to_owned());
         let found = self.target.parameters.iter().find(|(key, _)| key == name);

@@ -61,7 +61,8 @@ impl Target {
         let Some((key, _)) = unknown else { return Ok(()) };
         let files: &[&str] =
             if self.scheme.is_secure() { &["ca", "certificate", "key"] } else { &[] };
-        let all = ["session", "timeout", "connect"].iter().chain(files).chain(known).copied();
+        let all =
+            ["session", "timeout", "connect", "lazy"].iter().chain(files).chain(known).copied();
         let all = all.collect::<Vec<_>>().join(", ");
         let scheme = self.scheme.as_str();
         Err(invalid(format!("{scheme}:// knows no parameter {key:?}; it knows {all}")))

@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use synod_core::error::{Error, Result};
 use synod_core::random::Random;
+use synod_core::store::CurrentServer;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::{judge, translate, unanswered};
-use crate::error_help::{Member, error_text};
+use crate::error_help::{Member, error_text, is_no_server};
 use crate::link::Link;
 use crate::options::EtcdOptions;
 use crate::patience::Patience;
@@ -25,6 +26,9 @@ pub(crate) struct Endpoints {
     options: EtcdOptions,
     all: Vec<Endpoint>,
     current: AtomicUsize,
+    /// The member that answered last.
+    answered: AtomicUsize,
+    server: CurrentServer,
 }
 
 struct Endpoint {
@@ -102,7 +106,13 @@ impl Endpoints {
             let next = usize::try_from(random.below(count)).unwrap_or_default();
             all.push(endpoint(urls.swap_remove(next)));
         }
-        Ok(Self { options, all, current: AtomicUsize::new(0) })
+        let (current, answered) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
+        Ok(Self { options, all, current, answered, server: CurrentServer::default() })
+    }
+
+    /// The member that answered last.
+    pub(crate) fn server(&self) -> CurrentServer {
+        self.server.clone()
     }
 
     /// The upper limit for any call.
@@ -126,6 +136,7 @@ impl Endpoints {
         // A connection that broke while idle is noticed by the first call on it.
         let mut tries = self.all.len().max(2);
         let mut heard = Vec::new();
+        let mut no_server = true;
         let mut asked = Vec::new();
         loop {
             let place = self.current.load(Ordering::Relaxed);
@@ -161,7 +172,9 @@ impl Endpoints {
                 // An attempt that was not sent yet must not be sent concurrently with the next.
                 asked.clear();
             }
+            no_server &= failed.no_server;
             let error = failed.heard_among(&mut heard);
+            let error = if no_server { error.with_no_server() } else { error };
             if again && tries > 0 && Instant::now() < call.end {
                 continue;
             }
@@ -225,6 +238,10 @@ impl Endpoints {
             Ok(answer) => {
                 link.prove();
                 self.all[place].patience.answered(at.elapsed());
+                if self.answered.swap(place, Ordering::Relaxed) != place {
+                    let member = Member { url: &self.all[place].url, proven: true };
+                    self.server.set(member.host());
+                }
                 Ok(answer)
             }
             Err(error) => Err(self.failed(call, call.write, place, Some(&link), error)),
@@ -247,10 +264,11 @@ impl Endpoints {
             self.forget(place, link);
         }
         let told = self.error_text(place, link, &error);
+        let no_server = is_no_server(&error);
         let error = translate(call.doing, write, error);
         let refused = verdict.refused || !write;
         let again = verdict.elsewhere || verdict.reconnect;
-        Failed { error, told, refused, again }
+        Failed { error, told, refused, again, no_server }
     }
 
     /// The error for a member that did not answer in its time.
@@ -266,7 +284,7 @@ impl Endpoints {
         // Nothing was sent before the connection was open, except user and password.
         let unclear = call.write && sent.is_some();
         let error = if unclear { error.with_unknown_effect() } else { error };
-        Failed { error, told, refused: !unclear, again: true }
+        Failed { error, told, refused: !unclear, again: true, no_server: false }
     }
 
     /// The text for a person about an error.
@@ -378,6 +396,8 @@ struct Failed {
     refused: bool,
     /// True if another member, or the same one on a new connection, may succeed.
     again: bool,
+    /// True if the member refused the connection, or its name has no address.
+    no_server: bool,
 }
 
 impl Failed {

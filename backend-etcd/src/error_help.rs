@@ -83,6 +83,16 @@ fn of_connection(status: &Status, member: Member<'_>) -> String {
     format!("{host} breaks off before it answers: {cause}: {doubt}")
 }
 
+/// Returns `true` if the member refused the connection, or its name has no address.
+pub(crate) fn is_no_server(error: &Error) -> bool {
+    matches!(error, Error::GRpcStatus(status)
+        if refused(status) || (status.source().is_some() && is_unknown_name(status)))
+}
+
+fn is_unknown_name(status: &Status) -> bool {
+    causes(status).any(|cause| cause.to_string().contains("dns error"))
+}
+
 fn refused(status: &Status) -> bool {
     let refused = |io: &io::Error| io.kind() == io::ErrorKind::ConnectionRefused;
     causes(status).any(|cause| cause.downcast_ref::<io::Error>().is_some_and(refused))

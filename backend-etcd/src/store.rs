@@ -56,6 +56,7 @@ impl EtcdStore {
         limits.missing_features = vec![Feature::NumberedNames];
         limits.operations = OPERATIONS;
         let info = SessionInfo::new(lease::session(lease), life.ttl(), limits);
+        let info = info.with_server(endpoints.server());
         let limit = endpoints.timeout().min(life.ttl());
         let reader = Arc::new(Reader::new(endpoints, history, limit));
         let watches = Watches::start(reader.clone(), life.clone(), random.clone());

@@ -200,7 +200,7 @@ async fn a_policy_bounds_what_is_sent() {
     let backend = FaultyBackend::new(MemBackend::new(), plan.clone(), Actor::new(1));
     let twice = Retry::times(NonZeroU32::new(2).expect("not zero"));
 
-    let error = Client::open(backend, options(7).retry(twice)).await.expect_err("no way");
+    let error = Client::open(backend, options(7).session_retry(twice)).await.expect_err("no way");
 
     assert_eq!((error.kind(), plan.fired().len()), (ErrorKind::Unreachable, 3));
 }

@@ -9,15 +9,15 @@ use futures_util::future::{Either, FutureExt as _, select};
 use synod_core::clock::{self, sleep_until, timeout};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{
-    Backend, Feature, Heartbeats, Life, Limits, SessionId, SessionInfo, SessionOptions, Store,
-    clamp_ttl,
+    Backend, CurrentServer, Feature, Heartbeats, Life, Limits, SessionId, SessionInfo,
+    SessionOptions, Store, clamp_ttl,
 };
 
 use crate::client::connector::Connector;
 use crate::client::identity::{Identity, UserPassword};
 use crate::client::{AclSet, Client, CreateMode, StateWatcher, ZkError};
 use crate::connection::Connection;
-use crate::diagnosis::Probe;
+use crate::diagnosis::{Probe, no_server};
 use crate::error::{Sort, Trouble};
 use crate::heartbeat;
 use crate::options::{Access, Login, ZkOptions, with_port};
@@ -46,6 +46,7 @@ struct Opened {
     life: Life,
     beats: Heartbeats,
     missing_features: Vec<Feature>,
+    server: CurrentServer,
 }
 
 impl ZkBackend {
@@ -60,11 +61,12 @@ impl ZkBackend {
         Ok(Self { options: Arc::new(options), access, probe: Arc::default() })
     }
 
-    async fn connect(&self, ttl: Duration) -> Result<Client, ZkError> {
+    async fn connect(&self, ttl: Duration, server: CurrentServer) -> Result<Client, ZkError> {
         let encryption = self.options.tls.as_ref().map(Tls::encryption).transpose()?;
         let hosts = self.options.hosts.iter().map(|host| with_port(host)).collect();
         let (identity, max_answer) = (self.identity(), self.options.max_answer);
-        Connector { hosts, identity, encryption, timeout: ttl, max_answer }.connect().await
+        let timeout = ttl;
+        Connector { hosts, identity, encryption, timeout, max_answer, server }.connect().await
     }
 
     /// Waits for a session, or returns the reason that there is none within `limit`.
@@ -95,6 +97,13 @@ impl ZkBackend {
             Some(Refusal::Zk(cause @ (ZkError::AuthFailed | ZkError::BadArguments(_)))) => {
                 return Err(Trouble::Zk(cause).translate(DOING, Sort::Read));
             }
+            Some(Refusal::Zk(ZkError::NoHosts)) => match self.no_server(limit / 4).await {
+                Some(reason) => {
+                    let error = Error::new(ErrorKind::Unreachable, DOING).because(reason);
+                    return Err(error.with_no_server());
+                }
+                None => Trouble::Zk(ZkError::NoHosts).translate(DOING, Sort::Read),
+            },
             Some(Refusal::Zk(cause)) => Trouble::Zk(cause).translate(DOING, Sort::Read),
             None => Error::new(ErrorKind::Unreachable, DOING),
         };
@@ -104,6 +113,12 @@ impl ZkBackend {
             None => query().await,
         };
         Err(error.because(reason))
+    }
+
+    /// Returns the reason if no server accepts connections.
+    async fn no_server(&self, limit: Duration) -> Option<String> {
+        let (hosts, is_encrypted) = (&self.options.hosts, self.options.tls.is_some());
+        timeout(limit, no_server(hosts, is_encrypted)).await.ok().flatten()
     }
 
     fn identity(&self) -> Identity {
@@ -125,12 +140,12 @@ impl Backend for ZkBackend {
     async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
         let wanted = clamp_ttl(options.ttl, TTLS.0, TTLS.1)?;
         let limit = wanted.clamp(Duration::from_secs(1), PATIENCE);
-        let Opened { client, states, life, beats, missing_features } =
+        let Opened { client, states, life, beats, missing_features, server } =
             self.within(limit, self.session(wanted).boxed()).await?;
         let mut limits = Limits::default();
         limits.missing_features = missing_features;
         let id = SessionId::new(client.session_id().cast_unsigned());
-        let info = SessionInfo::new(id, life.ttl(), limits);
+        let info = SessionInfo::new(id, life.ttl(), limits).with_server(server);
         let connection = Arc::new(Connection::new(client, life, self.access, &self.options));
         Ok(Box::new(ZkStore::start(info, connection, states, beats, self.options.listing_cache)))
     }
@@ -140,7 +155,8 @@ impl ZkBackend {
     /// Opens a session, and waits until it is certain for long enough to be kept alive.
     async fn session(&self, wanted: Duration) -> Result<Opened, Refusal> {
         let began = clock::now();
-        let client = Arc::new(self.connect(wanted).await?);
+        let server = CurrentServer::default();
+        let client = Arc::new(self.connect(wanted, server.clone()).await?);
         let ttl = client.session_timeout();
         let mut beats = Heartbeats::new(heartbeat::gap(self.options.tick, ttl)?);
         let mut states = client.state_watcher();
@@ -171,7 +187,7 @@ impl ZkBackend {
                 life.renew(counted);
             }
         }
-        Ok(Opened { client, states, life, beats, missing_features })
+        Ok(Opened { client, states, life, beats, missing_features, server })
     }
 }
 

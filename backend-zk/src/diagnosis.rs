@@ -65,6 +65,27 @@ async fn why(hosts: &[String], encrypted: bool, limit: Duration) -> String {
     format!("no server accepted the client: {}", join_all(asked).await.concat().join("; "))
 }
 
+/// The reason if no server accepts a connection: each one refuses it, or its name has no address.
+/// `None` if one accepts it; no result while one is silent.
+pub(crate) async fn no_server(hosts: &[String], encrypted: bool) -> Option<String> {
+    let asked = hosts.iter().map(async |host| {
+        let addresses: Vec<_> = match lookup_host(with_port(host)).await {
+            Ok(found) => found.collect(),
+            Err(error) => return Some(of_one(host, &Answer::Nobody(error), encrypted)),
+        };
+        let mut refusal = None;
+        for address in addresses {
+            match TcpStream::connect(address).await {
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => refusal = Some(error),
+                _ => return None,
+            }
+        }
+        refusal.map(|error| of_one(host, &Answer::Nobody(error), encrypted))
+    });
+    let reasons: Option<Vec<_>> = join_all(asked).await.into_iter().collect();
+    Some(format!("no server accepted the client: {}", reasons?.join("; ")))
+}
+
 fn of_one(server: &str, answer: &Answer, encrypted: bool) -> String {
     format!("{server}: {}", judge(answer, encrypted))
 }
@@ -155,6 +176,22 @@ mod tests {
         // The last result is stale; there is no time for a new answer.
         let late = probe.why(&host, false, Duration::ZERO).await;
         assert!(!late.contains("ago"), "{late}");
+    }
+
+    #[tokio::test]
+    async fn only_servers_that_all_refuse_are_none() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let accepts = listener.local_addr().expect("it is bound").to_string();
+        let gone = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let refuses = gone.local_addr().expect("it is bound").to_string();
+        drop(gone);
+        let unknown = "no-such-host.invalid".to_owned();
+
+        let both = [refuses.clone(), unknown];
+        let why = no_server(&both, false).await.expect("none accepts");
+        assert!(why.contains(&format!("{refuses}: nothing listens there")), "{why}");
+        assert!(why.contains("no-such-host.invalid: it cannot be reached"), "{why}");
+        assert_eq!(no_server(&[refuses, accepts], false).await, None);
     }
 
     #[test]

@@ -672,8 +672,8 @@ environment with SYNOD_STORE, so that it can call synod; for one that must not
 see the password in it, use: env -u SYNOD_STORE COMMAND.
 
 An outage of the store while synod waits for the lock does not end the wait;
---timeout does. The first connection fails after 15s, or ?connect=TIME in the
-URL.
+--timeout does. The first connection fails after 15s, after 2s if all servers
+refuse it, or after ?connect=TIME in the URL.
 
 Without a command the path of the ticket is printed once the lock is held, and
 the lock is released on Ctrl-C.

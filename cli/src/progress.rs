@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use synod_core::client::Deletion;
 use synod_core::store::Loaded;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -48,6 +49,20 @@ impl Progress {
             let loaded = *loaded.borrow();
             progress.bar.set_length(as_steps(loaded.found));
             progress.bar.set_position(as_steps(loaded.read));
+        };
+        progress.until_done(pin!(work), update).await
+    }
+
+    /// Waits for `work`, with a bar of the nodes that were deleted, of those that were found.
+    pub(crate) async fn deleting<T>(
+        deletion: watch::Receiver<Deletion>,
+        work: impl Future<Output = T>,
+    ) -> T {
+        let progress = Self::new("deleting", Some(0));
+        let update = || {
+            let deletion = *deletion.borrow();
+            progress.bar.set_length(as_steps(deletion.found));
+            progress.bar.set_position(as_steps(deletion.deleted));
         };
         progress.until_done(pin!(work), update).await
     }

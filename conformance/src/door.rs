@@ -9,12 +9,14 @@ use crate::case::Case;
 mod client;
 mod closing;
 mod dropped;
+mod exactly_once;
 mod following;
 pub(crate) mod gate;
 mod generation;
 mod limit;
 mod namespace;
 mod put;
+mod recursive;
 mod removal;
 mod ticket;
 mod value;
@@ -34,6 +36,8 @@ pub(crate) const ALL: &[&[Case]] = &[
     closing::CASES,
     namespace::CASES,
     put::CASES,
+    exactly_once::CASES,
+    recursive::CASES,
     following::CASES,
     value::CASES,
 ];

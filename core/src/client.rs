@@ -21,6 +21,8 @@ use crate::session::deadline::Deadline;
 use crate::store::Backend;
 use crate::task;
 
+mod delete_recursive;
+mod exactly_once;
 mod following;
 mod generations;
 mod options;
@@ -30,8 +32,12 @@ mod verbs;
 mod watching;
 
 #[cfg(test)]
+mod opening_tests;
+#[cfg(test)]
 mod tests;
 
+pub use delete_recursive::Deletion;
+pub use exactly_once::ExactlyOnceClient;
 pub use following::ValueWatch;
 pub use generations::ConnectionState;
 pub use options::ClientOptions;
@@ -83,22 +89,25 @@ pub struct Client {
 }
 
 impl Client {
-    /// Opens a client: its first session lives when this returns.
+    /// Opens a client: its first session lives when this returns, unless the options are
+    /// [lazy](ClientOptions::lazy).
     ///
     /// It starts one task for the client and one a session, so it needs a tokio runtime.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`] for invalid options, [`ErrorKind::Unreachable`] if no session could
-    /// be opened in time, and the errors of the store.
+    /// be opened in time, and the errors of the store. The opening of a lazy client only fails for
+    /// invalid options. If the store then rejects the options, its calls fail with the reason.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: a dropped call may leave a session, which expires after its TTL.
     pub async fn open(backend: impl Backend, options: ClientOptions) -> Result<Self> {
         options.validate()?;
+        let is_lazy = options.lazy;
         let opener = Opener::new(Arc::new(backend), options);
-        let session = opener.first().await?;
+        let session = if is_lazy { None } else { Some(opener.first().await?) };
         let tuning = opener.tuning();
         let generations = Arc::new(Generations::new(session.clone()));
         let (close, requests) = mpsc::unbounded_channel();
@@ -158,6 +167,12 @@ impl Client {
     /// Cancel safe: it only waits.
     pub async fn session(&self) -> Result<Session> {
         self.session_by(self.deadline()).await
+    }
+
+    /// Returns the server that answered the current session last, as `host:port`. `None` while there
+    /// is no session, and for a store without servers.
+    pub fn server(&self) -> Option<String> {
+        self.generations.live(&self.root)?.info().server.get()
     }
 
     /// Closes the client: its session, everything that depends on it, and its tasks. Every pending

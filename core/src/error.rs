@@ -45,6 +45,7 @@ pub struct Error(Box<Details>);
 struct Details {
     kind: ErrorKind,
     effect: Effect,
+    no_server: bool,
     doing: Cow<'static, str>,
     path: Option<Path>,
     detail: Option<Cow<'static, str>>,
@@ -102,6 +103,7 @@ impl Error {
         Self(Box::new(Details {
             kind,
             effect: Effect::None,
+            no_server: false,
             doing: doing.into(),
             path: None,
             detail: None,
@@ -112,6 +114,13 @@ impl Error {
     /// Marks the effect as unknown: the write may have been applied.
     pub fn with_unknown_effect(mut self) -> Self {
         self.0.effect = Effect::Unknown;
+        self
+    }
+
+    /// Records that no server accepted a connection: each one refused it, or its name has no
+    /// address. For stores: [`Client::open`](crate::client::Client::open) then fails early.
+    pub fn with_no_server(mut self) -> Self {
+        self.0.no_server = true;
         self
     }
 
@@ -158,6 +167,12 @@ impl Error {
     /// Effect::Unknown`.
     pub fn has_unknown_effect(&self) -> bool {
         self.effect() == Effect::Unknown
+    }
+
+    /// Returns `true` if no server accepted a connection: each one refused it, or its name has no
+    /// address. `false` if a server is silent, or if the store does not report the difference.
+    pub fn has_no_server(&self) -> bool {
+        self.0.no_server
     }
 
     /// Returns the path of the node that the call was about.

@@ -32,6 +32,7 @@ pub(crate) mod call_context;
 pub(crate) mod deadline;
 mod flight;
 mod node_guard;
+pub(crate) mod once;
 mod removal;
 mod requests;
 mod sequential;
@@ -67,8 +68,9 @@ pub use requests::Requests;
 ///   this search, the follow-up query of the transaction stays unanswered, and the results of its
 ///   other operations have only their paths.
 ///
-/// No other calls are retried: the caller has to resolve an error with an unknown effect. One
-/// deadline applies to a call and all its retries.
+/// No other calls are retried: the caller has to resolve an error with an unknown effect, or uses
+/// [`Client::exactly_once`](crate::client::Client::exactly_once). One deadline applies to a call
+/// and all its retries.
 ///
 /// # Dropped calls
 ///

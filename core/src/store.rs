@@ -143,7 +143,8 @@ pub use node::{Node, Revision, Sequence, SessionId, Stat, Version};
 pub use progress::{Loaded, Progress};
 pub use query::{Detail, Freshness, Query, Scope, View, Window};
 pub use session::{
-    Feature, Limits, SessionEnd, SessionInfo, SessionOptions, Status, certain_until, clamp_ttl,
+    CurrentServer, Feature, Limits, SessionEnd, SessionInfo, SessionOptions, Status, certain_until,
+    clamp_ttl,
 };
 pub use txn::{
     Commit, Expect, Lifetime, Op, OpResult, Outcome, RejectReason, Rejected, SEQUENCE_SUFFIX_LEN,

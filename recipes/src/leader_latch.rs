@@ -298,7 +298,12 @@ impl CandidateTask {
                 }
                 Err(error) if self.line.client().is_closed() => return Err(error),
                 Err(error) => {
-                    tracing::warn!(%error, "could not become a candidate; retrying");
+                    if error.kind().is_outage() {
+                        // The log of the session names the outage.
+                        tracing::debug!(%error, "could not become a candidate; retrying");
+                    } else {
+                        tracing::warn!(%error, "could not become a candidate; retrying");
+                    }
                     self.state.send_replace(CandidateState::Failed(error));
                     if let Either::Right(_) = select(pin!(delays.wait()), &mut self.close).await {
                         return Ok(());

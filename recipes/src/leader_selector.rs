@@ -159,7 +159,8 @@ impl LeaderSelector {
                 return term.map(Some);
             }
         };
-        tracing::warn!(path = %self.line.dir(), %error, "could not campaign; retrying");
+        // Only an outage is transient: the log of the session names it.
+        tracing::debug!(path = %self.line.dir(), %error, "could not campaign; retrying");
         delays.wait().await;
         Ok(None)
     }

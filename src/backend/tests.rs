@@ -101,3 +101,37 @@ fn a_file_of_certificates_is_read_or_the_error_says_why_not() {
     }
     std::fs::remove_file(&file).expect("it is there");
 }
+
+#[cfg(any(feature = "zookeeper", feature = "etcd"))]
+#[tokio::test]
+async fn servers_that_refuse_are_told_from_a_server_that_is_silent() {
+    use std::net::TcpListener;
+    use std::time::Duration;
+
+    use synod_core::error::ErrorKind;
+    use synod_core::store::SessionOptions;
+
+    let opened = async |url: String| {
+        let backend = crate::Config::new(&url).and_then(|config| config.backend()).expect("valid");
+        let error = backend.open(&SessionOptions::new(Duration::from_secs(1))).await;
+        let error = error.expect_err("there is no server");
+        assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+        error.has_no_server()
+    };
+    let bind = || TcpListener::bind("127.0.0.1:0").expect("a free port");
+    // The operating system accepts connections, and no server answers.
+    let silent = bind();
+    let silent = (silent.local_addr().expect("it is bound"), silent);
+    let gone = bind().local_addr().expect("it is bound");
+    let ways = [
+        ("zk", "acl=open", cfg!(feature = "zookeeper")),
+        ("etcd", "timeout=1s", cfg!(feature = "etcd")),
+    ];
+    for (scheme, parameter, _) in ways.into_iter().filter(|(_, _, is_compiled_in)| *is_compiled_in)
+    {
+        let url = |hosts: &str| format!("{scheme}://{hosts}?{parameter}");
+        assert!(opened(url(&gone.to_string())).await, "{scheme}: refused");
+        assert!(opened(url(&format!("no-such-host.invalid,{gone}"))).await, "{scheme}: unknown");
+        assert!(!opened(url(&silent.0.to_string())).await, "{scheme}: silent");
+    }
+}

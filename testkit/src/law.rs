@@ -233,6 +233,15 @@ const LAWS: &[Law] = &[
         "a put stores its data whatever other clients create and remove meanwhile, and is never undone",
     ),
     law(
+        "D-ONCE",
+        "an exactly-once write is applied once or never, as reported, however late a request arrives",
+    ),
+    law(
+        "D-TREE",
+        "a recursive delete ends when no node is left, and counts the nodes that it removed",
+    ),
+    law("D-LAZY", "a lazy client has no session at first, and waits for it as for any later one"),
+    law(
         "D-FOLLOW",
         "a follower of a value gets the last one, and keeps it while its replacement cannot be read",
     ),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use synod_core::random::Random;
+use synod_core::store::CurrentServer;
 use synod_core::task::spawn;
 use tokio::sync::mpsc;
 
@@ -32,6 +33,8 @@ pub(crate) struct Connector {
     pub(crate) timeout: Duration,
     /// The maximum length of an answer.
     pub(crate) max_answer: usize,
+    /// Set at each connection.
+    pub(crate) server: CurrentServer,
 }
 
 impl Connector {
@@ -54,6 +57,7 @@ impl Connector {
         let parts = (servers, Watches::new(forget));
         let mut session = Session::new(parts, self.identity, self.encryption, self.timeout);
         session.max_answer = self.max_answer;
+        session.server = self.server;
         let connection = session.start().await?;
         let states = StateWatcher::new(session.states());
         let times = (session.granted(), session.certain());

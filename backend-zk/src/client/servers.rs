@@ -43,6 +43,18 @@ pub(super) struct Server {
     pub(super) address: SocketAddr,
 }
 
+/// Shows the name, and the address if the name is another text.
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = self.address.to_string();
+        if self.name == address {
+            f.write_str(&address)
+        } else {
+            write!(f, "{} ({address})", self.name)
+        }
+    }
+}
+
 /// Finds the addresses of a name.
 #[derive(Clone)]
 pub(super) struct Resolver(Arc<Resolve>);

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use synod_core::store::CurrentServer;
 use tokio::sync::{mpsc, watch};
 use tokio::task::unconstrained;
 use tokio::time::Instant;
@@ -33,6 +34,8 @@ pub(super) struct Session {
     pub(super) granted: Granted,
     pub(super) certain: Certain,
     pub(super) max_answer: usize,
+    /// Set at each connection.
+    pub(super) server: CurrentServer,
     /// The last change that an answer has shown.
     pub(super) newest: i64,
     /// The number of the last request.
@@ -75,6 +78,7 @@ impl Session {
             granted: Granted::new(timeout),
             certain: Certain::default(),
             max_answer: usize::MAX,
+            server: CurrentServer::default(),
             newest: 0,
             last_xid: 0,
             last_received: now,

@@ -38,6 +38,7 @@ impl Session {
             match self.start_at(&server, self.limit(end)).await {
                 Ok(connection) => {
                     self.servers.connected(&server);
+                    self.server.set(server.to_string());
                     tracing::debug!(?server, session = self.id, "connected");
                     return Ok(connection);
                 }

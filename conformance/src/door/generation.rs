@@ -8,6 +8,7 @@ use synod_testkit::fault::{Cue, Site, Verb};
 use synod_testkit::hesitant::HesitantBackend;
 use tokio::sync::watch;
 
+use crate::door::gate::Way;
 use crate::door::{answer, done, failure};
 use crate::world::World;
 
@@ -19,6 +20,7 @@ cases![
     "L-SES-10 L-SES-6 L-OUT-6" needs [Expiry] catches [SessionIdReused] => the_next_session_inherits_nothing,
     "D-STATE" breaks [RefusalIsFinal] => a_later_session_that_is_refused_is_asked_for_again,
     "L-SES-10 L-OUT-6" catches [SessionIdReused] => a_session_that_is_over_is_not_given_out,
+    "D-LAZY D-STATE" breaks [LateSubscriberUntold] => a_lazy_client_begins_with_its_first_session,
 ];
 
 /// The states, up to and including `Closed`.
@@ -169,4 +171,36 @@ async fn a_session_that_is_over_is_not_given_out(world: World) {
         assert!(!next.is_lost(), "it was over when it was asked for");
         assert_ne!(next.info().id, session.info().id);
     }
+}
+
+async fn a_lazy_client_begins_with_its_first_session(world: World) {
+    let (gate, bob, a) = (world.gate(), world.bob().await, world.at("a"));
+    gate.set(Way::Shut);
+    let client = world.client_on(gate.clone(), world.options().lazy(true)).await;
+    assert_eq!(*client.state().borrow(), ConnectionState::Connecting);
+    let brief = world.options().lazy(true).timeout(world.brief());
+    let hasty = world.client_on(gate.clone(), brief).await;
+    let early = failure(hasty.get(&a).await, "a call without a session");
+    assert_eq!((early.kind(), early.effect()), (ErrorKind::Unreachable, Effect::None));
+
+    let opening = async {
+        gate.called(Verb::Open, 3).await;
+        gate.set(Way::Open);
+    };
+    let creating = client.create(&a, "1", Lifetime::Session);
+    let (made, ()) = world.in_time("the first session", join(creating, opening)).await;
+
+    done(made);
+    assert!(bob.exists(&a).await);
+    let connected = async || *client.state().borrow() == ConnectionState::Connected;
+    world.eventually("the state of the first session", connected).await;
+    answer(client.close().await);
+    assert!(!bob.exists(&a).await, "it went with its session");
+
+    // A client that never had a session has nothing to close.
+    gate.set(Way::Silent);
+    let client = world.client_on(gate.clone(), world.options().lazy(true)).await;
+    let (read, closed) = world.in_time("the end", join(client.get(&a), client.close())).await;
+    assert_eq!(failure(read, "a read").kind(), ErrorKind::SessionLost);
+    answer(closed);
 }

@@ -156,7 +156,7 @@ async fn an_outage_is_not_met_with_a_storm_of_calls(world: World) {
 
 async fn a_lost_session_is_not_met_with_a_storm_of_openings(world: World) {
     let (gate, time) = (world.gate(), CAP * 10);
-    let client = world.client_on(gate.clone(), world.options().retry(steady())).await;
+    let client = world.client_on(gate.clone(), world.options().session_retry(steady())).await;
     let session = answer(client.session().await);
     gate.set(Way::Shut);
     world.expire(session.info().id).await;

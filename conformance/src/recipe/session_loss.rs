@@ -4,9 +4,14 @@ use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Lifetime};
 use synod_recipes::Token;
+use synod_recipes::cache::Cache;
+use synod_recipes::election::LeaderLatch;
 use synod_recipes::lock::Mutex;
+use synod_recipes::presence::PersistentNode;
+use synod_testkit::fault::Verb;
 use tokio::time::{sleep, timeout};
 
+use crate::door::gate::Way;
 use crate::door::{answer, failure};
 use crate::harness::Link;
 use crate::recipe::{Waiting, line};
@@ -18,6 +23,7 @@ cases![
     "L-MX-2 L-MX-1" breaks [GrantsUncertain] => no_waiter_is_granted_while_its_session_is_in_doubt,
     "L-MX-4 L-MX-3" breaks [TokenIsSequence] => a_system_that_refuses_lower_tokens_hears_each_holder_in_turn,
     "L-MX-1 L-MX-15" breaks [RemovalUnnoticed] => a_holder_whose_ticket_is_deleted_is_notified,
+    "D-LAZY" catches [NoImplicitParents] => recipes_of_a_lazy_client_begin_with_its_first_session,
 ];
 
 fn mutex(world: &World, client: &Client) -> Mutex {
@@ -144,4 +150,34 @@ async fn a_holder_whose_ticket_is_deleted_is_notified(world: World) {
     assert!(!answer(ann.session().await).is_lost());
     let stopped = guard.run(sleep(world.profile.patience)).await;
     assert_eq!(failure(stopped, "work under a lost lock").kind(), ErrorKind::SessionLost);
+}
+
+async fn recipes_of_a_lazy_client_begin_with_its_first_session(world: World) {
+    let (gate, bob) = (world.gate(), world.bob().await);
+    gate.set(Way::Shut);
+    let client = world.client_on(gate.clone(), world.options().lazy(true)).await;
+    let cache = Cache::start(&client, world.at("kept"));
+    let (lock, latch) = (mutex(&world, &client), LeaderLatch::new(&client, world.at("latch")));
+    let node = PersistentNode::new(&client, world.at("kept"));
+    let mut locking = Waiting::new(async move { lock.lock().await });
+    let mut joining = Waiting::new(async move { latch.join().await });
+    let mut keeping = Waiting::new(async move { node.keep("data").await });
+    gate.called(Verb::Open, 2).await;
+    locking.waits_for(MILLISECOND, "the lock").await;
+    joining.waits_for(MILLISECOND, "the latch").await;
+    keeping.waits_for(MILLISECOND, "the node").await;
+
+    gate.set(Way::Open);
+
+    let guard = locking.gets(&world, "the lock").await;
+    assert!(guard.is_held());
+    let candidate = joining.gets(&world, "the place in the election").await;
+    answer(world.in_time("the lead", candidate.leading()).await);
+    let kept = keeping.gets(&world, "the node").await;
+    assert_eq!(bob.text(&world.at("kept")).await.as_deref(), Some("data"));
+    answer(world.in_time("the content", cache.complete()).await);
+    let seen = async || cache.get(&world.at("kept")).is_some();
+    world.eventually("the cache shows the node", seen).await;
+    answer(kept.close().await);
+    answer(guard.release().await);
 }

@@ -17,6 +17,10 @@ use crate::session::session_state::StatusKind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ConnectionState {
+    /// There was no session yet: the client was opened with
+    /// [`ClientOptions::lazy`](crate::client::ClientOptions::lazy), and the first session is being
+    /// opened.
+    Connecting,
     /// The first session lives, and was never in doubt.
     Connected,
     /// The store does not answer at present. The session may still live: see
@@ -27,7 +31,7 @@ pub enum ConnectionState {
     /// The session is over, and with it everything that depends on it. The next one is being
     /// opened.
     Lost,
-    /// The session is over, and the store does not accept the credentials for the next one. The
+    /// There is no session, and the store does not accept the credentials for the next one. The
     /// client continues to try, according to the retry policy: a rejection may come from a single
     /// server, or from credentials that are being changed.
     Denied,
@@ -41,6 +45,7 @@ impl ConnectionState {
     pub(super) fn then(self, session: StatusKind) -> Option<Self> {
         match (self, session) {
             (Self::Closed, _) | (Self::Connected | Self::Reconnected, StatusKind::Live) => None,
+            (Self::Connecting, StatusKind::Live) => Some(Self::Connected),
             (_, StatusKind::Live) => Some(Self::Reconnected),
             (_, StatusKind::Suspended) => Some(Self::Suspended),
             (_, StatusKind::Lost) => Some(Self::Lost),
@@ -72,10 +77,15 @@ enum Current {
 }
 
 impl Generations {
-    pub(super) fn new(first: Session) -> Self {
-        let (state, latest) = watch::channel(ConnectionState::Connected);
+    /// `first`: the first session, if there is one already.
+    pub(super) fn new(first: Option<Session>) -> Self {
+        let (current, state) = match first {
+            Some(session) => (Current::Live(session), ConnectionState::Connected),
+            None => (Current::Between(None), ConnectionState::Connecting),
+        };
+        let (state, latest) = watch::channel(state);
         Self {
-            current: Mutex::new(Current::Live(first)),
+            current: Mutex::new(current),
             changed: Notify::new(),
             state: Mutex::new(Some(state)),
             latest,
@@ -129,7 +139,8 @@ impl Generations {
     pub(super) fn record_failure(&self, error: Error) {
         if error.kind() == ErrorKind::Denied {
             self.update_state(|state| {
-                (state == ConnectionState::Lost).then_some(ConnectionState::Denied)
+                matches!(state, ConnectionState::Lost | ConnectionState::Connecting)
+                    .then_some(ConnectionState::Denied)
             });
         }
         self.set(Current::Between(Some(Arc::new(error))));
@@ -243,8 +254,11 @@ mod tests {
 
     #[test]
     fn lost_comes_before_reconnected_and_closed_is_final() {
-        use ConnectionState::{Closed, Connected, Denied, Lost, Reconnected, Suspended};
+        use ConnectionState::{Closed, Connected, Connecting, Denied, Lost};
+        use ConnectionState::{Reconnected, Suspended};
         let table = [
+            (Connecting, StatusKind::Live, Some(Connected)),
+            (Connecting, StatusKind::Suspended, Some(Suspended)),
             (Connected, StatusKind::Live, None),
             (Connected, StatusKind::Suspended, Some(Suspended)),
             (Connected, StatusKind::Lost, Some(Lost)),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::random::Random;
-use crate::retry::Retry;
+use crate::retry::{Backoff, Retry};
 use crate::store::SessionOptions;
 
 /// The options of a [`Client`](crate::client::Client).
@@ -35,9 +35,21 @@ pub struct ClientOptions {
     /// The maximum duration of the opening of the first session, including retries, and later of
     /// each attempt to open the next. Fifteen seconds by default.
     pub connect_timeout: Duration,
-    /// The policy that ends the retries of calls, and of attempts to open the next session. Without
-    /// an end by default: the deadline of a call ends its retries.
+    /// The maximum duration of the opening of the first session if each server refuses the
+    /// connection, or its name has no address: a longer wait seldom helps. Two seconds by default.
+    pub refused_timeout: Duration,
+    /// `true` if [`Client::open`](crate::client::Client::open) returns before there is a session.
+    /// The first session is opened in the background, as later ones are, until the client is
+    /// closed. Until then the state is
+    /// [`Connecting`](crate::client::ConnectionState::Connecting), and calls wait for the session
+    /// within their deadline.
+    pub lazy: bool,
+    /// The policy that ends the retries of calls. Without an end by default: the deadline of a call
+    /// ends its retries.
     pub retry: Retry,
+    /// The policy that ends the attempts to open a session. `None`, the default: without an end,
+    /// with the delays of [`retry`](Self::retry). After the last attempt the client is closed.
+    pub session_retry: Option<Retry>,
     /// The source of all ids and random choices.
     pub random: Random,
 }
@@ -55,15 +67,36 @@ impl ClientOptions {
         self
     }
 
-    /// Sets the maximum duration of the opening of a session.
+    /// Sets the maximum duration of the opening of a session, also if each server refuses the
+    /// connection.
     pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
         self.connect_timeout = connect_timeout;
+        self.refused_timeout = connect_timeout;
         self
     }
 
-    /// Sets the retry policy.
+    /// Sets the maximum duration of the opening of the first session if each server refuses the
+    /// connection.
+    pub fn refused_timeout(mut self, refused_timeout: Duration) -> Self {
+        self.refused_timeout = refused_timeout;
+        self
+    }
+
+    /// Sets whether the client is returned before there is a session.
+    pub fn lazy(mut self, lazy: bool) -> Self {
+        self.lazy = lazy;
+        self
+    }
+
+    /// Sets the retry policy of calls.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
+        self
+    }
+
+    /// Sets the retry policy of attempts to open a session.
+    pub fn session_retry(mut self, retry: Retry) -> Self {
+        self.session_retry = Some(retry);
         self
     }
 
@@ -79,11 +112,24 @@ impl ClientOptions {
     ///
     /// [`ErrorKind::Invalid`] for a deadline of zero, and the errors of [`Retry::validate`].
     pub fn validate(&self) -> Result<()> {
-        if self.timeout.is_zero() || self.connect_timeout.is_zero() {
+        let limits = [self.timeout, self.connect_timeout, self.refused_timeout];
+        if limits.iter().any(Duration::is_zero) {
             return Err(Error::new(ErrorKind::Invalid, "opening a client")
                 .because("a deadline is more than zero"));
         }
-        self.retry.validate()
+        self.retry.validate()?;
+        self.session_retry.as_ref().map_or(Ok(()), Retry::validate)
+    }
+
+    /// Returns the policy of attempts to open a session.
+    pub(super) fn session_policy(&self) -> Retry {
+        let delays = match &self.retry {
+            Retry::Never => Backoff::default(),
+            Retry::Times { backoff, .. }
+            | Retry::UntilElapsed { backoff, .. }
+            | Retry::Forever { backoff } => *backoff,
+        };
+        self.session_retry.clone().unwrap_or(Retry::Forever { backoff: delays })
     }
 }
 
@@ -93,7 +139,10 @@ impl Default for ClientOptions {
             session: SessionOptions::default(),
             timeout: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(15),
+            refused_timeout: Duration::from_secs(2),
+            lazy: false,
             retry: Retry::default(),
+            session_retry: None,
             random: Random::from_system(),
         }
     }

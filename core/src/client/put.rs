@@ -13,8 +13,9 @@ use crate::mutant::mistake;
 use crate::path::Path;
 use crate::retry::Retry;
 use crate::session::deadline::Deadline;
+use crate::session::once::OnceWrite;
 use crate::session::{Session, only};
-use crate::store::{Expect, Lifetime, OpResult, Outcome, Query, RejectReason, Txn};
+use crate::store::{Expect, Lifetime, Op, OpResult, Outcome, Query, RejectReason, Txn};
 use crate::value::encode;
 
 /// # Writes that create missing nodes
@@ -36,7 +37,8 @@ impl Client {
     /// With [`Effect::None`](crate::error::Effect::None) nothing was written. With
     /// [`Effect::Unknown`](crate::error::Effect::Unknown) the data may have been written, or may
     /// still be: a repeated put then succeeds, and may replace the data that another client wrote
-    /// in between.
+    /// in between. [`ExactlyOnceClient::put`](crate::client::ExactlyOnceClient::put) is repeated
+    /// after a lost answer, and does not do that.
     ///
     /// # Cancel safety
     ///
@@ -57,7 +59,7 @@ impl Client {
     /// ```
     pub async fn put(&self, path: &Path, data: impl Into<Bytes>) -> Result<OpResult> {
         let data: Bytes = data.into();
-        self.on_session(async |session, by| put(&session, path, &data, by).await).await
+        self.on_session(async |session, by| put(&session, path, &data, by, None).await).await
     }
 
     /// Writes a value as JSON to the node at `path`, and creates a persistent node if there is
@@ -91,18 +93,32 @@ async fn is_container(session: &Session, path: &Path, by: Deadline) -> Result<bo
     Ok(!session.read_by(below, by).await?.nodes.is_empty())
 }
 
-/// Sets or creates the node, until one of the two succeeds.
-async fn put(session: &Session, path: &Path, data: &Bytes, by: Deadline) -> Result<OpResult> {
+/// Sets or creates the node, until one of the two succeeds. With the directory of the write ids,
+/// each write is applied exactly once.
+pub(super) async fn put(
+    session: &Session,
+    path: &Path,
+    data: &Bytes,
+    by: Deadline,
+    write_ids: Option<&Path>,
+) -> Result<OpResult> {
+    let write = async |op: Op| match write_ids {
+        Some(directory) => {
+            let once = OnceWrite::new(session, directory, op, by)?.keep_created();
+            // Boxed: a plain put does not carry it.
+            Box::pin(once.send()).await
+        }
+        None => only(session.keep_by(Txn::new().op(op), by).await?),
+    };
     let mut delays = Retry::contended().delays(session.random());
     mistake!(PutKeepsWhatIsThere: return session.create_or_keep(path, data, by).await);
     loop {
-        let set = Txn::new().set(path, data.clone(), Expect::Any);
-        match only(session.commit_by(set, by).await?)? {
+        let set = Op::Set { path: path.clone(), data: data.clone(), expect: Expect::Any };
+        match write(set).await? {
             Outcome::Rejected(no) if no.reason == RejectReason::Missing => {}
             outcome => return outcome.required(),
         }
-        let create = Txn::new().create(path, data.clone(), Lifetime::Persistent);
-        let created = only(session.keep_by(create, by).await?)?;
+        let created = write(persistent(path, data)).await?;
         let is_taken = created.rejected().is_some_and(|no| no.reason == RejectReason::Exists);
         mistake!(PutLosesRace: let is_taken = false);
         if !is_taken {
@@ -119,4 +135,9 @@ async fn put(session: &Session, path: &Path, data: &Bytes, by: Deadline) -> Resu
             return Err(by.error("putting data").at(path));
         }
     }
+}
+
+fn persistent(path: &Path, data: &Bytes) -> Op {
+    let (path, data) = (path.clone(), data.clone());
+    Op::Create { path, data, lifetime: Lifetime::Persistent, sequential: false }
 }

@@ -1,9 +1,10 @@
 //! The background task of a client, which opens its sessions.
 
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use crate::clock::{self, sleep, timeout};
+use crate::clock::{self, Instant, sleep, timeout};
 use futures_util::future::{Either, select};
 use tokio::sync::mpsc;
 
@@ -49,20 +50,30 @@ impl Opener {
 
     /// Opens the first session, with all attempts within one deadline.
     pub(super) async fn first(&self) -> Result<Session> {
-        let deadline = Deadline::within(self.options.connect_timeout);
-        let mut last = None;
-        let opened = {
-            let attempts = pin!(self.repeat(self.delays(), is_final, |error| last = Some(error)));
-            match select(attempts, pin!(deadline.passed())).await {
-                Either::Left((result, _)) => Some(result),
-                Either::Right(_) => None,
+        let limit = self.options.connect_timeout;
+        let deadline = Deadline::within(limit);
+        let refusal = Deadline::within(self.options.refused_timeout.min(limit));
+        let last = Mutex::new(None);
+        let last = || last.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = async {
+            refusal.passed().await;
+            let is_refused = last().as_ref().is_some_and(Error::has_no_server);
+            if !is_refused {
+                deadline.passed().await;
             }
         };
-        match (opened, last) {
-            (Some(result), _) => result,
-            (None, Some(last)) => Err(deadline.error(OPENING).caused_by(last)),
-            (None, None) => Err(deadline.error(OPENING)),
+        let attempts = self.repeat(self.delays(), is_final, |error| *last() = Some(error));
+        if let Either::Left((result, _)) = select(pin!(attempts), pin!(refused)).await {
+            return result;
         }
+        let last = last().take();
+        Err(match last {
+            Some(last) if last.has_no_server() => {
+                refusal.error(OPENING).caused_by(last).with_no_server()
+            }
+            Some(last) => deadline.error(OPENING).caused_by(last),
+            None => deadline.error(OPENING),
+        })
     }
 
     /// Opens a session, and retries after errors that are not final, until the delays end.
@@ -72,12 +83,16 @@ impl Opener {
         ends: impl Fn(&Error) -> bool,
         mut note: impl FnMut(Error),
     ) -> Result<Session> {
+        let mut failures = OpenFailures::default();
         loop {
             let error = match self.once().await {
-                Ok(session) => return Ok(session),
+                Ok(session) => {
+                    failures.log_end();
+                    return Ok(session);
+                }
                 Err(error) => error,
             };
-            tracing::warn!(%error, "could not open a session");
+            failures.log(&error);
             let ended = ends(&error);
             mistake!(RefusalIsFinal: let ended = is_final(&error));
             if ended {
@@ -98,7 +113,7 @@ impl Opener {
     }
 
     fn delays(&self) -> Delays {
-        self.tuning.retry.delays(&self.tuning.random)
+        self.options.session_policy().delays(&self.tuning.random)
     }
 }
 
@@ -110,6 +125,12 @@ fn is_final(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Denied | ErrorKind::Invalid | ErrorKind::Unsupported)
 }
 
+/// Returns `true` if the error ends the attempts to open the first session of a client that was
+/// returned before: its options cannot become valid. Rejected credentials may be set up later.
+fn is_final_lazily(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Unsupported)
+}
+
 /// Returns `true` if the error ends the attempts to open a later session. The store accepted a
 /// session with these options before, so a rejection may come from a single server, or from
 /// credentials that are being changed: the retry policy decides.
@@ -117,10 +138,49 @@ fn is_final_later(_error: &Error) -> bool {
     false
 }
 
+/// The failed attempts to open one session. An outage is a few lines in the log, not one for each.
+#[derive(Default)]
+struct OpenFailures {
+    count: u64,
+    logged: Option<(ErrorKind, Instant)>,
+}
+
+impl OpenFailures {
+    /// The time after which a failure of the same kind is logged at `WARN` again.
+    const QUIET: Duration = Duration::from_secs(60);
+
+    fn log(&mut self, error: &Error) {
+        self.count += 1;
+        let attempts = self.count;
+        let is_repeated = self
+            .logged
+            .is_some_and(|(kind, at)| kind == error.kind() && clock::elapsed(at) < Self::QUIET);
+        if is_repeated {
+            return tracing::debug!(%error, attempts, "could not open a session");
+        }
+        self.logged = Some((error.kind(), clock::now()));
+        tracing::warn!(%error, attempts, "could not open a session");
+    }
+
+    fn log_end(&self) {
+        if self.count > 0 {
+            tracing::info!(failed_attempts = self.count, "opened a session");
+        }
+    }
+}
+
 impl ClientTask {
     /// Opens the next session when one is lost, until the client is closed, its last clone is
     /// dropped, or the retry policy ends the attempts.
-    pub(super) async fn run(mut self, mut session: Session) {
+    ///
+    /// `first`: the session with which it starts. `None` for a client that was returned before
+    /// there was one.
+    pub(super) async fn run(mut self, first: Option<Session>) {
+        let first = match first {
+            Some(session) => Some(session),
+            None => self.open_first().await,
+        };
+        let Some(mut session) = first else { return };
         let mut delays = self.opener.delays();
         loop {
             let opened_at = clock::now();
@@ -152,14 +212,38 @@ impl ClientTask {
                 }
             };
             session = match opened {
-                None => return self.end_between(&closed(), &last).await,
+                None => return self.end_between(&closed(), Some(&last)).await,
                 Some(Ok(session)) => session,
                 Some(Err(error)) => {
                     tracing::warn!(%error, "stopped opening sessions");
-                    return self.end_between(&Arc::new(error), &last).await;
+                    return self.end_between(&Arc::new(error), Some(&last)).await;
                 }
             };
             self.generations.set_session(session.clone());
+        }
+    }
+
+    /// Opens the first session of a client that was returned before. `None` if the client is closed
+    /// before, or the policy ends the attempts.
+    async fn open_first(&mut self) -> Option<Session> {
+        let opened = {
+            let note = |error| self.generations.record_failure(error);
+            let open = self.opener.repeat(self.opener.delays(), is_final_lazily, note);
+            match select(pin!(open), pin!(self.close.recv())).await {
+                Either::Left((opened, _)) => opened.map_err(Arc::new),
+                Either::Right(_) => Err(closed()),
+            }
+        };
+        match opened {
+            Ok(session) => {
+                self.generations.set_session(session.clone());
+                Some(session)
+            }
+            Err(why) => {
+                tracing::debug!(%why, "ended before the first session");
+                self.end_between(&why, None).await;
+                None
+            }
         }
     }
 
@@ -182,9 +266,12 @@ impl ClientTask {
 
     /// Ends a client that has no session, and opens no other. The loss of the last session on this
     /// side does not prove that its nodes are gone: only its close does.
-    async fn end_between(&self, why: &Arc<Error>, last: &SessionState) {
+    async fn end_between(&self, why: &Arc<Error>, last: Option<&SessionState>) {
         self.generations.set_over(why);
-        let cleanly = last.closed().await;
+        let cleanly = match last {
+            Some(last) => last.closed().await,
+            None => true,
+        };
         mistake!(LossIsEnd: let cleanly = true);
         self.generations.set_closed(why, cleanly);
     }

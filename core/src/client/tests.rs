@@ -21,11 +21,11 @@ const LIMIT: Duration = Duration::from_secs(5);
 const MOMENT: Duration = Duration::from_millis(10);
 const LONG: Duration = Duration::from_secs(60);
 
-fn path(text: &str) -> Path {
+pub(super) fn path(text: &str) -> Path {
     Path::new(text).expect("valid")
 }
 
-fn options() -> ClientOptions {
+pub(super) fn options() -> ClientOptions {
     let backoff = Backoff::default().jitter(0.0);
     ClientOptions::default()
         .timeout(LIMIT)
@@ -63,7 +63,9 @@ async fn a_value_is_kept_for_one_client_and_root_across_sessions() {
 }
 
 /// Returns every state that is reported until the client is closed.
-async fn states_until_end(mut state: watch::Receiver<ConnectionState>) -> Vec<ConnectionState> {
+pub(super) async fn states_until_end(
+    mut state: watch::Receiver<ConnectionState>,
+) -> Vec<ConnectionState> {
     let mut states = vec![*state.borrow_and_update()];
     while states.last() != Some(&ConnectionState::Closed) && state.changed().await.is_ok() {
         states.push(*state.borrow_and_update());
@@ -215,6 +217,8 @@ async fn options_that_cannot_be_meant_are_refused() {
         options().timeout(Duration::ZERO),
         options().connect_timeout(Duration::ZERO),
         options().retry(Retry::until_elapsed(Duration::ZERO)),
+        options().session_retry(Retry::until_elapsed(Duration::ZERO)),
+        options().refused_timeout(Duration::ZERO),
         options().retry(Retry::Forever { backoff: Backoff::default().factor(f32::NAN) }),
     ];
     for options in wrong {
@@ -256,7 +260,7 @@ async fn sessions_that_die_young_are_not_opened_in_a_storm() {
 async fn a_policy_that_gives_up_closes_the_client() {
     for fault in [Fault::Refused, Fault::Denied] {
         let script = Script::default();
-        let options = options().retry(Retry::Never);
+        let options = options().session_retry(Retry::Never);
         let client = Client::open(script.clone(), options).await.expect("opens");
         script.opens([fault]);
         script.lose(1);

@@ -137,7 +137,7 @@ impl Client {
     /// On ZooKeeper the versions of a path start again with each node that is created there. So a
     /// delayed duplicate of the request, sent again because its answer was lost, may remove the
     /// next node of the path if that has the expected version. If other clients create the node
-    /// again, remove it in a transaction that also checks a node that belongs to this client only.
+    /// again, remove it by [`Client::exactly_once`].
     ///
     /// # Errors
     ///

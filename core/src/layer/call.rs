@@ -54,7 +54,12 @@ impl Call {
         let path = self.path.as_ref().map(tracing::field::display);
         let effect = error.has_unknown_effect().then_some("unknown");
         let (verb, operations) = (self.verb, self.operations);
-        tracing::warn!(verb, path, operations, outcome, effect, ?took, "failed");
+        if error.kind().is_outage() {
+            // Most are repeated, and each that is not has a caller that gets the error.
+            tracing::debug!(verb, path, operations, outcome, effect, ?took, "failed");
+        } else {
+            tracing::warn!(verb, path, operations, outcome, effect, ?took, "failed");
+        }
     }
 
     fn count(&mut self, outcome: &'static str) -> Duration {

@@ -1,9 +1,11 @@
 //! A store that logs and counts every call: [`Traced`].
 //!
 //! **Log.** Each call is one event of `tracing` when it ends, at level `DEBUG` if it was answered
-//! and `WARN` if it failed, with the fields `verb`, `path` (of a transaction, its first one, with
-//! the number of its `operations`), `outcome`, `effect` (only if the write may have been applied)
-//! and `took`. The changes of a session's status are logged at `INFO`, and its loss at `WARN`.
+//! or the store was unreachable, and `WARN` if it failed otherwise, with the fields `verb`, `path`
+//! (of a transaction, its first one, with the number of its `operations`), `outcome`, `effect`
+//! (only if the write may have been applied) and `took`. The changes of a session's status are
+//! logged at `INFO`, and its loss at `WARN`, with the server that answered last and the number of
+//! calls that failed in the outage: so an outage is two lines a session, however many callers wait.
 //! Neither data nor the text of an error is logged: the code that handles the error logs it.
 //!
 //! **Metrics**, with the feature `metrics`, through the facade of that name:
@@ -26,6 +28,7 @@
 //! Each call of a [`Backend`] or a [`Store`] is counted once, so each retry of a session is a call.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use tokio::sync::watch;
@@ -35,8 +38,8 @@ use crate::layer::call::Call;
 use crate::layer::meter;
 use crate::path::Path;
 use crate::store::{
-    Backend, Event, Op, Outcome, Query, SessionEnd, SessionId, SessionInfo, SessionOptions, Status,
-    Store, Txn, View, Watch,
+    Backend, Event, Op, Outcome, Query, SessionEnd, SessionInfo, SessionOptions, Status, Store,
+    Txn, View, Watch,
 };
 use crate::task::{self, Task};
 
@@ -44,8 +47,13 @@ use crate::task::{self, Task};
 #[derive(Debug)]
 pub struct Traced {
     store: Arc<dyn Store>,
+    outage: Arc<Outage>,
     _status_task: Task,
 }
+
+/// The number of calls that failed in the current outage of a session.
+#[derive(Debug, Default)]
+struct Outage(AtomicU64);
 
 /// A backend whose sessions log and count their calls.
 #[derive(Debug)]
@@ -60,8 +68,25 @@ impl Traced {
     ///
     /// Outside a tokio runtime: a task follows the status of the session.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        let log = StatusLog { session: store.session().id, status: store.status() };
-        Self { store, _status_task: task::spawn(log_status(log)) }
+        let outage = Arc::<Outage>::default();
+        let (info, status) = (store.session().clone(), store.status());
+        let log = StatusLog { info, status, outage: outage.clone() };
+        Self { store, outage, _status_task: task::spawn(log_status(log)) }
+    }
+}
+
+impl Outage {
+    /// Counts a call that failed as the store was unreachable.
+    fn count<T>(&self, result: Result<T>) -> Result<T> {
+        if result.as_ref().is_err_and(|error| error.kind().is_outage()) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// Returns the number of failed calls, and begins again at zero.
+    fn end(&self) -> u64 {
+        self.0.swap(0, Ordering::Relaxed)
     }
 }
 
@@ -95,24 +120,24 @@ impl Store for Traced {
 
     async fn read(&self, query: Query) -> Result<View> {
         let call = Call::start("read", Some(&query.path), 0);
-        call.end(self.store.read(query).await)
+        self.outage.count(call.end(self.store.read(query).await))
     }
 
     async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         let call = Call::start("watch", Some(&query.path), 0);
         let path = query.path.clone();
-        let (view, watch) = call.end(self.store.watch(query).await)?;
+        let (view, watch) = self.outage.count(call.end(self.store.watch(query).await))?;
         Ok((view, watch.map(move |event| Some(count(&path, event)))))
     }
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
         let call = Call::start("commit", txn.ops.first().map(Op::path), txn.ops.len());
-        call.end_commit(self.store.commit(txn).await)
+        self.outage.count(call.end_commit(self.store.commit(txn).await))
     }
 
     async fn close(&self) -> Result<()> {
         let call = Call::start("close", None, 0);
-        call.end(self.store.close().await)
+        self.outage.count(call.end(self.store.close().await))
     }
 }
 
@@ -137,22 +162,25 @@ fn count(observed: &Path, event: Event) -> Event {
 /// The status of a session. Its loss is logged and counted when this is dropped: also if a store is
 /// dropped right after the loss.
 struct StatusLog {
-    session: SessionId,
+    info: SessionInfo,
     status: watch::Receiver<Status>,
+    outage: Arc<Outage>,
 }
 
 /// Logs the changes of a session's status, until the session is lost.
 async fn log_status(mut log: StatusLog) {
-    let StatusLog { session, ref mut status } = log;
+    let StatusLog { ref info, ref mut status, ref outage } = log;
     let mut before = *status.borrow_and_update();
     while !before.is_lost() && status.changed().await.is_ok() {
         let now = *status.borrow_and_update();
+        let (session, server) = (info.id, info.server.get());
+        let server = server.as_deref();
         match (before, now) {
             (Status::Live { .. }, Status::Suspended { .. }) => {
-                tracing::info!(%session, "the store does not answer");
+                tracing::info!(%session, server, "the store does not answer");
             }
             (Status::Suspended { .. }, Status::Live { .. }) => {
-                tracing::info!(%session, "the store answers again");
+                tracing::info!(%session, server, failed_calls = outage.end(), "the store answers again");
             }
             _ => {}
         }
@@ -162,13 +190,15 @@ async fn log_status(mut log: StatusLog) {
 
 impl Drop for StatusLog {
     fn drop(&mut self) {
-        let session = self.session;
+        let (session, server) = (self.info.id, self.info.server.get());
+        let server = server.as_deref();
         let Status::Lost { reason } = *self.status.borrow() else { return };
         meter::record_session_loss(reason);
         match reason {
             SessionEnd::Closed => tracing::info!(%session, "the session was closed"),
             SessionEnd::Expired | SessionEnd::Denied => {
-                tracing::warn!(%session, %reason, "the session is lost");
+                let failed_calls = self.outage.end();
+                tracing::warn!(%session, server, %reason, failed_calls, "the session is lost");
             }
         }
     }

@@ -42,6 +42,10 @@ pub(crate) enum Fault {
     Silence,
     /// The credentials are rejected.
     Denied,
+    /// No server accepts a connection.
+    NoServer,
+    /// The options are invalid.
+    Invalid,
 }
 
 /// The tree and the server of the store, as a test sees them.
@@ -264,6 +268,8 @@ impl Backend for Script {
             Fault::Silence => pending().await,
             Fault::Refused => return Err(unreachable("open")),
             Fault::Denied => return Err(Error::new(ErrorKind::Denied, "open")),
+            Fault::NoServer => return Err(unreachable("open").with_no_server()),
+            Fault::Invalid => return Err(Error::new(ErrorKind::Invalid, "open")),
             Fault::SlowReply(delay) => sleep(delay).await,
             _ => {}
         }
@@ -364,6 +370,8 @@ impl Store for Scripted {
                 self.script.lock().late.push((due, number, txn));
                 return Err(lost);
             }
+            Fault::NoServer => return Err(unreachable("commit").with_no_server()),
+            Fault::Invalid => return Err(Error::new(ErrorKind::Invalid, "commit")),
             Fault::None | Fault::ReplyLost | Fault::SlowReply(_) | Fault::Stale(_) => {}
         }
         let outcome = {

@@ -1,6 +1,7 @@
 //! Sessions: their options, their limits, and the time until which they certainly live.
 
 use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::clock::{self, Instant};
@@ -42,14 +43,47 @@ pub struct SessionInfo {
     pub ttl: Duration,
     /// The limits of the store.
     pub limits: Limits,
+    /// The server that the session uses, if its store reports it.
+    pub server: CurrentServer,
 }
 
 impl SessionInfo {
     /// Creates the properties of a session.
     pub fn new(id: SessionId, ttl: Duration, limits: Limits) -> Self {
-        Self { id, ttl, limits }
+        Self { id, ttl, limits, server: CurrentServer::default() }
+    }
+
+    /// Adds the server, which the store sets again whenever the session uses another one.
+    pub fn with_server(mut self, server: CurrentServer) -> Self {
+        self.server = server;
+        self
     }
 }
+
+/// The server that answered a session last. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct CurrentServer(Arc<Mutex<Option<String>>>);
+
+impl CurrentServer {
+    /// Sets the server, as `host:port`.
+    pub fn set(&self, server: impl Into<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(server.into());
+    }
+
+    /// Returns the server, as `host:port`; `None` if the store does not report it.
+    pub fn get(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Two sessions with the same properties are equal whichever server they use.
+impl PartialEq for CurrentServer {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for CurrentServer {}
 
 /// The limits of a store, and the features that it lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -106,7 +106,7 @@ fn a_call_is_logged_with_path_and_outcome_and_without_data() {
             "DEBUG message=answered verb=\"commit\" path=/b operations=1 outcome=\"done\" took=0ns",
             "DEBUG message=answered verb=\"commit\" path=/b operations=1 outcome=\"rejected\" \
              why=it already exists took=0ns",
-            "WARN message=failed verb=\"commit\" path=/b operations=1 outcome=\"unreachable\" \
+            "DEBUG message=failed verb=\"commit\" path=/b operations=1 outcome=\"unreachable\" \
              effect=\"unknown\" took=0ns",
         ]
     );
@@ -129,20 +129,26 @@ fn a_dropped_call_says_so() {
 fn what_the_session_goes_through_is_logged_once() {
     let lines = Log::of(async {
         let fake = Fake::new();
-        let _store = Traced::new(fake.clone());
+        let store = Traced::new(fake.clone());
         for suspended in [false, true, true, false] {
             fake.suspend(suspended);
             tokio::task::yield_now().await;
         }
+        for kind in [ErrorKind::Unreachable, ErrorKind::Denied, ErrorKind::Unreachable] {
+            fake.set_next_view(Err(Error::new(kind, "read")));
+            assert!(store.read(Query::node(path("/a"))).await.is_err());
+        }
         fake.lose(SessionEnd::Expired);
         tokio::task::yield_now().await;
     });
+    let loud: Vec<_> = lines.into_iter().filter(|line| !line.starts_with("DEBUG")).collect();
     assert_eq!(
-        lines,
+        loud,
         [
             "INFO message=the store does not answer session=1",
-            "INFO message=the store answers again session=1",
-            "WARN message=the session is lost session=1 reason=the session expired",
+            "INFO message=the store answers again session=1 failed_calls=0",
+            "WARN message=failed verb=\"read\" path=/a operations=0 outcome=\"denied\" took=0ns",
+            "WARN message=the session is lost session=1 reason=the session expired failed_calls=2",
         ]
     );
 }
