@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use synod_core::client::Client;
+use synod_core::clock;
 use synod_core::error::ErrorKind;
 use synod_recipes::lock::{Lease, LeaseTerm};
 use synod_testkit::fault::{Cue, Site, Verb};
@@ -107,7 +108,7 @@ async fn a_lease_whose_answer_is_lost_is_taken_once(world: World) {
 
 async fn a_stored_term_ends_at_its_date_and_the_margin(world: World) {
     let (client, at) = (world.client().await, world.at("lease"));
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+    let now = clock::date().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
     let store = async |until: Duration| {
         let (since, until) = ((until.saturating_sub(HOUR)).as_millis(), until.as_millis());
         let term = format!(r#"{{"holder":"cid","since":{since},"until":{until},"number":7}}"#);

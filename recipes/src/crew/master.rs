@@ -189,7 +189,7 @@ impl<'a> MasterTerm<'a> {
 
     fn apply(&mut self, change: CrewChange) {
         match change {
-            CrewChange::Set(dir, node) => self.apply_node(dir, node),
+            CrewChange::Set(dir, node) => self.apply_node(dir, &node),
             CrewChange::Removed(dir, node) => self.apply_removal(dir, &node),
             CrewChange::Reset(dir) => self.reset(dir),
             CrewChange::Complete => {
@@ -216,29 +216,29 @@ impl<'a> MasterTerm<'a> {
     }
 
     /// Applies the report of a node.
-    fn apply_node(&mut self, dir: CrewDir, node: Node) {
+    fn apply_node(&mut self, dir: CrewDir, node: &Node) {
         match dir {
             CrewDir::Todo => {
                 let (now, date, is_new) = (clock::now(), date(), self.is_complete);
-                self.deadlines.add(&node, now, date);
+                self.deadlines.add(node, now, date);
                 // The clock of the worker matters only to a later master.
                 let date = if is_new { Duration::ZERO } else { date };
-                self.state.add_waiting(&node, |terms| terms.pause_left(date), now);
+                self.state.add_waiting(node, |terms| terms.pause_left(date), now);
             }
-            CrewDir::Workers => self.state.add_worker(&node),
+            CrewDir::Workers => self.state.add_worker(node),
             CrewDir::Assigned => {
                 if let Some(worker) = self.worker_of(&node.path) {
-                    self.deadlines.add(&node, clock::now(), date());
+                    self.deadlines.add(node, clock::now(), date());
                     mistake!(DeadlineEndsWithTheWait: self.deadlines.forget(node.path.name()));
-                    self.state.add_assignment(&worker, &node);
+                    self.state.add_assignment(&worker, node);
                 }
             }
             CrewDir::Done => {
                 self.state.remove_finished(node.path.name());
-                self.finished.add(&node, clock::now(), date());
+                self.finished.add(node, clock::now(), date());
                 self.forget_unless_open(node.path.name());
             }
-            CrewDir::Switch => self.state.set_switch(&node),
+            CrewDir::Switch => self.state.set_switch(node),
         }
     }
 
