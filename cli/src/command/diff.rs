@@ -9,7 +9,8 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 use synod::{Client, Path};
 
-use crate::args::{Common, Diff};
+use crate::args::Common;
+use crate::args::copy::Diff;
 use crate::command::connect;
 use crate::export_format::{Reader, order};
 use crate::failure::Failure;

@@ -13,7 +13,8 @@ use serde_json::json;
 use synod::{Client, ErrorKind, Lifetime, Path, Query, RejectReason, Txn};
 use synod::{Expect, Outcome};
 
-use crate::args::{Common, Import, OnExisting};
+use crate::args::Common;
+use crate::args::copy::{Import, OnExisting};
 use crate::command::connect;
 use crate::export_format::{Entry, Reader};
 use crate::failure::{Failure, REFUSED};
