@@ -1,5 +1,6 @@
 //! Dead letters: each has its reason and its number of deliveries.
 
+use std::cell::Cell;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,20 +88,23 @@ async fn the_reason_of_work_that_failed_too_often_is_its_last_error(world: World
     let queue =
         queue(&world, &client).backoff(Duration::ZERO, Duration::ZERO).max_deliveries(times);
     put(&queue, &["fails", "is rejected", "is done"]).await;
-    let (stop, last) = (Notify::new(), NonZeroUsize::MIN);
+    let (stop, one, ended) = (Notify::new(), NonZeroUsize::MIN, Cell::new(0));
     let work = async |delivery: Arc<Delivery<String>>| {
+        if delivery.item() != "fails" || delivery.is_last() {
+            ended.set(ended.get() + 1);
+        }
+        if ended.get() == 3 {
+            stop.notify_one();
+        }
         if delivery.item() == "is rejected" {
             answer(delivery.reject("the first word").await);
             // The delivery has ended already.
             return Err("the last word".to_owned());
         }
-        if delivery.is_last() {
-            stop.notify_one();
-        }
         if delivery.item() == "is done" { Ok(()) } else { Err(format!("{}", delivery.delivered())) }
     };
 
-    answer(world.in_time("the end", queue.consume(last, stop.notified(), work)).await);
+    answer(world.in_time("the end", queue.consume(one, stop.notified(), work)).await);
 
     let dead = answer(queue.dead().await);
     let shown: Vec<_> = dead.iter().map(|it| (it.item().map(|it| &**it), it.reason())).collect();
