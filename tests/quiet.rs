@@ -16,6 +16,7 @@ use synod::{
 use synod_core::layer::trace::TracedBackend;
 use synod_core::store::{Backend, SessionInfo, Store};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::logged::Log;
@@ -79,23 +80,31 @@ impl Store for Servers<Arc<dyn Store>> {
     }
 }
 
-/// Starts a thousand waiters, and returns those that end when the barrier is lifted.
-fn wait(client: &Client) -> Vec<tokio::task::JoinHandle<Result<()>>> {
-    let mut waiters = Vec::new();
-    for number in 0..WAITERS {
-        let barrier = Barrier::new(client, path!("/barrier"));
-        waiters.push(tokio::spawn(async move { barrier.wait().await }));
-        let lock = Mutex::new(client, path!("/lock"));
-        tokio::spawn(async move { lock.lock().await.map(drop) });
-        let latch = LeaderLatch::new(client, path!("/latch"));
-        tokio::spawn(async move {
-            let _candidate = latch.join().await;
-            std::future::pending::<()>().await;
-        });
-        let task = Crew::new(client, path!("/crew")).task(&format!("task-{number}"));
-        tokio::spawn(async move { task.expect("a valid id").wait().await.map(drop) });
+/// A thousand waiters: those at the barrier, and the others.
+#[derive(Default)]
+struct Waiters {
+    barrier: JoinSet<Result<()>>,
+    others: JoinSet<()>,
+}
+
+impl Waiters {
+    fn start(client: &Client) -> Self {
+        let mut waiters = Self::default();
+        for number in 0..WAITERS {
+            let barrier = Barrier::new(client, path!("/barrier"));
+            waiters.barrier.spawn(async move { barrier.wait().await });
+            let lock = Mutex::new(client, path!("/lock"));
+            waiters.others.spawn(async move { drop(lock.lock().await) });
+            let latch = LeaderLatch::new(client, path!("/latch"));
+            waiters.others.spawn(async move {
+                let _candidate = latch.join().await;
+                std::future::pending::<()>().await;
+            });
+            let task = Crew::new(client, path!("/crew")).task(&format!("task-{number}"));
+            waiters.others.spawn(async move { drop(task.expect("a valid id").wait().await) });
+        }
+        waiters
     }
-    waiters
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,7 +127,7 @@ async fn an_outage_with_a_thousand_waiters_is_a_handful_of_lines() {
     let servers = Servers { inner: memory.clone(), stopped };
     let client = Client::open(TracedBackend::new(servers), ClientOptions::default()).await;
     let client = client.expect("memory");
-    let waiters = wait(&client);
+    let mut waiters = Waiters::start(&client);
     sleep(Duration::from_secs(5)).await;
     let mut before = log.text().lines().count();
 
@@ -139,10 +148,10 @@ async fn an_outage_with_a_thousand_waiters_is_a_handful_of_lines() {
         before += lines.len();
     }
 
-    assert!(waiters.iter().all(|waiter| !waiter.is_finished()), "they still wait");
+    assert!(waiters.barrier.try_join_next().is_none(), "they still wait");
     barrier.lift().await.expect("reachable");
-    for waiter in waiters {
-        waiter.await.expect("no panic").expect("the barrier was lifted");
+    while let Some(waited) = waiters.barrier.join_next().await {
+        waited.expect("no panic").expect("the barrier was lifted");
     }
     candidate.close().await.expect("reachable");
 }

@@ -169,8 +169,8 @@ impl Client {
         self.session_by(self.deadline()).await
     }
 
-    /// Returns the server that answered the current session last, as `host:port`. `None` while there
-    /// is no session, and for a store without servers.
+    /// Returns the server that answered the current session last, as `host:port`. `None` while
+    /// there is no session, and for a store without servers.
     pub fn server(&self) -> Option<String> {
         self.generations.live(&self.root)?.info().server.get()
     }
