@@ -49,7 +49,7 @@ pub(crate) async fn run(common: &Common) -> Result<(), Failure> {
     let teller = Teller::new(common.json);
     let settings = Settings::if_named(common)?;
     match settings.as_ref().filter(|settings| !settings.url().starts_with("mem:")) {
-        Some(settings) => on_server(common, &settings.config()?, &teller).await,
+        Some(settings) => Box::pin(on_server(common, &settings.config()?, &teller)).await,
         None => in_memory(common, &teller).await,
     }
 }
@@ -88,7 +88,7 @@ async fn on_server(common: &Common, config: &Config, teller: &Teller) -> Result<
     let dan = start("dan").await?;
     let path = path!("/synod-demo").join(&dan.client.random().id())?;
     let shown = crew::run("", programs, &dan, &path, Board::new(common.json));
-    let shown = until_interrupted(shown).await;
+    let shown = Box::pin(until_interrupted(shown)).await;
     let shown = shown.unwrap_or_else(|| Err(Failure::plain("interrupted")));
     if shown.is_err() {
         // Even if the output is closed, no node may be left.

@@ -112,7 +112,7 @@ async fn servers_that_refuse_are_told_from_a_server_that_is_silent() {
     use synod_core::store::SessionOptions;
 
     let opened = async |url: String| {
-        let backend = crate::Config::new(&url).and_then(|config| config.backend()).expect("valid");
+        let backend = Config::new(&url).and_then(|config| config.backend()).expect("valid");
         let error = backend.open(&SessionOptions::new(Duration::from_secs(1))).await;
         let error = error.expect_err("there is no server");
         assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");

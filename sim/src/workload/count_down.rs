@@ -80,7 +80,7 @@ async fn work(me: Process) {
             me.wrong(law, || format!("a waiter passed, and {counted} have counted"));
         }
     };
-    join(counts, waits).await;
+    Box::pin(join(counts, waits)).await;
 }
 
 fn dir() -> Path {

@@ -107,7 +107,7 @@ impl Workload for Crews {
                 let is_audited = me.pick(4) == 0;
                 me.sometimes(SHORT_TERMS, is_audited);
                 if is_audited {
-                    times_pass_in_short_terms(me, dir(CREWS[0], "")).await
+                    Box::pin(times_pass_in_short_terms(me, dir(CREWS[0], ""))).await
                 } else {
                     Ok(())
                 }
@@ -208,7 +208,7 @@ impl Member {
                 let stop = async {
                     member.me.rest(member.me.ttl() * 4).await;
                     if !stops {
-                        pending().await
+                        pending::<()>().await;
                     }
                 };
                 let works = async {

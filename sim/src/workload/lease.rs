@@ -66,7 +66,7 @@ impl Workload for Leases {
 
 async fn work(me: Process) {
     let Ok(client) = me.impatient_client().await else { return };
-    let holder = if me.number() % 3 == 0 { "ann" } else { "bob" };
+    let holder = if me.number().is_multiple_of(3) { "ann" } else { "bob" };
     let path = || Path::new("/lease").expect("it is one");
     let term = Duration::from_millis(200 + me.pick(2_000));
     let lease = Lease::new(&client, path(), term).holder(holder).clock_margin(MARGIN);
