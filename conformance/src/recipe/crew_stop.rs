@@ -187,7 +187,7 @@ async fn workers_are_drained_by_their_label(world: World) {
     let _workers = [
         first.works(crew(&world, &ann), of("host 7")),
         second.works(crew(&world, &bob), of("host 7")),
-        other.works(crew(&world, &bob), of("other")),
+        other.works(crew(&world, &bob), two().labelled("other")),
     ];
     let drained = async || {
         let workers = answer(it.snapshot().await).workers;
@@ -204,12 +204,18 @@ async fn workers_are_drained_by_their_label(world: World) {
     let label = |label: &str| Some(label.to_owned());
     let expected = [(label("host 7"), true), (label("host 7"), true), (label("other"), false)];
     assert_eq!(drained().await, expected);
-    let task = world.submits(&bob, "task", NewTask::new("data")).await;
-    world.eventually("it is begun", async || other.begun() == 1).await;
+    // Each of them is the task of a worker without tasks, unless that is drained.
+    let tasks = [
+        world.submits(&bob, "first", NewTask::new("data")).await,
+        world.submits(&bob, "second", NewTask::new("data")).await,
+    ];
+    world.eventually("both are begun", async || other.begun() == 2).await;
     assert_eq!((first.begun(), second.begun()), (0, 0));
     assert!(!answer(world.in_time("draining", it.drain("nobody")).await));
     assert!(answer(world.in_time("undraining", it.undrain("host 7")).await));
     assert!(drained().await.iter().all(|(_, drained)| !drained));
     other.free.send_replace(true);
-    world.ends(&task, by("slow")).await;
+    for task in &tasks {
+        world.ends(task, by("slow")).await;
+    }
 }
