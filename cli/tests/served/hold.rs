@@ -74,7 +74,7 @@ fn a_command_runs_once_in_a_period(on: &Server) {
     let second = run("/seldom");
     assert_eq!((second.status.code(), text(&second.stdout)), (Some(75), String::new()));
     let told = text(&second.stderr);
-    assert!(told.contains("/seldom was run in this period, by ") && told.contains("Z"), "{told}");
+    assert!(told.contains("/seldom was run in this period, by ") && told.contains('Z'), "{told}");
     assert_eq!(on.code(&["lock", "--once-per", long, "-E", "0", "/seldom", "false"]), Some(0));
     // The lock is free, and periods of other commands are their own.
     assert_eq!(on.code(&["lock", "--try", "/seldom", "--", "true"]), Some(0));
