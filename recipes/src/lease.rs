@@ -59,8 +59,8 @@ impl Lease {
     /// The maximum length of the name of a holder, in bytes.
     pub const MAX_HOLDER: usize = 255;
 
-    /// Creates the lease at `path`, with terms of this length. Its holder has a random name: another
-    /// value, and another process, is another holder. Nothing is sent.
+    /// Creates the lease at `path`, with terms of this length. Its holder has a random name:
+    /// another value, and another process, is another holder. Nothing is sent.
     pub fn new(client: &Client, path: impl Into<Path>, term: Duration) -> Self {
         let value = SingleValue::new(client, path.into(), "lease");
         let holder = client.random().id();
@@ -74,8 +74,8 @@ impl Lease {
     }
 
     /// Ends each term at the next multiple of its length since the beginning of 1970, UTC. So terms
-    /// of an hour end with the hour, whenever they begin, and a job that is started by many machines
-    /// on the hour finds the last term ended.
+    /// of an hour end with the hour, whenever they begin, and a job that is started by many
+    /// machines on the hour finds the last term ended.
     pub fn aligned(self) -> Self {
         Self { is_aligned: true, ..self }
     }

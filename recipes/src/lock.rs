@@ -1,5 +1,6 @@
-//! Locks and permits: mutexes, a read-write lock, a semaphore, a lease. [`inspect()`] lists the holders and
-//! waiters of a lock or an election, and [`request_release()`] requests that a holder releases.
+//! Locks and permits: mutexes, a read-write lock, a semaphore, a lease. [`inspect()`] lists the
+//! holders and waiters of a lock or an election, and [`request_release()`] requests that a holder
+//! releases.
 
 pub use crate::cohort_mutex::{CohortGuard, CohortMutex};
 pub use crate::inspect::{inspect, is_ticket};

@@ -18,7 +18,8 @@ use synod::lock::{Lease, Mutex, MutexGuard, Permit, ReadGuard, RwLock, Semaphore
 use synod::{Held, Release};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::args::{Common, Elect, Lock, Permits, Running};
+use crate::args::Common;
+use crate::args::hold::{Elect, Lock, Permits, Running};
 use crate::command::{connect, refuse_memory};
 use crate::failure::Failure;
 use crate::output;

@@ -21,8 +21,8 @@
 //! - **A claim is sent until its effect is known**, or until its session is lost, and the claim
 //!   with it. So none arrives late.
 //! - **The reason of a dead letter is a node in a directory of its own.** A node below the letter
-//!   would keep programs that know no reasons from removing it, and its name has no room. The reason
-//!   is created and deleted in the transactions that do so to its letter.
+//!   would keep programs that know no reasons from removing it, and its name has no room. The
+//!   reason is created and deleted in the transactions that do so to its letter.
 //! - **Only a transaction decides who has an item.** The local knowledge of a process is a hint.
 //! - **The attempt to get an item is its own task.** If its caller is gone when it ends, the item
 //!   is put back: the caller confirms the receipt. A dropped delivery leaves its return to a task

@@ -9,8 +9,8 @@ use synod_core::store::{Node, Stat};
 
 use crate::support::retry::repeat;
 
-/// The effect of a call that sets or lifts a [`Barrier`](crate::barrier::Barrier), or counts a party
-/// of a [`CountDown`](crate::barrier::CountDown).
+/// The effect of a call that sets or lifts a [`Barrier`](crate::barrier::Barrier), or counts a
+/// party of a [`CountDown`](crate::barrier::CountDown).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BarrierChange {

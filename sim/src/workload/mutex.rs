@@ -17,8 +17,8 @@ use crate::workload::belief::{Among, Beliefs, LOCK};
 use crate::workload::grant::{Grants, Wants};
 use crate::workload::holding::{self, Holding};
 
-/// Three processes, one of them with two tasks and one with two clients, lock, believe, write under the lock, and release
-/// it.
+/// Three processes, one of them with two tasks and one with two clients, lock, believe, write under
+/// the lock, and release it.
 pub(super) struct Mutexes;
 
 const ROUNDS: u64 = 3;
