@@ -33,7 +33,7 @@ cases![
     "L-SD-5 L-PE-1 L-X-8" needs [Expiry] breaks [MadeAgainAtOnce] => instances_that_come_back_are_spread_over_time,
     "L-PE-3" breaks [SetWhileAwayForgotten] => what_an_instance_said_last_is_registered_again,
     "L-PE-2 L-PE-5" catches [CreateOverwrites] => a_second_instance_of_an_id_is_refused_or_takes_over,
-    "L-SD-6" catches [CloseKeepsEphemerals] => a_published_instance_stays_until_it_is_withdrawn,
+    "L-SD-6" catches [WatchMissesChildUpdate] => a_published_instance_stays_until_it_is_withdrawn,
     "L-SD-6 L-OUT-3" catches [CloseKeepsEphemerals] => a_published_instance_is_stored_although_an_answer_is_lost,
     "L-OUT-5 L-OUT-6" breaks [StateNeverEnds] => a_service_ends_with_its_client,
     "L-WAT-14 L-X-5" needs [WatchCount] catches [DropLeavesWatch] => services_that_were_dropped_leave_no_watch,
