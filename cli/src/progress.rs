@@ -83,7 +83,6 @@ impl Progress {
     }
 
     /// Counts `steps` more as done.
-    #[cfg(any(feature = "bench", feature = "conformance", feature = "sim"))]
     pub(crate) fn advance(&self, steps: u64) {
         self.show();
         self.bar.inc(steps);

@@ -247,13 +247,10 @@ fn no_lease(path: &Path) -> Error {
     Error::new(ErrorKind::Corrupt, "reading a lease").at(path).because("the data is no lease")
 }
 
-/// Shows the path and the holder.
+/// Shows the path only.
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lease")
-            .field("path", self.value.path())
-            .field("holder", &self.holder)
-            .finish_non_exhaustive()
+        f.debug_struct("Lease").field("path", self.value.path()).finish_non_exhaustive()
     }
 }
 

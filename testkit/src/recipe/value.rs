@@ -186,7 +186,7 @@ const LEASE: Row = Row {
     module: "lease",
     cases: "lease",
     make: |client, path| made(lease(&client, &path)),
-    shown: "Lease { path: /shown, holder: \"ann\", .. }",
+    shown: "Lease { path: /shown, .. }",
     takes: edges::value::LEASE,
     uses: &[change("lease", |client, path| {
         done(async move {
