@@ -14,6 +14,8 @@ use crate::progress::Progress;
 use crate::settings::Settings;
 
 #[cfg(unix)]
+mod changes;
+#[cfg(unix)]
 pub(crate) mod consume;
 pub(crate) mod create;
 pub(crate) mod crew;

@@ -1,11 +1,17 @@
 //! Prints results: as text for a person, or as JSON for a program.
 
 use std::io::{self, IsTerminal as _, Write as _};
+use std::path::Path as FilePath;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use synod::{Node, Stat};
+
+/// The path of a file, for a message.
+pub(crate) fn file(path: &FilePath) -> String {
+    path.display().to_string().escape_debug().to_string()
+}
 
 /// Prints one line.
 ///

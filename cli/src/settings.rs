@@ -11,6 +11,7 @@ use synod::{Config, Error, Result as StoreResult};
 
 use crate::args::Common;
 use crate::failure::Failure;
+use crate::output;
 
 const NO_STORE: &str = "no store was named; say --store URL or set SYNOD_STORE, for example \
     --store zk://localhost:2181";
@@ -165,7 +166,7 @@ fn of_profile(common: &Common, name: Option<&str>) -> Result<Option<Settings>, F
         let name = name.escape_debug();
         return Err(wrong(&path, &format!("no profile `{name}`; it has {}", known.join(", "))));
     };
-    let profile = format!("{}: profile {}", shown(&path), name.escape_debug());
+    let profile = format!("{}: profile {}", output::file(&path), name.escape_debug());
     profile_of(fields, &path, &profile).map(Some)
 }
 
@@ -236,9 +237,5 @@ fn usual_path() -> Option<PathBuf> {
 }
 
 fn wrong(path: &FilePath, why: &str) -> Failure {
-    Failure::plain(format!("{}: {why}", shown(path)))
-}
-
-fn shown(path: &FilePath) -> String {
-    path.display().to_string().escape_debug().to_string()
+    Failure::plain(format!("{}: {why}", output::file(path)))
 }

@@ -4,15 +4,13 @@ pub use crate::count_down::CountDown;
 pub use crate::double_barrier::{DoubleBarrier, Entered, OnLoss};
 pub use crate::support::barrier_change::BarrierChange;
 
-use std::sync::atomic::AtomicBool;
-
 use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Outcome, Query, RejectReason};
 
-use crate::support::barrier_change::{create_once, record_doubt};
-use crate::support::retry::repeat;
+use crate::support::barrier_change::create_once;
+use crate::support::retry::repeat_in_doubt;
 use crate::support::wait::until;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/barrier.md"))]
@@ -58,14 +56,12 @@ impl Barrier {
     ///
     /// A dropped call has lifted the barrier or has not.
     pub async fn lift(&self) -> Result<BarrierChange> {
-        let in_doubt = AtomicBool::new(false);
-        let lift = async || {
-            let lifted = self.client.delete(&self.path, Expect::Any).await;
-            record_doubt(&in_doubt, lifted)
-        };
-        match repeat(&self.client, lift).await? {
+        let lift =
+            async |in_doubt| Ok((self.client.delete(&self.path, Expect::Any).await?, in_doubt));
+        let (lifted, in_doubt) = repeat_in_doubt(&self.client, lift).await?;
+        match lifted {
             Outcome::Rejected(no) if no.reason == RejectReason::Missing => {
-                Ok(BarrierChange::unchanged_unless(in_doubt.into_inner()))
+                Ok(BarrierChange::unchanged_unless(in_doubt))
             }
             lifted => lifted.required().map(|()| BarrierChange::Changed),
         }

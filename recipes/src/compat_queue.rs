@@ -31,7 +31,7 @@ use crate::support::exactly_once::settling::{Sent, is_only_lost};
 use crate::support::exactly_once::write_id::WriteIds;
 use crate::support::exactly_once::writes::ExactlyOnceWrites;
 use crate::support::names::dir_for_any_name;
-use crate::support::retry::{ItemCallBackoff, OutageBackoff};
+use crate::support::retry::ItemCallBackoff;
 use crate::support::time::date;
 use crate::support::wait::ItemWait;
 
@@ -151,24 +151,12 @@ impl CompatQueue {
     /// A dropped call has taken nothing, or puts the node back at its place: in the background, as
     /// soon as the store answers.
     pub async fn take(&self) -> Result<Vec<Bytes>> {
-        let shared = self.shared()?;
         let waiting = async |wait: &mut ItemWait| {
-            let mut backoff = OutageBackoff::new(&self.client);
-            loop {
-                wait.tries += 1;
-                let taken = match self.consumer(shared).next().await {
-                    Ok(item) => Self::take_item(shared, item).await,
-                    Err(error) => Err(error),
-                };
-                match taken {
-                    Ok(Some(taken)) => return Ok(taken.received()),
-                    Ok(None) => {}
-                    Err(error) if error.has_unknown_effect() => return Err(error),
-                    Err(error) => backoff.wait(error).await?,
-                }
-            }
+            let mut backoff = ItemCallBackoff::waiting(&self.client);
+            self.take_next(&mut backoff, &mut wait.tries).await
         };
-        Box::pin(ItemWait::measured("compat_queue", &self.dir, waiting)).await
+        let taken = ItemWait::measured("compat_queue", &self.dir, waiting);
+        Box::pin(taken).await.map(Option::unwrap_or_default)
     }
 
     /// Takes a node as [`CompatQueue::take`] does, but does not wait for one. Returns `None` only
@@ -184,24 +172,36 @@ impl CompatQueue {
     ///
     /// As [`CompatQueue::take`].
     pub async fn try_take(&self) -> Result<Option<Vec<Bytes>>> {
-        let shared = self.shared()?;
         let mut backoff = ItemCallBackoff::limited(&self.client);
-        let taking = async {
-            loop {
-                let taken = match self.consumer(shared).try_next(&self.client).await {
-                    Ok(Some(item)) => Self::take_item(shared, item).await,
-                    Ok(None) => return Ok(None),
-                    Err(error) => Err(error),
-                };
-                match taken {
-                    Ok(Some(taken)) => return Ok(Some(taken.received())),
-                    Ok(None) => {}
-                    Err(error) if error.has_unknown_effect() => return Err(error),
-                    Err(error) => backoff.wait(error).await?,
-                }
+        Box::pin(self.take_next(&mut backoff, &mut 0)).await
+    }
+
+    /// Takes the next node. Returns `None` if there is none, unless the call waits for one.
+    async fn take_next(
+        &self,
+        backoff: &mut ItemCallBackoff,
+        tries: &mut u32,
+    ) -> Result<Option<Vec<Bytes>>> {
+        let shared = self.shared()?;
+        let consumer = self.consumer(shared);
+        loop {
+            *tries += 1;
+            let next = match backoff {
+                ItemCallBackoff::Waiting(_) => consumer.next().await.map(Some),
+                ItemCallBackoff::Limited(..) => consumer.try_next(&self.client).await,
+            };
+            let taken = match next {
+                Ok(Some(item)) => Self::take_item(shared, item).await,
+                Ok(None) => return Ok(None),
+                Err(error) => Err(error),
+            };
+            match taken {
+                Ok(Some(taken)) => return Ok(Some(taken.received())),
+                Ok(None) => {}
+                Err(error) if error.has_unknown_effect() => return Err(error),
+                Err(error) => backoff.wait(error).await?,
             }
-        };
-        Box::pin(taking).await
+        }
     }
 
     fn consumer(&self, shared: &Arc<CompatShared>) -> &CompatConsumer {

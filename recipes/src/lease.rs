@@ -25,10 +25,7 @@ const LAST_DATE: u64 = 253_402_300_799_999;
 #[derive(Clone)]
 pub struct Lease {
     value: SingleValue,
-    holder: String,
-    term: Duration,
-    margin: Duration,
-    is_aligned: bool,
+    settings: LeaseSettings,
 }
 
 /// A term of a [`Lease`].
@@ -63,27 +60,30 @@ impl Lease {
     /// another value, and another process, is another holder. Nothing is sent.
     pub fn new(client: &Client, path: impl Into<Path>, term: Duration) -> Self {
         let value = SingleValue::new(client, path.into(), "lease");
-        let holder = client.random().id();
-        Self { value, holder, term, margin: Duration::ZERO, is_aligned: false }
+        let (holder, term) = (client.random().id(), millis(term));
+        Self { value, settings: LeaseSettings { holder, term, margin: 0, is_aligned: false } }
     }
 
     /// Sets the name of the holder, of 1 to 255 bytes. Processes with the same name are the same
     /// holder: each of them extends the term, such as the next process of a service.
-    pub fn holder(self, name: impl Into<String>) -> Self {
-        Self { holder: name.into(), ..self }
+    pub fn holder(mut self, name: impl Into<String>) -> Self {
+        self.settings.holder = name.into();
+        self
     }
 
     /// Ends each term at the next multiple of its length since the beginning of 1970, UTC. So terms
     /// of an hour end with the hour, whenever they begin, and a job that is started by many
     /// machines on the hour finds the last term ended.
-    pub fn aligned(self) -> Self {
-        Self { is_aligned: true, ..self }
+    pub fn aligned(mut self) -> Self {
+        self.settings.is_aligned = true;
+        self
     }
 
     /// Sets the time after the end of a term for which another holder waits: the greatest
     /// difference of the clocks of two machines. Zero by default.
-    pub fn clock_margin(self, margin: Duration) -> Self {
-        Self { margin, ..self }
+    pub fn clock_margin(mut self, margin: Duration) -> Self {
+        self.settings.margin = millis(margin);
+        self
     }
 
     /// Takes the lease for a term, or extends the term of this holder. Does not wait: the term of
@@ -103,7 +103,7 @@ impl Lease {
     /// background.
     pub async fn try_acquire(&self) -> Result<std::result::Result<LeaseTerm, LeaseTerm>> {
         self.check_holder()?;
-        let (path, settings) = (self.value.path().clone(), self.settings());
+        let (path, settings) = (self.value.path().clone(), self.settings.clone());
         let decided = self.value.change(move |bytes| {
             let record = read(&path, bytes)?;
             let next = settings.next(&path, record, now())?;
@@ -128,7 +128,7 @@ impl Lease {
     /// background.
     pub async fn release(&self) -> Result<bool> {
         self.check_holder()?;
-        let (path, holder) = (self.value.path().clone(), self.holder.clone());
+        let (path, holder) = (self.value.path().clone(), self.settings.holder.clone());
         let decided = self.value.change(move |bytes| {
             let record = read(&path, bytes)?;
             let own = record.filter(|record| record.holder == holder && record.until > now());
@@ -154,27 +154,17 @@ impl Lease {
     }
 
     fn check_holder(&self) -> Result<()> {
-        if (1..=Self::MAX_HOLDER).contains(&self.holder.len()) {
+        let (length, max) = (self.settings.holder.len(), Self::MAX_HOLDER);
+        if (1..=max).contains(&length) {
             return Ok(());
         }
-        let (length, max) = (self.holder.len(), Self::MAX_HOLDER);
         let text = format!("the name of a holder has 1 to {max} bytes, and this one {length}");
         Err(Error::new(ErrorKind::Invalid, DOING).at(self.value.path()).because(text))
-    }
-
-    fn settings(&self) -> LeaseSettings {
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        LeaseSettings {
-            holder: self.holder.clone(),
-            term: millis(self.term),
-            margin: millis(self.margin),
-            is_aligned: self.is_aligned,
-        }
     }
 }
 
 /// The settings of a holder, in milliseconds. Pure.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct LeaseSettings {
     holder: String,
     term: u64,
@@ -228,9 +218,14 @@ impl LeaseRecord {
     }
 }
 
+/// The milliseconds of a time, or the greatest number of them.
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// The date, in milliseconds since the beginning of 1970.
 fn now() -> u64 {
-    u64::try_from(date().as_millis()).unwrap_or(LAST_DATE).min(LAST_DATE)
+    millis(date()).min(LAST_DATE)
 }
 
 fn read(path: &Path, bytes: Option<&Bytes>) -> Result<Option<LeaseRecord>> {

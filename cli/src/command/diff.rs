@@ -43,8 +43,8 @@ fn open(path: &FilePath) -> Result<Input, Failure> {
     if path.as_os_str() == "-" {
         return Ok(Box::new(BufReader::new(io::stdin())));
     }
-    let shown = || path.display().to_string().escape_debug().to_string();
-    let file = File::open(path).map_err(|error| Failure::plain(format!("{}: {error}", shown())))?;
+    let file = File::open(path)
+        .map_err(|error| Failure::plain(format!("{}: {error}", output::file(path))))?;
     Ok(Box::new(BufReader::new(file)))
 }
 

@@ -388,10 +388,7 @@ fn hash(text: &str) -> (u64, u64) {
 
 /// Opens a file that can be read twice: standard input is copied to a file without a name.
 fn open(path: &FilePath) -> Result<File, Failure> {
-    let at = |error: io::Error| {
-        let shown = path.display().to_string();
-        Failure::plain(format!("{}: {error}", shown.escape_debug()))
-    };
+    let at = |error: io::Error| Failure::plain(format!("{}: {error}", output::file(path)));
     if path.as_os_str() != "-" {
         let file = File::open(path).map_err(at)?;
         if file.metadata().map_err(at)?.is_file() {

@@ -1,10 +1,7 @@
 //! `mirror`: a subtree kept as files, for programs that read their configuration from files.
 
 use std::pin::pin;
-use std::time::Duration;
 
-use futures_util::StreamExt as _;
-use futures_util::future::{Either, poll_immediate, select};
 use serde_json::json;
 use synod::Client;
 use synod::Path;
@@ -12,6 +9,7 @@ use synod::cache::{Cache, Extent};
 use tokio::time::timeout;
 
 use crate::args::{Common, Mirror};
+use crate::command::changes::{GRACE, complete, next_changes};
 use crate::command::connect;
 use crate::command::hold::FAREWELL;
 use crate::failure::Failure;
@@ -19,10 +17,6 @@ use crate::files::{FileChange, Files, wanted};
 use crate::output;
 use crate::process::Job;
 use crate::process::signals::Signals;
-use crate::progress::Progress;
-
-/// Time that the command may take to end.
-const GRACE: Duration = Duration::from_secs(2);
 
 /// Keeps the files until a signal arrives. The client is closed in any case.
 pub(crate) async fn run(common: &Common, mirror: Mirror) -> Result<(), Failure> {
@@ -41,10 +35,8 @@ async fn keep(
 ) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
     let cache = Cache::start(client, Extent::subtree(&mirror.path));
-    let reading = pin!(Progress::reading("reading", cache.progress(), cache.complete()));
-    match select(reading, pin!(signals.fatal())).await {
-        Either::Left((complete, _)) => complete?,
-        Either::Right(_) => return Ok(()),
+    if !complete(&cache, &mut signals).await? {
+        return Ok(());
     }
     let job = if mirror.command.is_empty() {
         None
@@ -70,16 +62,9 @@ async fn keep(
             code if mirror.once => return Err(Failure::Exit(code, None)),
             _ => {}
         }
-        // Signals come first: one may have arrived while the command ran.
-        match select(pin!(signals.fatal()), events.next()).await {
-            Either::Left(_) => return Ok(()),
-            Either::Right((Some(_), _)) => {}
-            Either::Right((None, _)) => {
-                return Err(Failure::plain("the client is closed; try again"));
-            }
+        if !next_changes(&mut events, &mut signals).await? {
+            return Ok(());
         }
-        // Several changes are one update.
-        while let Some(Some(_)) = poll_immediate(events.next()).await {}
     }
 }
 

@@ -37,8 +37,7 @@ fn read(file: &FilePath) -> Result<String, Failure> {
     } else {
         fs::read_to_string(file)
     };
-    let shown = || file.display().to_string().escape_debug().to_string();
-    read.map_err(|error| Failure::plain(format!("{}: {error}", shown())))
+    read.map_err(|error| Failure::plain(format!("{}: {error}", output::file(file))))
 }
 
 fn print(common: &Common, commit: &Commit) -> Result<(), Failure> {

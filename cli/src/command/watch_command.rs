@@ -5,8 +5,7 @@ use std::ffi::OsString;
 use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
-use futures_util::future::{Either, poll_immediate, select};
+use futures_util::future::poll_immediate;
 use serde_json::json;
 use synod::Client;
 use synod::Path;
@@ -14,14 +13,11 @@ use synod::cache::{Cache, Extent};
 use synod::{Node, Stat};
 
 use crate::args::{Common, Watch};
+use crate::command::changes::{GRACE, complete, next_changes};
 use crate::failure::Failure;
 use crate::output;
 use crate::process::Job;
 use crate::process::signals::Signals;
-use crate::progress::Progress;
-
-/// Time that the command may take to end.
-const GRACE: Duration = Duration::from_secs(2);
 
 /// Runs the command for each node, and for each change, until a signal arrives.
 pub(super) async fn run(common: &Common, client: &Client, watch: Watch) -> Result<(), Failure> {
@@ -32,10 +28,8 @@ pub(super) async fn run(common: &Common, client: &Client, watch: Watch) -> Resul
         _ => Extent::node(&watch.path),
     };
     let cache = Cache::start(client, extent);
-    let reading = pin!(Progress::reading("reading", cache.progress(), cache.complete()));
-    match select(reading, pin!(signals.fatal())).await {
-        Either::Left((complete, _)) => complete?,
-        Either::Right(_) => return Ok(()),
+    if !complete(&cache, &mut signals).await? {
+        return Ok(());
     }
     let grace = watch.grace.unwrap_or(GRACE);
     let mut runs = Runs { common, command: watch.command, grace, last_failure: 0 };
@@ -63,15 +57,9 @@ pub(super) async fn run(common: &Common, client: &Client, watch: Watch) -> Resul
         if left == 0 {
             return runs.result();
         }
-        match select(pin!(signals.fatal()), events.next()).await {
-            Either::Left(_) => return Ok(()),
-            Either::Right((Some(_), _)) => {}
-            Either::Right((None, _)) => {
-                return Err(Failure::plain("the client is closed; try again"));
-            }
+        if !next_changes(&mut events, &mut signals).await? {
+            return Ok(());
         }
-        // Several changes are read together.
-        while let Some(Some(_)) = poll_immediate(events.next()).await {}
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::clock;
-use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::store::Query;
 use synod_core::task::{self, Task};
@@ -21,9 +21,8 @@ use crate::mirror::event::CacheEvent;
 use crate::mirror::extent::Extent;
 use crate::mirror::reader::EventReader;
 use crate::support::exactly_once::old_write_ids::{OldWriteIds, remove_old_write_ids};
-use crate::support::retry::call_delays;
 use crate::support::time::date;
-use crate::support::wait::until_news;
+use crate::support::wait::{ReportWait, until_news};
 
 /// The items of a queue and their locks, followed for as long as this value exists.
 pub(super) struct CompatConsumer {
@@ -90,7 +89,7 @@ impl CompatConsumer {
     /// Returns the first item that can be tried, or `None` once the store has answered, to reads
     /// sent during this call, that none can be taken.
     pub(super) async fn try_next(&self, client: &Client) -> Result<Option<CompatItem>> {
-        let mut delays = call_delays(client);
+        let mut wait = ReportWait::new(client, DOING, self.items.path());
         loop {
             let news = self.stock.news.notified();
             let are_locks_known = self.locks.as_ref().is_none_or(|locks| locks.state().is_live());
@@ -104,17 +103,8 @@ impl CompatConsumer {
             if !self.has_deliverable(client).await? {
                 return Ok(None);
             }
-            // The item is not reported yet, or another task tries it. If it is gone before it was
-            // reported, nothing is reported.
-            let Some(delay) = delays.next() else {
-                return Err(Error::new(ErrorKind::Unreachable, DOING)
-                    .at(self.items.path())
-                    .because("there are items, but the store does not report them"));
-            };
-            let listed_again = clock::now() + delay;
-            let until = until.map_or(listed_again, |until| until.min(listed_again));
             let mirrors = [&self.items].into_iter().chain(&self.locks);
-            until_news(news, Some(until), mirrors).await?;
+            wait.until_news(news, until, mirrors).await?;
         }
     }
 

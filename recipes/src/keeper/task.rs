@@ -10,7 +10,6 @@ use synod_core::client::Client;
 use synod_core::clock::{self, Instant, sleep};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::retry::Retry;
 use synod_core::session::Session;
 use synod_core::store::{
     Commit, Expect, Lifetime, Node, Outcome, Query, RejectReason, Revision, SessionId, Stat, Txn,
@@ -25,7 +24,7 @@ use crate::keeper::failures::{
 use crate::keeper::node::{Cause, Kept, Mine, Occupant, Occupied, OwnNodes, Shown};
 use crate::keeper::state::{KeeperShared, Lasts};
 use crate::mutant::mistake;
-use crate::support::retry::RetryDelays;
+use crate::support::retry::{RetryDelays, call_delays};
 
 /// The number of last sessions that a keeper remembers.
 const MAX_SESSIONS: usize = 16;
@@ -269,7 +268,7 @@ impl KeeperTask {
 
     /// Removes the node that it created, if it exists, in whatever session.
     async fn remove_all_remnants(&mut self) -> Result<()> {
-        let mut delays = Retry::until_elapsed(self.client.timeout()).delays(self.client.random());
+        let mut delays = call_delays(&self.client);
         loop {
             let error = match self.remove_remnant().await {
                 Ok(true) => return Ok(()),

@@ -37,6 +37,7 @@ use crate::support::detached::closed;
 use crate::support::exactly_once::ExactlyOnce;
 use crate::support::exactly_once::settling::{Evidence, Sent};
 use crate::support::exactly_once::write_id::WriteIds;
+use crate::support::retry::call_delays;
 
 /// Keeps a TTL node, by writing it periodically.
 pub(super) struct LastingTask {
@@ -211,7 +212,7 @@ impl LastingTask {
     /// Removes the node that it created, if it exists.
     async fn remove_last(&mut self) -> Result<()> {
         let Some(last) = self.last else { return Ok(()) };
-        let mut delays = Retry::until_elapsed(self.client.timeout()).delays(self.client.random());
+        let mut delays = call_delays(&self.client);
         loop {
             let Err(error) = self.remove(last).await else { return Ok(()) };
             if !self.client.is_transient(&error) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use synod_core::clock;
-use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::error::Result;
 use synod_core::random::Random;
 use synod_core::session::Session;
 use synod_core::store::{Node, Query};
@@ -24,9 +24,8 @@ use crate::queue::returns::{ConsumerNode, ItemReturn, recover_lost_items, spawn_
 use crate::queue::stock::Pick;
 use crate::queue::stock_shared::{Reserved, StockShared};
 use crate::support::exactly_once::old_write_ids::remove_old_write_ids;
-use crate::support::retry::call_delays;
 use crate::support::time::date;
-use crate::support::wait::until_news;
+use crate::support::wait::{ReportWait, until_news};
 
 /// The maximum size of item data that a consumer caches. Larger data is read when it is needed.
 const MAX_KEPT_DATA: usize = 1_024;
@@ -143,7 +142,7 @@ impl Consumer {
         shared: &QueueShared,
         max: usize,
     ) -> Result<Option<Vec<Reserved>>> {
-        let mut delays = call_delays(&shared.client);
+        let mut wait = ReportWait::new(&shared.client, DOING, &shared.dir);
         loop {
             let changed = self.stock.changed.notified();
             let (mut is_reading, mut until) = (false, None);
@@ -163,16 +162,7 @@ impl Consumer {
             if !is_reading && !self.has_deliverable(shared).await? {
                 return Ok(None);
             }
-            // The item is not reported yet, or another task tries it. If it is gone before it was
-            // reported, nothing is reported.
-            let Some(delay) = delays.next() else {
-                return Err(Error::new(ErrorKind::Unreachable, DOING)
-                    .at(&shared.dir)
-                    .because("there are items, but the store does not report them"));
-            };
-            let listed_again = clock::now() + delay;
-            let until = until.map_or(listed_again, |until| until.min(listed_again));
-            until_news(changed, Some(until), [&self.items, &self.consumers]).await?;
+            wait.until_news(changed, until, [&self.items, &self.consumers]).await?;
         }
     }
 

@@ -1,13 +1,11 @@
 //! [`BarrierChange`]: the effect of a call that sets or lifts a barrier, or counts a party.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use synod_core::client::Client;
-use synod_core::error::{Error, Result};
+use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::store::{Node, Stat};
 
-use crate::support::retry::repeat;
+use crate::support::retry::repeat_in_doubt;
 
 /// The effect of a call that sets or lifts a [`Barrier`](crate::barrier::Barrier), or counts a
 /// party of a [`CountDown`](crate::barrier::CountDown).
@@ -31,26 +29,18 @@ impl BarrierChange {
     }
 }
 
-/// Records whether the effect of a request is unknown.
-pub(crate) fn record_doubt<T>(in_doubt: &AtomicBool, answer: Result<T>) -> Result<T> {
-    let is_unknown = answer.as_ref().is_err_and(Error::has_unknown_effect);
-    in_doubt.fetch_or(is_unknown, Ordering::Relaxed);
-    answer
-}
-
 /// Creates the persistent node at `path`, if it does not exist.
 ///
 /// The node belongs to no client, so it is put, and stays if the call is dropped. The data of the
 /// node is the id of the call that wrote it last. If this is still the first write of the node, its
 /// writer has created it.
 pub(crate) async fn create_once(client: &Client, path: &Path) -> Result<BarrierChange> {
-    let (id, in_doubt) = (client.random().id(), AtomicBool::new(false));
-    let attempt = async || {
-        let was_in_doubt = in_doubt.load(Ordering::Relaxed);
-        if was_in_doubt && let Some(change) = change_by(&id, client.get(path).await?) {
+    let id = client.random().id();
+    let attempt = async |in_doubt| {
+        if in_doubt && let Some(change) = change_by(&id, client.get(path).await?) {
             return Ok(change);
         }
-        let done = record_doubt(&in_doubt, client.put(path, id.clone()).await)?;
+        let done = client.put(path, id.clone()).await?;
         // Some ZooKeeper servers report no stat of a created node.
         let Some(stat) = done.stat else {
             let node = client.get(path).await?;
@@ -59,10 +49,10 @@ pub(crate) async fn create_once(client: &Client, path: &Path) -> Result<BarrierC
         Ok(if is_first_write(stat) {
             BarrierChange::Changed
         } else {
-            BarrierChange::unchanged_unless(was_in_doubt)
+            BarrierChange::unchanged_unless(in_doubt)
         })
     };
-    repeat(client, attempt).await
+    repeat_in_doubt(client, attempt).await
 }
 
 /// Returns the effect of the call with this id, if its write is the last one of the node.

@@ -164,15 +164,28 @@ pub(crate) async fn repeat<T, F>(client: &Client, mut request: impl FnMut() -> F
 where
     F: Future<Output = Result<T>>,
 {
-    repeat_race(client, || won(request())).await
+    repeat_in_doubt(client, |_| request()).await
+}
+
+/// Repeats an idempotent request as [`repeat`] does. The request gets `true` if an earlier one may
+/// have been applied: then what it finds proves nothing about that.
+pub(crate) async fn repeat_in_doubt<T, F>(
+    client: &Client,
+    mut request: impl FnMut(bool) -> F,
+) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    let attempt = |in_doubt| won(request(in_doubt));
+    repeat_while(client, |error| client.is_transient(error), attempt).await
 }
 
 /// Repeats an idempotent request as [`repeat`] does, and also when another client was faster.
-pub(crate) async fn repeat_race<T, F>(client: &Client, attempt: impl FnMut() -> F) -> Result<T>
+pub(crate) async fn repeat_race<T, F>(client: &Client, mut attempt: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<Race<T>>>,
 {
-    repeat_while(client, |error| client.is_transient(error), attempt).await
+    repeat_while(client, |error| client.is_transient(error), |_| attempt()).await
 }
 
 /// Repeats an idempotent request as [`repeat`] does, for as long as its session lives.
@@ -184,7 +197,7 @@ where
     F: Future<Output = Result<T>>,
 {
     let unreachable = |error: &Error| error.kind() == ErrorKind::Unreachable;
-    repeat_while(client, unreachable, || won(request())).await
+    repeat_while(client, unreachable, |_| won(request())).await
 }
 
 async fn won<T>(request: impl Future<Output = Result<T>>) -> Result<Race<T>> {
@@ -194,7 +207,7 @@ async fn won<T>(request: impl Future<Output = Result<T>>) -> Result<Race<T>> {
 async fn repeat_while<T, F>(
     client: &Client,
     may_succeed: impl Fn(&Error) -> bool,
-    mut attempt: impl FnMut() -> F,
+    mut attempt: impl FnMut(bool) -> F,
 ) -> Result<T>
 where
     F: Future<Output = Result<Race<T>>>,
@@ -202,7 +215,7 @@ where
     let mut delays = call_delays(client);
     let mut in_doubt = false;
     loop {
-        let (error, is_repeated) = match attempt().await {
+        let (error, is_repeated) = match attempt(in_doubt).await {
             Ok(Race::Won(done)) => return Ok(done),
             Ok(Race::Lost(error)) => (error, true),
             Err(error) => {

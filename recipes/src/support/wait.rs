@@ -7,8 +7,9 @@ use std::time::Duration;
 use futures_util::future::{Either, select, select_all};
 use synod_core::client::{Client, ClientWatch};
 use synod_core::clock::{self, Instant, sleep_until, timeout};
-use synod_core::error::Result;
+use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
+use synod_core::retry::Delays;
 use synod_core::store::{End, Event, Query, View};
 use tracing::Instrument;
 use tracing::field::{Empty, debug};
@@ -16,7 +17,7 @@ use tracing::field::{Empty, debug};
 use crate::line::meter;
 use crate::mirror::Mirror;
 use crate::mutant::mistake;
-use crate::support::retry::OutageBackoff;
+use crate::support::retry::{OutageBackoff, call_delays};
 
 /// Waits until a view of the store satisfies a condition, also through outages.
 ///
@@ -80,6 +81,38 @@ pub(crate) async fn until_news(
     match select(select(news, reached), failed).await {
         Either::Left(_) => Ok(()),
         Either::Right(((error, ..), _)) => Err(error),
+    }
+}
+
+/// The waits of a call for items that the store lists, and that it cannot try yet: they are not
+/// reported to this process, or another task tries them.
+pub(crate) struct ReportWait<'a> {
+    delays: Delays,
+    doing: &'static str,
+    path: &'a Path,
+}
+
+impl<'a> ReportWait<'a> {
+    pub(crate) fn new(client: &Client, doing: &'static str, path: &'a Path) -> Self {
+        Self { delays: call_delays(client), doing, path }
+    }
+
+    /// Waits as [`until_news`], and no longer than the next delay of the call: an item that is gone
+    /// before it was reported is never reported. Fails at the time limit of the call.
+    pub(crate) async fn until_news(
+        &mut self,
+        news: impl Future<Output = ()>,
+        until: Option<Instant>,
+        mirrors: impl IntoIterator<Item = &Mirror>,
+    ) -> Result<()> {
+        let Some(delay) = self.delays.next() else {
+            return Err(Error::new(ErrorKind::Unreachable, self.doing)
+                .at(self.path)
+                .because("there are items, but the store does not report them"));
+        };
+        let listed_again = clock::now() + delay;
+        let until = until.map_or(listed_again, |until| until.min(listed_again));
+        until_news(news, Some(until), mirrors).await
     }
 }
 
