@@ -36,14 +36,15 @@ impl Failure {
     /// If the case names something that does not exist.
     pub fn of(case: &Case) -> Result<Option<Self>, BadCase> {
         let workload = case.workload()?;
-        Self::of_prepared(case, &|sim| workload.prepare(sim))
+        Self::of_prepared(case, &|sim| workload.prepare(sim), &|_, _| ())
     }
 
     pub(crate) fn of_prepared(
         case: &Case,
         prepare: &dyn Fn(Sim) -> Sim,
+        tried: &dyn Fn(usize, usize),
     ) -> Result<Option<Self>, BadCase> {
-        let Some(smaller) = shrink(case, prepare) else { return Ok(None) };
+        let Some(smaller) = shrink(case, prepare, tried) else { return Ok(None) };
         let report = smaller.case.run_in(prepare, true)?;
         let Some(violation) = report.violation.clone() else { return Ok(None) };
         let case = Case { law: Some(violation.law.clone()), ..case.clone() };
@@ -102,7 +103,7 @@ impl Failure {
 }
 
 /// The command that repeats a case.
-fn command(case: &Case) -> String {
+pub(crate) fn command(case: &Case) -> String {
     let Case { workload, personality, seed, .. } = case;
     let mutant = case.mutant.as_ref().map(|it| format!(" --mutant {it}")).unwrap_or_default();
     let off = case.without.iter().filter_map(|number| Fault::by_number(*number));

@@ -11,7 +11,8 @@ use synod_mem::cluster::{Fault, Personality, Rates, Site};
 
 use crate::bad_case::BadCase;
 use crate::case::Case;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
+use crate::progress::ProgressLines;
 use crate::report::Report;
 use crate::setup::Sim;
 use crate::workload::{self, Workload};
@@ -181,14 +182,25 @@ impl Hunt {
         self
     }
 
-    /// Runs the seeds, and reduces the first history that fails.
+    /// Runs the seeds, and reduces the first history that fails. If this takes more than a second,
+    /// its state is written to the standard error, at most one line a second. The seed and the law
+    /// of a failure are written before the reduction, which runs up to 600 histories.
     ///
     /// # Panics
     ///
     /// If it names a mistake that does not exist.
     pub fn run(&self) -> Found {
-        let tally = self.count(&|_| ()).unwrap_or_else(|error| panic!("{error}"));
-        let failure = tally.failures.first().and_then(|case| self.explain(case));
+        self.run_with(&ProgressLines::new(&self.name))
+    }
+
+    fn run_with(&self, progress: &ProgressLines) -> Found {
+        let (done, of) = (AtomicU64::new(0), self.seeds.end.saturating_sub(self.seeds.start));
+        let count = |more| {
+            let done = done.fetch_add(more, Ordering::Relaxed) + more;
+            progress.histories(done, of);
+        };
+        let tally = self.count(&count).unwrap_or_else(|error| panic!("{error}"));
+        let failure = tally.failures.first().and_then(|case| self.explain_with(case, progress));
         Found { tally, failure }
     }
 
@@ -206,11 +218,10 @@ impl Hunt {
                 if from >= self.seeds.end {
                     break;
                 }
-                let chunk = self.chunk(from..(from + CHUNK).min(self.seeds.end));
+                let chunk = self.chunk(from..(from + CHUNK).min(self.seeds.end), done);
                 let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
                 match (&mut *all, chunk) {
                     (Ok(all), Ok(chunk)) => {
-                        done(chunk.histories);
                         all.add(chunk);
                         let stops = !self.goes_on && !all.failures.is_empty();
                         over.fetch_or(stops, Ordering::Relaxed);
@@ -238,12 +249,13 @@ impl Hunt {
         })
     }
 
-    fn chunk(&self, seeds: Range<u64>) -> Result<Tally, BadCase> {
+    fn chunk(&self, seeds: Range<u64>, done: &dyn Fn(u64)) -> Result<Tally, BadCase> {
         let mut tally = Tally::default();
         for seed in seeds {
             let mut case = self.case(seed);
             let report = case.run_in(&*self.prepare, false)?;
             tally.note(&report);
+            done(1);
             if let Some(violation) = report.violation {
                 case.law = Some(violation.law);
                 tally.failures.push(case);
@@ -265,13 +277,25 @@ impl Hunt {
         case
     }
 
-    /// Reduces a case that failed, and explains it.
+    /// Reduces a case that failed, and explains it. Writes its state to the standard error, as
+    /// [`Self::run`] does.
     pub fn explain(&self, case: &Case) -> Option<Failure> {
-        let mut failure = Failure::of_prepared(case, &*self.prepare).ok().flatten()?;
-        if workload::by_name(&self.name).is_none() {
-            failure.again = format!("{SEED}={:#x}, and this program again", case.seed);
+        self.explain_with(case, &ProgressLines::new(&self.name))
+    }
+
+    fn explain_with(&self, case: &Case, progress: &ProgressLines) -> Option<Failure> {
+        let again = match workload::by_name(&self.name) {
+            Some(_) => failure::command(case),
+            None => format!("{SEED}={:#x}, and this program again", case.seed),
+        };
+        progress.failed(case, &again);
+        let mut failure = Failure::of_prepared(case, &*self.prepare, &|runs, faults| {
+            progress.reduced(runs, faults);
+        });
+        if let Ok(Some(failure)) = &mut failure {
+            failure.again = again;
         }
-        Some(failure)
+        failure.ok().flatten()
     }
 
     /// The marks that were reached in fewer than one history of a thousand: they test less than
@@ -357,5 +381,33 @@ impl fmt::Debug for Hunt {
             .field("name", &self.name)
             .field("seeds", &self.seeds)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::Process;
+    use crate::progress::tests::Lines;
+
+    async fn counts_to_three(me: Process) {
+        for number in 0..3 {
+            me.rest(Duration::from_millis(10)).await;
+            me.always("it never counts to two", number < 2);
+        }
+    }
+
+    #[test]
+    fn the_seed_and_the_law_of_a_failure_come_before_its_reduction() {
+        let lines = Lines::default();
+        let hunt = Hunt::new("test", |sim| sim.processes(1, counts_to_three)).seeds(0x2f..0x30);
+        let found = hunt.run_with(&lines.progress(Duration::ZERO));
+        assert!(found.failure.is_some());
+        let text = lines.text();
+        let (before, after) = text.split_once("It is being reduced.").expect("it was reduced");
+        assert!(before.contains("1 of 1 histories\n"), "{text}");
+        assert!(before.contains("seed 0x2f on etcd breaks: it never counts to two"), "{text}");
+        assert!(before.contains("again: SYNOD_SIM_SEED=0x2f"), "{text}");
+        assert!(after.contains("reduced to 0 faults in"), "{text}");
     }
 }

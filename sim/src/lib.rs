@@ -55,6 +55,7 @@ pub mod known;
 mod ledger;
 mod observations;
 mod process;
+mod progress;
 mod recorder;
 mod report;
 mod run;

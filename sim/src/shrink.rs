@@ -26,14 +26,20 @@ pub struct Smaller {
     pub runs: usize,
 }
 
-/// Reduces a case to the parts that its failure needs. `None` if the case does not fail.
-pub(crate) fn shrink(case: &Case, prepare: &dyn Fn(Sim) -> Sim) -> Option<Smaller> {
+/// Reduces a case to the parts that its failure needs. `None` if the case does not fail. Calls
+/// `tried` after each history, with the number of histories and of the faults that are left.
+pub(crate) fn shrink(
+    case: &Case,
+    prepare: &dyn Fn(Sim) -> Sim,
+    tried: &dyn Fn(usize, usize),
+) -> Option<Smaller> {
     let whole = case.run_in(prepare, false).ok()?;
     let law = whole.violation.as_ref()?.law.clone();
     let faults: Vec<_> = whole.fired.iter().map(|it| (it.spot, it.size)).collect();
     let faults_before = faults.len();
     let kept = Shrunk { faults, ..case.shrunk.clone().unwrap_or_default() };
-    let mut search = Search { case: case.clone(), law, prepare, runs: 1, kept: kept.clone() };
+    let mut search =
+        Search { case: case.clone(), law, prepare, tried, runs: 1, kept: kept.clone() };
     search.case.law = Some(search.law.clone());
     if search.fails(&kept) {
         search.fewer_faults();
@@ -49,6 +55,7 @@ struct Search<'a> {
     case: Case,
     law: String,
     prepare: &'a dyn Fn(Sim) -> Sim,
+    tried: &'a dyn Fn(usize, usize),
     runs: usize,
     kept: Shrunk,
 }
@@ -62,6 +69,7 @@ impl Search<'_> {
         self.runs += 1;
         let case = Case { shrunk: Some(shrunk.clone()), ..self.case.clone() };
         let report = case.run_in(self.prepare, false);
+        (self.tried)(self.runs, self.kept.faults.len());
         report.is_ok_and(|report| report.violation.is_some_and(|it| it.law == self.law))
     }
 
@@ -134,6 +142,6 @@ impl Case {
     /// Reduces the case to the parts that its failure needs. `None` if it does not fail.
     pub fn shrink(&self) -> Option<Smaller> {
         let workload = self.workload().ok()?;
-        shrink(self, &|sim| workload.prepare(sim))
+        shrink(self, &|sim| workload.prepare(sim), &|_, _| ())
     }
 }
