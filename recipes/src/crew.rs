@@ -230,8 +230,8 @@ impl Crew {
         }
     }
 
-    /// Works as [`Crew::work_until`] does, and meanwhile [leads](Crew::lead) whenever this client is
-    /// elected. When `stop` completes, the worker finishes its tasks while this client still leads.
+    /// Works as [`Crew::work_until`] does, and [leads](Crew::lead) whenever this client is elected.
+    /// When `stop` completes, the worker finishes its tasks while this client still leads.
     /// Then it steps down, and this returns: another client leads at once.
     ///
     /// # Errors

@@ -304,8 +304,10 @@ async fn an_attempt_that_takes_too_long_has_failed(world: World) {
     assert_eq!(work.running(), 0, "the futures are dropped");
     let history = answer(twice.history().await).expect("it is there");
     let ends: Vec<_> = history.attempts.iter().map(|attempt| attempt.end.clone()).collect();
-    let is_late = |end: &Option<AttemptEnd>| matches!(end, Some(AttemptEnd::Failed(why)) if why.starts_with(LATE));
-    assert!(ends.len() == 2 && is_late(&ends[0]) && ends[1] == Some(AttemptEnd::Done), "{ends:?}");
+    let [Some(AttemptEnd::Failed(why)), Some(AttemptEnd::Done)] = &ends[..] else {
+        panic!("{ends:?}")
+    };
+    assert!(why.starts_with(LATE), "{why}");
     let seen = work.seen.lock().expect("nobody panics").clone();
     let [(first, begun), (_, next), _] = &seen[..] else { panic!("{}", seen.len()) };
     assert!(*next - *begun >= limit, "it had its time");
