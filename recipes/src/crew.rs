@@ -47,13 +47,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use futures_util::future::{Either, pending, select};
+use futures_util::future::{Either, pending, select, try_join};
 use synod_core::client::Client;
 use synod_core::error::{Error, Result};
 use synod_core::name::Name;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Outcome, Query, View};
 use synod_core::value::{decode, encode};
+use tokio::sync::{oneshot, watch};
 
 use crate::crew::layout::{CrewPaths, CrewSwitch};
 use crate::crew::master::MasterTerm;
@@ -229,6 +230,38 @@ impl Crew {
         }
     }
 
+    /// Works as [`Crew::work_until`] does, and [leads](Crew::lead) whenever this client is elected.
+    /// When `stop` completes, the worker finishes its tasks while this client still leads.
+    /// Then it steps down, and this returns: another client leads at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`Crew::work`] and [`Crew::lead`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Crew::work`]; a dropped call also leaves the election.
+    pub async fn run_until<F, T, E>(
+        &self,
+        worker: CrewWorker,
+        stop: impl Future<Output = ()>,
+        run: impl Fn(Assignment) -> F,
+    ) -> Result<()>
+    where
+        F: Future<Output = Result<T, E>>,
+        T: Into<TaskResult>,
+        E: fmt::Display,
+    {
+        let (end, ended) = oneshot::channel();
+        let works = async {
+            self.work_until(worker, stop, run).await?;
+            let _is_received = end.send(()).is_ok();
+            Ok(())
+        };
+        let leads = self.lead_until(ended.map(drop));
+        try_join(Box::pin(works), Box::pin(leads)).await.map(drop)
+    }
+
     /// Takes part in the election of the master, and leads whenever it is elected: assigns waiting
     /// tasks, reassigns the tasks of lost workers, expires tasks at their deadlines, and removes
     /// finished tasks after the retention. This continues across sessions, until the call is
@@ -243,17 +276,39 @@ impl Crew {
     /// Cancel safe: a dropped call leaves the election. Each step is made completely, or not at
     /// all.
     pub async fn lead(&self) -> Result<Infallible> {
-        let paths = CrewPaths::of(&self.path)?;
+        self.lead_until(pending()).await?;
+        // It is never stopped.
+        pending().await
+    }
+
+    /// Leads until `stop` completes. A master then steps down before this returns.
+    async fn lead_until(&self, stop: impl Future<Output = ()>) -> Result<()> {
+        let (paths, stop) = (CrewPaths::of(&self.path)?, stop.shared());
         let election = LeaderSelector::new(&self.client, paths.master());
-        let failure = election.keep_leading(|lead| async {
+        // It has a receiver while this client leads.
+        let leading = watch::Sender::new(());
+        let terms = election.keep_leading(|lead| async {
+            let leads = leading.subscribe();
             let term = MasterTerm::new(&paths, self.retention, self.policy.clone());
-            match Box::pin(term.lead(&self.client, lead)).await {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) if self.client.is_transient(&error) => ControlFlow::Continue(()),
-                Err(error) => ControlFlow::Break(error),
+            let term = Box::pin(term.lead(&self.client, lead));
+            // The last term has ended once the receiver is returned.
+            match select(stop.clone(), term).await {
+                Either::Left(_) => ControlFlow::Break((leads, Ok(()))),
+                Either::Right((Err(error), _)) if !self.client.is_transient(&error) => {
+                    ControlFlow::Break((leads, Err(error)))
+                }
+                Either::Right(_) => ControlFlow::Continue(()),
             }
         });
-        Err(Box::pin(failure).await?)
+        // A candidate that does not lead waits no longer, and leaves in the background.
+        let waits = async {
+            stop.clone().await;
+            leading.closed().await;
+        };
+        match select(Box::pin(terms), pin!(waits)).await {
+            Either::Left((ended, _)) => ended?.1,
+            Either::Right(_) => Ok(()),
+        }
     }
 }
 

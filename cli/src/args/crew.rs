@@ -104,6 +104,10 @@ pub(crate) struct CrewSubmit {
     /// the master
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) deadline: Option<Duration>,
+    /// Let an attempt fail that takes longer, by the clock of its worker, which then ends the
+    /// command
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) attempt_timeout: Option<Duration>,
     /// Wait until it is over, and print its result in place of its id
     #[arg(long)]
     pub(crate) wait: bool,
@@ -131,16 +135,20 @@ The command finds the id of its task in SYNOD_TASK, the number of attempts that
 failed before in SYNOD_FAILED, and the path of the crew in SYNOD_PATH. Exit code
 0 means that the task is done; any other that this attempt failed. It runs in a
 process group of its own, which gets SIGTERM, and SIGKILL after --grace, when
-its task was lost or cancelled, or this worker ends.
+its task was lost or cancelled, its attempt took too long, or this worker ends
+at once.
 
 SYNOD_PROGRESS names an empty file. What the command writes there as the last
 line is the progress of its task, which `status` shows:
   echo \"$done of $all\" >\"$SYNOD_PROGRESS\"
 
-The worker has the properties `host` and `pid`, and those of --property. It ends
-by a signal; its tasks are then assigned to other workers.
+The worker has the properties `host` and `pid`, and those of --property. After
+SIGTERM, SIGINT or SIGHUP it gets no more tasks, ends those that it has, and
+exits. A second signal, or another one, ends it at once; its tasks are then
+assigned to other workers.
 
 Exit codes:
-  128 + N  signal N ended it
+  0        it has ended its tasks after a signal
+  128 + N  signal N ended it at once
   126      the command cannot be run    127  there is no such command
   otherwise those of `synod --help`";

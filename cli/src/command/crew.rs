@@ -82,6 +82,7 @@ async fn submit(
     let new = asked.needs.into_iter().fold(new, |new, (name, value)| new.needs(name, value));
     let new = asked.prefers.into_iter().fold(new, |new, (name, value)| new.prefers(name, value));
     let new = asked.deadline.into_iter().fold(new, NewTask::deadline);
+    let new = asked.attempt_timeout.into_iter().fold(new, NewTask::attempt_timeout);
     let task = Progress::waiting("submitting", crew.submit(&id, new)).await?;
     if !asked.wait {
         return if common.json {

@@ -3,13 +3,13 @@
 use std::future::pending;
 use std::pin::pin;
 
-use futures_util::future::{Either, select, try_join};
+use futures_util::future::{Either, select};
 use serde_json::json;
 use synod::Client;
 use synod::Path;
 use synod::crew::{Assignment, Crew, CrewWorker};
 use synod_core::random::Random;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
 use crate::args::Common;
@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::process::filter::Filter;
 use crate::process::progress_file::ProgressFile;
-use crate::process::signals::Signals;
+use crate::process::signals::{Caught, Signals};
 
 /// The parts that each attempt of this worker needs.
 struct Desk {
@@ -40,7 +40,7 @@ struct Attempt<'a> {
     is_open: bool,
 }
 
-/// Works until a signal arrives. The client is closed in any case.
+/// Works until a signal arrives, and then ends the current tasks. The client is closed in any case.
 pub(crate) async fn run(common: &Common, path: &Path, asked: CrewWork) -> Result<(), Failure> {
     refuse_memory(common, "it has no other members")?;
     let client = connect(common).await?;
@@ -70,14 +70,35 @@ async fn work(
     let filter = Filter { command: asked.command, grace: asked.grace, max_output };
     let (json, random) = (common.json, client.random().clone());
     let desk = &Desk { json, path: path.clone(), filter, random, broken };
-    let works = crew.work(worker, |task| desk.attempt(task));
-    let leads = async { if asked.no_lead { pending().await } else { crew.lead().await } };
-    let working = select(Box::pin(try_join(works, leads)), Box::pin(breaks.recv()));
-    match select(working, pin!(signals.fatal())).await {
-        Either::Left((Either::Left((ended, _)), _)) => match ended? {},
+    let stop = Notify::new();
+    let works = async {
+        let run = |task| desk.attempt(task);
+        if asked.no_lead {
+            crew.work_until(worker, stop.notified(), run).await
+        } else {
+            crew.run_until(worker, stop.notified(), run).await
+        }
+    };
+    let working = select(Box::pin(works), Box::pin(breaks.recv()));
+    match select(working, pin!(until_ended(&mut signals, &stop))).await {
+        Either::Left((Either::Left((ended, _)), _)) => Ok(ended?),
         Either::Left((Either::Right((broken, _)), _)) => Err(broken.unwrap_or(Failure::Told)),
         Either::Right((signal, _)) => Err(Failure::Exit(signal.exit_code(), None)),
     }
+}
+
+/// Stops the worker at the first signal. Returns the one at which it ends at once: the next, or any
+/// other than those that ask for an orderly end.
+async fn until_ended(signals: &mut Signals, stop: &Notify) -> Caught {
+    let first = signals.fatal().await;
+    if !matches!(first, Caught::Terminate | Caught::Interrupt | Caught::HangUp) {
+        return first;
+    }
+    output::warning(
+        "this worker ends its tasks and gets no others; a second signal ends it at once",
+    );
+    stop.notify_one();
+    signals.fatal().await
 }
 
 impl Desk {

@@ -226,9 +226,18 @@ async fn tasks_are_submitted_shown_and_cancelled() {
         // One task is late when it is submitted.
         let deadline = (id.as_deref() == Some("late")).then_some(Duration::ZERO);
         let (needs, prefers) = (Vec::new(), vec![("disk".to_owned(), "big".to_owned())]);
-        let (priority, retries) = (0, 0);
-        let asked = CrewSubmit { data, id, priority, retries, needs, prefers, deadline, wait };
-        CrewAction::Submit(asked)
+        let (priority, retries, attempt_timeout) = (0, 0, None);
+        CrewAction::Submit(CrewSubmit {
+            data,
+            id,
+            priority,
+            retries,
+            needs,
+            prefers,
+            deadline,
+            attempt_timeout,
+            wait,
+        })
     };
     let status = |id: &str| CrewAction::Status { id: id.to_owned(), follow: false };
     ask(submit("a", false)).await.expect("it is new");

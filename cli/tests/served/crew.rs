@@ -49,7 +49,7 @@ fn a_command_does_the_tasks_of_a_crew(on: &Server) {
     assert_eq!(text(&submit(&["0", "--id", "f"]).stdout), "f");
     assert_eq!(text(&on.output(&["crew", "/crew", "cancel", "f"]).stdout), "cancelled");
     worker.signal("TERM");
-    worker.ends_with(143);
+    worker.ends_with(0);
 
     assert_eq!(on.code(&["crew", "/crew", "work", "--policy", "any", "--", "true"]), Some(2));
     // A command that is not there fails no task.
@@ -98,7 +98,52 @@ fn an_output_that_is_too_large_fails_its_task(on: &Server) {
     assert_eq!(text(&failed.stderr), format!("error: the task a failed: {why}"));
     assert_eq!([worker.line(), worker.line()], ["begun   a", &format!("failed  a  {why}")]);
     worker.signal("TERM");
-    worker.ends_with(143);
+    worker.ends_with(0);
+}
+
+fn a_worker_ends_its_task_after_a_signal_and_at_once_after_two(on: &Server) {
+    let home = Home::new("gentle").expect("a temporary directory");
+    let file = home.path().join("free");
+    let at = file.to_str().expect("text");
+    let script = "until [ -e $0 ]; do sleep 0.05; done; cat";
+    let work = ["crew", "/gentle", "work", "--", "sh", "-c", script, at];
+    let submit = |id| on.code(&["crew", "/gentle", "submit", "data", "--id", id]);
+    let mut gentle = Running::start(&mut on.synod(&work));
+    assert_eq!(submit("a"), Some(0));
+    assert_eq!(gentle.line(), "begun   a");
+    gentle.signal("INT");
+    let drained = || text(&on.output(&["crew", "/gentle", "list"]).stdout).contains("drained");
+    eventually("it gets no more tasks", drained);
+    assert_eq!(submit("b"), Some(0));
+
+    std::fs::write(&file, "").expect("it can be written");
+
+    assert_eq!(gentle.line(), "done    a  4 bytes");
+    gentle.ends_with(0);
+    std::fs::remove_file(&file).expect("it is there");
+    let mut hasty = Running::start(&mut on.synod(&work));
+    assert_eq!(hasty.line(), "begun   b");
+    hasty.signal("TERM");
+    eventually("it gets no more tasks", drained);
+    hasty.signal("TERM");
+    hasty.ends_with(143);
+    assert_eq!(text(&on.output(&["crew", "/gentle", "cancel", "b"]).stdout), "cancelled");
+}
+
+fn an_attempt_that_takes_too_long_is_ended(on: &Server) {
+    let script = "cat; [ $SYNOD_FAILED = 0 ] || exit 0; exec sleep 1000";
+    let work = ["crew", "/long", "work", "--", "sh", "-c", script];
+    let _worker = Running::start(&mut on.synod(&work));
+    let submit = |id, more: &[&str]| {
+        let options = ["--id", id, "--attempt-timeout", "200ms", "--wait"];
+        on.output(&[&["crew", "/long", "submit", "data"], &options[..], more].concat())
+    };
+    let why = "the attempt took longer than its limit of 200ms";
+    let failed = submit("a", &[]);
+    assert_eq!(failed.status.code(), Some(1));
+    assert_eq!(text(&failed.stderr), format!("error: the task a failed: {why}"));
+    let retried = submit("b", &["--retries", "1"]);
+    assert_eq!(text(&retried.stdout), "data");
 }
 
 fn the_progress_of_a_task_is_shown(on: &Server) {
@@ -128,7 +173,7 @@ fn the_progress_of_a_task_is_shown(on: &Server) {
         "{last}"
     );
     worker.signal("TERM");
-    worker.ends_with(143);
+    worker.ends_with(0);
 }
 
 pub(crate) const SCENES: &[Scene] = &[
@@ -140,4 +185,9 @@ pub(crate) const SCENES: &[Scene] = &[
     ("an_output_that_is_too_large_fails_its_task", an_output_that_is_too_large_fails_its_task),
     ("the_progress_of_a_task_is_shown", the_progress_of_a_task_is_shown),
     ("the_command_of_a_cancelled_task_is_ended", the_command_of_a_cancelled_task_is_ended),
+    (
+        "a_worker_ends_its_task_after_a_signal_and_at_once_after_two",
+        a_worker_ends_its_task_after_a_signal_and_at_once_after_two,
+    ),
+    ("an_attempt_that_takes_too_long_is_ended", an_attempt_that_takes_too_long_is_ended),
 ];

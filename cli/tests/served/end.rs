@@ -120,8 +120,8 @@ fn a_time_without_an_end_is_a_grace(on: &Server) {
     assert_eq!(on.code(&["crew", "/endless", "submit", "", "--id", "a"]), Some(0));
     let mut worker = Running::start(&mut on.synod(&work));
     assert_eq!(worker.line(), "begun   a");
-    signal("TERM", worker.child.id());
-    worker.ends_with(143);
+    signal("QUIT", worker.child.id());
+    worker.ends_with(131);
 }
 
 pub(crate) const SCENES: &[Scene] = &[

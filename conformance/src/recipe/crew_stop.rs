@@ -20,6 +20,8 @@ cases![
     "L-MW-20 L-MW-12" breaks [DrainIgnored] => a_worker_that_is_stopped_finishes_its_tasks_and_gets_no_other,
     "L-MW-20 L-MW-3" needs [Expiry] breaks [AttemptsForgotten] => a_worker_that_is_stopped_during_an_outage_ends_with_its_session,
     "L-MW-20 L-MW-1" breaks [DrainIgnored] => no_attempt_is_lost_among_workers_that_stop,
+    "L-MW-24 L-MW-20" breaks [LeadKeptAfterWork] => a_member_that_is_stopped_leads_until_its_tasks_are_done,
+    "L-MW-24 L-MW-3" needs [Expiry] breaks [AttemptsForgotten] => a_member_that_is_stopped_during_an_outage_ends_with_its_session,
     "L-MW-12 L-MW-14" breaks [DrainIgnored] => workers_are_drained_by_their_label,
 ];
 
@@ -37,17 +39,23 @@ impl Stopped {
     }
 
     fn works(&self, crew: Crew, worker: CrewWorker) -> Waiting<()> {
-        let it = self.clone();
-        let run = move |_task: Assignment| {
-            let (mut free, it) = (it.free.subscribe(), it.clone());
-            async move {
-                it.begun.fetch_add(1, Ordering::Relaxed);
-                let _free = free.wait_for(|free| *free).await.is_ok();
-                Ok::<_, String>(Bytes::from_static(b"slow"))
-            }
-        };
-        let stop = self.stop.clone();
+        let (it, stop) = (self.clone(), self.stop.clone());
+        let run = move |_task: Assignment| it.clone().attempt();
         Waiting::new(async move { crew.work_until(worker, stop.notified(), run).await })
+    }
+
+    /// It is a candidate for the master, too.
+    fn runs(&self, crew: Crew, worker: CrewWorker) -> Waiting<()> {
+        let (it, stop) = (self.clone(), self.stop.clone());
+        let run = move |_task: Assignment| it.clone().attempt();
+        Waiting::new(async move { crew.run_until(worker, stop.notified(), run).await })
+    }
+
+    async fn attempt(self) -> Result<Bytes, String> {
+        let mut free = self.free.subscribe();
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        let _free = free.wait_for(|free| *free).await.is_ok();
+        Ok(Bytes::from_static(b"slow"))
     }
 }
 
@@ -133,6 +141,76 @@ async fn a_worker_that_is_stopped_during_an_outage_ends_with_its_session(world: 
     working.waits_for(world.brief(), "it cannot register").await;
     idle.stop.notify_one();
     working.gets(&world, "its end").await;
+    gate.set(Way::Open);
+}
+
+async fn a_member_that_is_stopped_leads_until_its_tasks_are_done(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let (first, second) = (Stopped::default(), Stopped::default());
+    let of_bob = crew(&world, &bob);
+    let mut leading = first.runs(crew(&world, &ann), CrewWorker::new());
+    let slow = world.submits(&bob, "slow", "data").await;
+    world.eventually("it is begun", async || first.begun() == 1).await;
+    let waiting = second.runs(of_bob.clone(), CrewWorker::new());
+    let master = world.at("crew/master");
+    let candidates = async || below(&bob, &master).await;
+    world.eventually("two are candidates", async || candidates().await.len() == 2).await;
+    let all = candidates().await;
+
+    first.stop.notify_one();
+
+    let is_drained = async || {
+        let workers = answer(of_bob.snapshot().await).workers;
+        workers.iter().filter(|worker| worker.drained).count() == 1
+    };
+    world.eventually("it is drained", is_drained).await;
+    // Its task has not ended: it still assigns the tasks of the others.
+    let next = world.submits(&bob, "next", "data").await;
+    world.eventually("the next is begun", async || second.begun() == 1).await;
+    leading.waits_for(world.brief(), "it has a task").await;
+    assert_eq!(candidates().await, all, "nobody has stepped down");
+    first.free.send_replace(true);
+    leading.gets(&world, "the end of its task").await;
+    let left = candidates().await;
+    assert_eq!(left.len(), 1, "it has stepped down before it returned");
+    world.ends(&slow, by("slow")).await;
+    second.free.send_replace(true);
+    world.ends(&next, by("slow")).await;
+    let last = world.submits(&bob, "last", "data").await;
+    world.ends(&last, by("slow")).await;
+
+    // A candidate does not wait until it leads.
+    let idle = Stopped::default();
+    let candidate = idle.runs(crew(&world, &ann), CrewWorker::new());
+    world.eventually("two are candidates", async || candidates().await.len() == 2).await;
+    idle.stop.notify_one();
+    candidate.gets(&world, "its end").await;
+    let is_first = async || candidates().await == left;
+    world.eventually("it is no candidate any more", is_first).await;
+    second.stop.notify_one();
+    waiting.gets(&world, "its end").await;
+    assert!(candidates().await.is_empty(), "it has stepped down before it returned");
+}
+
+async fn a_member_that_is_stopped_during_an_outage_ends_with_its_session(world: World) {
+    let (gate, bob) = (world.gate(), world.client().await);
+    let ann = world.client_on(gate.clone(), world.options()).await;
+    let stopped = Stopped::default();
+    let mut leading = stopped.runs(crew(&world, &ann), CrewWorker::new());
+    let task = world.submits(&bob, "task", "data").await;
+    world.eventually("it is begun", async || stopped.begun() == 1).await;
+    let session = answer(ann.session().await).info().id;
+    gate.set(Way::Shut);
+    stopped.stop.notify_one();
+    leading.waits_for(world.brief(), "it has a task").await;
+
+    world.expire(session).await;
+
+    leading.gets(&world, "its end").await;
+    let (_master, _other) = (leads(&world, &bob), works(&world, &bob, "bob"));
+    world.ends(&task, by("data by bob")).await;
+    let history = answer(task.history().await).expect("it is there");
+    assert_eq!(history.attempts.len(), 2, "one was lost");
     gate.set(Way::Open);
 }
 

@@ -4,26 +4,33 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::num::NonZeroU32;
 use std::pin::pin;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 use synod_core::client::Client;
-use synod_core::store::{Expect, Txn};
-use synod_recipes::crew::{Crew, CrewPolicy, CrewTask, CrewWorker, NewTask, TaskEnd, TaskStatus};
+use synod_core::held::Held as _;
+use synod_core::store::{Expect, Lifetime, Txn};
+use synod_recipes::crew::{
+    Assignment, AttemptEnd, Crew, CrewPolicy, CrewTask, CrewWorker, NewTask, TaskEnd, TaskStatus,
+};
 use synod_testkit::fault::Verb;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::door::answer;
 use crate::door::gate::Gate;
 use crate::recipe::Waiting;
-use crate::recipe::crew_members::{Slow, below, by, crew, leads, reads_no_more, reads_only, works};
+use crate::recipe::crew_members::{
+    Slow, at_once, below, by, crew, leads, reads_no_more, reads_only, shown, works, works_as,
+};
 use crate::world::World;
 
 cases![
     "L-MW-15 L-MW-10" breaks [CrewPolicyIgnored] => a_task_goes_to_the_worker_that_the_policy_chooses,
     "L-MW-16" breaks [DeadlineEndsWithTheWait] => a_task_that_is_late_expires_wherever_it_is,
     "L-MW-16 L-MW-7 L-X-2" needs [Expiry] breaks [WakeIsLift] => a_task_expires_whichever_call_its_master_ends_at,
+    "L-MW-23 L-MW-11" catches [EventDropped] => an_attempt_that_takes_too_long_has_failed,
     "L-MW-5 L-MW-16" breaks [ExpiresWithoutLead] => a_master_that_was_replaced_lets_nothing_expire,
     "L-MW-16 L-MW-2" breaks [ResultUnguarded] => no_result_is_accepted_after_a_task_has_expired,
 ];
@@ -250,4 +257,68 @@ async fn no_result_is_accepted_after_a_task_has_expired(world: World) {
     let hour = Duration::from_secs(60 * 60);
     let task = world.submits(&ann, "in time", NewTask::new("data").deadline(hour)).await;
     world.ends(&task, by("data by ann")).await;
+}
+
+/// Work whose first attempt at a task waits for longer than any limit, as the others do not. It
+/// counts the futures that are there.
+#[derive(Clone, Default)]
+struct FirstIsSlow {
+    running: Arc<()>,
+    seen: Arc<Mutex<Vec<(Assignment, Instant)>>>,
+}
+
+impl FirstIsSlow {
+    async fn run(self, task: Assignment) -> Result<Bytes, String> {
+        let _running = self.running;
+        self.seen.lock().expect("nobody panics").push((task.clone(), Instant::now()));
+        if task.failed == 0 {
+            pending::<()>().await;
+        }
+        Ok(task.data)
+    }
+
+    /// The number of futures of attempts.
+    fn running(&self) -> usize {
+        // This value, and the worker.
+        Arc::strong_count(&self.running) - 2
+    }
+}
+
+async fn an_attempt_that_takes_too_long_has_failed(world: World) {
+    const LATE: &str = "the attempt took longer than its limit of";
+    let (ann, work, limit) = (world.client().await, FirstIsSlow::default(), world.brief());
+    let _master = leads(&world, &ann);
+    let new = || NewTask::new("data").attempt_timeout(limit);
+    let once = world.submits(&ann, "once", new()).await;
+    let twice = world.submits(&ann, "twice", at_once(new().retries(1))).await;
+    // The time before an attempt is no part of it.
+    sleep(limit * 2).await;
+
+    let worker = work.clone();
+    let _worker = works_as(&world, &ann, CrewWorker::new(), move |task| worker.clone().run(task));
+
+    let end = answer(world.in_time("the end of a task", once.wait()).await);
+    let Some(TaskEnd::Failed(why)) = end else { panic!("{}", shown(end.as_ref())) };
+    assert!(why.starts_with(LATE), "{why}");
+    world.ends(&twice, by("data")).await;
+    assert_eq!(work.running(), 0, "the futures are dropped");
+    let history = answer(twice.history().await).expect("it is there");
+    let ends: Vec<_> = history.attempts.iter().map(|attempt| attempt.end.clone()).collect();
+    let [Some(AttemptEnd::Failed(why)), Some(AttemptEnd::Done)] = &ends[..] else {
+        panic!("{ends:?}")
+    };
+    assert!(why.starts_with(LATE), "{why}");
+    let seen = work.seen.lock().expect("nobody panics").clone();
+    let [(first, begun), (_, next), _] = &seen[..] else { panic!("{}", seen.len()) };
+    assert!(*next - *begun >= limit, "it had its time");
+    // What is left of an attempt does nothing more.
+    assert!(!first.is_held());
+    let late = first.txn().create(world.at("late"), "", Lifetime::Persistent);
+    assert!(!answer(ann.commit(late).await).is_committed());
+
+    // Only work that waits is limited, also by a limit of zero.
+    let nothing = at_once(NewTask::new("data").attempt_timeout(Duration::ZERO).retries(1));
+    let task = world.submits(&ann, "zero", nothing).await;
+    world.ends(&task, by("data")).await;
+    assert_eq!(answer(task.history().await).expect("it is there").attempts.len(), 2);
 }

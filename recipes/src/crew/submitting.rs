@@ -71,6 +71,18 @@ impl NewTask {
         self
     }
 
+    /// Sets the time limit of each attempt. When it passes, the worker drops the future of the
+    /// task, and the attempt has failed. The task is then retried, as after other
+    /// [failures](NewTask::retries). By default an attempt has no limit.
+    ///
+    /// The worker measures the time of the work with its own monotonic clock, from the first poll
+    /// of the future. A [deadline](NewTask::deadline) limits the whole task, with all its attempts
+    /// and pauses.
+    pub fn attempt_timeout(mut self, limit: Duration) -> Self {
+        self.terms.set_attempt_timeout(limit);
+        self
+    }
+
     /// Requires a worker with [this property](crate::crew::CrewWorker::property).
     pub fn needs(mut self, property: impl Into<String>, value: impl Into<String>) -> Self {
         self.terms.needs.insert(property.into(), value.into());

@@ -26,6 +26,9 @@ pub(super) struct TaskTerms {
     /// The pauses after failed attempts.
     #[serde(skip_serializing_if = "TaskBackoff::is_default")]
     pub(super) backoff: TaskBackoff,
+    /// The time limit of each attempt, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) attempt_timeout: Option<u64>,
     /// The date of the last assignment, in milliseconds since the beginning of 1970, by the wall
     /// clock of the master.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,6 +77,16 @@ impl TaskTerms {
     /// beginning of 1970, and may take this time.
     pub(super) fn submitted(self, date: Duration, time: Option<Duration>) -> Self {
         Self { deadline: time.map(|time| millis(date.saturating_add(time))), ..self }
+    }
+
+    /// Sets the time limit of each attempt. It is not shorter than `limit`.
+    pub(super) fn set_attempt_timeout(&mut self, limit: Duration) {
+        self.attempt_timeout = Some(millis(limit.saturating_add(Duration::from_nanos(999_999))));
+    }
+
+    /// The time limit of each attempt.
+    pub(super) fn attempt_timeout(&self) -> Option<Duration> {
+        self.attempt_timeout.map(Duration::from_millis)
     }
 
     /// The date of the last assignment, since the beginning of 1970.
@@ -146,7 +159,8 @@ mod tests {
         assert_eq!(read(stored), new.terms);
         assert_eq!(&encode(&at, &new.terms).expect("JSON")[..], stored);
         let second = Duration::from_secs(1);
-        let terms = new.prefers("rack", "red").backoff(second, second).terms;
+        let new = new.prefers("rack", "red").backoff(second, second);
+        let terms = new.attempt_timeout(second).terms;
         let terms = terms.submitted(2 * second, None).submitted(2 * second, Some(3 * second));
         assert_eq!(terms.deadline, Some(5_000));
         assert_eq!(read(&encode(&at, &terms).expect("JSON")), terms);
@@ -184,6 +198,22 @@ mod tests {
         let left = [0, 100, 103, 104, 999].map(|now| read(&stored).pause_left(now * second));
         assert_eq!(left.map(|left| left.as_secs()), [4, 4, 1, 0, 0]);
         assert_eq!(TaskTerms::default().pause_left(Duration::ZERO), Duration::ZERO);
+    }
+
+    #[test]
+    fn an_attempt_has_at_least_the_time_of_its_task() {
+        let nanos = Duration::from_nanos;
+        for (limit, expected) in [
+            (Duration::ZERO, Duration::ZERO),
+            (nanos(1), Duration::from_millis(1)),
+            (Duration::from_millis(1), Duration::from_millis(1)),
+            (nanos(1_000_001), Duration::from_millis(2)),
+            (Duration::MAX, Duration::from_millis(u64::MAX)),
+        ] {
+            let terms = NewTask::new("").attempt_timeout(limit).terms;
+            assert_eq!(terms.attempt_timeout(), Some(expected), "{limit:?}");
+        }
+        assert_eq!(TaskTerms::default().attempt_timeout(), None);
     }
 
     #[test]

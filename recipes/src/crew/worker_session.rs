@@ -6,11 +6,13 @@ use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use futures_util::future::{AbortHandle, Abortable, Either, select};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use synod_core::client::Client;
+use synod_core::clock::timeout;
 use synod_core::error::{ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{Query, Revision};
@@ -219,7 +221,9 @@ impl<'a> WorkerSession<'a> {
         };
         let (worker, progress_of) = (self.claim().path().name().to_owned(), Arc::new(sender));
         let assignment = Assignment { id, data, failed, worker, guard, progress: progress_of };
-        let work = AssertUnwindSafe(async { run(assignment).await }).catch_unwind();
+        let limit = task.terms.attempt_timeout();
+        let work = within(limit, async { run(assignment).await });
+        let work = AssertUnwindSafe(work).catch_unwind();
         let work = work.map(|result| result.unwrap_or_else(|panic| Err(panicked(&*panic))));
         let ended = {
             let (revoked, progress) = (pin!(changed(&mut node, &record)), progress.clone());
@@ -236,6 +240,16 @@ impl<'a> WorkerSession<'a> {
             None => reports.report_revoked().await.map(drop),
         }
     }
+}
+
+/// Runs an attempt within its time limit. At the limit the future of the work is dropped.
+async fn within<T>(
+    limit: Option<Duration>,
+    work: impl Future<Output = std::result::Result<T, String>>,
+) -> std::result::Result<T, String> {
+    let Some(limit) = limit else { return work.await };
+    let overdue = |_elapsed| Err(format!("the attempt took longer than its limit of {limit:?}"));
+    timeout(limit, work).await.unwrap_or_else(overdue)
 }
 
 /// Returns the error message of work that panicked.

@@ -162,6 +162,13 @@ pub(crate) const CREW: Takes = Takes {
                 }
             })
         }),
+        first("attempt_timeout", |client, path, limit| {
+            Box::pin(async move {
+                // Work that waits for nothing has no time to be late.
+                let task = NewTask::new("x").attempt_timeout(limit);
+                done(does(&Crew::new(&client, path), &id(&client), task, worker()).await?, "x")
+            })
+        }),
         first("backoff", |client, path, pause| {
             Box::pin(async move {
                 let task = NewTask::new("x").retries(1).backoff(pause, pause);
@@ -198,6 +205,21 @@ pub(crate) const CREW: Takes = Takes {
                     Either::Left((stopped, _)) => stopped?,
                     Either::Right((ended, _)) => match ended? {},
                 }
+                done(accepted(task.wait()).await?, "x")
+            })
+        }),
+        later("run_until", |client, path, trap| {
+            Box::pin(async move {
+                let crew = Crew::new(&client, path);
+                let task = crew.submit(&id(&client), NewTask::new("x").retries(1)).await?;
+                let run = |task: Assignment| {
+                    trap.spring();
+                    async move { Ok::<_, Infallible>(task.data) }
+                };
+                let is_over = async {
+                    let _is_over = task.wait().await.is_ok();
+                };
+                crew.run_until(worker(), is_over, run).await?;
                 done(accepted(task.wait()).await?, "x")
             })
         }),

@@ -68,6 +68,11 @@ pub(super) const KIND: Kind = Kind {
             "L-MW-22",
             "what a result writes is written once, in the transaction that accepts the result",
         ),
+        ("L-MW-23", "an attempt fails once it has taken longer than the limit of its submitter"),
+        (
+            "L-MW-24",
+            "a member that is stopped leads until it has finished its tasks, and then steps down",
+        ),
     ],
     kept: &[],
 };
