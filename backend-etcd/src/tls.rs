@@ -15,7 +15,6 @@ use tonic::transport::Endpoint;
 pub struct Tls {
     authorities: Option<Vec<u8>>,
     identity: Option<(Vec<u8>, SecretString)>,
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "nothing is encrypted"))]
     server_name: Option<String>,
 }
 
@@ -94,7 +93,10 @@ impl Tls {
 
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls").field("identity", &self.identity.is_some()).finish_non_exhaustive()
+        f.debug_struct("Tls")
+            .field("identity", &self.identity.is_some())
+            .field("server_name", &self.server_name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -105,8 +107,9 @@ mod tests {
     #[test]
     fn it_shows_whether_there_is_an_identity_and_no_key() {
         let shown = format!("{:?}", Tls::new().identity("a certificate", "a key".to_owned()));
-        assert_eq!(shown, "Tls { identity: true, .. }");
-        assert_eq!(format!("{:?}", Tls::new()), "Tls { identity: false, .. }");
+        assert_eq!(shown, "Tls { identity: true, server_name: None, .. }");
+        let shown = format!("{:?}", Tls::new().server_name("etcd.example"));
+        assert_eq!(shown, "Tls { identity: false, server_name: Some(\"etcd.example\"), .. }");
     }
 
     #[test]

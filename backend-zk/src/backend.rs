@@ -13,14 +13,17 @@ use synod_core::store::{
     SessionOptions, Store, clamp_ttl,
 };
 
+use crate::access_lists::AccessLists;
+use crate::acl::Acl;
 use crate::client::connector::Connector;
+use crate::client::encryption::Encryption;
 use crate::client::identity::{Identity, UserPassword};
-use crate::client::{AclSet, Client, CreateMode, StateWatcher, ZkError};
+use crate::client::{Client, CreateMode, StateWatcher, ZkError};
 use crate::connection::Connection;
 use crate::diagnosis::{Probe, no_server};
 use crate::error::{Sort, Trouble};
 use crate::heartbeat;
-use crate::options::{Access, Login, ZkOptions, with_port};
+use crate::options::{DOING, Login, ZkOptions, with_port};
 use crate::session::ZkStore;
 use crate::tls::Tls;
 
@@ -35,7 +38,8 @@ const PATIENCE: Duration = Duration::from_secs(15);
 #[derive(Clone, Debug)]
 pub struct ZkBackend {
     options: Arc<ZkOptions>,
-    access: Access,
+    access: Arc<AccessLists>,
+    encryption: Option<Encryption>,
     probe: Arc<Probe>,
 }
 
@@ -58,11 +62,16 @@ impl ZkBackend {
     /// the access rights of new nodes.
     pub fn new(options: ZkOptions) -> Result<Self> {
         let (options, access) = options.checked()?;
-        Ok(Self { options: Arc::new(options), access, probe: Arc::default() })
+        let access = Arc::new(AccessLists::new(access, &options.acls));
+        let encryption = options.tls.as_ref().map(Tls::encryption).transpose();
+        let encryption =
+            encryption.map_err(|error| Trouble::Zk(error).translate(DOING, Sort::Read))?;
+        let (options, probe) = (Arc::new(options), Arc::default());
+        Ok(Self { options, access, encryption, probe })
     }
 
     async fn connect(&self, ttl: Duration, server: CurrentServer) -> Result<Client, ZkError> {
-        let encryption = self.options.tls.as_ref().map(Tls::encryption).transpose()?;
+        let encryption = self.encryption.clone();
         let hosts = self.options.hosts.iter().map(|host| with_port(host)).collect();
         let (identity, max_answer) = (self.identity(), self.options.max_answer);
         let timeout = ttl;
@@ -146,7 +155,8 @@ impl Backend for ZkBackend {
         limits.missing_features = missing_features;
         let id = SessionId::new(client.session_id().cast_unsigned());
         let info = SessionInfo::new(id, life.ttl(), limits).with_server(server);
-        let connection = Arc::new(Connection::new(client, life, self.access, &self.options));
+        let connection =
+            Arc::new(Connection::new(client, life, self.access.clone(), &self.options));
         Ok(Box::new(ZkStore::start(info, connection, states, beats, self.options.listing_cache)))
     }
 }
@@ -237,7 +247,7 @@ const NOWHERE: &str = "/synod-nowhere-5f0e9c/x";
 fn missing_features(
     client: &Client,
 ) -> impl Future<Output = Result<Vec<Feature>, ZkError>> + use<'_> {
-    let options = CreateMode::Persistent.with_acls(AclSet::ANYONE);
+    let options = CreateMode::Persistent.with_acl(&Acl::open());
     let options = options.with_ttl(Duration::from_secs(1));
     let refused = client.create(NOWHERE, b"", &options);
     async move {

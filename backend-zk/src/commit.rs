@@ -93,7 +93,7 @@ impl<'a> InFlight<'a> {
             Box::pin(self.find_containers()).await.map_err(without_effect)?;
         }
         for _ in 0..MAX_ATTEMPTS + self.txn.ops.len() {
-            let plan = Plan::new(&self.txn.ops, &self.facts, self.connection.access)?;
+            let plan = Plan::new(&self.txn.ops, &self.facts, &self.connection.access)?;
             let attempt = match (refused.take(), plan.steps.last()) {
                 (Some((error, view)), Some(own)) => Attempt::Refused(own, error, view),
                 _ => match Box::pin(self.without_sequence(&plan)).await? {
@@ -310,7 +310,7 @@ impl<'a> InFlight<'a> {
 
     fn create_and_delete_child(&self, dir: &Path) -> impl Future<Output = ()> + use<'_, 'a> {
         let probe = containers::probe(dir);
-        let options = containers::options(self.connection.access);
+        let options = containers::options(&self.connection.access, dir);
         let mut writer = self.client.new_multi_writer();
         writer.add_create(&probe, b"", &options);
         writer.add_delete(&probe, None);

@@ -13,10 +13,11 @@ use synod_core::error::{Error, Result};
 use synod_core::path::Path;
 use synod_core::store::{Life, Revision, SessionEnd};
 
+use crate::access_lists::AccessLists;
 use crate::client::{Client, StateWatcher, ZkError, ZkStat};
 use crate::containers::{Guards, Vacated};
 use crate::error::Trouble;
-use crate::options::{Access, Heartbeat, ZkOptions};
+use crate::options::{Heartbeat, ZkOptions};
 use crate::recent_rejections::RecentRejections;
 
 /// The client, the session's life, and the revision up to which the session has seen all changes.
@@ -24,7 +25,7 @@ pub(crate) struct Connection {
     client: Mutex<Option<Arc<Client>>>,
     abandoned: Mutex<Option<Arc<Client>>>,
     pub(crate) life: Life,
-    pub(crate) access: Access,
+    pub(crate) access: Arc<AccessLists>,
     pub(crate) heartbeat: Heartbeat,
     pub(crate) guards: Guards,
     pub(crate) vacated: Vacated,
@@ -56,7 +57,7 @@ impl Connection {
     pub(crate) fn new(
         client: Arc<Client>,
         life: Life,
-        access: Access,
+        access: Arc<AccessLists>,
         options: &ZkOptions,
     ) -> Self {
         let mut states = client.state_watcher();

@@ -21,8 +21,8 @@ use synod_core::path::Path;
 use synod_core::store::{Revision, SessionId, Stat, Version};
 use tokio::time::Instant;
 
-use crate::client::{AclSet, CreateMode, CreateOptions, ZkStat};
-use crate::options::Access;
+use crate::access_lists::AccessLists;
+use crate::client::{CreateMode, CreateOptions, ZkStat};
 
 /// The data of a container, chosen so that no application writes it by accident.
 pub(crate) const MARK: &[u8] = b"\x00synod container 5f0e\x9c\x00";
@@ -63,17 +63,9 @@ pub(crate) fn translate(stat: &ZkStat) -> Stat {
     Stat::new(revision(stat.czxid), revision(stat.mzxid), version, owner)
 }
 
-/// The access rights of a node.
-pub(crate) fn node_acls(access: Access) -> AclSet {
-    match access {
-        Access::Creator => AclSet::CREATOR,
-        Access::Open => AclSet::ANYONE,
-    }
-}
-
-/// The options to create a container: with every permission except writing.
-pub(crate) fn options(access: Access) -> CreateOptions {
-    CreateMode::Container.with_acls(node_acls(access).without_writing())
+/// The options to create a container: with every permission of its path except writing.
+pub(crate) fn options(access: &AccessLists, path: &Path) -> CreateOptions {
+    CreateMode::Container.with_acl(&access.at(path.as_str()).container)
 }
 
 /// A child of `dir` that exists only within one transaction.
@@ -145,6 +137,8 @@ impl Vacated {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::acl::Permissions;
+    use crate::options::Access;
 
     #[test]
     fn the_number_of_created_children_follows_from_the_changes_and_the_present_children() {
@@ -156,8 +150,13 @@ mod tests {
 
     #[test]
     fn a_container_cannot_be_written() {
-        let options = [Access::Creator, Access::Open].map(options);
-        assert!(options.iter().all(|it| it.acls().allows_reading() && !it.acls().allows_writing()));
+        for access in [Access::Creator, Access::Open] {
+            let lists = AccessLists::new(access, &BTreeMap::new());
+            let options = options(&lists, &Path::root());
+            let permissions = options.acl().entries()[0].permissions;
+            assert!(permissions.contains(Permissions::READ), "{access:?}");
+            assert!(!permissions.contains(Permissions::WRITE), "{access:?}");
+        }
         for dir in ["/a/b", "/"] {
             let probe = probe(&Path::new(dir).expect("valid"));
             assert!(is_probe(&probe) && is_probe(&format!("{probe}0000000007")), "{probe}");

@@ -104,7 +104,8 @@ fn advice(error: &ZkError) -> Option<&'static str> {
              (zookeeper.fips-mode, on by default since 3.9)"
         }
         ZkError::InvalidAcl => {
-            "a node of an anonymous client has no owner: give user and password, or use Access::Open"
+            "the servers refuse the access list: a node of an anonymous client has no owner (give user \
+             and password, or use Access::Open), and a scheme may not be enabled there"
         }
         ZkError::QuotaExceeded => "a quota on the servers is used up",
         ZkError::TooLong => "the answer is longer than ZkOptions::max_answer; read less at a time",

@@ -13,6 +13,8 @@
 //! `commit/plan.rs` and `commit/resolve.rs`; then `listing_cache.rs`, `watch_registry.rs`, and
 //! `client.rs` with `client/session.rs`.
 
+mod access_lists;
+mod acl;
 mod backend;
 mod client;
 mod commit;
@@ -32,6 +34,7 @@ mod snapshot;
 mod tls;
 mod watch_registry;
 
+pub use acl::{Acl, AclEntry, Permissions};
 pub use backend::ZkBackend;
 pub use options::{Access, Heartbeat, Login, ZkOptions};
 pub use tls::Tls;

@@ -1,5 +1,7 @@
 //! [`ZkOptions`]: the servers, the credentials and the access rights.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -7,7 +9,9 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
 
+use crate::acl::Acl;
 use crate::client::connector::MAX_ANSWER;
 use crate::tls::Tls;
 
@@ -27,6 +31,9 @@ pub struct ZkOptions {
     pub tls: Option<Tls>,
     /// The access rights of new nodes. Without credentials, this must be given.
     pub access: Option<Access>,
+    /// The access lists of new nodes at and below a path. The longest path decides; `access` is for
+    /// all others. Paths are those of the servers.
+    pub acls: BTreeMap<Path, Acl>,
     /// The longest `tickTime` of the servers. It bounds the delay after which their leader learns
     /// of a heartbeat. The default is 3 s, which is that of the servers, or half of a session's
     /// time to live if that is less: with default settings, servers give no shorter session. Set it
@@ -82,6 +89,16 @@ pub enum Access {
     Open,
 }
 
+impl Access {
+    /// The list of a node.
+    pub(crate) fn acl(self) -> Acl {
+        match self {
+            Self::Creator => Acl::creator(),
+            Self::Open => Acl::open(),
+        }
+    }
+}
+
 /// The limits of the maximum length of an answer. Lengths are numbers of 31 bits.
 const ANSWERS: RangeInclusive<usize> = 1 << 16..=(1 << 31) - 1;
 
@@ -95,6 +112,7 @@ impl ZkOptions {
             login: Login::Digest,
             tls: None,
             access: None,
+            acls: BTreeMap::new(),
             tick: None,
             max_answer: MAX_ANSWER,
             listing_cache: true,
@@ -128,6 +146,15 @@ impl ZkOptions {
     /// Sets the access rights of new nodes.
     pub fn access(mut self, access: Access) -> Self {
         self.access = Some(access);
+        self
+    }
+
+    /// Sets the access list of new nodes at and below a path, until a list for a longer path.
+    ///
+    /// It holds for directories and containers that are created for other nodes, too. Those never
+    /// give the permission to write. Nodes that exist keep their lists.
+    pub fn acl(mut self, path: Path, acl: Acl) -> Self {
+        self.acls.insert(path, acl);
         self
     }
 
@@ -212,6 +239,15 @@ impl ZkOptions {
         }
         let known = self.credentials.is_some()
             || self.tls.as_ref().is_some_and(|tls| tls.identity.is_some());
+        if let Some(fault) = self.acls.values().find_map(Acl::fault) {
+            return Err(invalid(fault));
+        }
+        if !known && self.acls.values().any(Acl::has_creator) {
+            return Err(invalid(
+                "an access list with auth or creator needs the identity of the creator: give user \
+                 and password",
+            ));
+        }
         let access = match (self.access, known) {
             (Some(Access::Creator), false) => {
                 return Err(invalid(
@@ -220,6 +256,8 @@ impl ZkOptions {
             }
             (Some(access), _) => access,
             (None, true) => Access::Creator,
+            // Never used.
+            (None, false) if self.acls.contains_key(&Path::root()) => Access::Open,
             (None, false) => {
                 return Err(invalid(
                     "the access rights of new nodes are not set: give user and password, or let \
@@ -250,9 +288,9 @@ fn is_local(host: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
-const DOING: &str = "reading the options for ZooKeeper";
+pub(crate) const DOING: &str = "reading the options for ZooKeeper";
 
-fn invalid(why: &'static str) -> Error {
+fn invalid(why: impl Into<Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::Invalid, DOING).because(why)
 }
 
@@ -264,6 +302,7 @@ impl fmt::Debug for ZkOptions {
             .field("login", &self.login)
             .field("tls", &self.tls)
             .field("access", &self.access)
+            .field("acls", &self.acls)
             .field("tick", &self.tick)
             .field("max_answer", &self.max_answer)
             .field("heartbeat", &self.heartbeat)
@@ -324,6 +363,26 @@ mod tests {
             assert!(!format!("{refused} {refused:?}").contains("canary"));
         }
         assert!(ZkOptions::new(["h"]).access(Access::Creator).checked().is_err());
+    }
+
+    #[test]
+    fn lists_that_no_server_would_take_are_refused() {
+        let list = |text: &str| text.parse::<Acl>().expect("valid");
+        let options = |path: &str, acl: Acl| {
+            let options = ZkOptions::new(["localhost"]).access(Access::Open);
+            options.acl(Path::new(path).expect("valid"), acl)
+        };
+        for acl in [Acl::new([]), Acl::creator(), list("world:r,creator:all")] {
+            let refused = options("/a", acl.clone()).checked().expect_err("no identity");
+            assert_eq!(refused.kind(), ErrorKind::Invalid, "{acl}");
+        }
+        let known = options("/a", Acl::creator()).credentials("ann", "canary-7f3a".to_owned());
+        assert!(known.checked().is_ok());
+        // A list for the root decides for all paths.
+        let root = ZkOptions::new(["localhost"]).acl(Path::root(), list("world:cdr"));
+        assert!(root.checked().is_ok());
+        let other = ZkOptions::new(["localhost"]).acl(Path::new("/a").expect("valid"), Acl::open());
+        assert!(other.checked().is_err());
     }
 
     #[test]

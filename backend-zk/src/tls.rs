@@ -1,11 +1,13 @@
 //! [`Tls`]: the encryption of connections.
 
 use std::fmt;
+use std::sync::Arc;
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
+use synod_core::error::Result;
 
 use crate::client::ZkError;
-use crate::client::stream::Encryption;
+use crate::client::encryption::Encryption;
 
 /// The trusted authorities and the client's identity, as certificates in PEM. Names of servers are
 /// always checked.
@@ -13,17 +15,34 @@ use crate::client::stream::Encryption;
 /// Needs the feature `tls`: without it,
 /// [`ZkBackend::new`](crate::ZkBackend::new) refuses it as
 /// [`Unsupported`](synod_core::error::ErrorKind::Unsupported).
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Tls {
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "nothing is encrypted"))]
-    authorities: String,
+    /// `None`: those of this system.
+    authorities: Option<String>,
     pub(crate) identity: Option<(String, SecretString)>,
+    pub(crate) source: Option<Source>,
+}
+
+/// Returns the current settings.
+#[derive(Clone)]
+pub(crate) struct Source(Arc<dyn Fn() -> Result<Tls> + Send + Sync>);
+
+impl Source {
+    #[cfg(feature = "tls")]
+    pub(crate) fn read(&self) -> Result<Tls> {
+        (self.0)()
+    }
 }
 
 impl Tls {
+    /// Trusts the servers whose certificates the authorities of this system signed.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
     /// Trusts the servers whose certificates these authorities signed.
     pub fn trusting(authorities: impl Into<String>) -> Self {
-        Self { authorities: authorities.into(), identity: None }
+        Self { authorities: Some(authorities.into()), ..Self::default() }
     }
 
     /// Sets the client's own identity: a certificate and its key.
@@ -36,6 +55,15 @@ impl Tls {
         self
     }
 
+    /// Reads the settings again for each new connection, for certificates that are renewed. While
+    /// they cannot be read or used, the last ones stay in use, and a warning is logged.
+    ///
+    /// `source` is called by the task of the connection, so it returns soon: it reads files.
+    pub fn reload(mut self, source: impl Fn() -> Result<Self> + Send + Sync + 'static) -> Self {
+        self.source = Some(Source(Arc::new(source)));
+        self
+    }
+
     /// The reason that these settings cannot be used, if there is one.
     pub(crate) fn fault(&self) -> Option<&'static str> {
         match self.encryption() {
@@ -44,37 +72,35 @@ impl Tls {
         }
     }
 
+    /// Returns whether the certificates and the key are the same.
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "nothing is encrypted"))]
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let identity = |tls: &Self| {
+            let identity = tls.identity.as_ref();
+            identity.map(|(certificate, key)| (certificate.clone(), key.expose_secret().to_owned()))
+        };
+        self.authorities == other.authorities && identity(self) == identity(other)
+    }
+
+    /// The encryption with these settings, for all connections of a backend.
     #[cfg(feature = "tls")]
     pub(crate) fn encryption(&self) -> Result<Encryption, ZkError> {
-        use std::sync::Arc;
+        Encryption::new(self.clone())
+    }
 
+    #[cfg(feature = "tls")]
+    pub(crate) fn config(&self) -> Result<Arc<rustls::ClientConfig>, ZkError> {
+        use rustls::ClientConfig;
+        use rustls::pki_types::PrivateKeyDer;
         use rustls::pki_types::pem::PemObject as _;
-        use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-        use rustls::{ClientConfig, RootCertStore};
-        use secrecy::ExposeSecret as _;
 
-        let certificates = |pem: &str| {
-            let all = CertificateDer::pem_slice_iter(pem.as_bytes());
-            let all: Result<Vec<_>, _> = all.collect();
-            all.ok().filter(|all| !all.is_empty())
-        };
-        let mut roots = RootCertStore::empty();
-        let authorities = certificates(&self.authorities);
-        for authority in authorities
-            .ok_or(ZkError::BadArguments("there is no certificate in PEM among the authorities"))?
-        {
-            let added = roots.add(authority);
-            added.map_err(|_| {
-                ZkError::BadArguments("a certificate of an authority cannot be used")
-            })?;
-        }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|_| ZkError::BadArguments("there is no protocol in common"))?
-            .with_root_certificates(roots);
+            .with_root_certificates(self.roots()?);
         let Some((certificate, key)) = &self.identity else {
-            return Ok(Encryption::new(config.with_no_client_auth()));
+            return Ok(Arc::new(config.with_no_client_auth()));
         };
         let certificate = certificates(certificate)
             .ok_or(ZkError::BadArguments("the client's certificate is no certificate in PEM"))?;
@@ -82,8 +108,31 @@ impl Tls {
             .map_err(|_| ZkError::BadArguments("the client's key is no private key in PEM"))?;
         let config = config.with_client_auth_cert(certificate, key);
         config
-            .map(Encryption::new)
+            .map(Arc::new)
             .map_err(|_| ZkError::BadArguments("the client's certificate is not for its key"))
+    }
+
+    #[cfg(feature = "tls")]
+    fn roots(&self) -> Result<rustls::RootCertStore, ZkError> {
+        let mut roots = rustls::RootCertStore::empty();
+        let Some(authorities) = &self.authorities else {
+            // Systems have certificates that no client can use, so those are left out.
+            let (added, _unusable) =
+                roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            if added == 0 {
+                return Err(ZkError::BadArguments(NO_SYSTEM_AUTHORITIES));
+            }
+            return Ok(roots);
+        };
+        for authority in certificates(authorities)
+            .ok_or(ZkError::BadArguments("there is no certificate in PEM among the authorities"))?
+        {
+            let added = roots.add(authority);
+            added.map_err(|_| {
+                ZkError::BadArguments("a certificate of an authority cannot be used")
+            })?;
+        }
+        Ok(roots)
     }
 
     #[cfg(not(feature = "tls"))]
@@ -91,6 +140,20 @@ impl Tls {
     pub(crate) fn encryption(&self) -> Result<Encryption, ZkError> {
         Err(ZkError::Unimplemented)
     }
+}
+
+#[cfg(feature = "tls")]
+const NO_SYSTEM_AUTHORITIES: &str = "this system has no list of authorities: install its package of CA certificates, or name the \
+     file of the servers' CA (in a URL, ?ca=FILE)";
+
+/// The certificates in a text, if all of them are valid and there is one.
+#[cfg(feature = "tls")]
+fn certificates(pem: &str) -> Option<Vec<rustls::pki_types::CertificateDer<'static>>> {
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject as _;
+
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    all.ok().filter(|all| !all.is_empty())
 }
 
 impl fmt::Debug for Tls {
@@ -101,6 +164,8 @@ impl fmt::Debug for Tls {
 
 #[cfg(all(test, feature = "tls"))]
 mod tests {
+    use synod_core::error::{Error, ErrorKind};
+
     use super::*;
 
     /// An authority until the year 2126.
@@ -133,5 +198,39 @@ AiEAkF498jjZI8IUFa3flnYdCoYxbhgTEl+QdaAsgrpHssA=
             let none = "the client's key is no private key in PEM";
             assert_eq!(trusting().identity(CERTIFICATE, text).fault(), Some(none), "{text:?}");
         }
+    }
+
+    #[test]
+    fn the_authorities_of_the_system_are_used_if_there_are_any() {
+        let is_empty = rustls_native_certs::load_native_certs().certs.is_empty();
+        assert_eq!(Tls::new().fault(), is_empty.then_some(NO_SYSTEM_AUTHORITIES));
+    }
+
+    /// The first connection uses the new settings; broken ones and those of no file change nothing.
+    #[test]
+    fn settings_are_read_for_each_connection_and_broken_ones_are_not_used() {
+        use std::sync::Mutex;
+
+        let file = Arc::new(Mutex::new(Some(CERTIFICATE.to_owned())));
+        let source = {
+            let file = file.clone();
+            move || {
+                let error = || Error::new(ErrorKind::Invalid, "reading");
+                file.lock().expect("no panic").clone().map(Tls::trusting).ok_or_else(error)
+            }
+        };
+        let encryption = Tls::trusting(CERTIFICATE).reload(source).encryption().expect("valid");
+        let first = encryption.config();
+        // Sessions of TLS are resumed as long as nothing changes.
+        assert!(Arc::ptr_eq(&first, &encryption.config()));
+        for broken in [None, Some(String::new()), Some("no certificate".to_owned())] {
+            *file.lock().expect("no panic") = broken;
+            assert!(Arc::ptr_eq(&first, &encryption.config()));
+        }
+        *file.lock().expect("no panic") = Some(format!("# renewed\n{CERTIFICATE}"));
+        let renewed = encryption.config();
+        assert!(!Arc::ptr_eq(&first, &renewed));
+        // All sessions of a backend use the same settings.
+        assert!(Arc::ptr_eq(&renewed, &encryption.clone().config()));
     }
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use secrecy::SecretString;
 use synod_core::error::Result;
+use synod_core::path::Path;
 use synod_core::store::Backend;
-use synod_zk::{Access, Heartbeat, Login, Tls, ZkBackend, ZkOptions};
+use synod_zk::{Access, Acl, Heartbeat, Login, Tls, ZkBackend, ZkOptions};
 
 use crate::scheme::{Scheme, invalid};
 use crate::target::{Target, Tls as Files, duration};
@@ -16,9 +17,7 @@ pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
     let mut options = ZkOptions::new(target.hosts.clone());
     for (key, value) in &target.parameters {
         options = match (key.as_str(), value.as_str()) {
-            ("acl", "open") => options.access(Access::Open),
-            ("acl", "creator") => options.access(Access::Creator),
-            ("acl", _) => return Err(invalid("acl is open or creator, as in ?acl=open")),
+            ("acl", lists) => access(options, lists)?,
             ("auth", "digest") => options.login(Login::Digest),
             ("auth", "sasl") => options.login(Login::Sasl),
             ("auth", _) => return Err(invalid("auth is digest or sasl, as in ?auth=sasl")),
@@ -39,18 +38,48 @@ pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
         options = options.credentials(credentials.user, credentials.password);
     }
     if target.scheme == (Scheme::ZooKeeper { tls: true }) {
-        options = options.tls(tls(&target.tls)?);
+        options = options.tls(tls(target.tls)?);
     }
     Ok(Arc::new(ZkBackend::new(options)?))
 }
 
-fn tls(files: &Files) -> Result<Tls> {
-    let Some(ca) = &files.ca else {
-        return Err(invalid(
-            "zks:// has no default CA: name the file of the server's CA, as in ?ca=/etc/ssl/ca.pem",
-        ));
+/// Reads `open`, `creator` and `PATH=LIST`, separated by `;`.
+fn access(mut options: ZkOptions, lists: &str) -> Result<ZkOptions> {
+    for part in lists.split(';') {
+        options = match (part, part.split_once('=')) {
+            ("open" | "creator", _) if options.access.is_some() => {
+                return Err(invalid("acl has open or creator once, for all other paths"));
+            }
+            ("open", _) => options.access(Access::Open),
+            ("creator", _) => options.access(Access::Creator),
+            (_, Some((path, list))) => {
+                let (path, list) = (Path::new(path)?, list.parse::<Acl>()?);
+                if options.acls.contains_key(&path) {
+                    return Err(invalid(format!("acl has two lists for {path}")));
+                }
+                options.acl(path, list)
+            }
+            _ => {
+                return Err(invalid(
+                    "acl is open, creator or lists by path, as in ?acl=open or \
+                     ?acl=/public=world:anyone:r,auth::cdrwa;/=auth::cdrwa",
+                ));
+            }
+        };
+    }
+    Ok(options)
+}
+
+/// The settings that the files contain, which are read again for each connection.
+fn tls(files: Files) -> Result<Tls> {
+    Ok(read_tls(&files)?.reload(move || read_tls(&files)))
+}
+
+fn read_tls(files: &Files) -> Result<Tls> {
+    let mut tls = match &files.ca {
+        Some(ca) => Tls::trusting(read_certificates(ca)?),
+        None => Tls::new(),
     };
-    let mut tls = Tls::trusting(read_certificates(ca)?);
     if let (Some(certificate), Some(key)) = (&files.certificate, &files.key) {
         tls = tls.identity(read_certificates(certificate)?, SecretString::from(read(key)?));
     }

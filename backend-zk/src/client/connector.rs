@@ -8,13 +8,13 @@ use synod_core::task::spawn;
 use tokio::sync::mpsc;
 
 use crate::client::calls::Client;
+use crate::client::encryption::Encryption;
 use crate::client::event::StateWatcher;
 use crate::client::identity::Identity;
 use crate::client::outbox::Outbox;
 use crate::client::request::Order;
 use crate::client::servers::{Resolver, Servers};
 use crate::client::session::Session;
-use crate::client::stream::Encryption;
 use crate::client::watcher::Forget;
 use crate::client::watches::Watches;
 use crate::client::zk_error::ZkError;

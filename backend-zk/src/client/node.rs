@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::acl::Acl;
+
 /// The stat of a node, as far as it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ZkStat {
@@ -59,19 +61,11 @@ pub(crate) enum CreateMode {
     Container,
 }
 
-/// The access list of a node: one entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AclSet {
-    pub(super) permissions: i32,
-    pub(super) scheme: &'static str,
-    pub(super) id: &'static str,
-}
-
 /// The properties of a created node besides its data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CreateOptions {
     mode: CreateMode,
-    pub(super) acls: AclSet,
+    pub(super) acl: Acl,
     ttl: Option<Duration>,
 }
 
@@ -84,42 +78,12 @@ pub(crate) enum AddWatchMode {
     PersistentRecursive,
 }
 
-const READ: i32 = 1;
-const WRITE: i32 = 1 << 1;
-const CREATE: i32 = 1 << 2;
-const DELETE: i32 = 1 << 3;
-const ADMIN: i32 = 1 << 4;
-
-impl AclSet {
-    /// Every permission, for every client.
-    pub(crate) const ANYONE: Self =
-        Self { permissions: READ | WRITE | CREATE | DELETE | ADMIN, scheme: "world", id: "anyone" };
-
-    /// Every permission, for clients with the identity of this session.
-    pub(crate) const CREATOR: Self = Self { scheme: "auth", id: "", ..Self::ANYONE };
-
-    /// The same without the permission to write the node itself.
-    pub(crate) const fn without_writing(self) -> Self {
-        Self { permissions: self.permissions & !WRITE, ..self }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn allows_reading(self) -> bool {
-        self.permissions & READ != 0
-    }
-
-    #[cfg(test)]
-    pub(crate) fn allows_writing(self) -> bool {
-        self.permissions & WRITE != 0
-    }
-}
-
 /// The longest time to live that a server can store.
 const MAX_TTL_MS: i64 = 0xff_ffff_ffff;
 
 impl CreateMode {
-    pub(crate) const fn with_acls(self, acls: AclSet) -> CreateOptions {
-        CreateOptions { mode: self, acls, ttl: None }
+    pub(crate) fn with_acl(self, acl: &Acl) -> CreateOptions {
+        CreateOptions { mode: self, acl: acl.clone(), ttl: None }
     }
 }
 
@@ -130,22 +94,21 @@ impl CreateOptions {
         Self { ttl: Some(ttl), ..self }
     }
 
-    #[cfg(test)]
-    pub(crate) fn acls(&self) -> AclSet {
-        self.acls
+    pub(crate) fn acl(&self) -> &Acl {
+        &self.acl
     }
 
-    pub(super) fn is_container(self) -> bool {
+    pub(super) fn is_container(&self) -> bool {
         self.mode == CreateMode::Container
     }
 
     /// The time to live in milliseconds.
-    pub(super) fn ttl(self) -> Option<i64> {
+    pub(super) fn ttl(&self) -> Option<i64> {
         self.ttl.map(|ttl| i64::try_from(ttl.as_millis()).unwrap_or(MAX_TTL_MS).min(MAX_TTL_MS))
     }
 
     /// The number of the mode in requests.
-    pub(super) fn flags(self) -> i32 {
+    pub(super) fn flags(&self) -> i32 {
         match (self.mode, self.ttl) {
             (CreateMode::Persistent, None) => 0,
             (CreateMode::Ephemeral, _) => 1,
@@ -155,18 +118,5 @@ impl CreateOptions {
             (CreateMode::Persistent, Some(_)) => 5,
             (CreateMode::PersistentSequential, Some(_)) => 6,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rights_are_what_the_servers_call_them() {
-        let shown = |acl: AclSet| (acl.permissions, acl.scheme, acl.id);
-        assert_eq!(shown(AclSet::ANYONE), (0b11111, "world", "anyone"));
-        assert_eq!(shown(AclSet::CREATOR), (0b11111, "auth", ""));
-        assert_eq!(shown(AclSet::CREATOR.without_writing()), (0b11101, "auth", ""));
     }
 }

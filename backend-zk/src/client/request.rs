@@ -1,5 +1,6 @@
 //! [`Request`]: a message to the server, and the receiver of the answer.
 
+use crate::acl::Acl;
 use crate::client::answer::ReplySender;
 use crate::client::jute::Encoder;
 use crate::client::node::CreateOptions;
@@ -81,11 +82,18 @@ pub(super) enum Order {
 }
 
 impl Encoder {
+    /// An access list.
+    pub(super) fn acl(&mut self, acl: &Acl) -> &mut Self {
+        self.int(i32::try_from(acl.entries().len()).unwrap_or(i32::MAX));
+        for entry in acl.entries() {
+            self.int(entry.permissions.bits()).text(&entry.scheme).text(&entry.id);
+        }
+        self
+    }
+
     /// The body of a create.
     pub(super) fn create(&mut self, path: &str, data: &[u8], options: &CreateOptions) {
-        let acls = options.acls;
-        self.text(path).buffer(data);
-        self.int(1).int(acls.permissions).text(acls.scheme).text(acls.id);
+        self.text(path).buffer(data).acl(options.acl());
         self.int(options.flags());
         if let Some(ttl) = options.ttl() {
             self.long(ttl);

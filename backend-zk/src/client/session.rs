@@ -12,6 +12,7 @@ use tokio::task::unconstrained;
 use tokio::time::Instant;
 
 use crate::client::answer::Reply;
+use crate::client::encryption::Encryption;
 use crate::client::event::{SessionState, WatchedEvent};
 use crate::client::granted::{Certain, Granted};
 use crate::client::identity::Identity;
@@ -19,7 +20,6 @@ use crate::client::jute::Decoder;
 use crate::client::request::{Message, Order, op};
 use crate::client::server_connection::{Call, Head, ServerConnection, xid};
 use crate::client::servers::Servers;
-use crate::client::stream::Encryption;
 use crate::client::watches::{Removal, Watches};
 use crate::client::zk_error::ZkError;
 

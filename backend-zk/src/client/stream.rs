@@ -1,12 +1,12 @@
 //! [`connect`]: a connection to one server, plain or encrypted.
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
+use crate::client::encryption::Encryption;
 use crate::client::servers::Server;
 
 /// A stream of bytes in both directions.
@@ -15,13 +15,6 @@ pub(super) type Stream = Box<dyn Duplex>;
 pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
-
-/// The encryption of connections.
-#[derive(Clone)]
-pub(crate) struct Encryption {
-    #[cfg(feature = "tls")]
-    config: std::sync::Arc<rustls::ClientConfig>,
-}
 
 /// Connects to a server.
 pub(super) async fn connect(
@@ -40,37 +33,6 @@ async fn connect_plain(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     Ok(stream)
-}
-
-impl Encryption {
-    #[cfg(feature = "tls")]
-    pub(crate) fn new(config: rustls::ClientConfig) -> Self {
-        Self { config: std::sync::Arc::new(config) }
-    }
-
-    #[cfg(feature = "tls")]
-    async fn around(&self, host: &str, stream: TcpStream) -> io::Result<Stream> {
-        use rustls::pki_types::ServerName;
-        use tokio_rustls::TlsConnector;
-
-        let name = host.rsplit_once(':').map_or(host, |(name, _port)| name);
-        let name = name.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let name = ServerName::try_from(name).map_err(io::Error::other)?;
-        let connector = TlsConnector::from(self.config.clone());
-        Ok(Box::new(connector.connect(name, stream).await?))
-    }
-
-    #[cfg(not(feature = "tls"))]
-    #[expect(clippy::unused_async, reason = "with the feature it waits")]
-    async fn around(&self, _host: &str, _stream: TcpStream) -> io::Result<Stream> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-}
-
-impl fmt::Debug for Encryption {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Encryption").finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]

@@ -14,10 +14,10 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Op};
 
+use crate::access_lists::AccessLists;
 use crate::client::{CreateMode, CreateOptions, MultiWriter};
 use crate::commit::occupant::EmptyContainers;
 use crate::containers::{self, MARK, guard};
-use crate::options::Access;
 
 /// The known facts about the tree.
 #[derive(Debug, Default)]
@@ -91,7 +91,7 @@ impl Plan {
     /// # Errors
     ///
     /// If the request would be larger than a server accepts.
-    pub(crate) fn new(ops: &[Op], facts: &Facts, access: Access) -> Result<Self> {
+    pub(crate) fn new(ops: &[Op], facts: &Facts, access: &AccessLists) -> Result<Self> {
         let (containers, created, removed) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let mut planner =
             Planner { ops, facts, access, containers, created, removed, steps: Vec::new() };
@@ -123,7 +123,7 @@ impl Plan {
 struct Planner<'a> {
     ops: &'a [Op],
     facts: &'a Facts,
-    access: Access,
+    access: &'a AccessLists,
     /// Containers that this request creates.
     containers: BTreeSet<Path>,
     /// Nodes that this request creates.
@@ -175,7 +175,7 @@ impl Planner<'_> {
             return;
         }
         let highest = self.facts.absent.get(&index).unwrap_or(path);
-        let options = CreateMode::Persistent.with_acls(containers::node_acls(self.access));
+        let options = CreateMode::Persistent.with_acl(&self.access.at(highest.as_str()).node);
         let act = Act::Create { path: text(highest), data: Bytes::new(), options };
         self.step(index, Role::Absence(highest.clone()), act);
         self.step(index, Role::Undo, Act::Delete { path: text(highest), version: None });
@@ -194,7 +194,7 @@ impl Planner<'_> {
         self.ancestors(index, path);
         let vacated = self.facts.vacated.contains(&index);
         let replaces = self.remove_empty_containers(index) || vacated;
-        let options = create_options(lifetime, sequential, self.access);
+        let options = create_options(path, lifetime, sequential, self.access);
         let act = Act::Create { path: text(path), data: data.clone(), options };
         self.step(index, Role::Own, act);
         if !sequential {
@@ -207,7 +207,7 @@ impl Planner<'_> {
         }
         let stays = lifetime != Lifetime::Session && !sequential;
         if stays && (vacated || self.was_container(path)) {
-            let options = CreateMode::Ephemeral.with_acls(containers::node_acls(self.access));
+            let options = CreateMode::Ephemeral.with_acl(&self.access.at(path.as_str()).node);
             let act = Act::Create { path: guard(path), data: Bytes::new(), options };
             self.step(index, Role::Guard, act);
         }
@@ -229,7 +229,8 @@ impl Planner<'_> {
             missing && !self.containers.contains(above) && !self.created.contains(above)
         });
         for above in missing.into_iter().rev() {
-            let (data, options) = (Bytes::from_static(MARK), containers::options(self.access));
+            let (data, options) =
+                (Bytes::from_static(MARK), containers::options(self.access, &above));
             let act = Act::Create { path: text(&above), data, options };
             self.step(index, Role::Ancestor(above.clone()), act);
             self.containers.insert(above);
@@ -254,7 +255,7 @@ impl Planner<'_> {
         for (dir, (children_created, index)) in counts {
             let probe = containers::probe(dir);
             let options = CreateMode::PersistentSequential;
-            let options = options.with_acls(containers::node_acls(self.access));
+            let options = options.with_acl(&self.access.at(&probe).node);
             let expected = format!("{probe}{children_created:010}");
             let act = Act::Create { path: probe, data: Bytes::new(), options };
             self.steps.push(Step { index, role: Role::EmptyContainers, act });
@@ -301,9 +302,10 @@ pub(crate) fn version(expect: Expect) -> Option<i32> {
 
 /// The options to create a node of this kind.
 pub(crate) fn create_options(
+    path: &Path,
     lifetime: Lifetime,
     sequential: bool,
-    access: Access,
+    access: &AccessLists,
 ) -> CreateOptions {
     let mode = match (lifetime, sequential) {
         (Lifetime::Session, false) => CreateMode::Ephemeral,
@@ -311,7 +313,7 @@ pub(crate) fn create_options(
         (_, false) => CreateMode::Persistent,
         (_, true) => CreateMode::PersistentSequential,
     };
-    let options = mode.with_acls(containers::node_acls(access));
+    let options = mode.with_acl(&access.at(path.as_str()).node);
     match lifetime {
         // The server counts whole milliseconds.
         Lifetime::Ttl(ttl) => options.with_ttl(ttl.max(std::time::Duration::from_millis(1))),
@@ -339,11 +341,16 @@ impl Act {
     }
 
     fn size(&self) -> usize {
-        /// Numbers, lengths and access rights.
+        /// Numbers, lengths and a short access list.
         const HEADER: usize = 80;
+        /// The length of a list of one entry, which the header contains.
+        const SHORT: usize = 24;
 
         let data = match self {
-            Self::Create { data, .. } | Self::Set { data, .. } => data.len(),
+            Self::Create { data, options, .. } => {
+                data.len() + options.acl().size().saturating_sub(SHORT)
+            }
+            Self::Set { data, .. } => data.len(),
             Self::Check { .. } | Self::Delete { .. } => 0,
         };
         HEADER + self.path().len() + data
@@ -355,13 +362,18 @@ mod tests {
     use synod_core::store::Txn;
 
     use super::*;
+    use crate::options::Access;
 
     fn path(text: &str) -> Path {
         Path::new(text).expect("valid")
     }
 
+    fn open() -> AccessLists {
+        AccessLists::new(Access::Open, &BTreeMap::new())
+    }
+
     fn plan(txn: &Txn, facts: &Facts) -> Vec<String> {
-        let plan = Plan::new(&txn.ops, facts, Access::Open).expect("small");
+        let plan = Plan::new(&txn.ops, facts, &open()).expect("small");
         let steps = plan.steps.iter().map(|step| {
             let act = match &step.act {
                 Act::Check { path, .. } => format!("check {path}"),
@@ -500,7 +512,7 @@ mod tests {
                 .insert(index, EmptyContainers { containers, children_created, guard: None });
             txn = txn.create(at, "", Lifetime::Persistent);
         }
-        let refused = Plan::new(&txn.ops, &facts, Access::Open).expect_err("too large");
+        let refused = Plan::new(&txn.ops, &facts, &open()).expect_err("too large");
         assert_eq!(refused.kind(), ErrorKind::TooLarge);
     }
 }

@@ -96,6 +96,9 @@ impl<'a> InFlight<'a> {
                 // These facts depend on the numbers of created children, too.
                 self.facts.below.clear();
             }
+            (Role::Ancestor(path), ZkError::NoAuth) => {
+                return Err(denied(path.parent().as_ref().unwrap_or(path), "create"));
+            }
             (Role::Ancestor(_) | Role::Again | Role::Guard | Role::Undo, error) => {
                 return Err(without_effect(Trouble::Zk(error)));
             }
@@ -131,6 +134,7 @@ impl<'a> InFlight<'a> {
                 return Ok(Some(RejectReason::BelowEphemeral));
             }
             ZkError::NoChildrenForEphemerals => self.check_parent(index, parent).await?,
+            ZkError::NoAuth => return Err(denied(&parent, "create")),
             error => return Err(without_effect(Trouble::Zk(error))),
         }
         Ok(None)
@@ -180,6 +184,7 @@ impl<'a> InFlight<'a> {
             (Op::Set { path, .. }, ZkError::NoAuth) if self.find_no_node(path).await? => {
                 Some(RejectReason::Missing)
             }
+            (op, ZkError::NoAuth) => return Err(denied_op(op)),
             (_, error) => return Err(without_effect(Trouble::Zk(error))),
         })
     }
@@ -351,4 +356,25 @@ fn is_container_create(op: &Op) -> bool {
 /// The error of a request after which nothing can have changed.
 pub(crate) fn without_effect(trouble: Trouble) -> Error {
     trouble.translate("commit", Sort::Read)
+}
+
+/// The error of an operation that an access list does not permit. The permissions to create and to
+/// delete a node are those of its parent.
+fn denied_op(op: &Op) -> Error {
+    let path = op.path();
+    let parent = path.parent().unwrap_or_else(Path::root);
+    match op {
+        Op::Create { .. } => denied(&parent, "create"),
+        Op::Delete { .. } => denied(&parent, "delete"),
+        Op::Set { .. } => denied(path, "write"),
+        Op::Check { .. } => denied(path, "read"),
+    }
+}
+
+/// The error for a permission that the access list of a node does not give.
+fn denied(node: &Path, permission: &str) -> Error {
+    without_effect(Trouble::Zk(ZkError::NoAuth)).at(node).because(format!(
+        "the node's access list does not give this client the permission {permission}; the node \
+         was created by another user, or with another password"
+    ))
 }

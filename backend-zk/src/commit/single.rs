@@ -104,7 +104,7 @@ pub(crate) async fn request(
     let path = op.path().as_str();
     match op {
         Op::Create { data, lifetime, sequential, .. } => {
-            let options = create_options(*lifetime, *sequential, connection.access);
+            let options = create_options(op.path(), *lifetime, *sequential, &connection.access);
             let (created, stat) = client.create(path, data, &options).await?;
             Ok(StepResult::Created(sequential.then_some(created), stat))
         }

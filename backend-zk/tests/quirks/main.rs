@@ -36,6 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Long, so that no session ends on a busy machine.
 const TTL: Duration = Duration::from_secs(20);
 
+mod access;
 mod advice;
 mod done;
 mod empty_containers;
@@ -53,6 +54,9 @@ mod threads;
 mod trips;
 mod wide;
 
+use access::{
+    a_lock_needs_three_permissions_in_its_directory, new_nodes_have_the_list_of_the_nearest_path,
+};
 use advice::{
     a_missing_majority_is_reported, a_server_that_only_lets_read_is_named_as_such,
     a_server_with_a_full_disk_acknowledges_nothing, a_wrong_password_is_reported,
@@ -151,6 +155,8 @@ quirks![
     a_counter_that_is_at_its_end_gives_no_ticket,
     what_helpers_make_too_large_is_refused,
     only_its_creator_touches_a_node,
+    new_nodes_have_the_list_of_the_nearest_path,
+    a_lock_needs_three_permissions_in_its_directory,
     a_server_without_extended_types_keeps_no_ttl_nodes,
     a_view_is_of_one_moment_while_all_of_it_is_written,
     a_view_of_more_than_one_request_is_of_one_moment_too,
@@ -171,9 +177,14 @@ quirks![
 #[cfg(not(feature = "tls"))]
 const SECURE: &[Quirk] = &[];
 #[cfg(feature = "tls")]
-const SECURE: &[Quirk] = &[("only_a_server_that_is_vouched_for_is_talked_to", || {
-    Box::pin(secure::only_a_server_that_is_vouched_for_is_talked_to())
-})];
+const SECURE: &[Quirk] = &[
+    ("only_a_server_that_is_vouched_for_is_talked_to", || {
+        Box::pin(secure::only_a_server_that_is_vouched_for_is_talked_to())
+    }),
+    ("a_session_outlives_its_certificates", || {
+        Box::pin(secure::a_session_outlives_its_certificates())
+    }),
+];
 
 #[cfg(not(feature = "sasl"))]
 const SASL: &[Quirk] = &[];

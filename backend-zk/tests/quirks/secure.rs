@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use synod_core::error::{Error, ErrorKind};
-use synod_core::store::{Backend as _, Lifetime, SessionOptions, Store, Txn};
+use synod_core::store::{Backend as _, Lifetime, Query, SessionOptions, Store, Txn};
 use synod_testkit::server::home::Home;
 use synod_testkit::server::ports::Ports;
 use synod_testkit::server::zookeeper::Ensemble;
@@ -54,6 +56,30 @@ impl Keys {
     }
 }
 
+/// A server that shows this certificate, and requires one of its clients.
+async fn start(certificate: &str, authorities: &str) -> (Ensemble, u16) {
+    let port = Ports::draw(1).expect("there are ports")[0];
+    let server = Ensemble::start_with(
+        1,
+        &[
+            "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+            &format!("-Dzookeeper.ssl.keyStore.location={certificate}"),
+            &format!("-Dzookeeper.ssl.trustStore.location={authorities}"),
+            "-Dzookeeper.ssl.clientAuth=need",
+        ],
+        &[&format!("secureClientPort={port}")],
+    )
+    .expect("the other one started, too");
+    // The server opens it after the other port, by which it is known to run.
+    let listens = async {
+        while TcpStream::connect(("localhost", port)).await.is_err() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, listens).await.expect("the port for TLS is opened, too");
+    (server, port)
+}
+
 async fn open(host: String, tls: Option<Tls>, ttl: u64) -> Result<Box<dyn Store>, Error> {
     let mut options = ZkOptions::new([host]).access(Access::Open);
     options.tls = tls;
@@ -65,26 +91,8 @@ pub(super) async fn only_a_server_that_is_vouched_for_is_talked_to() {
     let keys = Keys::new();
     keys.make("right", "localhost");
     keys.make("wrong", "localhost");
-    let port = Ports::draw(1).expect("there are ports")[0];
-    let _server = Ensemble::start_with(
-        1,
-        &[
-            "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
-            &format!("-Dzookeeper.ssl.keyStore.location={}", keys.at("right-both.pem")),
-            &format!("-Dzookeeper.ssl.trustStore.location={}", keys.at("right.pem")),
-            "-Dzookeeper.ssl.clientAuth=need",
-        ],
-        &[&format!("secureClientPort={port}")],
-    )
-    .expect("the other one started, too");
+    let (_server, port) = start(&keys.at("right-both.pem"), &keys.at("right.pem")).await;
     let host = format!("localhost:{port}");
-    // The server opens it after the other port, by which it is known to run.
-    let listens = async {
-        while TcpStream::connect(&host).await.is_err() {
-            sleep(Duration::from_millis(10)).await;
-        }
-    };
-    timeout(PATIENCE, listens).await.expect("the port for TLS is opened, too");
 
     let trusting = |whom: &str| Tls::trusting(keys.read(&format!("{whom}.pem")));
     let known = |tls: Tls, name: &str| {
@@ -112,4 +120,65 @@ pub(super) async fn only_a_server_that_is_vouched_for_is_talked_to() {
         assert_eq!(refused.kind(), ErrorKind::Unreachable, "{refused}");
         says(&refused, words);
     }
+}
+
+/// The servers get certificates of another authority while a session is open, and so does the
+/// client. Between the two, the client finds files that cannot be used.
+pub(super) async fn a_session_outlives_its_certificates() {
+    let keys = Arc::new(Keys::new());
+    for name in ["old", "new"] {
+        keys.make(name, "localhost");
+    }
+    let put = |from: &str, to: &str| {
+        fs::write(keys.at(to), keys.read(from)).expect("there is room");
+    };
+    let renew_server = |name: &str| {
+        put(&format!("{name}-both.pem"), "live-both.pem");
+        put(&format!("{name}.pem"), "live-trust.pem");
+    };
+    let renew_client = |name: &str| {
+        put(&format!("{name}-server.pem"), "live-client.pem");
+        put(&format!("{name}-server.key"), "live-client.key");
+        put(&format!("{name}.pem"), "live-ca.pem");
+    };
+    renew_server("old");
+    renew_client("old");
+    let (mut server, port) = start(&keys.at("live-both.pem"), &keys.at("live-trust.pem")).await;
+    let reads = Arc::new(AtomicUsize::new(0));
+    let read = {
+        let (keys, reads) = (keys.clone(), reads.clone());
+        move || {
+            reads.fetch_add(1, Ordering::Relaxed);
+            let [certificate, key] =
+                ["pem", "key"].map(|end| keys.read(&format!("live-client.{end}")));
+            Ok(Tls::trusting(keys.read("live-ca.pem")).identity(certificate, key))
+        }
+    };
+    let tls = read().expect("they were made").reload(read);
+    let store = open(format!("localhost:{port}"), Some(tls), 40).await.expect("both are right");
+    done(&*store, Txn::new().create(path("/outlives"), "", Lifetime::Session)).await;
+
+    server.kill(0).expect("it runs");
+    renew_server("new");
+    fs::write(keys.at("live-ca.pem"), "half a file").expect("there is room");
+    server.restart(0).expect("it starts again");
+    let before = reads.load(Ordering::Relaxed);
+    let tries = async {
+        while reads.load(Ordering::Relaxed) < before + 2 {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, tries).await.expect("the client tries again");
+    renew_client("new");
+
+    let session = store.session().id;
+    let is_there = timeout(PATIENCE * 2, async {
+        while store.read(Query::node(path("/outlives"))).await.is_err() {
+            sleep(Duration::from_millis(50)).await;
+        }
+    });
+    is_there.await.expect("the session continues with the new certificates");
+    let view = store.read(Query::node(path("/outlives"))).await.expect("it is connected");
+    let owner = view.node().and_then(|node| node.stat?.owner);
+    assert_eq!(owner, Some(session), "the node of the session outlived its server");
 }
