@@ -30,8 +30,9 @@ impl Address {
         self.scheme
     }
 
-    /// The servers, each `host:port` or `host`. For memory, the name of the store, or nothing. For
-    /// a registered store, the parts of the authority between commas.
+    /// The servers, each `host:port` or `host`; none if a [source](crate::ServersFrom) names them,
+    /// as in `zk:///app?servers=file:/etc/app/servers`. For memory, the name of the store, or
+    /// nothing. For a registered store, the parts of the authority between commas.
     pub fn hosts(&self) -> &[String] {
         &self.hosts
     }
@@ -96,7 +97,7 @@ fn kinds() -> String {
 }
 
 fn parse_hosts(scheme: Scheme, text: &str) -> Result<Vec<String>> {
-    if matches!(scheme, Scheme::Mem | Scheme::Registered(_)) && text.is_empty() {
+    if text.is_empty() {
         return Ok(Vec::new());
     }
     let hosts: Vec<String> = text.split(',').map(decode).collect::<Result<_>>()?;
@@ -235,6 +236,7 @@ mod tests {
         assert!(parse("etcd://localhost").path().is_root());
         assert_eq!(parse("etcd://[::1]:2379/").hosts(), ["[::1]:2379"]);
         assert_eq!(parse("zk://[::1]").hosts(), ["[::1]"]);
+        assert!(parse("zk:///app?servers=file:/a").hosts().is_empty());
         assert_eq!(parse("mem:///app/").path().as_str(), "/app");
     }
 
@@ -252,13 +254,11 @@ mod tests {
             "",
             "canary-7f3a",
             "canary-7f3a://x",
-            "zk://",
             "zk://a:canary-7f3a",
             "zk://a:0",
             "zk://a:70000",
             "zk://a,,b",
             "zk://canary-7f3a@h",
-            "zk://u:canary-7f3a@",
             "zk://a b:1",
             "etcd://a%2Cb:1",
             "zk://a%2Fb:1",

@@ -7,14 +7,15 @@ use synod_core::path::Path;
 use synod_core::retry::Retry;
 
 use crate::address::Address;
+use crate::servers::ServersFrom;
 use crate::target::{Credentials, Tls};
 
 /// The settings of a connection, read from a configuration file by serde or built by hand.
 ///
-/// The URL may contain some of the same settings: `session`, `timeout`, `connect`, `lazy`, the
-/// path, user and password, and the TLS files `ca`, `certificate` and `key`. A setting in both
-/// places is an error. Unknown fields and unknown URL parameters are errors. No output shows the
-/// password.
+/// The URL may contain some of the same settings: `session`, `timeout`, `connect`, `lazy`,
+/// `servers`, the path, user and password, and the TLS files `ca`, `certificate` and `key`. A
+/// setting in both places is an error. Unknown fields and unknown URL parameters are errors. No
+/// output shows the password.
 ///
 /// # Examples
 ///
@@ -35,6 +36,10 @@ use crate::target::{Credentials, Tls};
 pub struct Config {
     /// The store.
     pub url: Address,
+    /// The source of the servers, for example `file:/etc/app/servers`. The hosts of the URL, if it
+    /// has any, are used until the source was read.
+    #[serde(default)]
+    pub servers: Option<ServersFrom>,
     /// The path of the node below which the client has all its nodes.
     #[serde(default)]
     pub namespace: Option<Path>,
@@ -75,6 +80,7 @@ impl Config {
     pub fn new(url: &str) -> Result<Self> {
         Ok(Self {
             url: url.parse()?,
+            servers: None,
             namespace: None,
             session: None,
             timeout: None,

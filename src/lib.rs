@@ -8,6 +8,7 @@ mod examples;
 mod plan;
 mod registry;
 mod scheme;
+mod servers;
 mod target;
 #[cfg(any(feature = "etcd", feature = "zookeeper"))]
 mod tls_file;
@@ -16,6 +17,7 @@ pub use address::Address;
 pub use config::Config;
 pub use registry::{Opening, register};
 pub use scheme::Scheme;
+pub use servers::ServersFrom;
 pub use synod_core::client::{
     Client, ClientOptions, ClientWatch, ConnectionState, Deletion, ExactlyOnceClient, ValueWatch,
 };
@@ -27,8 +29,8 @@ pub use synod_core::retry::Retry;
 pub use synod_core::session::Session;
 pub use synod_core::store::{
     Change, Commit, End, Event, Expect, Kind, Lifetime, Node, OpResult, Outcome, Query,
-    RejectReason, Rejected, Revision, SessionEnd, SessionId, SessionOptions, Stat, Status, Txn,
-    Version, View, Watch,
+    RejectReason, Rejected, Revision, ServerSource, ServersFile, SessionEnd, SessionId,
+    SessionOptions, Stat, Status, Txn, Version, View, Watch,
 };
 pub use synod_core::value::Value;
 pub use synod_core::{clock, path};

@@ -14,6 +14,7 @@ use synod_core::store::{Backend, SessionOptions};
 use crate::address::Address;
 use crate::config::Config;
 use crate::scheme::{Scheme, invalid};
+use crate::servers::ServersFrom;
 use crate::target::{Target, Tls, duration};
 use crate::{backend, registry};
 
@@ -31,6 +32,7 @@ struct Said {
     timeout: Option<Duration>,
     connect: Option<Duration>,
     lazy: Option<bool>,
+    servers: Option<ServersFrom>,
     tls: Option<Tls>,
 }
 
@@ -93,8 +95,10 @@ impl Plan {
         let credentials = config.credentials.clone();
         let credentials = once("credentials", credentials, url.credentials().cloned())?;
         let tls = tls(url.scheme(), once("tls", config.tls.clone(), said.tls)?)?;
+        let servers = once("servers", config.servers.clone(), said.servers)?;
         let (scheme, hosts) = (url.scheme(), url.hosts().to_vec());
-        let target = Target { scheme, hosts, credentials, tls, parameters };
+        check_servers(scheme, &hosts, servers.as_ref())?;
+        let target = Target { scheme, hosts, servers, credentials, tls, parameters };
         Ok(Self { target, options, namespace: namespace.unwrap_or_else(Path::root) })
     }
 }
@@ -132,6 +136,7 @@ impl Said {
                 "timeout" => said.timeout = Some(duration(key, value)?),
                 "connect" => said.connect = Some(duration(key, value)?),
                 "lazy" => said.lazy = Some(truth(key, value)?),
+                "servers" if url.scheme().has_ports() => said.servers = Some(value.parse()?),
                 "ca" => said.tls.get_or_insert_default().ca = Some(value.into()),
                 "certificate" => said.tls.get_or_insert_default().certificate = Some(value.into()),
                 "key" => said.tls.get_or_insert_default().key = Some(value.into()),
@@ -139,6 +144,19 @@ impl Said {
             }
         }
         Ok((said, others))
+    }
+}
+
+fn check_servers(scheme: Scheme, hosts: &[String], servers: Option<&ServersFrom>) -> Result<()> {
+    match servers {
+        None if scheme.has_ports() && hosts.is_empty() => Err(invalid(
+            "a host is missing: name the servers, or their file, as in \
+             ?servers=file:/etc/app/servers",
+        )),
+        Some(_) if !scheme.has_ports() => {
+            Err(invalid(format!("{}:// has no list of servers", scheme.as_str())))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -234,9 +252,23 @@ mod tests {
     }
 
     #[test]
+    fn the_servers_may_be_in_a_file() {
+        let shown = |json: &str| format!("{:?}", plan(json).expect("fine").target.servers);
+        for json in [
+            r#"{ "url": "zk:///app?servers=file:/a/b" }"#,
+            r#"{ "url": "etcd://h:1", "servers": "file:/a/b" }"#,
+        ] {
+            assert!(shown(json).contains("the file /a/b"), "{}", shown(json));
+        }
+        assert_eq!(shown(r#"{ "url": "etcd://h:1" }"#), "None");
+    }
+
+    #[test]
     fn what_contradicts_itself_is_refused() {
         refused(r#"{ "url": "mem://?session=1s", "session": "1s" }"#, "session is said");
         refused(r#"{ "url": "mem://?lazy=true", "lazy": true }"#, "lazy is said");
+        refused(r#"{ "url": "zk:///?servers=file:a", "servers": "file:b" }"#, "servers is said");
+        refused(r#"{ "url": "mem://", "servers": "file:b" }"#, "no list of servers");
         refused(r#"{ "url": "mem:///a", "namespace": "/b" }"#, "namespace is said");
         refused(
             r#"{ "url": "zk://u:canary-7f3a@h", "credentials": { "user": "u", "password": "canary" } }"#,
@@ -254,6 +286,13 @@ mod tests {
         refused(r#"{ "url": "mem://?session=0s" }"#, "more than zero");
         refused(r#"{ "url": "mem://?session=soon" }"#, "is a duration");
         refused(r#"{ "url": "mem://?lazy=yes" }"#, "true or false");
+        for url in ["zk://", "etcds:///app", "zk://u:canary-7f3a@"] {
+            refused(&format!(r#"{{ "url": "{url}" }}"#), "a host is missing");
+        }
+        for servers in ["file:", "", "/etc/servers", "follow"] {
+            refused(&format!(r#"{{ "url": "zk:///?servers={servers}" }}"#), "servers is a file");
+        }
+        refused(r#"{ "url": "zk://", "servers": "a" }"#, "servers is a file");
         refused(r#"{ "url": "mem://", "colour": 1 }"#, "unknown field");
         refused(r#"{ "url": "ftp://h" }"#, "starts with mem://");
         refused(r#"{ "url": "mem://", "namespace": "/a/" }"#, "does not end with /");

@@ -8,12 +8,14 @@ use secrecy::{ExposeSecret as _, SecretString};
 use synod_core::error::Result;
 
 use crate::scheme::{Scheme, invalid};
+use crate::servers::ServersFrom;
 
 /// The settings that a backend reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) scheme: Scheme,
     pub(crate) hosts: Vec<String>,
+    pub(crate) servers: Option<ServersFrom>,
     pub(crate) credentials: Option<Credentials>,
     pub(crate) tls: Tls,
     /// Parameters of the URL that are specific to this backend.
@@ -61,8 +63,9 @@ impl Target {
         let Some((key, _)) = unknown else { return Ok(()) };
         let files: &[&str] =
             if self.scheme.is_secure() { &["ca", "certificate", "key"] } else { &[] };
-        let all =
-            ["session", "timeout", "connect", "lazy"].iter().chain(files).chain(known).copied();
+        let servers: &[&str] = if self.scheme.has_ports() { &["servers"] } else { &[] };
+        let common = ["session", "timeout", "connect", "lazy"];
+        let all = common.iter().chain(servers).chain(files).chain(known).copied();
         let all = all.collect::<Vec<_>>().join(", ");
         let scheme = self.scheme.as_str();
         Err(invalid(format!("{scheme}:// knows no parameter {key:?}; it knows {all}")))

@@ -21,6 +21,7 @@ async fn follows(scheme: &str, servers: &[SocketAddr], kill: impl FnOnce(usize))
     let url = if scheme == "zk" { format!("{url}?acl=open") } else { url };
     let client = synod::connect(&url).await.expect("the servers run");
     let first = client.server().expect("it is connected");
+    assert_eq!(client.servers(), names);
     let place = names.iter().position(|name| *name == first);
     kill(place.unwrap_or_else(|| panic!("{first} is none of {names:?}")));
 
@@ -28,6 +29,7 @@ async fn follows(scheme: &str, servers: &[SocketAddr], kill: impl FnOnce(usize))
     assert!(next != first && names.contains(&next), "{next} of {names:?}");
     client.close().await.expect("two servers run");
     assert_eq!(client.server(), None, "there is no session");
+    assert!(client.servers().is_empty(), "there is no session");
 }
 
 async fn another(client: &Client, first: &str) -> String {
@@ -74,4 +76,5 @@ async fn a_client_of_etcd_names_its_member() {
 async fn memory_has_no_server() {
     let client = synod::connect("mem://server").await.expect("memory is always there");
     assert_eq!(client.server(), None);
+    assert!(client.servers().is_empty());
 }

@@ -53,6 +53,7 @@ impl EtcdBackend {
 impl Backend for EtcdBackend {
     async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
         let wanted = lease::seconds(clamp_ttl(options.ttl, TTLS.0, TTLS.1)?);
+        self.endpoints.list().ready().await?;
         // A lease whose grant was not received expires by itself, so each attempt requests a new
         // one.
         let call = Call::read("opening a session", self.endpoints.timeout());

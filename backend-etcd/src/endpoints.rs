@@ -4,14 +4,13 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
 use synod_core::error::{Error, Result};
 use synod_core::random::Random;
-use synod_core::store::CurrentServer;
+use synod_core::store::{CurrentServer, ServerList};
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::{judge, translate, unanswered};
@@ -20,18 +19,23 @@ use crate::link::Link;
 use crate::options::EtcdOptions;
 use crate::patience::Patience;
 
+mod members;
+
+use members::Members;
+
 /// The members of a cluster. Each process has an order of its own, and calls one member until that
 /// one fails.
 pub(crate) struct Endpoints {
     options: EtcdOptions,
-    all: Vec<Endpoint>,
-    current: AtomicUsize,
-    /// The member that answered last.
-    answered: AtomicUsize,
+    list: ServerList,
+    members: Mutex<Members>,
     server: CurrentServer,
+    random: Random,
 }
 
-struct Endpoint {
+/// One member.
+#[derive(Default)]
+pub(crate) struct Endpoint {
     url: String,
     link: Mutex<Option<Arc<Link>>>,
     /// Held while a link is opened: other calls wait for that link.
@@ -91,23 +95,34 @@ struct Sent {
 
 impl Endpoints {
     pub(crate) fn new(options: EtcdOptions, random: &Random) -> Result<Self> {
-        let endpoint = |url| Endpoint {
-            url,
-            link: Mutex::default(),
-            opening: tokio::sync::Mutex::default(),
-            patience: Patience::default(),
-        };
-        // If all processes used the order of the configuration, one member would get the whole load
-        // after each failure.
-        let mut urls = options.urls()?;
-        let mut all = Vec::with_capacity(urls.len());
-        while !urls.is_empty() {
-            let count = u64::try_from(urls.len()).unwrap_or(u64::MAX);
-            let next = usize::try_from(random.below(count)).unwrap_or_default();
-            all.push(endpoint(urls.swap_remove(next)));
-        }
-        let (current, answered) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
-        Ok(Self { options, all, current, answered, server: CurrentServer::default() })
+        let list = options.server_list()?;
+        let (members, server) = (Mutex::default(), CurrentServer::default());
+        let endpoints = Self { options, list, members, server, random: random.clone() };
+        // The order of the members is the first choice of a run, whichever call is the first.
+        drop(endpoints.members());
+        Ok(endpoints)
+    }
+
+    /// The list of the members.
+    pub(crate) fn list(&self) -> &ServerList {
+        &self.list
+    }
+
+    /// The members of the current list.
+    fn members(&self) -> MutexGuard<'_, Members> {
+        let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        members.follow(&self.list.get(), &self.options, &self.random);
+        members
+    }
+
+    fn current(&self) -> Arc<Endpoint> {
+        self.members().current()
+    }
+
+    /// True if a member is called by no later call: it is not in the list any more, and another one
+    /// answers.
+    pub(crate) fn is_gone(&self, place: &Arc<Endpoint>) -> bool {
+        !self.members().contains(place)
     }
 
     /// The member that answered last.
@@ -134,24 +149,24 @@ impl Endpoints {
         F: Future<Output = Result<T, etcd_client::Error>> + Send,
     {
         // A connection that broke while idle is noticed by the first call on it.
-        let mut tries = self.all.len().max(2);
+        let mut tries = self.members().len().max(2);
         let mut heard = Vec::new();
         let mut no_server = true;
         let mut asked = Vec::new();
         loop {
-            let place = self.current.load(Ordering::Relaxed);
+            let place = self.current();
             let progress = Arc::<Progress>::default();
             // Requests of this crate are large: boxed, they are not copied through every call
             // above.
-            asked.push(Box::pin(self.once(call, place, progress.clone(), &ask)));
-            let until = self.until(call, place);
+            asked.push(Box::pin(self.once(call, place.clone(), progress.clone(), &ask)));
+            let until = self.until(call, &place);
             let failed = match timeout_at(until, first(&mut asked)).await {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(failed)) => {
                     tries -= 1;
                     failed
                 }
-                Err(_elapsed) => match self.silent(call, place, &progress) {
+                Err(_elapsed) => match self.silent(call, &place, &progress) {
                     unclear if call.write && !unclear.refused => {
                         // It must not be sent again, so giving up before the end of the call would
                         // gain nothing. Later calls already go to another member.
@@ -191,16 +206,16 @@ impl Endpoints {
     }
 
     /// The time until which only this member is called.
-    fn until(&self, call: Call, place: usize) -> Instant {
+    fn until(&self, call: Call, place: &Endpoint) -> Instant {
         /// The remaining time of a call is not divided into smaller pieces than this.
         const PIECE: Duration = Duration::from_millis(100);
 
-        if self.all.len() == 1 {
+        if self.members().len() == 1 {
             // The only member gets all the time.
             return call.end;
         }
         let now = Instant::now();
-        let learnt = self.all[place].patience.now();
+        let learnt = place.patience.now();
         let left = call.end.saturating_duration_since(now);
         let patience = if call.write {
             learnt.max(call.first)
@@ -213,38 +228,38 @@ impl Endpoints {
     async fn once<T, F>(
         &self,
         call: Call,
-        place: usize,
+        place: Arc<Endpoint>,
         progress: Arc<Progress>,
         ask: &(impl Fn(Arc<Link>) -> F + Sync),
     ) -> Result<T, Failed>
     where
         F: Future<Output = Result<T, etcd_client::Error>> + Send,
     {
-        let link = match self.all[place].held() {
+        let link = match place.held() {
             Some(link) => link,
-            None => match self.link_to(place).await {
+            None => match self.link_to(&place).await {
                 Ok(link) => link,
-                Err(error) => return Err(self.failed(call, false, place, None, error)),
+                Err(error) => return Err(self.failed(call, false, &place, None, error)),
             },
         };
         if call.write
             && let Err(error) = link.connect().await
         {
-            return Err(self.failed(call, false, place, Some(&link), error));
+            return Err(self.failed(call, false, &place, Some(&link), error));
         }
         let at = Instant::now();
         let _first = progress.0.set(Sent { at, link: link.clone() }).is_ok();
         match ask(link.clone()).await {
             Ok(answer) => {
                 link.prove();
-                self.all[place].patience.answered(at.elapsed());
-                if self.answered.swap(place, Ordering::Relaxed) != place {
-                    let member = Member { url: &self.all[place].url, proven: true };
+                place.patience.answered(at.elapsed());
+                if self.members().answered(&place) {
+                    let member = Member { url: &place.url, proven: true };
                     self.server.set(member.host());
                 }
                 Ok(answer)
             }
-            Err(error) => Err(self.failed(call, call.write, place, Some(&link), error)),
+            Err(error) => Err(self.failed(call, call.write, &place, Some(&link), error)),
         }
     }
 
@@ -252,7 +267,7 @@ impl Endpoints {
         &self,
         call: Call,
         write: bool,
-        place: usize,
+        place: &Arc<Endpoint>,
         link: Option<&Arc<Link>>,
         error: etcd_client::Error,
     ) -> Failed {
@@ -272,11 +287,11 @@ impl Endpoints {
     }
 
     /// The error for a member that did not answer in its time.
-    fn silent(&self, call: Call, place: usize, progress: &Progress) -> Failed {
-        self.all[place].patience.silent();
+    fn silent(&self, call: Call, place: &Arc<Endpoint>, progress: &Progress) -> Failed {
+        place.patience.silent();
         self.pass_over(place);
         let error = unanswered(call.doing);
-        let told = self.silence(place);
+        let told = silence(place);
         let sent = progress.0.get();
         if let Some(sent) = sent {
             sent.link.doubt_since(sent.at);
@@ -290,30 +305,24 @@ impl Endpoints {
     /// The text for a person about an error.
     pub(crate) fn error_text(
         &self,
-        place: usize,
+        place: &Endpoint,
         link: Option<&Arc<Link>>,
         error: &etcd_client::Error,
     ) -> String {
         let proven = link.is_some_and(|link| link.is_proven());
-        error_text(error, Member { url: &self.all[place].url, proven })
+        error_text(error, Member { url: &place.url, proven })
     }
 
-    /// The text about a member that does not answer.
-    fn silence(&self, place: usize) -> String {
-        let member = Member { url: &self.all[place].url, proven: false };
-        format!("{} does not answer in time", member.host())
-    }
-
-    /// The index of the current member, and the connection to it.
+    /// The current member, and the connection to it.
     pub(crate) fn link(
         &self,
-    ) -> (usize, impl Future<Output = Result<Arc<Link>, etcd_client::Error>> + use<'_>) {
-        let place = self.current.load(Ordering::Relaxed);
-        (place, self.link_to(place))
+    ) -> (Arc<Endpoint>, impl Future<Output = Result<Arc<Link>, etcd_client::Error>> + use<'_>)
+    {
+        let place = self.current();
+        (place.clone(), async move { self.link_to(&place).await })
     }
 
-    async fn link_to(&self, place: usize) -> Result<Arc<Link>, etcd_client::Error> {
-        let endpoint = &self.all[place];
+    async fn link_to(&self, endpoint: &Endpoint) -> Result<Arc<Link>, etcd_client::Error> {
         if let Some(link) = endpoint.held() {
             return Ok(link);
         }
@@ -329,24 +338,21 @@ impl Endpoints {
 
     /// Makes the next member the current one, whichever is the current one.
     pub(crate) fn move_on(&self) {
-        self.pass_over(self.current.load(Ordering::Relaxed));
+        self.pass_over(&self.current());
     }
 
     /// Makes the next member the current one, unless another call did so already.
-    pub(crate) fn pass_over(&self, place: usize) {
-        let next = (place + 1) % self.all.len();
-        let swap = self.current.compare_exchange(place, next, Ordering::Relaxed, Ordering::Relaxed);
-        if swap.is_ok() && next != place {
-            let (from, to) = (&self.all[place].url, &self.all[next].url);
-            tracing::debug!(from, to, "asking another member");
-        }
+    pub(crate) fn pass_over(&self, place: &Arc<Endpoint>) {
+        // The list may name other members already.
+        self.list.request_refresh();
+        self.members().pass_over(place);
     }
 
     /// Called when the current member has been silent since `since` although requests were sent. If
     /// that is longer than its answers take, or longer than `most`, later calls use a new
     /// connection.
     pub(crate) fn doubt(&self, since: Instant, most: Duration) {
-        let endpoint = &self.all[self.current.load(Ordering::Relaxed)];
+        let endpoint = self.current();
         if since.elapsed() >= endpoint.patience.now().min(most)
             && let Some(link) = endpoint.held()
         {
@@ -355,8 +361,8 @@ impl Endpoints {
     }
 
     /// Drops the connection, unless it is newer than `link` already.
-    pub(crate) fn forget(&self, place: usize, link: &Arc<Link>) {
-        let mut held = self.all[place].lock();
+    pub(crate) fn forget(&self, place: &Endpoint, link: &Arc<Link>) {
+        let mut held = place.lock();
         if held.as_ref().is_some_and(|held| Arc::ptr_eq(held, link)) {
             *held = None;
         }
@@ -372,6 +378,12 @@ impl Endpoint {
     fn lock(&self) -> MutexGuard<'_, Option<Arc<Link>>> {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The text about a member that does not answer.
+fn silence(place: &Endpoint) -> String {
+    let member = Member { url: &place.url, proven: false };
+    format!("{} does not answer in time", member.host())
 }
 
 /// Waits for the first of these futures to complete, and removes it.

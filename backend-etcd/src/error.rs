@@ -272,6 +272,11 @@ pub(crate) fn lagging() -> Error {
     Error::new(ErrorKind::Unreachable, "watch").because("the member lags behind the others")
 }
 
+/// The error of watches at a member that is not in the list any more.
+pub(crate) fn removed() -> Error {
+    Error::new(ErrorKind::Unreachable, "watch").because("the member is not in the list any more")
+}
+
 /// The error of watches that stay refused although their stream was opened with new tokens.
 pub(crate) fn refused_again(reason: &str) -> Error {
     Error::new(ErrorKind::Denied, "watch").because(describe(reason).into_owned())

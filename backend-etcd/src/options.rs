@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
 use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::store::{ServerList, ServerSource};
 
 use crate::tls::Tls;
 use crate::wire::Connect;
@@ -28,6 +29,7 @@ use crate::wire::Connect;
 #[derive(Clone)]
 pub struct EtcdOptions {
     hosts: Vec<String>,
+    servers: Option<Arc<dyn ServerSource>>,
     pub(crate) user: Option<(String, SecretString)>,
     pub(crate) tls: Option<Tls>,
     pub(crate) timeout: Duration,
@@ -42,12 +44,23 @@ impl EtcdOptions {
         let hosts = hosts.into_iter().map(Into::into).collect();
         Self {
             hosts,
+            servers: None,
             user: None,
             tls: None,
             timeout: Duration::from_secs(10),
             way: None,
             plaintext_auth: false,
         }
+    }
+
+    /// Sets the source of the members, which is read again while clients use the backend. Without
+    /// hosts the first session waits for it; with hosts, they are the members until it was read.
+    ///
+    /// A client whose member is not in the list any more continues its session at another member.
+    /// If none of the list answers, it returns to the member that it left.
+    pub fn servers(mut self, source: impl ServerSource) -> Self {
+        self.servers = Some(Arc::new(source));
+        self
     }
 
     /// Sets user and password. The password is sent over encrypted connections only, or to this
@@ -82,47 +95,53 @@ impl EtcdOptions {
         Self { way: Some(way), ..self }
     }
 
-    /// The members as etcd's client takes them.
-    pub(crate) fn urls(&self) -> Result<Vec<String>> {
-        if self.hosts.is_empty() {
+    /// The members, each `host:port`. Those of a source are validated as the hosts are.
+    pub(crate) fn server_list(&self) -> Result<ServerList> {
+        if self.hosts.is_empty() && self.servers.is_none() {
             return Err(invalid("an etcd cluster has at least one member"));
         }
         if let Some(fault) = self.tls.as_ref().and_then(Tls::fault) {
             let why = format!("the TLS settings cannot be used: {fault}");
             return Err(Error::new(ErrorKind::Invalid, "connecting").because(why));
         }
-        self.check_password()?;
-        let scheme = if self.tls.is_some() { "https" } else { "http" };
-        self.hosts
-            .iter()
-            .map(|host| {
-                let strange = |c: char| c.is_whitespace() || c.is_control() || "/@?#\\".contains(c);
-                if host.is_empty() || host.contains(strange) {
-                    return Err(invalid("a member of an etcd cluster is written host:port"));
-                }
-                // An IPv6 address has its colons within brackets.
-                let has_port =
-                    host.rsplit_once(']').map_or(&**host, |(_, rest)| rest).contains(':');
-                let port = if has_port { "" } else { ":2379" };
-                Ok(format!("{scheme}://{host}{port}"))
-            })
-            .collect()
+        let local_only = self.user.is_some() && self.tls.is_none() && !self.plaintext_auth;
+        let hosts =
+            self.hosts.iter().map(|host| member(host, local_only)).collect::<Result<_>>()?;
+        Ok(match &self.servers {
+            None => ServerList::fixed(hosts),
+            Some(source) => {
+                ServerList::following(hosts, source.clone(), move |host| member(host, local_only))
+            }
+        })
     }
 
-    fn check_password(&self) -> Result<()> {
-        let safe = self.user.is_none() || self.tls.is_some() || self.plaintext_auth;
-        match self.hosts.iter().find(|host| !safe && !is_this_machine(host)) {
-            None => Ok(()),
-            Some(host) => Err(Error::new(ErrorKind::Invalid, "connecting").because(format!(
-                "the password would be sent to {host} in plain text: use TLS, or allow it with \
-                 EtcdOptions::plaintext_auth (in a URL, ?plaintext=allow)"
-            ))),
-        }
+    /// The URL of a member, as etcd's client takes it.
+    pub(crate) fn url(&self, member: &str) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{member}")
     }
 
     pub(crate) fn secrets(&self) -> Option<(&str, &str)> {
         self.user.as_ref().map(|(name, password)| (name.as_str(), password.expose_secret()))
     }
+}
+
+/// A member as `host:port`. With `local_only` it must be on this machine.
+fn member(host: &str, local_only: bool) -> Result<String> {
+    let strange = |c: char| c.is_whitespace() || c.is_control() || "/@?#\\".contains(c);
+    if host.is_empty() || host.contains(strange) {
+        return Err(invalid("a member of an etcd cluster is written host:port"));
+    }
+    if local_only && !is_this_machine(host) {
+        return Err(Error::new(ErrorKind::Invalid, "connecting").because(format!(
+            "the password would be sent to {host} in plain text: use TLS, or allow it with \
+             EtcdOptions::plaintext_auth (in a URL, ?plaintext=allow)"
+        )));
+    }
+    // An IPv6 address has its colons within brackets.
+    let has_port = host.rsplit_once(']').map_or(host, |(_, rest)| rest).contains(':');
+    let port = if has_port { "" } else { ":2379" };
+    Ok(format!("{host}{port}"))
 }
 
 /// True if data sent to a host stays on this machine.
@@ -142,6 +161,7 @@ impl fmt::Debug for EtcdOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EtcdOptions")
             .field("hosts", &self.hosts)
+            .field("servers", &self.servers)
             .field("user", &self.user.as_ref().map(|(name, _)| name))
             .field("tls", &self.tls)
             .field("timeout", &self.timeout)
@@ -152,6 +172,12 @@ impl fmt::Debug for EtcdOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl EtcdOptions {
+        fn urls(&self) -> Result<Vec<String>> {
+            Ok(self.server_list()?.get().iter().map(|member| self.url(member)).collect())
+        }
+    }
 
     #[test]
     fn members_are_hosts_with_or_without_a_port() {

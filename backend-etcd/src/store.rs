@@ -41,6 +41,8 @@ pub(crate) struct EtcdStore {
     /// the first.
     closing: Mutex<bool>,
     _heart: Task,
+    /// Follows the list of the members.
+    _servers: Option<Task>,
 }
 
 impl EtcdStore {
@@ -56,14 +58,16 @@ impl EtcdStore {
         limits.missing_features = vec![Feature::NumberedNames];
         limits.operations = OPERATIONS;
         let info = SessionInfo::new(lease::session(lease), life.ttl(), limits);
-        let info = info.with_server(endpoints.server());
+        let servers = endpoints.list().clone();
+        let info = info.with_server(endpoints.server()).with_servers(servers.clone());
         let limit = endpoints.timeout().min(life.ttl());
         let reader = Arc::new(Reader::new(endpoints, history, limit));
         let watches = Watches::start(reader.clone(), life.clone(), random.clone());
         let writer = Writer::new(reader.clone(), random, lease);
         let heart = spawn(beat(life.clone(), lease, reader.clone()));
+        let _servers = (!servers.is_fixed()).then(|| spawn(servers.follow()));
         let closing = Mutex::default();
-        Self { info, lease, life, reader, writer, watches, closing, _heart: heart }
+        Self { info, lease, life, reader, writer, watches, closing, _heart: heart, _servers }
     }
 
     /// Runs a future as long as the session is alive.

@@ -16,8 +16,8 @@ use synod_core::task::{Task, spawn};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::endpoints::Call;
-use crate::error::{judge, lagging, proxy, refused_again, translate, unanswered};
+use crate::endpoints::{Call, Endpoint};
+use crate::error::{judge, lagging, proxy, refused_again, removed, translate, unanswered};
 use crate::history::is_before;
 use crate::link::Link;
 use crate::reader::Reader;
@@ -153,7 +153,7 @@ struct Watcher {
 
 /// One stream to one member.
 struct MemberStream {
-    place: usize,
+    place: Arc<Endpoint>,
     link: Arc<Link>,
     requests: WatchRequestSender,
     answers: WatchResponseStream,
@@ -219,9 +219,9 @@ enum Next {
 enum Broken {
     /// There is no watch left.
     Idle,
-    Stream(Error, usize),
+    Stream(Error, Arc<Endpoint>),
     /// The member accepts the stream, or watches on it, only with a newer token, if at all.
-    Refused(Error, usize),
+    Refused(Error, Arc<Endpoint>),
 }
 
 impl Watcher {
@@ -241,9 +241,9 @@ impl Watcher {
                 Broken::Idle => return,
                 Broken::Stream(error, place) => {
                     tracing::debug!(%error, "the stream of watches broke; opening it again");
-                    self.reader.endpoints.pass_over(place);
+                    self.reader.endpoints.pass_over(&place);
                 }
-                Broken::Refused(error, place) => self.refused(&error, place),
+                Broken::Refused(error, place) => self.refused(&error, &place),
             }
             if begun.elapsed() > PAUSES.1 {
                 // The stream lasted longer than the longest pause.
@@ -257,7 +257,7 @@ impl Watcher {
 
     /// The next stream has a new token. If the member refuses that token as well, another member is
     /// tried. Refusals in succession end the watches.
-    fn refused(&mut self, error: &Error, place: usize) {
+    fn refused(&mut self, error: &Error, place: &Arc<Endpoint>) {
         tracing::debug!(%error, "opening the stream of watches with a new token");
         self.refusals += 1;
         if self.refusals > 1 {
@@ -281,23 +281,23 @@ impl Watcher {
     async fn dial(&mut self) -> Result<MemberStream, Broken> {
         self.registry.hang_up();
         let Some(Request::Create(key, options)) = self.registry.request() else {
-            return Err(Broken::Stream(unanswered("watch"), 0));
+            return Err(Broken::Stream(unanswered("watch"), Arc::default()));
         };
         self.registry.sent();
         let endpoints = self.reader.endpoints.clone();
-        let mut at = 0;
+        let mut at = Arc::default();
         let dialling = async {
             let (place, link) = endpoints.link();
-            at = place;
+            at = place.clone();
             let link =
-                link.await.map_err(|error| (endpoints.error_text(place, None, &error), error))?;
+                link.await.map_err(|error| (endpoints.error_text(&place, None, &error), error))?;
             match link.watch.clone().watch(key, Some(options)).await {
                 Ok(stream) => Ok((link, stream)),
                 Err(error) => {
                     if judge(&error).reconnect {
-                        endpoints.forget(place, &link);
+                        endpoints.forget(&place, &link);
                     }
-                    Err((endpoints.error_text(place, Some(&link), &error), error))
+                    Err((endpoints.error_text(&place, Some(&link), &error), error))
                 }
             }
         };
@@ -337,6 +337,9 @@ impl Watcher {
             let oldest = self.registry.unanswered_since();
             if oldest.is_some_and(|sent| sent.elapsed() > self.beat * 2) {
                 return Broken::Stream(unanswered("watch"), stream.place);
+            }
+            if self.reader.endpoints.is_gone(&stream.place) {
+                return Broken::Stream(removed(), stream.place);
             }
             if stream.lags {
                 return Broken::Stream(lagging(), stream.place);
@@ -404,14 +407,14 @@ impl Watcher {
                             }
                             Consequence::Proxied => {
                                 let text =
-                                    self.reader.endpoints.error_text(stream.place, None, &proxy());
+                                    self.reader.endpoints.error_text(&stream.place, None, &proxy());
                                 let error = translate("watch", false, proxy()).because(text);
                                 self.registry.refuse(&error);
                                 error
                             }
                             Consequence::Stale(reason) => {
                                 let endpoints = &self.reader.endpoints;
-                                endpoints.forget(stream.place, &stream.link);
+                                endpoints.forget(&stream.place, &stream.link);
                                 return Broken::Refused(refused_again(&reason), stream.place);
                             }
                         }

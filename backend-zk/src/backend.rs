@@ -9,7 +9,7 @@ use futures_util::future::{Either, FutureExt as _, select};
 use synod_core::clock::{self, sleep_until, timeout};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{
-    Backend, CurrentServer, Feature, Heartbeats, Life, Limits, SessionId, SessionInfo,
+    Backend, CurrentServer, Feature, Heartbeats, Life, Limits, ServerList, SessionId, SessionInfo,
     SessionOptions, Store, clamp_ttl,
 };
 
@@ -23,7 +23,7 @@ use crate::connection::Connection;
 use crate::diagnosis::{Probe, no_server};
 use crate::error::{Sort, Trouble};
 use crate::heartbeat;
-use crate::options::{DOING, Login, ZkOptions, with_port};
+use crate::options::{DOING, Login, ZkOptions};
 use crate::session::ZkStore;
 use crate::tls::Tls;
 
@@ -40,6 +40,7 @@ pub struct ZkBackend {
     options: Arc<ZkOptions>,
     access: Arc<AccessLists>,
     encryption: Option<Encryption>,
+    servers: ServerList,
     probe: Arc<Probe>,
 }
 
@@ -66,16 +67,15 @@ impl ZkBackend {
         let encryption = options.tls.as_ref().map(Tls::encryption).transpose();
         let encryption =
             encryption.map_err(|error| Trouble::Zk(error).translate(DOING, Sort::Read))?;
-        let (options, probe) = (Arc::new(options), Arc::default());
-        Ok(Self { options, access, encryption, probe })
+        let (servers, probe) = (options.server_list(), Arc::default());
+        Ok(Self { options: Arc::new(options), access, encryption, servers, probe })
     }
 
     async fn connect(&self, ttl: Duration, server: CurrentServer) -> Result<Client, ZkError> {
-        let encryption = self.encryption.clone();
-        let hosts = self.options.hosts.iter().map(|host| with_port(host)).collect();
+        let (servers, encryption) = (self.servers.clone(), self.encryption.clone());
         let (identity, max_answer) = (self.identity(), self.options.max_answer);
         let timeout = ttl;
-        Connector { hosts, identity, encryption, timeout, max_answer, server }.connect().await
+        Connector { servers, identity, encryption, timeout, max_answer, server }.connect().await
     }
 
     /// Waits for a session, or returns the reason that there is none within `limit`.
@@ -87,7 +87,8 @@ impl ZkBackend {
         const DOING: &str = "opening a session";
 
         let end = clock::now() + limit;
-        let query = || self.probe.why(&self.options.hosts, self.options.tls.is_some(), limit / 4);
+        let servers = self.servers.get();
+        let query = || self.probe.why(&servers, self.options.tls.is_some(), limit / 4);
         // Connecting continues while the servers are queried for the reason of the delay.
         let late = async {
             sleep_until(end - limit / 4).await;
@@ -126,8 +127,8 @@ impl ZkBackend {
 
     /// Returns the reason if no server accepts connections.
     async fn no_server(&self, limit: Duration) -> Option<String> {
-        let (hosts, is_encrypted) = (&self.options.hosts, self.options.tls.is_some());
-        timeout(limit, no_server(hosts, is_encrypted)).await.ok().flatten()
+        let (servers, is_encrypted) = (self.servers.get(), self.options.tls.is_some());
+        timeout(limit, no_server(&servers, is_encrypted)).await.ok().flatten()
     }
 
     fn identity(&self) -> Identity {
@@ -149,12 +150,14 @@ impl Backend for ZkBackend {
     async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
         let wanted = clamp_ttl(options.ttl, TTLS.0, TTLS.1)?;
         let limit = wanted.clamp(Duration::from_secs(1), PATIENCE);
+        self.servers.ready().await?;
         let Opened { client, states, life, beats, missing_features, server } =
             self.within(limit, self.session(wanted).boxed()).await?;
         let mut limits = Limits::default();
         limits.missing_features = missing_features;
         let id = SessionId::new(client.session_id().cast_unsigned());
         let info = SessionInfo::new(id, life.ttl(), limits).with_server(server);
+        let info = info.with_servers(self.servers.clone());
         let connection =
             Arc::new(Connection::new(client, life, self.access.clone(), &self.options));
         Ok(Box::new(ZkStore::start(info, connection, states, beats, self.options.listing_cache)))

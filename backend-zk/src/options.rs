@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use secrecy::SecretString;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
+use synod_core::store::{ServerList, ServerSource};
 
 use crate::acl::Acl;
 use crate::client::connector::MAX_ANSWER;
@@ -23,6 +25,8 @@ use crate::tls::Tls;
 pub struct ZkOptions {
     /// The servers, each `host:port` or `host`.
     pub hosts: Vec<String>,
+    /// The source of the servers. `None`: [`hosts`](Self::hosts) are all servers.
+    pub servers: Option<Arc<dyn ServerSource>>,
     /// User and password.
     pub credentials: Option<(String, SecretString)>,
     /// The login to the servers.
@@ -108,6 +112,7 @@ impl ZkOptions {
         let hosts = hosts.into_iter().map(Into::into).collect();
         Self {
             hosts,
+            servers: None,
             credentials: None,
             login: Login::Digest,
             tls: None,
@@ -119,6 +124,16 @@ impl ZkOptions {
             heartbeat: Heartbeat::Sync,
             plaintext_auth: false,
         }
+    }
+
+    /// Sets the source of the servers, which is read again while clients use the backend. Without
+    /// hosts the first session waits for it; with hosts, they are the servers until it was read.
+    ///
+    /// A client whose server is not in the list any more continues its session at another server.
+    /// If it reaches none of the list, it returns to the server that it left.
+    pub fn servers(mut self, source: impl ServerSource) -> Self {
+        self.servers = Some(Arc::new(source));
+        self
     }
 
     /// Sets user and password.
@@ -192,12 +207,11 @@ impl ZkOptions {
 
     /// Validates the options, and returns them with the access rights resolved.
     pub(crate) fn checked(mut self) -> Result<(Self, Access)> {
-        if self.hosts.is_empty() {
+        if self.hosts.is_empty() && self.servers.is_none() {
             return Err(invalid("no servers are named"));
         }
-        let odd = |c: char| c == ',' || c == '/' || c.is_whitespace() || c.is_control();
-        if self.hosts.iter().any(|host| host.is_empty() || host.contains(odd)) {
-            return Err(invalid("a server is host:port or host, and nothing else"));
+        if self.hosts.iter().any(|host| is_odd(host)) {
+            return Err(invalid(ODD));
         }
         if let Some((user, _)) = &self.credentials
             && (user.is_empty() || user.contains(':'))
@@ -220,16 +234,8 @@ impl ZkOptions {
                 return Err(invalid("a login by SASL needs user and password"));
             }
         }
-        let in_clear = self.tls.is_none() && self.login == Login::Digest;
-        if self.credentials.is_some()
-            && in_clear
-            && !self.plaintext_auth
-            && !self.hosts.iter().all(|host| is_local(host))
-        {
-            return Err(invalid(
-                "user and password would be sent unencrypted: use TLS (zks://), or allow it with \
-                 ZkOptions::plaintext_auth (in a URL, ?plaintext=allow)",
-            ));
+        if self.keeps_to_this_machine() && !self.hosts.iter().all(|host| is_local(host)) {
+            return Err(invalid(IN_CLEAR));
         }
         if self.tick.is_some_and(|tick| tick.is_zero()) {
             return Err(invalid("the servers' tick is more than zero"));
@@ -270,6 +276,39 @@ impl ZkOptions {
     }
 }
 
+impl ZkOptions {
+    /// The servers, with their ports. Those of a source are validated as the hosts are.
+    pub(crate) fn server_list(&self) -> ServerList {
+        let hosts = self.hosts.iter().map(|host| with_port(host)).collect();
+        let Some(source) = &self.servers else { return ServerList::fixed(hosts) };
+        let local_only = self.keeps_to_this_machine();
+        ServerList::following(hosts, source.clone(), move |host| {
+            if is_odd(host) {
+                return Err(invalid(ODD));
+            }
+            if local_only && !is_local(host) {
+                return Err(invalid(IN_CLEAR));
+            }
+            Ok(with_port(host))
+        })
+    }
+
+    /// Returns whether user and password may be sent to servers on this machine only.
+    fn keeps_to_this_machine(&self) -> bool {
+        let in_clear = self.tls.is_none() && self.login == Login::Digest;
+        self.credentials.is_some() && in_clear && !self.plaintext_auth
+    }
+}
+
+const ODD: &str = "a server is host:port or host, and nothing else";
+const IN_CLEAR: &str = "user and password would be sent unencrypted: use TLS (zks://), or allow it with \
+     ZkOptions::plaintext_auth (in a URL, ?plaintext=allow)";
+
+fn is_odd(host: &str) -> bool {
+    let odd = |c: char| c == ',' || c == '/' || c.is_whitespace() || c.is_control();
+    host.is_empty() || host.contains(odd)
+}
+
 /// A server with its port, by default ZooKeeper's.
 pub(crate) fn with_port(host: &str) -> String {
     const USUAL: u16 = 2181;
@@ -298,6 +337,7 @@ impl fmt::Debug for ZkOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ZkOptions")
             .field("hosts", &self.hosts)
+            .field("servers", &self.servers)
             .field("user", &self.credentials.as_ref().map(|(user, _)| user))
             .field("login", &self.login)
             .field("tls", &self.tls)

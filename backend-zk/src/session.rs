@@ -29,6 +29,8 @@ pub(crate) struct ZkStore {
     listings: ListingCache,
     states: StateWatcher,
     heart: Option<Task>,
+    /// Follows the list of servers.
+    _servers: Option<Task>,
     /// The time until which the session was certain to be alive when it was first closed. Locked
     /// during a close: a second close waits for the first.
     closing: Mutex<Option<Instant>>,
@@ -45,7 +47,10 @@ impl ZkStore {
         let registry = WatchRegistry::new(connection.clone());
         let listings = ListingCache::new(registry.clone(), listing_cache);
         let heart = Some(spawn(beat(connection.clone(), registry.clone(), states.clone(), beats)));
-        Self { info, connection, registry, listings, states, heart, closing: Mutex::default() }
+        let servers = info.servers.clone();
+        let _servers = (!servers.is_fixed()).then(|| spawn(servers.follow()));
+        let closing = Mutex::default();
+        Self { info, connection, registry, listings, states, heart, _servers, closing }
     }
 
     /// Waits until the client has ended the session.

@@ -77,6 +77,13 @@ impl Settings {
         Self { fields, profile: self.profile.clone() }
     }
 
+    /// The same settings without one of them, outside the URL.
+    pub(crate) fn without(&self, name: &str) -> Self {
+        let mut fields = self.fields.clone();
+        let _removed = fields.remove(name);
+        Self { fields, profile: self.profile.clone() }
+    }
+
     pub(crate) fn config(&self) -> Result<Config, Failure> {
         // A URL alone has errors that say more.
         let config: StoreResult<Config> = Config::new(self.url());

@@ -169,10 +169,19 @@ impl Client {
         self.session_by(self.deadline()).await
     }
 
-    /// Returns the server that answered the current session last, as `host:port`. `None` while
-    /// there is no session, and for a store without servers.
+    /// Returns the server that answered the current session last, as `host:port`; of ZooKeeper as
+    /// `name:port (address:port)` if it has a name. `None` while there is no session, and for a
+    /// store without servers.
     pub fn server(&self) -> Option<String> {
         self.generations.live(&self.root)?.info().server.get()
+    }
+
+    /// Returns the servers that the current session may use, each as `host:port`: those that are
+    /// configured, or the last good list of their [source](crate::store::ServerSource). Empty while
+    /// there is no session, and for a store without servers.
+    pub fn servers(&self) -> Vec<String> {
+        let live = self.generations.live(&self.root);
+        live.map(|session| session.info().servers.get().to_vec()).unwrap_or_default()
     }
 
     /// Closes the client: its session, everything that depends on it, and its tasks. Every pending

@@ -131,6 +131,7 @@ mod life;
 mod node;
 mod progress;
 mod query;
+mod servers;
 mod session;
 mod txn;
 mod watching;
@@ -142,6 +143,7 @@ pub use life::Life;
 pub use node::{Node, Revision, Sequence, SessionId, Stat, Version};
 pub use progress::{Loaded, Progress};
 pub use query::{Detail, Freshness, Query, Scope, View, Window};
+pub use servers::{ServerList, ServerSource, ServersFile};
 pub use session::{
     CurrentServer, Feature, Limits, SessionEnd, SessionInfo, SessionOptions, Status, certain_until,
     clamp_ttl,

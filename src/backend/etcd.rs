@@ -16,6 +16,9 @@ pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
     let own = if secure { "server_name" } else { "plaintext" };
     target.no_more_parameters(&["timeout", own])?;
     let mut options = EtcdOptions::new(target.hosts);
+    if let Some(servers) = target.servers {
+        options = options.servers(servers.into_source());
+    }
     let mut server_name = None;
     for (key, value) in target.parameters {
         match key.as_str() {

@@ -15,6 +15,9 @@ use crate::tls_file::{read, read_certificates};
 pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
     target.no_more_parameters(&["acl", "auth", "heartbeat", "plaintext", "tick"])?;
     let mut options = ZkOptions::new(target.hosts.clone());
+    if let Some(servers) = target.servers {
+        options = options.servers(servers.into_source());
+    }
     for (key, value) in &target.parameters {
         options = match (key.as_str(), value.as_str()) {
             ("acl", lists) => access(options, lists)?,

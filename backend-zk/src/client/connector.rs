@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use synod_core::random::Random;
-use synod_core::store::CurrentServer;
+use synod_core::store::{CurrentServer, ServerList};
 use synod_core::task::spawn;
 use tokio::sync::mpsc;
 
@@ -26,7 +26,7 @@ pub(crate) const MAX_ANSWER: usize = 1 << 28;
 #[derive(Debug)]
 pub(crate) struct Connector {
     /// Each `host:port`.
-    pub(crate) hosts: Vec<String>,
+    pub(crate) servers: ServerList,
     pub(crate) identity: Identity,
     pub(crate) encryption: Option<Encryption>,
     /// The time to live that is requested.
@@ -46,7 +46,7 @@ impl Connector {
     /// A dropped call leaves a session that a server may have created, which expires.
     pub(crate) async fn connect(self) -> Result<Client, ZkError> {
         let (sender, orders) = mpsc::unbounded_channel();
-        let servers = Servers::new(self.hosts, Resolver::of_system(), Random::from_system());
+        let servers = Servers::new(&self.servers, Resolver::of_system(), Random::from_system());
         let weak = sender.downgrade();
         let forget = Forget::new(move |watcher| {
             if let Some(orders) = weak.upgrade() {

@@ -35,6 +35,9 @@ pub(super) struct ServerConnection {
     pub(super) is_connected: bool,
     /// The session's end was requested. Nothing is sent after that.
     pub(super) is_closing: bool,
+    /// The server is not in the list any more: no request is sent, and the connection ends when all
+    /// are answered.
+    pub(super) is_leaving: bool,
     /// The time of the next check for a silent server.
     pub(super) timer: Pin<Box<Sleep>>,
 }
@@ -98,6 +101,7 @@ impl ServerConnection {
             unnumbered: Unnumbered::default(),
             is_connected: false,
             is_closing: false,
+            is_leaving: false,
             timer: Box::pin(sleep_until(Instant::now())),
         }
     }

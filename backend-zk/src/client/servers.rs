@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,14 +12,22 @@ use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use synod_core::random::Random;
+use synod_core::store::ServerList;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 /// The servers' addresses in a random order. Each is tried once; after [`Servers::repeat`] they are
 /// tried again and again, each round later. The names are resolved for each round, and each address
 /// of a name counts as a server.
+///
+/// The list may change: a round has the servers of its beginning, and a search begins another round
+/// when the list has changed. The server of the last connection remains the last of each round also
+/// if it is not in the list any more: so a wrong list does not end a session.
 #[derive(Debug)]
 pub(super) struct Servers {
-    names: Vec<String>,
+    list: ServerList,
+    changes: watch::Receiver<Arc<[String]>>,
+    names: Arc<[String]>,
     /// The addresses of each name, as last resolved.
     resolved: Vec<Vec<SocketAddr>>,
     resolver: Resolver,
@@ -29,7 +38,9 @@ pub(super) struct Servers {
     /// The number of rounds since the last connection.
     rounds: usize,
     /// The server of the last connection.
-    last: Option<SocketAddr>,
+    last: Option<Server>,
+    /// The number of connections in succession to a server that is not in the list.
+    vain: u32,
     last_was_silent: bool,
     repeats: bool,
     random: Random,
@@ -69,16 +80,21 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 const MAX_JITTER: u64 = 50;
 
 impl Servers {
-    /// Creates the list of these servers, each `host:port`.
-    pub(super) fn new(names: Vec<String>, resolver: Resolver, random: Random) -> Self {
+    /// The servers of this list, each `host:port`.
+    pub(super) fn new(list: &ServerList, resolver: Resolver, random: Random) -> Self {
+        let mut changes = list.subscribe();
+        let names = changes.borrow_and_update().clone();
         Self {
             resolved: vec![Vec::new(); names.len()],
+            list: list.clone(),
+            changes,
             names,
             resolver,
             untried: VecDeque::new(),
             size: 0,
             rounds: 0,
             last: None,
+            vain: 0,
             last_was_silent: false,
             repeats: false,
             random,
@@ -98,10 +114,36 @@ impl Servers {
     /// Records that the search was successful at this server: the next search begins with a round
     /// in another order, in which this server is the last.
     pub(super) fn connected(&mut self, server: &Server) {
-        self.last = Some(server.address);
+        let is_listed = self.names.contains(&server.name);
+        self.vain = if is_listed { 0 } else { self.vain.saturating_add(1) };
+        self.last = Some(server.clone());
         self.last_was_silent = false;
         self.rounds = 0;
         self.untried.clear();
+    }
+
+    /// Completes when the server of the last connection is not in the list any more. If it was not
+    /// there already when it was connected to, no other server was reachable: the next attempt
+    /// follows when the list changes, or after more and more readings of the same list.
+    pub(super) fn left(&self) -> impl Future<Output = ()> + Send + use<> {
+        /// The exponent of the maximum number of readings.
+        const MAX_VAIN: u32 = 5;
+
+        let (mut changes, names) = (self.changes.clone(), self.names.clone());
+        let last = self.last.clone();
+        let mut readings = 1_u32 << self.vain.min(MAX_VAIN);
+        async move {
+            let Some(last) = last else { return pending().await };
+            while changes.changed().await.is_ok() {
+                let now = changes.borrow_and_update().clone();
+                readings -= 1;
+                if !now.contains(&last.name) && (now != names || readings == 0) {
+                    return;
+                }
+                readings = readings.max(1);
+            }
+            pending().await
+        }
     }
 
     /// Records that the server of the last connection fell silent. If its leader did, all other
@@ -114,6 +156,9 @@ impl Servers {
     /// `end`. A round does not wait beyond `limit` for names that were resolved before.
     pub(super) async fn next(&mut self, limit: Instant, end: Instant) -> Option<Server> {
         loop {
+            if self.repeats && *self.changes.borrow() != self.names {
+                self.untried.clear();
+            }
             if self.untried.is_empty() {
                 if self.rounds > 0 && !self.repeats {
                     return None;
@@ -135,6 +180,9 @@ impl Servers {
     }
 
     async fn begin_round(&mut self, limit: Instant, end: Instant) {
+        // The list is the same if its source does not answer in time.
+        let _read = timeout_at(limit, self.list.refresh()).await.is_ok();
+        self.take_list();
         self.resolve(limit, end).await;
         let all = self.names.iter().zip(&self.resolved);
         let mut all: Vec<Server> = all
@@ -146,11 +194,30 @@ impl Servers {
             let other = self.random.below(u64::try_from(last + 1).unwrap_or(1));
             all.swap(last, usize::try_from(other).unwrap_or(0));
         }
-        let is_last = |server: &Server| Some(server.address) == self.last;
-        all.sort_by_key(is_last);
+        if let Some(last) = &self.last {
+            if !all.iter().any(|server| server.address == last.address) {
+                all.push(last.clone());
+            }
+            all.sort_by_key(|server| server.address == last.address);
+        }
         self.untried = all.into();
         self.size = self.untried.len();
         self.rounds += 1;
+    }
+
+    /// Takes the current list. A name that stays keeps its addresses.
+    fn take_list(&mut self) {
+        let names = self.changes.borrow_and_update().clone();
+        if names == self.names {
+            return;
+        }
+        let old = |name: &String| self.names.iter().position(|old| old == name);
+        let resolved = names.iter().map(|name| match old(name) {
+            Some(place) => self.resolved[place].clone(),
+            None => Vec::new(),
+        });
+        self.resolved = resolved.collect();
+        self.names = names;
     }
 
     /// Resolves all names concurrently. A name without an answer in time keeps its addresses.

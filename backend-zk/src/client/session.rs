@@ -1,6 +1,6 @@
 //! [`Session`]: the task that owns a session, and its connection to whichever server answers.
 
-use std::future::poll_fn;
+use std::future::{Future as _, poll_fn};
 use std::io;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -149,7 +149,11 @@ impl Session {
             };
             // Each step is of limited length. With tokio's budget, reading could use up that of
             // writing.
-            let serving = poll_fn(|cx| self.serve(&mut current, &mut orders, cx));
+            let mut left = Box::pin(self.servers.left());
+            let serving = poll_fn(|cx| {
+                current.is_leaving = current.is_leaving || left.as_mut().poll(cx).is_ready();
+                self.serve(&mut current, &mut orders, cx)
+            });
             let error = unconstrained(serving).await;
             tracing::debug!(%error, session = self.id, "the connection has ended");
             self.set_state(state_after(&error));
@@ -184,6 +188,10 @@ impl Session {
         cx: &mut Context<'_>,
     ) -> Poll<ZkError> {
         match self.step(connection, Some(orders), cx) {
+            // Every request on it is answered, and later ones wait for the next connection.
+            Ok(()) if connection.is_leaving && connection.is_idle() => {
+                Poll::Ready(ZkError::ConnectionLoss)
+            }
             Ok(()) => Poll::Pending,
             Err(error) => Poll::Ready(error),
         }
@@ -246,7 +254,7 @@ impl Session {
         cx: &mut Context<'_>,
     ) -> bool {
         for _ in 0..MAX_ORDERS {
-            if connection.is_closing {
+            if connection.is_closing || connection.is_leaving {
                 return false;
             }
             let Poll::Ready(order) = orders.poll_recv(cx) else { return false };

@@ -19,18 +19,27 @@ const PARTLY: u8 = 1;
 pub(crate) async fn run(common: &Common, limit: Duration) -> Result<(), Failure> {
     let settings = Settings::of(common)?;
     let config = settings.config()?;
-    let servers: Vec<String> = match config.url.scheme() {
+    let hosts: Vec<String> = match config.url.scheme() {
         Scheme::ZooKeeper { .. } | Scheme::Etcd { .. } => config.url.hosts().to_vec(),
         // A store without servers.
         _ => Vec::new(),
     };
-    let asked = servers.iter().enumerate().map(|(index, _)| {
-        let settings = alone(&settings, index);
-        async move { probe(&settings, limit).await }
-    });
-    let all = async { (probe(&settings, limit).await, join_all(asked).await) };
+    let has_source =
+        config.servers.is_some() || config.url.parameters().any(|(name, _)| name == SOURCE);
+    let all = async {
+        let whole = probe(&settings, limit).await;
+        let servers = match &whole.0 {
+            Ok(answers) if has_source => answers.servers.clone(),
+            _ => hosts,
+        };
+        let asked = servers.iter().map(|server| {
+            let settings = alone(&settings, server);
+            async move { probe(&settings, limit).await }
+        });
+        let each = join_all(asked).await;
+        (whole, servers.into_iter().zip(each).collect::<Vec<_>>())
+    };
     let (whole, each) = Progress::waiting("connecting", all).await;
-    let each: Vec<(String, Probe)> = servers.into_iter().zip(each).collect();
     let store = config.url.to_string();
     if common.json {
         output::object(&json!({
@@ -53,14 +62,22 @@ pub(crate) async fn run(common: &Common, limit: Duration) -> Result<(), Failure>
     }
 }
 
+/// The setting of the source of the servers, also in the URL.
+const SOURCE: &str = "servers";
+
 /// The settings for one of the servers alone.
-fn alone(settings: &Settings, index: usize) -> Settings {
-    let url = settings.url();
+fn alone(settings: &Settings, server: &str) -> Settings {
+    let (url, query) = settings.url().split_once('?').unwrap_or((settings.url(), ""));
     let start = url.find("://").map_or(0, |at| at + "://".len());
-    let end = url[start..].find(['/', '?']).map_or(url.len(), |at| start + at);
+    let end = url[start..].find('/').map_or(url.len(), |at| start + at);
     let start = url[start..end].rfind('@').map_or(start, |at| start + at + 1);
-    let host = url[start..end].split(',').nth(index).unwrap_or_default();
-    settings.with_url(&format!("{}{host}{}", &url[..start], &url[end..]))
+    let mut url = format!("{}{server}{}", &url[..start], &url[end..]);
+    let is_source = |pair: &&str| pair.split('=').next() == Some(SOURCE);
+    let others: Vec<&str> = query.split('&').filter(|pair| !is_source(pair)).collect();
+    if !query.is_empty() && !others.is_empty() {
+        url = format!("{url}?{}", others.join("&"));
+    }
+    settings.without(SOURCE).with_url(&url)
 }
 
 /// The result of a session that was opened and of a read: what the store told, or the exit code and
@@ -70,6 +87,7 @@ struct Probe(Result<Answers, (u8, String)>);
 struct Answers {
     id: String,
     ttl: Duration,
+    servers: Vec<String>,
     /// The time until the session was open.
     open: Duration,
     /// The time of a read.
@@ -109,7 +127,8 @@ async fn ask(client: &Client, open: Duration) -> Result<Answers, Failure> {
     let begin = Instant::now();
     client.exists(&Path::root()).await?;
     let (info, read) = (session.info(), begin.elapsed());
-    Ok(Answers { id: info.id.to_string(), ttl: info.ttl, open, read })
+    let (id, servers) = (info.id.to_string(), client.servers());
+    Ok(Answers { id, ttl: info.ttl, servers, open, read })
 }
 
 impl Probe {
@@ -164,14 +183,16 @@ mod tests {
 
     #[test]
     fn a_server_is_reached_with_the_settings_of_the_store() {
-        for (url, second) in [
-            ("zk://a:1,b:2/app?acl=open", "zk://b:2/app?acl=open"),
-            ("etcds://u:p%40,@a,[::1]:2?x=a@b,c", "etcds://u:p%40,@[::1]:2?x=a@b,c"),
-            ("etcd://a,b", "etcd://b"),
+        for (url, server, alone_url) in [
+            ("zk://a:1,b:2/app?acl=open", "b:2", "zk://b:2/app?acl=open"),
+            ("etcds://u:p%40,@a,[::1]:2?x=a@b,c", "[::1]:2", "etcds://u:p%40,@[::1]:2?x=a@b,c"),
+            ("etcd://a,b", "b", "etcd://b"),
+            ("zk:///app?acl=open&servers=file:/a&tick=1s", "b:1", "zk://b:1/app?acl=open&tick=1s"),
+            ("etcd://a?servers=file:/a", "b:1", "etcd://b:1"),
         ] {
             let common = Common { store: Some(url.to_owned()), ..Common::default() };
             let settings = Settings::of(&common).map_err(|_| ()).expect("a URL");
-            assert_eq!(alone(&settings, 1).url(), second);
+            assert_eq!(alone(&settings, server).url(), alone_url);
         }
     }
 }

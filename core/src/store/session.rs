@@ -8,6 +8,7 @@ use crate::clock::{self, Instant};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::node::SessionId;
+use crate::store::servers::ServerList;
 
 /// The requested properties of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,17 +46,26 @@ pub struct SessionInfo {
     pub limits: Limits,
     /// The server that the session uses, if its store reports it.
     pub server: CurrentServer,
+    /// The servers that the session may use, if its store reports them.
+    pub servers: ServerList,
 }
 
 impl SessionInfo {
     /// Creates the properties of a session.
     pub fn new(id: SessionId, ttl: Duration, limits: Limits) -> Self {
-        Self { id, ttl, limits, server: CurrentServer::default() }
+        let (server, servers) = (CurrentServer::default(), ServerList::default());
+        Self { id, ttl, limits, server, servers }
     }
 
     /// Adds the server, which the store sets again whenever the session uses another one.
     pub fn with_server(mut self, server: CurrentServer) -> Self {
         self.server = server;
+        self
+    }
+
+    /// Adds the servers of the store.
+    pub fn with_servers(mut self, servers: ServerList) -> Self {
+        self.servers = servers;
         self
     }
 }
@@ -65,12 +75,12 @@ impl SessionInfo {
 pub struct CurrentServer(Arc<Mutex<Option<String>>>);
 
 impl CurrentServer {
-    /// Sets the server, as `host:port`.
+    /// Sets the server, as `host:port`, with the address behind it if that is another text.
     pub fn set(&self, server: impl Into<String>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(server.into());
     }
 
-    /// Returns the server, as `host:port`; `None` if the store does not report it.
+    /// Returns the server, as it was set; `None` if the store does not report it.
     pub fn get(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

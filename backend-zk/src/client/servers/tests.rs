@@ -2,7 +2,9 @@ use std::future::pending;
 use std::net::Ipv4Addr;
 use std::sync::Mutex;
 
+use async_trait::async_trait;
 use futures_util::FutureExt as _;
+use synod_core::store::ServerSource;
 
 use super::*;
 
@@ -17,7 +19,7 @@ fn servers(count: u8) -> Servers {
         Box::pin(async move { Ok(vec![address(last)]) })
     });
     let names = (0..count).map(|it| format!("zk{it}")).collect();
-    Servers::new(names, resolver, Random::seeded(7))
+    Servers::new(&ServerList::fixed(names), resolver, Random::seeded(7))
 }
 
 fn soon() -> Instant {
@@ -75,7 +77,8 @@ async fn each_address_of_a_name_is_a_server_and_names_are_resolved_for_each_roun
         let addresses = next.into_iter().map(address).collect();
         Box::pin(async { Ok(addresses) })
     });
-    let mut servers = Servers::new(vec!["zk".to_owned()], resolver, Random::seeded(7));
+    let mut servers =
+        Servers::new(&ServerList::fixed(vec!["zk".to_owned()]), resolver, Random::seeded(7));
     servers.repeat();
     for expected in [&[1, 2, 3][..], &[1, 2, 3], &[4]] {
         let mut addresses = round(&mut servers).await;
@@ -94,7 +97,7 @@ async fn a_name_without_an_answer_keeps_its_addresses_and_holds_up_no_other() {
         _ => async { Ok(vec![address(2)]) }.boxed(),
     });
     let names = ["slow", "odd", "fast"].map(str::to_owned).to_vec();
-    let mut servers = Servers::new(names, resolver, Random::seeded(7));
+    let mut servers = Servers::new(&ServerList::fixed(names), resolver, Random::seeded(7));
     servers.repeat();
     let began = Instant::now();
     for _round in 0..2 {
@@ -112,7 +115,8 @@ async fn a_name_without_an_answer_keeps_its_addresses_and_holds_up_no_other() {
 #[tokio::test(start_paused = true)]
 async fn without_any_address_there_is_no_server_at_the_end() {
     let resolver = Resolver::new(|_name| pending().boxed());
-    let mut servers = Servers::new(vec!["zk".to_owned()], resolver, Random::seeded(7));
+    let mut servers =
+        Servers::new(&ServerList::fixed(vec!["zk".to_owned()]), resolver, Random::seeded(7));
     servers.repeat();
     let (began, end) = (Instant::now(), Instant::now() + Duration::from_secs(3));
     assert_eq!(servers.next(began, end).await, None);
@@ -126,7 +130,8 @@ async fn names_without_an_address_are_resolved_again() {
         let next = answers.lock().expect("no panic").pop().expect("three rounds");
         async { Ok(next) }.boxed()
     });
-    let mut servers = Servers::new(vec!["zk".to_owned()], resolver, Random::seeded(7));
+    let mut servers =
+        Servers::new(&ServerList::fixed(vec!["zk".to_owned()]), resolver, Random::seeded(7));
     servers.repeat();
     for _round in 0..2 {
         let next = servers.next(soon(), soon()).await;
@@ -185,4 +190,113 @@ fn the_first_round_is_without_pauses_and_no_pause_is_long() {
     between(1, 2, 100, 150);
     between(2, 0, 600, 650);
     between(1_000_000, 0, 1_000, 1_050);
+}
+
+/// A source of the servers that the test sets.
+#[derive(Clone, Debug, Default)]
+struct Script(Arc<Mutex<Vec<&'static str>>>);
+
+impl Script {
+    fn set(&self, names: &[&'static str]) {
+        *self.0.lock().expect("no panic") = names.to_vec();
+    }
+}
+
+#[async_trait]
+impl ServerSource for Script {
+    async fn servers(&self) -> io::Result<Vec<String>> {
+        Ok(self.0.lock().expect("no panic").iter().map(|name| (*name).to_owned()).collect())
+    }
+}
+
+/// The servers of a source that names the first three, and a search that does not end.
+async fn followed() -> (Script, ServerList, Servers) {
+    let script = Script::default();
+    script.set(&["zk0", "zk1", "zk2"]);
+    let list = ServerList::following(vec![], Arc::new(script.clone()), |name| Ok(name.to_owned()));
+    list.ready().await.expect("the source answers");
+    let resolver = Resolver::new(|name| {
+        let last = name.as_bytes()[name.len() - 1] - b'0';
+        Box::pin(async move { Ok(vec![address(last)]) })
+    });
+    let mut servers = Servers::new(&list, resolver, Random::seeded(7));
+    servers.repeat();
+    (script, list, servers)
+}
+
+fn server(last: u8) -> Server {
+    Server { name: format!("zk{last}"), address: address(last) }
+}
+
+/// Reads the source again.
+async fn read(list: &ServerList) {
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    list.refresh().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_round_has_the_servers_of_the_current_list_and_the_last_one_behind_them() {
+    let (script, _list, mut servers) = followed().await;
+    let mut first = round(&mut servers).await;
+    first.sort();
+    assert_eq!(first, [0, 1, 2].map(address));
+    servers.connected(&server(1));
+    script.set(&["zk5", "zk6"]);
+    // The source is read without a request: the connection was lost.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let next = round(&mut servers).await;
+    assert_eq!((next.len(), next[2]), (3, address(1)), "{next:?}");
+    servers.connected(&server(5));
+    assert_eq!(round(&mut servers).await, [6, 5].map(address), "the old one is forgotten");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_changes_in_the_middle_of_a_round_begins_another() {
+    let (script, list, mut servers) = followed().await;
+    assert!(servers.next(soon(), soon()).await.is_some());
+    script.set(&["zk7"]);
+    read(&list).await;
+    assert_eq!(servers.next(soon(), soon()).await, Some(server(7)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_is_left_when_the_list_does_not_name_it_and_no_sooner() {
+    let (script, list, mut servers) = followed().await;
+    let _tried = round(&mut servers).await;
+    servers.connected(&server(1));
+    let mut left = Box::pin(servers.left());
+    script.set(&["zk1", "zk9"]);
+    read(&list).await;
+    read(&list).await;
+    assert_eq!(left.as_mut().now_or_never(), None, "the list names it");
+    script.set(&["zk9"]);
+    assert_eq!(left.as_mut().now_or_never(), None, "nobody read it yet");
+    read(&list).await;
+    assert_eq!(left.now_or_never(), Some(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_without_a_reachable_server_is_tried_more_and_more_rarely() {
+    let (script, list, mut servers) = followed().await;
+    script.set(&["zk9"]);
+    read(&list).await;
+    let mut pauses = Vec::new();
+    for _ in 0..8 {
+        let _tried = round(&mut servers).await;
+        servers.connected(&server(1));
+        let mut left = Box::pin(servers.left());
+        let mut readings = 0;
+        while left.as_mut().now_or_never().is_none() {
+            read(&list).await;
+            readings += 1;
+        }
+        pauses.push(readings);
+    }
+    assert_eq!(pauses, [2, 4, 8, 16, 32, 32, 32, 32]);
+    let _tried = round(&mut servers).await;
+    servers.connected(&server(1));
+    let left = servers.left();
+    script.set(&["zk8"]);
+    read(&list).await;
+    assert_eq!(left.now_or_never(), Some(()), "another list is tried at once");
 }

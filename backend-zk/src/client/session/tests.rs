@@ -1,6 +1,7 @@
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use synod_core::random::Random;
+use synod_core::store::ServerList;
 
 use tokio::io::{
     AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf, duplex,
@@ -19,7 +20,7 @@ const TTL: Duration = Duration::from_secs(10);
 /// A session on a connection whose other end is played by the test.
 fn session() -> (Session, ServerConnection, DuplexStream) {
     let (ours, theirs) = duplex(1 << 16);
-    let servers = Servers::new(vec![], Resolver::of_system(), Random::seeded(1));
+    let servers = Servers::new(&ServerList::default(), Resolver::of_system(), Random::seeded(1));
     let parts = (servers, Watches::new(Forget::new(|_| {})));
     let mut connection = ServerConnection::new(Box::new(ours), usize::MAX);
     connection.is_connected = true;

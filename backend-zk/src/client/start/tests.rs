@@ -3,6 +3,7 @@ use std::pin::pin;
 
 use futures_util::FutureExt as _;
 use synod_core::random::Random;
+use synod_core::store::ServerList;
 use synod_core::task::{Task, spawn};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
@@ -21,7 +22,8 @@ fn session(addresses: Vec<SocketAddr>, ttl: Duration) -> Session {
         let found = addresses.clone();
         Box::pin(async { Ok(found) })
     });
-    let servers = Servers::new(vec!["zk:2181".to_owned()], resolver, Random::seeded(7));
+    let servers =
+        Servers::new(&ServerList::fixed(vec!["zk:2181".to_owned()]), resolver, Random::seeded(7));
     let parts = (servers, Watches::new(Forget::new(|_| {})));
     Session::new(parts, Identity::Nobody, None, ttl)
 }
