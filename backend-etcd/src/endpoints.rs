@@ -276,9 +276,9 @@ impl Endpoints {
             self.pass_over(place);
         }
         if let Some(link) = link.filter(|_| verdict.reconnect) {
-            self.forget(place, link);
+            place.forget(link);
         }
-        let told = self.error_text(place, link, &error);
+        let told = place.error_text(link, &error);
         let no_server = is_no_server(&error);
         let error = translate(call.doing, write, error);
         let refused = verdict.refused || !write;
@@ -300,17 +300,6 @@ impl Endpoints {
         let unclear = call.write && sent.is_some();
         let error = if unclear { error.with_unknown_effect() } else { error };
         Failed { error, told, refused: !unclear, again: true, no_server: false }
-    }
-
-    /// The text for a person about an error.
-    pub(crate) fn error_text(
-        &self,
-        place: &Endpoint,
-        link: Option<&Arc<Link>>,
-        error: &etcd_client::Error,
-    ) -> String {
-        let proven = link.is_some_and(|link| link.is_proven());
-        error_text(error, Member { url: &place.url, proven })
     }
 
     /// The current member, and the connection to it.
@@ -359,17 +348,27 @@ impl Endpoints {
             link.doubt_since(since);
         }
     }
+}
+
+impl Endpoint {
+    /// The text for a person about an error.
+    pub(crate) fn error_text(
+        &self,
+        link: Option<&Arc<Link>>,
+        error: &etcd_client::Error,
+    ) -> String {
+        let proven = link.is_some_and(|link| link.is_proven());
+        error_text(error, Member { url: &self.url, proven })
+    }
 
     /// Drops the connection, unless it is newer than `link` already.
-    pub(crate) fn forget(&self, place: &Endpoint, link: &Arc<Link>) {
-        let mut held = place.lock();
+    pub(crate) fn forget(&self, link: &Arc<Link>) {
+        let mut held = self.lock();
         if held.as_ref().is_some_and(|held| Arc::ptr_eq(held, link)) {
             *held = None;
         }
     }
-}
 
-impl Endpoint {
     /// The connection, unless it is doubted.
     fn held(&self) -> Option<Arc<Link>> {
         self.lock().clone().filter(|link| !link.is_doubted())

@@ -65,9 +65,19 @@ impl EtcdStore {
         let watches = Watches::start(reader.clone(), life.clone(), random.clone());
         let writer = Writer::new(reader.clone(), random, lease);
         let heart = spawn(beat(life.clone(), lease, reader.clone()));
-        let _servers = (!servers.is_fixed()).then(|| spawn(servers.follow()));
+        let servers = (!servers.is_fixed()).then(|| spawn(servers.follow()));
         let closing = Mutex::default();
-        Self { info, lease, life, reader, writer, watches, closing, _heart: heart, _servers }
+        Self {
+            info,
+            lease,
+            life,
+            reader,
+            writer,
+            watches,
+            closing,
+            _heart: heart,
+            _servers: servers,
+        }
     }
 
     /// Runs a future as long as the session is alive.

@@ -289,15 +289,14 @@ impl Watcher {
         let dialling = async {
             let (place, link) = endpoints.link();
             at = place.clone();
-            let link =
-                link.await.map_err(|error| (endpoints.error_text(&place, None, &error), error))?;
+            let link = link.await.map_err(|error| (place.error_text(None, &error), error))?;
             match link.watch.clone().watch(key, Some(options)).await {
                 Ok(stream) => Ok((link, stream)),
                 Err(error) => {
                     if judge(&error).reconnect {
-                        endpoints.forget(&place, &link);
+                        place.forget(&link);
                     }
-                    Err((endpoints.error_text(&place, Some(&link), &error), error))
+                    Err((place.error_text(Some(&link), &error), error))
                 }
             }
         };
@@ -333,16 +332,8 @@ impl Watcher {
     async fn serve(&mut self, mut stream: MemberStream) -> Broken {
         loop {
             self.registry.wake(Instant::now());
-            // Answers arrive in order: one that is missing while others arrive is lost.
-            let oldest = self.registry.unanswered_since();
-            if oldest.is_some_and(|sent| sent.elapsed() > self.beat * 2) {
-                return Broken::Stream(unanswered("watch"), stream.place);
-            }
-            if self.reader.endpoints.is_gone(&stream.place) {
-                return Broken::Stream(removed(), stream.place);
-            }
-            if stream.lags {
-                return Broken::Stream(lagging(), stream.place);
+            if let Some(reason) = self.reason_to_leave(&stream) {
+                return Broken::Stream(reason, stream.place);
             }
             let broken = match self.next(&mut stream).await {
                 Next::Order(None) => return Broken::Idle,
@@ -406,15 +397,13 @@ impl Watcher {
                                 continue;
                             }
                             Consequence::Proxied => {
-                                let text =
-                                    self.reader.endpoints.error_text(&stream.place, None, &proxy());
+                                let text = stream.place.error_text(None, &proxy());
                                 let error = translate("watch", false, proxy()).because(text);
                                 self.registry.refuse(&error);
                                 error
                             }
                             Consequence::Stale(reason) => {
-                                let endpoints = &self.reader.endpoints;
-                                endpoints.forget(&stream.place, &stream.link);
+                                stream.place.forget(&stream.link);
                                 return Broken::Refused(refused_again(&reason), stream.place);
                             }
                         }
@@ -433,6 +422,19 @@ impl Watcher {
             };
             return Broken::Stream(broken, stream.place);
         }
+    }
+
+    /// The reason to leave a stream that works otherwise.
+    fn reason_to_leave(&self, stream: &MemberStream) -> Option<Error> {
+        // Answers arrive in order: one that is missing while others arrive is lost.
+        let oldest = self.registry.unanswered_since();
+        if oldest.is_some_and(|sent| sent.elapsed() > self.beat * 2) {
+            return Some(unanswered("watch"));
+        }
+        if self.reader.endpoints.is_gone(&stream.place) {
+            return Some(removed());
+        }
+        stream.lags.then(lagging)
     }
 
     /// Determines whether the member lags, or the store has lost the changes that the watches

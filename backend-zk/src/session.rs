@@ -48,9 +48,9 @@ impl ZkStore {
         let listings = ListingCache::new(registry.clone(), listing_cache);
         let heart = Some(spawn(beat(connection.clone(), registry.clone(), states.clone(), beats)));
         let servers = info.servers.clone();
-        let _servers = (!servers.is_fixed()).then(|| spawn(servers.follow()));
+        let servers = (!servers.is_fixed()).then(|| spawn(servers.follow()));
         let closing = Mutex::default();
-        Self { info, connection, registry, listings, states, heart, _servers, closing }
+        Self { info, connection, registry, listings, states, heart, _servers: servers, closing }
     }
 
     /// Waits until the client has ended the session.

@@ -50,11 +50,11 @@ impl Members {
     /// is another object after each reading of its source: then a member of it is called again,
     /// even if none of them answered before.
     pub(super) fn follow(&mut self, list: &Arc<[String]>, options: &EtcdOptions, random: &Random) {
-        let Some(last) = &self.list else { return self.take(list, options, random) };
-        if Arc::ptr_eq(last, list) {
+        let Some(previous) = &self.list else { return self.take(list, options, random) };
+        if Arc::ptr_eq(previous, list) {
             return;
         }
-        if last == list {
+        if previous == list {
             self.list = Some(list.clone());
             if self.current >= self.listed {
                 self.current = 0;

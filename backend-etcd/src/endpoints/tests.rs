@@ -203,7 +203,7 @@ async fn a_connection_that_broke_is_explained_by_whether_it_ever_answered() {
     let link = opening.await.expect("no request is needed for that");
     let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
     let broken = etcd_client::Error::GRpcStatus(Status::from_error(Box::new(reset)));
-    let text = || endpoints.error_text(&place, Some(&link), &broken);
+    let text = || place.error_text(Some(&link), &broken);
     assert!(text().contains("before it answers"), "{}", text());
     link.prove();
     assert!(!text().contains("before it answers"), "{}", text());

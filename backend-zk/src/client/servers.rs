@@ -142,7 +142,7 @@ impl Servers {
                 }
                 readings = readings.max(1);
             }
-            pending().await
+            pending::<()>().await;
         }
     }
 

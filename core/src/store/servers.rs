@@ -149,7 +149,7 @@ impl ServerList {
         };
         *last = Some(clock::now());
         match read {
-            Ok(servers) => self.take(source, servers),
+            Ok(servers) => self.take(source, &servers),
             Err(fault) => self.keep(source, fault),
         }
     }
@@ -198,13 +198,13 @@ impl ServerList {
         }
     }
 
-    fn take(&self, source: &Arc<dyn ServerSource>, servers: Servers) {
+    fn take(&self, source: &Arc<dyn ServerSource>, servers: &Servers) {
         *self.fault() = None;
         if self.0.has_warned.swap(false, Ordering::Relaxed) {
             tracing::info!(?source, "the list of servers is read again");
         }
         let before = self.0.servers.send_replace(servers.clone());
-        if before != servers {
+        if before != *servers {
             tracing::info!(?source, ?servers, "the list of servers");
         }
     }

@@ -15,8 +15,8 @@ fn address(last: u8) -> SocketAddr {
 /// Each name ends with a digit, which is the end of its only address.
 fn servers(count: u8) -> Servers {
     let resolver = Resolver::new(|name| {
-        let last = name.as_bytes()[name.len() - 1] - b'0';
-        Box::pin(async move { Ok(vec![address(last)]) })
+        let number = name.as_bytes()[name.len() - 1] - b'0';
+        Box::pin(async move { Ok(vec![address(number)]) })
     });
     let names = (0..count).map(|it| format!("zk{it}")).collect();
     Servers::new(&ServerList::fixed(names), resolver, Random::seeded(7))
@@ -216,8 +216,8 @@ async fn followed() -> (Script, ServerList, Servers) {
     let list = ServerList::following(vec![], Arc::new(script.clone()), |name| Ok(name.to_owned()));
     list.ready().await.expect("the source answers");
     let resolver = Resolver::new(|name| {
-        let last = name.as_bytes()[name.len() - 1] - b'0';
-        Box::pin(async move { Ok(vec![address(last)]) })
+        let number = name.as_bytes()[name.len() - 1] - b'0';
+        Box::pin(async move { Ok(vec![address(number)]) })
     });
     let mut servers = Servers::new(&list, resolver, Random::seeded(7));
     servers.repeat();
