@@ -14,13 +14,14 @@ use synod_core::store::{CurrentServer, ServerList};
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::{judge, translate, unanswered};
-use crate::error_help::{Member, error_text, is_no_server};
+use crate::error_help::{Member, is_no_server};
 use crate::link::Link;
 use crate::options::EtcdOptions;
-use crate::patience::Patience;
 
+mod endpoint;
 mod members;
 
+pub(crate) use endpoint::Endpoint;
 use members::Members;
 
 /// The members of a cluster. Each process has an order of its own, and calls one member until that
@@ -31,16 +32,6 @@ pub(crate) struct Endpoints {
     members: Mutex<Members>,
     server: CurrentServer,
     random: Random,
-}
-
-/// One member.
-#[derive(Default)]
-pub(crate) struct Endpoint {
-    url: String,
-    link: Mutex<Option<Arc<Link>>>,
-    /// Held while a link is opened: other calls wait for that link.
-    opening: tokio::sync::Mutex<()>,
-    patience: Patience,
 }
 
 /// The name of a call, and whether it changes anything.
@@ -237,7 +228,7 @@ impl Endpoints {
     {
         let link = match place.held() {
             Some(link) => link,
-            None => match self.link_to(&place).await {
+            None => match place.open(&self.options).await {
                 Ok(link) => link,
                 Err(error) => return Err(self.failed(call, false, &place, None, error)),
             },
@@ -291,7 +282,7 @@ impl Endpoints {
         place.patience.silent();
         self.pass_over(place);
         let error = unanswered(call.doing);
-        let told = silence(place);
+        let told = place.silence();
         let sent = progress.0.get();
         if let Some(sent) = sent {
             sent.link.doubt_since(sent.at);
@@ -308,21 +299,7 @@ impl Endpoints {
     ) -> (Arc<Endpoint>, impl Future<Output = Result<Arc<Link>, etcd_client::Error>> + use<'_>)
     {
         let place = self.current();
-        (place.clone(), async move { self.link_to(&place).await })
-    }
-
-    async fn link_to(&self, endpoint: &Endpoint) -> Result<Arc<Link>, etcd_client::Error> {
-        if let Some(link) = endpoint.held() {
-            return Ok(link);
-        }
-        let _alone = endpoint.opening.lock().await;
-        if let Some(link) = endpoint.held() {
-            return Ok(link);
-        }
-        // Boxed: large, and seldom needed.
-        let link = Arc::new(Box::pin(Link::open(&self.options, &endpoint.url)).await?);
-        *endpoint.lock() = Some(link.clone());
-        Ok(link)
+        (place.clone(), async move { place.open(&self.options).await })
     }
 
     /// Makes the next member the current one, whichever is the current one.
@@ -348,41 +325,6 @@ impl Endpoints {
             link.doubt_since(since);
         }
     }
-}
-
-impl Endpoint {
-    /// The text for a person about an error.
-    pub(crate) fn error_text(
-        &self,
-        link: Option<&Arc<Link>>,
-        error: &etcd_client::Error,
-    ) -> String {
-        let proven = link.is_some_and(|link| link.is_proven());
-        error_text(error, Member { url: &self.url, proven })
-    }
-
-    /// Drops the connection, unless it is newer than `link` already.
-    pub(crate) fn forget(&self, link: &Arc<Link>) {
-        let mut held = self.lock();
-        if held.as_ref().is_some_and(|held| Arc::ptr_eq(held, link)) {
-            *held = None;
-        }
-    }
-
-    /// The connection, unless it is doubted.
-    fn held(&self) -> Option<Arc<Link>> {
-        self.lock().clone().filter(|link| !link.is_doubted())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<Link>>> {
-        self.link.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The text about a member that does not answer.
-fn silence(place: &Endpoint) -> String {
-    let member = Member { url: &place.url, proven: false };
-    format!("{} does not answer in time", member.host())
 }
 
 /// Waits for the first of these futures to complete, and removes it.

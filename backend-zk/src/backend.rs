@@ -25,7 +25,6 @@ use crate::error::{Sort, Trouble};
 use crate::heartbeat;
 use crate::options::{DOING, Login, ZkOptions};
 use crate::session::ZkStore;
-use crate::tls::Tls;
 
 /// The shortest and the longest TTL that is requested. The servers have limits of their own.
 const TTLS: (Duration, Duration) =
@@ -64,7 +63,7 @@ impl ZkBackend {
     pub fn new(options: ZkOptions) -> Result<Self> {
         let (options, access) = options.checked()?;
         let access = Arc::new(AccessLists::new(access, &options.acls));
-        let encryption = options.tls.as_ref().map(Tls::encryption).transpose();
+        let encryption = options.tls.as_ref().map(Encryption::new).transpose();
         let encryption =
             encryption.map_err(|error| Trouble::Zk(error).translate(DOING, Sort::Read))?;
         let (servers, probe) = (options.server_list(), Arc::default());

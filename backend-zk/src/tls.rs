@@ -7,7 +7,6 @@ use secrecy::{ExposeSecret as _, SecretString};
 use synod_core::error::Result;
 
 use crate::client::ZkError;
-use crate::client::encryption::Encryption;
 
 /// The trusted authorities and the client's identity, as certificates in PEM. Names of servers are
 /// always checked.
@@ -66,7 +65,7 @@ impl Tls {
 
     /// The reason that these settings cannot be used, if there is one.
     pub(crate) fn fault(&self) -> Option<&'static str> {
-        match self.encryption() {
+        match self.config() {
             Err(ZkError::BadArguments(why)) => Some(why),
             _ => None,
         }
@@ -80,12 +79,6 @@ impl Tls {
             identity.map(|(certificate, key)| (certificate.clone(), key.expose_secret().to_owned()))
         };
         self.authorities == other.authorities && identity(self) == identity(other)
-    }
-
-    /// The encryption with these settings, for all connections of a backend.
-    #[cfg(feature = "tls")]
-    pub(crate) fn encryption(&self) -> Result<Encryption, ZkError> {
-        Encryption::new(self.clone())
     }
 
     #[cfg(feature = "tls")]
@@ -137,7 +130,7 @@ impl Tls {
 
     #[cfg(not(feature = "tls"))]
     #[expect(clippy::unused_self, reason = "with the feature it is used")]
-    pub(crate) fn encryption(&self) -> Result<Encryption, ZkError> {
+    fn config(&self) -> Result<(), ZkError> {
         Err(ZkError::Unimplemented)
     }
 }
@@ -211,6 +204,8 @@ AiEAkF498jjZI8IUFa3flnYdCoYxbhgTEl+QdaAsgrpHssA=
     fn settings_are_read_for_each_connection_and_broken_ones_are_not_used() {
         use std::sync::Mutex;
 
+        use crate::client::encryption::Encryption;
+
         let file = Arc::new(Mutex::new(Some(CERTIFICATE.to_owned())));
         let source = {
             let file = file.clone();
@@ -219,7 +214,8 @@ AiEAkF498jjZI8IUFa3flnYdCoYxbhgTEl+QdaAsgrpHssA=
                 file.lock().expect("no panic").clone().map(Tls::trusting).ok_or_else(error)
             }
         };
-        let encryption = Tls::trusting(CERTIFICATE).reload(source).encryption().expect("valid");
+        let encryption = Encryption::new(&Tls::trusting(CERTIFICATE).reload(source));
+        let encryption = encryption.expect("valid");
         let first = encryption.config();
         // Sessions of TLS are resumed as long as nothing changes.
         assert!(Arc::ptr_eq(&first, &encryption.config()));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use synod_core::random::Random;
 
-use super::Endpoint;
+use crate::endpoints::endpoint::Endpoint;
 use crate::options::EtcdOptions;
 
 /// The members in the order in which they are called.
@@ -83,7 +83,7 @@ impl Members {
             let count = u64::try_from(added.len()).unwrap_or(u64::MAX);
             let next = usize::try_from(random.below(count)).unwrap_or_default();
             let url = added.swap_remove(next);
-            all.push(Arc::new(Endpoint { url, ..Endpoint::default() }));
+            all.push(Arc::new(Endpoint::new(url)));
         }
         self.listed = all.len();
         let answered = self.answered.as_ref();

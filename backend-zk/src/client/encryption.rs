@@ -7,11 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::net::TcpStream;
 
-use crate::client::stream::Stream;
-#[cfg(feature = "tls")]
 use crate::client::zk_error::ZkError;
 #[cfg(feature = "tls")]
-use crate::tls::{Source, Tls};
+use crate::tls::Source;
+use crate::tls::Tls;
 
 /// The encryption of the connections of all sessions of a backend.
 #[derive(Clone)]
@@ -33,11 +32,13 @@ struct Current {
 
 #[cfg(feature = "tls")]
 impl Encryption {
+    /// Encrypts with these settings.
+    ///
     /// # Errors
     ///
     /// If the settings cannot be used.
-    pub(crate) fn new(tls: Tls) -> Result<Self, ZkError> {
-        let (config, source) = (tls.config()?, tls.source.clone());
+    pub(crate) fn new(tls: &Tls) -> Result<Self, ZkError> {
+        let (config, source, tls) = (tls.config()?, tls.source.clone(), tls.clone());
         let current = Arc::new(Mutex::new(Current { tls, config, is_outdated: false }));
         Ok(Self { source, current })
     }
@@ -78,7 +79,11 @@ impl Encryption {
         current.config.clone()
     }
 
-    pub(super) async fn around(&self, host: &str, stream: TcpStream) -> io::Result<Stream> {
+    pub(super) async fn around(
+        &self,
+        host: &str,
+        stream: TcpStream,
+    ) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
         use rustls::pki_types::ServerName;
         use tokio_rustls::TlsConnector;
 
@@ -86,14 +91,18 @@ impl Encryption {
         let name = name.trim_start_matches('[').trim_end_matches(']').to_owned();
         let name = ServerName::try_from(name).map_err(io::Error::other)?;
         let connector = TlsConnector::from(self.config());
-        Ok(Box::new(connector.connect(name, stream).await?))
+        connector.connect(name, stream).await
     }
 }
 
 #[cfg(not(feature = "tls"))]
 impl Encryption {
+    pub(crate) fn new(_tls: &Tls) -> Result<Self, ZkError> {
+        Err(ZkError::Unimplemented)
+    }
+
     #[expect(clippy::unused_async, reason = "with the feature it waits")]
-    pub(super) async fn around(&self, _host: &str, _stream: TcpStream) -> io::Result<Stream> {
+    pub(super) async fn around(&self, _host: &str, _stream: TcpStream) -> io::Result<TcpStream> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }

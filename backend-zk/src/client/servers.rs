@@ -195,7 +195,7 @@ impl Servers {
             all.swap(last, usize::try_from(other).unwrap_or(0));
         }
         if let Some(last) = &self.last {
-            if !all.iter().any(|server| server.address == last.address) {
+            if !self.names.contains(&last.name) {
                 all.push(last.clone());
             }
             all.sort_by_key(|server| server.address == last.address);

@@ -24,7 +24,7 @@ pub(super) async fn connect(
     let stream = connect_plain(server.address).await?;
     match encryption {
         None => Ok(Box::new(stream)),
-        Some(encryption) => encryption.around(&server.name, stream).await,
+        Some(encryption) => Ok(Box::new(encryption.around(&server.name, stream).await?)),
     }
 }
 

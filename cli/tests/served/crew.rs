@@ -134,15 +134,15 @@ fn an_attempt_that_takes_too_long_is_ended(on: &Server) {
     let script = "cat; [ $SYNOD_FAILED = 0 ] || exit 0; exec sleep 1000";
     let work = ["crew", "/long", "work", "--", "sh", "-c", script];
     let _worker = Running::start(&mut on.synod(&work));
-    let submit = |id, more: &[&str]| {
-        let options = ["--id", id, "--attempt-timeout", "200ms", "--wait"];
-        on.output(&[&["crew", "/long", "submit", "data"], &options[..], more].concat())
+    let submit = |id, limit, retries| {
+        let options = ["--id", id, "--attempt-timeout", limit, "--retries", retries, "--wait"];
+        on.output(&[&["crew", "/long", "submit", "data"], &options[..]].concat())
     };
     let why = "the attempt took longer than its limit of 200ms";
-    let failed = submit("a", &[]);
+    let failed = submit("a", "200ms", "0");
     assert_eq!(failed.status.code(), Some(1));
     assert_eq!(text(&failed.stderr), format!("error: the task a failed: {why}"));
-    let retried = submit("b", &["--retries", "1"]);
+    let retried = submit("b", "2s", "20");
     assert_eq!(text(&retried.stdout), "data");
 }
 

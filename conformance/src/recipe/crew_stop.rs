@@ -44,7 +44,7 @@ impl Stopped {
         Waiting::new(async move { crew.work_until(worker, stop.notified(), run).await })
     }
 
-    /// It is a candidate for the master, too.
+    /// Works, and is a candidate for the master.
     fn runs(&self, crew: Crew, worker: CrewWorker) -> Waiting<()> {
         let (it, stop) = (self.clone(), self.stop.clone());
         let run = move |_task: Assignment| it.clone().attempt();

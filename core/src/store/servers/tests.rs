@@ -2,7 +2,7 @@ use super::*;
 
 /// A source that the test sets.
 #[derive(Default)]
-struct Script {
+struct ScriptedSource {
     next: Mutex<Answer>,
     count: std::sync::atomic::AtomicU32,
 }
@@ -16,7 +16,7 @@ enum Answer {
     Hangs,
 }
 
-impl Script {
+impl ScriptedSource {
     fn set(&self, answer: Answer) {
         *self.next.lock().expect("no panic") = answer;
     }
@@ -26,14 +26,14 @@ impl Script {
     }
 }
 
-impl fmt::Debug for Script {
+impl fmt::Debug for ScriptedSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the script")
     }
 }
 
 #[async_trait]
-impl ServerSource for Script {
+impl ServerSource for ScriptedSource {
     async fn servers(&self) -> io::Result<Vec<String>> {
         let _before = self.count.fetch_add(1, Ordering::Relaxed);
         let answer = self.next.lock().expect("no panic").clone();
@@ -46,8 +46,8 @@ impl ServerSource for Script {
     }
 }
 
-fn list(first: &[&str]) -> (Arc<Script>, ServerList) {
-    let script = Arc::<Script>::default();
+fn list(first: &[&str]) -> (Arc<ScriptedSource>, ServerList) {
+    let script = Arc::<ScriptedSource>::default();
     let first = first.iter().copied().map(str::to_owned).collect();
     let check = |server: &str| match server {
         "bad" => Err(Error::new(ErrorKind::Invalid, "reading a server")),
