@@ -26,7 +26,13 @@ use crate::scheme::invalid;
 /// # Ok::<(), synod::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct ServersFrom(Arc<dyn ServerSource>);
+pub struct ServersFrom(
+    #[cfg_attr(
+        not(any(feature = "etcd", feature = "zookeeper")),
+        expect(dead_code, reason = "no store that is compiled in has servers")
+    )]
+    Arc<dyn ServerSource>,
+);
 
 impl ServersFrom {
     /// A file with one server a line: see [`ServersFile`].

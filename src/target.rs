@@ -15,6 +15,10 @@ use crate::servers::ServersFrom;
 pub(crate) struct Target {
     pub(crate) scheme: Scheme,
     pub(crate) hosts: Vec<String>,
+    #[cfg_attr(
+        not(any(feature = "etcd", feature = "zookeeper")),
+        expect(dead_code, reason = "no store that is compiled in has servers")
+    )]
     pub(crate) servers: Option<ServersFrom>,
     pub(crate) credentials: Option<Credentials>,
     pub(crate) tls: Tls,

@@ -17,7 +17,7 @@ use synod_core::error::{Error, ErrorKind, Result};
 /// ```
 /// let list: synod_zk::Acl = "world:anyone:r,auth::cdrwa".parse()?;
 /// assert_eq!(list, "world:read,creator:all".parse()?);
-/// # synod_core::error::Result::Ok(())
+/// # Ok::<(), synod_core::error::Error>(())
 /// ```
 ///
 /// A list holds for its node only, and not for the nodes below. The permissions to create and to

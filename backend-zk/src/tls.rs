@@ -24,7 +24,10 @@ pub struct Tls {
 
 /// Returns the current settings.
 #[derive(Clone)]
-pub(crate) struct Source(Arc<dyn Fn() -> Result<Tls> + Send + Sync>);
+pub(crate) struct Source(
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "nothing is encrypted"))]
+    Arc<dyn Fn() -> Result<Tls> + Send + Sync>,
+);
 
 impl Source {
     #[cfg(feature = "tls")]
