@@ -1,15 +1,13 @@
 //! Passwords and tokens reach real servers, and no output of any kind.
-#![expect(clippy::print_stdout, reason = "a test that could not check says why")]
-
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use etcd_client::{Client as Raw, Permission, PermissionType};
 use synod::lock::Mutex as Lock;
 use synod::{Client, Config, Lifetime, Path, Query, Txn};
+use synod_testkit::server::available;
 use synod_testkit::server::etcd::Cluster;
 use synod_testkit::server::links::Links;
-use synod_testkit::server::required;
 use synod_testkit::server::zookeeper::Ensemble;
 use tracing::instrument::WithSubscriber as _;
 
@@ -76,19 +74,6 @@ async fn logged(work: impl Future<Output = String>) -> (String, String) {
     (shown.expect("it ends"), log.text())
 }
 
-/// Returns the server if this machine has it. Where servers are required, a missing server fails
-/// the test.
-fn there<T>(server: Result<T, String>) -> Option<T> {
-    match server {
-        Ok(server) => Some(server),
-        Err(why) => {
-            assert!(!required(), "{why}");
-            println!("not checked: {why}");
-            None
-        }
-    }
-}
-
 /// The first token of etcd's simple kind in a text: sixteen letters, a dot and a number.
 fn simple_token(text: &str) -> Option<&str> {
     const LETTERS: usize = 16;
@@ -105,7 +90,7 @@ fn simple_token(text: &str) -> Option<&str> {
 
 #[tokio::test]
 async fn the_password_and_the_token_of_etcd_are_in_no_output() {
-    let Some(servers) = there(Cluster::start(1)) else { return };
+    let Some(servers) = available(Cluster::start(1)) else { return };
     let address = servers.addresses()[0];
     let raw = Raw::connect([address.to_string()], None).await.expect("valid");
     raw.auth_client().user_add("root", "other", None).await.expect("added");
@@ -140,7 +125,7 @@ async fn the_password_and_the_token_of_etcd_are_in_no_output() {
 
 #[tokio::test]
 async fn the_passwords_of_zookeeper_are_in_no_output() {
-    let Some(servers) = there(Ensemble::start(1)) else { return };
+    let Some(servers) = available(Ensemble::start(1)) else { return };
     let links = Links::start(&servers.addresses()).expect("free ports");
     let address = links.addresses()[0];
 

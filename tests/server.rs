@@ -1,13 +1,11 @@
 //! A client tells which server it is on, also after that server was killed.
 
-#![expect(clippy::print_stdout, reason = "a test that could not check says why")]
-
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use synod::{Client, path};
+use synod_testkit::server::available;
 use synod_testkit::server::etcd::Cluster;
-use synod_testkit::server::required;
 use synod_testkit::server::zookeeper::Ensemble;
 use tokio::time::{sleep, timeout};
 
@@ -43,22 +41,9 @@ async fn another(client: &Client, first: &str) -> String {
     }
 }
 
-/// Returns the servers if this machine has them. Where servers are required, missing ones fail the
-/// test.
-fn there<T>(servers: Result<T, String>) -> Option<T> {
-    match servers {
-        Ok(servers) => Some(servers),
-        Err(why) => {
-            assert!(!required(), "{why}");
-            println!("not checked: {why}");
-            None
-        }
-    }
-}
-
 #[tokio::test]
 async fn a_client_of_zookeeper_names_its_server() {
-    let Some(mut servers) = there(Ensemble::start(3)) else { return };
+    let Some(mut servers) = available(Ensemble::start(3)) else { return };
     let addresses = servers.addresses();
     let work = follows("zk", &addresses, |place| servers.kill(place).expect("it runs"));
     timeout(LIMIT, work).await.expect("it finds another server");
@@ -66,7 +51,7 @@ async fn a_client_of_zookeeper_names_its_server() {
 
 #[tokio::test]
 async fn a_client_of_etcd_names_its_member() {
-    let Some(mut servers) = there(Cluster::start(3)) else { return };
+    let Some(mut servers) = available(Cluster::start(3)) else { return };
     let addresses = servers.addresses();
     let work = follows("etcd", &addresses, |place| servers.kill(place).expect("it runs"));
     timeout(LIMIT, work).await.expect("it finds another member");

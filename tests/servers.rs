@@ -1,7 +1,5 @@
 //! A client whose servers are all replaced through their file keeps its session and its lock.
 
-#![expect(clippy::print_stdout, reason = "a test that could not check says why")]
-
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,10 +7,10 @@ use std::time::Duration;
 use synod::lock::Mutex;
 use synod::value::Counter;
 use synod::{Client, SessionId, path};
+use synod_testkit::server::available;
 use synod_testkit::server::etcd::Cluster;
 use synod_testkit::server::home::Home;
 use synod_testkit::server::pipe::Pipe;
-use synod_testkit::server::required;
 use synod_testkit::server::zookeeper::Ensemble;
 use tokio::time::{sleep, timeout};
 
@@ -127,28 +125,15 @@ async fn keeps_its_lock(scheme: &str, servers: &[SocketAddr], parameters: &str) 
     client.close().await.expect("the servers run");
 }
 
-/// Returns the servers if this machine has them. Where servers are required, missing ones fail the
-/// test.
-fn there<T>(servers: Result<T, String>) -> Option<T> {
-    match servers {
-        Ok(servers) => Some(servers),
-        Err(why) => {
-            assert!(!required(), "{why}");
-            println!("not checked: {why}");
-            None
-        }
-    }
-}
-
 #[tokio::test]
 async fn a_client_of_zookeeper_whose_servers_are_all_replaced_keeps_its_lock() {
-    let Some(servers) = there(Ensemble::start(3)) else { return };
+    let Some(servers) = available(Ensemble::start(3)) else { return };
     let addresses = servers.addresses();
     timeout(LIMIT, keeps_its_lock("zk", &addresses, "acl=open")).await.expect("it ends");
 }
 
 #[tokio::test]
 async fn a_client_of_etcd_whose_members_are_all_replaced_keeps_its_lock() {
-    let Some(servers) = there(Cluster::start(3)) else { return };
+    let Some(servers) = available(Cluster::start(3)) else { return };
     timeout(LIMIT, keeps_its_lock("etcd", &servers.addresses(), "")).await.expect("it ends");
 }

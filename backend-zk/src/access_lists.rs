@@ -13,7 +13,7 @@ pub(crate) struct AccessLists {
     /// For every other path.
     default: Lists,
     /// The longest path first.
-    by_path: Vec<(String, Lists)>,
+    by_path: Vec<(Path, Lists)>,
 }
 
 /// The lists at one path.
@@ -26,22 +26,15 @@ pub(crate) struct Lists {
 
 impl AccessLists {
     pub(crate) fn new(default: Access, by_path: &BTreeMap<Path, Acl>) -> Self {
-        let lists =
-            |(path, acl): (&Path, &Acl)| (path.as_str().to_owned(), Lists::new(acl.clone()));
+        let lists = |(path, acl): (&Path, &Acl)| (path.clone(), Lists::new(acl.clone()));
         let mut by_path: Vec<_> = by_path.iter().map(lists).collect();
-        by_path.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
+        by_path.sort_by_key(|(path, _)| std::cmp::Reverse(path.as_str().len()));
         Self { default: Lists::new(default.acl()), by_path }
     }
 
     /// The lists of a node at this path.
-    pub(crate) fn at(&self, path: &str) -> &Lists {
-        let is_at_or_below = |top: &str| {
-            top == "/"
-                || path
-                    .strip_prefix(top)
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        let nearest = self.by_path.iter().find(|(top, _)| is_at_or_below(top));
+    pub(crate) fn at(&self, path: &Path) -> &Lists {
+        let nearest = self.by_path.iter().find(|(top, _)| path == top || path.is_below(top));
         nearest.map_or(&self.default, |(_, lists)| lists)
     }
 }
@@ -58,10 +51,10 @@ mod tests {
 
     #[test]
     fn the_list_of_the_nearest_path_holds() {
+        let at = |path: &str| Path::new(path).expect("valid");
         let lists = |by_path: &[(&str, &str)]| {
-            let by_path = by_path.iter().map(|(path, list)| {
-                (Path::new(path).expect("valid"), list.parse().expect("valid"))
-            });
+            let by_path =
+                by_path.iter().map(|(path, list)| (at(path), list.parse().expect("valid")));
             AccessLists::new(Access::Open, &by_path.collect())
         };
         let some = lists(&[("/a", "world:r"), ("/a/b/c", "world:rw"), ("/a/bc", "world:c")]);
@@ -76,11 +69,11 @@ mod tests {
             ("/a/b/c/d/e", "world:anyone:rw"),
             ("/a/bc/x", "world:anyone:c"),
         ] {
-            assert_eq!(some.at(path).node.to_string(), list, "{path}");
+            assert_eq!(some.at(&at(path)).node.to_string(), list, "{path}");
         }
-        assert_eq!(some.at("/a/b/c").container.to_string(), "world:anyone:r");
+        assert_eq!(some.at(&at("/a/b/c")).container.to_string(), "world:anyone:r");
         let all = lists(&[("/", "world:r"), ("/a", "open")]);
-        assert_eq!(all.at("/b").node.to_string(), "world:anyone:r");
-        assert_eq!(all.at("/a/b").node, Acl::open());
+        assert_eq!(all.at(&at("/b")).node.to_string(), "world:anyone:r");
+        assert_eq!(all.at(&at("/a/b")).node, Acl::open());
     }
 }

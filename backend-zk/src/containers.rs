@@ -65,7 +65,7 @@ pub(crate) fn translate(stat: &ZkStat) -> Stat {
 
 /// The options to create a container: with every permission of its path except writing.
 pub(crate) fn options(access: &AccessLists, path: &Path) -> CreateOptions {
-    CreateMode::Container.with_acl(&access.at(path.as_str()).container)
+    CreateMode::Container.with_acl(&access.at(path).container)
 }
 
 /// A child of `dir` that exists only within one transaction.

@@ -77,11 +77,14 @@ impl Tls {
     /// Returns whether the certificates and the key are the same.
     #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "nothing is encrypted"))]
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        let identity = |tls: &Self| {
-            let identity = tls.identity.as_ref();
-            identity.map(|(certificate, key)| (certificate.clone(), key.expose_secret().to_owned()))
+        let same_identity = match (&self.identity, &other.identity) {
+            (None, None) => true,
+            (Some((certificate, key)), Some((others, others_key))) => {
+                certificate == others && key.expose_secret() == others_key.expose_secret()
+            }
+            _ => false,
         };
-        self.authorities == other.authorities && identity(self) == identity(other)
+        self.authorities == other.authorities && same_identity
     }
 
     #[cfg(feature = "tls")]

@@ -24,6 +24,23 @@ pub fn required() -> bool {
     std::env::var("CI").is_ok_and(|ci| ci == "true")
 }
 
+/// Returns the servers if this machine has them, and otherwise prints why the test checks nothing.
+///
+/// # Panics
+///
+/// If there are none and they are [required].
+#[expect(clippy::print_stdout, reason = "a test that could not check says why")]
+pub fn available<T>(servers: Result<T, String>) -> Option<T> {
+    match servers {
+        Ok(servers) => Some(servers),
+        Err(why) => {
+            assert!(!required(), "{why}");
+            println!("not checked: {why}");
+            None
+        }
+    }
+}
+
 /// Returns the reason for which a run of tests must fail. `obstacles` has, for each kind and size
 /// of servers, the reason for which they cannot be started: if servers are required, all kinds are.
 pub fn failure<'a>(

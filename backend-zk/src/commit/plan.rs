@@ -175,7 +175,7 @@ impl Planner<'_> {
             return;
         }
         let highest = self.facts.absent.get(&index).unwrap_or(path);
-        let options = CreateMode::Persistent.with_acl(&self.access.at(highest.as_str()).node);
+        let options = CreateMode::Persistent.with_acl(&self.access.at(highest).node);
         let act = Act::Create { path: text(highest), data: Bytes::new(), options };
         self.step(index, Role::Absence(highest.clone()), act);
         self.step(index, Role::Undo, Act::Delete { path: text(highest), version: None });
@@ -207,7 +207,7 @@ impl Planner<'_> {
         }
         let stays = lifetime != Lifetime::Session && !sequential;
         if stays && (vacated || self.was_container(path)) {
-            let options = CreateMode::Ephemeral.with_acl(&self.access.at(path.as_str()).node);
+            let options = CreateMode::Ephemeral.with_acl(&self.access.at(path).node);
             let act = Act::Create { path: guard(path), data: Bytes::new(), options };
             self.step(index, Role::Guard, act);
         }
@@ -255,7 +255,7 @@ impl Planner<'_> {
         for (dir, (children_created, index)) in counts {
             let probe = containers::probe(dir);
             let options = CreateMode::PersistentSequential;
-            let options = options.with_acl(&self.access.at(&probe).node);
+            let options = options.with_acl(&self.access.at(dir).node);
             let expected = format!("{probe}{children_created:010}");
             let act = Act::Create { path: probe, data: Bytes::new(), options };
             self.steps.push(Step { index, role: Role::EmptyContainers, act });
@@ -313,7 +313,7 @@ pub(crate) fn create_options(
         (_, false) => CreateMode::Persistent,
         (_, true) => CreateMode::PersistentSequential,
     };
-    let options = mode.with_acl(&access.at(path.as_str()).node);
+    let options = mode.with_acl(&access.at(path).node);
     match lifetime {
         // The server counts whole milliseconds.
         Lifetime::Ttl(ttl) => options.with_ttl(ttl.max(std::time::Duration::from_millis(1))),
