@@ -4,20 +4,23 @@ use bytes::Bytes;
 use synod_core::path::Path;
 use synod_core::random::mix;
 use synod_core::store::{
-    Change, Kind, Lifetime, Op, OpResult, RejectReason, Rejected, Revision, Sequence, SessionId,
-    Stat, Version,
+    Change, Kind, Lifetime, Op, OpResult, Query, RejectReason, Rejected, Revision, Sequence,
+    SessionId, Stat, Version,
 };
 
 use crate::tree::{Body, LAST_SEQUENCE, Tree};
 
 /// One node after a write; `None` if it was deleted.
 #[derive(Clone, Debug)]
-pub(crate) struct Effect {
-    pub(crate) path: Path,
-    pub(crate) kind: Kind,
-    pub(crate) body: Option<Body>,
+pub struct Effect {
+    /// The node.
+    pub path: Path,
+    /// The kind of the change.
+    pub kind: Kind,
+    /// What the node has now.
+    pub body: Option<Body>,
     /// The session that owns the node, or owned it.
-    pub(crate) owner: Option<SessionId>,
+    pub owner: Option<SessionId>,
 }
 
 impl Effect {
@@ -27,8 +30,22 @@ impl Effect {
         Some(Self { path, kind: Kind::Deleted, body: None, owner })
     }
 
+    /// Applies it to another copy of the tree.
+    pub fn apply_to(&self, tree: &mut Tree) {
+        match &self.body {
+            Some(body) => tree.put(&self.path, body.clone()),
+            None => drop(tree.remove(&self.path)),
+        }
+    }
+
+    /// Returns whether a watch of `query` is notified of it.
+    #[must_use]
+    pub fn concerns(&self, query: &Query) -> bool {
+        query.covers(&self.path, self.kind)
+    }
+
     /// The effect as the change that a watch reports.
-    pub(crate) fn to_change(&self, at: Revision) -> Change {
+    pub fn to_change(&self, at: Revision) -> Change {
         let change = Change::new(self.path.clone(), self.kind).at(at);
         match &self.body {
             Some(body) => change.with_node(body.to_node(&self.path).with_sequence(None)),
@@ -37,7 +54,7 @@ impl Effect {
     }
 
     /// The effect as the change for an observer that reads the details itself.
-    pub(crate) fn to_hint(&self) -> Change {
+    pub fn to_hint(&self) -> Change {
         Change::new(self.path.clone(), self.kind)
     }
 }
@@ -53,7 +70,8 @@ pub(crate) struct Applied {
 
 /// The names that a store gives to sequential nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Naming {
+#[non_exhaustive]
+pub enum Naming {
     /// By a counter, with gaps.
     Gaps,
     /// By a counter, as ZooKeeper does.

@@ -15,6 +15,7 @@ use crate::event_queue::EventQueue;
 use crate::link::{Direction, Link, Weather};
 use crate::session::MemStore;
 use crate::shared::{Buffers, Shared};
+use crate::world::Census;
 
 /// The shortest and the longest session of the store in memory.
 const TTLS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(3_600));
@@ -42,18 +43,6 @@ const TTLS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_se
 /// ```
 #[derive(Clone)]
 pub struct MemBackend(Arc<Shared>);
-
-/// Counts of the contents of a store: each returns to zero when its users are gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Census {
-    /// Nodes, containers not counted.
-    pub nodes: usize,
-    /// Sessions that the store has not ended.
-    pub sessions: usize,
-    /// Watches of all sessions.
-    pub watches: usize,
-}
 
 impl MemBackend {
     /// A new, empty store that is not shared.
@@ -133,8 +122,7 @@ impl MemBackend {
     pub fn census(&self) -> Census {
         let mut world = self.0.world();
         world.tick(clock::now());
-        let (nodes, sessions, watches) = world.counts();
-        Census { nodes, sessions, watches }
+        world.census()
     }
 }
 
@@ -161,7 +149,7 @@ impl Backend for MemBackend {
         }
         let queue = Arc::new(EventQueue::new(link.clone(), self.0.buffers.messages));
         cross(&link, Direction::ToStore, ttl).await?;
-        let id = self.0.world().open(ttl, Some(queue.clone()), clock::now());
+        let id = self.0.world().open_with(ttl, Some(queue.clone()), clock::now());
         self.0.remember(id, &link);
         self.0.sooner.notify_waiters();
         cross(&link, Direction::ToSession, ttl).await.map_err(Error::with_unknown_effect)?;

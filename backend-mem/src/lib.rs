@@ -8,24 +8,19 @@
 //!
 //! Its clock is tokio's, so it follows paused time.
 
-#![cfg_attr(
-    not(feature = "cluster"),
-    expect(dead_code, reason = "the cluster drives the state machine in more ways")
-)]
-
 mod apply;
 mod backend;
-#[cfg(feature = "cluster")]
-pub mod cluster;
 mod event_queue;
 mod link;
 mod query;
 mod replica;
 mod session;
 mod shared;
+pub mod state_machine;
 mod tree;
 mod watches;
 mod world;
 
-pub use backend::{Census, MemBackend};
+pub use backend::MemBackend;
 pub use link::Weather;
+pub use world::Census;

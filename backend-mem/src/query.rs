@@ -7,7 +7,7 @@ use crate::tree::Tree;
 
 /// Answers `query` from `tree` at `revision`. In the follow-up read of a transaction, `own` is the
 /// sequential node that it created.
-pub(crate) fn answer(
+pub fn answer(
     tree: &Tree,
     query: &Query,
     revision: Revision,

@@ -63,11 +63,8 @@ impl Replica {
 
     fn step(&mut self) {
         let Some((at, effects)) = self.ahead.pop_front() else { return };
-        for effect in effects {
-            match effect.body {
-                Some(body) => self.tree.put(&effect.path, body),
-                None => drop(self.tree.remove(&effect.path)),
-            }
+        for effect in &effects {
+            effect.apply_to(&mut self.tree);
         }
         self.tree.collect(at.get());
         self.at = at;

@@ -8,7 +8,7 @@ use synod_core::store::{Feature, SessionId};
 use tokio::sync::Notify;
 
 use crate::link::{Link, Weather};
-use crate::world::World;
+use crate::world::{Census, World};
 
 /// The state that all sessions of one store share.
 pub(crate) struct Shared {
@@ -74,7 +74,7 @@ impl Shared {
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (nodes, sessions, watches) = self.world().counts();
+        let Census { nodes, sessions, watches } = self.world().census();
         f.debug_struct("MemBackend")
             .field("nodes", &nodes)
             .field("sessions", &sessions)

@@ -17,7 +17,7 @@ pub(crate) const LAST_SEQUENCE: u64 = i32::MAX as u64;
 
 /// All nodes of a store, by path.
 #[derive(Clone, Debug)]
-pub(crate) struct Tree {
+pub struct Tree {
     // Looked up, never iterated: its order has no meaning.
     entries: FxHashMap<Path, Entry>,
     /// Containers that became empty and were not collected yet.
@@ -38,11 +38,15 @@ pub(crate) struct Entry {
 
 /// The parts of an entry that only a node has.
 #[derive(Clone, Debug)]
-pub(crate) struct Body {
-    pub(crate) data: Bytes,
-    pub(crate) stat: Stat,
-    pub(crate) sequence: Option<Sequence>,
-    pub(crate) ttl: Option<Duration>,
+pub struct Body {
+    /// Its data.
+    pub data: Bytes,
+    /// Its version, revisions and owner.
+    pub stat: Stat,
+    /// Its place among the sequential children of its directory.
+    pub sequence: Option<Sequence>,
+    /// Its time to live.
+    pub ttl: Option<Duration>,
 }
 
 impl Body {
@@ -74,8 +78,16 @@ impl Body {
     }
 }
 
+impl Default for Tree {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Tree {
-    pub(crate) fn new() -> Self {
+    /// A tree without nodes.
+    #[must_use]
+    pub fn new() -> Self {
         let mut entries = FxHashMap::default();
         entries.insert(Path::root(), Entry::default());
         Self { entries, empties: BTreeSet::new(), nodes: 0 }
@@ -91,7 +103,7 @@ impl Tree {
     }
 
     /// The children of a node or container, sorted by name.
-    pub(crate) fn children(&self, path: &Path) -> impl Iterator<Item = &Path> {
+    pub fn children(&self, path: &Path) -> impl Iterator<Item = &Path> {
         self.entries.get(path).into_iter().flat_map(|entry| &entry.children)
     }
 
@@ -159,7 +171,7 @@ impl Tree {
 
     /// Collects about half of the empty containers, because the contract allows a container to be
     /// collected immediately and later; the same containers for the same `salt`.
-    pub(crate) fn collect(&mut self, salt: u64) {
+    pub fn collect(&mut self, salt: u64) {
         if self.empties.is_empty() {
             return;
         }
@@ -172,7 +184,7 @@ impl Tree {
     }
 
     /// Collects every empty container. Returns whether there was any.
-    pub(crate) fn collect_all(&mut self) -> bool {
+    pub fn collect_all(&mut self) -> bool {
         let any = !self.empties.is_empty();
         while let Some(path) = self.empties.pop_first() {
             self.drop_entry(&path, None);

@@ -33,12 +33,6 @@ struct Watching {
     queue: Arc<EventQueue>,
 }
 
-/// Returns whether a watch of `query`, found at one of the paths that `effect` concerns, is
-/// notified of it.
-pub(crate) fn covers(query: &Query, effect: &Effect) -> bool {
-    query.covers(&effect.path, effect.kind)
-}
-
 impl Watches {
     pub(crate) fn len(&self) -> usize {
         self.all.len()
@@ -110,7 +104,7 @@ impl Watches {
     /// Notifies one watch of earlier effects that it missed. Returns whether there are any.
     pub(crate) fn tell_late(&self, id: WatchId, effects: &[Effect], at: Revision) -> bool {
         let Some(watching) = self.all.get(&id) else { return false };
-        let mine = effects.iter().filter(|effect| covers(&watching.query, effect));
+        let mine = effects.iter().filter(|effect| effect.concerns(&watching.query));
         let changes: Vec<Change> = mine.map(|effect| effect.to_change(at)).collect();
         let missed = !changes.is_empty();
         if missed {
@@ -129,7 +123,7 @@ impl Watches {
         let mut found = Vec::new();
         let mut look = |path: &str| {
             let ids = self.by_path.get(path).into_iter().flatten();
-            found.extend(ids.filter(|id| covers(&self.all[id].query, effect)));
+            found.extend(ids.filter(|id| effect.concerns(&self.all[id].query)));
         };
         look(effect.path.as_str());
         // Above the parent, only a watch of a subtree can be concerned.

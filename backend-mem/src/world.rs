@@ -22,7 +22,7 @@ use crate::watches::{WatchId, Watches};
 
 /// The whole state of one store.
 #[derive(Debug)]
-pub(crate) struct World {
+pub struct World {
     tree: Tree,
     revision: Revision,
     sessions: BTreeMap<SessionId, Session>,
@@ -44,16 +44,29 @@ pub(crate) struct World {
 
 /// Differences between stores within the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Habits {
-    pub(crate) naming: Naming,
+pub struct Habits {
+    /// The names of sequential nodes.
+    pub naming: Naming,
     /// An empty container may stay for a while.
-    pub(crate) linger: bool,
+    pub linger: bool,
     /// Sessions expire at a multiple of this.
-    pub(crate) tick: Duration,
+    pub tick: Duration,
 }
 
 impl Habits {
     const WEAK: Self = Self { naming: Naming::Gaps, linger: true, tick: Duration::ZERO };
+}
+
+/// Counts of the contents of a store: each returns to zero when its users are gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Census {
+    /// Nodes, containers not counted.
+    pub nodes: usize,
+    /// Sessions that the store has not ended.
+    pub sessions: usize,
+    /// Watches of all sessions.
+    pub watches: usize,
 }
 
 #[derive(Debug)]
@@ -69,7 +82,7 @@ struct Session {
 
 /// The answer to a request of a session that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SessionOver;
+pub struct SessionOver;
 
 impl World {
     pub(crate) fn new() -> Self {
@@ -90,11 +103,17 @@ impl World {
     }
 
     /// A store with these properties, whose effects are collected in a journal.
-    pub(crate) fn with_journal(habits: Habits) -> Self {
+    pub fn with_journal(habits: Habits) -> Self {
         Self { habits, journal: Some(Vec::new()), ..Self::new() }
     }
 
-    pub(crate) fn open(
+    /// Opens a session whose events the caller delivers.
+    pub fn open(&mut self, ttl: Duration, now: Instant) -> SessionId {
+        self.open_with(ttl, None, now)
+    }
+
+    /// Opens a session whose events go to this queue.
+    pub(crate) fn open_with(
         &mut self,
         ttl: Duration,
         queue: Option<Arc<EventQueue>>,
@@ -111,7 +130,11 @@ impl World {
     }
 
     /// Renews a session: its time to live starts again.
-    pub(crate) fn touch(&mut self, id: SessionId, now: Instant) -> Result<(), SessionOver> {
+    ///
+    /// # Errors
+    ///
+    /// [`SessionOver`] if the session has ended.
+    pub fn touch(&mut self, id: SessionId, now: Instant) -> Result<(), SessionOver> {
         self.tick(now);
         let ttl = self.sessions.get(&id).ok_or(SessionOver)?.ttl;
         let ends = self.end_of(now, ttl);
@@ -123,18 +146,12 @@ impl World {
     }
 
     /// The time to live of a session.
-    pub(crate) fn ttl(&self, id: SessionId) -> Option<Duration> {
+    pub fn ttl(&self, id: SessionId) -> Option<Duration> {
         self.sessions.get(&id).map(|session| session.ttl)
     }
 
     /// Sets a new time to live for a session, whose last heartbeat was at `since`.
-    pub(crate) fn renegotiate(
-        &mut self,
-        id: SessionId,
-        ttl: Duration,
-        since: Instant,
-        now: Instant,
-    ) {
+    pub fn renegotiate(&mut self, id: SessionId, ttl: Duration, since: Instant, now: Instant) {
         let ends = self.end_of(since, ttl);
         if let Some(session) = self.sessions.get_mut(&id) {
             session.ttl = ttl;
@@ -146,7 +163,7 @@ impl World {
     }
 
     /// Restarts the time of every session, as a new leader does.
-    pub(crate) fn touch_all(&mut self, now: Instant) {
+    pub fn touch_all(&mut self, now: Instant) {
         self.session_ends.clear();
         let ids: Vec<(SessionId, Duration)> =
             self.sessions.iter().map(|(id, session)| (*id, session.ttl)).collect();
@@ -169,31 +186,33 @@ impl World {
     }
 
     /// Returns whether a session has not ended.
-    pub(crate) fn lives(&self, id: SessionId) -> bool {
+    pub fn lives(&self, id: SessionId) -> bool {
         self.sessions.contains_key(&id)
     }
 
-    pub(crate) fn tree(&self) -> &Tree {
+    /// All nodes.
+    pub fn tree(&self) -> &Tree {
         &self.tree
     }
 
-    pub(crate) fn revision(&self) -> Revision {
+    /// The revision of the last commit.
+    pub fn revision(&self) -> Revision {
         self.revision
     }
 
     /// Collects the empty containers. Returns whether there were any.
-    pub(crate) fn collect_all(&mut self) -> bool {
+    pub fn collect_all(&mut self) -> bool {
         self.tree.collect_all()
     }
 
     /// The effects since the last call.
-    pub(crate) fn take_journal(&mut self) -> Vec<(Revision, Vec<Effect>)> {
+    pub fn take_journal(&mut self) -> Vec<(Revision, Vec<Effect>)> {
         self.journal.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Ends a session: removes its watches, and its ephemeral nodes at one revision. Ending it
     /// twice is no error.
-    pub(crate) fn end(&mut self, id: SessionId, now: Instant) {
+    pub fn end(&mut self, id: SessionId, now: Instant) {
         self.tick(now);
         self.end_now(id);
     }
@@ -267,7 +286,11 @@ impl World {
     }
 
     /// Applies a transaction that was validated.
-    pub(crate) fn commit(
+    ///
+    /// # Errors
+    ///
+    /// [`SessionOver`] if the session has ended.
+    pub fn commit(
         &mut self,
         id: SessionId,
         txn: Txn,
@@ -376,7 +399,7 @@ impl World {
     }
 
     /// Processes expirations. Every other call begins with this.
-    pub(crate) fn tick(&mut self, now: Instant) {
+    pub fn tick(&mut self, now: Instant) {
         while let Some((ends, id)) = self.session_ends.first().copied()
             && ends <= now
         {
@@ -393,26 +416,31 @@ impl World {
     }
 
     /// The time at which the next session or node expires.
-    pub(crate) fn next_end(&self) -> Option<Instant> {
+    pub fn next_end(&self) -> Option<Instant> {
         let session = self.session_ends.first().map(|(ends, _)| *ends);
         let node = self.node_ends.first().map(|(ends, _)| *ends);
         session.into_iter().chain(node).min()
     }
 
-    pub(crate) fn skip_sequences(&mut self, dir: &Path, next: u64) {
+    /// Sets the next sequence of an existing directory.
+    pub fn skip_sequences(&mut self, dir: &Path, next: u64) {
         self.tree.skip_sequences(dir, next);
     }
 
-    pub(crate) fn keep_log(&mut self) {
+    /// Keeps every change from now on.
+    pub fn keep_log(&mut self) {
         self.log.get_or_insert_default();
     }
 
-    pub(crate) fn log(&self) -> &[Change] {
+    /// Every change since [`Self::keep_log`].
+    pub fn log(&self) -> &[Change] {
         self.log.as_deref().unwrap_or_default()
     }
 
-    pub(crate) fn counts(&self) -> (usize, usize, usize) {
-        (self.tree.len(), self.sessions.len(), self.watches.len())
+    /// Counts the contents.
+    pub fn census(&self) -> Census {
+        let (nodes, sessions) = (self.tree.len(), self.sessions.len());
+        Census { nodes, sessions, watches: self.watches.len() }
     }
 }
 

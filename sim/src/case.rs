@@ -1,7 +1,7 @@
 //! [`Case`]: everything needed to repeat a history, in a file or on a command line.
 
+use crate::cluster::{Fault, Personality, Rates, Site};
 use serde::{Deserialize, Serialize};
-use synod_mem::cluster::{Fault, Personality, Rates, Site};
 use synod_testkit::choice::{Choice, Spot};
 
 use crate::bad_case::BadCase;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use synod_mem::cluster::{Line, What};
+use crate::cluster::{Line, What};
 
 use crate::report::Report;
 

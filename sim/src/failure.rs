@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use synod_mem::cluster::{Fault, Rates, Site};
+use crate::cluster::{Fault, Rates, Site};
 
 use crate::bad_case::BadCase;
 use crate::case::Case;

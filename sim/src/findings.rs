@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::cluster::{Death, Entry, Personality};
 use synod_core::path::Path;
 use synod_core::store::Revision;
-use synod_mem::cluster::{Death, Entry, Personality};
 use synod_testkit::law;
 
 /// A law that was broken.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use synod_mem::cluster::{Fault, Personality, Rates, Site};
+use crate::cluster::{Fault, Personality, Rates, Site};
 
 use crate::bad_case::BadCase;
 use crate::case::Case;

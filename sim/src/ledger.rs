@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::cluster::{By, Personality};
 use synod_core::error::{Effect, Error};
 use synod_core::path::Path;
 use synod_core::store::{Kind, Outcome};
-use synod_mem::cluster::{By, Personality};
 
 use crate::findings::Truth;
 use crate::process::Process;

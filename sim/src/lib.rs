@@ -46,6 +46,7 @@
 
 mod bad_case;
 mod case;
+pub mod cluster;
 pub mod corpus;
 mod diagram;
 mod failure;
@@ -68,6 +69,9 @@ pub mod workload;
 
 pub use bad_case::BadCase;
 pub use case::{Case, Shrunk};
+pub use cluster::{
+    By, Death, Entry, Fault, Fired, Flaw, Line, Personality, Rates, Site, UnknownPersonality, What,
+};
 pub use diagram::{Cell, Diagram};
 pub use failure::Failure;
 pub use findings::{Truth, Violation};
@@ -79,7 +83,4 @@ pub use setup::{Mending, Sim, Way};
 pub use shrink::Smaller;
 pub use synod_core::clock::{sleep, timeout};
 pub use synod_core::task::{Task, spawn};
-pub use synod_mem::cluster::{
-    By, Death, Entry, Fault, Fired, Flaw, Line, Personality, Rates, Site, UnknownPersonality, What,
-};
 pub use user_mistake::UserMistake;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::cluster::Entry;
 use synod_core::path::Path;
 use synod_core::store::{Detail, Freshness, Node, Query, Revision, Scope, View};
-use synod_mem::cluster::Entry;
 
 /// The answers and events that all processes received. Clones share them.
 #[derive(Clone, Debug, Default)]

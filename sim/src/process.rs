@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use crate::cluster::{By, Cluster, Site, What};
 use synod_core::client::{Client, ClientOptions};
 use synod_core::clock;
 use synod_core::error::Result;
@@ -13,7 +14,6 @@ use synod_core::path::Path;
 use synod_core::random::Random;
 use synod_core::runtime;
 use synod_core::store::{Backend, Revision, SessionId, SessionOptions};
-use synod_mem::cluster::{By, Cluster, Site, What};
 use synod_recipes::Held;
 use synod_testkit::cancel::stop_at;
 use tokio::sync::Notify;
@@ -250,7 +250,7 @@ impl Process {
     ///
     /// Cancel safe: it only waits.
     pub async fn dawdle(&self) {
-        let slow = |decisions: &mut synod_mem::cluster::Decisions| {
+        let slow = |decisions: &mut crate::cluster::Decisions| {
             decisions.lasting(Site::SlowReader, self.actor, self.ttl * 2)
         };
         if let Some(slow) = self.cluster.with_decisions(slow) {

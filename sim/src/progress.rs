@@ -123,7 +123,7 @@ pub(crate) mod tests {
         progress.histories(1, 2);
         progress.reduced(3, 4);
         assert_eq!(lines.text(), "");
-        let case = Case::new("test", synod_mem::cluster::Personality::Zk, 0x2f);
+        let case = Case::new("test", crate::cluster::Personality::Zk, 0x2f);
         progress.failed(&case, "again");
         assert!(lines.text().starts_with("test: seed 0x2f on zk breaks"), "{}", lines.text());
 

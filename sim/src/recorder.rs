@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::cluster::Cluster;
 use synod_core::error::Result;
 use synod_core::store::{
     Backend, Event, Kind, Outcome, Query, Rejected, Revision, SessionId, SessionInfo,
     SessionOptions, Status, Store, Txn, View, Watch,
 };
-use synod_mem::cluster::Cluster;
 use tokio::sync::watch;
 
 use crate::findings::{Findings, Gone};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use synod_mem::cluster::{Fired, Line, Personality, Rates};
+use crate::cluster::{Fired, Line, Personality, Rates};
 
 use crate::findings::Violation;
 

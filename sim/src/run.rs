@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::cluster::{Alarm, Cluster, ClusterOptions, Death, Rates, Site, What};
 use synod_core::clock;
 use synod_core::runtime;
 use synod_core::store::Backend;
 use synod_core::task::Task;
-use synod_mem::cluster::{Alarm, Cluster, ClusterOptions, Death, Rates, Site, What};
 use synod_testkit::choice::Choice;
 
 use crate::findings::{Findings, Truth};
@@ -117,7 +117,7 @@ async fn history(mut sim: Sim) -> Report {
         rates,
         violation: found.violation,
         fired: run.cluster.with_decisions(|decisions| decisions.fired().to_vec()),
-        lines: run.cluster.with_trace(synod_mem::cluster::Trace::take),
+        lines: run.cluster.with_trace(crate::cluster::Trace::take),
         hash: run.cluster.with_trace(|trace| {
             trace.stir(run.scheduler.polls());
             trace.hash()
@@ -366,7 +366,6 @@ impl Run {
                 }
                 Alarm::Crash(actor) => self.crash(actor),
                 Alarm::UserDies(actor) => self.user_dies(actor),
-                _ => {}
             }
         }
     }

@@ -16,11 +16,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, SystemTime};
 
+use crate::cluster::{Cluster, Site, What};
 use synod_core::clock::{self, Instant};
 use synod_core::random::mix;
 use synod_core::runtime::{Runtime, RuntimeTask, Work};
 use synod_core::task::Task;
-use synod_mem::cluster::{Cluster, Site, What};
 use synod_testkit::choice::{Actor, Choice, Spot};
 
 /// Runs tasks. Clones are the same scheduler.

@@ -6,10 +6,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::cluster::{Flaw, Personality, Rates, Site};
 use bytes::Bytes;
 use synod_core::path::Path;
 use synod_core::store::Backend;
-use synod_mem::cluster::{Flaw, Personality, Rates, Site};
 use synod_testkit::choice::{Choice, Spot};
 
 use crate::findings::Truth;

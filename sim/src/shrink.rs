@@ -5,7 +5,7 @@
 //! processes and rounds; with the first option at some sites. A smaller history that still breaks
 //! the same law is kept.
 
-use synod_mem::cluster::Site;
+use crate::cluster::Site;
 
 use crate::case::{Case, Shrunk};
 use crate::report::Report;

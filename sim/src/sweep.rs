@@ -11,7 +11,7 @@
 //! assert!(swept.broken.is_none() && swept.histories > 2, "{swept:?}");
 //! ```
 
-use synod_mem::cluster::{Rates, Site};
+use crate::cluster::{Rates, Site};
 use synod_testkit::choice::{Actor, Choice, Spot, Tape};
 
 use crate::case::{Case, Shrunk};

@@ -9,6 +9,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::cluster::Cluster;
 use async_trait::async_trait;
 use futures_util::future::{Either, select};
 use synod_core::client::Client;
@@ -18,7 +19,6 @@ use synod_core::store::{
     Backend, Event, Op, Outcome, Query, RejectReason, Rejected, SessionInfo, SessionOptions,
     Status, Store, Txn, View, Watch, certain_until,
 };
-use synod_mem::cluster::Cluster;
 use tokio::sync::watch;
 
 use alone::Alone;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use synod_mem::cluster::What;
+use crate::cluster::What;
 
 use crate::diagram::text::shown;
 use crate::diagram::{Cell, Diagram};

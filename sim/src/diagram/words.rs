@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use synod_mem::cluster::What;
+use crate::cluster::What;
 
 use crate::report::Report;
 

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::cluster::Flaw;
 use synod_conformance::wrong::{Mistake, Wrong};
 use synod_core::mutant::{self, Mutant};
-use synod_mem::cluster::Flaw;
 
 use crate::bad_case::BadCase;
 use crate::report::Report;

@@ -1,8 +1,8 @@
 //! The known mistakes that the workloads must find, each with the law that must find it.
 
+use crate::cluster::Flaw;
 use synod_conformance::wrong::Mistake;
 use synod_core::mutant::Mutant;
-use synod_mem::cluster::Flaw;
 
 use crate::known::Known;
 use crate::user_mistake::UserMistake;

@@ -1,9 +1,9 @@
 //! The mistake of a client that confuses its own isolation with an outage of the store.
 
+use crate::cluster::Cluster;
 use synod_core::clock;
 use synod_core::store::{SessionEnd, Status, Store};
 use synod_core::task::{Task, spawn};
-use synod_mem::cluster::Cluster;
 use tokio::sync::watch;
 
 /// The status of a session that believes that time stands still for all sessions while no server

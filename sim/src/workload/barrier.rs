@@ -4,11 +4,11 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::cluster::Site;
 use futures_util::future::select;
 use synod_core::clock;
 use synod_core::path::Path;
 use synod_core::store::Kind;
-use synod_mem::cluster::Site;
 use synod_recipes::barrier::Barrier;
 
 use crate::findings::Truth;

@@ -3,8 +3,8 @@
 
 use std::sync::{Arc, Mutex as Cell, MutexGuard, PoisonError};
 
+use crate::cluster::By;
 use synod_core::store::Revision;
-use synod_mem::cluster::By;
 use synod_recipes::{Held, Token};
 
 use crate::process::Process;

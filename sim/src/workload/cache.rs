@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::cluster::Site;
 use futures_util::StreamExt as _;
 use futures_util::future::{Either, select};
 use synod_core::client::{Client, ConnectionState};
@@ -11,7 +12,6 @@ use synod_core::clock;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Node, Query, Revision, Stat, Txn};
 use synod_core::value::decode;
-use synod_mem::cluster::Site;
 use synod_recipes::cache::{Cache, CacheEvent, Extent, Snapshot, Watched};
 use synod_recipes::value::CopyState;
 

@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use crate::cluster::Site;
 use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::{Effect, Error};
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Outcome, Txn};
-use synod_mem::cluster::Site;
 use synod_recipes::queue::{CompatQueue, QueueLayout};
 
 use crate::findings::Truth;

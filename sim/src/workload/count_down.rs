@@ -2,11 +2,11 @@
 
 use std::num::NonZeroU32;
 
+use crate::cluster::Site;
 use futures_util::future::join;
 use synod_core::clock;
 use synod_core::path::Path;
 use synod_core::store::Query;
-use synod_mem::cluster::Site;
 use synod_recipes::barrier::CountDown;
 
 use crate::process::{DROPPED, Process};

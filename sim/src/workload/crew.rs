@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::cluster::{Rates, Site};
 use futures_util::future::{Either, select, try_join};
 use synod_core::client::Client;
 use synod_core::path::Path;
 use synod_core::task::{Task, spawn};
-use synod_mem::cluster::{Rates, Site};
 use synod_recipes::crew::{
     Assignment, Crew, CrewPolicy, CrewTask, CrewWorker, NewTask, TaskEnd, TaskStatus,
 };

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::cluster::{By, Entry};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use synod_core::path::Path;
 use synod_core::store::{Change, Kind};
-use synod_mem::cluster::{By, Entry};
 
 use crate::findings::Truth;
 

@@ -1,6 +1,6 @@
 //! [`Workload`]: the description of each workload.
 
-use synod_mem::cluster::Site;
+use crate::cluster::Site;
 
 use crate::setup::Sim;
 

@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::cluster::Site;
 use futures_util::StreamExt as _;
 use futures_util::future::join;
 use synod_core::client::Client;
@@ -15,7 +16,6 @@ use synod_core::path::Path;
 use synod_core::store::{Kind, Node, Query, Revision, Stat};
 use synod_core::task::{Task, spawn};
 use synod_core::value::decode;
-use synod_mem::cluster::Site;
 use synod_recipes::discovery::{Discovery, Instance, Provider, Service, ServiceView, Strategy};
 
 use crate::findings::Truth;

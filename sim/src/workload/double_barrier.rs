@@ -7,12 +7,12 @@ use std::ops::Range;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::cluster::Site;
 use futures_util::future::{join, select};
 use synod_core::clock;
 use synod_core::error::{self, ErrorKind};
 use synod_core::path::Path;
 use synod_core::store::Kind;
-use synod_mem::cluster::Site;
 use synod_recipes::barrier::{DoubleBarrier, Entered, OnLoss};
 
 use crate::findings::Truth;

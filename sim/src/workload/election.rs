@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::cluster::{By, Entry};
 use futures_util::StreamExt as _;
 use futures_util::future::join;
 use synod_core::client::Client;
@@ -12,7 +13,6 @@ use synod_core::error::{Error, ErrorKind};
 use synod_core::path::Path;
 use synod_core::store::{Change, Kind, Revision};
 use synod_core::task::{Task, spawn};
-use synod_mem::cluster::{By, Entry};
 use synod_recipes::Token;
 use synod_recipes::election::{Election, Leader};
 

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::cluster::Site;
 use futures_util::StreamExt as _;
 use futures_util::future::join;
 use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::path::Path;
 use synod_core::task::{Task, spawn};
-use synod_mem::cluster::Site;
 use synod_recipes::presence::{Group, GroupChange, Member};
 
 use crate::process::{DROPPED, Process};

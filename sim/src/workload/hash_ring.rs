@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::cluster::Site;
 use synod_core::client::{Client, ConnectionState};
 use synod_core::clock;
 use synod_core::path::Path;
-use synod_mem::cluster::Site;
 use synod_recipes::partition::{HashRing, Ring, RingView};
 use synod_recipes::presence::Group;
 

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::cluster::{By, Entry};
 use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::path::Path;
 use synod_core::store::{Change, Expect, Kind, Query};
-use synod_mem::cluster::{By, Entry};
 use synod_recipes::Held;
 
 use crate::findings::Truth;

@@ -5,9 +5,9 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::cluster::Site;
 use futures_util::future::join;
 use synod_core::path::Path;
-use synod_mem::cluster::Site;
 use synod_recipes::value::Ids;
 
 use crate::process::{DROPPED, Process};

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::cluster::{By, Entry};
 use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::Error;
 use synod_core::path::Path;
 use synod_core::store::{Kind, Node, Query};
-use synod_mem::cluster::{By, Entry};
 
 use crate::process::Process;
 

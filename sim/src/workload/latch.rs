@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::cluster::{By, Site};
 use futures_util::StreamExt as _;
 use synod_core::client::Client;
 use synod_core::clock;
@@ -11,7 +12,6 @@ use synod_core::error::ErrorKind;
 use synod_core::path::Path;
 use synod_core::store::Kind;
 use synod_core::task::{Task, spawn};
-use synod_mem::cluster::{By, Site};
 use synod_recipes::election::{Candidacy, LeaderLatch, Leadership, LeadershipChange};
 
 use crate::findings::Truth;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use crate::cluster::Site;
 use serde::Deserialize;
 use synod_core::path::Path;
-use synod_mem::cluster::Site;
 use synod_recipes::lock::Lease;
 
 use crate::findings::Truth;

@@ -1,9 +1,9 @@
 //! Several locks at once, named in any order.
 
+use crate::cluster::Site;
 use synod_core::client::Client;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Node, Query, Txn};
-use synod_mem::cluster::Site;
 use synod_recipes::lock::{MultiGuard, MultiLock, Mutex, MutexGuard};
 
 use crate::process::{DROPPED, Process};

@@ -4,10 +4,10 @@
 //! with the time of each, in [`Beliefs`], which judges them at once; the actions of holders, in
 //! [`Holding`]; and the check of the store's log at the end.
 
+use crate::cluster::Site;
 use futures_util::future::join;
 use synod_core::client::Client;
 use synod_core::path::Path;
-use synod_mem::cluster::Site;
 use synod_recipes::lock::{Mutex, MutexGuard};
 
 use crate::process::{DROPPED, Process};

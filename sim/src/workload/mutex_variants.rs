@@ -3,11 +3,11 @@
 
 use std::pin::pin;
 
+use crate::cluster::Site;
 use futures_util::future::{Either, join3, select};
 use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_mem::cluster::Site;
 use synod_recipes::Held;
 use synod_recipes::lock::{CohortGuard, CohortMutex, Mutex, Owner, ReentrantMutex, UnfairLock};
 use tokio::sync::Notify;

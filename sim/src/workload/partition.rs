@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::cluster::{By, Site};
 use futures_util::StreamExt as _;
 use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::path::Path;
 use synod_core::store::{Change, Kind, SessionId};
-use synod_mem::cluster::{By, Site};
 use synod_recipes::partition::{Partition, Share, ShareChange};
 
 use crate::findings::Truth;

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::cluster::{By, Site};
 use futures_util::future::join;
 use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::{Error, ErrorKind};
 use synod_core::path::Path;
 use synod_core::store::{self, Change, Node, Revision, SessionId};
-use synod_mem::cluster::{By, Site};
 use synod_recipes::presence::{KeptNode, PersistentNode, Presence};
 
 use crate::findings::Truth;

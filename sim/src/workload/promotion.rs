@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::cluster::By;
 use synod_core::path::Path;
 use synod_core::store::{Kind, Node, Query};
-use synod_mem::cluster::By;
 
 use crate::findings::Truth;
 use crate::process::Process;

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::cluster::{Rates, Site};
 use synod_core::client::Client;
 use synod_core::path::Path;
 use synod_core::store::Kind;
-use synod_mem::cluster::{Rates, Site};
 use synod_recipes::queue::Queue;
 
 use crate::findings::Truth;

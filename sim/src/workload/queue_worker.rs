@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::cluster::Site;
 use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::{Effect, Error};
 use synod_core::path::Path;
 use synod_core::store::{Expect, Revision};
-use synod_mem::cluster::Site;
 use synod_recipes::Held;
 use synod_recipes::queue::{Delivery, PutOptions, Queue};
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use crate::cluster::Site;
 use synod_core::client::Client;
 use synod_core::error::{Effect, Error};
 use synod_core::path::Path;
 use synod_core::store::{Expect, Node, OpResult, Outcome, Version};
-use synod_mem::cluster::Site;
 use synod_testkit::check::{order, registers};
 use synod_testkit::history::{Action, Answer, Recorder, Value};
 

@@ -5,12 +5,12 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex as Cell, PoisonError};
 use std::time::Duration;
 
+use crate::cluster::Site;
 use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_mem::cluster::Site;
 use synod_recipes::Token;
 use synod_recipes::lock::{Mutex, MutexGuard, inspect, request_release};
 

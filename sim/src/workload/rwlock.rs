@@ -1,10 +1,10 @@
 //! A lock that some processes want for reading and some for writing; some writers downgrade.
 
+use crate::cluster::Site;
 use futures_util::future::join;
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::path::Path;
-use synod_mem::cluster::Site;
 use synod_recipes::lock::{ReadGuard, RwLock, WriteGuard};
 
 use crate::process::{DROPPED, Process};

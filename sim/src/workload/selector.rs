@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::cluster::Site;
 use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::path::Path;
-use synod_mem::cluster::Site;
 use synod_recipes::election::{LeaderSelector, Leadership, Term};
 
 use crate::process::{DROPPED, Process};

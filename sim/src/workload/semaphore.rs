@@ -5,13 +5,13 @@ use std::num::NonZeroU32;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::cluster::Site;
 use futures_util::future::join;
 use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::{ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::Revision;
-use synod_mem::cluster::Site;
 use synod_recipes::Held;
 use synod_recipes::lock::{Permit, Semaphore};
 

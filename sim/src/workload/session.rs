@@ -5,12 +5,12 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
+use crate::cluster::{By, Death, Site};
 use synod_core::clock;
 use synod_core::error::ErrorKind;
 use synod_core::path::Path;
 use synod_core::session::Session;
 use synod_core::store::{Expect, Kind, Lifetime, Query, SessionId, Txn};
-use synod_mem::cluster::{By, Death, Site};
 use synod_testkit::cancel::stop_at;
 
 use crate::findings::Truth;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::cluster::{By, Site};
 use futures_util::StreamExt as _;
 use futures_util::future::{Either, join, select};
 use synod_core::client::Client;
@@ -12,7 +13,6 @@ use synod_core::clock;
 use synod_core::error::{Effect, Error};
 use synod_core::path::Path;
 use synod_core::store::{Change, Expect, Kind, Revision, Stat};
-use synod_mem::cluster::{By, Site};
 use synod_recipes::value::{CopyState, LocalCopy, SharedValue};
 
 use crate::findings::Truth;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use synod_mem::cluster::Site;
+use crate::cluster::Site;
 
 use crate::setup::Sim;
 use crate::workload::Workload;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::cluster::Site;
 use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::path::Path;
@@ -11,7 +12,6 @@ use synod_core::session::Session;
 use synod_core::store::{
     Kind, Lifetime, OpResult, Outcome, Query, Revision, Sequence, SessionId, Txn,
 };
-use synod_mem::cluster::Site;
 
 use crate::findings::Truth;
 use crate::ledger::Ledger;

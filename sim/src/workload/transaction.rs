@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::cluster::Site;
 use synod_core::clock;
 use synod_core::error::{Effect, Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{Outcome, Query};
-use synod_mem::cluster::Site;
 use synod_recipes::transaction::{Attempt, Isolation, Transaction};
 
 use crate::findings::Truth;

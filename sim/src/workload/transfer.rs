@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use crate::cluster::Site;
 use synod_core::client::Client;
 use synod_core::path::Path;
 use synod_core::store::{
     Commit, Expect, Kind, Lifetime, Node, Outcome, Query, RejectReason, Txn, Version, View,
 };
-use synod_mem::cluster::Site;
 
 use crate::findings::Truth;
 use crate::ledger::Ledger;

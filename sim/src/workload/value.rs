@@ -6,10 +6,10 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use crate::cluster::Site;
 use futures_util::future::join;
 use synod_core::error::{Effect, Error};
 use synod_core::path::Path;
-use synod_mem::cluster::Site;
 use synod_recipes::value::{AtomicValue, Cost, Counter, Promotion};
 
 use crate::findings::Truth;

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::cluster::Site;
 use futures_util::future::{Either, select};
 use synod_core::client::{Client, ClientWatch};
 use synod_core::clock;
 use synod_core::path::Path;
 use synod_core::store::{Change, Event, Expect, Kind, Lifetime, Query, Revision, View};
-use synod_mem::cluster::Site;
 
 use crate::findings::Truth;
 use crate::ledger::Ledger;

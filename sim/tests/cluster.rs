@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use synod_conformance::run::Suite;
-use synod_mem::cluster::Personality;
+use synod_sim::cluster::Personality;
 
 use crate::simulated::Simulated;
 

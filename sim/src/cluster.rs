@@ -1,6 +1,6 @@
 //! [`Cluster`]: a simulated store of three servers and a leader, used over connections that break.
 //!
-//! It is the same state machine as that of [`MemBackend`](crate::MemBackend), at the leader of a
+//! It is the same state machine as that of [`MemBackend`](synod_mem::MemBackend), at the leader of a
 //! log that three followers apply, each at its own pace. A client's session has a connection to one
 //! follower, which answers it, holds its watches, and may lag; answers and events of one connection
 //! arrive in order. Requests and heartbeats take time and get lost, connections break, sessions
@@ -20,7 +20,7 @@ use synod_core::path::Path;
 use synod_core::store::{Revision, SessionId};
 use tokio::sync::Notify;
 
-use crate::Census;
+use synod_mem::Census;
 
 mod answer;
 mod client_end;

@@ -4,17 +4,14 @@ use std::time::Duration;
 
 use synod_core::clock::Instant;
 use synod_core::store::{Change, Freshness, Revision};
+use synod_mem::state_machine::{Tree, answer};
 
-use crate::apply::Effect;
 use crate::cluster::answer::{Answer, Letter, Watching};
 use crate::cluster::link::{Ask, LinkId, Request};
 use crate::cluster::server::Waiting;
 use crate::cluster::site::Site;
 use crate::cluster::state::{Event, State};
 use crate::cluster::trace::What;
-use crate::query::answer;
-use crate::tree::Tree;
-use crate::watches::covers;
 
 impl State {
     /// Plans when a server applies the latest commit.
@@ -162,7 +159,9 @@ impl State {
         let linger = self.personality.habits().linger;
         let (tree, at) = self.servers[server].copy.get_or_insert_with(|| (Tree::new(), 0));
         for logged in &self.log[*at..applied] {
-            put(tree, &logged.effects);
+            for effect in &logged.effects {
+                effect.apply_to(tree);
+            }
             if linger && !logged.effects.is_empty() {
                 tree.collect(logged.revision.get());
             } else {
@@ -196,7 +195,7 @@ impl State {
                 continue;
             }
             watching.sent = at;
-            let mine = self.log[index].effects.iter().filter(|it| covers(&watching.query, it));
+            let mine = self.log[index].effects.iter().filter(|it| it.concerns(&watching.query));
             let hints = bare && watching.query.hints;
             let changes = mine.map(|it| if hints { it.to_hint() } else { it.to_change(at) });
             let changes: Vec<Change> = changes.collect();
@@ -255,15 +254,6 @@ impl State {
             for index in 0..self.servers[server].applied {
                 self.tell_link(id, index, now);
             }
-        }
-    }
-}
-
-fn put(tree: &mut Tree, effects: &[Effect]) {
-    for effect in effects {
-        match &effect.body {
-            Some(body) => tree.put(&effect.path, body.clone()),
-            None => drop(tree.remove(&effect.path)),
         }
     }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use synod_core::clock::Instant;
 use synod_core::path::Path;
 use synod_core::store::{Kind, Revision, SessionId};
+use synod_mem::Census;
+use synod_mem::state_machine::{Effect, World};
 
-use crate::Census;
-use crate::apply::Effect;
 use crate::cluster::answer::Letter;
 use crate::cluster::decisions::{Decisions, SERVERS};
 use crate::cluster::flaw::Flaw;
@@ -19,7 +19,6 @@ use crate::cluster::server::Server;
 use crate::cluster::trace::{Trace, What};
 use crate::cluster::trace_text::glimpse;
 use crate::cluster::{Alarm, By, ClusterOptions, Death, Entry};
-use crate::world::World;
 
 /// The number of servers.
 pub(super) const COUNT: usize = 3;
@@ -368,13 +367,13 @@ impl State {
     }
 
     pub(super) fn census(&mut self) -> Census {
-        let (nodes, ..) = self.world.counts();
+        let mut census = self.world.census();
         let lives = |link: &&Link| link.session.is_some_and(|session| self.world.lives(session));
         // Sessions of the world itself belong to no process.
-        let sessions = self.links.iter().filter(|link| link.actor > 0).filter(lives).count();
+        census.sessions = self.links.iter().filter(|link| link.actor > 0).filter(lives).count();
         let of_processes = self.links.iter_mut().filter(|link| link.actor > 0);
-        let watches = of_processes.map(Link::watches).sum();
-        Census { nodes, sessions, watches }
+        census.watches = of_processes.map(Link::watches).sum();
+        census
     }
 
     pub(super) fn skip_sequences(&mut self, dir: &Path, next: u64) {

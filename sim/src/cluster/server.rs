@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 use synod_core::clock::Instant;
+use synod_mem::state_machine::Tree;
 
 use crate::cluster::answer::Answer;
 use crate::cluster::learner::Learner;
 use crate::cluster::link::Request;
-use crate::tree::Tree;
 
 /// A follower, which answers, serves watches and lags.
 #[derive(Debug)]

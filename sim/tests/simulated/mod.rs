@@ -8,7 +8,7 @@ use synod_conformance::harness::{Ability, Harness, Profile};
 use synod_core::path::Path;
 use synod_core::store::{Backend, Change, SessionId};
 use synod_core::task::{self, Task};
-use synod_mem::cluster::{Cluster, ClusterOptions, Personality};
+use synod_sim::cluster::{Cluster, ClusterOptions, Personality};
 
 /// A simulated store, with controls for tests.
 #[derive(Debug)]

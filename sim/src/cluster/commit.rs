@@ -72,7 +72,7 @@ impl State {
     }
 
     fn open(&mut self, request: &Request, ttl: Duration, now: Instant) {
-        let session = self.world.open(ttl, None, now);
+        let session = self.world.open(ttl, now);
         self.record(now, By::Store);
         let (epoch, link) = (request.epoch, self.link(request.link));
         (link.session, link.attached, link.opened) = (Some(session), epoch, ttl);

@@ -135,7 +135,7 @@ impl State {
     fn meddle(&mut self, op: Op, now: Instant) {
         self.on_behalf(By::Stranger, now, |world| {
             // A stranger needs a session too, only for this operation.
-            let stranger = world.open(Duration::from_secs(1), None, now);
+            let stranger = world.open(Duration::from_secs(1), now);
             let _refused = world.commit(stranger, Txn::new().op(op), now).is_err();
             world.end(stranger, now);
         });

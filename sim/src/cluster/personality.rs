@@ -5,10 +5,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use synod_core::store::Feature;
+use synod_mem::state_machine::{Habits, Naming};
 
-use crate::apply::Naming;
 use crate::cluster::site::{Fault, Rates, Site};
-use crate::world::Habits;
 
 /// The tick of the personality `zk`: sessions expire up to one tick after their time to live.
 const TICK: Duration = Duration::from_millis(50);

@@ -19,11 +19,12 @@ use synod_conformance::run::{Suite, Verdict};
 use synod_conformance::wrong::{Mistake, Wrong};
 use synod_conformance::{Case, cases};
 use synod_core::mutant::{self, Mutant};
-use synod_mem::cluster::Personality;
+use synod_sim::cluster::Personality;
 
 use crate::memory::{Memory, unhurried};
 use crate::simulated::Simulated;
 
+#[path = "../../backend-mem/tests/memory/mod.rs"]
 mod memory;
 mod simulated;
 
