@@ -5,10 +5,10 @@ use std::time::Duration;
 use etcd_client::{Client as Raw, Permission, PermissionType};
 use synod::lock::Mutex as Lock;
 use synod::{Client, Config, Lifetime, Path, Query, Txn};
-use synod_testkit::server::available;
-use synod_testkit::server::etcd::Cluster;
-use synod_testkit::server::links::Links;
-use synod_testkit::server::zookeeper::Ensemble;
+use synod_servers::available;
+use synod_servers::etcd::Cluster;
+use synod_servers::links::Links;
+use synod_servers::zookeeper::Ensemble;
 use tracing::instrument::WithSubscriber as _;
 
 use crate::logged::Log;

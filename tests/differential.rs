@@ -19,11 +19,11 @@ use synod_conformance::differential::Comparison;
 use synod_conformance::harness::{Ability, Harness, Profile};
 use synod_core::random::Random;
 use synod_core::store::{Backend, SessionId};
+use synod_servers::etcd::Cluster;
+use synod_servers::links::Links;
+use synod_servers::required;
+use synod_servers::zookeeper::{Ensemble, TICK};
 use synod_testkit::limit::limited;
-use synod_testkit::server::etcd::Cluster;
-use synod_testkit::server::links::Links;
-use synod_testkit::server::required;
-use synod_testkit::server::zookeeper::{Ensemble, TICK};
 
 /// The seed of the usual run.
 const ORDINARY: u64 = 1;

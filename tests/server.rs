@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use synod::{Client, path};
-use synod_testkit::server::available;
-use synod_testkit::server::etcd::Cluster;
-use synod_testkit::server::zookeeper::Ensemble;
+use synod_servers::available;
+use synod_servers::etcd::Cluster;
+use synod_servers::zookeeper::Ensemble;
 use tokio::time::{sleep, timeout};
 
 const LIMIT: Duration = Duration::from_secs(60);

@@ -7,11 +7,11 @@ use std::time::Duration;
 use synod::lock::Mutex;
 use synod::value::Counter;
 use synod::{Client, SessionId, path};
-use synod_testkit::server::available;
-use synod_testkit::server::etcd::Cluster;
-use synod_testkit::server::home::Home;
-use synod_testkit::server::pipe::Pipe;
-use synod_testkit::server::zookeeper::Ensemble;
+use synod_servers::available;
+use synod_servers::etcd::Cluster;
+use synod_servers::home::Home;
+use synod_servers::pipe::Pipe;
+use synod_servers::zookeeper::Ensemble;
 use tokio::time::{sleep, timeout};
 
 /// A list that changes is read within ten seconds, by a busy machine a little later.

@@ -13,9 +13,9 @@ use synod_core::error::Error;
 use synod_core::path::Path;
 use synod_core::store::{Backend, Change, Kind, Revision, SessionId, SessionOptions, Store};
 use synod_etcd::{EtcdBackend, EtcdOptions};
-use synod_testkit::server::etcd::{Cluster, Flavour};
-use synod_testkit::server::pipe::Pipe;
-use synod_testkit::server::{failure, required};
+use synod_servers::etcd::{Cluster, Flavour};
+use synod_servers::pipe::Pipe;
+use synod_servers::{failure, required};
 
 type Servers = LazyLock<Result<Cluster, String>>;
 

@@ -9,11 +9,11 @@ use synod_conformance::harness::{Ability, Harness, Link, Profile};
 use synod_conformance::run::Suite;
 use synod_core::path::Path;
 use synod_core::store::{Backend, Change, Kind, Revision, SessionId};
-use synod_testkit::clients::{self, entry::Fact};
-use synod_testkit::server::counter::Counter;
-use synod_testkit::server::links::Links;
-use synod_testkit::server::zookeeper::{Ensemble, TICK};
-use synod_testkit::server::{failure, required};
+use synod_servers::clients::{self, entry::Fact};
+use synod_servers::counter::Counter;
+use synod_servers::links::Links;
+use synod_servers::zookeeper::{Ensemble, TICK};
+use synod_servers::{failure, required};
 use synod_zk::{Access, ZkBackend, ZkOptions};
 
 /// The last sequence that the backend gives: see `docs/backends.md`.

@@ -13,9 +13,9 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use synod_core::client::{Client, ClientOptions};
 use synod_core::path::Path;
 use synod_core::store::{Event, Expect, Kind, Lifetime, Query, SessionOptions};
+use synod_servers::required;
+use synod_servers::zookeeper::{Ensemble, TICK};
 use synod_testkit::limit::limited;
-use synod_testkit::server::required;
-use synod_testkit::server::zookeeper::{Ensemble, TICK};
 use synod_zk::{Access, ZkBackend, ZkOptions};
 use tokio::time::timeout;
 

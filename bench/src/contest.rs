@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::future::join;
-use synod_testkit::server::pipe::Pipe;
+use synod_servers::pipe::Pipe;
 use tokio::time::{Instant, sleep};
 
 use crate::crowd::Crowd;

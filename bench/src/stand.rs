@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use synod_testkit::server::etcd::{Cluster, Flavour};
-use synod_testkit::server::pipe::Pipe;
-use synod_testkit::server::zookeeper::Ensemble;
+use synod_servers::etcd::{Cluster, Flavour};
+use synod_servers::pipe::Pipe;
+use synod_servers::zookeeper::Ensemble;
 
 use crate::process::Process;
 use crate::race::Named;

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use synod_testkit::server::home::Home;
+use synod_servers::home::Home;
 
 use crate::run::{failing, failing_with, synod, text};
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use synod::mem::MemBackend;
 #[cfg(feature = "zookeeper")]
-use synod_testkit::server::{required, zookeeper::Ensemble, zookeeper::TICK};
+use synod_servers::{required, zookeeper::Ensemble, zookeeper::TICK};
 
 /// The time limit of the suite for a few cases, for slow machines.
 #[cfg(feature = "zookeeper")]

@@ -8,8 +8,8 @@ use std::io::Read as _;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use synod_testkit::server::etcd::Cluster;
-use synod_testkit::server::zookeeper::Ensemble;
+use synod_servers::etcd::Cluster;
+use synod_servers::zookeeper::Ensemble;
 
 const USAGE: &str = "usage: servers zookeeper|etcd NUMBER";
 

@@ -106,7 +106,7 @@ impl Drop for Child {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::home::Home;
+    use crate::home::Home;
 
     fn runs(id: u32) -> bool {
         Path::new(&format!("/proc/{id}")).exists()

@@ -6,9 +6,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-use crate::server::home::Home;
-use crate::server::ports::Ports;
-use crate::server::zookeeper::{TICK, class_path};
+use crate::home::Home;
+use crate::ports::Ports;
+use crate::zookeeper::{TICK, class_path};
 
 /// Java runs it from the source: the class path is that of the servers.
 const SOURCE: &str = include_str!("Counter.java");

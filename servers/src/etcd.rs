@@ -8,10 +8,10 @@ use std::process::Command;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use crate::server::members::{Kind, Members};
-use crate::server::newer;
-use crate::server::peers::Callers;
-use crate::server::ports::Ports;
+use crate::members::{Kind, Members};
+use crate::newer;
+use crate::peers::Callers;
+use crate::ports::Ports;
 
 /// The options of the members of a [`Cluster`].
 #[derive(Clone, Debug, Default)]

@@ -1,10 +1,14 @@
-//! Real servers as fixtures: started as child processes on free loopback ports, ended when dropped.
+//! Real servers as fixtures: started as child processes on free loopback ports, ended when dropped;
+//! proxies in front of them and between them; and [clients] as processes that can be stopped and
+//! killed, with [checks](check) of the record of a run.
 //!
 //! A server that is not installed is not a failure of the test: the start returns the reason, for
 //! the list of skipped tests. On machines with `CI=true` it is a failure: see [`required`].
 
+pub mod check;
 pub mod child;
 mod child_watches;
+pub mod clients;
 pub mod counter;
 pub mod etcd;
 pub mod home;

@@ -18,9 +18,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-use crate::link::Link;
-use crate::server::child_watches::ChildWatches;
-use crate::server::verb::Verb;
+use crate::child_watches::ChildWatches;
+use crate::verb::Verb;
+use synod_testkit::link::Link;
 
 /// A proxy in front of each of some servers.
 #[derive(Debug)]

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::server::child::{Child, PATIENCE, Signal};
-use crate::server::home::Home;
-use crate::server::ports::Ports;
-use crate::server::stall::Stall;
+use crate::child::{Child, PATIENCE, Signal};
+use crate::home::Home;
+use crate::ports::Ports;
+use crate::stall::Stall;
 
 /// The properties of a kind of server.
 pub trait Kind: Debug + Send + Sync + 'static {

@@ -10,8 +10,8 @@ use synod_core::task::{Task, spawn};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 
-use crate::link::Link;
-use crate::server::pipe::{Pipe, Shared, carry_both};
+use crate::pipe::{Pipe, Shared, carry_both};
+use synod_testkit::link::Link;
 
 /// A proxy for each pair of servers: for servers that can be configured with different addresses of
 /// each other, like ZooKeeper's.

@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::link::Link;
+use synod_testkit::link::Link;
 
 /// A proxy in front of each of some servers, for one client: its link can be cut and slowed, it can
 /// be moved from one server to another, and one request or its answer can be lost.

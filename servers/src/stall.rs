@@ -9,7 +9,7 @@ use std::{fs, io};
 
 use tokio::time::Instant;
 
-use crate::server::child::{Child, PATIENCE};
+use crate::child::{Child, PATIENCE};
 
 /// The longest time that a write is delayed. A stall is ended before.
 const DELAY: &str = "inject=fdatasync:delay_enter=600s";

@@ -14,12 +14,12 @@ use std::time::Duration;
 use synod_core::store::SessionId;
 use tokio::time::Instant;
 
+use crate::child::PATIENCE;
 use crate::clients::entry::Fact;
-use crate::server::child::PATIENCE;
-use crate::server::members::{Kind, Members};
-use crate::server::peers::Peers;
-use crate::server::ports::Ports;
-use crate::server::{newer, zookeeper_log};
+use crate::members::{Kind, Members};
+use crate::peers::Peers;
+use crate::ports::Ports;
+use crate::{newer, zookeeper_log};
 
 /// The directory into which Debian installs it.
 const JAR: &str = "/usr/share/java/zookeeper.jar";

@@ -1,33 +1,7 @@
 //! Checks whether a correct store could have had a [`History`](crate::history::History).
 
-#[cfg(feature = "servers")]
-mod breaches;
-#[cfg(feature = "servers")]
-pub mod crews;
-#[cfg(feature = "servers")]
-pub mod defect;
-#[cfg(feature = "servers")]
-pub mod events;
-#[cfg(feature = "servers")]
-pub mod families;
-#[cfg(feature = "servers")]
-pub mod holders;
-#[cfg(feature = "servers")]
-mod items;
-#[cfg(feature = "servers")]
-pub mod lives;
 pub mod order;
-#[cfg(feature = "servers")]
-pub mod outcomes;
-#[cfg(feature = "servers")]
-pub mod queues;
-#[cfg(feature = "servers")]
-pub mod record;
 pub mod registers;
-#[cfg(feature = "servers")]
-pub mod sight;
-#[cfg(feature = "servers")]
-pub mod tickets;
 
 #[cfg(test)]
 mod generated;

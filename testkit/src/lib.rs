@@ -13,19 +13,10 @@
 //!
 //! With the feature `recipes`: `law`, every law in a sentence, and `recipe`, the table of the
 //! recipes, a row each.
-//!
-//! With the feature `servers`:
-//!
-//! | module | contents |
-//! |---|---|
-//! | `server` | real ZooKeeper and etcd servers as child processes, and proxies in front of them and between them |
-//! | `clients` | clients as processes, which can be stopped and killed, and the record of a run |
 
 pub mod cancel;
 pub mod check;
 pub mod choice;
-#[cfg(feature = "servers")]
-pub mod clients;
 pub mod fault;
 pub mod hesitant;
 pub mod history;
@@ -38,8 +29,6 @@ mod edges;
 pub mod law;
 #[cfg(all(feature = "recipes", not(test)))]
 pub mod recipe;
-#[cfg(feature = "servers")]
-pub mod server;
 
 #[cfg(test)]
 mod fake;

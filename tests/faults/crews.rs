@@ -1,6 +1,6 @@
 //! A crew whose members and submitters are killed, paused and cut off: each task has one result.
 
-use synod_testkit::clients::deed::{Deed, Part};
+use synod_servers::clients::deed::{Deed, Part};
 
 use crate::scene::Scene;
 use crate::team::{Post, Team, posts};

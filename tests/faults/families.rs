@@ -1,7 +1,7 @@
 //! Values, groups, services, partitions and double barriers whose clients are killed, paused and
 //! cut off: counts are right, copies show the members, and every item has one holder.
 
-use synod_testkit::clients::deed::{Deed, Part};
+use synod_servers::clients::deed::{Deed, Part};
 
 use tokio::time::sleep;
 

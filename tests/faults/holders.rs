@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use synod_conformance::harness::Link;
-use synod_testkit::clients::client::End;
-use synod_testkit::clients::entry::{Installed, Op, What, now};
-use synod_testkit::clients::holding::{Ending, Holding, Room};
+use synod_servers::clients::client::End;
+use synod_servers::clients::entry::{Installed, Op, What, now};
+use synod_servers::clients::holding::{Ending, Holding, Room};
 use tokio::time::sleep;
 
 use crate::scene::{Actor, Scene, TTL, at, eventually};

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use synod_conformance::harness::Link;
-use synod_testkit::check::record::Breach;
-use synod_testkit::clients::client::End;
-use synod_testkit::clients::entry::{Installed, Op, now};
+use synod_servers::check::record::Breach;
+use synod_servers::clients::client::End;
+use synod_servers::clients::entry::{Installed, Op, now};
 use tokio::time::sleep;
 
 use crate::scene::{Actor, Scene, TTL, at, eventually};

@@ -19,12 +19,12 @@ use synod_conformance::wrong::Wrong;
 use synod_core::mutant::Mutant;
 use synod_core::random::Random;
 use synod_core::store::Backend;
-use synod_testkit::check::defect::REVOKES_OF_A_DEPOSED_LEADER;
-use synod_testkit::clients::book::Book;
-use synod_testkit::clients::entry::What;
-use synod_testkit::clients::worker;
+use synod_servers::check::defect::REVOKES_OF_A_DEPOSED_LEADER;
+use synod_servers::clients::book::Book;
+use synod_servers::clients::entry::What;
+use synod_servers::clients::worker;
+use synod_servers::required;
 use synod_testkit::limit::limited;
-use synod_testkit::server::required;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 

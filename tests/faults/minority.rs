@@ -8,8 +8,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use synod_testkit::clients::client::End;
-use synod_testkit::clients::entry::Op;
+use synod_servers::clients::client::End;
+use synod_servers::clients::entry::Op;
 use tokio::time::{Instant, sleep};
 
 use crate::scene::{Actor, PATIENCE, Scene, TTL, eventually};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use synod_conformance::harness::Link;
-use synod_testkit::clients::client::End;
-use synod_testkit::clients::entry::{Installed, Op};
+use synod_servers::clients::client::End;
+use synod_servers::clients::entry::{Installed, Op};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::scene::{Actor, Scene, at, eventually, shown};

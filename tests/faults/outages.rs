@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use synod_core::random::Random;
-use synod_testkit::clients::client::End;
-use synod_testkit::clients::entry::Op;
+use synod_servers::clients::client::End;
+use synod_servers::clients::entry::Op;
 use tokio::time::sleep;
 
 use crate::scene::{Actor, Scene, at, shown};

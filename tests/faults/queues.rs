@@ -1,6 +1,6 @@
 //! A queue whose producers and consumers are killed, paused and cut off: no item is missing.
 
-use synod_testkit::clients::deed::{Deed, Part};
+use synod_servers::clients::deed::{Deed, Part};
 
 use crate::scene::Scene;
 use crate::team::{Post, Team, posts};

@@ -12,9 +12,9 @@ use synod_core::mutant::Mutant::{
     self, AssignsInTwoCalls, CertainUntilTold, ClaimIgnored, ClaimsNeverEnd, EntersOnAnyEvent,
     GivenUnasked, PredecessorGoneIsTurn, ResultUnguarded, TransactionRunsAgain, TxnUnguarded,
 };
-use synod_testkit::check::defect::{Defect, REVOKES_OF_A_DEPOSED_LEADER};
-use synod_testkit::clients::holder::Lapse;
-use synod_testkit::server::stall::Stall;
+use synod_servers::check::defect::{Defect, REVOKES_OF_A_DEPOSED_LEADER};
+use synod_servers::clients::holder::Lapse;
+use synod_servers::stall::Stall;
 
 use crate::scene::Scene;
 use crate::{crews, families, holders, lives, minority, moves, outages, queues, soak, writes};

@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use synod_conformance::harness::Link;
 use synod_core::random::Random;
-use synod_testkit::check::defect::Defect;
-use synod_testkit::check::record::{Breach, Record};
-use synod_testkit::clients::book::Book;
-use synod_testkit::clients::client::{Client, End};
-use synod_testkit::clients::entry::{Answer, Entry, Installed, Op, Seen, What, now};
+use synod_servers::check::defect::Defect;
+use synod_servers::check::record::{Breach, Record};
+use synod_servers::clients::book::Book;
+use synod_servers::clients::client::{Client, End};
+use synod_servers::clients::entry::{Answer, Entry, Installed, Op, Seen, What, now};
+use synod_servers::pipe::{Lost, Pipe};
+use synod_servers::stall::Stall;
 use synod_testkit::limit::waits_for;
-use synod_testkit::server::pipe::{Lost, Pipe};
-use synod_testkit::server::stall::Stall;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::scenarios::Fault;

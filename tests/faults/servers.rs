@@ -9,13 +9,13 @@ use async_trait::async_trait;
 use etcd_client::{Client, EventType, WatchOptions};
 use synod::SessionId;
 use synod_conformance::harness::Link;
-use synod_testkit::clients::entry::{Fact, Kind};
-use synod_testkit::server::etcd::{Cluster, Flavour};
-use synod_testkit::server::links::Links;
-use synod_testkit::server::members::Members;
-use synod_testkit::server::peers::{Callers, Peers};
-use synod_testkit::server::stall::Stall;
-use synod_testkit::server::zookeeper::{Ensemble, TICK};
+use synod_servers::clients::entry::{Fact, Kind};
+use synod_servers::etcd::{Cluster, Flavour};
+use synod_servers::links::Links;
+use synod_servers::members::Members;
+use synod_servers::peers::{Callers, Peers};
+use synod_servers::stall::Stall;
+use synod_servers::zookeeper::{Ensemble, TICK};
 use tokio::time::timeout;
 
 /// The number of servers, where they have to agree.
@@ -61,7 +61,7 @@ pub(crate) trait Processes: Send {
     fn await_ready(&self) -> Result<(), String>;
 }
 
-impl<K: synod_testkit::server::members::Kind> Processes for Members<K> {
+impl<K: synod_servers::members::Kind> Processes for Members<K> {
     fn kill(&mut self, server: usize) -> io::Result<()> {
         Self::kill(self, server)
     }

@@ -5,7 +5,7 @@ use std::any::Any;
 
 use synod_conformance::wrong::Mistake;
 use synod_core::mutant::Mutant;
-use synod_testkit::clients::holder::Lapse;
+use synod_servers::clients::holder::Lapse;
 
 use crate::scenarios::Fault;
 

@@ -10,9 +10,9 @@ use std::time::Duration;
 use futures_util::future::{join, join_all};
 use synod_conformance::harness::Link;
 use synod_core::random::Random;
-use synod_testkit::clients::entry::Installed;
-use synod_testkit::clients::holding::Room;
-use synod_testkit::server::pipe::Lost;
+use synod_servers::clients::entry::Installed;
+use synod_servers::clients::holding::Room;
+use synod_servers::pipe::Lost;
 use tokio::time::{Instant, sleep};
 
 use crate::holders::Company;

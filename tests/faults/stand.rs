@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use synod::{Client, ClientOptions, Config, Error, Path};
 use synod::{Expect, Query};
-use synod_testkit::clients::entry::Fact;
+use synod_servers::clients::entry::Fact;
 use tokio::runtime::Runtime;
 
 use crate::Stage;

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use synod_conformance::harness::Link;
-use synod_testkit::check::record::Breach;
-use synod_testkit::clients::client::End;
-use synod_testkit::clients::deed::{Deed, Part};
-use synod_testkit::clients::entry::{Entry, Installed, Op, What, now};
+use synod_servers::check::record::Breach;
+use synod_servers::clients::client::End;
+use synod_servers::clients::deed::{Deed, Part};
+use synod_servers::clients::entry::{Entry, Installed, Op, What, now};
+use synod_servers::pipe::Lost;
 use synod_testkit::history::Value;
 use synod_testkit::limit::waits_for;
-use synod_testkit::server::pipe::Lost;
 use tokio::time::{Instant, sleep};
 
 use crate::scene::{Actor, PATIENCE, Scene, TTL, at, eventually, in_time};

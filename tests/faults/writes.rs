@@ -1,8 +1,8 @@
 //! Requests and answers that get lost, one by one.
 
-use synod_testkit::clients::client::End;
-use synod_testkit::clients::entry::{Kind, Op};
-use synod_testkit::server::pipe::Lost;
+use synod_servers::clients::client::End;
+use synod_servers::clients::entry::{Kind, Op};
+use synod_servers::pipe::Lost;
 
 use crate::scene::{Actor, Scene, at, eventually, shown};
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use synod_testkit::clients::holding::Room;
+use synod_servers::clients::holding::Room;
 use synod_testkit::recipe::{Part, Row, rows};
 
 use crate::arrows::SUPPORT;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use synod::Path;
 use synod::discovery::{Discovery, Endpoints, Instance, InstanceFormat, UriSpec};
-use synod_testkit::server::zookeeper::TICK;
+use synod_servers::zookeeper::TICK;
 use tokio::time::{Instant, sleep};
 
 use crate::peer::{PATIENCE, Peer};

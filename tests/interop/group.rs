@@ -2,7 +2,7 @@
 
 use synod::Path;
 use synod::presence::{Group, PersistentNode};
-use synod_testkit::server::zookeeper::TICK;
+use synod_servers::zookeeper::TICK;
 use tokio::time::{Instant, sleep};
 
 use crate::peer::{PATIENCE, Peer};

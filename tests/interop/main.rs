@@ -19,10 +19,10 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use synod::Lifetime;
 use synod::lock::{Mutex, MutexGuard, RwLock, inspect, request_release};
 use synod::{Client, Path};
+use synod_servers::etcd::Cluster;
+use synod_servers::required;
+use synod_servers::zookeeper::{Ensemble, TICK};
 use synod_testkit::limit::{limited, waits_for};
-use synod_testkit::server::etcd::Cluster;
-use synod_testkit::server::required;
-use synod_testkit::server::zookeeper::{Ensemble, TICK};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{Instant, sleep, timeout};
 

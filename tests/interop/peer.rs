@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use synod_testkit::clients::entry::now;
+use synod_servers::clients::entry::now;
 use synod_testkit::limit::waits_for;
 use tokio::sync::mpsc;
 use tokio::time::timeout;

@@ -24,11 +24,11 @@ use synod::{Client, ClientOptions};
 use synod::{Config, Path, path};
 use synod_conformance::wrong::{Mistake, Wrong};
 use synod_core::store::{Backend, Node, Revision, SessionId, SessionOptions};
+use synod_servers::etcd::Cluster;
+use synod_servers::members::{Kind, Members};
+use synod_servers::required;
+use synod_servers::zookeeper::{Ensemble, TICK};
 use synod_testkit::limit::{limited, waits_for};
-use synod_testkit::server::etcd::Cluster;
-use synod_testkit::server::members::{Kind, Members};
-use synod_testkit::server::required;
-use synod_testkit::server::zookeeper::{Ensemble, TICK};
 use tokio::time::{Instant, sleep};
 
 use crate::counted::{Calls, Counted};

@@ -11,7 +11,7 @@ use synod_core::client::{Client, ClientOptions};
 use synod_core::error::{Effect, Error, ErrorKind};
 use synod_core::store::{Expect, Lifetime, Query, SessionOptions, Store, Txn};
 use synod_etcd::{EtcdBackend, EtcdOptions, Tls};
-use synod_testkit::server::etcd::Flavour;
+use synod_servers::etcd::Flavour;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, timeout};
@@ -60,7 +60,7 @@ fn options(world: &World) -> EtcdOptions {
 }
 
 fn nobody() -> SocketAddr {
-    let ports = synod_testkit::server::ports::Ports::draw(1).expect("one is free");
+    let ports = synod_servers::ports::Ports::draw(1).expect("one is free");
     ([127, 0, 0, 1], ports[0]).into()
 }
 

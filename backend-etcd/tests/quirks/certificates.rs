@@ -3,8 +3,8 @@
 use std::process::Command;
 
 use synod_etcd::Tls;
-use synod_testkit::server::etcd::Flavour;
-use synod_testkit::server::home::Home;
+use synod_servers::etcd::Flavour;
+use synod_servers::home::Home;
 
 pub(crate) struct Certificates(Home);
 

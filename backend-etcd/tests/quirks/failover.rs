@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use synod_core::error::{Effect, ErrorKind};
 use synod_core::store::{Expect, Lifetime, Query, Status, Txn};
-use synod_testkit::server::etcd::Flavour;
+use synod_servers::etcd::Flavour;
 
 use crate::world::{World, create, eventually, exists, hears_of, path, set_in_the_end};
 

@@ -10,7 +10,7 @@ use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Query, SessionOptions, Store, Txn};
 use synod_etcd::EtcdBackend;
 use synod_recipes::lock::Mutex;
-use synod_testkit::server::etcd::Flavour;
+use synod_servers::etcd::Flavour;
 use tokio::time::timeout;
 
 use crate::world::{World, path};

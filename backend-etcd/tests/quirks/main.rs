@@ -4,10 +4,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
+use synod_servers::etcd::Cluster;
+use synod_servers::required;
+use synod_servers::stall::Stall;
 use synod_testkit::limit::limited;
-use synod_testkit::server::etcd::Cluster;
-use synod_testkit::server::required;
-use synod_testkit::server::stall::Stall;
 use tokio::runtime::Builder;
 
 mod advice;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use synod_core::path::Path;
 use synod_core::store::{Event, Expect, Lifetime, Query, Store, Txn, Watch};
+use synod_servers::etcd::Flavour;
 use synod_testkit::limit::waits_for;
-use synod_testkit::server::etcd::Flavour;
 use tokio::time::timeout;
 
 use crate::world::{World, eventually, path};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use synod_conformance::harness::Link;
 use synod_core::store::{Event, Expect, Kind, Lifetime, Query, Txn};
-use synod_testkit::server::pipe::Pipe;
+use synod_servers::pipe::Pipe;
 use tokio::time::sleep;
 
 use crate::world::{World, create, eventually, hears_of, next, path, through};

@@ -6,9 +6,9 @@ use std::time::Duration;
 use synod_core::error::{Effect, ErrorKind, Result};
 use synod_core::store::{Query, Store};
 use synod_etcd::EtcdOptions;
-use synod_testkit::server::child::Child;
-use synod_testkit::server::home::Home;
-use synod_testkit::server::ports::Ports;
+use synod_servers::child::Child;
+use synod_servers::home::Home;
+use synod_servers::ports::Ports;
 use tokio::net::TcpStream;
 
 use crate::world::{World, eventually, open, path};

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use synod_core::store::{End, Event, Expect, Lifetime, Query, SessionEnd, Status, Txn};
-use synod_testkit::server::etcd::Flavour;
+use synod_servers::etcd::Flavour;
 
 use crate::world::{World, create, eventually, next, path};
 

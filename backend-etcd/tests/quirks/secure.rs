@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use synod_core::error::{Error, ErrorKind};
 use synod_core::store::{End, Event, Expect, Lifetime, Query, SessionEnd, Status, Txn};
 use synod_etcd::Tls;
-use synod_testkit::server::etcd::Flavour;
+use synod_servers::etcd::Flavour;
 use tokio::time::sleep;
 
 use crate::certificates::{Certificates, signed_tokens};

@@ -5,8 +5,8 @@ use std::time::Duration;
 use etcd_client::Client;
 use synod_core::store::{Backend as _, Expect, Lifetime, Query, SessionOptions, Txn};
 use synod_etcd::{EtcdBackend, EtcdOptions};
+use synod_servers::etcd::Flavour;
 use synod_testkit::limit::waits_for;
-use synod_testkit::server::etcd::Flavour;
 use tokio::time::{Instant, timeout};
 
 use crate::world::{World, create, next, path};

@@ -9,9 +9,9 @@ use synod_core::store::{
     Backend as _, Event, Expect, Lifetime, Query, SessionOptions, Store, Txn, Watch,
 };
 use synod_etcd::{EtcdBackend, EtcdOptions};
+use synod_servers::etcd::{Cluster, Flavour};
+use synod_servers::pipe::Pipe;
 use synod_testkit::limit::waits_for;
-use synod_testkit::server::etcd::{Cluster, Flavour};
-use synod_testkit::server::pipe::Pipe;
 use tokio::time::{sleep, timeout};
 
 pub(crate) struct World {

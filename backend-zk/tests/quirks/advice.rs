@@ -8,8 +8,8 @@ use std::time::Duration;
 use synod_core::client::{Client, ClientOptions};
 use synod_core::error::{Effect, Error, ErrorKind};
 use synod_core::store::{Backend as _, Expect, Lifetime, Outcome, Query, SessionOptions, Txn};
-use synod_testkit::server::ports::Ports;
-use synod_testkit::server::zookeeper::Ensemble;
+use synod_servers::ports::Ports;
+use synod_servers::zookeeper::Ensemble;
 use synod_zk::{Access, ZkBackend, ZkOptions};
 use tokio::time::{sleep, timeout};
 

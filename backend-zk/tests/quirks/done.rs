@@ -6,7 +6,7 @@ use synod_core::client::{Client, ClientOptions};
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Lifetime, Query, RejectReason, SessionOptions, Txn};
 use synod_recipes::lock::Mutex;
-use synod_testkit::server::counter::Counter;
+use synod_servers::counter::Counter;
 use synod_zk::{Access, ZkBackend};
 use tokio::time::{Instant, sleep};
 use zookeeper_client::{Acl, Acls, AuthId, CreateMode, Permission};

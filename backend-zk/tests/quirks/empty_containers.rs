@@ -5,7 +5,7 @@ use std::time::Duration;
 use synod_conformance::harness::Link;
 use synod_core::path::Path;
 use synod_core::store::{Event, Expect, Kind, Lifetime, Query, RejectReason, Txn};
-use synod_testkit::server::zookeeper::Ensemble;
+use synod_servers::zookeeper::Ensemble;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{

@@ -15,11 +15,11 @@ use synod_core::store::{
     Backend as _, Event, Expect, Feature, Kind, Lifetime, Query, RejectReason, SessionOptions,
     Status, Store, Txn, Watch,
 };
+use synod_servers::links::Links;
+use synod_servers::required;
+use synod_servers::verb::Verb;
+use synod_servers::zookeeper::{Ensemble, TICK};
 use synod_testkit::limit::limited;
-use synod_testkit::server::links::Links;
-use synod_testkit::server::required;
-use synod_testkit::server::verb::Verb;
-use synod_testkit::server::zookeeper::{Ensemble, TICK};
 use synod_zk::{Access, ZkBackend, ZkOptions};
 use tokio::time::{Instant, sleep, timeout};
 

@@ -7,7 +7,7 @@ use synod_core::path::Path;
 use synod_core::store::{
     Backend as _, Event, Expect, Kind, Lifetime, Query, SessionOptions, Store, Txn, Watch,
 };
-use synod_testkit::server::zookeeper::{Ensemble, TICK};
+use synod_servers::zookeeper::{Ensemble, TICK};
 use synod_zk::{Access, ZkBackend};
 use tokio::time::{Instant, sleep, timeout};
 

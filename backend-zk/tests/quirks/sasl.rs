@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use synod_core::error::ErrorKind;
 use synod_core::store::{Backend as _, Expect, Query, SessionOptions, Txn};
-use synod_testkit::server::home::Home;
-use synod_testkit::server::zookeeper::Ensemble;
+use synod_servers::home::Home;
+use synod_servers::zookeeper::Ensemble;
 use synod_zk::{Login, ZkBackend, ZkOptions};
 use tokio::time::timeout;
 

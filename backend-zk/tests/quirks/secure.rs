@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use synod_core::error::{Error, ErrorKind};
 use synod_core::store::{Backend as _, Lifetime, Query, SessionOptions, Store, Txn};
-use synod_testkit::server::home::Home;
-use synod_testkit::server::ports::Ports;
-use synod_testkit::server::zookeeper::Ensemble;
+use synod_servers::home::Home;
+use synod_servers::ports::Ports;
+use synod_servers::zookeeper::Ensemble;
 use synod_zk::{Access, Tls, ZkBackend, ZkOptions};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};

@@ -8,8 +8,8 @@ use futures_util::future::join_all;
 use synod_core::path::Path;
 use synod_core::store::{Commit, Expect, Kind, Lifetime, Query, SessionId, Store, Txn};
 use synod_recipes::lock::Mutex;
-use synod_testkit::server::links::Links;
-use synod_testkit::server::verb::Verb;
+use synod_servers::links::Links;
+use synod_servers::verb::Verb;
 
 use super::trips::{asks_for, counted};
 use super::{create, done, hears, linked, names, path, refused, server, session};

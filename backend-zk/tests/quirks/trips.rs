@@ -13,8 +13,8 @@ use synod_core::store::{
 use synod_recipes::barrier::DoubleBarrier;
 use synod_recipes::election::{Election, LeaderLatch};
 use synod_recipes::lock::{Mutex, Semaphore};
-use synod_testkit::server::links::Links;
-use synod_testkit::server::verb::Verb;
+use synod_servers::links::Links;
+use synod_servers::verb::Verb;
 use synod_zk::{Access, ZkBackend};
 use tokio::time::{Instant, timeout};
 

@@ -1,7 +1,7 @@
 //! Transactions in which each operation needs several parents to be created.
 
 use synod_core::store::{Expect, Lifetime, Txn};
-use synod_testkit::server::verb::Verb;
+use synod_servers::verb::Verb;
 
 use super::{create, done, linked, names, path, patient, session_with, there};
 

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use synod_conformance::run::Suite;
+use synod_servers::required;
+use synod_servers::zookeeper::Ensemble;
 use synod_testkit::limit::limited;
-use synod_testkit::server::required;
-use synod_testkit::server::zookeeper::Ensemble;
 
 use crate::counted::{
     a_check_reads_only_where_a_container_would_pass, a_create_is_one_plain_request,

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::future::join;
 use synod_core::random::Random;
-use synod_testkit::server::zookeeper::{Ensemble, TICK};
+use synod_servers::zookeeper::{Ensemble, TICK};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;

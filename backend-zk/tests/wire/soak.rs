@@ -15,12 +15,12 @@ use std::time::Duration;
 use futures_util::future::{join, join_all};
 use synod_conformance::harness::Link;
 use synod_core::random::Random;
-use synod_testkit::check::record::Record;
-use synod_testkit::clients::book::Book;
-use synod_testkit::clients::client::{Client, End};
-use synod_testkit::clients::entry::{Entry, Fact, Installed, Kind, Op, Seen, What, now};
-use synod_testkit::clients::holding::Room;
-use synod_testkit::clients::worker;
+use synod_servers::check::record::Record;
+use synod_servers::clients::book::Book;
+use synod_servers::clients::client::{Client, End};
+use synod_servers::clients::entry::{Entry, Fact, Installed, Kind, Op, Seen, What, now};
+use synod_servers::clients::holding::Room;
+use synod_servers::clients::worker;
 use synod_zk::{Access, ZkBackend, ZkOptions};
 use tokio::time::{Instant, sleep, timeout};
 

@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use synod_servers::home::Home;
 use synod_testkit::limit::waits_for;
-use synod_testkit::server::home::Home;
 
 use crate::{Leash, Running, Scene, Server, eventually, text};
 

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use synod_testkit::server::home::Home;
+use synod_servers::home::Home;
 
 use crate::{Running, Scene, Server, eventually, runs, text};
 

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use synod_testkit::server::home::Home;
+use synod_servers::home::Home;
 
 use crate::{Running, Scene, Server, eventually, runs, signal};
 

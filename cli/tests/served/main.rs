@@ -10,10 +10,10 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use synod_servers::etcd::Cluster;
+use synod_servers::required;
+use synod_servers::zookeeper::{Ensemble, TICK};
 use synod_testkit::limit::{at_limit, limited, waits_for};
-use synod_testkit::server::etcd::Cluster;
-use synod_testkit::server::required;
-use synod_testkit::server::zookeeper::{Ensemble, TICK};
 
 mod cookbook;
 mod copy;

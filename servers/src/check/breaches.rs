@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::check::record::{Breach, Called, End, Record};
-use crate::check::{
-    crews, events, families, holders, lives, order, outcomes, queues, registers, sight, tickets,
-};
+use crate::check::{crews, events, families, holders, lives, outcomes, queues, sight, tickets};
 use crate::clients::entry::Op;
-use crate::history::{Action, Answer as Replied, Call, History};
+use synod_testkit::check::{order, registers};
+use synod_testkit::history::{Action, Answer as Replied, Call, History};
 
 /// The maximum number of steps of the search for an order.
 const STEPS: usize = 5_000_000;
@@ -99,7 +98,7 @@ mod tests {
     use super::*;
     use crate::check::record::tests::{Script, seen};
     use crate::clients::entry::Kind;
-    use crate::history::Value;
+    use synod_testkit::history::Value;
 
     fn set(value: Value) -> Op {
         Op::Set { path: "/r".into(), value }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::check::record::{Breach, Record};
 use crate::clients::deed::{Deed, Effect};
 use crate::clients::entry::{Fact, Kind};
-use crate::history::Value;
+use synod_testkit::history::Value;
 
 /// Returns every task that was lost, had more than one result, or made a forbidden step.
 pub fn check(record: &Record) -> Vec<Breach> {

@@ -9,7 +9,7 @@ use crate::check::record::{Breach, Called, Record};
 use crate::clients::deed::{Deed, Effect, Part};
 use crate::clients::entry::{Fact, Op};
 use crate::clients::family_post::UNITS;
-use crate::history::Value;
+use synod_testkit::history::Value;
 
 /// Returns every wrong count, and every time at which too many held an item or too few were inside.
 pub fn check(record: &Record) -> Vec<Breach> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::check::record::Record;
 use crate::clients::entry::{Fact, Kind};
-use crate::history::Value;
+use synod_testkit::history::Value;
 
 /// The items of all queues of a record.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::check::record::{Breach, Called, End, Record};
 use crate::clients::entry::{Fact, Kind, Op};
-use crate::history::Value;
+use synod_testkit::history::Value;
 
 /// Returns every write whose outcome differs from its result.
 pub fn check(record: &Record) -> Vec<Breach> {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::check::items::{Item, Items};
 use crate::check::record::{Breach, Record};
 use crate::clients::deed::{Deed, Effect};
-use crate::history::Value;
+use synod_testkit::history::Value;
 
 /// Returns every item that was lost, invented, doubled, or held by two at the same time.
 pub fn check(record: &Record) -> Vec<Breach> {

@@ -7,7 +7,7 @@ use std::fmt;
 use crate::clients::deed::{Deed, Part};
 use crate::clients::entry::{Answer, Entry, Fact, Installed, Kind, Op, Seen, Told, What};
 use crate::clients::holding::{Holding, Room};
-use crate::history::Value;
+use synod_testkit::history::Value;
 
 /// The events of a run, and the writes that the servers kept.
 #[derive(Clone, Debug, Default)]

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use crate::clients::deed::{Deed, Part};
 use crate::clients::post::{Post, effect};
-use crate::history::Value;
+use synod_testkit::history::Value;
 
 /// The number of tasks that a worker runs concurrently.
 const CAPACITY: u32 = 2;

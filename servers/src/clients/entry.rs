@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clients::deed::{Deed, Part};
 use crate::clients::holding::{Holding, Room};
-use crate::history::Value;
+use synod_testkit::history::Value;
 
 /// Returns the time in nanoseconds, by a clock that all processes of this machine share and that is
 /// never set.

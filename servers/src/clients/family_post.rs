@@ -23,7 +23,7 @@ use crate::clients::deed::{Deed, Effect};
 use crate::clients::entry::now;
 use crate::clients::post::{Post, effect};
 use crate::clients::report::{GLANCE, GLANCES};
-use crate::history::Value;
+use synod_testkit::history::Value;
 
 /// The total number of units.
 pub(crate) const UNITS: Value = 1 << 20;

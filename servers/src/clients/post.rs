@@ -12,7 +12,7 @@ use crate::clients::deed::{Deed, Effect, Part};
 use crate::clients::entry::What;
 use crate::clients::holder::Lapse;
 use crate::clients::report::report;
-use crate::history::Value;
+use synod_testkit::history::Value;
 
 /// One part of a process.
 #[derive(Clone)]

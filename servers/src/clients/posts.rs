@@ -13,7 +13,7 @@ use crate::clients::deed::Part;
 use crate::clients::holder::Lapse;
 use crate::clients::post::Post;
 use crate::clients::{crew_post, family_post, queue_post};
-use crate::history::Value;
+use synod_testkit::history::Value;
 
 /// All parts of a process, with one client.
 pub(crate) struct Posts {

@@ -14,7 +14,7 @@ use crate::clients::entry::now;
 use crate::clients::holder::Lapse;
 use crate::clients::post::{Post, effect};
 use crate::clients::report::{GLANCE, GLANCES};
-use crate::history::Value;
+use synod_testkit::history::Value;
 
 /// The maximum pause between two puts, in milliseconds.
 const REST: u64 = 400;
