@@ -17,7 +17,7 @@ pub struct Effect {
     pub path: Path,
     /// The kind of the change.
     pub kind: Kind,
-    /// What the node has now.
+    /// The content of the node after the change.
     pub body: Option<Body>,
     /// The session that owns the node, or owned it.
     pub owner: Option<SessionId>,
