@@ -47,6 +47,7 @@ mod persistent_owners;
 mod persistent_ttl;
 mod promotion;
 mod queue;
+mod queue_batches;
 mod queue_crowd;
 mod queue_dead;
 mod queue_doubt;
@@ -115,6 +116,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     queue::CASES,
     compat_queue::CASES,
     queue_crowd::CASES,
+    queue_batches::CASES,
     queue_dead::CASES,
     queue_doubt::CASES,
     queue_edges::CASES,
