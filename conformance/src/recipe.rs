@@ -7,6 +7,7 @@ mod atomic_value;
 mod barrier;
 mod cache;
 mod cache_edges;
+mod cache_typed;
 mod cohort_mutex;
 mod compat_queue;
 mod container;
@@ -105,6 +106,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     lease::CASES,
     cache::CASES,
     cache_edges::CASES,
+    cache_typed::CASES,
     watched::CASES,
     persistent_node::CASES,
     persistent_data::CASES,
