@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use futures_util::future::join;
 use metrics::{
-    Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+    Counter, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
+    SharedString, Unit,
 };
 use synod::election::LeaderLatch;
 use synod::lock::Mutex;
+use synod::queue::Queue;
 use synod::{Client, Expect, Path};
 use synod_testkit::recipe::{Act, Use, rows};
 use tokio::time::sleep;
@@ -33,12 +35,28 @@ impl Measured {
         let found = all.get(&format!("{metric} {recipe}")).cloned();
         found.unwrap_or_else(|| panic!("no {metric} of {recipe}: {all:?}"))
     }
+
+    /// The values of a metric with these labels.
+    fn series(&self, key: &Key) -> Series {
+        let labels: String = key.labels().map(metrics::Label::value).collect();
+        Series(self.clone(), format!("{} {labels}", key.name()))
+    }
 }
 
 impl HistogramFn for Series {
     fn record(&self, value: f64) {
         let mut all = self.0.0.lock().expect("no thread panicked");
         all.entry(self.1.clone()).or_default().push(value);
+    }
+}
+
+impl GaugeFn for Series {
+    fn increment(&self, _value: f64) {}
+
+    fn decrement(&self, _value: f64) {}
+
+    fn set(&self, value: f64) {
+        self.record(value);
     }
 }
 
@@ -53,14 +71,12 @@ impl Recorder for Measured {
         Counter::noop()
     }
 
-    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::noop()
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(Arc::new(self.series(key)))
     }
 
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
-        let recipe: String = key.labels().map(metrics::Label::value).collect();
-        let series = Series(self.clone(), format!("{} {recipe}", key.name()));
-        Histogram::from_arc(Arc::new(series))
+        Histogram::from_arc(Arc::new(self.series(key)))
     }
 }
 
@@ -172,6 +188,25 @@ async fn latch_is_heard(client: &Client, log: &Log) {
         let line = line.unwrap_or_else(|| panic!("no {message} in\n{told}"));
         assert!(line.contains(standing), "no {standing} in {line}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_is_measured_when_its_items_are_counted() {
+    let measured = Measured::default();
+    let _recording = metrics::set_default_local_recorder(&measured);
+    let client = synod::connect("mem://depth").await.expect("memory is always there");
+    let queue = Queue::new_bytes(&client, path("depth"));
+    let count = async || queue.stats().await.map(drop).expect("memory answers");
+    count().await;
+    queue.put(&"item".into()).await.expect("memory answers");
+    count().await;
+    client.close().await.expect("memory answers");
+
+    for (state, items) in [("ready", [0.0, 1.0]), ("dead", [0.0; 2])] {
+        assert_eq!(measured.of("synod_queue_items", &format!("/depth{state}")), items);
+    }
+    let ages = measured.of("synod_queue_oldest_seconds", "/depth");
+    assert!(ages[0] == 0.0 && ages[1] < 60.0, "{ages:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,6 +7,7 @@ mod atomic_value;
 mod barrier;
 mod cache;
 mod cache_edges;
+mod cache_typed;
 mod cohort_mutex;
 mod compat_queue;
 mod container;
@@ -47,6 +48,7 @@ mod persistent_owners;
 mod persistent_ttl;
 mod promotion;
 mod queue;
+mod queue_batches;
 mod queue_crowd;
 mod queue_dead;
 mod queue_doubt;
@@ -105,6 +107,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     lease::CASES,
     cache::CASES,
     cache_edges::CASES,
+    cache_typed::CASES,
     watched::CASES,
     persistent_node::CASES,
     persistent_data::CASES,
@@ -116,6 +119,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     queue::CASES,
     compat_queue::CASES,
     queue_crowd::CASES,
+    queue_batches::CASES,
     queue_dead::CASES,
     queue_doubt::CASES,
     queue_edges::CASES,

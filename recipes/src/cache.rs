@@ -1,5 +1,6 @@
 //! [`Cache`]: a local copy of a part of the tree.
 
+pub use crate::cache::typed_cache::TypedCache;
 pub use crate::mirror::event::{CacheEvent, CacheState};
 pub use crate::mirror::extent::Extent;
 pub use crate::mirror::snapshot::Snapshot;
@@ -16,6 +17,8 @@ use synod_core::store::{Loaded, Node};
 use tokio::sync::watch;
 
 use crate::mirror::Mirror;
+
+mod typed_cache;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/cache.md"))]
 #[cfg_attr(not(doctest), doc = include_str!("../docs/mirrors.md"))]

@@ -115,6 +115,10 @@
 //! | `synod_change_seconds` | the time from the call of a change to its response |
 //! | `synod_change_tries` | the number of attempted writes for it |
 //! | `synod_change_batch` | the number of changes that one write made |
+//!
+//! [`Queue::stats`](queue::Queue::stats) records gauges with the path of the queue as a label:
+//! `synod_queue_items`, with the state (`ready`, `delayed`, `claimed` or `dead`) as another label,
+//! and `synod_queue_oldest_seconds`.
 
 mod atomic_value;
 pub mod barrier;

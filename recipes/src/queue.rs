@@ -2,33 +2,28 @@
 
 pub use crate::compat_queue::CompatQueue;
 pub use crate::compat_queue::layout::{ItemPlace, QueueLayout};
+pub use crate::queue::batches::PutBatches;
+pub use crate::queue::consume::WorkOutcome;
 pub use crate::queue::delivery::Delivery;
+pub use crate::queue::failures::FailedDelivery;
 pub use crate::queue::listing::{QueueClaim, QueuedItem};
 pub use crate::queue::put::PutOptions;
+pub use crate::queue::stats::QueueStats;
 
-use std::fmt::{self, Display};
+use std::fmt;
 use std::num::{NonZeroU32, NonZeroUsize};
-use std::panic::AssertUnwindSafe;
-use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_core::Stream;
-use futures_util::FutureExt as _;
-use futures_util::future::{Either, Shared, join_all, select};
-use futures_util::stream::unfold;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::held::Held as _;
 use synod_core::path::Path;
 use synod_core::store::{Outcome, Txn};
-use tokio::sync::Notify;
 
-use crate::mutant::mistake;
 use crate::queue::backoff::ItemBackoff;
 use crate::queue::consumer::Consumer;
 use crate::queue::item_name::ItemName;
@@ -36,18 +31,22 @@ use crate::queue::layout::{Codec, DOING, QueueShared};
 use crate::queue::put::{PutOutcome, QueueBound, QueueEntry};
 use crate::queue::stock_shared::Reserved;
 use crate::queue::take::{claim, take};
-use crate::support::retry::{ItemCallBackoff, RetryDelays};
+use crate::support::retry::ItemCallBackoff;
 use crate::support::wait::ItemWait;
 
 mod arrivals;
 mod backoff;
+pub(crate) mod batches;
+pub(crate) mod consume;
 mod consumer;
 pub(crate) mod delivery;
+pub(crate) mod failures;
 mod item_name;
 mod layout;
 pub(crate) mod listing;
 pub(crate) mod put;
 mod returns;
+pub(crate) mod stats;
 mod stock;
 mod stock_shared;
 mod take;
@@ -58,10 +57,6 @@ const MAX_DELIVERIES: u32 = 25;
 /// The maximum number of items of one take, also if the caller allows more: no store accepts so
 /// many operations in one transaction.
 const MAX_TAKEN: usize = 1_000;
-
-/// The maximum number of items that one call of [`Queue::consume`] works on concurrently, also if
-/// the caller allows more.
-const MAX_CONCURRENT: usize = 1_024;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/queue.md"))]
 pub struct Queue<T> {
@@ -87,7 +82,8 @@ impl<T: Serialize + DeserializeOwned> Queue<T> {
 }
 
 impl Queue<Bytes> {
-    /// [`Queue::new`] for items that are bytes.
+    /// [`Queue::new`] for items that are bytes, as in a format of the application. There is no
+    /// option for compression: put the compressed bytes.
     pub fn new_bytes(client: &Client, path: impl Into<Path>) -> Self {
         Self::of(client, path.into(), Codec::RAW)
     }
@@ -196,8 +192,8 @@ impl<T> Queue<T> {
     /// # Errors
     ///
     /// [`ErrorKind::TooLarge`] if the items are more operations or more data than the store accepts
-    /// in one transaction, or more than the [capacity](Queue::capacity); then nothing was sent.
-    /// Otherwise as [`Queue::put`].
+    /// in one transaction, or more than the [capacity](Queue::capacity); then nothing was sent, and
+    /// [`Queue::put_in_batches`] can put them. Otherwise as [`Queue::put`].
     ///
     /// # Cancel safety
     ///
@@ -213,7 +209,7 @@ impl<T> Queue<T> {
             Ok((name, self.codec.encode(&self.dir, item)?))
         });
         let items = items.collect::<Result<_>>()?;
-        let entry = QueueEntry { shared, txn: Txn::new(), items };
+        let entry = QueueEntry { shared, txn: Txn::new(), items, is_unlimited: false };
         let outcome = self.capacity.put(&entry).await?;
         self.record_put(&entry, &outcome);
         entry.is_new(&outcome).map(drop)
@@ -228,7 +224,8 @@ impl<T> Queue<T> {
 
     fn entry(&self, item: &T, options: &PutOptions) -> Result<QueueEntry<'_>> {
         let (shared, data) = (self.shared()?, self.codec.encode(&self.dir, item)?);
-        Ok(QueueEntry { shared, txn: Txn::new(), items: vec![(options.name(shared)?, data)] })
+        let items = vec![(options.name(shared)?, data)];
+        Ok(QueueEntry { shared, txn: Txn::new(), items, is_unlimited: false })
     }
 }
 
@@ -449,145 +446,5 @@ impl<T> Clone for Queue<T> {
 impl<T> fmt::Debug for Queue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue").field("path", &self.dir).finish_non_exhaustive()
-    }
-}
-
-/// # Consuming
-impl<T: Send + Sync + 'static> Queue<T> {
-    /// Returns a stream of deliveries: the results of [`Queue::claim`], one after the other. It
-    /// never ends: after an error it waits for the next item.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe. When the stream is dropped, an item that it has claimed and not yielded is put
-    /// back in the background.
-    pub fn deliveries(&self) -> impl Stream<Item = Result<Delivery<T>>> + Send + use<T> {
-        unfold(self.clone(), |queue| async {
-            let next = queue.claim().await;
-            Some((next, queue))
-        })
-    }
-
-    /// Does `work` for each item, on at most `max` items concurrently (and at most 1,024), until
-    /// `stop` completes. An item whose work returns `Ok` is acknowledged. If the work fails or
-    /// panics, the item is put back and retried after a delay that [grows](Queue::backoff) with the
-    /// number of its deliveries; the work on other items continues. After the [maximum number of
-    /// deliveries](Queue::max_deliveries) the item is a dead letter, and the error of its work is
-    /// the [reason](QueuedItem::reason). If the work itself has
-    /// [acknowledged](Delivery::ack_with), [delayed](Delivery::put_back_after) or
-    /// [rejected](Delivery::reject) the delivery, that holds. The work is dropped if its claim is
-    /// lost. After `stop` nothing more is claimed, and this returns when the current work is done.
-    ///
-    /// All work runs in the task of the caller: spawn work that keeps a processor busy. Failures of
-    /// the work are logged.
-    ///
-    /// # Errors
-    ///
-    /// The error with which the store rejects a request for good, and [`ErrorKind::SessionLost`]
-    /// once the client is closed; both after the current work is done. Outages, lost sessions and
-    /// items that cannot be deserialized (these are moved to the dead letters) do not end the call.
-    ///
-    /// # Cancel safety
-    ///
-    /// A dropped call drops the work, and puts the claimed items back in the background.
-    pub async fn consume<F, E>(
-        &self,
-        max: NonZeroUsize,
-        stop: impl Future<Output = ()>,
-        work: impl Fn(Arc<Delivery<T>>) -> F,
-    ) -> Result<()>
-    where
-        F: Future<Output = std::result::Result<(), E>>,
-        E: Display,
-    {
-        let failed = Notify::new();
-        let stop = async {
-            let _either = select(pin!(stop), pin!(failed.notified())).await;
-        };
-        let (stop, work, failed) = (stop.shared(), &work, &failed);
-        let loops = (0..max.get().min(MAX_CONCURRENT)).map(|_| {
-            let stop = stop.clone();
-            async move {
-                let result = self.work_until(stop, work).await;
-                // The other loops finish their current work.
-                result.is_err().then(|| failed.notify_one());
-                result
-            }
-        });
-        join_all(loops).await.into_iter().collect()
-    }
-
-    /// Does the work for one item after the other, until `stop` completes.
-    async fn work_until<F, E>(
-        &self,
-        stop: Shared<impl Future<Output = ()>>,
-        work: &impl Fn(Arc<Delivery<T>>) -> F,
-    ) -> Result<()>
-    where
-        F: Future<Output = std::result::Result<(), E>>,
-        E: Display,
-    {
-        let mut delays = RetryDelays::forever(self.client.random());
-        loop {
-            let claimed = match select(stop.clone(), pin!(self.claim())).await {
-                Either::Left(_) => return Ok(()),
-                Either::Right((claimed, _)) => claimed,
-            };
-            let has_ended = match claimed {
-                Ok(delivery) => self.work_on(Arc::new(delivery), work).await,
-                // The item was moved to the dead letters.
-                Err(error) if error.kind() == ErrorKind::Corrupt => true,
-                Err(error) => return Err(error),
-            };
-            if has_ended {
-                delays.reset();
-                continue;
-            }
-            // The cause is the store, not the item.
-            let _either = select(stop.clone(), pin!(delays.wait())).await;
-        }
-    }
-
-    /// Does the work for one item. Returns whether the delivery has ended as the result of the work
-    /// requires.
-    async fn work_on<F, E>(
-        &self,
-        delivery: Arc<Delivery<T>>,
-        work: &impl Fn(Arc<Delivery<T>>) -> F,
-    ) -> bool
-    where
-        F: Future<Output = std::result::Result<(), E>>,
-        E: Display,
-    {
-        let (path, item) = (&self.dir, delivery.path());
-        // A panic concerns this item alone: the work on other items continues.
-        let working = AssertUnwindSafe(async { work(delivery.clone()).await }).catch_unwind();
-        let done = match select(pin!(working), pin!(delivery.lost())).await {
-            Either::Left((Ok(done), _)) => done.map_err(|why| why.to_string()),
-            Either::Left((Err(_panic), _)) => Err("the work panicked".to_owned()),
-            Either::Right(_) => {
-                tracing::warn!(%path, %item, "the claim of an item was lost during its work");
-                return false;
-            }
-        };
-        mistake!(FailedWorkAcknowledged: let done = done.or(Ok::<(), String>(())));
-        let delivered = delivery.delivered();
-        let ended = match done {
-            _ if delivery.is_over() => Ok(()),
-            Ok(()) => delivery.ack_shared().await,
-            Err(why) if delivery.is_last() => {
-                tracing::warn!(%path, %item, %why, delivered, "an item is moved to the dead letters");
-                delivery.reject(why).await
-            }
-            Err(why) => {
-                tracing::warn!(%path, %item, %why, delivered, "the work for an item failed");
-                let after = self.backoff.after(delivered, self.client.random());
-                delivery.put_back_after(after).await
-            }
-        };
-        if let Err(error) = &ended {
-            tracing::warn!(%path, %item, %error, "an item may be delivered again");
-        }
-        ended.is_ok()
     }
 }

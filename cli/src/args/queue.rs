@@ -21,8 +21,11 @@ pub(crate) enum QueueAction {
     Take(Take),
     /// List the items: a line each, in their order
     List,
-    /// List the dead letters: items that were rejected, or delivered too often
+    /// List the dead letters: items that were rejected, or delivered too often, with the reasons of
+    /// their failed deliveries
     Dead,
+    /// Count the items that can be delivered, are delayed, are claimed, or are dead letters
+    Stats,
     /// Move dead letters back to the items
     Revive {
         /// The names or the ids of the dead letters, as `dead` shows them
@@ -86,6 +89,10 @@ pub(crate) struct Consume {
     /// Move an item to the dead letters that was delivered this often, in place of 25 times
     #[arg(long, value_name = "N")]
     pub(crate) max_deliveries: Option<NonZeroU32>,
+    /// Reject an item whose command ends with this exit code, like 65: it is a dead letter without
+    /// a retry. May be repeated
+    #[arg(long, value_name = "CODE", value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) reject_on: Vec<u8>,
     /// Time that a command may take to end after SIGTERM: 2s, or a quarter of the session's time
     /// to live if that is less
     #[arg(long, value_name = "TIME", value_parser = time)]
@@ -107,8 +114,8 @@ Exit codes:
 const CONSUME_NOTES: &str = "\
 An item is acknowledged when its command ends with exit code 0. Otherwise it is
 put back for a time, from one second to 15 minutes, which is doubled with each of
-its deliveries; after the last one it is a dead letter. Others are worked on
-meanwhile. While a command runs, no other consumer has its item; it is ended when
+its deliveries; after the last one it is a dead letter, and at once if the code is
+one of --reject-on. Others are worked on meanwhile. While a command runs, no other consumer has its item; it is ended when
 the claim is lost, and when this process is killed. What a command has left
 running in its process group is ended with it.
 

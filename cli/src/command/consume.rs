@@ -12,7 +12,7 @@ use serde_json::json;
 use synod::Client;
 use synod::Held as _;
 use synod::Path;
-use synod::queue::{Delivery, Queue};
+use synod::queue::{Delivery, Queue, WorkOutcome};
 use tokio::sync::Notify;
 
 use crate::args::Common;
@@ -31,12 +31,14 @@ pub(crate) async fn run(
     consume: Consume,
 ) -> Result<(), Failure> {
     let grace = grace(client, consume.grace).await?;
+    let at_once = consume.at_once;
     let queue = match consume.max_deliveries {
         Some(times) => queue.clone().max_deliveries(times),
         None => queue.clone(),
     };
     let broken = Broken::default();
-    let runs = Runs { common, client, path, command: consume.command, grace };
+    let Consume { command, reject_on, .. } = consume;
+    let runs = Runs { common, client, path, command, reject_on, grace };
     let mut signals = Signals::listen()?;
     let stop = async {
         let _either = select(pin!(until_stopped(&mut signals)), pin!(broken.happened())).await;
@@ -48,7 +50,7 @@ pub(crate) async fn run(
             Err("it was not run".to_owned())
         }
     };
-    let done = queue.consume(consume.at_once, stop, work).await;
+    let done = queue.consume(at_once, stop, work).await;
     match broken.failure() {
         Some(failure) => Err(failure),
         None => Ok(done?),
@@ -90,12 +92,17 @@ struct Runs<'a> {
     client: &'a Client,
     path: &'a Path,
     command: Vec<OsString>,
+    /// The exit codes after which an item is rejected.
+    reject_on: Vec<u8>,
     grace: Duration,
 }
 
 impl Runs<'_> {
     /// Runs the command for an item. The inner error is the reason why the item is put back.
-    async fn run(&self, delivery: &Delivery<Bytes>) -> Result<Result<(), String>, Failure> {
+    async fn run(
+        &self,
+        delivery: &Delivery<Bytes>,
+    ) -> Result<Result<WorkOutcome, String>, Failure> {
         let job = Job {
             command: self.command.clone(),
             environment: self.environment(delivery),
@@ -112,7 +119,12 @@ impl Runs<'_> {
             )?;
         }
         let why = match ended {
-            End::Exited(0) => return Ok(Ok(())),
+            End::Exited(0) => return Ok(Ok(WorkOutcome::Done)),
+            End::Exited(code) if self.reject_on.contains(&code) => {
+                let why = format!("its command ended with {code}");
+                output::warning(&format!("{}: {why}; it is rejected", item.escape_debug()));
+                return Ok(Ok(WorkOutcome::Reject(why)));
+            }
             End::Exited(code) if delivery.is_last() => {
                 format!("its command ended with {code}; it is moved to the dead letters")
             }

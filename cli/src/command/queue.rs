@@ -1,6 +1,6 @@
 //! `queue`: puts, takes and lists the items of a queue.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use synod::Client;
 use synod::Path;
 use synod::clock;
-use synod::queue::{Delivery, PutOptions, Queue, QueuedItem};
+use synod::queue::{Delivery, FailedDelivery, PutOptions, Queue, QueueStats, QueuedItem};
 use synod::within;
 
 use crate::args::Common;
@@ -48,6 +48,10 @@ async fn run_open(
         QueueAction::Take(options) => take(common, &queue, path, options).await,
         QueueAction::List => print(common, &Progress::waiting("reading", queue.items()).await?),
         QueueAction::Dead => print(common, &Progress::waiting("reading", queue.dead()).await?),
+        QueueAction::Stats => {
+            let stats = Progress::waiting("reading", queue.stats()).await?;
+            Ok(print_stats(common, path, &stats)?)
+        }
         QueueAction::Revive { names, all } => {
             let dead = queue.dead().await?;
             let chosen = if all { dead } else { chosen(dead, &names)? };
@@ -168,9 +172,34 @@ fn print(common: &Common, items: &[QueuedItem<Bytes>]) -> Result<(), Failure> {
             output::object(&object(item))?;
         } else {
             output::line(text(item, width).trim_end())?;
+            // The line has the reason of the last failure.
+            let earlier = item.failures().split_last().map_or(&[][..], |(_last, earlier)| earlier);
+            for FailedDelivery { delivered, date, reason, .. } in earlier {
+                let failed = ago(Some(*date));
+                output::line(&format!("  delivery {delivered} failed {failed}: {reason:?}"))?;
+            }
         }
     }
     Ok(())
+}
+
+fn print_stats(common: &Common, path: &Path, stats: &QueueStats) -> io::Result<()> {
+    let QueueStats { ready, delayed, claimed, dead, oldest, .. } = *stats;
+    if common.json {
+        return output::object(&json!({
+            "path": path.as_str(),
+            "ready": ready,
+            "delayed": delayed,
+            "claimed": claimed,
+            "dead": dead,
+            "oldest": oldest.map(date),
+        }));
+    }
+    let oldest = oldest.map(|date| format!(" (the oldest put {})", ago(Some(date))));
+    let oldest = oldest.unwrap_or_default();
+    output::line(&format!(
+        "{ready} ready{oldest}, {delayed} delayed, {claimed} claimed, {dead} dead"
+    ))
 }
 
 /// The id, or the name if the item has no id.
@@ -219,9 +248,18 @@ fn object(item: &QueuedItem<Bytes>) -> Value {
         "claimed_by": item.claim().map(|claim| claim.session.to_string()),
         "claimed_since": item.claim().and_then(|claim| claim.since).map(date),
         "reason": item.reason(),
+        "failures": item.failures().iter().map(failure).collect::<Vec<_>>(),
     });
     add_data(&mut object, item.data());
     object
+}
+
+fn failure(failure: &FailedDelivery) -> Value {
+    json!({
+        "delivered": failure.delivered,
+        "date": date(failure.date),
+        "reason": failure.reason,
+    })
 }
 
 fn taken(delivery: &Delivery<Bytes>) -> Value {

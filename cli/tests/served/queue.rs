@@ -61,6 +61,9 @@ fn items_are_put_listed_and_taken(on: &Server) {
         assert!(text(&none.stderr).contains("there is no item in /jobs"));
     }
     let late = on.listed("/jobs", "list");
+    assert_eq!(on.queue("/jobs", &["stats"]), "0 ready, 1 delayed, 0 claimed, 0 dead");
+    let stats = on.listed("/jobs", "stats");
+    assert_eq!((&stats[0]["delayed"], &stats[0]["oldest"]), (&1.into(), &Value::Null));
     on.queue("/jobs", &["remove", late[0]["name"].as_str().expect("a name")]);
     assert_eq!(on.queue("/jobs", &["list"]), "");
     let missing = on.output(&["queue", "/jobs", "remove", "7"]);
@@ -105,10 +108,35 @@ fn an_item_whose_command_fails_is_put_back_and_becomes_a_dead_letter(on: &Server
     consumer.ends_with(0);
 
     assert_eq!(on.queue("/fails", &["list"]), "");
-    assert!(on.queue("/fails", &["dead"]).ends_with(" ago, delivered 2 times  bad"));
+    let dead = on.queue("/fails", &["dead"]);
+    let lines: Vec<_> = dead.lines().collect();
+    assert!(lines[0].ends_with(" ago, delivered 2 times  bad"), "{dead}");
+    assert!(lines[1].starts_with("  delivery 1 failed ") && lines.len() == 2, "{dead}");
+    assert!(lines[1].contains("its command ended with 3"), "{dead}");
+    let dead = on.listed("/fails", "dead");
+    let failures = dead[0]["failures"].as_array().expect("a list");
+    assert_eq!(failures.len(), 2);
+    assert_eq!((&failures[0]["delivered"], &failures[1]["delivered"]), (&1.into(), &2.into()));
+    assert_eq!(failures[1]["reason"], dead[0]["reason"]);
     on.queue("/fails", &["revive", "--all"]);
     assert_eq!(on.queue("/fails", &["dead"]), "");
     assert_eq!(on.queue("/fails", &["take"]), "bad");
+}
+
+fn an_item_whose_command_ends_with_a_chosen_code_is_rejected(on: &Server) {
+    on.queue("/rejects", &["put", "bad"]);
+    let options = ["--reject-on", "3", "--reject-on", "65", "--json"];
+    let mut consumer = on.consumes("/rejects", &options, "exit 65");
+    let told: Value = serde_json::from_str(&consumer.line()).expect("JSON");
+    assert_eq!((&told["code"], &told["delivered"]), (&65.into(), &1.into()));
+    eventually("it is dead", || on.listed("/rejects", "dead").len() == 1);
+    consumer.signal("TERM");
+    consumer.ends_with(0);
+
+    let dead = on.listed("/rejects", "dead");
+    assert_eq!(dead[0]["reason"], "its command ended with 65");
+    let zero = ["queue", "/rejects", "consume", "--reject-on", "0", "--", "true"];
+    assert_eq!(on.code(&zero), Some(2));
 }
 
 fn a_command_is_ended_when_its_claim_is_lost(on: &Server) {
@@ -152,6 +180,10 @@ pub(crate) const SCENES: &[Scene] = &[
     (
         "an_item_whose_command_fails_is_put_back_and_becomes_a_dead_letter",
         an_item_whose_command_fails_is_put_back_and_becomes_a_dead_letter,
+    ),
+    (
+        "an_item_whose_command_ends_with_a_chosen_code_is_rejected",
+        an_item_whose_command_ends_with_a_chosen_code_is_rejected,
     ),
     ("a_command_is_ended_when_its_claim_is_lost", a_command_is_ended_when_its_claim_is_lost),
     (

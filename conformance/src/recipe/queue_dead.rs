@@ -5,7 +5,8 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
 use std::time::Duration;
 
-use synod_core::store::Expect;
+use synod_core::clock;
+use synod_core::store::{Expect, Txn};
 use synod_recipes::Held as _;
 use synod_recipes::queue::{Delivery, PutOptions, QueuedItem};
 use synod_testkit::fault::{Cue, Site, Verb};
@@ -18,6 +19,8 @@ use crate::world::World;
 cases![
     "L-Q-15 L-Q-11" breaks [TransactionRunsAgain] => a_rejected_item_keeps_its_reason_as_long_as_it_is_a_dead_letter,
     "L-Q-15 L-Q-11" breaks [FailedWorkAcknowledged] => the_reason_of_work_that_failed_too_often_is_its_last_error,
+    "L-Q-15 L-Q-4" breaks [FailedWorkAcknowledged] => the_failures_of_an_item_are_kept_until_it_leaves,
+    "L-Q-15 L-Q-3" breaks [TransactionRunsAgain] => a_failure_whose_answer_is_lost_is_kept_once,
     "L-Q-15 L-Q-11" breaks [ClaimsNeverEnd] => an_item_that_no_consumer_can_receive_has_that_reason,
 ];
 
@@ -54,14 +57,14 @@ async fn a_rejected_item_keeps_its_reason_as_long_as_it_is_a_dead_letter(world: 
 
         // It is revived with no reason, and rejected again with another one.
         assert!(answer(bobs.revive(&dead[0]).await));
-        assert_eq!(stored(&world, &bob, "reasons").await, [""; 0], "{site:?}");
+        assert_eq!(stored(&world, &bob, "failures").await, [""; 0], "{site:?}");
         let items = answer(bobs.items().await);
         assert_eq!(shown(&items), [(None, 0)]);
         answer(claimed(&world, &anns).await.reject("another").await);
         let dead = answer(bobs.dead().await);
         assert_eq!(shown(&dead), [(Some("another"), 1)]);
         assert!(answer(anns.remove(&dead[0]).await) && !answer(anns.remove(&dead[0]).await));
-        assert_eq!(stored(&world, &bob, "reasons").await, [""; 0], "{site:?}");
+        assert_eq!(stored(&world, &bob, "failures").await, [""; 0], "{site:?}");
     }
     // Letters without a reason, as of another program.
     for name in ["entry-100-a", "entry-100-b"] {
@@ -110,6 +113,118 @@ async fn the_reason_of_work_that_failed_too_often_is_its_last_error(world: World
     let shown: Vec<_> = dead.iter().map(|it| (it.item().map(|it| &**it), it.reason())).collect();
     assert_eq!(shown, [(Some("fails"), Some("3")), (Some("is rejected"), Some("the first word"))]);
     assert_eq!(dead.iter().map(QueuedItem::delivered).collect::<Vec<_>>(), [3, 1]);
+}
+
+/// The deliveries that failed, with their reasons.
+fn failures(item: &QueuedItem<String>) -> Vec<(u32, &str)> {
+    item.failures().iter().map(|failure| (failure.delivered, &*failure.reason)).collect()
+}
+
+async fn the_failures_of_an_item_are_kept_until_it_leaves(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let [anns, bobs] = [&ann, &bob].map(|client| queue(&world, client));
+    let anns = anns.backoff(Duration::ZERO, Duration::ZERO);
+    let begin = clock::date() - Duration::from_secs(1);
+    // Each item fails twice, and then leaves in another way.
+    let ends = ["ack", "ack_with", "take", "remove", "reject", "revive", "spent"];
+    for end in ends {
+        let options = PutOptions::default().id("7").priority(5);
+        let bounded = bobs.clone().capacity(NonZeroUsize::MIN);
+        assert!(answer(bounded.put_with(&end.to_owned(), options).await));
+        answer(claimed(&world, &anns).await.fail("one", Duration::ZERO).await);
+        // A delivery without a reason, and a change of the data.
+        answer(claimed(&world, &bobs).await.put_back().await);
+        let item = answer(bobs.items().await).remove(0);
+        assert!(answer(bobs.change(&item, &"changed".to_owned()).await));
+        let (stop, one) = (Notify::new(), NonZeroUsize::MIN);
+        let work = async |_item| {
+            stop.notify_one();
+            Err::<(), _>("three")
+        };
+        answer(world.in_time("the end", anns.consume(one, stop.notified(), work)).await);
+
+        let item = answer(bobs.items().await).remove(0);
+        assert_eq!(failures(&item), [(1, "one"), (3, "three")], "{end}");
+        assert_eq!((item.reason(), item.delivered()), (Some("three"), 3));
+        assert!(item.failures().iter().all(|failure| failure.date > begin));
+        match end {
+            "ack" => answer(claimed(&world, &anns).await.ack().await),
+            "ack_with" => {
+                let done = answer(claimed(&world, &anns).await.ack_with(Txn::new()).await);
+                assert!(done.is_committed());
+            }
+            "take" => assert_eq!(took(&world, &anns).await, "changed"),
+            "remove" => assert!(answer(anns.remove(&item).await)),
+            _ => {
+                let reason = if end == "spent" {
+                    let anns = anns.clone().max_deliveries(NonZeroU32::new(3).expect("not zero"));
+                    assert!(answer(world.in_time("a try", anns.try_claim()).await).is_none());
+                    (3, "it has reached the maximum number of deliveries")
+                } else {
+                    answer(claimed(&world, &bobs).await.reject("four").await);
+                    (4, "four")
+                };
+                let dead = answer(anns.dead().await).remove(0);
+                assert_eq!(failures(&dead), [(1, "one"), (3, "three"), reason], "{end}");
+                assert_eq!(stored(&world, &bob, "failures").await.len(), 1, "its own alone");
+                if end == "revive" {
+                    assert!(answer(bobs.revive(&dead).await));
+                    let item = answer(bobs.items().await).remove(0);
+                    assert_eq!((failures(&item), item.delivered()), (vec![], 0));
+                    answer(claimed(&world, &anns).await.ack().await);
+                } else {
+                    assert!(answer(anns.remove(&dead).await));
+                }
+            }
+        }
+        for dir in ["items", "claimed", "dead", "failures", "ids", "slots"] {
+            assert_eq!(stored(&world, &bob, dir).await, [""; 0], "{end} leaves nothing in {dir}");
+        }
+    }
+
+    // More failures than are kept, and a node that an operator has removed.
+    put(&bobs, &["it"]).await;
+    for number in 1..=12 {
+        answer(claimed(&world, &anns).await.fail(number.to_string(), Duration::ZERO).await);
+    }
+    let last = |item: &QueuedItem<String>| failures(item).last().map(|last| last.1.to_owned());
+    let item = answer(bobs.items().await).remove(0);
+    assert_eq!((failures(&item)[0], item.failures().len()), ((3, "3"), 10));
+    assert_eq!(last(&item).as_deref(), Some("12"));
+    for node in answer(bob.children(&world.at("queue/failures")).await) {
+        answer(answer(bob.delete(&node.path, Expect::Any).await).required());
+    }
+    let delivery = claimed(&world, &anns).await;
+    answer(delivery.fail("13", Duration::ZERO).await);
+    let item = answer(bobs.items().await).remove(0);
+    assert_eq!(failures(&item), [(13, "13")]);
+    for node in answer(bob.children(&world.at("queue/failures")).await) {
+        answer(answer(bob.delete(&node.path, Expect::Any).await).required());
+    }
+    answer(claimed(&world, &anns).await.ack().await);
+    assert_eq!(answer(bobs.len().await), 0);
+}
+
+async fn a_failure_whose_answer_is_lost_is_kept_once(world: World) {
+    let (bob, (ann, plan)) = (world.client().await, world.scripted([]).await);
+    let [anns, bobs] = [&ann, &bob].map(|client| queue(&world, client));
+    // The largest item, with the longest history.
+    let largest = "x".repeat(answer(ann.session().await).info().limits.data - 2);
+    let reason = "\0".repeat(1_000);
+    put(&bobs, &[&largest]).await;
+    let sites = [Site::ReplyLost, Site::RequestLost, Site::AppliedLate, Site::Unsent];
+    for (number, site) in (1..).zip(sites) {
+        let delivery = claimed(&world, &anns).await;
+        assert_eq!((delivery.item().len(), delivery.delivered()), (largest.len(), number));
+        plan.cue(Cue::new(site).of(Verb::Delete));
+        let failing = delivery.fail(&reason, Duration::from_millis(1));
+        answer(world.in_time("a failure", failing).await);
+        assert_eq!(plan.pending(), 0, "{site:?} did not fire");
+        let item = answer(bobs.items().await).remove(0);
+        assert_eq!(failures(&item), [(number, &*reason)], "the last one alone has room");
+    }
+    answer(claimed(&world, &anns).await.reject(reason).await);
+    assert_eq!(answer(bobs.dead().await)[0].delivered(), 5);
 }
 
 async fn an_item_that_no_consumer_can_receive_has_that_reason(world: World) {

@@ -1,9 +1,11 @@
 //! The items of a queue and its dead letters, as tools read and change them.
 
+use std::time::Duration;
+
 use synod_core::clock::date;
 use synod_core::error::ErrorKind;
 use synod_core::store::Txn;
-use synod_recipes::queue::PutOptions;
+use synod_recipes::queue::{PutOptions, Queue, QueueStats};
 
 use crate::door::{answer, failure};
 use crate::recipe::queue::{claimed, put, queue, took};
@@ -11,6 +13,7 @@ use crate::world::World;
 
 cases![
     "L-Q-6 L-Q-11" catches [OwnerUntold] => what_is_in_the_queue_is_listed_removed_and_moved_back,
+    "L-Q-1 L-Q-4 L-Q-11" breaks [ClaimsNeverEnd] => items_are_counted_by_their_states,
     "L-Q-2 L-Q-7 L-Q-6" breaks [QueueIgnoresOrder] => an_item_is_changed_in_its_place_unless_it_is_claimed,
 ];
 
@@ -55,6 +58,41 @@ async fn what_is_in_the_queue_is_listed_removed_and_moved_back(world: World) {
     drop(two);
     assert_eq!(took(&world, &anns).await, "two");
     assert_eq!(answer(anns.len().await), 0);
+}
+
+async fn items_are_counted_by_their_states(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let [anns, bobs] = [&ann, &bob].map(|client| queue(&world, client));
+    assert_eq!(answer(anns.stats().await), QueueStats::default(), "there is no node");
+    let begin = date();
+    put(&bobs, &["one", "two", "three", "four"]).await;
+    let hour = Duration::from_secs(60 * 60);
+    for options in [PutOptions::default().after(hour), PutOptions::default().at(begin - hour)] {
+        assert!(answer(bobs.put_with(&"dated".to_owned(), options).await));
+    }
+    // A node that is no item, and an item of another program, whose age is not known.
+    for name in ["other", "entry-101-other"] {
+        answer(ann.put(&world.at(&format!("queue/items/{name}")), "\"other\"").await);
+    }
+    let counts = async |queue: &Queue<String>| {
+        let QueueStats { ready, delayed, claimed, dead, .. } = answer(queue.stats().await);
+        [ready, delayed, claimed, dead]
+    };
+    assert_eq!(counts(&anns).await, [6, 1, 0, 0]);
+    let [first, second] = [claimed(&world, &anns).await, claimed(&world, &bobs).await];
+    assert_eq!(counts(&anns).await, [4, 1, 2, 0]);
+    answer(first.put_back_after(hour).await);
+    answer(second.put_back().await);
+    assert_eq!(counts(&anns).await, [5, 2, 0, 0]);
+    answer(claimed(&world, &anns).await.reject("on purpose").await);
+    assert_eq!(counts(&bobs).await, [4, 2, 0, 1]);
+    let oldest = answer(bobs.stats().await).oldest.expect("an own item is left");
+    assert!(oldest >= begin - Duration::from_secs(1) && oldest <= date(), "{oldest:?}");
+    for _ in 0..4 {
+        took(&world, &anns).await;
+    }
+    let left = answer(bobs.stats().await);
+    assert_eq!((left.ready, left.delayed, left.dead, left.oldest), (0, 2, 1, None));
 }
 
 async fn an_item_is_changed_in_its_place_unless_it_is_claimed(world: World) {

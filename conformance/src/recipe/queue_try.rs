@@ -22,6 +22,7 @@ cases![
     "L-Q-14 L-Q-1" breaks [TransactionRunsAgain] => a_try_whose_answer_is_lost_has_its_item,
     "L-Q-14 L-X-1" breaks [DroppedTakeLost] => a_try_that_is_dropped_loses_no_item,
     "L-Q-9 L-Q-14" breaks [DelayIgnored] => an_item_waits_for_its_date_whatever_the_date,
+    "L-Q-9 L-Q-7" breaks [DelayIgnored] => items_whose_dates_have_come_are_had_by_date_before_the_others,
     "L-Q-14 L-OUT-1" breaks [QueueIgnoresOrder] => a_try_during_an_outage_fails_and_does_not_say_that_there_is_none,
 ];
 
@@ -181,6 +182,49 @@ async fn an_item_waits_for_its_date_whatever_the_date(world: World) {
     let soon = PutOptions::default().at(clock::date() + world.brief());
     assert!(answer(bobs.put_with(&"soon".to_owned(), soon).await));
     assert_eq!(answer(world.in_time("its date", anns.take()).await), "soon");
+}
+
+async fn items_whose_dates_have_come_are_had_by_date_before_the_others(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let [anns, bobs] = [&ann, &bob].map(|client| queue(&world, client));
+    // The items of the first round are listed, the others are reported.
+    for (begin, wait) in [(SystemTime::UNIX_EPOCH, Duration::ZERO), in_a_while(&world)] {
+        let options = PutOptions::default;
+        let at = |millis| options().at(begin + Duration::from_millis(millis));
+        for (item, options) in [
+            ("third", at(30)),
+            ("fifth", options()),
+            ("first", at(10)),
+            ("sixth", options().after(Duration::ZERO)),
+            ("second", at(20)),
+            ("seventh", options().priority(101).at(SystemTime::UNIX_EPOCH)),
+            ("fourth", at(30)),
+        ] {
+            assert!(answer(bobs.put_with(&item.to_owned(), options).await));
+        }
+        if !wait.is_zero() {
+            let next = world.in_time("what has no date", anns.claim()).await;
+            assert_eq!(answer(next).item(), "fifth", "the dates have not come");
+        }
+        clock::sleep(wait).await;
+
+        for item in ["first", "second", "third", "fourth", "fifth", "sixth", "seventh"] {
+            let mut delivery = answer(world.in_time("an item", anns.claim()).await);
+            // Where time is paused, only the first round is due by the wall clock.
+            if wait.is_zero() {
+                answer(delivery.put_back().await);
+                delivery = answer(world.in_time("the same item", anns.claim()).await);
+            }
+            assert_eq!(delivery.item(), item);
+            answer(delivery.ack().await);
+        }
+    }
+}
+
+/// A date that comes after all reports, and the time until then.
+fn in_a_while(world: &World) -> (SystemTime, Duration) {
+    let wait = world.brief() * 4;
+    (clock::date() + wait, wait + Duration::from_secs(1))
 }
 
 async fn a_try_during_an_outage_fails_and_does_not_say_that_there_is_none(world: World) {

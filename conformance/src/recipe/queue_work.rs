@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use futures_util::future::{join, join_all, pending};
 use synod_core::error::ErrorKind;
 use synod_core::store::Txn;
 use synod_recipes::Held as _;
-use synod_recipes::queue::Delivery;
+use synod_recipes::queue::{Delivery, WorkOutcome};
 use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::sync::{Notify, Semaphore};
 
@@ -29,6 +29,7 @@ cases![
     "L-Q-1 L-Q-4" breaks [FailedWorkAcknowledged] => work_is_done_by_so_many_at_once_until_it_succeeds,
     "L-Q-4" breaks [ClaimsNeverEnd] => work_that_is_dropped_puts_its_items_back,
     "L-Q-9" breaks [DelayIgnored] => an_item_whose_work_fails_keeps_no_other_waiting,
+    "L-Q-4 L-Q-9 L-Q-15" breaks [FailedWorkAcknowledged] => work_says_whether_its_item_is_done_retried_or_rejected,
     "L-Q-4 L-Q-7" breaks [ClaimsNeverEnd] => an_item_that_is_put_back_is_the_next_one_before_the_store_reports_it,
     "L-Q-4 L-Q-13" breaks [QueueIgnoresOrder] => work_that_ends_its_delivery_itself_costs_no_more,
     "L-Q-1 L-OUT-1" breaks [QueueIgnoresOrder] => one_hand_that_is_refused_ends_the_others_when_their_work_is_done,
@@ -230,12 +231,70 @@ async fn an_item_whose_work_fails_keeps_no_other_waiting(world: World) {
     answer(world.in_time("all good ones", consuming).await);
     assert_eq!((good.get(), bad.get()), (GOOD, 2), "each bad one was tried once");
     let left = answer(queue(&world, &bob).items().await);
-    let left: Vec<_> =
+    let mut left: Vec<_> =
         left.iter().filter_map(|it| Some((it.item()?.as_str(), it.delivered()))).collect();
-    assert_eq!(left, [("bad", 1), ("panics", 1)], "they have their places");
+    // Their dates differ at random.
+    left.sort_unstable();
+    assert_eq!(left, [("bad", 1), ("panics", 1)]);
     let items = answer(anns.items().await);
     let soon = synod_core::clock::date() + HOUR / 2;
     assert!(items.iter().all(|item| item.not_before() > Some(soon)), "they come later");
+}
+
+async fn work_says_whether_its_item_is_done_retried_or_rejected(world: World) {
+    const HOUR: Duration = Duration::from_secs(60 * 60);
+    const DELIVERIES: usize = 7;
+    let client = world.client().await;
+    let times = NonZeroU32::new(2).expect("not zero");
+    let queue = queue(&world, &client).backoff(HOUR, HOUR).max_deliveries(times);
+    put(&queue, &["done", "later", "never", "bad", "again", "fails"]).await;
+    let (stop, had) = (Notify::new(), RefCell::new(Vec::new()));
+    let work = async |delivery: Arc<Delivery<String>>| {
+        let item = delivery.item().clone();
+        had.borrow_mut().push((item.clone(), delivery.delivered()));
+        if had.borrow().len() == DELIVERIES {
+            stop.notify_one();
+        }
+        Ok(match &*item {
+            "later" => WorkOutcome::RetryAfter(2 * HOUR),
+            "never" => WorkOutcome::RetryAfter(Duration::MAX),
+            "bad" => WorkOutcome::Reject("it is bad".to_owned()),
+            "again" => WorkOutcome::RetryAfter(Duration::ZERO),
+            "fails" => return Err("it fails"),
+            _ => WorkOutcome::Done,
+        })
+    };
+
+    let consuming = queue.consume(count(1), stop.notified(), work);
+    answer(world.in_time("the end", consuming).await);
+
+    let mut had = had.take();
+    had.sort();
+    let expected: [_; DELIVERIES] = [
+        ("again", 1),
+        ("again", 2),
+        ("bad", 1),
+        ("done", 1),
+        ("fails", 1),
+        ("later", 1),
+        ("never", 1),
+    ];
+    assert_eq!(had, expected.map(|(item, times)| (item.to_owned(), times)));
+    let (dead, left) = (answer(queue.dead().await), answer(queue.items().await));
+    let mut dead: Vec<_> =
+        dead.iter().map(|it| (it.item().map(|it| &**it), it.reason(), it.delivered())).collect();
+    dead.sort_unstable();
+    let retried = "its work requested a retry, and it has reached the maximum number of deliveries";
+    assert_eq!(dead, [(Some("again"), Some(retried), 2), (Some("bad"), Some("it is bad"), 1)]);
+    let after = |hours: u32| Some(synod_core::clock::date() + HOUR * hours);
+    let date_of = |name: &str| {
+        let item = left.iter().find(|it| it.item().is_some_and(|it| it == name));
+        item.expect("it is left").not_before()
+    };
+    assert_eq!(left.len(), 3);
+    assert!(date_of("fails") <= after(1), "the backoff is an hour");
+    assert!(date_of("later") > after(1) && date_of("later") <= after(2), "it said so");
+    assert!(date_of("never") > after(1_000_000));
 }
 
 async fn an_item_that_is_put_back_is_the_next_one_before_the_store_reports_it(world: World) {

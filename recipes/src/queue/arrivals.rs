@@ -38,6 +38,11 @@ impl StockItem {
         Self { name, created, data: some(&node.data), due, is_own: false }
     }
 
+    /// Returns true if the position of the item is not known: only its name was reported.
+    pub(super) fn is_unread(&self) -> bool {
+        self.created == Revision::ZERO && !self.name.shows_place()
+    }
+
     pub(super) fn rank(&self) -> Rank {
         let created = self.created;
         mistake!(QueueIgnoresOrder: let created = Revision::ZERO);
@@ -49,15 +54,19 @@ impl StockItem {
 /// were not reported yet or are not the first.
 const MAX_OWN: usize = 64;
 
-/// Items whose positions are not known, in the order in which they were reported. A consumer reads
-/// them in batches when it may have to try one of them. So items that other consumers take
-/// meanwhile are never read.
+/// The priority of an item, true if it has no date, and the order of its arrival. Dated items are
+/// delivered first.
+type ArrivalKey = (u16, bool, u64);
+
+/// Items whose positions are not known, and that may be delivered now, in the order in which they
+/// were reported. A consumer reads them in batches when it may have to try one of them. So items
+/// that other consumers take meanwhile are never read.
 #[derive(Debug)]
 pub(super) struct Arrivals {
-    /// The names by priority and order of arrival.
-    names: BTreeMap<(u16, u64), String>,
+    /// The names in the order in which they are read.
+    names: BTreeMap<ArrivalKey, String>,
     /// The key in `names` of each name.
-    keys: BTreeMap<String, (u16, u64)>,
+    keys: BTreeMap<String, ArrivalKey>,
     /// The names that a consumer has requested to read.
     requested: BTreeSet<String>,
     /// The last items that this process has put. They need not be read.
@@ -77,14 +86,15 @@ impl Default for Arrivals {
 }
 
 impl Arrivals {
-    /// Adds an item of this priority.
-    pub(super) fn add(&mut self, priority: u16, name: &str) {
-        if self.keys.contains_key(name) {
+    /// Adds an item with this name, which is written `text`.
+    pub(super) fn add(&mut self, name: &ItemName, text: &str) {
+        if self.keys.contains_key(text) {
             return;
         }
         self.count += 1;
-        self.names.insert((priority, self.count), name.to_owned());
-        self.keys.insert(name.to_owned(), (priority, self.count));
+        let key = (name.priority, !name.is_dated(), self.count);
+        self.names.insert(key, text.to_owned());
+        self.keys.insert(text.to_owned(), key);
     }
 
     /// Records an item that this process has put.
@@ -93,6 +103,12 @@ impl Arrivals {
         if self.own.len() > MAX_OWN {
             self.own.pop_front();
         }
+    }
+
+    /// Removes and returns the item of this name, if this process has put it.
+    pub(super) fn take_own_named(&mut self, name: &str) -> Option<StockItem> {
+        let index = self.own.iter().position(|(own, _item)| own == name)?;
+        self.own.remove(index).map(|(_name, item)| item)
     }
 
     /// Removes and returns the first item, if this process has put it. A later own item stays: the
@@ -140,8 +156,11 @@ impl Arrivals {
     /// Returns true if one of these items may precede the last of `known`, or is needed because
     /// `known` has fewer than `count` items.
     pub(super) fn may_be_among(&self, known: &[&Rank], count: usize) -> bool {
-        let Some(((priority, _), _)) = self.names.first_key_value() else { return false };
-        self.is_mixed || known.len() < count || known.iter().any(|rank| rank.may_follow(*priority))
+        let Some((&(priority, is_undated, _), _)) = self.names.first_key_value() else {
+            return false;
+        };
+        let may_precede = |rank: &&Rank| rank.may_follow(priority, !is_undated);
+        self.is_mixed || known.len() < count || known.iter().any(may_precede)
     }
 
     /// Returns the names of at most `max` first items that were not requested yet, and marks them

@@ -114,8 +114,9 @@ impl<T> Delivery<T> {
         self.claimed.put_back().await
     }
 
-    /// Puts the item back in its place, and delays its next delivery by `after`, by the wall clocks
-    /// of this consumer and of the next one.
+    /// Puts the item back, and delays its next delivery by `after`: until a date by the wall clock
+    /// of this consumer, which is then the [place](crate::queue::PutOptions::at) of the item. After
+    /// a delay of zero the item keeps its place.
     ///
     /// # Errors
     ///
@@ -126,6 +127,22 @@ impl<T> Delivery<T> {
     /// A dropped call has put the item back with this delay, or has not.
     pub async fn put_back_after(&self, after: Duration) -> Result<()> {
         self.claimed.put_back_after(after).await
+    }
+
+    /// Puts the item back as [`Delivery::put_back_after`] does, after a failure. The first 1,000
+    /// bytes of the reason are kept in the [history](crate::queue::QueuedItem::failures) of the
+    /// item. After its [last delivery](Delivery::is_last) the next claim moves it to the dead
+    /// letters.
+    ///
+    /// # Errors
+    ///
+    /// As [`Delivery::ack`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Delivery::put_back_after`].
+    pub async fn fail(&self, reason: impl Into<String>, after: Duration) -> Result<()> {
+        self.claimed.fail(&reason.into(), after).await
     }
 
     /// Moves the item to the dead letters, in one transaction: no consumer receives it again. The
@@ -238,7 +255,7 @@ impl ClaimedItem {
 
     /// Moves the item to the dead letters.
     pub(super) async fn reject(&self, reason: &str) -> Result<()> {
-        let dead = self.shared.with_dead(Txn::new(), &self.name, self.data.clone(), reason)?;
+        let dead = self.shared.with_dead(Txn::new(), &self.name, self.data.clone(), reason).await?;
         match self.end_with(self.removal()?, dead).await? {
             Outcome::Committed(()) => Ok(()),
             Outcome::Rejected(no) => Err(self.shared.writes.refused(&no)),
@@ -247,9 +264,24 @@ impl ClaimedItem {
 
     /// Puts the item back, and delays its next delivery.
     pub(super) async fn put_back_after(&self, after: Duration) -> Result<()> {
-        let later = self.name.clone().not_before(date().saturating_add(after)).to_string();
-        let own = self.shared.back(&self.shared.claimed(&self.name)?, &later, self.data.clone())?;
+        let (node, later) = (self.shared.claimed(&self.name)?, self.later(after).to_string());
+        let own = self.shared.back(&node, &later, self.data.clone())?;
         self.end(own.delete(self.hold.seen_path(), Expect::Any)).await
+    }
+
+    /// Puts the item back as [`ClaimedItem::put_back_after`] does, and keeps the reason.
+    pub(super) async fn fail(&self, reason: &str, after: Duration) -> Result<()> {
+        let (later, data) = (self.later(after), self.data.clone());
+        let own = self.shared.back_after_failure(&self.name, later, data, reason).await?;
+        self.end(own.delete(self.hold.seen_path(), Expect::Any)).await
+    }
+
+    /// The name of the item that is put back with this delay. Without one it keeps its place.
+    fn later(&self, after: Duration) -> ItemName {
+        match after {
+            Duration::ZERO => self.name.clone(),
+            after => self.name.clone().not_before(date().saturating_add(after)),
+        }
     }
 
     /// Puts the item back, and waits for the answer within the time limit of a call. A dropped call

@@ -19,6 +19,9 @@ const ENTRY: &str = "entry-";
 /// The start of the part of a name that changes with each delivery.
 const TOKENS_START: char = '+';
 
+/// The token of an item with a node of its failures.
+const HAS_FAILURES: &str = "f";
+
 /// The separator before the application's id in a key. The text before it makes the key unique: the
 /// id may be used again when its item is done.
 const ID_SEPARATOR: &str = "-id-";
@@ -30,16 +33,16 @@ const DEFAULT_PRIORITY: u16 = 100;
 const UNIQUE_LENGTH: usize = 36;
 
 /// The maximum length of an id in bytes, percent-encoded as in names. With all tokens at their
-/// maximum length a name has 255 bytes: 10 for the priority, 2 around the tokens, 11, 11, 21, 15
-/// and 21 for the tokens, 40 before the id.
+/// maximum length a name has 252 bytes: 10 for the priority, 2 around the tokens, 11, 11, 21, 15,
+/// 1 and 21 for the tokens, 40 before the id.
 pub(super) const MAX_ID: usize = 120;
 
 /// The maximum date in a name, in the year 5138: all dates in names have at most 14 digits.
 const MAX_DATE: u64 = 99_999_999_999_999;
 
-/// The state of an item in its name: `entry-PPP-KEY`, or `entry-PPP-+dDcCrRtTsS-KEY` with the
-/// number of its deliveries and of its changes, its position, its date and its slot, as far as it
-/// has them.
+/// The state of an item in its name: `entry-PPP-KEY`, or `entry-PPP-+dDcCrRtTfsS-KEY` with the
+/// number of its deliveries and of its changes, its position, its date, `f` if a node has the
+/// history of its failures, and its slot, as far as it has them.
 ///
 /// A name identifies one item, and one delivery of it with one data. It is never used again, so a
 /// delete by path concerns that delivery. With each step of an item the number of changes grows, or
@@ -57,6 +60,8 @@ pub(super) struct ItemName {
     /// The date before which the item is not delivered, in milliseconds since the beginning of
     /// 1970.
     not_before: Option<u64>,
+    /// True if a node has the history of the failed deliveries of the item.
+    pub(super) has_failures: bool,
     /// The slot of a bounded queue that the item fills.
     pub(super) slot: Option<u64>,
     /// The part that no delivery and no change of the data replaces.
@@ -64,23 +69,28 @@ pub(super) struct ItemName {
 }
 
 /// The position of an item. A lower rank is delivered earlier. No two names have the same rank.
+///
+/// In each priority the dated items come first, by their dates, and then the others, in the order
+/// of their puts: the clock that wrote a date and the revision of a put cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
     priority: u16,
+    /// The date of the item, or the greatest number if it has none.
+    date: u64,
     place: Revision,
     key: String,
     delivered: u32,
     changes: Option<u32>,
-    not_before: Option<u64>,
 }
 
 impl Rank {
-    /// Returns true if an item of this priority, of which only the name is known, may precede this
-    /// one. Such an item is younger than each item that is known by its first node, but not than an
-    /// item that was delivered or changed before.
-    pub(super) fn may_follow(&self, priority: u16) -> bool {
+    /// Returns true if an item of this priority, with a date or without one, of which only the name
+    /// is known, may precede this one. Such an item is younger than each item without a date that
+    /// is known by its first node, but not than one that was delivered or changed before.
+    pub(super) fn may_follow(&self, priority: u16, is_dated: bool) -> bool {
         let has_named_place = self.delivered > 0 || self.changes.is_some();
-        priority < self.priority || priority == self.priority && has_named_place
+        let may_be_older = is_dated || self.date == u64::MAX && has_named_place;
+        priority < self.priority || priority == self.priority && may_be_older
     }
 }
 
@@ -89,7 +99,8 @@ impl ItemName {
     pub(super) fn unique(priority: Option<u16>, key: String) -> Self {
         let priority = priority.unwrap_or(DEFAULT_PRIORITY);
         let (changes, place, not_before, slot) = (None, None, None, None);
-        Self { priority, delivered: 0, changes, place, not_before, slot, key }
+        let (delivered, has_failures) = (0, false);
+        Self { priority, delivered, changes, place, not_before, has_failures, slot, key }
     }
 
     /// Creates the name of an item with an id of the application. Returns `None` if the id is too
@@ -113,10 +124,15 @@ impl ItemName {
         let changes = changes.map(u32::try_from).transpose().ok()?;
         let (place, rest) = token(rest, 'r')?;
         let (not_before, rest) = token(rest, 't')?;
+        let (has_failures, rest) = match rest.strip_prefix(HAS_FAILURES) {
+            Some(rest) => (true, rest),
+            None => (false, rest),
+        };
         let (slot, rest) = token(rest, 's')?;
         let delivered = u32::try_from(delivered.filter(|_| rest.is_empty())?).ok()?;
         let place = place.map(Revision::new);
-        Some(Self { delivered, changes, place, not_before, slot, key: key.into(), ..plain })
+        let key = key.into();
+        Some(Self { delivered, changes, place, not_before, has_failures, slot, key, ..plain })
     }
 
     /// Returns true if the name contains the position of the item, so that its node need not be
@@ -125,12 +141,12 @@ impl ItemName {
         self.place.is_some()
     }
 
-    /// Returns the name of the item for its next delivery. `created` is the revision of the node
-    /// with this name.
+    /// Returns the name of the item for its next delivery. It keeps its date, and so its position.
+    /// `created` is the revision of the node with this name.
     pub(super) fn next_delivery(&self, created: Revision) -> Self {
         let place = Some(self.place.unwrap_or(created));
         let delivered = self.delivered.saturating_add(1);
-        Self { delivered, place, not_before: None, ..self.clone() }
+        Self { delivered, place, ..self.clone() }
     }
 
     /// Returns the name of the item with other data, or after it was taken and put back without a
@@ -151,6 +167,11 @@ impl ItemName {
         Self { changes, ..self.clone() }
     }
 
+    /// Returns true if the item has a date before which it is not delivered.
+    pub(super) fn is_dated(&self) -> bool {
+        self.not_before.is_some()
+    }
+
     /// Returns the name of the item with the date before which it is not delivered.
     pub(super) fn not_before(self, date: Duration) -> Self {
         let millis = u64::try_from(date.as_millis()).unwrap_or(MAX_DATE).min(MAX_DATE);
@@ -159,7 +180,13 @@ impl ItemName {
 
     /// Returns the name of the item with no deliveries, at the end of its priority.
     pub(super) fn anew(&self) -> Self {
-        Self { delivered: 0, place: None, not_before: None, ..self.changed_once_more() }
+        let (delivered, place, not_before) = (0, None, None);
+        Self { delivered, place, not_before, ..self.changed_once_more() }.with_failures(false)
+    }
+
+    /// Returns the name of the item with a node of its failures, or without one.
+    pub(super) fn with_failures(self, has_failures: bool) -> Self {
+        Self { has_failures, ..self }
     }
 
     /// Returns the name of the item without its id or, if it has none, with another key.
@@ -181,8 +208,8 @@ impl ItemName {
     /// Returns the position of the item. `created` is the revision of its node.
     pub(super) fn rank(&self, created: Revision) -> Rank {
         let Self { priority, delivered, changes, not_before, ref key, .. } = *self;
-        let place = self.place.unwrap_or(created);
-        Rank { priority, place, key: key.clone(), delivered, changes, not_before }
+        let (date, place) = (not_before.unwrap_or(u64::MAX), self.place.unwrap_or(created));
+        Rank { priority, date, place, key: key.clone(), delivered, changes }
     }
 
     /// The time of the put, by the clock of the producer, if the producer wrote it.
@@ -206,6 +233,13 @@ impl ItemName {
         slots.join(&self.slot?.to_string()).ok()
     }
 
+    /// The node of the failures of the item while it is in the queue. Other programs may use a key
+    /// again: with the position of the item it is unique.
+    pub(super) fn failures_node(&self, failures: &Path) -> Option<Path> {
+        let place = self.place.filter(|_| self.has_failures)?;
+        failures.join(&format!("{:03}-r{place}-{}", self.priority, self.key)).ok()
+    }
+
     /// The node that marks the id of the item as used.
     pub(super) fn id_node(&self, ids: &Path) -> Option<Path> {
         ids.join(named(&self.key)?).ok()
@@ -217,11 +251,12 @@ impl fmt::Display for ItemName {
         let changes = self.changes.map(u64::from);
         let others = [changes, self.place.map(Revision::get), self.not_before, self.slot];
         write!(f, "{ENTRY}{:03}-", self.priority)?;
-        if self.delivered > 0 || others != [None; 4] {
+        if self.delivered > 0 || others != [None; 4] || self.has_failures {
             write!(f, "{TOKENS_START}d{}", self.delivered)?;
             self.changes.map_or(Ok(()), |changes| write!(f, "c{changes}"))?;
             self.place.map_or(Ok(()), |place| write!(f, "r{place}"))?;
             self.not_before.map_or(Ok(()), |date| write!(f, "t{date}"))?;
+            f.write_str(if self.has_failures { HAS_FAILURES } else { "" })?;
             self.slot.map_or(Ok(()), |slot| write!(f, "s{slot}"))?;
             f.write_str("-")?;
         }

@@ -20,9 +20,10 @@
 //!   whose claim node is absent in a later read, has no consumer.
 //! - **A claim is sent until its effect is known**, or until its session is lost, and the claim
 //!   with it. So none arrives late.
-//! - **The reason of a dead letter is a node in a directory of its own.** A node below the letter
-//!   would keep programs that know no reasons from removing it, and its name has no room. The
-//!   reason is created and deleted in the transactions that do so to its letter.
+//! - **The failures of an item are a node in a directory of its own.** A node below the item would
+//!   keep other programs from removing it, and its name has no room. The node is written in the
+//!   transaction that puts the item back, and deleted in the one that removes the item. That of a
+//!   dead letter has the name of its letter, and is created and deleted together with it.
 //! - **Only a transaction decides who has an item.** The local knowledge of a process is a hint.
 //! - **The attempt to get an item is its own task.** If its caller is gone when it ends, the item
 //!   is put back: the caller confirms the receipt. A dropped delivery leaves its return to a task
@@ -32,6 +33,7 @@
 //! - **A consumer chooses among more items after lost races**, prefers items that its own process
 //!   put, and waits where there are fewer. So consumers need not know each other.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
@@ -47,14 +49,13 @@ use synod_core::{clock, value};
 
 use crate::line::ticket_name::dated;
 use crate::mutant::mistake;
+use crate::queue::failures::{self, FailedDelivery, with_failure};
 use crate::queue::item_name::ItemName;
 use crate::support::exactly_once::settling::Sent;
 use crate::support::exactly_once::write_id::WriteIds;
 use crate::support::exactly_once::writes::ExactlyOnceWrites;
-use crate::support::names::{beginning, dir_for_any_name};
-
-/// The maximum number of bytes of the reason of a dead letter that are kept.
-const MAX_REASON: usize = 1_000;
+use crate::support::names::dir_for_any_name;
+use crate::support::time::date;
 
 /// The operation that errors of a queue name.
 pub(super) const DOING: &str = "using a queue";
@@ -79,8 +80,8 @@ pub(super) struct QueueShared {
     pub(super) slots: Path,
     /// The items that are not delivered to any consumer.
     pub(super) dead: Path,
-    /// The reasons of the dead letters, each under the name of its letter.
-    reasons: Path,
+    /// The failures of items and of dead letters.
+    failures: Path,
     pub(super) writes: ExactlyOnceWrites,
 }
 
@@ -96,7 +97,7 @@ impl QueueShared {
             ids: below("ids")?,
             slots: below("slots")?,
             dead: below("dead")?,
-            reasons: below("reasons")?,
+            failures: below("failures")?,
             writes: ExactlyOnceWrites::new(
                 client,
                 WriteIds::persistent(below("marks")?, "queue-", DOING),
@@ -141,12 +142,12 @@ impl QueueShared {
         self.others(name).fold(item, |txn, other| txn.delete(other, Expect::Any))
     }
 
-    /// Returns the nodes that exist as long as the item: the nodes of its id and of its slot, if it
-    /// has them.
+    /// Returns the nodes that exist as long as the item: the nodes of its id, of its slot and of
+    /// its failures, if it has them.
     fn others(&self, name: &ItemName) -> impl Iterator<Item = Path> + use<> {
-        let others = [name.id_node(&self.ids), name.slot_node(&self.slots)];
-        mistake!(CapacityUnguarded: let others = [name.id_node(&self.ids), None]);
-        others.into_iter().flatten()
+        let (id, slot) = (name.id_node(&self.ids), name.slot_node(&self.slots));
+        mistake!(CapacityUnguarded: let slot = None);
+        [id, slot, name.failures_node(&self.failures)].into_iter().flatten()
     }
 
     /// Builds the transaction that puts the claimed item with this node back among the waiting
@@ -157,8 +158,9 @@ impl QueueShared {
     }
 
     /// Sends a transaction that removes an item, with the further operations of `more`. If the node
-    /// of the id or of the slot is missing, its delete is left out: another program may have
-    /// removed it, or may have put an item whose name only looks like one with an id or a slot.
+    /// of the id, the slot or the failures is missing, its operation is left out: another program
+    /// may have removed it, or may have put an item whose name only looks like one with an id or a
+    /// slot.
     pub(super) async fn send_removal(
         &self,
         limit: Retry,
@@ -173,7 +175,7 @@ impl QueueShared {
                 Sent::Rejected(no)
                     if no.index < own.ops.len() && self.is_missing_companion(&no) =>
                 {
-                    tracing::warn!(path = %no.path, "the node of the id or the slot of an item is missing");
+                    tracing::warn!(path = %no.path, "a node of the id, the slot or the failures of an item is missing");
                     own.ops.remove(no.index);
                 }
                 sent => return Ok(sent),
@@ -181,37 +183,89 @@ impl QueueShared {
         }
     }
 
-    /// Returns true if a transaction was rejected because the node of an id or a slot is missing.
+    /// Returns true if a transaction was rejected because the node of an id, a slot or failures is
+    /// missing.
     fn is_missing_companion(&self, no: &Rejected) -> bool {
         let dir = no.path.parent();
         no.reason == RejectReason::Missing
-            && dir.is_some_and(|dir| dir == self.ids || dir == self.slots)
+            && dir.is_some_and(|dir| [&self.ids, &self.slots, &self.failures].contains(&&dir))
     }
 
-    /// Adds the operations that create a dead letter, with the beginning of its reason.
-    pub(super) fn with_dead(
+    /// Adds the operations that create a dead letter, with the failures of its item.
+    pub(super) async fn with_dead(
         &self,
         txn: Txn,
         name: &ItemName,
         data: Bytes,
         reason: &str,
     ) -> Result<Txn> {
-        let (name, reason) = (name.to_string(), beginning(reason, MAX_REASON));
-        Ok(txn.create(self.dead.join(&name)?, data, Lifetime::Persistent).create(
-            self.reasons.join(&name)?,
-            reason,
-            Lifetime::Persistent,
-        ))
+        let (_is_there, before) = self.failures_of(name).await?;
+        let (letter, node) = (self.dead.join(&name.to_string())?, self.failures_of_dead(name)?);
+        let failures = with_failure(&node, &before, (name.delivered, date(), reason))?;
+        let txn = txn.create(letter, data, Lifetime::Persistent);
+        Ok(txn.create(node, failures, Lifetime::Persistent))
     }
 
-    /// Adds the operation that deletes the reason of the dead letter of this name.
-    pub(super) fn without_reason(&self, txn: Txn, name: &str) -> Result<Txn> {
-        Ok(txn.delete(self.reasons.join(name)?, Expect::Any))
+    /// The node of the failures of a dead letter with this name.
+    fn failures_of_dead(&self, name: &ItemName) -> Result<Path> {
+        Ok(self.failures.join(&name.to_string())?)
     }
 
-    /// The query for the reasons of the dead letters.
-    pub(super) fn query_reasons(&self) -> Query {
-        Query::children(&self.reasons)
+    /// Adds the operation that deletes the failures of the dead letter of this name.
+    pub(super) fn without_failures_of_dead(&self, txn: Txn, name: &ItemName) -> Result<Txn> {
+        Ok(txn.delete(self.failures_of_dead(name)?, Expect::Any))
+    }
+
+    /// Builds the transaction that puts a claimed item back under the name `later` after a failure.
+    /// It does not delete the claim.
+    pub(super) async fn back_after_failure(
+        &self,
+        claimed: &ItemName,
+        later: ItemName,
+        data: Bytes,
+        reason: &str,
+    ) -> Result<Txn> {
+        let (is_there, before) = self.failures_of(claimed).await?;
+        let later = later.with_failures(true);
+        let txn = self.back(&self.claimed(claimed)?, &later.to_string(), data)?;
+        let Some(node) = later.failures_node(&self.failures) else { return Ok(txn) };
+        let failures = with_failure(&node, &before, (claimed.delivered, date(), reason))?;
+        Ok(if is_there {
+            txn.set(node, failures, Expect::Any)
+        } else {
+            txn.create(node, failures, Lifetime::Persistent)
+        })
+    }
+
+    /// Reads the failures of an item that is not a dead letter. Returns whether their node exists.
+    async fn failures_of(&self, name: &ItemName) -> Result<(bool, Vec<FailedDelivery>)> {
+        let Some(node) = name.failures_node(&self.failures) else { return Ok((false, vec![])) };
+        let view = self.client.read(Query::node(node).local()).await?;
+        let node = view.into_node();
+        let failures = node.as_ref().map(|node| failures::read(&node.path, &node.data));
+        Ok((node.is_some(), failures.unwrap_or_default()))
+    }
+
+    /// Reads the failures of all items and dead letters. Each is found by
+    /// [`QueueShared::take_failures`].
+    pub(super) async fn all_failures(&self) -> Result<BTreeMap<Path, Vec<FailedDelivery>>> {
+        let nodes = self.client.read(Query::children(&self.failures)).await?.nodes.into_iter();
+        Ok(nodes.map(|node| (node.path.clone(), failures::read(&node.path, &node.data))).collect())
+    }
+
+    /// Removes and returns the failures of an item, or of a dead letter.
+    pub(super) fn take_failures(
+        &self,
+        all: &mut BTreeMap<Path, Vec<FailedDelivery>>,
+        name: &ItemName,
+        is_dead: bool,
+    ) -> Option<Vec<FailedDelivery>> {
+        let node = if is_dead {
+            self.failures_of_dead(name).ok()
+        } else {
+            name.failures_node(&self.failures)
+        };
+        all.remove(&node?)
     }
 
     /// Returns true if a transaction was rejected because the id of this item is in the queue

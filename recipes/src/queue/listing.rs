@@ -11,10 +11,12 @@ use synod_core::retry::Retry;
 use synod_core::store::{Expect, Lifetime, Node, Outcome, Query, RejectReason, SessionId, Txn};
 
 use crate::queue::Queue;
+use crate::queue::failures::FailedDelivery;
 use crate::queue::item_name::ItemName;
 use crate::queue::layout::{Codec, QueueShared};
 use crate::queue::put::QueueEntry;
 use crate::support::exactly_once::settling::{Sent, is_only_lost};
+use crate::support::time::date;
 
 /// An item of a [`Queue`], or a dead letter, at the time of the listing.
 #[derive(Clone, PartialEq, Eq)]
@@ -23,7 +25,9 @@ pub struct QueuedItem<T> {
     node: Node,
     item: Option<T>,
     claim: Option<QueueClaim>,
-    reason: Option<String>,
+    failures: Vec<FailedDelivery>,
+    /// True if this dead letter has a node with its failures.
+    has_history: bool,
 }
 
 /// The claim of an item.
@@ -82,11 +86,18 @@ impl<T> QueuedItem<T> {
         self.claim
     }
 
-    /// The reason of a dead letter: that of [`Delivery::reject`](crate::queue::Delivery::reject),
-    /// the error of the last work in [`Queue::consume`], or the reason for which no consumer can
-    /// receive the item. `None` for an item, and for a letter of a program that stores no reason.
+    /// The reason of the last failed delivery: that of
+    /// [`Delivery::reject`](crate::queue::Delivery::reject), the error of the work in
+    /// [`Queue::consume`], or the reason for which no consumer can receive the item. `None` for an
+    /// item that did not fail, and for a letter of a program that stores no reason.
     pub fn reason(&self) -> Option<&str> {
-        self.reason.as_deref()
+        self.failures.last().map(|failure| &*failure.reason)
+    }
+
+    /// The failed deliveries, the oldest first: the last ten, and fewer if their reasons are long.
+    /// A delivery that ended without a reason, as that of a consumer that died, is not among them.
+    pub fn failures(&self) -> &[FailedDelivery] {
+        &self.failures
     }
 }
 
@@ -119,7 +130,8 @@ impl<T> Queue<T> {
         Ok(self.nodes(Query::names_only).await?.len())
     }
 
-    /// Lists the items in their order, including claimed ones. As [`Queue::len`] it is not a
+    /// Lists the items in their order, including claimed ones. Items whose dates have not come are
+    /// the last ones. As [`Queue::len`] it is not a
     /// consistent snapshot.
     ///
     /// # Errors
@@ -140,12 +152,18 @@ impl<T> Queue<T> {
         for item in &mut items {
             item.claim = claims.get(item.node.path.name()).copied();
         }
+        if items.iter().any(|item| item.name.has_failures) {
+            self.add_failures(&mut items, false).await?;
+        }
         Ok(items)
     }
 
     /// Reads the nodes of the items, by the parts of their names that never change. An item that is
     /// claimed or put back during the call is in one of the lists.
-    async fn nodes(&self, query: impl Fn(Query) -> Query) -> Result<BTreeMap<(u16, String), Node>> {
+    pub(super) async fn nodes(
+        &self,
+        query: impl Fn(Query) -> Query,
+    ) -> Result<BTreeMap<(u16, String), Node>> {
         let QueueShared { client, items, claimed, .. } = &**self.shared()?;
         let mut all = BTreeMap::new();
         for dir in [items, claimed, items] {
@@ -158,7 +176,7 @@ impl<T> Queue<T> {
         Ok(all)
     }
 
-    /// Lists the dead letters, with their reasons: items that were rejected, could not be
+    /// Lists the dead letters, with their failures: items that were rejected, could not be
     /// deserialized, or reached the maximum number of deliveries.
     ///
     /// # Errors
@@ -175,17 +193,21 @@ impl<T> Queue<T> {
         if letters.is_empty() {
             return Ok(letters);
         }
-        // Each reason is created with its letter.
-        let reasons = self.client.read(shared.query_reasons()).await?.nodes.into_iter();
-        let reasons = reasons.map(|node| {
-            let reason = String::from_utf8_lossy(&node.data).into_owned();
-            (node.path.name().to_owned(), reason)
-        });
-        let mut reasons: BTreeMap<_, _> = reasons.collect();
-        for letter in &mut letters {
-            letter.reason = reasons.remove(letter.name());
-        }
+        // They are created together with the letter.
+        self.add_failures(&mut letters, true).await?;
         Ok(letters)
+    }
+
+    /// Reads the failures of listed items, or of dead letters.
+    async fn add_failures(&self, listed: &mut [QueuedItem<T>], is_dead: bool) -> Result<()> {
+        let shared = self.shared()?;
+        let mut all = shared.all_failures().await?;
+        for item in listed {
+            let failures = shared.take_failures(&mut all, &item.name, is_dead);
+            item.has_history = is_dead && failures.is_some();
+            item.failures = failures.unwrap_or_default();
+        }
+        Ok(())
     }
 
     /// Moves a dead letter back to the items, with no deliveries counted. Returns false if it has
@@ -205,8 +227,9 @@ impl<T> Queue<T> {
         let shared = self.shared()?;
         let node = shared.dead.join(dead.node.path.name())?;
         let txn = Txn::new().delete(node, Expect::Version(stat.version));
-        let txn = without_reason(shared, txn, dead)?;
-        let entry = QueueEntry { shared, txn, items: vec![(name, dead.node.data.clone())] };
+        let txn = without_failures(shared, txn, dead)?;
+        let items = vec![(name, dead.node.data.clone())];
+        let entry = QueueEntry { shared, txn, items, is_unlimited: false };
         let outcome = self.capacity.try_put(&entry).await?;
         outcome.map_or(Ok(false), |outcome| was_applied(shared, &outcome))
     }
@@ -250,7 +273,7 @@ impl<T> Queue<T> {
         let shared = self.shared()?;
         if is_dead(shared, item) {
             let txn = Txn::new().delete(&item.node.path, Expect::Any);
-            let txn = without_reason(shared, txn, item)?;
+            let txn = without_failures(shared, txn, item)?;
             return was_applied(shared, &shared.writes.commit(&txn).await?);
         }
         let (mut node, mut name) = (item.node.path.clone(), item.name.clone());
@@ -284,9 +307,9 @@ fn was_applied<C>(shared: &QueueShared, outcome: &Outcome<C>) -> Result<bool> {
     }
 }
 
-/// Adds the operation that deletes the reason of a dead letter, if it has one.
-fn without_reason<T>(shared: &QueueShared, txn: Txn, dead: &QueuedItem<T>) -> Result<Txn> {
-    if dead.reason.is_some() { shared.without_reason(txn, dead.name()) } else { Ok(txn) }
+/// Adds the operation that deletes the failures of a dead letter, if it has some.
+fn without_failures<T>(shared: &QueueShared, txn: Txn, dead: &QueuedItem<T>) -> Result<Txn> {
+    if dead.has_history { shared.without_failures_of_dead(txn, &dead.name) } else { Ok(txn) }
 }
 
 fn is_dead<T>(shared: &QueueShared, item: &QueuedItem<T>) -> bool {
@@ -318,13 +341,16 @@ fn claim_of(node: &Node) -> Option<QueueClaim> {
     Some(QueueClaim { session: node.stat?.owner?, since: since.filter(|_| millis.is_some()) })
 }
 
-/// Reads the items from their nodes, and sorts them.
+/// Reads the items from their nodes, and sorts them: those that wait for their dates come last.
 fn in_order<T>(codec: Codec<T>, nodes: impl IntoIterator<Item = Node>) -> Vec<QueuedItem<T>> {
+    let now = date();
     let items = nodes.into_iter().filter_map(|node| {
         let name = ItemName::parse(node.path.name())?;
-        let rank = name.rank(node.stat?.created);
+        let is_early = name.date().is_some_and(|date| date > now);
+        let rank = (is_early, name.rank(node.stat?.created));
         let item = codec.decode(&node.path, &node.data).ok();
-        Some((rank, QueuedItem { name, node, item, claim: None, reason: None }))
+        let (claim, failures, has_history) = (None, Vec::new(), false);
+        Some((rank, QueuedItem { name, node, item, claim, failures, has_history }))
     });
     let items: BTreeMap<_, _> = items.collect();
     items.into_values().collect()

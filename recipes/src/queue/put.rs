@@ -49,15 +49,16 @@ impl PutOptions {
         self
     }
 
-    /// Delays the delivery of the item by `after`, by the wall clocks of the producer and of the
-    /// consumer. It replaces an earlier delay or date.
+    /// Delays the delivery of the item by `after`, until a date by the wall clock of the producer.
+    /// A delay of zero is none. It replaces an earlier delay or date.
     pub fn after(mut self, after: Duration) -> Self {
         self.delay = Some(PutDelay::After(after));
         self
     }
 
-    /// Delays the delivery of the item until this date, by the wall clock of the consumer. An item
-    /// whose date has passed is delivered immediately. It replaces an earlier delay or date.
+    /// Delays the delivery of the item until this date, by the wall clock of the consumer. Items
+    /// whose dates have passed precede the items of their priority without a date, the earliest
+    /// date first. It replaces an earlier delay or date.
     pub fn at(mut self, date: SystemTime) -> Self {
         self.delay = Some(PutDelay::At(date));
         self
@@ -76,20 +77,21 @@ impl PutOptions {
                 .ok_or_else(|| invalid(format!("an id in a name has at most {MAX_ID} bytes")))?,
             None => ItemName::unique(self.priority, unique),
         };
-        Ok(match self.delay {
-            Some(delay) => name.not_before(delay.date(date())),
+        Ok(match self.delay.and_then(|delay| delay.date(date())) {
+            Some(date) => name.not_before(date),
             None => name,
         })
     }
 }
 
 impl PutDelay {
-    /// Returns the date, since the beginning of 1970, before which the item is not delivered. `now`
-    /// is the current date.
-    pub(super) fn date(self, now: Duration) -> Duration {
+    /// Returns the date, since the beginning of 1970, before which the item is not delivered, or
+    /// `None` for a delay of zero. `now` is the current date.
+    pub(super) fn date(self, now: Duration) -> Option<Duration> {
         match self {
-            Self::After(after) => now.saturating_add(after),
-            Self::At(date) => date.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default(),
+            Self::After(Duration::ZERO) => None,
+            Self::After(after) => Some(now.saturating_add(after)),
+            Self::At(date) => Some(date.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()),
         }
     }
 }
@@ -116,11 +118,21 @@ pub(super) struct QueueEntry<'a> {
     pub(super) shared: &'a QueueShared,
     pub(super) txn: Txn,
     pub(super) items: Vec<(ItemName, Bytes)>,
+    /// True if a transaction in doubt is not given up at the time limit of a call.
+    pub(super) is_unlimited: bool,
 }
 
 impl QueueBound {
     pub(super) fn of(max: NonZeroUsize) -> Self {
         Self { max: u64::try_from(max.get()).ok(), free: Arc::default() }
+    }
+
+    /// Returns the number of nodes of an item, and the maximum number of items in a transaction of
+    /// this many operations. A batch that fills a small queue would wait until it is empty.
+    pub(super) fn batch_limits(&self, operations: usize) -> (usize, usize) {
+        let Some(capacity) = self.max else { return (1, operations.max(1)) };
+        let half = usize::try_from(capacity.div_ceil(2)).unwrap_or(usize::MAX);
+        (2, (operations / 2).min(half).max(1))
     }
 
     /// Sends the transaction once there are enough free slots. It may be rejected for another
@@ -140,7 +152,7 @@ impl QueueBound {
     /// Sends the transaction. Returns `None` if there are not enough free slots.
     pub(super) async fn try_put(&self, entry: &QueueEntry<'_>) -> Result<Option<PutOutcome>> {
         let Some(capacity) = self.max else {
-            return entry.shared.writes.commit(&entry.txn_into(&[])?).await.map(Some);
+            return entry.commit_into(&[]).await.map(Some);
         };
         if u64::try_from(entry.items.len()).is_ok_and(|items| items > capacity) {
             return Err(Error::new(ErrorKind::TooLarge, DOING)
@@ -149,7 +161,7 @@ impl QueueBound {
         }
         loop {
             let Some(slots) = self.take_free_slots(entry).await? else { return Ok(None) };
-            match entry.shared.writes.commit(&entry.txn_into(&slots)?).await? {
+            match entry.commit_into(&slots).await? {
                 // Another producer filled the slot first: the list is out of date.
                 Outcome::Rejected(no) if entry.shared.is_filled_slot(&no) => {
                     self.set_free(Vec::new());
@@ -192,6 +204,16 @@ impl QueueBound {
 }
 
 impl QueueEntry<'_> {
+    /// Sends the transaction that puts the items into these slots.
+    async fn commit_into(&self, slots: &[u64]) -> Result<PutOutcome> {
+        let (txn, writes) = (self.txn_into(slots)?, &self.shared.writes);
+        if self.is_unlimited {
+            writes.commit_without_limit(&txn).await
+        } else {
+            writes.commit(&txn).await
+        }
+    }
+
     /// Builds the transaction that puts the items into these slots.
     fn txn_into(&self, slots: &[u64]) -> Result<Txn> {
         let slots = slots.iter().copied().map(Some).chain(std::iter::repeat(None));

@@ -65,30 +65,48 @@ impl Stock {
             return;
         }
         let Some(name) = ItemName::parse(text) else { return };
-        if node.stat.is_none() && !name.shows_place() {
-            return self.arrivals.add(name.priority, text);
+        let item = StockItem::new(name, node, now, date);
+        if item.is_unread() {
+            return self.add_unread(text, item, now);
         }
         let is_own = self.arrivals.remove(text);
-        self.insert(text, StockItem { is_own, ..StockItem::new(name, node, now, date) }, now);
+        self.insert(text, StockItem { is_own, ..item }, now);
+    }
+
+    /// Adds an item of which only the name is known. Until its date it need not be read.
+    fn add_unread(&mut self, text: &str, item: StockItem, now: Instant) {
+        if item.due.is_none_or(|due| due.left(now).is_none()) {
+            return self.arrivals.add(&item.name, text);
+        }
+        if !self.items.contains_key(text) {
+            let item = self.arrivals.take_own_named(text).unwrap_or(item);
+            self.insert(text, item, now);
+        }
     }
 
     /// Records an item that this process has put. If only its name is reported, the item need not
     /// be read.
     pub(super) fn record_put(&mut self, node: &Node, now: Instant, date: Duration) {
         let text = node.path.name();
-        if let Some(item) = self.items.get_mut(text) {
+        if let Some(item) = self.items.get_mut(text).filter(|item| !item.is_unread()) {
             item.is_own = true;
         } else if let Some(name) = ItemName::parse(text)
             && node.stat.is_some()
             && !self.is_gone(text)
         {
             let item = StockItem { is_own: true, ..StockItem::new(name, node, now, date) };
-            self.arrivals.record_put(text.to_owned(), item);
+            if self.items.contains_key(text) {
+                self.insert(text, item, now);
+            } else {
+                self.arrivals.record_put(text.to_owned(), item);
+            }
         }
     }
 
     fn insert(&mut self, text: &str, item: StockItem, now: Instant) {
-        let _last = self.items.insert(text.to_owned(), item);
+        if let Some(last) = self.items.insert(text.to_owned(), item) {
+            self.dequeue(last.rank(), last.due);
+        }
         self.enqueue(text, now, Duration::ZERO);
     }
 
@@ -224,6 +242,10 @@ impl Stock {
             item.due = item.due.and_then(|due| due.left(now));
             match item.due {
                 Some(due) => drop(self.delayed.insert((due.at(), rank), name)),
+                None if item.is_unread() => {
+                    self.arrivals.add(&item.name, &name);
+                    self.items.remove(&name);
+                }
                 None => drop(self.free.insert(rank, name)),
             }
         }

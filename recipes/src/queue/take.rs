@@ -171,7 +171,11 @@ pub(super) async fn move_to_dead(
 ) -> Result<bool> {
     let name = &reserved.item.name;
     let mut without = shared.without_item(Txn::new(), name)?;
-    let (node, dead) = (shared.item(name)?, shared.with_dead(Txn::new(), name, data, why)?);
+    let dead = match shared.with_dead(Txn::new(), name, data, why).await {
+        Err(error) if is_only_lost(&error) => return Ok(false),
+        dead => dead?,
+    };
+    let node = shared.item(name)?;
     let limit = Retry::until_elapsed(session.timeout());
     match shared.send_removal(limit, session, &mut without, &dead, &node).await {
         Ok(Sent::Applied(_)) => {
@@ -286,7 +290,8 @@ impl<T> Batch<T> {
         }
         self.txn = longer;
         self.items.push(item);
-        self.putting_back.push((name.changed(reserved.item.created), data));
+        // Its failures are removed.
+        self.putting_back.push((name.changed(reserved.item.created).with_failures(false), data));
         self.reserved.push(reserved);
         Ok(None)
     }

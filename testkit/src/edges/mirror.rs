@@ -2,7 +2,7 @@
 
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_recipes::cache::{Cache, Extent, Watched};
+use synod_recipes::cache::{Cache, Extent, TypedCache, Watched};
 use synod_recipes::partition::HashRing;
 use synod_recipes::presence::Group;
 
@@ -18,19 +18,35 @@ pub(crate) const CACHE: Takes = Takes {
             check(cache.get(&below).is_some(), "reading a cache", &path)
         })
     })],
-    functions: &[later("filtered", |client, path, trap| {
-        Box::pin(async move {
-            client.put(&path.join("a")?, "").await?;
-            let filtered = |trap: Trap| {
-                Extent::subtree(&path).filtered(move |_path| {
+    functions: &[
+        later("filtered", |client, path, trap| {
+            Box::pin(async move {
+                client.put(&path.join("a")?, "").await?;
+                let filtered = |trap: Trap| {
+                    Extent::subtree(&path).filtered(move |_path| {
+                        trap.spring();
+                        true
+                    })
+                };
+                ignore_panic(opened(&client, filtered(trap))).await;
+                opened(&client, filtered(Trap::disarmed())).await
+            })
+        }),
+        later("open_with", |client, path, trap| {
+            Box::pin(async move {
+                client.put(&path, "1").await?;
+                let parse = move |_data: &[u8]| {
                     trap.spring();
-                    true
-                })
-            };
-            ignore_panic(opened(&client, filtered(trap))).await;
-            opened(&client, filtered(Trap::disarmed())).await
-        })
-    })],
+                    Ok::<_, Error>(1)
+                };
+                let cache = TypedCache::open_with(&client, &path, parse).await?;
+                let _panicked = cache.get(&path).is_some_and(|value| value.is_err());
+                let cache =
+                    TypedCache::open_with(&client, &path, |_data| Ok::<_, Error>(1)).await?;
+                check(cache.get(&path).is_some_and(|value| value.is_ok()), "reading a cache", &path)
+            })
+        }),
+    ],
     ..Takes::NONE
 };
 

@@ -27,6 +27,17 @@ pub(crate) const QUEUE: Takes = Takes {
                 check(accepted(queue.take()).await? == 2, "taking an item", &path)
             })
         }),
+        later("fail", |client, path, reason| {
+            Box::pin(async move {
+                let queue = Queue::<u64>::new(&client, &path);
+                queue.put(&1).await?;
+                let delivery = accepted(queue.claim()).await?;
+                accepted(delivery.fail(reason, Duration::ZERO)).await?;
+                let items = accepted(queue.items()).await?;
+                check(items.len() == 1 && items[0].reason().is_some(), "failing an item", &path)?;
+                check(accepted(queue.take()).await? == 1, "taking an item", &path)
+            })
+        }),
         later("reject", |client, path, reason| {
             Box::pin(async move {
                 let queue = Queue::<u64>::new(&client, &path);
@@ -55,6 +66,15 @@ pub(crate) const QUEUE: Takes = Takes {
                 accepted(queue.take()).await?;
                 let taken = accepted(queue.take()).await?;
                 check(taken == data, "taking an item", &path)
+            })
+        }),
+        later("put_in_batches", |client, path, data| {
+            Box::pin(async move {
+                let (queue, items) = (Queue::new_bytes(&client, &path), ["".into(), data]);
+                queue.put_in_batches(&items).put().await?;
+                accepted(queue.take()).await?;
+                let taken = accepted(queue.take()).await?;
+                check(taken == items[1], "taking an item", &path)
             })
         }),
         later("change", |client, path, data| {
@@ -135,6 +155,18 @@ pub(crate) const QUEUE: Takes = Takes {
                 }
             })
         }),
+        later("fail", |client, path, after| {
+            Box::pin(async move {
+                let queue = Queue::new(&client, &path);
+                queue.put(&1).await?;
+                let failed = queue.claim().await?.fail("on purpose", after).await;
+                match failed {
+                    Ok(()) => deliver_after(&queue, after, &path).await,
+                    // Its claim was dropped.
+                    Err(error) => accepted(queue.take()).await.and(Err(error)),
+                }
+            })
+        }),
         later("backoff", |client, path, pause| {
             Box::pin(async move {
                 let queue = Queue::new(&client, &path).backoff(pause, pause);
@@ -177,6 +209,13 @@ pub(crate) const QUEUE: Takes = Takes {
             Box::pin(async move {
                 let queue = Queue::new(&client, path);
                 queue.put_many(&[value, value]).await?;
+                take_another(&queue).await
+            })
+        }),
+        first("put_in_batches", |client, path, value| {
+            Box::pin(async move {
+                let queue = Queue::new(&client, path);
+                queue.put_in_batches(&[value, value]).put().await?;
                 take_another(&queue).await
             })
         }),

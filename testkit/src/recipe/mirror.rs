@@ -49,6 +49,10 @@ pub(super) const KIND: Kind = Kind {
             "a filter or a reader of a cache that is slow, panics, or calls the cache blocks and fails no other reader",
         ),
         (
+            "L-CA-13",
+            "a cache of values decodes each version of a node once, and a node that is no value affects no other",
+        ),
+        (
             "L-HR-1",
             "after any fault every client finds the same member for a key, given the same members",
         ),

@@ -30,7 +30,10 @@ pub(super) const KIND: Kind = Kind {
         ),
         ("L-Q-7", "a single consumer gets items in the order of their puts"),
         ("L-Q-8", "an item of a higher priority is delivered earlier"),
-        ("L-Q-9", "an item is not delivered before its time, and blocks no other item until then"),
+        (
+            "L-Q-9",
+            "an item is not delivered before its time, and blocks no other item until then; items that are due are delivered by their dates",
+        ),
         ("L-Q-10", "a producer puts no item into a bounded queue that is full"),
         (
             "L-Q-11",
@@ -48,7 +51,10 @@ pub(super) const KIND: Kind = Kind {
             "L-Q-14",
             "a call that does not wait returns no item only if at some moment during it none could be delivered",
         ),
-        ("L-Q-15", "a dead letter has its reason and its number of deliveries, and leaves nothing"),
+        (
+            "L-Q-15",
+            "a dead letter has its number of deliveries and the reasons of the last failures, and leaves nothing",
+        ),
     ],
     kept: &[
         ("a_use_dropped_at_any_await_leaves_nothing", "L-Q-1"),
@@ -67,7 +73,7 @@ const QUEUE: Row = Row {
     make: |client, path| made(Queue::<u64>::new(&client, path)),
     shown: "Queue { path: /shown, .. }",
     leaves: Leaves::Nodes,
-    dirs: &["items", "claimed", "claims", "consumers", "ids", "slots", "dead", "reasons", "marks"],
+    dirs: &["items", "claimed", "claims", "consumers", "ids", "slots", "dead", "failures", "marks"],
     takes: edges::queue::QUEUE,
     uses: &[
         Use {

@@ -40,6 +40,15 @@ fn a_name_is_read_as_it_was_written_and_does_not_grow() {
     let changed = bounded.changed(Revision::new(50)).changed(Revision::new(60));
     assert_eq!(changed.to_string(), "entry-100-+d1c2r41s5-x");
     assert_eq!(ItemName::parse(&changed.to_string()), Some(changed));
+    let failed = bounded.clone().not_before(Duration::from_millis(7)).with_failures(true);
+    assert_eq!(failed.to_string(), "entry-100-+d1r41t7fs5-x");
+    assert_eq!(ItemName::parse(&failed.to_string()), Some(failed.clone()));
+    assert_eq!(failed.anew().to_string(), "entry-100-+d0c1s5-x");
+    let dir = Path::new("/failures").expect("valid");
+    let node = |name: &ItemName| name.failures_node(&dir).map(|node| node.to_string());
+    assert_eq!(node(&failed).as_deref(), Some("/failures/100-r41-x"));
+    assert_eq!(node(&failed.next_delivery(Revision::new(50))), node(&failed));
+    assert_eq!((node(&bounded), node(&failed.anew())), (None, None));
     let since = ItemName::unique(None, format!("{KEY}-0001")).since();
     assert_eq!(since, Some(SystemTime::UNIX_EPOCH + Duration::from_millis(0xabc)));
 }
@@ -48,7 +57,7 @@ fn a_name_is_read_as_it_was_written_and_does_not_grow() {
 fn a_name_never_exceeds_the_limit_of_the_store() {
     let longest = "x".repeat(MAX_ID);
     let named = ItemName::with_id(Some(999), KEY, &longest).expect("a valid id");
-    let mut name = named.expect("a short id").in_slot(Some(u64::MAX));
+    let mut name = named.expect("a short id").in_slot(Some(u64::MAX)).with_failures(true);
     name = name.changed(Revision::new(u64::MAX)).not_before(Duration::MAX);
     (name.delivered, name.changes) = (u32::MAX, Some(u32::MAX));
     let text = name.to_string();

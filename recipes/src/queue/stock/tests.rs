@@ -118,6 +118,55 @@ fn an_item_before_its_date_blocks_no_other() {
 }
 
 #[test]
+fn items_that_are_due_are_picked_by_date_before_the_others() {
+    let (mut stock, now) = (Stock::default(), clock::now());
+    for (name, created) in [
+        ("entry-100-a", 1),
+        ("entry-100-+d0t999000-b", 5),
+        ("entry-100-+d0t998000-c", 6),
+        ("entry-100-+d2r2t999000-d", 7),
+        ("entry-101-+d0t1-e", 8),
+    ] {
+        stock.add(&node(name, created), now, DATE);
+    }
+    for key in ["c", "d", "b", "a", "e"] {
+        let name = picked(&mut stock, 0, now);
+        assert!(name.ends_with(key), "{name} in place of {key}");
+    }
+}
+
+#[test]
+fn an_item_with_a_date_is_read_when_it_has_come() {
+    let (mut stock, now) = (Stock::default(), clock::now());
+    let (early, late) = ("entry-100-+d0t1002000-early", "entry-100-+d0t1003000-late");
+    stock.add(&node("entry-100-a", 5), now, DATE);
+    stock.add(&node("entry-100-b", 6), now, DATE);
+    for name in [late, early, early] {
+        stock.add(&reported(name), now, DATE);
+    }
+    assert_eq!(picked(&mut stock, 0, now), "entry-100-a", "the others need not be read");
+    let later = now + Duration::from_secs(2);
+    assert_eq!(picked(&mut stock, 0, later), format!("unread {early}"));
+    stock.add(&node(early, 8), later, DATE + Duration::from_secs(2));
+    assert_eq!(picked(&mut stock, 0, later), early);
+    // It is an own item: it need not be read, whenever the answer to its put arrives.
+    stock.record_put(&node(late, 7), later, DATE + Duration::from_secs(2));
+    assert_eq!(picked(&mut stock, 0, later), "entry-100-b");
+    assert_eq!(stock.pick(0, 1, later), Pick::None(Some(now + Duration::from_secs(3))));
+    assert_eq!(picked(&mut stock, 0, later + Duration::from_secs(1)), late);
+
+    let own = "entry-100-+d0t1009000-own";
+    stock.record_put(&node(own, 9), later, DATE);
+    stock.add(&reported(own), later, DATE);
+    assert_eq!(picked(&mut stock, 0, later + Duration::from_secs(9)), own);
+    // A name that is gone before its date is forgotten.
+    let gone = "entry-100-+d0t1009000-gone";
+    stock.add(&reported(gone), now, DATE);
+    stock.remove(gone);
+    assert_eq!(picked(&mut stock, 0, now + Duration::from_secs(99)), "none false");
+}
+
+#[test]
 fn an_item_that_is_set_aside_blocks_no_other() {
     let (mut stock, now) = (Stock::default(), clock::now());
     for (name, created) in [("entry-100-a", 5), ("entry-100-b", 6)] {

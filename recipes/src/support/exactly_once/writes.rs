@@ -88,6 +88,12 @@ impl ExactlyOnceWrites {
         self.commit_within(Retry::until_elapsed, txn).await
     }
 
+    /// Sends a transaction as [`ExactlyOnceWrites::commit`] does, but does not give up while its
+    /// effect is unknown.
+    pub(crate) async fn commit_without_limit(&self, txn: &Txn) -> Result<Outcome<Option<Commit>>> {
+        self.commit_within(|_limit| Retry::forever(), txn).await
+    }
+
     async fn commit_within(
         &self,
         limit: impl Fn(Duration) -> Retry,
@@ -125,7 +131,7 @@ impl ExactlyOnceWrites {
     ) {
         let mut backoff = OutageBackoff::new(&self.client);
         loop {
-            let error = match self.commit_within(|_limit| Retry::forever(), &txn).await {
+            let error = match self.commit_without_limit(&txn).await {
                 Ok(Outcome::Committed(_)) => return,
                 Ok(Outcome::Rejected(no)) => match instead(&no) {
                     Some(other) => {
