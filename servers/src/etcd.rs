@@ -6,8 +6,12 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
+use std::thread::sleep;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
+use crate::child::PATIENCE;
 use crate::members::{Kind, Members};
 use crate::newer;
 use crate::peers::Callers;
@@ -34,6 +38,7 @@ pub type Cluster = Members<Etcd>;
 #[derive(Debug)]
 pub struct Etcd {
     client: u16,
+    peer: u16,
     metrics: u16,
 }
 
@@ -69,6 +74,78 @@ impl Cluster {
         let output = String::from_utf8_lossy(&output).into_owned();
         let version = output.lines().find_map(|line| line.strip_prefix("etcd Version: "));
         version.map(str::to_owned).ok_or_else(|| "etcd does not print its version".to_owned())
+    }
+
+    /// Starts `size` servers to which others may [join](Self::join), up to `total` ever.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cluster::start`].
+    pub fn start_growing(size: usize, total: usize) -> Result<Self, String> {
+        if let Some(why) = Self::missing() {
+            return Err(why);
+        }
+        let start = || {
+            let ports = Ports::draw(total * 3)?;
+            let own: Vec<u16> = ports.chunks(3).map(|own| own[1]).take(size).collect();
+            let cluster = Self::spawn(&ports[..size * 3], &own, &Flavour::default())?;
+            Ok(cluster.holding(ports))
+        };
+        let cluster = start().map_err(|error: io::Error| format!("etcd: {error}"))?;
+        cluster.await_ready()?;
+        Ok(cluster)
+    }
+
+    /// Adds a server to the cluster, and returns its number.
+    ///
+    /// # Errors
+    ///
+    /// If the others do not take it, or it does not start.
+    pub fn join(&mut self) -> Result<usize, String> {
+        let (index, own) = self.next().map_err(|error| error.to_string())?;
+        let url = format!("http://127.0.0.1:{}", own[1]);
+        let running = self.running().map(|(number, etcd)| (number, etcd.peer));
+        let peers = running.chain([(index, own[1])]);
+        let peers: Vec<String> =
+            peers.map(|(number, port)| format!("n{number}=http://127.0.0.1:{port}")).collect();
+        self.change(&["member", "add", &format!("n{index}"), &format!("--peer-urls={url}")])?;
+        let arguments = ["--initial-cluster-state", "existing"].map(str::to_owned).to_vec();
+        let flavour = Flavour { arguments, ..Flavour::default() };
+        let started = self.add(Etcd::at(&own), |home| command(index, &own, &peers, home, &flavour));
+        started.map_err(|error| error.to_string())?;
+        self.await_ready()?;
+        Ok(index)
+    }
+
+    /// Removes a server from the cluster, and ends its process.
+    ///
+    /// # Errors
+    ///
+    /// If the others do not remove it.
+    pub fn leave(&mut self, member: usize) -> Result<(), String> {
+        let name = self.names().get(member).cloned().unwrap_or_default();
+        self.change(&["member", "remove", &name])?;
+        self.kill(member).map_err(|error| error.to_string())
+    }
+
+    /// Changes the cluster once it permits that: it refuses a change until all members are
+    /// connected after the last one.
+    fn change(&self, arguments: &[&str]) -> Result<(), String> {
+        let end = Instant::now() + PATIENCE;
+        let running = self.running().map(|(_, etcd)| format!("127.0.0.1:{}", etcd.client));
+        let endpoints = running.collect::<Vec<_>>().join(",");
+        loop {
+            let mut etcdctl = Command::new(program("etcdctl")?);
+            etcdctl.env("ETCDCTL_API", "3").args(["--endpoints", &endpoints]).args(arguments);
+            let output = etcdctl.output().map_err(|error| error.to_string())?;
+            if output.status.success() {
+                return Ok(());
+            }
+            if Instant::now() > end {
+                return Err(format!("etcd: {}", String::from_utf8_lossy(&output.stderr)));
+            }
+            sleep(Duration::from_millis(50));
+        }
     }
 
     /// Returns a command of etcd's own client for these servers.
@@ -141,13 +218,11 @@ impl Cluster {
             .collect();
         let mut cluster = Self::none()?;
         for (index, own) in ports.chunks(3).enumerate() {
-            cluster.add(Etcd { client: own[0], metrics: own[2] }, |home| {
+            cluster.add(Etcd::at(own), |home| {
                 for (name, content) in &flavour.files {
                     fs::write(home.join(name), content)?;
                 }
-                let mut etcd = Command::new(program("etcd").map_err(io::Error::other)?);
-                etcd.args(arguments(index, own, &peers, home, flavour));
-                Ok(etcd)
+                command(index, own, &peers, home, flavour)
             })?;
         }
         Ok(cluster)
@@ -252,6 +327,18 @@ fn program(name: &str) -> Result<PathBuf, String> {
     Ok(directory.as_ref().map_or_else(|| PathBuf::from(name), |directory| directory.join(name)))
 }
 
+fn command(
+    index: usize,
+    ports: &[u16],
+    peers: &[String],
+    home: &Path,
+    flavour: &Flavour,
+) -> io::Result<Command> {
+    let mut etcd = Command::new(program("etcd").map_err(io::Error::other)?);
+    etcd.args(arguments(index, ports, peers, home, flavour));
+    Ok(etcd)
+}
+
 fn arguments(
     index: usize,
     ports: &[u16],
@@ -262,7 +349,8 @@ fn arguments(
     let at = |scheme: &str, port: u16| format!("{scheme}://127.0.0.1:{port}");
     let client = at(if flavour.tls { "https" } else { "http" }, ports[0]);
     let (peer, metrics) = (at("http", ports[1]), at("http", ports[2]));
-    let found_at = peers[index].split_once('=').map_or("", |(_name, url)| url);
+    let own = format!("n{index}=");
+    let found_at = peers.iter().find_map(|peer| peer.strip_prefix(&own)).unwrap_or_default();
     let home = home.display().to_string();
     let pairs = [
         ("--name", format!("n{index}")),
@@ -308,6 +396,10 @@ impl Kind for Etcd {
 }
 
 impl Etcd {
+    fn at(ports: &[u16]) -> Self {
+        Self { client: ports[0], peer: ports[1], metrics: ports[2] }
+    }
+
     fn metric(&self, name: &str) -> Option<u64> {
         let text = self.fetch("/metrics").ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;

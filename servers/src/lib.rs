@@ -18,6 +18,7 @@ pub mod newer;
 pub mod peers;
 pub mod pipe;
 pub mod ports;
+mod reconfig;
 pub mod stall;
 pub mod verb;
 pub mod zookeeper;

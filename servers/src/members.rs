@@ -38,8 +38,8 @@ pub struct Members<K> {
     all: Vec<Member<K>>,
     // Declared after the members: their processes end before their files are removed.
     home: Home,
-    /// The ports of the members, also while a member is down.
-    _ports: Option<Ports>,
+    /// The ports of the members, also while a member is down, and of members that may join.
+    ports: Option<Ports>,
 }
 
 #[derive(Debug)]
@@ -54,12 +54,12 @@ impl<K: Kind> Members<K> {
     /// Creates a cluster without members.
     pub(super) fn none() -> io::Result<Self> {
         let home = Home::new(&K::NAME.to_lowercase())?;
-        Ok(Self { all: Vec::new(), home, _ports: None })
+        Ok(Self { all: Vec::new(), home, ports: None })
     }
 
     /// Reserves the ports of its members for as long as this exists.
     pub(super) fn holding(self, ports: Ports) -> Self {
-        Self { _ports: Some(ports), ..self }
+        Self { ports: Some(ports), ..self }
     }
 
     /// Starts one more member. `command` receives its directory, which exists, and returns the
@@ -76,6 +76,24 @@ impl<K: Kind> Members<K> {
         member.start()?;
         self.all.push(member);
         Ok(())
+    }
+
+    /// Returns the number of the next member, and its ports.
+    pub(super) fn next(&self) -> io::Result<(usize, Vec<u16>)> {
+        let next = self.all.len();
+        Ok((next, self.ports(next)?))
+    }
+
+    /// Returns the three ports that are reserved for a member.
+    pub(super) fn ports(&self, member: usize) -> io::Result<Vec<u16>> {
+        let ports = self.ports.as_ref().and_then(|ports| ports.chunks(3).nth(member));
+        Ok(ports.ok_or_else(|| io::Error::other("no ports are reserved for it"))?.to_vec())
+    }
+
+    /// Iterates over the members whose processes were not ended, with their numbers.
+    pub(super) fn running(&self) -> impl Iterator<Item = (usize, &K)> {
+        let all = self.all.iter().enumerate().filter(|(_, member)| member.child.is_some());
+        all.map(|(number, member)| (number, &member.kind))
     }
 
     /// Iterates over the members.

@@ -34,7 +34,7 @@ pub type Ensemble = Members<ZooKeeper>;
 /// One ZooKeeper server.
 #[derive(Debug)]
 pub struct ZooKeeper {
-    port: u16,
+    pub(super) port: u16,
 }
 
 impl Ensemble {
@@ -227,7 +227,7 @@ fn count_watches(text: &str, sessions: &BTreeSet<String>) -> usize {
     count
 }
 
-fn write_config(
+pub(super) fn write_config(
     home: &Path,
     port: u16,
     index: usize,
@@ -253,7 +253,7 @@ fn write_config(
     fs::write(home.join("zoo.cfg"), config)
 }
 
-fn command(home: &Path, arguments: &[&str]) -> io::Result<Command> {
+pub(super) fn command(home: &Path, arguments: &[&str]) -> io::Result<Command> {
     let mut java = Command::new("java");
     java.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp"])
         .arg(class_path().map_err(io::Error::other)?)
