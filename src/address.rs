@@ -43,7 +43,7 @@ impl Address {
     }
 
     /// The path of the node below which a client has all its nodes; the root if the URL has no
-    /// path.
+    /// path. For `file`, the directory of the store.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -89,7 +89,8 @@ fn scheme(text: &str) -> Result<Scheme> {
 
 /// The schemes of all stores, including those of registered stores.
 fn kinds() -> String {
-    const OWN: &str = "a store's URL starts with mem://, zk://, zks://, etcd:// or etcds://";
+    const OWN: &str =
+        "a store's URL starts with mem://, file://, zk://, zks://, etcd:// or etcds://";
     match registry::schemes() {
         registered if registered.is_empty() => OWN.to_owned(),
         registered => format!("{OWN}; this program adds {}://", registered.join("://, ")),
@@ -103,6 +104,11 @@ fn parse_hosts(scheme: Scheme, text: &str) -> Result<Vec<String>> {
     let hosts: Vec<String> = text.split(',').map(decode).collect::<Result<_>>()?;
     if scheme == Scheme::Mem && hosts.len() > 1 {
         return Err(invalid("a store in memory has one name, as in mem://name"));
+    }
+    if scheme == Scheme::File {
+        return Err(invalid(
+            "a store in a directory has no host: write three slashes, as in file:///var/lib/app",
+        ));
     }
     for host in &hosts {
         check_host(scheme, host)?;

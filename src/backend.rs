@@ -1,10 +1,12 @@
 //! One module per backend: builds a [`Backend`](synod_core::store::Backend) from the configuration.
 //! For a backend that is not compiled in, the error names the feature that enables it.
 
-#[cfg(not(all(feature = "etcd", feature = "mem", feature = "zookeeper")))]
+#[cfg(not(all(feature = "etcd", feature = "file", feature = "mem", feature = "zookeeper")))]
 mod absent;
 #[cfg(feature = "etcd")]
 mod etcd;
+#[cfg(feature = "file")]
+mod file;
 #[cfg(feature = "mem")]
 mod mem;
 #[cfg(test)]
@@ -14,12 +16,16 @@ mod zookeeper;
 
 #[cfg(not(feature = "etcd"))]
 pub(crate) use absent::open as etcd;
+#[cfg(not(feature = "file"))]
+pub(crate) use absent::open as file;
 #[cfg(not(feature = "mem"))]
 pub(crate) use absent::open as mem;
 #[cfg(not(feature = "zookeeper"))]
 pub(crate) use absent::open as zookeeper;
 #[cfg(feature = "etcd")]
 pub(crate) use etcd::open as etcd;
+#[cfg(feature = "file")]
+pub(crate) use file::open as file;
 #[cfg(feature = "mem")]
 pub(crate) use mem::open as mem;
 #[cfg(feature = "zookeeper")]

@@ -34,6 +34,8 @@ pub use synod_core::store::{
 };
 pub use synod_core::value::Value;
 pub use synod_core::{clock, path};
+#[cfg(all(feature = "file", target_os = "linux"))]
+pub use synod_file as file;
 #[cfg(feature = "mem")]
 pub use synod_mem as mem;
 #[doc(inline)]

@@ -1,6 +1,7 @@
 //! [`Plan`]: the backend and the options to open for a [`Config`]. A contradiction is an error.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -90,7 +91,10 @@ impl Plan {
             retry.validate()?;
             options = options.session_retry(retry.clone());
         }
-        let path = Some(url.path().clone()).filter(|path| !path.is_root());
+        let (path, directory) = match url.scheme() {
+            Scheme::File => (None, Some(PathBuf::from(url.path().as_str()))),
+            _ => (Some(url.path().clone()).filter(|path| !path.is_root()), None),
+        };
         let namespace = once("namespace", config.namespace.clone(), path)?;
         let credentials = config.credentials.clone();
         let credentials = once("credentials", credentials, url.credentials().cloned())?;
@@ -98,7 +102,7 @@ impl Plan {
         let servers = once("servers", config.servers.clone(), said.servers)?;
         let (scheme, hosts) = (url.scheme(), url.hosts().to_vec());
         check_servers(scheme, &hosts, servers.as_ref())?;
-        let target = Target { scheme, hosts, servers, credentials, tls, parameters };
+        let target = Target { scheme, hosts, directory, servers, credentials, tls, parameters };
         Ok(Self { target, options, namespace: namespace.unwrap_or_else(Path::root) })
     }
 }
@@ -120,6 +124,7 @@ impl Plan {
 fn open(target: Target) -> Result<Arc<dyn Backend>> {
     match target.scheme {
         Scheme::Mem => backend::mem(target),
+        Scheme::File => backend::file(target),
         Scheme::ZooKeeper { .. } => backend::zookeeper(target),
         Scheme::Etcd { .. } => backend::etcd(target),
         Scheme::Registered(scheme) => registry::open(scheme, target),
@@ -249,7 +254,7 @@ mod tests {
         let said = r#"{ "url": "zks://h?ca=/etc/ca.pem&certificate=me.pem&key=my%20key.pem" }"#;
         let tls = plan(said).expect("fine").target.tls;
         let named = [tls.ca, tls.certificate, tls.key].map(|file| file.expect("said"));
-        assert_eq!(named, ["/etc/ca.pem", "me.pem", "my key.pem"].map(std::path::PathBuf::from));
+        assert_eq!(named, ["/etc/ca.pem", "me.pem", "my key.pem"].map(PathBuf::from));
     }
 
     #[test]

@@ -10,6 +10,8 @@ use synod_core::error::{Error, ErrorKind};
 pub enum Scheme {
     /// `mem`: memory.
     Mem,
+    /// `file`: a directory of this machine.
+    File,
     /// `zk`, or `zks` with TLS: ZooKeeper.
     ZooKeeper {
         /// `true` for `zks`.
@@ -29,6 +31,7 @@ impl Scheme {
     pub(crate) fn built_in(text: &str) -> Option<Self> {
         Some(match text {
             "mem" => Self::Mem,
+            "file" => Self::File,
             "zk" => Self::ZooKeeper { tls: false },
             "zks" => Self::ZooKeeper { tls: true },
             "etcd" => Self::Etcd { tls: false },
@@ -41,6 +44,7 @@ impl Scheme {
     pub fn feature(self) -> Option<&'static str> {
         match self {
             Self::Mem => Some("mem"),
+            Self::File => Some("file"),
             Self::ZooKeeper { .. } => Some("zookeeper"),
             Self::Etcd { .. } => Some("etcd"),
             Self::Registered(_) => None,
@@ -62,6 +66,7 @@ impl Scheme {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Mem => "mem",
+            Self::File => "file",
             Self::ZooKeeper { tls: false } => "zk",
             Self::ZooKeeper { tls: true } => "zks",
             Self::Etcd { tls: false } => "etcd",

@@ -15,6 +15,12 @@ use crate::servers::ServersFrom;
 pub(crate) struct Target {
     pub(crate) scheme: Scheme,
     pub(crate) hosts: Vec<String>,
+    /// The directory of a store that has one.
+    #[cfg_attr(
+        not(feature = "file"),
+        expect(dead_code, reason = "no store that is compiled in has a directory")
+    )]
+    pub(crate) directory: Option<PathBuf>,
     #[cfg_attr(
         not(any(feature = "etcd", feature = "zookeeper")),
         expect(dead_code, reason = "no store that is compiled in has servers")

@@ -64,8 +64,8 @@ fn refuse_memory(common: &Common, so: &str) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::plain(format!(
-        "a store in memory ends with this command and no other process sees it, so {so}; name a server, \
-         for example --store zk://localhost:2181 or --store etcd://localhost:2379",
+        "a store in memory ends with this command and no other process sees it, so {so}; name a server or a directory, \
+         for example --store zk://localhost:2181, etcd://localhost:2379 or file:///var/lib/synod",
     )))
 }
 

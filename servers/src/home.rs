@@ -24,12 +24,26 @@ impl Home {
     ///
     /// If it cannot be created.
     pub fn new(of: &str) -> io::Result<Self> {
+        Self::within(&std::env::temp_dir(), of)
+    }
+
+    /// Creates a new directory in memory, if the system has a directory for that: for what is
+    /// synced often.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be created.
+    pub fn in_memory(of: &str) -> io::Result<Self> {
+        Self::within(Path::new("/dev/shm"), of).or_else(|_| Self::new(of))
+    }
+
+    fn within(parent: &Path, of: &str) -> io::Result<Self> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let names = std::iter::repeat_with(|| {
             let number = MADE.fetch_add(1, Ordering::Relaxed);
             format!("synod-{of}-{}-{number}", std::process::id())
         });
-        let path = create_first(names.map(|name| std::env::temp_dir().join(name)))?;
+        let path = create_first(names.map(|name| parent.join(name)))?;
         let mut sh = Command::new("sh");
         sh.arg("-c").arg(SWEEPER).arg("sweeper").arg(&path).stdin(Stdio::piped());
         Ok(Self { sweeper: sh.spawn()?, path })

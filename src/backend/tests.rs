@@ -8,6 +8,7 @@ use crate::config::Config;
 fn every_url_is_answered_by_its_backend_or_by_the_feature_that_is_missing() {
     let table = [
         ("mem://", "mem", cfg!(feature = "mem")),
+        ("file:///var/lib/app", "file", cfg!(feature = "file")),
         ("zk://h:1", "zookeeper", cfg!(feature = "zookeeper")),
         ("zks://h:1", "zookeeper", cfg!(feature = "zookeeper")),
         ("etcd://h:1", "etcd", cfg!(feature = "etcd")),
@@ -151,4 +152,27 @@ async fn servers_that_refuse_are_told_from_a_server_that_is_silent() {
         assert!(opened(url(&format!("no-such-host.invalid,{gone}"))).await, "{scheme}: unknown");
         assert!(!opened(url(&silent.0.to_string())).await, "{scheme}: silent");
     }
+}
+
+#[cfg(feature = "file")]
+#[test]
+fn a_directory_takes_no_host_no_user_and_no_unknown_parameter() {
+    let table = [
+        ("file:///var/lib/app", true),
+        ("file:///var/lib/app?session=5s&fs=unchecked", true),
+        ("file:///var/lib/app?fs=nfs", false),
+        ("file:///var/lib/app?linger=true", true),
+        ("file:///var/lib/app?linger=1s", false),
+        ("file:///var/lib/app?group=app", false),
+        ("file://", false),
+        ("file:///", false),
+        ("file://ann:canary@/var/lib/app", false),
+    ];
+    for (url, fine) in table {
+        let answer = Config::new(url).expect("valid").backend();
+        assert_eq!(answer.is_ok(), fine, "{url}: {answer:?}");
+        assert!(!format!("{answer:?}").contains("canary"));
+    }
+    let error = Config::new("file://host/var/lib/app").expect_err("no host");
+    assert!(error.to_string().contains("three slashes"), "{error}");
 }

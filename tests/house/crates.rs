@@ -4,7 +4,7 @@ use crate::tree::{File, catches, holds, root, spares};
 
 /// The crates, each with the crates that it may depend on: always, and for its tests as well.
 #[rustfmt::skip]
-const HOUSE: [(&str, &[&str], &[&str]); 13] = [
+const HOUSE: [(&str, &[&str], &[&str]); 14] = [
     ("synod-core",        &[], &[]),
     ("synod-recipes",     &["synod-core"], &[]),
     ("synod-testkit",     &["synod-core", "synod-recipes"], &[]),
@@ -13,8 +13,9 @@ const HOUSE: [(&str, &[&str], &[&str]); 13] = [
     ("synod-mem",         &["synod-core"], &["synod-recipes", "synod-testkit", "synod-conformance"]),
     ("synod-zk",          &["synod-core"], &["synod-recipes", "synod-testkit", "synod-servers", "synod-conformance", "synod-mem"]),
     ("synod-etcd",        &["synod-core"], &["synod-recipes", "synod-testkit", "synod-servers", "synod-conformance"]),
+    ("synod-file",        &["synod-core"], &["synod-testkit", "synod-servers", "synod-conformance"]),
     ("synod-sim",         &["synod-core", "synod-recipes", "synod-testkit", "synod-conformance", "synod-mem"], &["synod-sim"]),
-    ("synod",             &["synod-core", "synod-recipes", "synod-mem", "synod-zk", "synod-etcd", "synod-sim"], &["synod-testkit", "synod-servers", "synod-conformance"]),
+    ("synod",             &["synod-core", "synod-recipes", "synod-mem", "synod-zk", "synod-etcd", "synod-file", "synod-sim"], &["synod-testkit", "synod-servers", "synod-conformance"]),
     ("synod-cli",         &["synod-core", "synod", "synod-conformance", "synod-bench"], &["synod-testkit", "synod-servers"]),
     ("synod-bench",       &["synod-core", "synod", "synod-servers"], &[]),
     ("synod-first-come",  &["synod-core"], &["synod-mem", "synod-testkit"]),

@@ -1,0 +1,157 @@
+//! [`Engine`]: one seat with its threads, which all sessions of a process on one directory share.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use rusqlite::TransactionBehavior;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::random::Random;
+
+use crate::backend::FileOptions;
+use crate::database::{open_reader, open_writer, set_synced};
+use crate::fault::Fault;
+use crate::machine::Machine;
+use crate::meta::Meta;
+use crate::place::{Identity, Place};
+use crate::seat::{self, DeadSeat, Seat, SeatId};
+use crate::sessions;
+use crate::shared::Shared;
+use crate::writing::Writing;
+use crate::{heart, lookout, writer};
+
+/// The number of threads that read.
+const READERS: usize = 2;
+
+/// The call of all errors of this module.
+const OPENING: &str = "opening a session";
+
+/// The engines of this process.
+static ENGINES: Mutex<BTreeMap<Identity, Weak<Engine>>> = Mutex::new(BTreeMap::new());
+
+/// One seat and its threads. They end when it is dropped.
+pub(crate) struct Engine(pub(crate) Arc<Shared>);
+
+impl Engine {
+    /// Returns the engine of a directory: that of this process, if there is one. Blocks the
+    /// thread.
+    pub(crate) fn of(options: &FileOptions) -> Result<Arc<Self>> {
+        let place = Place::open(&options.directory, options.is_unchecked)?;
+        if options.is_separate {
+            return Self::start(place).map(Arc::new);
+        }
+        // Kept while it starts: two threads get the same engine.
+        let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
+        engines.retain(|_, engine| engine.strong_count() > 0);
+        let known = engines.get(&place.identity()).and_then(Weak::upgrade);
+        if let Some(engine) = known.filter(|engine| !engine.0.is_gone()) {
+            return Ok(engine);
+        }
+        let identity = place.identity();
+        let engine = Arc::new(Self::start(place)?);
+        engines.insert(identity, Arc::downgrade(&engine));
+        Ok(engine)
+    }
+
+    fn start(place: Place) -> Result<Self> {
+        Self::try_start(place).map_err(|fault| fault.to_error(OPENING))
+    }
+
+    fn try_start(place: Place) -> Result<Self, Fault> {
+        let (shared, db, seen) = sit_down(place)?;
+        let shared = Arc::new(shared);
+        // From here on the threads end when this is dropped, also by an error.
+        let engine = Self(shared.clone());
+        let dir = shared.place.path();
+        let observer = open_reader(dir)?;
+        let beats = open_reader(dir)?;
+        for _ in 0..READERS {
+            let (reader, shared) = (open_reader(dir)?, shared.clone());
+            thread("synod-file-read", move || {
+                while let Some(read) = shared.reads.take(1).pop() {
+                    read(&reader);
+                }
+            })?;
+        }
+        let of_writer = shared.clone();
+        thread("synod-file-write", move || writer::run(&of_writer, db))?;
+        let of_observer = shared.clone();
+        thread("synod-file-watch", move || lookout::run(&of_observer, &observer, seen))?;
+        thread("synod-file-beat", move || heart::run(&shared, &beats))?;
+        Ok(engine)
+    }
+}
+
+/// Takes a seat, in the turn, after the dead have left theirs. Returns the revision after it.
+fn sit_down(place: Place) -> Result<(Shared, rusqlite::Connection, u64), Fault> {
+    let machine = Machine::new();
+    let turn = place.take_turn()?;
+    place.check().map_err(|_another| Fault::Gone)?;
+    let mut db = open_writer(place.path())?;
+    let id = SeatId::new(Random::from_system().number());
+    let before = seat::list(place.seats())?;
+    let seat = Seat::create(place.seats(), id)?;
+    set_synced(&db, true)?;
+    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let meta = Meta::read(&tx)?;
+    let mut writing = Writing { db: &tx, meta, machine: &machine, after: Vec::new() };
+    let mut dead = Vec::new();
+    for other in &before {
+        dead.extend(DeadSeat::judge(place.seats(), *other)?.map(|seat| (*other, seat)));
+    }
+    if dead.len() == before.len() {
+        // Nobody else has the store open: the machine may have been started again.
+        writing.meta.start_again();
+        sessions::linger_by(&tx, &machine)?;
+    } else {
+        writing.meta.reserve();
+    }
+    for (other, _) in &dead {
+        writing.end_seat(*other)?;
+    }
+    writing.meta.seats += 1;
+    let meta = writing.meta;
+    meta.write(&tx)?;
+    drop(writing);
+    tx.commit()?;
+    for (_, seat) in dead {
+        seat.remove(place.seats());
+    }
+    drop(turn);
+    let shared = Shared::new(place, seat, machine);
+    shared.peers.refresh(shared.place.seats(), id, meta.seats)?;
+    shared.peers.wake();
+    Ok((shared, db, meta.revision))
+}
+
+fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Fault> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
+    Ok(())
+}
+
+/// Runs `work` on a thread of its own, so that it may block.
+pub(crate) async fn unblocked<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let (answer, answered) = tokio::sync::oneshot::channel();
+    thread("synod-file-open", move || {
+        let _received = answer.send(work()).is_ok();
+    })
+    .map_err(|fault| fault.to_error(OPENING))?;
+    answered.await.unwrap_or_else(|_panicked| {
+        Err(Error::new(ErrorKind::Backend, OPENING)
+            .because("the thread that opens the store ended"))
+    })
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}

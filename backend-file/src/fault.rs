@@ -1,0 +1,71 @@
+//! [`Fault`]: a failure of the database or of a file, and the error that a caller gets for it.
+
+use std::io;
+
+use rusqlite::ErrorCode;
+use synod_core::error::{Error, ErrorKind};
+use synod_core::path::InvalidPath;
+use synod_core::store::SessionEnd;
+
+/// A failure below the contract.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    Sql(rusqlite::Error),
+    Io(io::Error),
+    /// The directory is not the one that was opened any more.
+    Gone,
+    /// The data in the database is not of this program.
+    Foreign(String),
+}
+
+impl Fault {
+    /// Returns the error of the call `doing`, for which nothing was written.
+    pub(crate) fn to_error(&self, doing: &'static str) -> Error {
+        match self {
+            Self::Gone => SessionEnd::Expired.error(doing),
+            Self::Sql(error) => sql_error(error, doing),
+            Self::Io(error) => Error::new(ErrorKind::Backend, doing)
+                .because(format!("a file of the store failed: {error}")),
+            Self::Foreign(why) => Error::new(ErrorKind::Backend, doing).because(why.clone()),
+        }
+    }
+}
+
+fn sql_error(error: &rusqlite::Error, doing: &'static str) -> Error {
+    let code = error.sqlite_error_code();
+    let kind = match code {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => ErrorKind::Unreachable,
+        Some(ErrorCode::PermissionDenied | ErrorCode::ReadOnly) => ErrorKind::Denied,
+        _ => ErrorKind::Backend,
+    };
+    let why = match code {
+        Some(ErrorCode::DiskFull) => "the disk is full".to_owned(),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            "another program has the database locked: only synod may open its files".to_owned()
+        }
+        Some(ErrorCode::DatabaseCorrupt) => "the database store.db is damaged: stop all programs \
+            that use it, keep a copy of the directory, and put a backup in its place"
+            .to_owned(),
+        Some(ErrorCode::NotADatabase) => "store.db is no database".to_owned(),
+        _ => format!("the database failed: {error}"),
+    };
+    Error::new(kind, doing).because(why)
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<InvalidPath> for Fault {
+    fn from(invalid: InvalidPath) -> Self {
+        Self::Foreign(format!("the database has a path that no store has: {invalid}"))
+    }
+}

@@ -1,0 +1,99 @@
+//! [`Peers`]: the seats of the other handles, open.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::seat::{self, Peer, SeatId};
+
+/// The other seats, as of a number of seats that came or went.
+#[derive(Debug, Default)]
+pub(crate) struct Peers(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    as_of: Option<u64>,
+    seats: BTreeMap<SeatId, Arc<Other>>,
+}
+
+/// The seat of another handle.
+#[derive(Debug)]
+pub(crate) struct Other {
+    pub(crate) peer: Peer,
+    /// `true` if its lock is to be tried: after its FIFO was opened, as an end before that is not
+    /// reported, and after the FIFO has reported an end.
+    suspect: AtomicBool,
+    /// `true` since the FIFO has reported an end: it does so again and again.
+    ended: AtomicBool,
+}
+
+impl Peers {
+    /// Opens the seats that came, and closes those that went, if there were any since the last
+    /// call.
+    pub(crate) fn refresh(&self, seats: BorrowedFd<'_>, own: SeatId, as_of: u64) -> io::Result<()> {
+        let mut state = self.lock();
+        if state.as_of == Some(as_of) {
+            return Ok(());
+        }
+        let mut there = BTreeMap::new();
+        for id in seat::list(seats)?.into_iter().filter(|id| *id != own) {
+            let other = match state.seats.get(&id) {
+                Some(other) => other.clone(),
+                None => match Peer::open(seats, id) {
+                    Ok(peer) => Arc::new(Other::new(peer)),
+                    // It is being created, or removed.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    Err(error) => return Err(error),
+                },
+            };
+            there.insert(id, other);
+        }
+        state.seats = there;
+        state.as_of = Some(as_of);
+        Ok(())
+    }
+
+    /// Wakes the observers of all other handles.
+    pub(crate) fn wake(&self) {
+        for other in self.lock().seats.values() {
+            other.peer.wake();
+        }
+    }
+
+    /// Returns the other seats.
+    pub(crate) fn all(&self) -> Vec<(SeatId, Arc<Other>)> {
+        self.lock().seats.iter().map(|(id, other)| (*id, other.clone())).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Other {
+    fn new(peer: Peer) -> Self {
+        Self { peer, suspect: AtomicBool::new(true), ended: AtomicBool::new(false) }
+    }
+
+    /// Records that its FIFO has reported an end.
+    pub(crate) fn set_ended(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+        self.suspect.store(true, Ordering::Relaxed);
+    }
+
+    /// Has the lock tried again if its FIFO has reported an end.
+    pub(crate) fn suspect_again(&self) {
+        self.suspect.fetch_or(self.has_ended(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Returns `true`, once, if its lock is to be tried.
+    pub(crate) fn take_suspect(&self) -> bool {
+        self.suspect.swap(false, Ordering::Relaxed)
+    }
+}

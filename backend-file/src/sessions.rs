@@ -1,0 +1,110 @@
+//! The sessions in the database. A session belongs to a seat, and ends with it.
+
+use rusqlite::{Connection, params};
+use synod_core::store::SessionId;
+
+use crate::fault::Fault;
+use crate::machine::Machine;
+use crate::seat::SeatId;
+
+/// A session to add.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewSession {
+    pub(crate) seat: SeatId,
+    /// The time to live in milliseconds.
+    pub(crate) ttl: u64,
+    /// `true` if the session ends after its time to live, and not with its process.
+    pub(crate) lingers: bool,
+}
+
+/// Adds a session.
+pub(crate) fn add(db: &Connection, id: SessionId, new: NewSession) -> Result<(), Fault> {
+    let sql = "INSERT INTO sessions (id, seat, ttl, lingers) VALUES (?1, ?2, ?3, ?4)";
+    let row = params![id.get(), new.seat.to_string(), new.ttl, new.lingers];
+    db.prepare_cached(sql)?.execute(row)?;
+    Ok(())
+}
+
+/// Returns the sessions that end with the process of their seat.
+pub(crate) fn ending_with(db: &Connection, seat: SeatId) -> Result<Vec<SessionId>, Fault> {
+    let sql = "SELECT id FROM sessions WHERE seat = ?1 AND NOT lingers ORDER BY id";
+    let mut statement = db.prepare_cached(sql)?;
+    let ids = statement.query_map([seat.to_string()], |row| row.get(0))?;
+    Ok(ids.map(|id| id.map(SessionId::new)).collect::<Result<_, _>>()?)
+}
+
+/// Starts the time to live of the sessions of a dead seat that linger.
+pub(crate) fn start_lingering(
+    db: &Connection,
+    seat: SeatId,
+    machine: &Machine,
+) -> Result<(), Fault> {
+    let sql = "UPDATE sessions SET due = ttl + ?2, clock = ?3 WHERE seat = ?1 AND lingers";
+    let row = params![seat.to_string(), machine.now(), machine.clock()];
+    db.prepare_cached(sql)?.execute(row)?;
+    Ok(())
+}
+
+/// Starts the time to live of lingering sessions again whose clock this process does not read. Only
+/// where no other process is, which might read it.
+pub(crate) fn linger_by(db: &Connection, machine: &Machine) -> Result<(), Fault> {
+    let sql = "UPDATE sessions SET due = ttl + ?1, clock = ?2 WHERE clock <> ?2";
+    db.prepare_cached(sql)?.execute(params![machine.now(), machine.clock()])?;
+    Ok(())
+}
+
+/// Returns the sessions that lingered for their time to live.
+pub(crate) fn overdue(db: &Connection, machine: &Machine) -> Result<Vec<SessionId>, Fault> {
+    let sql = "SELECT id FROM sessions WHERE due <= ?1 AND clock = ?2 ORDER BY id";
+    let mut statement = db.prepare_cached(sql)?;
+    let ids = statement.query_map(params![machine.now(), machine.clock()], |row| row.get(0))?;
+    Ok(ids.map(|id| id.map(SessionId::new)).collect::<Result<_, _>>()?)
+}
+
+/// Returns the sessions that linger by a clock that this process does not read, each with its time
+/// to live in milliseconds.
+pub(crate) fn lingering_elsewhere(
+    db: &Connection,
+    machine: &Machine,
+) -> Result<Vec<(SessionId, u64)>, Fault> {
+    let mut statement =
+        db.prepare_cached("SELECT id, ttl FROM sessions WHERE clock <> ?1 ORDER BY id")?;
+    let sessions = statement.query_map([machine.clock()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(sessions
+        .map(|row| row.map(|(id, ttl)| (SessionId::new(id), ttl)))
+        .collect::<Result<_, _>>()?)
+}
+
+/// Removes a session. Returns whether there was one.
+pub(crate) fn remove(db: &Connection, id: SessionId) -> Result<bool, Fault> {
+    Ok(db.prepare_cached("DELETE FROM sessions WHERE id = ?1")?.execute([id.get()])? > 0)
+}
+
+/// Returns whether a session has not ended.
+pub(crate) fn lives(db: &Connection, id: SessionId) -> Result<bool, Fault> {
+    Ok(db.prepare_cached("SELECT 1 FROM sessions WHERE id = ?1")?.exists([id.get()])?)
+}
+
+/// Returns the sessions of a seat whose time to live is at most `ttl` milliseconds.
+pub(crate) fn of_seat(db: &Connection, seat: SeatId, ttl: u64) -> Result<Vec<SessionId>, Fault> {
+    let sql = "SELECT id FROM sessions WHERE seat = ?1 AND ttl <= ?2 AND due IS NULL ORDER BY id";
+    let ttl = i64::try_from(ttl).unwrap_or(i64::MAX);
+    let mut statement = db.prepare_cached(sql)?;
+    let ids = statement.query_map(params![seat.to_string(), ttl], |row| row.get(0))?;
+    Ok(ids.map(|id| id.map(SessionId::new)).collect::<Result<_, _>>()?)
+}
+
+/// Returns each seat that has sessions which do not linger yet, with the shortest time to live of these.
+pub(crate) fn seats(db: &Connection) -> Result<Vec<(SeatId, u64)>, Fault> {
+    let sql = "SELECT seat, min(ttl) FROM sessions WHERE due IS NULL GROUP BY seat";
+    let mut statement = db.prepare_cached(sql)?;
+    let mut rows = statement.query([])?;
+    let mut seats = Vec::new();
+    while let Some(row) = rows.next()? {
+        let name: String = row.get(0)?;
+        let seat = SeatId::parse(&name)
+            .ok_or_else(|| Fault::Foreign(format!("the database has a seat {name:?}")))?;
+        seats.push((seat, row.get(1)?));
+    }
+    Ok(seats)
+}
