@@ -369,7 +369,7 @@ async fn a_write_that_is_not_answered_may_have_happened() {
 
     assert_eq!(drawn.expect_err("late").effect(), Effect::Unknown);
     assert_eq!(plain.expect_err("late").effect(), Effect::Unknown);
-    // The caller can read the one by its name; the other is removed.
+    // The caller can read the plain node by its name; the other node is removed.
     assert_eq!(script.nodes(), ["/a"]);
 }
 

@@ -60,8 +60,8 @@ impl<S: ServerSource + ?Sized> ServerSource for Arc<S> {
 /// The current servers of a store, shared by the sessions of a [`Backend`](super::Backend). Clones
 /// share it.
 ///
-/// A list that cannot be read, is empty, or has an invalid server is not used: the last good one
-/// remains, and the log has one warning until a good one is read again.
+/// A list that cannot be read, is empty, or has an invalid server is not used: the last good list
+/// stays in use, and one warning is logged until a good list is read again.
 #[derive(Clone)]
 pub struct ServerList(Arc<Shared>);
 
@@ -124,7 +124,7 @@ impl ServerList {
     }
 
     /// Follows the list: the receiver is notified after each successful reading of the source, also
-    /// if the list is the same. The current list counts as seen.
+    /// if the list is the same. The current list is not reported.
     pub fn subscribe(&self) -> watch::Receiver<Arc<[String]>> {
         self.0.servers.subscribe()
     }
@@ -158,7 +158,7 @@ impl ServerList {
     ///
     /// # Errors
     ///
-    /// [`Unreachable`](ErrorKind::Unreachable), with the reason that there is no list.
+    /// [`Unreachable`](ErrorKind::Unreachable), with the reason why there is no list.
     ///
     /// # Cancel safety
     ///
@@ -183,7 +183,7 @@ impl ServerList {
         self.0.wanted.notify_one();
     }
 
-    /// Reads the source in each of its intervals, and whenever it is requested. Returns if the list
+    /// Reads the source once per interval, and whenever a reading is requested. Returns if the list
     /// is fixed.
     ///
     /// # Cancel safety

@@ -128,7 +128,7 @@ impl Txn {
         self.op(Op::Create { path, data, lifetime, sequential: false })
     }
 
-    /// Creates a node with a [`Sequence`]. `path` is one that no other call passes; the store may
+    /// Creates a node with a [`Sequence`]. No other call may pass the same `path`; the store may
     /// append to it.
     pub fn create_sequential(
         self,
