@@ -26,8 +26,8 @@ impl Barrier {
         Self { client: client.clone(), path: path.into() }
     }
 
-    /// Sets the barrier, if it is not set, and returns whether this call has set it. After this
-    /// returned without an error, no later wait returns before the barrier is lifted.
+    /// Sets the barrier if it is not set, and returns the effect of the call. After this returned
+    /// without an error, no later wait returns before the barrier is lifted.
     ///
     /// # Errors
     ///
@@ -41,8 +41,8 @@ impl Barrier {
         create_once(&self.client, &self.path).await
     }
 
-    /// Lifts the barrier, if it is set: all its waiters may pass. Returns whether this call has
-    /// lifted it.
+    /// Lifts the barrier if it is set, so that all waiters may pass. Returns the effect of the
+    /// call.
     ///
     /// If the answer is lost, the request is sent again. A barrier that another client sets
     /// meanwhile may then be lifted, too, before this returns.

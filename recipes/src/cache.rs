@@ -25,8 +25,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Starts a cache, and waits until it is complete. A path stands for the extent of its whole
-    /// subtree.
+    /// Starts a cache, and waits until it is complete. A path as `extent` means its whole subtree.
     ///
     /// # Errors
     ///
@@ -68,8 +67,9 @@ impl Cache {
         self.mirror.get(path)
     }
 
-    /// The nodes directly below a path, sorted by path; and paths without a node that have nodes
-    /// below them, without a stat. For several consistent reads take a [snapshot](Self::snapshot).
+    /// The nodes directly below a path, sorted by path. A path without a node but with nodes below
+    /// it is included, without a stat. For several consistent reads take a
+    /// [snapshot](Self::snapshot).
     pub fn children(&self, path: &Path) -> Vec<Node> {
         self.mirror.snapshot().children(path)
     }
@@ -86,7 +86,7 @@ impl Cache {
 
     /// The progress of the read of the whole extent, after the start and after each outage. A large
     /// tree takes several requests, and the progress changes after each. A depth and a filter do
-    /// not narrow the read.
+    /// not reduce the read.
     pub fn progress(&self) -> watch::Receiver<Loaded> {
         self.mirror.progress()
     }
@@ -105,7 +105,7 @@ impl Cache {
     }
 }
 
-/// Shows the path only: the data is the application's.
+/// Shows only the path: the data belongs to the application.
 impl fmt::Debug for Cache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cache").field("mirror", &self.mirror).finish_non_exhaustive()

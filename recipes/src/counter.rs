@@ -29,21 +29,21 @@ pub struct Counter<N = i64> {
 }
 
 impl Counter {
-    /// Creates the counter at `path`, of 64 bits with a sign.
+    /// Creates the counter at `path`, a signed number of 64 bits.
     pub fn new(client: &Client, path: impl Into<Path>) -> Self {
         Self::at(client, path.into())
     }
 }
 
 impl Counter<u64> {
-    /// Creates the counter at `path`, of 64 bits without a sign.
+    /// Creates the counter at `path`, an unsigned number of 64 bits.
     pub fn new_u64(client: &Client, path: impl Into<Path>) -> Self {
         Self::at(client, path.into())
     }
 }
 
 impl Counter<i32> {
-    /// Creates the counter at `path`, of 32 bits with a sign.
+    /// Creates the counter at `path`, a signed number of 32 bits.
     pub fn new_i32(client: &Client, path: impl Into<Path>) -> Self {
         Self::at(client, path.into())
     }
@@ -54,8 +54,8 @@ impl<N: Number> Counter<N> {
         Self { value: SingleValue::new(client, path, "counter"), number: PhantomData }
     }
 
-    /// Returns the same number, whose changes [take a lock](Promotion) after too many lost races.
-    /// Clones that were made before are not promoted, and share no requests with this one.
+    /// Returns a handle of the same number whose changes [take a lock](Promotion) after too many
+    /// lost races. Existing clones are not promoted, and do not share requests with the new handle.
     pub fn promote(self, promotion: Promotion) -> Self {
         let enter: Enter =
             |client, lock| Line::new(client, lock, Form::exclusive("counter", "lock-")).held();
@@ -207,7 +207,7 @@ impl<N> fmt::Debug for Counter<N> {
     }
 }
 
-/// Returns the number that a node has; 0 if there is no node.
+/// Returns the number in the data of a node; 0 if there is no node.
 fn number<N: Layout>(path: &Path, bytes: Option<&Bytes>) -> Result<N> {
     let Some(bytes) = bytes else { return Ok(N::default()) };
     let number = N::read(bytes);

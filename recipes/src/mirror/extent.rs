@@ -10,7 +10,8 @@ use synod_core::store::{Kind, Node, Query};
 /// The nodes that a [`Cache`](crate::cache::Cache) contains: one node, its children, or the node
 /// and all nodes below it.
 ///
-/// A depth and a filter narrow the content, but not the reads: the store returns the whole extent.
+/// A depth and a filter reduce the content, but not the reads: the store still returns the whole
+/// extent.
 ///
 /// # Examples
 ///
