@@ -211,7 +211,7 @@ impl World {
     }
 
     /// Ends a session: removes its watches, and its ephemeral nodes at one revision. Ending it
-    /// twice is no error.
+    /// twice is not an error.
     pub fn end(&mut self, id: SessionId, now: Instant) {
         self.tick(now);
         self.end_now(id);

@@ -53,7 +53,7 @@ mod walk;
 
 /// Runs the command that the arguments of this process name, to its end.
 ///
-/// A second call in one process is no error. It must not be called within a tokio runtime.
+/// A second call in one process is not an error. It must not be called within a tokio runtime.
 pub fn main() -> ExitCode {
     run_with(std::env::args_os())
 }

@@ -62,7 +62,7 @@ pub use requests::Requests;
 ///
 /// - Reads, if the store was unreachable.
 /// - Writes that had no effect because the store was unreachable.
-/// - A transaction with a sequential create, also if its effect is unknown: the session searches
+/// - A transaction with a sequential create, even if its effect is unknown: the session searches
 ///   for the node, and accepts it as the result of this call if this session owns it. If the node
 ///   does not exist, the transaction is sent again, with the same name. If the node was found by
 ///   this search, the follow-up query of the transaction stays unanswered, and the results of its

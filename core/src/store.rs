@@ -69,7 +69,7 @@
 //! # Observing
 //!
 //! - [`Store::watch`] reads and watches in one step: every change after the view is reported, or
-//!   [`Event::Resync`] is. That holds also if the view and the changes come from two requests and
+//!   [`Event::Resync`] is. That holds even if the view and the changes come from two requests and
 //!   the store discarded changes between them. A prefix may narrow what is observed, but a window
 //!   does not. A watch of names only is notified of created and deleted nodes; the store decides
 //!   whether it is also notified of writes to them.

@@ -79,8 +79,8 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has changed the value or has not. A request that was sent is completed in the
-    /// background.
+    /// A dropped call may or may not have changed the value. A request that was sent is completed
+    /// in the background.
     pub async fn update(
         &self,
         mut next: impl FnMut(Option<T>) -> T + Send + 'static,

@@ -31,15 +31,15 @@ impl Cache {
     ///
     /// The error with which the store rejects reads, and
     /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is
-    /// closed. An outage is no error: the call waits for its end. [`within`](crate::within) sets a
-    /// limit.
+    /// closed. An outage is not an error: the call waits for its end. [`within`](crate::within)
+    /// sets a limit.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: a dropped call leaves no task and no watch.
     pub async fn open(client: &Client, extent: impl Into<Extent>) -> Result<Self> {
         let cache = Self::start(client, extent);
-        // On the heap, so that the future of a caller stays small.
+        // Boxed, so that the future of a caller stays small.
         Box::pin(cache.complete()).await?;
         Ok(cache)
     }

@@ -115,7 +115,7 @@ impl CompatQueue {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has put the item into the queue, or has not.
+    /// A dropped call may or may not have put the item into the queue.
     pub async fn put(&self, item: impl Into<Bytes>) -> Result<()> {
         self.put_at(&[item.into()], ItemPlace::default()).await
     }
@@ -285,7 +285,7 @@ impl CompatShared {
         if !self.client.exists(&self.items).await?
             && let Err(error) = self.client.put(&self.items, "").await
         {
-            // A container stays for as long as it has nodes. The next put tries again.
+            // A container stays as long as it has nodes. The next put tries again.
             return if error.kind() == ErrorKind::Refused { Ok(()) } else { Err(error) };
         }
         self.has_dir.store(true, Ordering::Relaxed);

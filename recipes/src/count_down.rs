@@ -40,7 +40,7 @@ impl CountDown {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has counted the party or has not.
+    /// A dropped call may or may not have counted the party.
     pub async fn count_down(&self, party: &str) -> Result<BarrierChange> {
         let name = Name::encode(party)?;
         mistake!(CountsEachTry: let name = Name::encode(&self.client.random().id())?);
@@ -66,8 +66,8 @@ impl CountDown {
     /// # Errors
     ///
     /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is
-    /// closed, and the error of the store if it refuses the read. An outage is no error: the wait
-    /// continues.
+    /// closed, and the error of the store if it refuses the read. An outage is not an error: the
+    /// wait continues.
     ///
     /// # Cancel safety
     ///

@@ -88,7 +88,8 @@ impl<N: Number> Counter<N> {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has added or has not. A request that was sent is completed in the background.
+    /// A dropped call may or may not have added. A request that was sent is completed in the
+    /// background.
     pub async fn add(&self, other: N) -> Result<Update<N>> {
         self.calculate(move |number| {
             let sum = number.plus(other);
@@ -141,7 +142,7 @@ impl<N: Number> Counter<N> {
     ///
     /// # Errors
     ///
-    /// As [`Counter::add`], but for [`ErrorKind::Invalid`] and [`ErrorKind::Corrupt`].
+    /// As [`Counter::add`], except [`ErrorKind::Invalid`] and [`ErrorKind::Corrupt`].
     ///
     /// # Cancel safety
     ///
@@ -156,7 +157,7 @@ impl<N: Number> Counter<N> {
     ///
     /// # Errors
     ///
-    /// As [`Counter::add`], but for [`ErrorKind::Invalid`].
+    /// As [`Counter::add`], except [`ErrorKind::Invalid`].
     ///
     /// # Cancel safety
     ///

@@ -132,15 +132,15 @@ impl<T: DeserializeOwned> Discovery<T> {
     ///
     /// The error with which the store rejects reads, and
     /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is
-    /// closed. An outage is no error: the call waits for its end. [`within`](crate::within) sets a
-    /// limit.
+    /// closed. An outage is not an error: the call waits for its end. [`within`](crate::within)
+    /// sets a limit.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: a dropped call leaves no task and no watch.
     pub async fn open(&self, service: &str) -> Result<Service<T>> {
         let path = self.service_path(service)?;
-        // On the heap, so that the future of a caller stays small.
+        // Boxed, so that the future of a caller stays small.
         Box::pin(Service::open(&self.client, path, self.format)).await
     }
 }

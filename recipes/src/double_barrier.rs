@@ -48,7 +48,7 @@ impl DoubleBarrier {
     /// [`ErrorKind::Refused`](synod_core::error::ErrorKind::Refused) if another member gave up,
     /// with [`OnLoss::Fail`]; [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost)
     /// once the client is closed, and the error of the store if it rejects the node of the member.
-    /// An outage is no error: the wait continues.
+    /// An outage is not an error: the wait continues.
     ///
     /// # Cancel safety
     ///
@@ -57,7 +57,7 @@ impl DoubleBarrier {
     pub async fn enter(&self) -> Result<Entered> {
         let path = &self.place.path;
         let span = tracing::debug_span!("entering", recipe = "double barrier", %path);
-        // On the heap, so that the future of a caller with many waits stays small.
+        // Boxed, so that the future of a caller with many waits stays small.
         Box::pin(self.entered()).instrument(span).await
     }
 

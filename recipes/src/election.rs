@@ -119,7 +119,7 @@ impl Leader {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has proclaimed it or has not.
+    /// A dropped call may or may not have proclaimed it.
     pub async fn proclaim(&self, value: impl Into<Bytes>) -> Result<()> {
         match self.0.node.write(value.into()).await? {
             Outcome::Committed(_) => Ok(()),

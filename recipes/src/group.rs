@@ -103,7 +103,7 @@ impl Group {
     /// alternate. Members that join and leave between two reads are skipped; the latest state is
     /// always reported.
     ///
-    /// An outage is no error: changes during it are reported after it. The stream ends when the
+    /// An outage is not an error: changes during it are reported after it. The stream ends when the
     /// client is closed.
     pub fn changes(&self) -> impl Stream<Item = GroupChange> + Send + use<> {
         GroupReader::new(&self.client, self.query()).changes()

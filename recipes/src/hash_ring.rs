@@ -68,8 +68,8 @@ impl HashRing {
     ///
     /// The error with which the store rejects reads, and
     /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is
-    /// closed. An outage is no error: the call waits for its end. [`within`](crate::within) sets a
-    /// limit.
+    /// closed. An outage is not an error: the call waits for its end. [`within`](crate::within)
+    /// sets a limit.
     ///
     /// # Cancel safety
     ///

@@ -194,7 +194,7 @@ impl Lead {
         Ok(None)
     }
 
-    /// Runs the work of the term, for as long as the term lasts.
+    /// Runs the work of the term, as long as the term lasts.
     async fn work<T, F>(
         &self,
         work: impl FnOnce(Leadership) -> F,
@@ -242,7 +242,7 @@ async fn wait_to_begin(ticket: &mut Ticket, interrupts: &mut watch::Receiver<u64
     }
 }
 
-/// Runs the work of a term, for as long as the term lasts.
+/// Runs the work of a term, as long as the term lasts.
 async fn work_while<T>(
     lead: &Hold,
     work: impl Future<Output = T>,

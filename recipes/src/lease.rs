@@ -99,8 +99,8 @@ impl Lease {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has taken the lease or has not. A request that was sent is completed in the
-    /// background.
+    /// A dropped call may or may not have taken the lease. A request that was sent is completed in
+    /// the background.
     pub async fn try_acquire(&self) -> Result<std::result::Result<LeaseTerm, LeaseTerm>> {
         self.check_holder()?;
         let (path, settings) = (self.value.path().clone(), self.settings.clone());
@@ -124,8 +124,8 @@ impl Lease {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has ended the term or has not. A request that was sent is completed in the
-    /// background.
+    /// A dropped call may or may not have ended the term. A request that was sent is completed in
+    /// the background.
     pub async fn release(&self) -> Result<bool> {
         self.check_holder()?;
         let (path, holder) = (self.value.path().clone(), self.settings.holder.clone());

@@ -38,7 +38,7 @@ pub struct Members<K> {
     all: Vec<Member<K>>,
     // Declared after the members: their processes end before their files are removed.
     home: Home,
-    /// The ports of the members, also while a member is down.
+    /// The ports of the members, even while a member is down.
     _ports: Option<Ports>,
 }
 
@@ -57,7 +57,7 @@ impl<K: Kind> Members<K> {
         Ok(Self { all: Vec::new(), home, _ports: None })
     }
 
-    /// Reserves the ports of its members for as long as this exists.
+    /// Reserves the ports of its members as long as this exists.
     pub(super) fn holding(self, ports: Ports) -> Self {
         Self { _ports: Some(ports), ..self }
     }

@@ -1,10 +1,10 @@
 //! [`Cluster`]: a simulated store of three servers and a leader, used over connections that break.
 //!
-//! It is the same state machine as that of [`MemBackend`](synod_mem::MemBackend), at the leader of a
-//! log that three followers apply, each at its own pace. A client's session has a connection to one
-//! follower, which answers it, holds its watches, and may lag; answers and events of one connection
-//! arrive in order. Requests and heartbeats take time and get lost, connections break, sessions
-//! end, leaders change: every such decision is made at a [`Site`], by a
+//! It is the same state machine as that of [`MemBackend`](synod_mem::MemBackend), at the leader of
+//! a log that three followers apply, each at its own pace. A client's session has a connection to
+//! one follower, which answers it, holds its watches, and may lag; answers and events of one
+//! connection arrive in order. Requests and heartbeats take time and get lost, connections break,
+//! sessions end, leaders change: every such decision is made at a [`Site`], by a
 //! [`Choice`](synod_testkit::choice::Choice).
 //!
 //! It does nothing by itself: it is for a simulation, which runs [`Cluster::run`] on its own clock,

@@ -17,7 +17,7 @@
 //! | [`ReplyHeld`](Site::ReplyHeld) | yes | the same, after the session's time to live |
 //! | [`RequestSlow`](Site::RequestSlow), [`ReplySlow`](Site::ReplySlow) | yes | the answer, a while later |
 //!
-//! - A commit or a close that was called takes its planned course, also if its caller drops the
+//! - A commit or a close that was called takes its planned course, even if its caller drops the
 //!   call: a request that was sent is not recalled. It ends with the store at the latest.
 //! - A late write is applied at the latest before a later [`Freshness::Latest`] read of its session
 //!   is answered, or a follow-up query: a caller that does not find its write there may send it

@@ -19,7 +19,7 @@ pub(crate) struct Stand {
     pub(crate) servers: Box<dyn Servers>,
     /// The last revision of the earlier scenarios.
     since: u64,
-    /// The runtime of the proxies, for as long as they run.
+    /// The runtime of the proxies, as long as they run.
     _proxies: Proxies,
 }
 

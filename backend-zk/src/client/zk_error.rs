@@ -44,7 +44,7 @@ pub(crate) enum ZkError {
 pub(super) const NO_NODE: i32 = -101;
 
 impl ZkError {
-    /// The meaning of a code in an answer. Zero is no error.
+    /// The meaning of a code in an answer. Zero is not an error.
     pub(super) fn of(code: i32) -> Option<Self> {
         Some(match code {
             0 => return None,

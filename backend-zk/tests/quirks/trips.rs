@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{PATIENCE, create, done, linked, options, path, server};
 
-/// The requests of a session since they were taken last, but for its signs of life.
+/// The requests of a session since they were taken last, except for its signs of life.
 fn take_asked(links: &Links, session: SessionId) -> Vec<Verb> {
     let signs_of_life = |verb: &Verb| matches!(verb, Verb::Ping | Verb::Exists);
     links.take_requests(session).into_iter().filter(|verb| !signs_of_life(verb)).collect()

@@ -34,7 +34,7 @@ pub(crate) async fn a_lock_whose_numbers_end_is_held_by_one() {
     .await;
 }
 
-/// The last number that is given, but for a reserve.
+/// The last number that is given, except for a reserve.
 const LAST: i32 = i32::MAX - (1 << 20);
 
 /// Leaves a directory with this many numbers.

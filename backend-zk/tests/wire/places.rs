@@ -269,7 +269,7 @@ pub(crate) async fn what_is_below_a_directory_that_is_created_meanwhile_is_looke
     }
 }
 
-/// A ticket that the session has deleted is no node any more, whatever comes in its place.
+/// A ticket that the session has deleted is no longer a node, whatever comes in its place.
 pub(crate) async fn a_container_in_the_place_of_a_ticket_is_no_node() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;

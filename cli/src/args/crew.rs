@@ -38,7 +38,7 @@ pub(crate) enum CrewAction {
     },
     /// List the workers and the tasks, in a consistent snapshot
     List,
-    /// Assign no more tasks to a worker, also when it connects anew; it ends those that it has
+    /// Assign no more tasks to a worker, even when it connects anew; it ends those that it has
     Drain {
         /// The worker, as `list` names it
         worker: String,

@@ -3,7 +3,7 @@
 //!
 //! It waits for the end of its input, which the operating system closes however this process ends.
 //! Its input has the latest moment at which the group must have ended: so the group ends in time
-//! also while this process is stopped. As the first process of its group it gives the group its id,
+//! even while this process is stopped. As the first process of its group it gives the group its id,
 //! which cannot be reused while the guard exists.
 
 use std::fs::File;

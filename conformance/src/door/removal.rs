@@ -1,4 +1,4 @@
-//! The removal of the nodes that a session created: exactly these nodes, for as long as it takes.
+//! The removal of the nodes that a session created: exactly these nodes, as long as it takes.
 
 use synod_core::error::{Effect, ErrorKind};
 use synod_core::retry::Retry;

@@ -204,7 +204,7 @@ async fn clients_that_name_different_limits_keep_to_the_smallest(world: World) {
     answer(only.release().await);
     let large = large.gets(&world, "two of three").await;
 
-    // A smaller limit applies to later requests, also while its owner waits, and any release may
+    // A smaller limit applies to later requests, even while its owner waits, and any release may
     // serve them.
     let one_more = answer(of(&ann, 3).acquire().await);
     let mut small = queued(&world, &ann, (of(&ann, 2), 1), 3).await;

@@ -114,7 +114,7 @@ impl ExactlyOnceClient<'_> {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call completes in the background: the data is replaced or it is not.
+    /// A dropped call completes in the background: the data is either replaced or unchanged.
     pub async fn set(
         &self,
         path: &Path,
@@ -134,7 +134,7 @@ impl ExactlyOnceClient<'_> {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call completes in the background: the node is removed or it is not.
+    /// A dropped call completes in the background: the node is either removed or unchanged.
     pub async fn delete(&self, path: &Path, expect: Expect) -> Result<Outcome<()>> {
         let delete = Op::Delete { path: path.clone(), expect };
         Ok(self.send(delete).await?.map(drop))

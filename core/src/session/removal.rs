@@ -283,7 +283,7 @@ impl NodeSearch {
         }
     }
 
-    /// Searches for a node other than the one that was created at `excluded`, for as long as a late
+    /// Searches for a node other than the one that was created at `excluded`, as long as a late
     /// request may create one. An answer after that time may reflect an earlier state, and a store
     /// that does not answer may still apply the create before it answers.
     async fn find_late(

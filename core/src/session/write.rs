@@ -75,7 +75,7 @@ impl<'a> Write<'a> {
         self
     }
 
-    /// Returns the state of the requests, also after the end of the write.
+    /// Returns the state of the requests, even after the end of the write.
     pub(super) fn flight(&self) -> Arc<Flight> {
         self.flight.clone()
     }

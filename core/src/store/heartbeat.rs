@@ -29,7 +29,7 @@ use crate::clock::Instant;
 /// passed on the answer to the middle one, so before the newest was sent. The report preceded the
 /// newest heartbeat, and the leader had read it when it answered. So the leader extended the
 /// session after the early heartbeat was sent. If the session moved to another server in between,
-/// the leader extended it for that reason, also after the early heartbeat was answered.
+/// the leader extended it for that reason, even after the early heartbeat was answered.
 ///
 /// A heartbeat right after a reconnect counts for the same reason: see
 /// [`reconnected`](Self::reconnected).

@@ -44,7 +44,7 @@ impl<K: Ord> Life<K> {
         Self { terms, slack, status, ended: Notify::new(), feeds: Mutex::default() }
     }
 
-    /// Returns the TTL as negotiated at present.
+    /// Returns the negotiated TTL.
     pub fn ttl(&self) -> Duration {
         self.terms().ttl
     }

@@ -71,7 +71,7 @@ type Servers = Arc<[String]>;
 type Check = dyn Fn(&str) -> Result<String> + Send + Sync;
 
 struct Shared {
-    /// Sent after each reading that succeeded, also if the list is the same.
+    /// Sent after each reading that succeeded, even if the list is the same.
     servers: watch::Sender<Servers>,
     source: Option<(Arc<dyn ServerSource>, Box<Check>)>,
     /// The time of the last reading. Locked while the source is read.

@@ -24,7 +24,7 @@ use crate::support::exactly_once::old_write_ids::{OldWriteIds, remove_old_write_
 use crate::support::time::date;
 use crate::support::wait::{ReportWait, until_news};
 
-/// The items of a queue and their locks, followed for as long as this value exists.
+/// The items of a queue and their locks, followed as long as this value exists.
 pub(super) struct CompatConsumer {
     stock: Arc<CompatStockShared>,
     items: Mirror,

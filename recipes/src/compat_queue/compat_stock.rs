@@ -120,7 +120,7 @@ impl CompatStock {
         self.change(name, now, |item| item.retry_at = Some(now + RETRY_DELAY));
     }
 
-    /// Records that the data of an item cannot be read. The item is skipped for as long as it
+    /// Records that the data of an item cannot be read. The item is skipped as long as it
     /// exists.
     pub(super) fn set_unreadable(&mut self, name: &str, now: Instant) {
         self.change(name, now, |item| item.is_unreadable = true);

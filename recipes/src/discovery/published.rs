@@ -31,8 +31,8 @@ impl<T: Serialize> Discovery<T> {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has stored the instance or has not. A request that was sent is completed in
-    /// the background.
+    /// A dropped call may or may not have stored the instance. A request that was sent is completed
+    /// in the background.
     pub async fn publish(&self, instance: Instance<T>) -> Result<String> {
         let instance = instance.permanent().complete(self.client.random());
         let path = self.instance_path(&instance.name, &instance.id)?;
@@ -60,8 +60,8 @@ impl<T> Discovery<T> {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has removed the instance or has not. A request that was sent is completed in
-    /// the background.
+    /// A dropped call may or may not have removed the instance. A request that was sent is
+    /// completed in the background.
     pub async fn withdraw(&self, service: &str, id: &str) -> Result<bool> {
         let path = &self.instance_path(service, id)?;
         // A repeated attempt finds nothing if the answer to the first one was lost.

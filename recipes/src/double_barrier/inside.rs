@@ -67,7 +67,7 @@ impl Entered {
     /// lost before, or once the client is closed, and
     /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable) if the store does not
     /// confirm in time that this member has left: it then leaves in the background. A later outage
-    /// is no error: the wait continues.
+    /// is not an error: the wait continues.
     ///
     /// # Cancel safety
     ///

@@ -3,7 +3,7 @@
 //! A server that loses its leader continues to answer what it can from its own memory (F25): reads,
 //! and anything that a client may take for a heartbeat's answer. Requests to the leader wait. In
 //! ZooKeeper the server closes the connections of its clients after `syncLimit` ticks; a member of
-//! etcd answers serializable reads for as long as it runs.
+//! etcd answers serializable reads as long as it runs.
 //!
 //! With the personality of ZooKeeper, a leader does not extend a session when it answers a request.
 //! A server collects the sessions with heartbeats, and sends the list with its answer to the

@@ -325,8 +325,8 @@ impl Crewed {
 }
 
 impl Attempts {
-    /// Returns `true` if all attempts that had ended before are among these, but for the first ones
-    /// when there are too many.
+    /// Returns `true` if all attempts that had ended before are among these, except for the first
+    /// ones when there are too many.
     fn keeps(&self, before: &Self) -> bool {
         let Some(dropped) = self.earlier.checked_sub(before.earlier) else { return false };
         let may_drop = dropped == 0 || self.attempts.len() >= KEPT;

@@ -246,7 +246,7 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// Counts one object for as long as it lives.
+/// Counts one object as long as it lives.
 #[derive(Debug)]
 pub(crate) struct Counted {
     shared: Arc<Shared>,
