@@ -2,8 +2,8 @@
 //!
 //! Nodes that do not fit into one request are read in parts, each with a snapshot of its own, and
 //! other clients write in between. A recursive watch reports the paths of those writes. The
-//! reported nodes are requested again, in one request, until the changes that happened meanwhile
-//! are known as of the moment before.
+//! reported nodes are requested again, in one request. Its events show which nodes have changed
+//! since the previous snapshot. This repeats until the state of all nodes at one revision is known.
 //!
 //! This relies on the order of a connection: an event arrives before the answer to any request that
 //! the server processed after the change. So a node without an event is unchanged since it was
