@@ -20,7 +20,7 @@ pub(crate) const LAST_SEQUENCE: u64 = i32::MAX as u64;
 pub struct Tree {
     // Looked up, never iterated: its order has no meaning.
     entries: FxHashMap<Path, Entry>,
-    /// Containers that became empty and were not collected yet.
+    /// Empty containers that are not collected yet.
     empties: BTreeSet<Path>,
     nodes: usize,
 }
@@ -170,7 +170,7 @@ impl Tree {
     }
 
     /// Collects about half of the empty containers, because the contract allows a container to be
-    /// collected immediately and later; the same containers for the same `salt`.
+    /// collected immediately or later. The same `salt` selects the same containers.
     pub fn collect(&mut self, salt: u64) {
         if self.empties.is_empty() {
             return;

@@ -64,7 +64,7 @@ impl Watches {
         }
     }
 
-    /// Removes all watches of a session, which ends them on its own side.
+    /// Removes all watches of a session, which ends them itself.
     pub(crate) fn remove_session(&mut self, session: SessionId) {
         let mine =
             |(id, watching): (&WatchId, &Watching)| (watching.session == session).then_some(*id);

@@ -265,7 +265,7 @@ fn a_watch_that_can_report_nothing_is_not_kept() {
     registry.receive(gone(1, 1, 10));
     assert!(matches!(registry.request(), Some(Request::Cancel(1))));
 
-    // A watch that has reported nothing yet does not rest either.
+    // Nor does a watch rest that has not reported anything yet.
     let _second = wait(&mut registry, 2);
     send_all(&mut registry);
     registry.receive(created(2));

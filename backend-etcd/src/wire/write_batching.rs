@@ -16,17 +16,16 @@ const HELD: usize = 16 << 10;
 
 /// The start of the answer to an HTTP/2 ping, and its length.
 const PONG: ([u8; 9], usize) = ([0, 0, 8, 6, 1, 0, 0, 0, 0], 17);
-/// The time that such an answer waits for other bytes to be sent with: servers ping at each
-/// request, to estimate how much may be sent to them at a time.
+/// The time that such an answer waits for other bytes to be sent with: servers ping at each request
+/// to estimate the bandwidth.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// The largest previous write for which that estimate is not urgent.
+/// The largest previous write after which the answer to a ping is not urgent.
 const LITTLE: usize = 4 << 10;
 
 /// A connection that holds written bytes for some polls of its driver.
 ///
 /// It reports that everything is flushed when bytes are only held, and wakes its driver: the driver
-/// then reads and flushes again, and meanwhile other tasks had their turn, and perhaps something to
-/// write.
+/// then reads and flushes again, after other tasks have run and may have written.
 pub(super) struct WriteBatching<T> {
     io: T,
     held: Vec<u8>,
@@ -35,9 +34,9 @@ pub(super) struct WriteBatching<T> {
     turns: u8,
     /// The size of the previous write.
     last: usize,
-    /// The time at which the answer to a ping is sent by itself.
+    /// The time at which the answer to a ping is sent alone.
     patience: Option<Pin<Box<Sleep>>>,
-    /// The peer accepts no more at the moment. It wakes the writer when it does.
+    /// The connection currently accepts no more bytes, and wakes the writer when it does.
     full: bool,
 }
 
