@@ -21,10 +21,10 @@ const PASSWORD: &str = "SYNOD_PASSWORD";
 
 /// The settings of the connection to a store: the fields of a [`Config`].
 ///
-/// It has no `Debug`, because it has the password.
+/// It does not implement `Debug`, because it contains the password.
 pub(crate) struct Settings {
     fields: Map<String, Value>,
-    /// The profile, for an error.
+    /// The profile, for error messages.
     profile: Option<String>,
 }
 
@@ -77,7 +77,7 @@ impl Settings {
         Self { fields, profile: self.profile.clone() }
     }
 
-    /// The same settings without one of them, outside the URL.
+    /// The same settings without this one, unless it is in the URL.
     pub(crate) fn without(&self, name: &str) -> Self {
         let mut fields = self.fields.clone();
         let _removed = fields.remove(name);
@@ -85,7 +85,7 @@ impl Settings {
     }
 
     pub(crate) fn config(&self) -> Result<Config, Failure> {
-        // A URL alone has errors that say more.
+        // The errors for a URL alone are more precise.
         let config: StoreResult<Config> = Config::new(self.url());
         let config = config.map_err(|error| self.wrong(error))?;
         if self.fields.len() == 1 {
@@ -117,8 +117,8 @@ impl Settings {
     }
 }
 
-/// The settings from the first of these that is given: an option, the environment, and the default
-/// profile of the configuration file.
+/// The settings from the first of these sources that has them: an option, the environment, and the
+/// default profile of the configuration file.
 fn named(common: &Common) -> Result<Option<Settings>, Failure> {
     let of_environment = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
     match (&common.store, &common.profile) {
@@ -200,7 +200,7 @@ fn profile_of(
         if settings.fields.contains_key("credentials") {
             return Err(wrong("`user` and `credentials` exclude each other"));
         }
-        // A relative file is beside the configuration file.
+        // A relative path is relative to the configuration file.
         let file = file.map(|file| path.parent().map_or(file.clone().into(), |it| it.join(file)));
         settings.set_credentials(&user, password(file.as_deref())?);
     } else if file.is_some() {
@@ -209,7 +209,7 @@ fn profile_of(
     Ok(settings)
 }
 
-/// The configuration file, without the text that an error of the parser quotes.
+/// Parses the configuration file. Errors do not quote its text.
 fn parse(path: &FilePath, text: &str) -> Result<Map<String, Value>, Failure> {
     toml::from_str(text).map_err(|error| {
         let line = error.span().map(|span| 1 + text[..span.start].matches('\n').count());

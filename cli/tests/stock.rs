@@ -28,8 +28,8 @@ fn verdicts(url: &str, only: &str) -> (bool, Vec<serde_json::Value>) {
     (ran.status.success(), lines.collect())
 }
 
-/// A server without `zookeeper.extendedTypesEnabled` has no nodes with a time to live: that is no
-/// failure.
+/// A server without `zookeeper.extendedTypesEnabled` has no nodes with a time to live: that is not
+/// a failure.
 #[cfg(feature = "zookeeper")]
 #[test]
 fn what_a_stock_zookeeper_cannot_do_is_skipped_with_its_reason() {

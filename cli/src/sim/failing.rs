@@ -1,4 +1,4 @@
-//! Shows and keeps a history that failed, and explains a case that cannot be run.
+//! Shows and saves a history that failed, and explains a case that cannot be run.
 
 use std::io::IsTerminal as _;
 use std::path::Path;
@@ -58,7 +58,7 @@ pub(super) fn bad(case: BadCase) -> Failure {
     }
 }
 
-/// The error where known mistakes are not compiled in.
+/// The error if known mistakes are not compiled in.
 pub(super) fn mutants_are_missing() -> String {
     "this synod was built without known mistakes, as one that is to be relied on should be; in a copy \
      of the source: cargo run --release -p synod-cli --features mutants -- sim mutants"
