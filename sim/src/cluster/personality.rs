@@ -12,12 +12,12 @@ use crate::cluster::site::{Fault, Rates, Site};
 /// The tick of the personality `zk`: sessions expire up to one tick after their time to live.
 const TICK: Duration = Duration::from_millis(50);
 
-/// The kind of store that a simulated one imitates. All keep the same contract, each in its own
-/// way.
+/// The kind of store that a simulated one imitates. All keep the same contract, but differ where it
+/// leaves a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Personality {
-    /// As weak as the contract.
+    /// A store with no stronger guarantees than the contract.
     Ideal,
     /// Like ZooKeeper: a counter in each directory, empty containers that stay for a while,
     /// sessions that expire at a tick and move with their connection, watches that cannot report
@@ -26,7 +26,7 @@ pub enum Personality {
     /// Like etcd: sequences are revisions, watches resume unless the revision is compacted, late
     /// writes are not stopped by a new connection.
     Etcd,
-    /// Like etcd 3.4.23, with the defects that were fixed since.
+    /// Like etcd 3.4.23, with defects that later versions fixed.
     Etcd34,
 }
 
@@ -60,8 +60,8 @@ impl Personality {
         }
     }
 
-    /// Returns whether a fault never happens to a store of this personality, because it promises
-    /// more than the contract or works differently.
+    /// Returns whether a fault never happens to a store of this personality, because it gives
+    /// stronger guarantees than the contract or works differently.
     pub fn never(self, site: Site) -> bool {
         match site {
             Site::RequestAhead | Site::AnswerAhead | Site::EventAhead => self.keeps_order(),

@@ -1,4 +1,4 @@
-//! The connections: requests, answers and events travel, and connections break.
+//! The connections: the delivery of requests, answers and events, and broken connections.
 
 use std::time::Duration;
 
@@ -34,9 +34,9 @@ impl State {
         (link.there, link.back, link.told) = (None, None, None);
     }
 
-    /// The server that a process connects to: the next one, if it was at this one again and again.
-    /// A real client goes through the list of its servers, so a server that never answers does not
-    /// keep it from the others.
+    /// The server that a process connects to: the next one, if it has connected to this one
+    /// repeatedly. A real client tries all servers of its list, so a server that never answers does
+    /// not prevent it from reaching the others.
     fn rotate(&mut self, actor: u64, server: usize) -> usize {
         const MAX_TIMES: u32 = 3;
 
@@ -79,7 +79,7 @@ impl State {
         Some(told)
     }
 
-    /// Decides whether the sender dies instead of sending, or right after it.
+    /// Decides whether the sender crashes before or right after it sends.
     fn dies(&mut self, actor: u64, call: u64, now: Instant) -> bool {
         for (site, alarm) in
             [(Site::Crashed, Alarm::Crash(actor)), (Site::UserDied, Alarm::UserDies(actor))]
@@ -94,7 +94,7 @@ impl State {
         false
     }
 
-    /// The time at which a request will arrive, if it does.
+    /// The arrival time of a request, if it arrives.
     fn departs(&mut self, request: &mut Request, now: Instant) -> Option<Instant> {
         let (actor, ttl) = (request.actor, self.ttl);
         let mut delay = self.delay(actor);
@@ -135,7 +135,7 @@ impl State {
         Some(arrival)
     }
 
-    /// Decides whether a message overtakes earlier ones, where the store keeps no order.
+    /// Decides whether a message overtakes earlier ones, if the store keeps no order.
     fn goes_ahead(&mut self, site: Site, actor: u64, id: u64, now: Instant) -> bool {
         let ahead =
             !self.personality.keeps_order() && self.decisions.fires(site, actor, 1).is_some();
@@ -203,7 +203,7 @@ impl State {
                 (Site::EventAhead, *watch, true)
             }
         };
-        // Without an earlier message in flight there is nothing to overtake.
+        // A message can overtake only if an earlier one is in flight.
         let behind = self.links[id.0].back.is_some_and(|last| last > at);
         let ahead = behind && self.goes_ahead(site, actor, number, now);
         let link = self.link(id);

@@ -9,7 +9,7 @@ use synod_recipes::{Held, Token};
 
 use crate::process::Process;
 
-/// The others with which a holder shares.
+/// The holders with which a holder may share the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Among {
     /// The holder holds alone.
@@ -18,21 +18,20 @@ pub(super) enum Among {
     Sharing,
 }
 
-/// The laws that a belief can break.
+/// The laws that a violation breaks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Laws {
-    /// Two processes believe at the same time to hold a lock that only one may hold.
+    /// Two processes claim at the same time to hold an exclusive lock.
     pub(super) overlap: &'static str,
     /// A process that enters is not certain of it.
     pub(super) certain: &'static str,
-    /// A later ticket entered before an earlier one.
+    /// A later ticket was granted before an earlier one.
     pub(super) order: &'static str,
-    /// Tokens do not rise.
+    /// A token is not larger than the previous one.
     pub(super) tokens: &'static str,
-    /// Two processes entered with one ticket and one token.
+    /// Two processes were granted the same ticket and token.
     pub(super) twins: &'static str,
-    /// A process believes although its session ended in silence. `None` where other checks cover
-    /// this.
+    /// A process claims to hold although its session expired. `None` if other checks cover this.
     pub(super) silence: Option<&'static str>,
 }
 
@@ -58,36 +57,36 @@ pub(super) const LEAD: Laws = Laws {
 
 /// Judges the beliefs of a process.
 pub(super) trait Judge: Send + Sync {
-    /// Checks the belief to hold this, with a ticket that was created at that revision. Reports
-    /// each violation.
+    /// Checks that a process may claim to hold this, with a ticket that was created at that
+    /// revision. Reports each violation.
     fn believes(&self, me: &Process, held: &dyn Held, among: Among, drawn: Option<Revision>);
 }
 
-/// The identity of an entry: when the ticket was created, and how often it was used before.
+/// The identity of a grant: the revision of the ticket, and the number of earlier grants of it.
 type Place = (Revision, u32);
 
-/// The beliefs of each process, except for exceptions. Clones share them.
+/// The claims of the processes to hold a lock, except exceptions. Clones share them.
 ///
 /// An exception is a ticket that a stranger removed, or a session that was ended by force: its
-/// holder cannot know before it is notified.
+/// holder cannot know that before it is notified.
 #[derive(Clone, Debug)]
 pub(super) struct Beliefs {
     laws: Laws,
     book: Arc<Cell<Book>>,
 }
 
-/// The latest entries, of exclusive holders and of those that share.
+/// The latest grants, of exclusive and of shared holders.
 #[derive(Debug, Default)]
 struct Book {
-    /// The last entry: the place, and the token.
+    /// The last grant: its identity, and the token.
     entered: [Option<(Place, Token)>; 2],
-    /// The last place that was believed to be held.
+    /// The last grant that a process claimed to hold.
     believed: [Option<Believed>; 2],
-    /// Cloned once for each process that shares now.
+    /// Cloned once for each current shared holder.
     sharing: Arc<()>,
 }
 
-/// A belief: the place, the process, and the law that is broken if there is a conflicting one.
+/// A claim to hold: the grant, the process, and the law that a conflicting claim breaks.
 type Believed = (Place, String, &'static str);
 
 impl Among {
@@ -114,16 +113,16 @@ impl Beliefs {
         Self { laws, book: self.book.clone() }
     }
 
-    /// Registers a process that shares, as long as the returned value exists. Also returns whether
-    /// others share.
+    /// Registers a shared holder, as long as the returned value exists. Also returns true if there
+    /// are others.
     pub(super) fn shares(&self) -> (Arc<()>, bool) {
         let sharing = self.lock().sharing.clone();
         let beside = Arc::strong_count(&sharing) > 2;
         (sharing, beside)
     }
 
-    /// A process entered: it must be certain of its lock, no later ticket may have entered before,
-    /// and its token must be larger than the earlier ones.
+    /// Checks a grant: the process must be certain of its lock, no later ticket may have been
+    /// granted before, and its token must be larger than the earlier ones.
     pub(super) fn entered(&self, me: &Process, held: &dyn Held, among: Among) {
         self.entered_if(me, held, among, &|| held.is_held());
     }
@@ -153,8 +152,8 @@ impl Beliefs {
         }
     }
 
-    /// Like [`Beliefs::entered`], where another source than the guard reports whether it is held,
-    /// and unless it is the same entry as the last. Returns `true` if the entry is new.
+    /// Like [`Beliefs::entered`], if another source than the guard reports whether the lock is
+    /// held. Ignores a repeated grant. Returns `true` if the grant is new.
     pub(super) fn entered_anew(
         &self,
         me: &Process,
@@ -200,13 +199,14 @@ impl Beliefs {
 }
 
 impl Judge for Beliefs {
-    /// After a later conflicting ticket was believed to be held, no earlier one may be.
+    /// After a process claimed to hold a later conflicting ticket, no process may claim to hold an
+    /// earlier one.
     fn believes(&self, me: &Process, held: &dyn Held, among: Among, drawn: Option<Revision>) {
         let Some(drawn) = drawn else { return };
         let place = (drawn, held.token().turn());
         if let Some((_, who, law)) = self.believe(me, place, among) {
             if !is_exception(me, held, drawn) {
-                // Of two laws that fit, the more specific one.
+                // If two laws apply, the more specific one.
                 me.wrong(self.laws.overlap.max(law), || {
                     format!("{} believes that it holds, and {who} held since", me.name())
                 });

@@ -55,8 +55,8 @@ impl Workload for Registers {
         }
         let written = recorder.clone();
         sim.without_strangers()
-            // They exist from the beginning: versions do not distinguish a node from one that is
-            // created again.
+            // The registers exist from the beginning: versions do not distinguish two nodes of one
+            // path.
             .given(path(0), "1")
             .given(path(1), "2")
             .processes(3, move |me| work(me, recorder.clone()))

@@ -1,4 +1,4 @@
-//! Permits that several processes want at once, with a limit that changes meanwhile.
+//! Permits that several processes want at once, with a limit that changes.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -29,7 +29,7 @@ pub(super) struct Semaphores;
 const ROUNDS: u64 = 3;
 /// The fixed limit that all processes know.
 const ALL: u32 = 3;
-/// The largest limit, where it changes.
+/// The largest limit, if it changes.
 const MOST: u32 = 4;
 
 const CHANGED: &str = "the number of permits was changed";
@@ -121,7 +121,7 @@ impl Worker {
         }
     }
 
-    /// Changes the limit; or requests more than the limit, where it is fixed.
+    /// Changes the limit; if it is fixed, requests more than the limit.
     async fn change(&self) {
         if self.shared {
             // No process requests more than two.
@@ -136,8 +136,8 @@ impl Worker {
         }
     }
 
-    /// Waits for permits, and sets the limit again when a stranger removed it: until then no
-    /// process is granted.
+    /// Waits for permits, and sets the limit again if a stranger removed it: until then no request
+    /// is granted.
     async fn acquire(&self, permits: NonZeroU32) -> Result<Permit> {
         let mut acquired = pin!(self.semaphore.acquire_many(permits.get()));
         loop {
