@@ -49,7 +49,7 @@ async fn removing_does_not_give_up(world: World) {
         } else {
             done(client.create(&world.at("a"), "", Lifetime::Persistent).await)
         };
-        // The last of them first, so that the node goes at the last moment.
+        // Starts with the last attempt, so that the node is removed at the last moment.
         for (nth, site) in (1..).zip(sites.into_iter().rev()) {
             plan.cue(Cue::new(site).of(Verb::Delete).nth(nth));
         }

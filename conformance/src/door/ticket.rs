@@ -76,7 +76,7 @@ async fn a_ticket_of_another_session_is_not_taken(world: World) {
     let outcome = answer(session.commit(txn).await);
 
     assert_eq!(plan.pending(), 0);
-    // A path that another client used too may be refused.
+    // A path that another client has also used may be refused.
     if let Some(commit) = outcome.ok() {
         let drawn = only(commit.results);
         assert_eq!(drawn.owner(), Some(session.info().id));

@@ -62,7 +62,7 @@ async fn several_nodes_are_read_as_of_one_moment(world: World) {
     for node in [&a, &b, &d, &far] {
         ann.create(node, "0").await;
     }
-    // It is the container of a node, and is not listed because of that.
+    // The directory is a container, so it is not listed.
     let dir = world.at("c");
     let several = || Query::nodes(&far, [&b, &a, &b, &world.at("absent"), &dir].map(Clone::clone));
 

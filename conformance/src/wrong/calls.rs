@@ -58,7 +58,7 @@ impl Store for WrongStore {
 
     fn status(&self) -> watch::Receiver<Status> {
         if !self.life.is_mistaken() {
-            // A copy lags by a turn of its task, while the certainty may end at once.
+            // A copy lags until its task runs, but the certainty may end immediately.
             return self.inner.status();
         }
         self.life.refresh(&self.inner);
@@ -126,7 +126,7 @@ impl Drop for WrongStore {
             }
             _ => {}
         }
-        // The store inside reports it when it is dropped, and is no longer watched by then.
+        // The store inside reports it when it is dropped, but it is no longer watched by then.
         self.life.hear(Status::Lost { reason: SessionEnd::Closed });
     }
 }
