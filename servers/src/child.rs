@@ -67,7 +67,7 @@ impl Child {
         Ok(Self { guard, leash, id })
     }
 
-    /// Limits the size of the files that the process writes: 0 is like a full disk.
+    /// Limits the size of the files that the process writes: 0 simulates a full disk.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Ports for servers, which no other program of these tests uses meanwhile: [`Ports`].
+//! Ports for servers, which no other program of these tests uses at the same time: [`Ports`].
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};

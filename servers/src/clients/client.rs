@@ -143,7 +143,7 @@ impl Client {
     ///
     /// If it is not running.
     pub fn go_on(&self) -> io::Result<()> {
-        // Recorded before, as everything that the process then does comes after it.
+        // Recorded before, because every later action of the process comes after it.
         self.done("go on", Installed::Installed);
         self.signal("-CONT")
     }

@@ -82,7 +82,7 @@ pub enum Deed {
         /// The result.
         effect: Effect,
     },
-    /// The belief to hold an item. Reported repeatedly.
+    /// The report that an item is held, sent repeatedly.
     Holds {
         /// The item.
         item: Value,
@@ -167,7 +167,7 @@ pub enum Deed {
         /// Their numbers, in order.
         who: Vec<Value>,
     },
-    /// The belief to hold an item of a partition. Reported repeatedly.
+    /// The report that an item of a partition is held, sent repeatedly.
     Shares {
         /// The item.
         item: Value,
@@ -176,12 +176,12 @@ pub enum Deed {
         /// The time of the question, for the last positive answer.
         certain: u64,
     },
-    /// The begin of the release of an item of a partition, which was asked for.
+    /// The begin of the requested release of an item of a partition.
     Releases {
         /// The item.
         item: Value,
     },
-    /// The notice that an item of a partition is not its own any more.
+    /// The notice that an item of a partition was lost.
     Loses {
         /// The item.
         item: Value,

@@ -1,4 +1,4 @@
-//! One fault at one call, for tests that need exactly that: [`Cue`].
+//! A single fault at a single call: [`Cue`].
 
 use std::time::Duration;
 

@@ -21,7 +21,8 @@ pub struct Use {
     pub name: &'static str,
     /// The action.
     pub act: Act,
-    /// `true` if it continues when the store does not answer for longer than a call may take.
+    /// `true` if it continues while the store does not answer for longer than the time limit of a
+    /// call.
     pub outlasts: bool,
 }
 
@@ -36,7 +37,7 @@ pub enum Act {
     Hold {
         /// Waits until it is granted.
         take: Call<Box<dyn Proof>>,
-        /// Acquires a rival, which excludes it.
+        /// Acquires a conflicting guard.
         rival: Call<Box<dyn Proof>>,
         /// `true` if waits and holds of this name are measured, and are spans.
         measured: bool,
@@ -48,7 +49,7 @@ pub enum Act {
         /// `true` if changes of this name are measured, and are spans.
         measured: bool,
     },
-    /// Waits until other clients let it pass, and holds nothing.
+    /// Waits for other clients, and holds nothing.
     Pass {
         /// Waits.
         wait: Call<()>,
@@ -65,7 +66,7 @@ pub struct Obstacle(Box<dyn FnOnce() -> BoxFuture<'static, Result<()>> + Send>);
 
 impl Use {
     /// Runs the use from its beginning to its end without an obstacle: a granted guard is released,
-    /// and a barrier is lifted before.
+    /// and a barrier is lifted first.
     ///
     /// # Errors
     ///
