@@ -45,8 +45,8 @@ fn given(peer: &Peer, dir: &str, children_created: i32) {
     });
 }
 
-/// The operations of a transaction of several cannot be undone, and a number from the reserve is as
-/// good as any.
+/// The operations of a transaction of several cannot be undone, and a number from the reserve is
+/// accepted.
 pub(crate) async fn a_number_from_the_reserve_is_of_use_in_a_transaction_of_several() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;

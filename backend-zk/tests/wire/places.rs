@@ -15,7 +15,7 @@ use crate::scene::{
 use crate::script::{Deed, Rule};
 use crate::tree::Write;
 
-/// Longer than any list of a collector is of use.
+/// A time after which no list of the collector is used any more.
 const LATER: Duration = Duration::from_secs(130);
 
 /// Creates this path as empty containers.
@@ -84,7 +84,7 @@ pub(crate) async fn no_collector_deletes_what_took_the_place_of_a_container() {
     }
 }
 
-/// The guard of such a node is removed when no list can name the node any more, and no other node
+/// The guard of such a node is removed when no list can still contain the node, and no other node
 /// is removed.
 pub(crate) async fn what_protects_from_collectors_goes_after_a_while() {
     let peer = Peer::start_with(1, Duration::from_secs(1)).expect("there are ports");
@@ -113,8 +113,7 @@ pub(crate) async fn what_protects_from_collectors_goes_after_a_while() {
     assert_eq!(tree("/guard"), ["/guard", "/guard/a", "/guard/a-too", "/guard/b", "/guard/b-too"]);
 }
 
-/// A sequential child may have the beginning of its name from there, and an ephemeral node needs no
-/// protection.
+/// A sequential node may use the path as a prefix, and an ephemeral node needs no protection.
 pub(crate) async fn the_place_of_a_container_is_of_use_at_once() {
     let peer = peer(1);
     peer.change(|world| world.collects = false);
@@ -212,7 +211,7 @@ pub(crate) async fn what_is_below_a_sessions_node_is_absent() {
     }
 }
 
-/// The facts about one operation are discarded together with those about another one.
+/// The facts about one operation are discarded together with the facts about another one.
 pub(crate) async fn what_is_below_a_sessions_node_is_proved_again_with_the_rest() {
     let peer = peer(1);
     peer.change(|world| world.collects = false);

@@ -63,7 +63,7 @@ struct Chaos {
 pub(crate) struct Script {
     rules: Vec<Rule>,
     chaos: Option<Chaos>,
-    /// The number of disturbances of each session. A test without a disturbance proves nothing.
+    /// The number of disturbances of each session. A test without a disturbance is useless.
     played: BTreeMap<i64, usize>,
 }
 
@@ -109,7 +109,7 @@ impl Script {
         self.rules.push(rule);
     }
 
-    /// From now on disturbs this many of a thousand requests at random.
+    /// Disturbs random requests from now on, at this rate in thousandths.
     pub(crate) fn disturb(&mut self, random: Random, per_mille: u64) {
         self.chaos = Some(Chaos { random, per_mille });
     }
@@ -120,7 +120,7 @@ impl Script {
         self.chaos = None;
     }
 
-    /// The deed for this request.
+    /// The action for this request.
     pub(crate) fn decide(&mut self, session: i64, request: &Request) -> Deed {
         let mut found = None;
         for rule in self.rules.iter_mut().filter(|rule| rule.fits(session, request)) {

@@ -36,7 +36,7 @@ const CLIENTS: usize = 3;
 /// The number of calls of each client in a round.
 const CALLS: u64 = 40;
 const TTL: u64 = 2_000;
-/// A request is disturbed in one of this many rounds: in such a round about one of thirty.
+/// One round out of this number has disturbed requests: about one request in thirty.
 const ENOUGH: usize = 4;
 /// The default duration of the run.
 const USUAL: Duration = Duration::from_secs(10);
