@@ -5,7 +5,7 @@
 //! plan keeps a log of the faults that [`Fired`].
 //!
 //! Each [`Site`] is a kind of fault. Each call is finally applied or not, and its caller receives
-//! an error that is true in both cases: is true of both:
+//! an error that is true in both cases:
 //!
 //! | site | happens | the caller gets |
 //! |---|---|---|
