@@ -7,7 +7,7 @@ use synod_core::path::Path;
 use crate::acl::Acl;
 use crate::options::Access;
 
-/// The access lists by path. The list of the nearest path at or above a node holds for the node.
+/// The access lists by path. A node gets the lists of the nearest path at or above it.
 #[derive(Clone, Debug)]
 pub(crate) struct AccessLists {
     /// For every other path.

@@ -26,7 +26,7 @@ use crate::heartbeat;
 use crate::options::{DOING, Login, ZkOptions};
 use crate::session::ZkStore;
 
-/// The shortest and the longest TTL that is requested. The servers have limits of their own.
+/// The shortest and the longest TTL that is requested. The servers have their own limits.
 const TTLS: (Duration, Duration) =
     (Duration::from_millis(500), Duration::from_secs(24 * 24 * 60 * 60));
 
@@ -54,11 +54,11 @@ struct Opened {
 }
 
 impl ZkBackend {
-    /// A store on these servers. Nothing is sent yet.
+    /// A store on these servers. Sends nothing.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] for invalid options, and if neither credentials nor `access` decide
+    /// [`ErrorKind::Invalid`] for invalid options, or if neither credentials nor `access` determine
     /// the access rights of new nodes.
     pub fn new(options: ZkOptions) -> Result<Self> {
         let (options, access) = options.checked()?;
@@ -164,7 +164,7 @@ impl Backend for ZkBackend {
 }
 
 impl ZkBackend {
-    /// Opens a session, and waits until it is certain for long enough to be kept alive.
+    /// Opens a session, and waits until its certain time is long enough for the next heartbeat.
     async fn session(&self, wanted: Duration) -> Result<Opened, Refusal> {
         let began = clock::now();
         let server = CurrentServer::default();
@@ -184,8 +184,8 @@ impl ZkBackend {
         // The leader counts from the moment at which it created the session. The client does not
         // report which of its attempts that was.
         let life = Life::new(ttl, began, Duration::ZERO);
-        // Attempts at servers that did not answer took time: without further heartbeats the session
-        // would be lost before the first of them proves anything.
+        // Attempts at silent servers may have taken most of the session's time. Without waiting for
+        // a heartbeat here, the session would be lost before one proves that it is alive.
         while life.until().is_none_or(|until| until < clock::now() + ttl / 2) {
             clock::sleep(heartbeat::pause(ttl)).await;
             if let Some(state) = states.changed().now_or_never()
@@ -224,7 +224,7 @@ impl From<Error> for Refusal {
 }
 
 /// Checks that the servers are not too old. Every `observe` needs persistent watches, which came
-/// with ZooKeeper 3.6, as did the multi-read request, which older servers refuse by name.
+/// with ZooKeeper 3.6, as did the multi-read request, which older servers reject explicitly.
 fn is_too_old(client: &Client) -> impl Future<Output = Result<(), Refusal>> + use<'_> {
     let mut reader = client.new_multi_reader();
     reader.add_get_data(NOWHERE);

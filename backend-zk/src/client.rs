@@ -4,13 +4,13 @@
 //! method is called, in the order of the calls, and returns the [`Answer`](answer::Answer) as a
 //! future. When the last reference to the client is dropped, the session is ended.
 //!
-//! Guarantees to everything above:
+//! Guarantees to its callers:
 //!
 //! - **One task owns the session** (`session.rs`): it reads, writes, and sets up another connection
 //!   when one is lost. It reports the loss to [`StateWatcher`]s and to persistent watchers before
 //!   any answer on the next connection.
-//! - **Answers and events arrive in the order of the server.** An answer that is not the next one
-//!   ends the connection, as its meaning is unknown.
+//! - **Answers and events arrive in the order of the server.** An answer out of order ends the
+//!   connection, because its meaning is unknown.
 //! - **A request is sent once.** Requests without an answer fail with [`ZkError::ConnectionLoss`],
 //!   whether they were received or not.
 //! - **Nothing that a server sends panics**, or takes more memory than was received.

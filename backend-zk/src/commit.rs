@@ -1,5 +1,4 @@
-//! Sends a [`Plan`]; an operation that the server refuses is either final or resolved
-//! (`resolve.rs`).
+//! Sends a [`Plan`]; a refusal of the server is either final or resolved (`resolve.rs`).
 
 use std::collections::BTreeSet;
 
@@ -61,7 +60,8 @@ pub(crate) async fn commit(
     .await
 }
 
-/// The operations that create a lasting node where the session has just removed a container.
+/// The operations that create a non-ephemeral node at a path where the session has just removed a
+/// container.
 fn vacated(connection: &Connection, txn: &Txn) -> BTreeSet<usize> {
     let stays = |op: &Op| match op {
         Op::Create { lifetime, sequential, .. } => {
@@ -86,8 +86,8 @@ enum Attempt<'a> {
 type Answer = Result<Vec<StepResult>, (usize, ZkError)>;
 
 impl<'a> InFlight<'a> {
-    /// Plans and sends until the transaction is applied or finally refused. `refused` is the answer
-    /// if it was already sent without a plan.
+    /// Plans and sends the transaction until it is applied or finally refused. `refused` is the
+    /// answer if it was already sent without a plan.
     async fn commit(mut self, mut refused: Option<Refusal>) -> Result<Outcome> {
         if self.may_check_containers() {
             Box::pin(self.find_containers()).await.map_err(without_effect)?;
@@ -120,7 +120,7 @@ impl<'a> InFlight<'a> {
 
     /// The view of the follow-up read of a transaction that was refused. If nothing was read after
     /// the refused request, the read that was sent with it shows the reason for the refusal.
-    /// Otherwise the later reads found the reason, and it may be newer than that view.
+    /// Otherwise a later read found the reason, which may be newer than that view.
     async fn view_of_refusal(&mut self) -> Option<View> {
         if self.txn.look_if_rejected {
             self.connection.rejections.record();
@@ -138,9 +138,9 @@ impl<'a> InFlight<'a> {
         FollowUp::of(self.connection, self.listings, self.client, self.txn)
     }
 
-    /// The sequential create, in a transaction of several operations, whose directory has no number
-    /// left. A single create can be undone, several operations cannot; so the directory is read
-    /// before.
+    /// The sequential create whose directory has no number left, in a transaction of several
+    /// operations. A single create can be undone, but several operations cannot, so the directory
+    /// is read first.
     async fn without_sequence<'p>(&self, plan: &'p Plan) -> Result<Option<&'p Step>> {
         if is_plain(self.txn, plan) {
             return Ok(None);
@@ -283,8 +283,8 @@ impl<'a> InFlight<'a> {
             _ => None,
         });
         let requests: Vec<_> = requests.collect();
-        // A container that never had a child is never collected, and would stay if the rest did not
-        // arrive.
+        // A container that never had a child is never collected, and would stay if the following
+        // requests did not arrive.
         let probe: OptionFuture<_> = match &ancestors.last().map(|step| &step.role) {
             Some(Role::Ancestor(innermost)) => Some(self.create_and_delete_child(innermost)).into(),
             _ => None.into(),
@@ -381,8 +381,8 @@ impl<'a> InFlight<'a> {
         Ok(Commit::new(revision, done, None))
     }
 
-    /// The stat of a node that the transaction created, where the server did not return it: all of
-    /// it follows from the revision.
+    /// The stat of a node that the transaction created, which the server did not return: it can be
+    /// computed from the revision.
     fn stat_of_new(&self, op: &Op, at: Revision) -> Option<Stat> {
         let Op::Create { lifetime, .. } = op else { return None };
         let owner = match lifetime {

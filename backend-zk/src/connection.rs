@@ -43,8 +43,8 @@ pub(crate) struct Connection {
     caught_up: AtomicU64,
 }
 
-/// The length of the largest node, with its stat: by default, servers take no request that is
-/// longer than a mebibyte.
+/// The length of the largest node, with its stat: by default, servers reject requests of more than
+/// a mebibyte.
 const NODE: usize = (1 << 20) + 1_024;
 
 /// The number of changes of the connection that were observed.
@@ -174,7 +174,7 @@ impl Connection {
     /// Records a ticket that the session created. No other client uses its name, so it is never a
     /// container.
     pub(crate) fn add_ticket(&self, path: &Path) {
-        /// A ticket that was forgotten costs one more request.
+        /// A removed ticket costs one more request.
         const MAX_TICKETS: usize = 10_000;
 
         let mut tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,9 +1,9 @@
 //! Containers: their distinction from nodes, and their protection from the server's collector.
 //!
-//! The servers have containers, but show no difference between a container and a persistent node.
-//! So the containers that this backend creates have a fixed text as their data, and an access list
-//! without write permission: the server itself refuses a plain set. A container that another client
-//! created, without that text, counts as a node.
+//! The servers have containers, but do not report whether a node is a container. So the containers
+//! that this backend creates have a fixed text as their data, and an access list without write
+//! permission: the server itself refuses a plain set. A container that another client created,
+//! without that text, counts as a node.
 //!
 //! The server collects an empty container only if it once had a child. Therefore each is created
 //! together with its first child, or with a child that is deleted immediately ([`PROBE`]).
@@ -11,7 +11,7 @@
 //! The collector works through a list of paths that may be minutes old, and then checks only
 //! whether a node has children, not whether it is a container. So a non-ephemeral node that
 //! replaces an empty container is created together with an ephemeral child of this session, its
-//! guard, which stays until no such list can name the path any more.
+//! guard, which stays until no such list can still contain the path.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -41,7 +41,7 @@ const GUARD_BYTES: usize = synod_core::name::MAX_NAME_BYTES + 1;
 /// for twenty thousand containers that are empty at the same time.
 const GUARD_TIME: Duration = Duration::from_secs(120);
 
-/// Returns whether a node that was read is a container. A container is never written, and has no
+/// Returns whether a node that was read is a container. A container is never written and has no
 /// owner.
 pub(crate) fn is_container(data: &[u8], stat: &ZkStat) -> bool {
     data == MARK && stat.version == 0 && stat.ephemeral_owner == 0
@@ -124,7 +124,7 @@ impl Vacated {
         self.paths().contains_key(path)
     }
 
-    /// Forgets the paths that no list can name any more.
+    /// Removes the paths that no list can still contain.
     pub(crate) fn forget(&self, now: Instant) {
         self.paths().retain(|_, removed| now.duration_since(*removed) < GUARD_TIME);
     }

@@ -15,8 +15,8 @@ use tokio::time::{Instant as Deadline, timeout_at};
 
 use crate::options::with_port;
 
-/// Queries the servers, but no more often than they and the network can take while many clients
-/// fail to connect.
+/// Queries the servers, at a limited rate, because many clients may fail to connect at the same
+/// time.
 #[derive(Debug, Default)]
 pub(crate) struct Probe {
     last: Mutex<Option<(Instant, String)>>,
@@ -26,7 +26,7 @@ impl Probe {
     /// The time for which the last result is returned again.
     const FRESH: Duration = Duration::from_secs(60);
 
-    /// The state of each server, for a person, found within `limit`.
+    /// A readable description of the state of each server, found within `limit`.
     pub(crate) async fn why(&self, hosts: &[String], encrypted: bool, limit: Duration) -> String {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some((asked, why)) = last
@@ -66,7 +66,7 @@ async fn why(hosts: &[String], encrypted: bool, limit: Duration) -> String {
 }
 
 /// The reason if no server accepts a connection: each one refuses it, or its name has no address.
-/// `None` if one accepts it; no result while one is silent.
+/// `None` if one accepts it; the result is unknown while one is silent.
 pub(crate) async fn no_server(hosts: &[String], encrypted: bool) -> Option<String> {
     let asked = hosts.iter().map(async |host| {
         let addresses: Vec<_> = match lookup_host(with_port(host)).await {
@@ -106,7 +106,7 @@ async fn ask(address: SocketAddr) -> Answer {
     };
     let mut text = Vec::new();
     let talk = async {
-        // Long enough that a server which expects TLS recognises that this is none.
+        // Long enough for a server that expects TLS to recognise that it is not TLS.
         stream.write_all(b"srvr\n").await?;
         (&mut stream).take(4_096).read_to_end(&mut text).await
     };
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(again, format!("{first} (asked 30 s ago)"));
 
         clock::sleep(Probe::FRESH).await;
-        // The last result is stale; there is no time for a new answer.
+        // The last result is stale, and there is no time for a new one.
         let late = probe.why(&host, false, Duration::ZERO).await;
         assert!(!late.contains("ago"), "{late}");
     }

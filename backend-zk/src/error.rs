@@ -1,5 +1,4 @@
-//! Translates errors of the servers and of the client into those of synod. The only place that
-//! does.
+//! Translates errors of the servers and of the client into errors of synod. No other module does.
 
 use synod_core::error::{Error, ErrorKind};
 use synod_core::path::Path;
@@ -7,7 +6,7 @@ use synod_core::store::SessionEnd;
 
 use crate::client::ZkError;
 
-/// The reason that a request has no result that the `Store` trait has a value for.
+/// The reason why a request has no result in terms of the `Store` trait.
 #[derive(Debug)]
 pub(crate) enum Trouble {
     /// The session is over.
@@ -79,11 +78,11 @@ fn kind(error: &ZkError) -> ErrorKind {
     }
 }
 
-/// The required setting for a feature that not every server has enabled.
+/// Advice about the setting that a feature requires and that some servers lack.
 pub(crate) const NO_TTL_NODES: &str =
     "nodes with a time to live need zookeeper.extendedTypesEnabled=true on each server";
 
-/// Advice to a person about the error.
+/// Advice to the user about the error.
 fn advice(error: &ZkError) -> Option<&'static str> {
     Some(match error {
         ZkError::ConnectionLoss => {

@@ -18,8 +18,8 @@
 //! A leader that was cut off from its followers answers `sync` until it notices, between
 //! `syncLimit` and `syncLimit` + 1 ticks after it last received from them. Its successor gives
 //! every session its full time, beginning not before the followers gave up, `syncLimit` ticks after
-//! the same moment. A session is certain no later than `ttl` after a heartbeat that is older than
-//! one gap and one pause, so it is not certain for longer than the successor lets it live. Two
+//! they last heard from it. A session is certain no later than `ttl` after a heartbeat that is
+//! older than one gap and one pause, so it is never certain after the successor expires it. Two
 //! windows remain. The followers may elect a new leader sooner, for example because both are
 //! restarted at that moment. And a session that reconnects to the old leader in its last tick is
 //! revalidated by it. [`Heartbeat::Write`] closes the first one, because only a leader with a
@@ -66,15 +66,15 @@ pub(crate) fn pause(ttl: Duration) -> Duration {
     (ttl / BEATS).min(MAX_PAUSE)
 }
 
-/// The allowed delay of a ping, where a quarter of a tick is less: a stalled process or a pause for
+/// The allowed delay of a ping, if a quarter of a tick is less: a stalled process or a pause for
 /// garbage collection does not become shorter with the tick.
 const PING_DELAY: Duration = Duration::from_millis(100);
 
-/// The longest time between two pings of the leader: half a tick, and a quarter of a tick or
-/// [`PING_DELAY`] for one that is late.
+/// The longest time between two pings of the leader: half a tick, plus the allowed delay: a quarter
+/// of a tick, or [`PING_DELAY`].
 ///
-/// The tick is the one in the options. Without one, it is assumed to be at most the default, and at
-/// most half of `ttl`: with default settings, no session is shorter than two ticks.
+/// The tick comes from the options. If it is not set, it is assumed to be at most the default, and
+/// at most half of `ttl`: with default settings, no session is shorter than two ticks.
 ///
 /// # Errors
 ///
@@ -88,7 +88,7 @@ pub(crate) fn gap(tick: Option<Duration>, ttl: Duration) -> Result<Duration> {
             "a session of {ttl:?} is too short for servers with a tick of {bound:?}; request a longer one"
         )));
     }
-    // For a very short session that margin would leave nothing.
+    // That margin would be too large for a very short session.
     Ok((bound / 2 + PING_DELAY).min(ttl / 8 * 3).max(least))
 }
 
@@ -137,7 +137,7 @@ pub(crate) async fn beat(
     while let Some(until) = connection.life.until() {
         let pause = pause(connection.life.ttl());
         if vigil.resumed() {
-            // The machine slept: only an answer shows whether the session is alive.
+            // The machine was suspended: only an answer shows whether the session is alive.
             connection.life.suspend();
             next = clock::now();
         }
@@ -208,7 +208,7 @@ pub(crate) async fn beat(
     // The client ends the session when it finds a server, unless the session was ended already.
     drop(connection.take());
     if let Some(client) = connection.abandoned() {
-        // The session was dropped and not closed: it expires after its time to live.
+        // The session was dropped without a close: it expires after its time to live.
         clock::sleep(connection.life.ttl()).await;
         drop(client);
     }
@@ -233,7 +233,7 @@ fn record_state(connection: &Connection, beats: &mut Heartbeats, state: SessionS
     }
 }
 
-/// Deletes the guards that have expired, now that the connection has proved to work. Guards that
+/// Deletes the guards that have expired, now that the connection is known to work. Guards that
 /// cannot be deleted stay as long as the session.
 fn remove_guards(connection: &Connection) {
     connection.vacated.forget(Instant::now());
@@ -252,7 +252,7 @@ mod tests {
     const TTLS: [u64; 6] = [4_000, 5_000, 6_000, 10_000, 20_000, 40_000];
 
     /// The time for which a session is still certain right before the next answer, in thousandths
-    /// of its time to live, where an answer takes a hundredth of a pause.
+    /// of its time to live, if an answer takes a hundredth of a pause.
     fn certain(tick: Option<Duration>, ttl: Duration) -> u128 {
         let (gap, pause) = (gap(tick, ttl).expect("long enough"), pause(ttl));
         let mut beats = Heartbeats::new(gap);

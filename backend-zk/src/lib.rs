@@ -1,4 +1,4 @@
-//! The ZooKeeper backend of synod, with a client of its own for ZooKeeper's protocol (`client.rs`).
+//! The ZooKeeper backend of synod, with its own client for ZooKeeper's protocol (`client.rs`).
 //!
 //! It implements the whole [`Store`](synod_core::store) contract; no type of the client is public.
 //! Guarantees that the servers do not give are added: watches that end with a reconnect are set

@@ -1,8 +1,9 @@
 //! [`ListingCache`]: omits the listing that follows the create of a ticket, in directories where
 //! this session is the only contender.
 //!
-//! A commit uses it only through the three methods of [`ListingCache`]. Without it, every listing
-//! is requested: the results are the same, and a lock without contention costs a second request.
+//! A commit uses it only through the three methods of [`ListingCache`]. Without the cache every
+//! listing is requested: the results are the same, but a lock without contention costs a second
+//! request.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ pub(crate) mod sole_contender;
 /// The directories in which the session is the only contender.
 #[derive(Debug)]
 pub(crate) struct ListingCache {
-    /// The owner of the watches on these directories. `None` if the cache is switched off.
+    /// The owner of the watches on these directories. `None` if the cache is disabled.
     registry: Option<Arc<WatchRegistry>>,
 }
 
@@ -33,9 +34,9 @@ impl ListingCache {
         self.registry.as_ref()?.before_create(client, dir)
     }
 
-    /// Records a ticket that was created. Returns whether it is certainly the only child. If it is
-    /// not, and the listing was omitted, a listing must follow, and be recorded with the same
-    /// `create`.
+    /// Records a ticket that was created. Returns true if it is certainly the only child.
+    /// Otherwise, if the listing was omitted, the caller must request it and record it with the
+    /// same `create`.
     pub(crate) fn created(
         &self,
         dir: &Path,

@@ -81,7 +81,7 @@ mod tests {
         let names = Query::children(path("/a")).names_only();
         let data = Query::children(path("/a")).starting_with("b");
         let tree = Query::subtree(path("/a"));
-        // The queries, of four, that are notified.
+        // The queries of these four that are notified.
         let table = [
             ("/a", Kind::Updated, [true, false, false, true]),
             ("/a", Kind::Children, [false, true, false, false]),

@@ -57,8 +57,8 @@ pub(crate) async fn gather_through(
     })
 }
 
-/// A local read on a new connection: after a `sync`, so that it reflects the events that were
-/// received on the last one.
+/// Makes a local read on a new connection after a `sync`, so that it reflects the events that were
+/// received on the last connection.
 async fn caught_up(
     connection: &Connection,
     client: &Client,
@@ -91,8 +91,8 @@ pub(crate) fn request_once(
         query.freshness == Freshness::Latest || connection.may_be_behind(connection.generation());
     let sync = sync.then(|| client.sync("/"));
     if query.is_until_gone() {
-        // A watch on the children of the node also reports its deletion, and is not used up by
-        // a write of the node.
+        // A watch on the children of the node also reports its deletion, and does not fire at a
+        // write of the node.
         let children = behind(sync, client.get_and_watch_children(path));
         children.map_ok(|(_names, stat, watcher)| (Vec::new(), stat, watcher)).boxed()
     } else {

@@ -1,16 +1,16 @@
 //! [`RecentRejections`]: the transactions that are sent with their follow-up read, because one was
 //! rejected lately.
 //!
-//! A follow-up read that is wanted only after a rejection is a request of its own. It is sent with
-//! the transaction where it is likely to be needed, and otherwise after the rejection, so that a
-//! client without rivals does not pay for it.
+//! A follow-up read that is wanted only after a rejection is a separate request. It is sent with
+//! the transaction if a rejection is likely, and otherwise after the rejection, so that a client
+//! without contention does not pay for it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The number of transactions after a rejection that are sent with their follow-up read.
 const ALERT: u32 = 32;
 
-/// The number of transactions that are still to be sent with their follow-up read.
+/// The number of transactions that will still be sent with their follow-up read.
 #[derive(Debug, Default)]
 pub(crate) struct RecentRejections(AtomicU32);
 

@@ -94,7 +94,7 @@ impl Store for ZkStore {
             ErrorKind::Unsupported => error.because(NO_TTL_NODES),
             _ => error,
         })?;
-        // It was validated, so there is a first operation.
+        // The transaction was validated, so it has a first operation.
         commit(&self.connection, &self.listings, &txn)
             .await
             .map_err(|error| error.or_at(txn.ops[0].path()))
@@ -111,15 +111,15 @@ impl Store for ZkStore {
         }
         self.connection.life.lose(SessionEnd::Closed);
         self.registry.end(SessionEnd::Closed);
-        // The session is ended when its client is dropped everywhere. Without a connection the
-        // client continues to look for a server for seven fifths of the session's time to live,
-        // even if the session is already lost by our own clock.
+        // The session ends when the last reference to its client is dropped. Without a connection
+        // the client searches for a server for seven fifths of the session's time to live, even if
+        // the session is already lost by the clock of this process.
         drop(self.connection.take());
         let error = || Error::new(ErrorKind::Unreachable, DOING).with_unknown_effect();
         match timeout(self.info.ttl, self.over()).await {
             // A server answered the request that ends the session.
             Ok(SessionState::Closed) => Ok(()),
-            // A server refused the session: the client by itself would not stop so early; see
+            // A server refused the session: the client alone would not stop so early; see
             // `Connection::expired`.
             Ok(SessionState::Expired) if certain.is_some_and(|until| clock::now() < until) => {
                 Ok(())
@@ -131,14 +131,14 @@ impl Store for ZkStore {
 }
 
 impl Drop for ZkStore {
-    /// Leaves the session to expire at the servers; observers are notified now.
+    /// Lets the session expire at the servers; observers are notified now.
     fn drop(&mut self) {
         if self.connection.life.loss().is_none() {
             self.connection.abandon();
             self.connection.life.lose(SessionEnd::Closed);
             self.registry.end(SessionEnd::Closed);
         }
-        // The task ends when the session's time does.
+        // The task ends when the session's time is over.
         if let Some(heart) = self.heart.take() {
             heart.let_go();
         }

@@ -1,9 +1,9 @@
 //! [`Snapshot`]: a consistent snapshot of several nodes.
 //!
 //! One request for many nodes is answered with a consistent snapshot. The nodes to request must be
-//! known first, and may have changed by then; so the request is repeated with all nodes found so
-//! far, until an answer names no node that was not requested. Nodes that do not fit into one
-//! request are read under a watch: see [`Gathering`](gathering::Gathering).
+//! known first, but may change before the request; so it is repeated with all nodes found so far,
+//! until an answer lists only requested nodes. Nodes that do not fit into one request are read
+//! under a watch: see [`Gathering`](gathering::Gathering).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -138,8 +138,8 @@ impl Snapshot {
             {
                 return Ok(last);
             }
-            // A node that is gone may be created again; but such nodes must not become most of the
-            // request.
+            // A removed node may be created again, so it is requested again; but such nodes must
+            // not become most of the request.
             if requested.len() > 2 * reached.len() + 100 {
                 requested.clear();
             }
@@ -199,7 +199,7 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// Removes the known containers from a listing where only a window is wanted: a window counts
+    /// Removes the known containers from a listing if only a window is wanted: a window counts
     /// nodes, and a container may have the name of a ticket.
     fn narrow(&mut self, target: Target<'_>) {
         let Target::Children(query, _) = target else { return };
@@ -213,7 +213,7 @@ impl Snapshot {
     /// Adds the nodes that were listed but not requested, from a later snapshot, if they cannot
     /// have changed in between. Returns whether this completes it.
     ///
-    /// So a snapshot is found even where nodes are created all the time.
+    /// So a snapshot is found even if nodes are created all the time.
     fn complete(&mut self, target: Target<'_>, later: &Self) -> bool {
         if !(self.whole && later.whole) {
             return false;

@@ -1,9 +1,9 @@
 //! [`WatchRegistry`]: the watches of a session.
 //!
 //! There is one watch at the server per path, shared by all observers: before 3.9, watches of two
-//! kinds on one path destroy each other (ZOOKEEPER-4466). Events may be missed between two
-//! connections; so each watch is set again on the next one (`persistent.rs`), and its observers are
-//! requested to read again.
+//! kinds on one path interfere (ZOOKEEPER-4466). Events may be missed between two connections; so
+//! each watch is set again on the next one (`persistent.rs`), and its observers are requested to
+//! read again.
 //!
 //! An observer that needs only one event has a watch of another kind, if the path has no other
 //! observer: see [`once`].
@@ -79,7 +79,7 @@ struct ObservedPath {
     /// Nodes created by two writes of one transaction, of which the first was reported: the event
     /// of the second is a duplicate.
     duplicates: BTreeSet<Path>,
-    /// The number of creations that were observed.
+    /// The number of observed creations.
     created: u64,
 }
 
@@ -151,8 +151,7 @@ impl WatchRegistry {
             answer if is_gathered && is_too_long(&answer) => {}
             answer => return answer,
         }
-        // The watch belongs to the registry, as two kinds of watches on one path destroy each
-        // other.
+        // The watch belongs to the registry, because two kinds of watches on one path interfere.
         let (feed, _unread) = Feed::new(1);
         let (_unwatch, _) = self.add(client, query, feed);
         gather_through(&self.connection, client, &query.path, query).await
@@ -299,8 +298,8 @@ impl ObservedPath {
         self.created += 1;
     }
 
-    /// Forgets the state of a path before an event that is not verified: a later observer learns
-    /// the state by its view.
+    /// Forgets the state of a path before an event that is not verified: a later observer gets the
+    /// state from its view.
     fn forget(&mut self, notification: &Notification) {
         let path = &notification.path;
         if matches!(notification.kind, Kind::Created | Kind::Deleted) {
@@ -341,8 +340,8 @@ impl ObservedPath {
                 self.unverified.insert(notification.path.clone());
                 return;
             }
-            // The first observer that needs the event verified came after this was decided, or
-            // nothing can be read any more.
+            // The first observer that needs the event verified came after this was decided, or no
+            // more reads are possible.
             (Kind::Created, None) => {
                 self.forget(notification);
                 return self.resync(notification, deliveries);
@@ -362,7 +361,8 @@ impl ObservedPath {
             (Kind::Updated, _) if self.duplicates.remove(&notification.path) => return,
             (Kind::Updated, _) if self.unverified.contains(&notification.path) => return,
             (Kind::Deleted, _) if self.containers.remove(&notification.path) => return,
-            // A node may have been here, or only a container, whose deletion is not reported.
+            // A node may have been at the path, or only a container, whose deletion is not
+            // reported.
             (Kind::Deleted, _) if self.unverified.remove(&notification.path) => {
                 return self.resync(notification, deliveries);
             }

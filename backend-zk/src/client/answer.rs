@@ -66,7 +66,7 @@ impl<T> Future for Answer<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let reply = match &mut self.coming {
-            // Without its task the session cannot be ended at a server.
+            // Without its task the session cannot be closed at a server.
             WatchFired::Reply(reply) => {
                 ready!(Pin::new(reply).poll(cx)).unwrap_or(Err(ZkError::Abandoned))
             }

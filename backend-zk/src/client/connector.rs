@@ -38,12 +38,12 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    /// Opens a session at the first server that lets this client in. Each address of each host is
+    /// Opens a session at the first server that accepts this client. Each address of each host is
     /// tried once.
     ///
     /// # Cancel safety
     ///
-    /// A dropped call leaves a session that a server may have created, which expires.
+    /// A dropped call may leave a session at the servers, which expires.
     pub(crate) async fn connect(self) -> Result<Client, ZkError> {
         let (sender, orders) = mpsc::unbounded_channel();
         let servers = Servers::new(&self.servers, Resolver::of_system(), Random::from_system());
@@ -62,7 +62,7 @@ impl Connector {
         let states = StateWatcher::new(session.states());
         let times = (session.granted(), session.certain());
         let client = Client::new(Outbox::new(sender, states), session.id(), times);
-        // It ends when the client is dropped, or the session is over.
+        // The task ends when the client is dropped, or when the session is over.
         spawn(session.run(connection, orders)).let_go();
         Ok(client)
     }

@@ -68,7 +68,7 @@ impl WatchedEvent {
         Self { event_type: EventType::Session, session_state, path: String::new(), zxid: -1 }
     }
 
-    /// The event in a message of the server. `None` for one of an unknown kind.
+    /// The event in a message of the server. `None` for an event of an unknown kind.
     pub(super) fn read(zxid: i64, body: &[u8]) -> Result<Option<Self>, ZkError> {
         let mut reading = Decoder::new(body);
         let event_type = match reading.int()? {
@@ -93,7 +93,7 @@ impl StateWatcher {
         Self(states)
     }
 
-    /// Returns the current state, which counts as seen then.
+    /// Returns the current state, and marks it as seen.
     pub(crate) fn state(&mut self) -> SessionState {
         // The task reports its last state before it ends.
         let has_task = self.0.has_changed().is_ok();

@@ -26,7 +26,8 @@ impl Granted {
     }
 }
 
-/// The time for which the session is certain to live, by the computation of the client's owner.
+/// The remaining time for which the session is certain to live, as the owner of the client computes
+/// it.
 #[derive(Clone, Default)]
 pub(super) struct Certain(Arc<OnceLock<Box<Left>>>);
 
@@ -38,7 +39,7 @@ impl Certain {
         let _is_first = self.0.set(Box::new(left)).is_ok();
     }
 
-    /// `None` if nothing is left, or is known.
+    /// `None` if no time is left, or if it is unknown.
     pub(super) fn left(&self) -> Option<Duration> {
         self.0.get().and_then(|left| left()).filter(|left| !left.is_zero())
     }

@@ -49,7 +49,7 @@ impl Encoder {
         self
     }
 
-    /// No server takes a message as long as the largest length.
+    /// No server accepts a message of the largest length.
     fn length(&mut self, length: usize) {
         self.int(i32::try_from(length).unwrap_or(i32::MAX));
     }

@@ -29,7 +29,7 @@ pub(crate) struct MultiReader<'c> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum MultiWriteResult {
     Done,
-    /// The stat is unknown with some servers.
+    /// Some servers do not return the stat.
     Create {
         path: String,
         stat: ZkStat,
@@ -120,7 +120,7 @@ fn end(body: &mut Encoder) {
     body.int(-1).flag(true).int(-1);
 }
 
-/// The next operation's number. `None` after the last one.
+/// The operation code of the next operation. `None` after the last one.
 fn next(reading: &mut Decoder<'_>) -> Result<Option<i32>, ZkError> {
     let (op, over, _code) = (reading.int()?, reading.flag()?, reading.int()?);
     Ok((!over).then_some(op))
@@ -129,7 +129,7 @@ fn next(reading: &mut Decoder<'_>) -> Result<Option<i32>, ZkError> {
 const UNEXPECTED: ZkError = ZkError::Malformed("the answer to another operation");
 
 /// Decodes the results of a request that wrote, or the first operation that was refused: the
-/// operations before it are answered by an error without a code.
+/// operations before it have an error without a code.
 fn written(body: &[u8]) -> Result<Result<Vec<MultiWriteResult>, MultiWriteError>, ZkError> {
     let (mut reading, mut results) = (Decoder::new(body), Vec::new());
     let mut index = 0;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::acl::Acl;
 
-/// The stat of a node, as far as it is used.
+/// The fields of a node's stat that this client uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ZkStat {
     /// The change that created it.

@@ -35,14 +35,14 @@ pub(super) struct ServerConnection {
     pub(super) is_connected: bool,
     /// The session's end was requested. Nothing is sent after that.
     pub(super) is_closing: bool,
-    /// The server is not in the list any more: no request is sent, and the connection ends when all
+    /// The server is no longer in the list: no request is sent, and the connection ends when all
     /// are answered.
     pub(super) is_leaving: bool,
     /// The time of the next check for a silent server.
     pub(super) timer: Pin<Box<Sleep>>,
 }
 
-/// The use of the answer to a request.
+/// The receiver of the answer to a request.
 #[derive(Debug)]
 pub(super) enum Call {
     Request(Option<WatchRequest>, ReplySender),
@@ -106,7 +106,7 @@ impl ServerConnection {
         }
     }
 
-    /// Sends the message that requests the session: the only one without a number of any kind.
+    /// Sends the message that requests the session: the only message without a number.
     pub(super) fn greet(&mut self, greeting: &[u8]) {
         let length = i32::try_from(greeting.len()).unwrap_or(i32::MAX);
         self.output.extend_from_slice(&length.to_be_bytes());
@@ -199,8 +199,9 @@ impl ServerConnection {
         }
     }
 
-    /// Answers all requests, as the connection ended with this error. If the session continues, the
-    /// error is no answer to a request, except to the next one if its answer is too long.
+    /// Answers all requests, as the connection ended with this error. If the session continues, no
+    /// request gets this error as its definite answer, except the next one if its answer is too
+    /// long.
     pub(super) fn fail(self, error: ZkError) {
         let all = if error.ends_session() { error.clone() } else { ZkError::ConnectionLoss };
         let next = if error == ZkError::TooLong { error } else { all.clone() };

@@ -17,12 +17,12 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 /// The servers' addresses in a random order. Each is tried once; after [`Servers::repeat`] they are
-/// tried again and again, each round later. The names are resolved for each round, and each address
-/// of a name counts as a server.
+/// tried in rounds, with growing pauses. The names are resolved for each round, and each address of
+/// a name counts as a server.
 ///
 /// The list may change: a round has the servers of its beginning, and a search begins another round
-/// when the list has changed. The server of the last connection remains the last of each round also
-/// if it is not in the list any more: so a wrong list does not end a session.
+/// when the list has changed. The server of the last connection stays the last one of each round
+/// even if it is no longer in the list, so that a wrong list does not end a session.
 #[derive(Debug)]
 pub(super) struct Servers {
     list: ServerList,
@@ -54,7 +54,7 @@ pub(super) struct Server {
     pub(super) address: SocketAddr,
 }
 
-/// Shows the name, and the address if the name is another text.
+/// Shows the name, and the address if it differs from the name.
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let address = self.address.to_string();
@@ -122,9 +122,9 @@ impl Servers {
         self.untried.clear();
     }
 
-    /// Completes when the server of the last connection is not in the list any more. If it was not
-    /// there already when it was connected to, no other server was reachable: the next attempt
-    /// follows when the list changes, or after more and more readings of the same list.
+    /// Completes when the server of the last connection is no longer in the list. If it was already
+    /// missing when the connection was made, no other server was reachable: the next attempt
+    /// follows when the list changes, or after a growing number of readings of the same list.
     pub(super) fn left(&self) -> impl Future<Output = ()> + Send + use<> {
         /// The exponent of the maximum number of readings.
         const MAX_VAIN: u32 = 5;
@@ -146,8 +146,9 @@ impl Servers {
         }
     }
 
-    /// Records that the server of the last connection fell silent. If its leader did, all other
-    /// servers did so too at this moment, and their clients must not all search at the same time.
+    /// Records that the server of the last connection stopped answering. If its leader is the
+    /// cause, all servers have stopped at the same moment, and their clients must not all search at
+    /// the same time.
     pub(super) fn record_silence(&mut self) {
         self.last_was_silent = true;
     }

@@ -109,8 +109,8 @@ impl Session {
         self.states.subscribe()
     }
 
-    /// A connection that is silent for this long counts as lost. The rest of the time for which the
-    /// session is certain is shared by the servers that can be tried then: see [`Session::start`].
+    /// A connection that is silent for this long counts as lost. The servers that can be tried
+    /// after that share the remaining certain time of the session: see [`Session::start`].
     pub(super) fn silence(&self) -> Duration {
         self.granted.get() * 2 / 5
     }
@@ -120,9 +120,9 @@ impl Session {
         (self.granted.get() * 3 / 20).min(Duration::from_secs(10))
     }
 
-    /// The time at which the connection counts as lost if nothing more is received. A server
-    /// without a request need not send anything: where this process stood still, the server has the
-    /// rest of that time once it has a request.
+    /// The time at which the connection counts as lost if nothing more is received. A server need
+    /// not send anything while it has no request. So if this process was stalled, the server still
+    /// gets its full answer time after the next request.
     fn silence_ends_at(&self) -> Option<Instant> {
         let since = self.unanswered_since?;
         Some(
@@ -147,8 +147,7 @@ impl Session {
                     }
                 },
             };
-            // Each step is of limited length. With tokio's budget, reading could use up that of
-            // writing.
+            // Each step is short. With tokio's budget, reads could use up the budget of writes.
             let mut left = Box::pin(self.servers.left());
             let serving = poll_fn(|cx| {
                 current.is_leaving = current.is_leaving || left.as_mut().poll(cx).is_ready();
@@ -198,7 +197,7 @@ impl Session {
     }
 
     /// Does everything that can be done without waiting, or a part of each kind of work. Input is
-    /// read first, so that a delay of this task does not count as the server's silence.
+    /// read first, so that a delay of this task is not mistaken for silence of the server.
     pub(super) fn step(
         &mut self,
         connection: &mut ServerConnection,
@@ -222,8 +221,8 @@ impl Session {
         Ok(())
     }
 
-    /// Takes messages that have arrived. Returns whether there may be more. A part of a message is
-    /// no sign that the server will answer anything: heartbeats are answered after it.
+    /// Takes messages that have arrived. Returns whether there may be more. A part of a message
+    /// does not show that the server will answer: heartbeats are answered after it.
     fn read(
         &mut self,
         connection: &mut ServerConnection,
@@ -358,7 +357,7 @@ impl Session {
             }
         };
         *count = count.checked_sub(1).ok_or(ZkError::Malformed("an answer without a message"))?;
-        // A busy server did not take a login or watches: only the next connection repeats them.
+        // A busy server has rejected a login or watches: only the next connection repeats them.
         match error {
             Some(error) if head.xid != xid::PING => Err(error),
             _ => Ok(()),
@@ -413,7 +412,7 @@ impl Session {
     }
 }
 
-/// Logs the reason that a connection was lost, for a person only.
+/// Logs the reason for the loss of a connection.
 pub(super) fn lost(error: &io::Error) -> ZkError {
     tracing::debug!(%error, "the connection failed");
     ZkError::ConnectionLoss

@@ -24,10 +24,10 @@ const MAX_PATH_BYTES: usize = 128 * 1024;
 const MIN_SHARE: Duration = Duration::from_millis(250);
 
 impl Session {
-    /// Connects to a server that has the session, or creates it there if there is none yet.
+    /// Connects to a server that accepts the session, or creates it there if there is none yet.
     pub(super) async fn start(&mut self) -> Result<ServerConnection, ZkError> {
-        // The servers may have received the last message of this client later than the client
-        // received theirs.
+        // The servers may have received the last message of this client after the client received
+        // their last message.
         let timeout = self.granted.get();
         let end = self.last_received + if self.id == 0 { timeout } else { timeout * 7 / 5 };
         loop {
@@ -57,8 +57,8 @@ impl Session {
     }
 
     /// The end of an attempt: a server that accepts the connection and stays silent leaves an equal
-    /// share of the time to each server that was not tried. Where the share would be very short,
-    /// some servers have enough time and the others none.
+    /// share of the time to each server that was not tried. If the shares would be very short, some
+    /// servers get enough time and the others none.
     fn limit(&self, end: Instant) -> Instant {
         let now = Instant::now();
         // Without an owner that is certain of the session, the session is only created or closed.
@@ -81,8 +81,8 @@ impl Session {
         Ok(connection)
     }
 
-    /// Makes a server take the session over on a new connection, or create it, before `limit`; then
-    /// logs in and sets watches again.
+    /// Moves the session to a new connection, or creates it there, before `limit`; then logs in and
+    /// sets the watches again.
     async fn set_up(
         &mut self,
         connection: &mut ServerConnection,
@@ -103,8 +103,8 @@ impl Session {
             Identity::Sasl(_, _) => self.log_in_by_sasl(connection, limit).await?,
         }
         self.watch_again(connection);
-        // A server that refuses sessions without a login does so at the first request. A server
-        // that takes the session over and then answers nothing does not count as found.
+        // A server that rejects sessions without a login does so at the first request. A server
+        // counts as found only after it has answered a request.
         connection.ping();
         self.taken_over(connection, limit).await?;
         self.until(connection, ServerConnection::is_idle).await

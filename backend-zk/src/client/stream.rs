@@ -28,7 +28,7 @@ pub(super) async fn connect(
     }
 }
 
-/// Each request leaves immediately, although an earlier one is not acknowledged.
+/// Each request is sent immediately, even while an earlier one is not acknowledged.
 async fn connect_plain(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;

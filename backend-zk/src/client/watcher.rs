@@ -93,8 +93,8 @@ impl PersistentWatcher {
         }
     }
 
-    /// The next event of a node, or of the session: also the loss of the connection, and the next
-    /// connection.
+    /// The next event of a node or of the session, including the loss of the connection and the
+    /// next connection.
     pub(crate) async fn changed(&mut self) -> WatchedEvent {
         let event = self.events.recv().await;
         event.unwrap_or_else(|| WatchedEvent::of_session(SessionState::Closed))

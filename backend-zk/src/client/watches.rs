@@ -4,8 +4,8 @@
 //! A server removes watches by path and kind, and persistent ones only together with all others of
 //! their path (ZOOKEEPER-4472). So a removal is sent when the last watcher of a path and kind was
 //! dropped, and not before all requests for such watches are answered: an earlier removal would be
-//! answered first, and remove their watches, too. A persistent watch that stays at the server for
-//! the sake of others is removed after them.
+//! answered first, and remove their watches, too. A persistent watch that stays at the server
+//! because of other watches is removed after them.
 //!
 //! So the server has no watch without a watcher, except those whose removal is in flight, and an
 //! event without a watcher needs no answer.
@@ -62,8 +62,8 @@ pub(super) struct Watches {
     pending: BTreeMap<(String, WatchKind), usize>,
     /// Removals that wait for the answers to requests.
     deferred: BTreeSet<Removal>,
-    /// The paths where the server may have a persistent watch without a watcher, as a removal would
-    /// take the watches of others.
+    /// The paths where the server may have a persistent watch without a watcher, because a removal
+    /// would also remove the watches of other watchers.
     leftover: BTreeSet<String>,
 }
 
@@ -220,7 +220,7 @@ impl Watches {
     }
 
     /// The removal of a persistent watch that was left at the server, if the path has no other
-    /// watcher any more.
+    /// watcher left.
     fn remove_leftover(&mut self, path: &str) -> Option<Removal> {
         let is_due = self.leftover.contains(path) && !self.by_path.contains_key(path);
         if is_due { self.remove(path.to_owned(), Removes::Any) } else { None }
@@ -235,7 +235,7 @@ impl Watches {
             .any(|by| removes == Removes::Any || by == removes)
     }
 
-    /// Takes the deferred removals of a path that need not wait for an answer any more.
+    /// Takes the deferred removals of a path that no longer have to wait for an answer.
     fn take_due(&mut self, path: &str) -> Vec<Removal> {
         let all = [Removes::Child, Removes::Data, Removes::Any];
         let due = all.into_iter().filter(|removes| !self.is_pending(path, *removes));

@@ -40,7 +40,7 @@ impl<'a> FollowUp<'a> {
         client: &'a Arc<Client>,
         txn: &Txn,
     ) -> Option<Self> {
-        // On the same connection, after the transaction, it needs no sync.
+        // It follows the transaction on the same connection, so it needs no sync.
         let query = txn.look.clone()?.local();
         let (own, only, if_rejected) = (OnceLock::new(), OnceLock::new(), txn.look_if_rejected);
         Some(Self { connection, listings, client, query, if_rejected, own, create: None, only })
@@ -121,8 +121,7 @@ impl<'a> FollowUp<'a> {
     }
 
     /// The view to return, after the transaction was applied. `None` if the read was refused or
-    /// lost: an error here would be taken for an error of the transaction, as if it had done
-    /// nothing.
+    /// lost: an error here would be mistaken for an error of the transaction without an effect.
     pub(crate) async fn view_after(&mut self, response: Response, commit: &Commit) -> Option<View> {
         if self.if_rejected {
             return None;
@@ -139,8 +138,8 @@ impl<'a> FollowUp<'a> {
     }
 
     /// The view to return, after the transaction was refused. The server answers the requests of a
-    /// connection in their order, so it has applied all that led to the refusal. `None` as in
-    /// [`Self::view_after`].
+    /// connection in their order, so it has applied every change that led to the refusal. `None` as
+    /// in [`Self::view_after`].
     pub(crate) async fn view_of_refusal(mut self, response: Response) -> Option<View> {
         self.view(response).await
     }
@@ -154,7 +153,7 @@ impl<'a> FollowUp<'a> {
 
     async fn view(&mut self, mut response: Response) -> Option<View> {
         if response.is_err() && self.query.freshness == Freshness::Local {
-            // It was lost with its connection.
+            // The read was lost with its connection.
             self.query.freshness = Freshness::Latest;
             response = Box::pin(self.request()).await;
         }

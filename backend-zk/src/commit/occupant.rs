@@ -83,7 +83,7 @@ fn classify(
     deleted: &BTreeSet<&Path>,
 ) -> Occupant {
     let remaining = snapshot.nodes.iter().filter(|(found, _)| {
-        // The node at the path itself remains, whatever else is deleted.
+        // The node at the path itself is not deleted.
         found.as_str() == path.as_str()
             || !deleted.iter().any(|deleted| deleted.as_str() == found.as_str())
     });

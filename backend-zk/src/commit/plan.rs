@@ -63,9 +63,9 @@ pub(crate) enum Role {
     Absence(Path),
     /// Removes an empty container.
     EmptyContainers,
-    /// Writes the node again that was created in the place of a container: in a transaction of
-    /// several, not every server returns the stat of a create (ZOOKEEPER-4026), but each returns
-    /// that of a set.
+    /// Writes a node that was created in the place of a container: in a transaction of several, not
+    /// every server returns the stat of a create (ZOOKEEPER-4026), but every server returns the
+    /// stat of a set.
     Again,
     /// Protects the node that took the place of a container from the server's collector.
     Guard,
@@ -136,7 +136,7 @@ struct Planner<'a> {
 impl Planner<'_> {
     fn plan(&mut self, index: usize) {
         match &self.ops[index] {
-            // A container stays only with a child, whose creation creates the container too.
+            // A container exists only with a child, whose create also creates the container.
             Op::Check { path, expect: Expect::Absent }
             | Op::Create { path, lifetime: Lifetime::Container, .. } => self.absence(index, path),
             Op::Check { path, expect } => self.check(index, path, *expect),
@@ -243,8 +243,8 @@ impl Planner<'_> {
     /// The name of a sequential child contains the number of children created before; deleting a
     /// child by the expected name proves that it got that name.
     fn check_children_created(&mut self) {
-        // Of two numbers for one directory the lower one is out of date. It is used, so that the
-        // request is refused.
+        // If there are two numbers for one directory, the lower one is out of date. It is used, so
+        // that the request is refused.
         let mut counts: BTreeMap<&Path, (i32, usize)> = BTreeMap::new();
         for (index, empty_containers) in &self.facts.empty_containers {
             for (dir, children_created) in &empty_containers.children_created {

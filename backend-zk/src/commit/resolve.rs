@@ -44,8 +44,8 @@ impl<'a> InFlight<'a> {
         }
     }
 
-    /// Finds the checked paths that are containers. A check that passes for any node passes for a
-    /// container too, and so does a check for the version that containers have. So a checked path
+    /// Finds the checked paths that are containers. At the server, a check for any node also passes
+    /// for a container, and so does a check for the version that containers have. So a checked path
     /// is read first, unless it is a ticket of this session: a guarded write takes one round trip.
     /// A path that is a node when it is read, and a container when the transaction arrives, is not
     /// detected.
@@ -236,7 +236,7 @@ impl<'a> InFlight<'a> {
         })
     }
 
-    /// Decides about a version that differs. It may be the version of a container, which is no
+    /// Decides about a version that differs. It may be the version of a container, which is not a
     /// node.
     async fn other_version(&mut self, index: usize) -> Result<RejectReason> {
         let txn = self.txn;
@@ -256,8 +256,8 @@ impl<'a> InFlight<'a> {
         })
     }
 
-    /// Returns whether the path has no node: nothing at all, or a container. A container that
-    /// caused the refusal may have been collected since.
+    /// Returns true if the path has no node: it is empty, or a container. A container that caused
+    /// the refusal may have been collected since.
     async fn find_no_node(&mut self, path: &Path) -> Result<bool> {
         if self.facts.missing.contains(path) {
             return Ok(true);
@@ -371,7 +371,7 @@ fn denied_op(op: &Op) -> Error {
     }
 }
 
-/// The error for a permission that the access list of a node does not give.
+/// The error for a permission that the access list of a node does not grant.
 fn denied(node: &Path, permission: &str) -> Error {
     without_effect(Trouble::Zk(ZkError::NoAuth)).at(node).because(format!(
         "the node's access list does not give this client the permission {permission}; the node \

@@ -26,8 +26,7 @@ pub(crate) enum StepResult {
     Created(Option<String>, ZkStat),
 }
 
-/// The only operation of a transaction, if it has a plain call and nothing is known that requires a
-/// plan.
+/// The only operation of a transaction, if it has a plain call and no known fact requires a plan.
 pub(crate) fn single_op<'t>(txn: &'t Txn, vacated: &BTreeSet<usize>) -> Option<&'t Op> {
     match &txn.ops[..] {
         [Op::Check { .. } | Op::Create { lifetime: Lifetime::Container, .. }] => None,
@@ -39,8 +38,8 @@ pub(crate) fn single_op<'t>(txn: &'t Txn, vacated: &BTreeSet<usize>) -> Option<&
 /// The refusal of an operation, and the view of the follow-up read that was sent with it.
 pub(crate) type Refusal = (ZkError, Option<View>);
 
-/// Sends one operation, followed by its read if one is needed. A validated operation fits into a
-/// request.
+/// Sends one operation, followed by its read if one is needed. A validated operation always fits
+/// into one request.
 ///
 /// # Errors
 ///
@@ -194,8 +193,8 @@ pub(crate) fn record_tickets(
 /// The created node, if its number is from the reserve or overflowed: see [`LAST`]. It must be
 /// deleted again.
 ///
-/// At its end the server's counter stops, and every later child gets the same number, so that they
-/// have no order.
+/// The server's counter stops at its end: every later child gets the same number, so there is no
+/// order.
 pub(crate) fn reserve_node<'g>(op: &Op, result: &'g StepResult) -> Option<&'g str> {
     match result {
         StepResult::Created(Some(created), _) if op.is_sequential() => {
@@ -222,7 +221,7 @@ pub(crate) async fn undo_create(
     }
 }
 
-/// The error for a counter that is at its end, when the node that was created may still exist.
+/// The error for an exhausted counter while the created node may still exist.
 pub(crate) fn exhausted() -> Error {
     Error::new(ErrorKind::Backend, "commit")
         .because("the directory ran out of sequence numbers; use another")

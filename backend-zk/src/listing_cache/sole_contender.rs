@@ -2,9 +2,9 @@
 //! create needs no listing afterwards. Pure.
 //!
 //! The server numbers a sequential child by the number of children that were ever created in its
-//! directory. Suppose that a session saw its ticket as the only child, has deleted it, and its next
-//! ticket gets the very next number. Then no other client created a child in between, and the new
-//! ticket is the only child too.
+//! directory. If a session saw its ticket as the only child, has deleted it, and its next ticket
+//! gets the next number, then no other client has created a child in between: the new ticket is the
+//! only child, too.
 //!
 //! This holds as long as it is the same directory: a directory that was removed and created again
 //! counts from zero, and may have reached the same number. A watch, set before the listing, reports
@@ -19,12 +19,12 @@ use futures_util::future::BoxFuture;
 use synod_core::path::Path;
 use synod_core::store::Sequence;
 
-/// The maximum number of directories that are remembered and watched. A directory that was
-/// forgotten costs one listing.
+/// The maximum number of directories that are recorded and watched. An evicted directory costs one
+/// listing.
 const MAX_DIRS: usize = 256;
 
 /// The number of successive tickets that must have been the only child before the next one is
-/// assumed to be.
+/// assumed to be the only child.
 const MIN_STREAK: u32 = 2;
 
 /// The upper limit of that number, however often the assumption was wrong.
@@ -118,7 +118,7 @@ pub(crate) enum Listing {
 
 impl SoleContender {
     /// Call this before creating a ticket; until the result is recorded, the directory is unknown.
-    /// `None` if the directory cannot be remembered.
+    /// `None` if the directory cannot be recorded.
     pub(crate) fn before_create(&mut self, dir: &Path, connection: u64) -> Option<PendingCreate> {
         self.creates += 1;
         if !self.dirs.contains_key(dir) {
@@ -186,7 +186,7 @@ impl SoleContender {
         }
     }
 
-    /// Stops watching the directory for this purpose. Returns the watch, if it exists already.
+    /// Stops watching the directory for the cache. Returns the watch, if it exists already.
     pub(crate) fn release_watch(&mut self, dir: &Path) -> Option<WatchFired> {
         let dir = self.dirs.get_mut(dir)?;
         dir.last = None;
@@ -196,9 +196,9 @@ impl SoleContender {
         }
     }
 
-    /// Records a ticket that was created. Returns whether it is certainly the only child. If it is
-    /// not, and the listing was omitted, a listing must follow, and be recorded with the same
-    /// `create`.
+    /// Records a ticket that was created. Returns true if it is certainly the only child.
+    /// Otherwise, if the listing was omitted, the caller must request it and record it with the
+    /// same `create`.
     pub(crate) fn created(
         &mut self,
         dir: &Path,
@@ -278,7 +278,7 @@ impl Dir {
         self.required_streak = (self.required_streak * 2).min(MAX_STREAK);
     }
 
-    /// Returns whether the watch has fired, and forgets it then: a watch fires once.
+    /// Returns whether the watch has fired, and drops it then: a watch fires once.
     fn poll_watch(&mut self) -> bool {
         let mut now = Context::from_waker(Waker::noop());
         let fired = match &mut self.watch {
@@ -292,7 +292,7 @@ impl Dir {
         fired
     }
 
-    /// Returns whether the directory with this czxid was watched all the time.
+    /// Returns true if the directory with this czxid was watched without interruption.
     fn is_watched_since(&self, watched: Option<Czxid>) -> bool {
         matches!((&self.watch, watched), (Watch::Set(czxid, _), Some(watched)) if *czxid == watched)
     }

@@ -46,7 +46,7 @@ impl Snapshot {
             if let Some(snapshot) = gathering.take(batch, answer, reported) {
                 return Ok(snapshot);
             }
-            // While there are more nodes to read, the set is large, and not restless.
+            // The set is growing: it is large, but not changing too fast.
             if gathering.len() > known {
                 end = end_of_reading(connection);
             }
@@ -60,7 +60,7 @@ impl Snapshot {
 /// The progress while the answers to a batch arrive.
 struct GatherProgress<'a> {
     query: &'a Query,
-    /// Includes the nodes that were known before. Nodes that are read again count, too.
+    /// Includes the nodes that were known before. Nodes that are read again also count.
     read: AtomicUsize,
     found: usize,
 }

@@ -1,4 +1,4 @@
-//! [`Gathering`]: computes a consistent snapshot from answers of several moments. Pure.
+//! [`Gathering`]: computes a consistent snapshot from answers of different times. Pure.
 //!
 //! Nodes that do not fit into one request are read in parts, each with a snapshot of its own, and
 //! other clients write in between. A recursive watch reports the paths of those writes. The
@@ -53,11 +53,11 @@ pub(super) struct Gathering {
     /// The nodes as of the last answers. Each node is as it was at the moment of `known.revision`,
     /// unless it was reported.
     known: Snapshot,
-    /// The nodes that are listed and not read yet.
+    /// The nodes that are listed but not read yet.
     unread: BTreeSet<String>,
-    /// The nodes that are read and whose children are not listed yet.
+    /// The nodes that are read but whose children are not listed yet.
     unlisted: BTreeSet<String>,
-    /// The events that arrived while the last answer was awaited.
+    /// The events that arrived during the last request.
     reported: Reported,
     /// The paths that the last answer shows as of `known.revision`, even if they were reported:
     /// with the names of the children. Empty if the answer came in parts.
@@ -90,7 +90,7 @@ impl Gathering {
     }
 
     /// The paths to request: paths that were reported, and paths that are not known yet. The answer
-    /// about a listed node shows whether there is anything below.
+    /// about a listed node shows whether it has children.
     pub(super) fn batch(&self) -> Batch {
         let (full, leaves): (Vec<&String>, Vec<&String>) =
             self.reported.0.keys().partition(|path| self.reach.descends(path));
@@ -104,7 +104,7 @@ impl Gathering {
         self.known.nodes.len()
     }
 
-    /// The number of nodes that are listed and not read yet.
+    /// The number of nodes that are listed but not read yet.
     pub(super) fn left(&self) -> usize {
         self.unread.len()
     }
@@ -201,7 +201,7 @@ impl Gathering {
         if is_of(answer, dir, self.known.revision) { lists(answer, dir, name) } else { None }
     }
 
-    /// Takes over the state of a path in an answer.
+    /// Copies the state of a path from an answer.
     fn learn(&mut self, path: &str, answer: &mut Snapshot) {
         self.unread.remove(path);
         self.unlisted.remove(path);

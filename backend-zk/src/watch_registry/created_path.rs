@@ -14,7 +14,7 @@ use crate::containers::{is_container, translate};
 #[derive(Clone, Debug)]
 pub(super) enum CreatedPath {
     Container,
-    /// Nothing, or another node that took its place.
+    /// Nothing, or another node in its place.
     Gone,
     /// The node as it was created. `duplicate`: by two writes of one transaction, so a second event
     /// follows.
@@ -22,7 +22,7 @@ pub(super) enum CreatedPath {
         node: Box<Node>,
         duplicate: bool,
     },
-    /// A node, but perhaps not the one that was created.
+    /// A node that may not be the created one.
     Unclear,
 }
 
@@ -43,8 +43,8 @@ impl CreatedPath {
     /// The state, given the later events of the path that arrived before the path was read.
     pub(super) fn after(&self, later: &[EventType]) -> Self {
         match (self, later) {
-            // One transaction may have created, deleted and created it again to check that nothing
-            // was there; or other clients did so. The two cases look alike, so the path is read
+            // One transaction may have created, deleted and created it again to check its absence,
+            // or other clients may have done that. The two cases look alike, so the path is read
             // again.
             (Self::Node { .. } | Self::Unclear, [EventType::NodeDeleted, ..]) => Self::Gone,
             (Self::Node { duplicate: true, .. }, [EventType::NodeDataChanged]) => self.clone(),

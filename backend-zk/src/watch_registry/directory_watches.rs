@@ -1,6 +1,6 @@
 //! The watches of the [listing cache](crate::listing_cache). They and the state of the cache are
-//! under the lock of the registry. They are of the same kind as those of [`once`](super::one_shot);
-//! a path that has a persistent watch of the registry gets none.
+//! protected by the lock of the registry. They are one-event watches, as in
+//! [`once`](super::one_shot); a path with a persistent watch of the registry gets none.
 
 use std::sync::{Arc, Weak};
 

@@ -1,8 +1,8 @@
-//! Watches a node for one event, by the server's own kind of watch. It is requested together with
-//! the node, removed by the server when it has fired, and survives reconnects.
+//! Watches a node for one event, by the server's one-event watch. It is requested together with the
+//! node, and the server removes it when it has fired. It continues after a reconnect.
 //!
 //! An observer that waits for the deletion of an ephemeral node watches the children of the node:
-//! there are none, and a write of the node does not use up that watch. For any other node this
+//! there are none, and that watch does not fire at a write of the node. For any other node this
 //! watch reports too little, so a persistent one is set.
 //!
 //! If the path already has a persistent watch, that one is used. If a persistent watch is set
@@ -94,8 +94,8 @@ impl WatchRegistry {
         Some((watch.with_guard(unwatch), view))
     }
 
-    /// Requests the watch again on the next connection. `None` if a persistent watch is needed by
-    /// now, or the session is over.
+    /// Requests the watch again on the next connection. `None` if a persistent watch has become
+    /// necessary, or the session is over.
     fn request_again(&self, query: &Query) -> Option<(Revision, PendingRead)> {
         let client = self.connection.client("watch").ok()?;
         let state = self.state();

@@ -43,8 +43,8 @@ impl WatchRegistry {
     }
 }
 
-/// Watches one path until it has no observer any more, or the session is over. The first request
-/// for the watch was sent already.
+/// Watches one path until it has no observer left, or the session is over. The first request for
+/// the watch was sent already.
 async fn keep(
     registry: Weak<WatchRegistry>,
     connection: Arc<Connection>,
@@ -150,7 +150,7 @@ fn drain(watcher: &mut PersistentWatcher, events: &mut Vec<WatchedEvent>) {
     }
 }
 
-/// The created paths that may be containers, and whose events are reported only verified.
+/// The created paths that may be containers, and whose events are reported only after verification.
 fn unverified(registry: &WatchRegistry, path: &Path, events: &[WatchedEvent]) -> BTreeSet<Path> {
     let notification = events.iter().filter_map(Notification::of);
     let created = notification.filter(|notification| {

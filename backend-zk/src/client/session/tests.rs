@@ -175,8 +175,8 @@ async fn a_session_with_another_id_is_not_the_same_one() {
     }
 }
 
-/// A transaction may have several events. After the first of them the session has not seen all of
-/// it.
+/// A transaction may have several events. After the first event the session has not seen the whole
+/// transaction.
 #[tokio::test]
 async fn only_answers_raise_what_the_session_has_seen() {
     let (mut session, mut connection, mut theirs) = session();
@@ -223,7 +223,7 @@ async fn a_login_or_watches_that_are_not_taken_end_the_connection() {
     }
 }
 
-/// Otherwise the session may continue, and its nodes with it.
+/// Otherwise the session and its nodes may still exist.
 #[tokio::test]
 async fn a_session_is_closed_when_a_server_has_answered_that() {
     let (mut session, mut connection, mut theirs) = session();
@@ -295,8 +295,8 @@ impl AsyncWrite for Flood {
     }
 }
 
-/// A server that sends events all the time, and a user with many requests, keep neither a request
-/// nor a ping from being sent.
+/// Neither a server that sends events all the time nor a user with many requests prevents a request
+/// or a ping from being sent.
 #[tokio::test(start_paused = true)]
 async fn reading_leaves_time_for_writing() {
     const MANY: usize = 10_000;

@@ -28,7 +28,7 @@ fn session(addresses: Vec<SocketAddr>, ttl: Duration) -> Session {
     Session::new(parts, Identity::Nobody, None, ttl)
 }
 
-/// The servers may count the session's time from a later moment than this client.
+/// The servers may start the session's time later than this client does.
 #[tokio::test(start_paused = true)]
 async fn a_server_is_looked_for_until_the_session_is_over_everywhere() {
     // Nothing listens there.
@@ -121,7 +121,7 @@ async fn each_address_of_a_name_is_tried() {
 /// Silent servers that accept the connection leave enough time for the last one.
 #[tokio::test]
 async fn each_server_has_a_share_of_the_time_for_which_the_session_is_certain() {
-    // Less than a server has to fall silent.
+    // Less than the silence after which a server is given up.
     const CERTAIN: Duration = Duration::from_millis(3_900);
 
     let mut listeners = Vec::new();
@@ -196,7 +196,7 @@ async fn a_server_is_found_when_it_has_answered_a_request() {
     assert_eq!(found.now_or_never(), Some(Ok(())));
 }
 
-/// Its silence begins with the connection, and not with that of the last one.
+/// Its silence is measured from its own connection, not from the previous one.
 #[tokio::test(start_paused = true)]
 async fn a_server_has_its_share_from_the_beginning_of_its_connection() {
     for (after, found) in [(30, Ok(())), (45, Err(ZkError::Timeout))] {

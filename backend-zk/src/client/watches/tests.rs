@@ -73,7 +73,7 @@ fn a_removal_takes_no_watch_that_is_still_wanted() {
     let removal = |removes| Some(("/a".to_owned(), removes));
     assert_eq!(watches.unwatch(0), None, "the server removes persistent ones with all others");
     assert_eq!(watches.unwatch(2), removal(Removes::Child));
-    // Another watch is requested, and not answered yet.
+    // Another watch is requested but not answered yet.
     let request = WatchRequest::new("/a", WatchKind::Recursive);
     watches.request_sent(&request);
     assert_eq!(watches.unwatch(1), None);

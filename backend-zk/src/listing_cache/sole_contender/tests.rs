@@ -15,12 +15,12 @@ struct Contender {
     watch: Option<oneshot::Sender<()>>,
 }
 
-/// The source of the knowledge that a ticket was the only child.
+/// The way in which the session learns that a ticket was the only child.
 #[derive(Debug, PartialEq, Eq)]
 enum Source {
     Known,
     Listed,
-    /// A listing, although the session had expected to need none.
+    /// A listing that the session had expected not to need.
     ListedLate,
 }
 use Source::{Known, Listed, ListedLate};
@@ -31,7 +31,7 @@ impl Contender {
         Self { state: SoleContender::default(), dir, next: 0, connection: 0, watch: None }
     }
 
-    /// A session that is known to be the only contender.
+    /// Creates a session that is known to be the only contender.
     fn settled() -> Self {
         let mut contender = Self::new();
         assert_eq!(
@@ -177,7 +177,7 @@ fn a_directory_that_is_not_the_watched_one_needs_a_listing() {
         assert_eq!(source, Listed);
         contender.state.deleted(&ticket);
     }
-    // From here on the directory is known.
+    // From now on the directory is known.
     let create = contender.before_create();
     let (_, ticket) = contender.after_create(create, Some(CZXID + 1));
     contender.state.deleted(&ticket);
@@ -281,7 +281,7 @@ fn a_watch_that_has_fired_is_forgotten() {
     assert!(state.before_create(&dir(0), 0).is_some());
     assert_eq!(state.watched_dirs(), 1);
 
-    // So is a watch that was refused.
+    // A refused watch also counts.
     let mut create = state.before_create(&dir(2), 0).expect("there is room");
     assert!(state.request_watch(&dir(2), &mut create));
     assert_eq!(state.watched_dirs(), 2);

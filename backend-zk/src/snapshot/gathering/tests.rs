@@ -103,7 +103,8 @@ struct Pace {
     fits: usize,
 }
 
-/// The answer to a batch, in as many parts as it takes, and what was reported before it was there.
+/// The answer to a batch, in as many parts as it takes, and the events that were reported before
+/// it.
 fn ask(
     server: &mut Server,
     batch: &Batch,
