@@ -103,8 +103,8 @@ impl ReentrantMutex {
 }
 
 impl ReentrantGuard {
-    /// The guard that all guards of this owner share, with its token, its transactions and its
-    /// loss.
+    /// The guard that all guards of this owner share: use it for the token, for transactions and to
+    /// wait for a loss.
     pub fn guard(&self) -> &MutexGuard {
         &self.first
     }

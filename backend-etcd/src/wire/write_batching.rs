@@ -84,7 +84,7 @@ impl<T: Write + Unpin> WriteBatching<T> {
         Poll::Ready(Ok(()))
     }
 
-    /// Begins another turn. Held bytes are sent even without a flush.
+    /// Starts another turn. Held bytes are sent even without a flush.
     fn turn(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if self.held.is_empty() {
             return Ok(());

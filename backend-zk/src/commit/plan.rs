@@ -67,7 +67,7 @@ pub(crate) enum Role {
     /// every server returns the stat of a create (ZOOKEEPER-4026), but every server returns the
     /// stat of a set.
     Again,
-    /// Protects the node that took the place of a container from the server's collector.
+    /// Protects a node that replaced a container from the collector of the server.
     Guard,
     /// Undoes a create that was sent only as a proof.
     Undo,

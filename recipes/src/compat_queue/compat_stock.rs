@@ -23,7 +23,7 @@ pub(super) struct CompatStock {
     locked: BTreeSet<String>,
     /// The names of the items that a task of this process tries to take.
     reserved: BTreeSet<String>,
-    /// The items that may be tried, in their order.
+    /// The items that may be tried, in order.
     free: BTreeMap<CompatRank, String>,
     /// The items that may be tried later, because they are delayed or were not available.
     later: BTreeSet<(Instant, String)>,

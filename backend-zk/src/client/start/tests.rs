@@ -121,7 +121,7 @@ async fn each_address_of_a_name_is_tried() {
 /// Silent servers that accept the connection leave enough time for the last one.
 #[tokio::test]
 async fn each_server_has_a_share_of_the_time_for_which_the_session_is_certain() {
-    // Less than the silence after which a server is given up.
+    // Shorter than the time after which a server counts as silent.
     const CERTAIN: Duration = Duration::from_millis(3_900);
 
     let mut listeners = Vec::new();
