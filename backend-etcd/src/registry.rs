@@ -69,7 +69,7 @@ pub(crate) enum Consequence {
     Ahead,
     /// The token of the stream is no longer accepted.
     Stale(String),
-    /// The peer assigns ids of its own to watches: it is a proxy.
+    /// The peer assigns its own ids to watches: it is a proxy.
     Proxied,
     /// If the member's version reports this correctly: every accepted watch has reported all events
     /// up to this revision.

@@ -120,7 +120,8 @@ impl WatchedRange {
         &self.subject
     }
 
-    /// Adds a listener. If the watch already exists, it serves this listener like one of its own.
+    /// Adds a listener. If the watch already exists, it serves this listener like one that was
+    /// added first.
     pub(crate) fn join(&mut self, mut listener: Listener) {
         if self.next > 0 {
             listener.begin(self.next - 1);

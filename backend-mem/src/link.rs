@@ -63,7 +63,7 @@ impl Link {
         !self.troubled.load(Ordering::Acquire)
     }
 
-    /// Waits until a message has crossed, however long that takes.
+    /// Waits without a limit until a message has crossed.
     pub(crate) async fn cross(&self, direction: Direction) {
         if self.is_clear() {
             return;

@@ -1,4 +1,4 @@
-//! [`MemStore`]: one session, as its application sees it.
+//! [`MemStore`]: a session in the store in memory.
 
 use std::fmt;
 use std::pin::pin;

@@ -1,4 +1,4 @@
-//! A client of ZooKeeper's protocol: one session, kept on whichever server answers.
+//! A client of ZooKeeper's protocol: one session, kept on any server that answers.
 //!
 //! A [`Connector`](connector::Connector) opens a session. Its [`Client`] sends a request when a
 //! method is called, in the order of the calls, and returns the [`Answer`](answer::Answer) as a

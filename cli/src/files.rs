@@ -125,7 +125,7 @@ impl Files {
             // From an earlier run.
             Some(None) => {
                 let whole = self.root.join(file);
-                // A link belongs to another program, whatever its target.
+                // A link belongs to another program, with any target.
                 let is_file = fs::symlink_metadata(&whole).is_ok_and(|found| found.is_file());
                 is_file && fs::read(whole).is_ok_and(|data| *data == *node.data)
             }
@@ -230,7 +230,7 @@ fn remove_empty(directory: &FilePath) -> io::Result<()> {
     Ok(())
 }
 
-/// All files below a directory. A link is a file, whatever its target.
+/// All files below a directory. A link is a file, with any target.
 fn walk(
     root: &FilePath,
     below: &FilePath,

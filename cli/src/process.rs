@@ -1,4 +1,4 @@
-//! [`Job`]: a command in a process group of its own, which is ended when the lock is lost.
+//! [`Job`]: a command in its own process group, which is ended when the lock is lost.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};

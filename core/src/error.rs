@@ -203,7 +203,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// Reads as [`Display`](fmt::Display) with the causes: `main` prints errors in this form. `{:#?}`
+/// The text of [`Display`](fmt::Display) and the causes: `main` prints errors in this form. `{:#?}`
 /// shows the fields.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

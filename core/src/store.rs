@@ -110,7 +110,7 @@
 //!   gone. That holds for a second close and for a lost session, too: while its nodes may still
 //!   exist, closing it fails with an unknown effect.
 //! - If a store is dropped without a close, its session expires after its TTL. Its watches end
-//!   immediately and its status is [`Status::Lost`], as nothing renews the session any more.
+//!   immediately and its status is [`Status::Lost`], as nothing renews the session now.
 //! - No call waits longer than the TTL of the session. The store chooses the time limit of
 //!   [`Backend::open`], which has no session yet.
 //! - Calls are cancel safe: a dropped call may have been applied or not, and has no other effect.

@@ -63,7 +63,7 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
     /// Replaces the value by a function of it.
     ///
     /// `next` may be called several times, each time with a later value. Only the result of the
-    /// last call is stored. It is called in a task of its own, so it must not wait for this call.
+    /// last call is stored. It is called in a separate task, so it must not wait for this call.
     /// If `next` panics, this call panics, too, and nothing is changed.
     ///
     /// # Errors
@@ -146,7 +146,7 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
         read(self.value.path(), decided.after.as_ref()).map(Err)
     }
 
-    /// Replaces the stored data, whatever it is. Returns the cost of the change.
+    /// Replaces the stored data unconditionally. Returns the cost of the change.
     ///
     /// # Errors
     ///

@@ -66,7 +66,7 @@ impl<N: Number> Counter<N> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`] if the stored data is no number, and the errors that are common to
+    /// [`ErrorKind::Corrupt`] if the stored data is not a number, and the errors that are common to
     /// all calls: see [`Client`].
     ///
     /// # Cancel safety
@@ -138,7 +138,7 @@ impl<N: Number> Counter<N> {
         self.subtract(N::ONE).await
     }
 
-    /// Replaces the stored data, whatever it is. Returns the cost of the change.
+    /// Replaces the stored data unconditionally. Returns the cost of the change.
     ///
     /// # Errors
     ///

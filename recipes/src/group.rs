@@ -18,7 +18,7 @@ use crate::keeper::node::Occupied;
 mod changes;
 pub(crate) mod member;
 
-/// The end of the name of a member without a name of its own, as in kazoo's parties.
+/// The end of the name of a member without its own name, as in kazoo's parties.
 const UNNAMED: &str = "__party__";
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/group.md"))]

@@ -92,8 +92,8 @@
 //! |---|---|
 //! | [`Transaction`](transaction::Transaction) | a function that reads and writes any number of nodes, as if it were alone: software transactional memory, as etcd's `concurrency.NewSTM` |
 //! | [`Barrier`](barrier::Barrier) | a barrier that all clients of the same path share: while it is set, all that wait for it wait |
-//! | [`CountDown`](barrier::CountDown) | a latch that all clients of the same path share: a wait returns when so many parties have counted down |
-//! | [`DoubleBarrier`](barrier::DoubleBarrier) | so many members enter together and leave together, again and again at one path |
+//! | [`CountDown`](barrier::CountDown) | a latch that all clients of the same path share: a wait returns when a given number of parties have counted down |
+//! | [`DoubleBarrier`](barrier::DoubleBarrier) | a given number of members enter together and leave together, any number of times |
 //!
 //! # Spans and metrics
 //!

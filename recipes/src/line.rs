@@ -31,7 +31,7 @@
 //!   semaphore watches the whole directory. Every later waiter watches only its predecessor, which
 //!   writes to its own ticket when it is granted.
 //! - **A new session needs a new ticket.** A waiter whose session is lost creates another ticket in
-//!   the next session. A [`Hold`](hold::Hold) does not: it is lost for good.
+//!   the next session. A [`Hold`](hold::Hold) does not: it is permanently lost.
 //! - **A wait continues as long as its session lives**, even while the store does not respond. It
 //!   fails when the store rejects a request, or when there is no next session within the client's
 //!   time limit.

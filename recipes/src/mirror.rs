@@ -15,12 +15,12 @@
 //!   then reported as events, deletions first. So the content is never cleared and refilled.
 //! - **No path goes back in time.** Revisions order the versions of a path, even across a deletion
 //!   and a new create, after which the versions start again. A version that is older than the known
-//!   one is never applied, whatever its source.
+//!   one is never applied, from any source.
 //! - **A change costs only a read of its own nodes.** A complete event is applied; otherwise the
-//!   changed nodes are read, many in one request, and each node once however often it changed.
+//!   changed nodes are read, many in one request, and each node once even if it changed often.
 //! - **One task writes the content.** It has one read in flight, so no response overtakes another.
 //!   While it reads the whole extent, it collects events, one for each path, so that it misses
-//!   none, however many arrive.
+//!   none, even if many arrive.
 //! - **Readers delay neither the task nor each other.** The last events are kept once for all
 //!   readers. A reader that has missed events starts again with the current content.
 //!

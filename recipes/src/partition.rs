@@ -1,4 +1,4 @@
-//! [`Partition`]: a set of items, split among the members that are there.
+//! [`Partition`]: a set of items, split among the current members.
 
 pub use crate::hash_ring::ring::Ring;
 pub use crate::hash_ring::{HashRing, RingView};

@@ -27,7 +27,7 @@ pub struct ReentrantMutex {
     owners: Arc<Owners>,
 }
 
-/// A guard of the lock: the first guard of its owner, or a further one.
+/// A guard of the lock: the first guard of its owner, or a later one.
 #[derive(Debug)]
 #[must_use = "the lock is released when the last guard is dropped"]
 pub struct ReentrantGuard {

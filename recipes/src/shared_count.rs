@@ -47,7 +47,7 @@ impl SharedCount {
         self.followed.changes()
     }
 
-    /// Replaces the stored data, whatever it is. Returns the cost of the change.
+    /// Replaces the stored data unconditionally. Returns the cost of the change.
     ///
     /// # Errors
     ///

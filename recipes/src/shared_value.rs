@@ -67,7 +67,7 @@ where
         self.followed.changes()
     }
 
-    /// Replaces the stored data, whatever it is. Returns the cost of the change.
+    /// Replaces the stored data unconditionally. Returns the cost of the change.
     ///
     /// # Errors
     ///

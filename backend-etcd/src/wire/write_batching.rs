@@ -1,4 +1,4 @@
-//! [`WriteBatching`]: a connection that holds written bytes until the other tasks that are ready
+//! [`WriteBatching`]: a connection that holds written bytes until the other ready tasks
 //! have run.
 
 use std::io;

@@ -285,8 +285,8 @@ pub(crate) async fn a_node_with_a_time_to_live_needs_more() {
     assert_eq!(requests(&world, again).await, 3, "a lease, the attempt, and the lease given back");
 }
 
-/// Each of many clients that lock again and again gets one event for each release that it waited
-/// for, and sometimes one that does not concern it any more.
+/// Each of many clients that lock repeatedly gets one event for each release that it waited
+/// for, and sometimes one that no longer concerns it.
 pub(crate) async fn a_release_notifies_few_clients() {
     const CLIENTS: usize = 4;
     const LAPS: usize = 50;

@@ -26,12 +26,12 @@ fn populated(directory: usize) -> Peer {
     peer
 }
 
-/// Writes so many nodes into a directory at once.
+/// Writes this number of nodes into a directory at once.
 fn populate(peer: &Peer, dir: &str, nodes: usize) {
     populate_with(peer, &format!("{dir}/n"), nodes, DATA);
 }
 
-/// Writes so many nodes at once, whose paths begin so.
+/// Writes this number of nodes with this path prefix at once.
 fn populate_with(peer: &Peer, start: &str, nodes: usize, data: &'static [u8]) {
     let mut state = peer.shared.state();
     let mut batch = state.keys.write();

@@ -1,4 +1,4 @@
-//! Watches under disturbance: no event is lost, whatever happens to the stream.
+//! Watches under disturbance: no event is lost, even if the stream fails.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -168,7 +168,7 @@ async fn a_stream_that_says_nothing_when_it_is_asked_is_replaced() {
     let (ann, bob) = (session(&peer).await, session(&peer).await);
     let (_view, mut watch) = bob.watch(Query::node(path("/n"))).await.expect("it is answered");
     let opened = peer.met(Kind::Watch);
-    // No event arrives on this stream any more, without an error.
+    // No further event arrives on this stream, without an error.
     peer.script(Rule::on(Kind::Push, Act::Ignore));
     peer.script(Rule::on(Kind::Progress, Act::Ignore));
     done(&*ann, create("/n")).await;

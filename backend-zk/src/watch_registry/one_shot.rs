@@ -178,7 +178,7 @@ impl Once {
     }
 }
 
-/// Retires a watch that no observer waits for any more.
+/// Retires a watch that observers no longer wait for.
 fn retire(registry: &Weak<WatchRegistry>, path: &Path, fired: BoxFuture<'static, WatchedEvent>) {
     if let Some(registry) = registry.upgrade() {
         registry.state().watches.retire(path, fired.map(|_event| ()).boxed());

@@ -42,8 +42,8 @@ pub(super) fn run(quirk: Quirk) -> Result<(), Failed> {
 }
 
 /// Calls `work` repeatedly on several threads, each with its own session. They are not workers of
-/// the runtime: a worker would run the session's task itself once the call waits, so the answer
-/// would never arrive before.
+/// the runtime: a worker would run the task of the session itself once the call waits, so the
+/// answer could never arrive before the call waits.
 fn on_callers<F>(rounds: usize, work: impl Fn(usize, Arc<dyn Store>) -> F + Sync)
 where
     F: Future<Output = ()>,

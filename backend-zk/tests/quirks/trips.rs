@@ -276,7 +276,7 @@ pub(super) async fn a_waiting_candidate_sends_few_requests() {
     assert_eq!((links.events(anns), links.events(bobs)), (0, 1));
 }
 
-/// Each of many clients that lock again and again gets one event for each release that it waited
+/// Each of many clients that lock repeatedly gets one event for each release that it waited
 /// for.
 pub(super) async fn a_release_notifies_one_client() {
     const CLIENTS: usize = 4;

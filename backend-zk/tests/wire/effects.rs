@@ -111,7 +111,7 @@ pub(crate) async fn what_a_server_does_not_know_is_unsupported() {
     let said = store.commit(Txn::new().create(path("/ttl"), "", ttl)).await;
     assert_eq!(said.expect_err("it is not known").kind(), ErrorKind::Unsupported);
 
-    // A session that begins there knows it.
+    // A new session on that server expects the refusal.
     let other = open(&peer, LONG).await;
     let said = other.commit(Txn::new().create(path("/ttl"), "", ttl)).await;
     let error = said.expect_err("it is not known");

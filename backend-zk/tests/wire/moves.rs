@@ -16,8 +16,8 @@ use crate::script::{Deed, Rule};
 
 const TTL: Duration = Duration::from_secs(10);
 
-/// With the tick of servers in use, a session is certain for less than two silences of two fifths
-/// of its time to live.
+/// With the tick of servers in use, a session is certain for less than four fifths of its
+/// time to live.
 const TICK: Duration = Duration::from_secs(2);
 
 /// The server of the session loses its leader, and does not notice: it accepts connections, but

@@ -15,7 +15,7 @@ use crate::scene::{
 use crate::script::{Deed, Rule};
 use crate::tree::Write;
 
-/// A time after which no list of the collector is used any more.
+/// A time after which the lists of the collector are no longer used.
 const LATER: Duration = Duration::from_secs(130);
 
 /// Creates this path as empty containers.

@@ -71,7 +71,7 @@ pub(crate) async fn whatever_happens_the_laws_are_kept() {
     let mut seed = given.unwrap_or_else(|| Random::from_system().number());
     let end = Instant::now() + lasts;
     let (mut rounds, mut played) = (0, 0);
-    // The first round is played on any machine, however slow.
+    // The first round is played even on a slow machine.
     while rounds == 0 || Instant::now() < end {
         let servers = if rounds % 2 == 0 { 1 } else { 3 };
         played += round(seed, servers).await;

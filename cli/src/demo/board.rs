@@ -1,4 +1,4 @@
-//! [`Board`]: a few lines that are drawn again and again in the same place of a terminal.
+//! [`Board`]: a few lines that are drawn repeatedly in the same place of a terminal.
 
 use std::io::{self, IsTerminal as _};
 

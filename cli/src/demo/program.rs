@@ -1,4 +1,4 @@
-//! [`Program`]: one of the programs of the demo, with a client of its own.
+//! [`Program`]: one of the programs of the demo, with its own client.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

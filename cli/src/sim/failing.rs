@@ -43,7 +43,7 @@ pub(super) fn width() -> usize {
     terminal_size::terminal_size().map_or(PAGE, |(width, _)| usize::from(width.0).max(80))
 }
 
-/// Writes a case to a file of its own.
+/// Writes a case to its own file.
 pub(super) fn keep(case: &Case, dir: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(dir)?;
     let file = dir.join(format!("{}.json", case.name()));

@@ -1,4 +1,4 @@
-//! Sequential creates through the client: one call, one node, whichever message is lost.
+//! Sequential creates through the client: one call, one node, even if a message is lost.
 
 use bytes::Bytes;
 use synod_core::store::{Expect, Lifetime, Txn};

@@ -1,4 +1,4 @@
-//! Uses whose process, session, client or time ends.
+//! Uses of a recipe during which the process, session, client or time ends.
 
 use std::time::Duration;
 

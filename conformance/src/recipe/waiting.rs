@@ -1,4 +1,4 @@
-//! [`Waiting`]: a waiter in a task of its own; and the queries of cases about its wait queue.
+//! [`Waiting`]: a waiter in a separate task; and the queries of cases about its wait queue.
 
 use std::num::NonZeroU32;
 use std::pin::pin;

@@ -158,7 +158,7 @@ impl Generations {
         self.status_changed(StatusKind::Live);
     }
 
-    /// Records that there will be no session any more, with the reason.
+    /// Records that there will be no further session, with the reason.
     pub(super) fn set_over(&self, why: &Arc<Error>) {
         self.set(Current::Over(why.clone(), None));
     }

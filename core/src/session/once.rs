@@ -27,7 +27,7 @@ use crate::store::{Commit, Lifetime, Op, OpResult, Outcome, Query, RejectReason,
 
 const DOING: &str = "writing exactly once";
 
-/// The data of a write id whose write is not applied any more.
+/// The data of a write id whose write is no longer applied.
 const VOID: &str = "void";
 
 /// A write with its write id.

@@ -1,5 +1,5 @@
 //! [`ServerList`]: the servers of a store, which may change while a client uses them, and
-//! [`ServerSource`], which says when.
+//! [`ServerSource`], which reports the changes.
 
 use std::fmt;
 use std::io;
@@ -237,7 +237,7 @@ fn checked(servers: &[String], check: &Check) -> Result<Servers, String> {
     Ok(all.into())
 }
 
-/// Two sessions with the same properties are equal whichever servers their store has.
+/// Two sessions with the same properties are equal even if their stores have different servers.
 impl PartialEq for ServerList {
     fn eq(&self, _: &Self) -> bool {
         true

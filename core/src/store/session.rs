@@ -86,7 +86,7 @@ impl CurrentServer {
     }
 }
 
-/// Two sessions with the same properties are equal whichever server they use.
+/// Two sessions with the same properties are equal even if they use different servers.
 impl PartialEq for CurrentServer {
     fn eq(&self, _: &Self) -> bool {
         true

@@ -372,7 +372,7 @@ pub struct Rejected {
     /// at that time, it is the reason as of that read.
     pub reason: RejectReason,
     /// The answer to the follow-up query: not older than the state that caused the rejection, and
-    /// possibly newer, so that it may not show the reason any more. `None` if the transaction had
+    /// possibly newer, so that it may no longer show the reason. `None` if the transaction had
     /// no follow-up query, or if the query failed: the transaction is rejected nevertheless.
     pub look: Option<View>,
 }

@@ -1,4 +1,4 @@
-//! An example of a recipe in a crate of its own: [`FirstCome`], for work that one process does
+//! An example of a recipe in a separate crate: [`FirstCome`], for work that one process does
 //! while the others skip it.
 //!
 //! It uses `synod-core` alone, and costs as little as the recipes of synod: one round trip to

@@ -90,7 +90,7 @@ impl<T: Clone + Send + Sync + 'static> FollowedValue<T> {
         })
     }
 
-    /// Replaces the stored data, whatever it is.
+    /// Replaces the stored data unconditionally.
     pub(crate) async fn set(&self, data: Bytes) -> Result<Cost> {
         let decided = self.inner.value.change(move |_before| Ok(Some(data.clone()))).await?;
         self.inner.record_change(&decided);

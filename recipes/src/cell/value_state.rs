@@ -150,7 +150,7 @@ impl<T> ValueShared<T> {
             state.number += u64::from(learned.is_news);
             (last, learned, state.record.copy.state.clone())
         };
-        // A value may have a `Drop` of its own.
+        // A value may have its own `Drop`.
         drop(last);
         if learned.is_news {
             log(&state);

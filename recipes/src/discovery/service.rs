@@ -1,4 +1,4 @@
-//! [`Service`]: the instances of a service, followed.
+//! [`Service`]: a local copy of the instances of a service, kept up to date.
 
 use std::fmt;
 use std::mem::discriminant;

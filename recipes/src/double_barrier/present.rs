@@ -1,4 +1,4 @@
-//! [`Present`]: the members that are there, and the next step of a member that wants to enter.
+//! [`Present`]: the current members, and the next step of a member that wants to enter.
 //! [`Round`]: the members that enter together, as the node `ready` lists them.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,5 @@
-//! [`KeeperTask`]: the task that creates the node of a keeper, again after every loss, and removes
-//! it in the end. It runs any [`Keeping`] until a [`CloseRequest`].
+//! [`KeeperTask`]: the task that creates the node of a keeper, recreates it after every loss, and removes
+//! it at the end. It runs any [`Keeping`] until a [`CloseRequest`].
 
 use std::pin::pin;
 use std::sync::{Arc, Weak};

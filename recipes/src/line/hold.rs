@@ -1,5 +1,5 @@
-//! [`Hold`]: what a granted ticket becomes, with its metrics, and `guard!`, which makes the guard
-//! of a recipe of it.
+//! [`Hold`]: the hold of a granted ticket, with its metrics, and `guard!`, which defines the guard
+//! of a recipe.
 
 use std::fmt;
 use std::pin::pin;

@@ -13,7 +13,7 @@ use crate::mirror::extent::Extent;
 use crate::mirror::snapshot::NodesByPath;
 use crate::mutant::mistake;
 
-/// The nodes of a mirror. A version that is older than the known one is never applied, whatever its
+/// The nodes of a mirror. A version that is older than the known one is never applied, from any
 /// source: revisions order all writes of a path, even across a deletion and a new create, after
 /// which the versions start again.
 #[derive(Clone, Debug, Default)]

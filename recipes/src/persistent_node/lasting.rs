@@ -280,7 +280,7 @@ impl Keeping for LastingTask {
 }
 
 /// A create of a TTL node. The node has no owner by which to identify it, so a write id records the
-/// result of the create. The write id is next to the node, in a directory of its own, and is
+/// result of the create. The write id is next to the node, in a separate directory, and is
 /// removed as soon as the result is known.
 pub(super) struct LastingCreate<'a> {
     pub(super) client: &'a Client,

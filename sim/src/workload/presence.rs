@@ -84,7 +84,7 @@ enum What {
     Calm,
     /// From then on the node had to be removed.
     Ending,
-    /// The node was gone for good.
+    /// The node was permanently gone.
     Ended,
 }
 

@@ -109,7 +109,7 @@ async fn hold(me: &Process, session: &Session, ledger: &Ledger, round: u64) {
     }
 }
 
-/// L-SES-2: checks again and again whether the session is certain, up to its end and beyond.
+/// L-SES-2: checks repeatedly whether the session is certain, up to its end and beyond.
 async fn probe(me: &Process, session: &Session) {
     let lost_before = session.is_lost();
     for _ in 0..me.pick(30) {

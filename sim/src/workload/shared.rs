@@ -107,7 +107,7 @@ impl Workload for SharedValues {
             .without_strangers()
             .processes(3, move |me| work(me, working.clone()))
             .must_end("L-CNT-6");
-        // Each value is judged on its own, whatever happens to the other one.
+        // Each value is checked separately from the other one.
         paths().into_iter().zip(books).fold(sim, |sim, (path, book)| {
             let [written, conditional, shown] = [(); 3].map(|()| book.clone());
             let [marked, first, second, third] = [(); 4].map(|()| path.clone());
@@ -260,7 +260,7 @@ impl Worker {
         self.book.0.lock().unwrap_or_else(PoisonError::into_inner).1.push(shown);
     }
 
-    /// L-SV-1: in the end the copy has the content of the store.
+    /// L-SV-1: at the end the copy has the content of the store.
     async fn compares(&self, value: &SharedValue<String>) {
         const TIMES: u32 = 100;
         self.me.mended().await;

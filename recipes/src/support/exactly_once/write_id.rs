@@ -1,4 +1,4 @@
-//! [`WriteId`]: the node whose number says which transaction was committed last; [`WriteIds`]: the
+//! [`WriteId`]: the node whose number identifies the last committed transaction; [`WriteIds`]: the
 //! idle ones of a recipe.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
