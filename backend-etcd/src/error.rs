@@ -223,7 +223,7 @@ pub(crate) fn other_term() -> etcd_client::Error {
     Status::unavailable("another leader was elected meanwhile").into()
 }
 
-/// Returns whether a read at one revision needed a revision that etcd has compacted.
+/// Returns `true` if a read at one revision needed a revision that etcd has compacted.
 pub(crate) fn is_compacted(error: &Error) -> bool {
     let source = StdError::source(error);
     let client = source.and_then(|source| source.downcast_ref::<etcd_client::Error>());
@@ -231,20 +231,20 @@ pub(crate) fn is_compacted(error: &Error) -> bool {
         if status.code() == Code::OutOfRange && status.message().contains("revision"))
 }
 
-/// Returns whether a write of a key that must exist was refused because the key does not exist.
+/// Returns `true` if a write of a key that must exist was refused because the key does not exist.
 pub(crate) fn is_missing(error: &etcd_client::Error) -> bool {
     matches!(error, etcd_client::Error::GRpcStatus(status)
         if status.code() == Code::InvalidArgument && status.message().contains("key not found"))
 }
 
-/// Returns whether a login was refused because authentication is not enabled.
+/// Returns `true` if a login was refused because authentication is not enabled.
 pub(crate) fn is_open_to_all(error: &etcd_client::Error) -> bool {
     matches!(error, etcd_client::Error::GRpcStatus(status)
         if status.code() == Code::FailedPrecondition
             && status.message().contains("authentication is not enabled"))
 }
 
-/// Returns whether no connection was established, so that nothing can have been sent.
+/// Returns `true` if no connection was established, so that nothing can have been sent.
 fn is_connect(error: &(dyn StdError + 'static)) -> bool {
     // Not every error of the kind `ConnectionRefused` counts: an established connection may also
     // end with it, for example if a firewall begins to reject its packets.
@@ -282,7 +282,7 @@ pub(crate) fn refused_again(reason: &str) -> Error {
     Error::new(ErrorKind::Denied, "watch").because(describe(reason).into_owned())
 }
 
-/// Returns whether etcd refuses a watch because of the token with which its stream was opened.
+/// Returns `true` if etcd refuses a watch because of the token with which its stream was opened.
 pub(crate) fn is_stale(reason: &str) -> bool {
     ["invalid auth token", "revision of auth store is old", "user name is empty"]
         .iter()

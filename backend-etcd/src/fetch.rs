@@ -98,7 +98,7 @@ impl Get {
         Self { range, ..self.clone() }
     }
 
-    /// Returns whether the range may need more than one request.
+    /// Returns `true` if the range may need more than one request.
     pub(crate) fn is_paged(&self) -> bool {
         self.window.is_none() && !self.range.end.is_empty()
     }

@@ -77,7 +77,7 @@ pub(crate) enum Consequence {
 }
 
 impl Registry {
-    /// Returns whether no watch has a listener.
+    /// Returns `true` if no watch has a listener.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.len() == self.resting.len()
     }

@@ -130,13 +130,13 @@ impl WatchedRange {
         self.gone = false;
     }
 
-    /// Removes a listener. Returns whether it was the last one.
+    /// Removes a listener. Returns `true` if it was the last one.
     pub(crate) fn leave(&mut self, listener: i64) -> bool {
         self.listeners.retain(|other| other.id != listener);
         self.listeners.is_empty()
     }
 
-    /// Returns whether the watch may rest without a listener: it has exactly one watch at the
+    /// Returns `true` if the watch may rest without a listener: it has exactly one watch at the
     /// server, no revision is partly delivered, none was missed, and the deletion was reported, so
     /// that the next event comes only after the node exists again.
     pub(crate) fn may_rest(&self) -> bool {
@@ -144,23 +144,23 @@ impl WatchedRange {
         self.subject.until_gone && self.gone && self.others.is_empty() && whole
     }
 
-    /// Returns whether an event arrived without a listener.
+    /// Returns `true` if an event arrived without a listener.
     pub(crate) fn is_overheard(&self) -> bool {
         self.listeners.is_empty()
     }
 
-    /// Returns whether one more watch may be added.
+    /// Returns `true` if one more watch may be added.
     pub(crate) fn may_double(&self) -> bool {
         self.is_one() && self.others.len() < OTHERS
     }
 
-    /// Records that the server registered an additional watch. Returns true if the server has
+    /// Records that the server registered an additional watch. Returns `true` if the server has
     /// written since the previous one.
     pub(crate) fn doubled(&mut self, revision: i64) -> bool {
         revision > std::mem::replace(&mut self.taken, revision)
     }
 
-    /// Returns whether it concerns one key.
+    /// Returns `true` if it concerns one key.
     fn is_one(&self) -> bool {
         self.subject.range.end.is_empty()
     }
@@ -188,7 +188,7 @@ impl WatchedRange {
     }
 
     /// Records that the server registered the watch: it reports all events after `revision`.
-    /// Returns true if earlier changes are lost.
+    /// Returns `true` if earlier changes are lost.
     pub(crate) fn begun(&mut self, revision: i64) -> bool {
         self.held.clear();
         self.taken = revision;
@@ -206,7 +206,7 @@ impl WatchedRange {
         (self.next - 1).max(0)
     }
 
-    /// Returns true if the watch is registered at a member and has delivered events after this
+    /// Returns `true` if the watch is registered at a member and has delivered events after this
     /// revision.
     pub(crate) fn is_ahead_of(&self, revision: i64) -> bool {
         is_before(revision, self.reported())

@@ -190,7 +190,7 @@ impl MemberStream {
         self.requests.request_progress().await
     }
 
-    /// Returns whether the stream may be alive although nothing was received on it since `asked`.
+    /// Returns `true` if the stream may be alive although nothing was received on it since `asked`.
     fn may_wait(&self, asked: Instant, beat: Duration) -> bool {
         let recent = asked.elapsed() < beat * SILENCES;
         self.tells_progress && recent && self.link.heard_since(asked)

@@ -38,7 +38,7 @@ impl Effect {
         }
     }
 
-    /// Returns true if a watch of `query` is notified of the effect.
+    /// Returns `true` if a watch of `query` is notified of the effect.
     #[must_use]
     pub fn concerns(&self, query: &Query) -> bool {
         query.covers(&self.path, self.kind)

@@ -58,7 +58,7 @@ impl Link {
         self.changed.send_replace(());
     }
 
-    /// Returns whether every message arrives immediately.
+    /// Returns `true` if every message arrives immediately.
     pub(crate) fn is_clear(&self) -> bool {
         !self.troubled.load(Ordering::Acquire)
     }

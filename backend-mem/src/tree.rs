@@ -183,7 +183,7 @@ impl Tree {
         }
     }
 
-    /// Collects every empty container. Returns whether there was any.
+    /// Collects every empty container. Returns `true` if there was any.
     pub fn collect_all(&mut self) -> bool {
         let any = !self.empties.is_empty();
         while let Some(path) = self.empties.pop_first() {
@@ -192,7 +192,7 @@ impl Tree {
         any
     }
 
-    /// Returns whether there is a node or a container at `path`.
+    /// Returns `true` if there is a node or a container at `path`.
     pub(crate) fn contains(&self, path: &Path) -> bool {
         self.entries.contains_key(path)
     }

@@ -185,7 +185,7 @@ impl World {
         later(ends, tick)
     }
 
-    /// Returns true if a session has not ended.
+    /// Returns `true` if a session has not ended.
     pub fn lives(&self, id: SessionId) -> bool {
         self.sessions.contains_key(&id)
     }
@@ -200,7 +200,7 @@ impl World {
         self.revision
     }
 
-    /// Collects the empty containers. Returns whether there were any.
+    /// Collects the empty containers. Returns `true` if there were any.
     pub fn collect_all(&mut self) -> bool {
         self.tree.collect_all()
     }

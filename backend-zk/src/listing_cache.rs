@@ -34,7 +34,7 @@ impl ListingCache {
         self.registry.as_ref()?.before_create(client, dir)
     }
 
-    /// Records a ticket that was created. Returns true if it is certainly the only child.
+    /// Records a ticket that was created. Returns `true` if it is certainly the only child.
     /// Otherwise, if the listing was omitted, the caller must request it and record it with the
     /// same `create`.
     pub(crate) fn created(

@@ -242,7 +242,7 @@ impl WatchRegistry {
         }
     }
 
-    /// Returns whether this watch has an observer that needs the event verified.
+    /// Returns `true` if this watch has an observer that needs the event verified.
     fn verifies(&self, path: &Path, notification: &Notification) -> bool {
         self.state().observed.get(path).is_some_and(|path_state| path_state.verifies(notification))
     }

@@ -15,7 +15,7 @@ use synod_servers::{required, zookeeper::Ensemble, zookeeper::TICK};
 #[cfg(feature = "zookeeper")]
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Runs the cases of the suite with `only` in their name. Returns whether it passed, and each
+/// Runs the cases of the suite with `only` in their name. Returns `true` if it passed, and each
 /// verdict.
 #[cfg(feature = "zookeeper")]
 fn verdicts(url: &str, only: &str) -> (bool, Vec<serde_json::Value>) {

@@ -48,7 +48,7 @@ pub(crate) fn listen(said: &Said) -> Option<Said> {
     SAID.replace(Some(said.clone()))
 }
 
-/// Records the message of a panic, if this thread listens. Returns whether it does.
+/// Records the message of a panic, if this thread listens. Returns `true` if it does.
 fn heard(info: &PanicHookInfo<'_>) -> bool {
     let payload = info.payload();
     let message = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {

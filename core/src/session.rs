@@ -424,8 +424,8 @@ impl Session {
     }
 
     /// Returns the maximum duration of a call, including its retries:
-    /// [`ClientOptions::timeout`](crate::client::ClientOptions::timeout). A recipe begins no
-    /// retry after it.
+    /// [`ClientOptions::timeout`](crate::client::ClientOptions::timeout). A recipe starts no
+    /// retry later than that.
     pub fn timeout(&self) -> Duration {
         self.context.tuning.timeout
     }

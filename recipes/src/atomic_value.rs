@@ -161,7 +161,7 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
         Ok(self.value.change(move |_before| Ok(Some(data.clone()))).await?.cost)
     }
 
-    /// Stores the value if there is none yet. Returns true if this call has stored it.
+    /// Stores the value if there is none yet. Returns `true` if this call has stored it.
     ///
     /// # Errors
     ///

@@ -67,7 +67,7 @@ impl Barrier {
         }
     }
 
-    /// Returns true if the barrier is set.
+    /// Returns `true` if the barrier is set.
     ///
     /// # Errors
     ///

@@ -174,7 +174,7 @@ impl<N: Number> Counter<N> {
         self::number(self.value.path(), decided.after.as_ref()).map(Err)
     }
 
-    /// Stores the number if there is none yet. Returns true if this call has stored it.
+    /// Stores the number if there is none yet. Returns `true` if this call has stored it.
     ///
     /// # Errors
     ///

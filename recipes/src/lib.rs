@@ -67,9 +67,9 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`PersistentNode`](presence::PersistentNode) | a node that is there as long as its owner wants it, ephemeral or with a time to live: for programs that others have to find |
+//! | [`PersistentNode`](presence::PersistentNode) | a node that exists as long as its owner wants it, ephemeral or with a time to live: for programs that others have to find |
 //! | [`Group`](presence::Group) | the members of a group: programs that are alive now, each with some data |
-//! | [`Discovery`](discovery::Discovery) | the services below a path, and their instances: where each is, and what it says about itself |
+//! | [`Discovery`](discovery::Discovery) | the services below a path, and their instances: where each is, and its own description |
 //! | [`HashRing`](partition::HashRing) | which member of a group is responsible for a key: consistent hashing, the same in every client |
 //! | [`Partition`](partition::Partition) | a set of items, split among the members that are there: each item has one member, and changes it in two steps |
 //!

@@ -111,7 +111,7 @@ impl UnfairLock {
         }
     }
 
-    /// Waits until the holder's ticket is gone. Returns true if the ticket existed at first.
+    /// Waits until the holder's ticket is gone. Returns `true` if the ticket existed at first.
     async fn until_gone(&self, holder: &Path) -> Result<bool> {
         let holder = Query::until_gone(holder.clone());
         let (view, mut watch) = self.line.client().watch(holder).await?;

@@ -137,7 +137,7 @@ impl Cluster {
         self.touch(|state, now| state.end_session(session, now));
     }
 
-    /// Returns whether a session is alive at the store now.
+    /// Returns `true` if a session is alive at the store now.
     pub fn lives(&self, session: SessionId) -> bool {
         self.state().lives(session)
     }
@@ -153,7 +153,7 @@ impl Cluster {
         self.state().removed_by(path, created)
     }
 
-    /// If this fault fires, no heartbeat of the process arrives for this long. Returns whether it
+    /// If this fault fires, no heartbeat of the process arrives for this long. Returns `true` if it
     /// fired.
     pub fn falls_silent(&self, actor: u64, lasting: Duration) -> bool {
         let (mut state, now) = (self.state(), clock::true_now());

@@ -48,7 +48,7 @@ impl Known {
         }
     }
 
-    /// Returns true if a case claims to find the mistake.
+    /// Returns `true` if a case claims to find the mistake.
     fn is_caught_by(self, case: &Case) -> bool {
         match self {
             Self::Store(mistake) => case.catches().contains(&mistake),

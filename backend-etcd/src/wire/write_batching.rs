@@ -45,13 +45,13 @@ impl<T: Write + Unpin> WriteBatching<T> {
         Self { io, held: Vec::new(), gone: 0, turns: 0, last: 0, patience: None, full: false }
     }
 
-    /// Returns whether only the answer to a ping is held, which is not urgent.
+    /// Returns `true` if only the answer to a ping is held, which is not urgent.
     fn is_pong(&self) -> bool {
         let (start, size) = PONG;
         self.last <= LITTLE && self.held.len() == size && self.held.starts_with(&start)
     }
 
-    /// Returns whether held bytes may stay for this many turns; if so, the driver is woken again.
+    /// Returns `true` if held bytes may stay for this many turns; if so, the driver is woken again.
     fn stays(&mut self, cx: &mut Context<'_>, turns: u8) -> bool {
         if self.full {
             return false;

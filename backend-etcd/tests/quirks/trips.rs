@@ -63,7 +63,7 @@ pub(crate) async fn every_call_is_one_request() {
         ticket.look(Query::children(path("/q")).newest(2).names_only()),
         family.look(Query::children(path("/d"))),
         Txn::new().create(path("/p"), "", Lifetime::Persistent),
-        // Rejected, with what is there.
+        // Rejected, with the existing node.
         Txn::new().create(path("/p"), "", Lifetime::Persistent).look(Query::node(path("/p"))),
         Txn::new()
             .check(path("/p"), Expect::Absent)

@@ -84,7 +84,7 @@ async fn a_page_that_is_too_large_is_read_in_parts_and_after_another_error_no_mo
         peer.shared.script().clear();
     }
 
-    // A look after a write names what it could not read.
+    // A view read after a write names the nodes that it could not read.
     peer.script(Rule::on(Kind::Txn, Act::Refuse(denied())).behind(1).always());
     peer.script(Rule::on(Kind::Range, Act::Refuse(denied())).always());
     let looks = create("/few/new").look(Query::children(path("/few")));

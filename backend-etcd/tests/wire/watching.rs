@@ -202,7 +202,7 @@ async fn a_watch_that_began_while_the_server_wrote_is_asked_for_twice() {
         let (view, _watch) = observed.expect("it is answered");
         assert!(view.node().is_some());
         tokio::time::sleep(TTL).await;
-        // Some servers lose what they write then: etcd's issue 15275 and its siblings.
+        // Some servers lose what they write then: etcd's issue 15275 and related ones.
         assert_eq!(peer.met(Kind::Create) > 1, writes);
     }
 }

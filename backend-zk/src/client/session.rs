@@ -221,7 +221,7 @@ impl Session {
         Ok(())
     }
 
-    /// Takes messages that have arrived. Returns whether there may be more. A part of a message
+    /// Takes messages that have arrived. Returns `true` if there may be more. A part of a message
     /// does not show that the server will answer: heartbeats are answered after it.
     fn read(
         &mut self,

@@ -196,7 +196,7 @@ impl SoleContender {
         }
     }
 
-    /// Records a ticket that was created. Returns true if it is certainly the only child.
+    /// Records a ticket that was created. Returns `true` if it is certainly the only child.
     /// Otherwise, if the listing was omitted, the caller must request it and record it with the
     /// same `create`.
     pub(crate) fn created(
@@ -278,7 +278,7 @@ impl Dir {
         self.required_streak = (self.required_streak * 2).min(MAX_STREAK);
     }
 
-    /// Returns whether the watch has fired, and drops it then: a watch fires once.
+    /// Returns `true` if the watch has fired, and drops it then: a watch fires once.
     fn poll_watch(&mut self) -> bool {
         let mut now = Context::from_waker(Waker::noop());
         let fired = match &mut self.watch {
@@ -292,7 +292,7 @@ impl Dir {
         fired
     }
 
-    /// Returns true if the directory with this czxid was watched without interruption.
+    /// Returns `true` if the directory with this czxid was watched without interruption.
     fn is_watched_since(&self, watched: Option<Czxid>) -> bool {
         matches!((&self.watch, watched), (Watch::Set(czxid, _), Some(watched)) if *czxid == watched)
     }

@@ -171,7 +171,7 @@ impl Once {
         None
     }
 
-    /// Returns whether this kind of watch reports the event that the query waits for.
+    /// Returns `true` if this kind of watch reports the event that the query waits for.
     fn reports(&self, node: &Node) -> bool {
         let is_ephemeral = node.stat.is_some_and(|stat| stat.owner.is_some());
         is_ephemeral || !self.query.is_until_gone()

@@ -150,7 +150,7 @@ pub(crate) async fn a_revision_is_asked_for_only_where_nothing_has_it() {
     }
 }
 
-/// The watches for one event are set again by few messages, and each of these has room in a
+/// The watches for one event are set again with few messages, each of which fits into a
 /// request.
 pub(crate) async fn watches_for_one_event_are_set_again_at_once() {
     // A server takes no message with more than a million bytes, and the client sends far less.

@@ -203,7 +203,7 @@ pub(crate) async fn what_is_below_a_sessions_node_is_absent() {
         );
 
         let session = store.session().id.get();
-        // The first request finds what is above it.
+        // The first request finds the nodes above it.
         peer.when(Rule::new(Deed::Proceed).op(op::MULTI).of(session));
         peer.when(Rule::new(Deed::Meanwhile(meanwhile)).op(op::MULTI).of(session));
         assert_eq!(ends(&*store, absent()).await.rejected().map(|no| no.reason), why);
@@ -250,7 +250,7 @@ pub(crate) async fn what_is_below_a_node_that_is_just_created_is_absent() {
     }
 }
 
-/// A directory that was missing is created meanwhile: what is below it may still be absent.
+/// A directory that was missing is created meanwhile: the nodes below it may still be absent.
 pub(crate) async fn what_is_below_a_directory_that_is_created_meanwhile_is_looked_for() {
     let dirs = || vec![make("/meanwhile"), make("/meanwhile/a")];
     let node = || [dirs(), vec![make("/meanwhile/a/b")]].concat();

@@ -173,7 +173,7 @@ impl Round {
         (self.end(store, &outcome).await, others.flat_map(|entry| entry.writes).collect())
     }
 
-    /// Returns whether only the reason of a rejection differs: of several operations, the reason
+    /// Returns `true` if only the reason of a rejection differs: of several operations, the reason
     /// may be found by a read after the rejection.
     fn is_late(&self, end: &End, as_it_was: &End) -> bool {
         let at = |end: &End| end.refused.map(|(index, _)| index);
@@ -183,7 +183,7 @@ impl Round {
             && end.tree == as_it_was.tree
     }
 
-    /// Returns true if the transaction was rejected because a node to delete is missing: an empty
+    /// Returns `true` if the transaction was rejected because a node to delete is missing: an empty
     /// container may nevertheless be deleted.
     fn may_delete(&self, end: &End) -> bool {
         let Some((index, RejectReason::Missing)) = end.refused else { return false };

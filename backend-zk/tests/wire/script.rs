@@ -42,7 +42,7 @@ pub(crate) enum Deed {
     Afterwards(Vec<Request>),
 }
 
-/// A deed, and the requests for which it is played.
+/// An action of the script, and the requests that trigger it.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     op: Option<i32>,
@@ -68,7 +68,7 @@ pub(crate) struct Script {
 }
 
 impl Rule {
-    /// Plays the deed on the next request of any kind.
+    /// Performs the action at the next request of any kind.
     pub(crate) fn new(deed: Deed) -> Self {
         Self { op: None, path: None, session: None, times: 1, deed }
     }
@@ -136,12 +136,12 @@ impl Script {
         deed
     }
 
-    /// The number of deeds that were played on this session.
+    /// The number of actions performed in this session.
     pub(crate) fn played(&self, session: u64) -> usize {
         self.played.get(&session.cast_signed()).copied().unwrap_or(0)
     }
 
-    /// The number of all deeds that were played.
+    /// The number of all actions performed.
     pub(crate) fn played_to_all(&self) -> usize {
         self.played.values().sum()
     }

@@ -66,7 +66,7 @@ pub(crate) struct CrewWork {
     #[arg(long = "property", short, value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) properties: Vec<(String, String)>,
     /// Worker that gets a task while this program is the master: least-loaded, round-robin, or
-    /// property:NAME for the one whose property is as the task prefers
+    /// property:NAME for the worker with the preferred value of that property
     #[arg(long, value_name = "POLICY", value_parser = policy, default_value = "least-loaded")]
     pub(crate) policy: CrewPolicy,
     /// Do not become the master; another program has to

@@ -136,12 +136,12 @@ impl PendingChange {
         next
     }
 
-    /// Returns true if the decision was to write.
+    /// Returns `true` if the decision was to write.
     fn writes(&self) -> bool {
         matches!(&self.decided, Some(Ok(decided)) if decided.written)
     }
 
-    /// Returns true if its call is still waiting.
+    /// Returns `true` if its call is still waiting.
     fn has_caller(&self) -> bool {
         self.change.as_ref().is_some_and(|(_decide, reply)| !reply.is_closed())
     }

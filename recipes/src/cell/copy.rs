@@ -36,7 +36,7 @@ pub enum CopyState {
 }
 
 impl<T> LocalCopy<T> {
-    /// Returns true if this is the last value that the store reported: its state is
+    /// Returns `true` if this is the last value that the store reported: its state is
     /// [`CopyState::Current`].
     pub fn is_current(&self) -> bool {
         matches!(self.state, CopyState::Current)
@@ -186,8 +186,8 @@ impl<T> Record<T> {
     }
 }
 
-/// Returns true if a version of the node was written later than another one, perhaps of an earlier
-/// node.
+/// Returns `true` if a version of the node was written later than another one, perhaps of an
+/// earlier node.
 fn is_newer(stat: &Stat, than: &Stat) -> bool {
     let is_newer = stat.modified > than.modified;
     mistake!(NewerByVersion: let is_newer = stat.version.get() > than.version.get());

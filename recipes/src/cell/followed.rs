@@ -266,7 +266,7 @@ impl<T: Send + Sync + 'static> FollowReader<T> {
         if is_after_event && self.shared.was_read_in(session) { query.local() } else { query }
     }
 
-    /// Reads once. Returns true if the result is the latest value.
+    /// Reads once. Returns `true` if the result is the latest value.
     async fn try_read(&mut self) -> Result<bool> {
         let (writes, session) = (self.shared.writes(), self.client.session().await?);
         let view = if self.watch.is_some() {

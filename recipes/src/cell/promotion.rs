@@ -140,7 +140,7 @@ impl ValueNodes {
         (value, gate)
     }
 
-    /// Returns true if a gate is needed and `gate` is `None`.
+    /// Returns `true` if a gate is needed and `gate` is `None`.
     pub(super) fn lacks(&self, gate: Option<&PriorityGate>) -> bool {
         self.lock.is_some() && gate.is_none()
     }

@@ -45,7 +45,7 @@ impl<'a> BatchTries<'a> {
         Self { client, nodes, lock, lost: 0, races: 0, delays, is_delayed: false, held: None }
     }
 
-    /// Returns true if writes yield to promoted changes: only writes that are not promoted yield.
+    /// Returns `true` if writes yield to promoted changes: only writes that are not promoted yield.
     pub(super) fn yields(&self) -> bool {
         mistake!(PromotedKeepsNobodyOut: return false);
         self.held.is_none()
@@ -63,7 +63,7 @@ impl<'a> BatchTries<'a> {
     }
 
     /// Waits before the next attempt: for the lock after too many lost attempts, and otherwise for
-    /// a delay before every second one. Returns true if any caller is still waiting.
+    /// a delay before every second one. Returns `true` if any caller is still waiting.
     ///
     /// An attempt after a delay starts from a value that may be out of date. If it is lost, its
     /// rejection shows the value, and the next attempt follows without a delay: only such an
@@ -88,7 +88,7 @@ impl<'a> BatchTries<'a> {
         Ok(self.held.is_some())
     }
 
-    /// Returns true if the batch may be written now. Otherwise this call has waited or has closed
+    /// Returns `true` if the batch may be written now. Otherwise this call has waited or has closed
     /// the gate, and the known value may be out of date.
     pub(super) async fn admit(
         &mut self,

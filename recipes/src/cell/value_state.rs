@@ -51,12 +51,12 @@ impl<T> ValueShared<T> {
         self.state().record.writes()
     }
 
-    /// Returns true if the value was read last in this session.
+    /// Returns `true` if the value was read last in this session.
     pub(super) fn was_read_in(&self, session: &Session) -> bool {
         self.state().session.as_ref().is_some_and(|last| last.info().id == session.info().id)
     }
 
-    /// Records the result of a read. Returns true if the result is the latest value.
+    /// Records the result of a read. Returns `true` if the result is the latest value.
     pub(super) fn record_read(
         &self,
         node: Option<&Node>,

@@ -111,7 +111,7 @@ impl WriterState {
         Err(nodes.missing_gate())
     }
 
-    /// Returns true if the session of the write id is lost.
+    /// Returns `true` if the session of the write id is lost.
     pub(super) fn is_lost(&self) -> bool {
         self.write_id.session().is_lost()
     }

@@ -140,7 +140,7 @@ impl CompatStock {
         CompatPick::Item(name)
     }
 
-    /// Returns true if the item of this name, which the store has just listed, may be taken now
+    /// Returns `true` if the item of this name, which the store has just listed, may be taken now
     /// unless it is locked. The consumer may not know the item yet. `date` is the current date.
     pub(super) fn is_deliverable(&self, name: &str, now: Instant, date: Duration) -> bool {
         match self.items.get(name) {

@@ -108,7 +108,7 @@ impl Kept {
         if is_stored { Shown::Stored } else { Shown::Other }
     }
 
-    /// Writes data. Returns true if it was written; otherwise the node must be read.
+    /// Writes data. Returns `true` if it was written; otherwise the node must be read.
     pub(super) async fn store(&mut self, path: &Path, wanted: &Wanted) -> Result<bool> {
         // The data of the node is unknown until the response.
         self.is_read = false;

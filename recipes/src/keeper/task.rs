@@ -255,7 +255,7 @@ impl KeeperTask {
         refused(&self.path, why)
     }
 
-    /// Removes the node in its session. Returns whether there was a node.
+    /// Removes the node in its session. Returns `true` if there was a node.
     async fn remove_kept(&mut self) -> Result<bool> {
         let Some(kept) = self.kept.take() else { return Ok(false) };
         kept.session.local::<OwnNodes>().leave(kept.stat.created);
@@ -449,7 +449,7 @@ pub(crate) trait Keeping: Send {
     /// Creates the node if it does not exist, and otherwise maintains it until the next event.
     fn turn(&mut self, close: &mut CloseRequest) -> impl Future<Output = Result<()>> + Send;
 
-    /// Returns true if the node is known to exist.
+    /// Returns `true` if the node is known to exist.
     fn has_node(&self) -> bool;
 
     /// From now on, does not remove nodes of other clients: the node of this keeper has existed.

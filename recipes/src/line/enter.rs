@@ -125,7 +125,7 @@ impl Ticket {
         }))
     }
 
-    /// Returns true if the ticket was granted by its create.
+    /// Returns `true` if the ticket was granted by its create.
     pub(crate) async fn check_granted(&mut self) -> Result<bool> {
         let granted = match self.turn_among_tickets(false).await {
             Ok(turn) => turn == Turn::Now && self.is_certain(),
@@ -138,7 +138,7 @@ impl Ticket {
         Ok(granted)
     }
 
-    /// Returns true if the ticket is granted at this moment, regardless of earlier views.
+    /// Returns `true` if the ticket is granted at this moment, regardless of earlier views.
     pub(crate) async fn check_granted_now(&mut self) -> Result<bool> {
         mistake!(InterruptByOldLook: return self.check_granted().await);
         (self.view, self.strict) = (None, true);

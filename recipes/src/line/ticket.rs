@@ -318,10 +318,10 @@ impl Ticket {
         })
     }
 
-    /// Returns true if the predecessor is waiting and will write to its ticket when it is granted.
-    /// A predecessor that has written already does not write again. A predecessor that was created
-    /// before the number of permits changed may have been granted before that change, when there
-    /// was no later waiter to notify.
+    /// Returns `true` if the predecessor is waiting and will write to its ticket when it is
+    /// granted. A predecessor that has written already does not write again. A predecessor that was
+    /// created before the number of permits changed may have been granted before that change, when
+    /// there was no later waiter to notify.
     pub(super) async fn will_notify(&mut self, ahead: &Node) -> Result<bool, WaitError> {
         let Some(stat) = ahead.stat else { return Ok(false) };
         if stat.modified != stat.created {

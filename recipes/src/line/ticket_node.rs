@@ -146,7 +146,7 @@ impl TicketNode {
         self.seen_version.as_ref().map_or(Expect::Any, SeenVersion::expected)
     }
 
-    /// Records the stat of the node at its path. Returns true if it belongs to this ticket.
+    /// Records the stat of the node at its path. Returns `true` if it belongs to this ticket.
     pub(crate) fn record(&self, stat: Stat) -> bool {
         self.seen_version.as_ref().is_none_or(|seen| seen.record(stat))
     }
@@ -321,7 +321,7 @@ impl SeenVersion {
         Expect::Version(self.last().version)
     }
 
-    /// Records the stat of the node at the path. Returns true if it belongs to the ticket.
+    /// Records the stat of the node at the path. Returns `true` if it belongs to the ticket.
     fn record(&self, stat: Stat) -> bool {
         let mut last = self.last();
         if stat.created != last.created {

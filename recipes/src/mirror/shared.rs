@@ -108,7 +108,7 @@ impl MirrorShared {
         }
     }
 
-    /// Records the session in which the content follows the store from now on. Returns true if it
+    /// Records the session in which the content follows the store from now on. Returns `true` if it
     /// is a new session.
     pub(super) fn begin(&self, session: Session) -> bool {
         let id = session.info().id;

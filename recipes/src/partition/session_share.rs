@@ -115,7 +115,7 @@ impl SessionShare {
         Ok(())
     }
 
-    /// Takes the next step, or waits for it. Returns true if the member has left.
+    /// Takes the next step, or waits for it. Returns `true` if the member has left.
     pub(super) async fn step(&mut self) -> Result<bool> {
         if self.is_stale {
             return self.read().await.map(|()| false);

@@ -107,8 +107,8 @@ impl ShareTask {
         share.step().await
     }
 
-    /// Ends the share if it has not joined yet and the error is permanent. Returns true if it ended
-    /// the share.
+    /// Ends the share if it has not joined yet and the error is permanent. Returns `true` if it
+    /// ended the share.
     fn end_by(&mut self, error: &Error) -> bool {
         if error.kind().is_outage() || error.kind() == ErrorKind::SessionLost {
             return false;

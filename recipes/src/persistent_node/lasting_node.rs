@@ -102,7 +102,7 @@ impl LastingNode {
         foreign_event(&mut self.watch, &self.path, &self.stat).await
     }
 
-    /// Reads the node, and watches it from then on. Returns true if it exists.
+    /// Reads the node, and watches it from then on. Returns `true` if it exists.
     pub(super) async fn read(&mut self, wanted: &Wanted) -> Result<bool> {
         let (query, sent) = (Query::node(&self.path), clock::now());
         let view = if self.watch.is_some() {
@@ -121,7 +121,7 @@ impl LastingNode {
         Ok(true)
     }
 
-    /// Writes the data, which renews its TTL. Returns true if it was written; otherwise the node
+    /// Writes the data, which renews its TTL. Returns `true` if it was written; otherwise the node
     /// must be read.
     pub(super) async fn write(&mut self, wanted: &Wanted) -> Result<bool> {
         // The data of the node is unknown until the response.

@@ -90,7 +90,7 @@ impl Attempt {
         self.get(path).await?.map(|data| decode(path, &data)).transpose()
     }
 
-    /// Returns true if there is a node at `path`.
+    /// Returns `true` if there is a node at `path`.
     ///
     /// # Errors
     ///
@@ -103,7 +103,8 @@ impl Attempt {
         Ok(self.get(path).await?.is_some())
     }
 
-    /// Creates a persistent node with the commit, if there is none. Returns true if there was none.
+    /// Creates a persistent node with the commit, if there is none. Returns `true` if there was
+    /// none.
     ///
     /// # Errors
     ///
@@ -229,7 +230,7 @@ impl Run {
         Err(over())
     }
 
-    /// Records the result of a read. Returns true if the run continues.
+    /// Records the result of a read. Returns `true` if the run continues.
     fn record(&self, path: &Path, query: &Query, result: Result<View>) -> Result<bool> {
         let mut state = self.state();
         let footprint = running(&mut state)?;

@@ -62,7 +62,7 @@ impl Committer<'_> {
         }
     }
 
-    /// Reads the nodes that are written without having been read. Returns true if the nodes that
+    /// Reads the nodes that are written without having been read. Returns `true` if the nodes that
     /// were read are unchanged.
     async fn find(&self, footprint: &mut Footprint) -> Result<bool> {
         let Some(query) = footprint.whole() else { return Ok(true) };

@@ -128,8 +128,8 @@ impl Footprint {
         self.read.iter().filter(|_path| self.isolation.checks_reads())
     }
 
-    /// Replaces the known nodes by the nodes of a view. Returns true if the nodes that the run has
-    /// read are unchanged; `None` if the query did not cover all of them.
+    /// Replaces the known nodes by the nodes of a view. Returns `true` if the nodes that the run
+    /// has read are unchanged; `None` if the query did not cover all of them.
     pub(super) fn record_view(&mut self, query: &Query, view: View) -> Result<Option<bool>> {
         let asked: BTreeSet<&Path> = query.nodes_asked().collect();
         if !self.relied().all(|path| asked.contains(path)) {
@@ -190,18 +190,18 @@ impl Footprint {
         !self.read.is_empty()
     }
 
-    /// Returns true if a view was recorded, in this run or an earlier one.
+    /// Returns `true` if a view was recorded, in this run or an earlier one.
     pub(super) fn has_base(&self) -> bool {
         self.base.is_some()
     }
 
-    /// Returns true if a node that must not have changed since the first read is unknown.
+    /// Returns `true` if a node that must not have changed since the first read is unknown.
     pub(super) fn lacks_nodes(&self) -> bool {
         self.blind().any(|path| !self.known.contains_key(path))
     }
 
-    /// Returns true if a node that is written without having been read was or may have been written
-    /// after the first read.
+    /// Returns `true` if a node that is written without having been read was or may have been
+    /// written after the first read.
     pub(super) fn is_later(&self) -> bool {
         let base = self.base.unwrap_or_default();
         let mut known = self.blind().filter_map(|path| self.known.get(path)?.as_ref());
@@ -257,7 +257,7 @@ impl Footprint {
         })
     }
 
-    /// Returns true if a commit requires this path to be unchanged.
+    /// Returns `true` if a commit requires this path to be unchanged.
     fn is_bound(&self, path: &Path) -> bool {
         match self.isolation {
             Isolation::SerializableSnapshot => true,
@@ -294,7 +294,7 @@ impl Footprint {
         })
     }
 
-    /// Returns true if a view shows that the run was not applied: a node that it would have
+    /// Returns `true` if a view shows that the run was not applied: a node that it would have
     /// replaced or deleted still has its version. Versions do not recur.
     pub(super) fn is_untouched(&self, view: &View) -> bool {
         let bound = self.writes.keys().filter(|path| self.is_bound(path));
@@ -317,7 +317,7 @@ impl KnownNode {
     }
 }
 
-/// Returns true if a path is unchanged. A node that was deleted and created again has changed.
+/// Returns `true` if a path is unchanged. A node that was deleted and created again has changed.
 fn is_same(before: Option<&Option<KnownNode>>, now: Option<&Option<KnownNode>>) -> bool {
     match (before, now) {
         (Some(Some(before)), Some(Some(now))) => is_same_node(&before.stat, &now.stat),

@@ -33,12 +33,12 @@ pub enum Isolation {
 }
 
 impl Isolation {
-    /// Returns true if a run sees one consistent snapshot.
+    /// Returns `true` if a run sees one consistent snapshot.
     pub(super) fn has_snapshot(self) -> bool {
         matches!(self, Self::SerializableSnapshot | Self::Serializable)
     }
 
-    /// Returns true if a commit requires that the nodes that were read are unchanged.
+    /// Returns `true` if a commit requires that the nodes that were read are unchanged.
     pub(super) fn checks_reads(self) -> bool {
         self != Self::ReadCommitted
     }

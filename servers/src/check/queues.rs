@@ -122,8 +122,8 @@ fn check_put(value: Value, item: &Item, said: &OfItem) -> Vec<Breach> {
     found.into_iter().map(|(law, why)| Breach::new(law, format!("{why}: {what}"))).collect()
 }
 
-/// Checks that an item ends once, for the process that received that answer: the last one that
-/// claimed it.
+/// Checks that an item ends once, and that the process that received that answer was the last to
+/// claim it.
 fn check_ends(value: Value, item: &Item, said: &OfItem) -> Vec<Breach> {
     let what = format!("{value}: {said:?}, {item:?}");
     let mut found = Vec::new();

@@ -186,7 +186,7 @@ impl State {
         }
     }
 
-    /// Returns whether a heartbeat is answered although its session has ended.
+    /// Returns `true` if a heartbeat is answered although its session has ended.
     fn answers_for_the_dead(&mut self, request: &Request, now: Instant) -> bool {
         let (actor, site) = (request.actor, Site::BeatOfTheDead);
         let fires = self.decisions.fires(site, actor, 1).is_some();
@@ -348,7 +348,7 @@ impl Request {
     }
 }
 
-/// Returns whether a request creates something that needs space.
+/// Returns `true` if a request creates something that needs space.
 fn adds(ask: &Ask) -> bool {
     let adds = |op: &Op| matches!(op, Op::Create { .. } | Op::Set { .. });
     matches!(ask, Ask::Commit(txn) if txn.ops.iter().any(adds))

@@ -257,7 +257,7 @@ impl Fault {
         Site::all().filter(move |site| site.fault() == Some(self))
     }
 
-    /// Returns whether it is a defect of old servers instead of a fault of the world.
+    /// Returns `true` if it is a defect of old servers instead of a fault of the world.
     pub fn is_defect(self) -> bool {
         self.0 >= DEFECTS
     }

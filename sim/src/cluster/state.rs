@@ -208,7 +208,7 @@ impl State {
         next
     }
 
-    /// Returns whether an event is due before the planned check.
+    /// Returns `true` if an event is due before the planned check.
     pub(super) fn wake_if_sooner(&mut self) -> bool {
         let Some(Reverse(due)) = self.agenda.peek() else { return false };
         let sooner = match self.rest {

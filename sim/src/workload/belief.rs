@@ -113,8 +113,8 @@ impl Beliefs {
         Self { laws, book: self.book.clone() }
     }
 
-    /// Registers a shared holder, as long as the returned value exists. Also returns true if there
-    /// are others.
+    /// Registers a shared holder, as long as the returned value exists. Also returns `true` if
+    /// there are others.
     pub(super) fn shares(&self) -> (Arc<()>, bool) {
         let sharing = self.lock().sharing.clone();
         let beside = Arc::strong_count(&sharing) > 2;

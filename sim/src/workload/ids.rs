@@ -21,7 +21,7 @@ const ROUNDS: u64 = 5;
 
 const FAILED: &str = "no number was drawn";
 
-/// All numbers that were drawn. Clones share them.
+/// All numbers that were taken. Clones share them.
 type Drawn = Arc<Mutex<BTreeSet<u64>>>;
 
 impl Workload for Numbers {

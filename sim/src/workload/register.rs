@@ -39,7 +39,7 @@ impl Workload for Registers {
     }
 
     fn unreached(&self) -> Vec<Site> {
-        // No recipe draws tickets, whose names contain a date.
+        // No recipe creates tickets, whose names contain a date.
         [WATCHED, &[Site::NearTheEnd, Site::BeatsCut, Site::WallClockSet]].concat()
     }
 

@@ -67,7 +67,7 @@ impl Workload for Tickets {
     }
 
     fn unreached(&self) -> Vec<Site> {
-        // No recipe draws tickets, whose names contain a date.
+        // No recipe creates tickets, whose names contain a date.
         [WATCHED, &[Site::SlowReader, Site::BeatsCut, Site::WallClockSet]].concat()
     }
 
@@ -136,7 +136,7 @@ impl Drawer {
         self.me.rest(Duration::from_millis(300)).await;
     }
 
-    /// Checks a ticket that was created. Returns true if it was released.
+    /// Checks a ticket that was created. Returns `true` if it was released.
     async fn drawn(&self, session: &Session, done: &OpResult) -> bool {
         let id = session.info().id;
         if done.owner() != Some(id) {

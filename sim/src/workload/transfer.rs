@@ -45,7 +45,7 @@ impl Workload for Transfers {
     }
 
     fn unreached(&self) -> Vec<Site> {
-        // No recipe draws tickets, whose names contain a date.
+        // No recipe creates tickets, whose names contain a date.
         [WATCHED, &[Site::SlowReader, Site::NearTheEnd, Site::BeatsCut, Site::WallClockSet]]
             .concat()
     }

@@ -40,7 +40,7 @@ impl Workload for Watchers {
     }
 
     fn unreached(&self) -> Vec<Site> {
-        // No recipe draws tickets, whose names contain a date.
+        // No recipe creates tickets, whose names contain a date.
         vec![Site::NearTheEnd, Site::BeatsCut, Site::WallClockSet]
     }
 

@@ -184,7 +184,7 @@ impl Shared {
         told.await.unwrap_or_else(|_gone| Err(Refusal::new(Code::Unavailable, "gone")))
     }
 
-    /// Returns whether a member accepts requests of this kind.
+    /// Checks that a member accepts requests of this kind.
     pub(crate) fn admits(
         &self,
         member: usize,

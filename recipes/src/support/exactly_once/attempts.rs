@@ -29,7 +29,7 @@ pub(crate) enum CommitReply {
 }
 
 impl CommitReply {
-    /// Returns true if the reply does not show the effect.
+    /// Returns `true` if the reply does not show the effect.
     #[cfg(feature = "mutants")]
     pub(super) fn is_failure(&self) -> bool {
         matches!(self, Self::Unanswered(_) | Self::Failed(_))
@@ -41,7 +41,7 @@ impl<'a> CommitAttempts<'a> {
         Self { session, delays: limit.delays(session.random()), in_doubt: false }
     }
 
-    /// Returns true if an attempt had no answer: it may have been applied, or may be later.
+    /// Returns `true` if an attempt had no answer: it may have been applied, or may be later.
     pub(crate) fn in_doubt(&self) -> bool {
         self.in_doubt
     }

@@ -64,7 +64,7 @@ impl OldWriteIds {
     }
 }
 
-/// Returns true if a write id was last written longer ago than `age`.
+/// Returns `true` if a write id was last written longer ago than `age`.
 ///
 /// An ephemeral write id ends with its session, and a node without a date is not a write id.
 fn is_older(node: &Node, age: Duration) -> bool {

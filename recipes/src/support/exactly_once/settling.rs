@@ -23,7 +23,7 @@ pub(crate) trait Evidence: Sync {
     /// The query for the nodes that may prove that the transaction was not applied.
     fn whole(&self) -> Option<Query>;
 
-    /// Returns true if a view of these nodes proves that the transaction was not applied.
+    /// Returns `true` if a view of these nodes proves that the transaction was not applied.
     fn is_untouched(&self, view: &View) -> bool;
 
     /// Records the revision at which the transaction was applied, if its answer was lost and its
@@ -31,7 +31,7 @@ pub(crate) trait Evidence: Sync {
     fn record_applied(&self, _at: Revision) {}
 }
 
-/// Returns true if nothing was applied because the session was lost first.
+/// Returns `true` if nothing was applied because the session was lost first.
 pub(crate) fn is_only_lost(error: &Error) -> bool {
     error.kind() == ErrorKind::SessionLost && !error.has_unknown_effect()
 }

@@ -104,7 +104,7 @@ impl WriteId {
         self.version = stat.map(|stat| stat.version);
     }
 
-    /// Returns true if the version of the node is known.
+    /// Returns `true` if the version of the node is known.
     pub(crate) fn is_known(&self) -> bool {
         self.version.is_some()
     }
@@ -125,7 +125,7 @@ impl WriteId {
         self.session.info().id == session.info().id
     }
 
-    /// Returns true if the node exists as long as this session lives.
+    /// Returns `true` if the node exists as long as this session lives.
     fn serves(&self, session: &Session) -> bool {
         self.guard.is_some() || self.is_of(session)
     }
