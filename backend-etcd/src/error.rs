@@ -121,9 +121,9 @@ const SAYINGS: &[Saying] = {
             "etcdserver: invalid auth token",
             Verdict::of(Denied).reconnect(),
         ),
-        // By the applier: `authApplierV3` calls `isOpPermitted` (auth/store.go) before it calls the
-        // applier that writes. A token of the kind `jwt` contains the revision of users and roles
-        // at which it was issued, and is refused after any change of them.
+        // From the applier: `authApplierV3` calls `isOpPermitted` (auth/store.go) before it calls
+        // the applier that writes. A token of the kind `jwt` contains the revision of users and
+        // roles at which it was issued, and is refused after any change of them.
         saying(
             INVALID,
             "etcdserver: revision of auth store is old",

@@ -108,7 +108,7 @@ impl Faulty {
         Request::new(doing, path, self.store.session().ttl)
     }
 
-    /// Sends a write, which takes its course even if its caller stops waiting.
+    /// Sends a write, which continues even if its caller stops waiting.
     async fn send<T: Send + 'static>(
         &self,
         course: Course,
@@ -274,7 +274,7 @@ impl LateWrites {
     }
 
     /// Applies all late writes now, if the next answer must reflect them: a caller that does not
-    /// find its write there sends it again.
+    /// find its write in that answer sends it again.
     async fn before(&self, freshness: Freshness) {
         if freshness != Freshness::Latest {
             return;

@@ -31,9 +31,9 @@ pub struct HesitantBackend<B> {
 
 #[derive(Clone, Copy, Debug)]
 enum Pause {
-    /// Until all other tasks have run.
+    /// A pause until all other tasks have run.
     Turn,
-    /// For this time.
+    /// A pause of this duration.
     Time(Duration),
 }
 

@@ -217,7 +217,7 @@ fn below(dir: &Path, name: &str) -> Path {
     path(&format!("{dir}/{name}"))
 }
 
-/// The nodes that the other client wrote. Containers are no nodes, and memory has none.
+/// The nodes that the other client wrote. Containers are not nodes, and memory has no containers.
 async fn repeat(store: &dyn Store, writes: &[Write]) {
     for write in writes {
         let txn = match write {

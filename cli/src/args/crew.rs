@@ -101,8 +101,8 @@ pub(crate) struct CrewSubmit {
     /// A property that its worker should have, for a master with that policy; may be given again
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) prefers: Vec<(String, String)>,
-    /// Let the task expire if it is not over after this time, by the wall clocks of this machine
-    /// and of the master
+    /// Let the task expire if it has not finished after this time, by the wall clocks of this
+    /// machine and of the master
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) deadline: Option<Duration>,
     /// Let an attempt fail if it takes longer, by the clock of its worker, which then ends the

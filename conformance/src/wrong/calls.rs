@@ -29,8 +29,8 @@ async fn read(store: &WrongStore, query: &Query) -> Result<View> {
     listing::read(store, query).await
 }
 
-/// Commits through the kind of mistake that the store makes. A kind that does not handle the
-/// transaction returns it, perhaps changed.
+/// Commits with the mistake of the store. A mistake of another kind returns the transaction,
+/// perhaps changed.
 async fn commit(store: &WrongStore, txn: Txn) -> Result<Outcome> {
     let txn = match writing::commit(store, txn).await? {
         ControlFlow::Continue(txn) => txn,

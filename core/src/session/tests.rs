@@ -412,7 +412,7 @@ async fn an_answer_that_comes_after_the_loss_is_none() {
     script.reads([Fault::SlowReply(MOMENT)]);
     script.commits([Fault::SlowReply(MOMENT)]);
 
-    // At the time of the answers, but before them.
+    // The session is lost at the instant at which the answers are due, just before they arrive.
     let lose = async {
         sleep(MOMENT).await;
         script.lose(1);

@@ -56,7 +56,8 @@ struct OfItem {
     acks: BTreeMap<u64, (bool, Effect)>,
 }
 
-/// The first and the last time at which it was held: between the question and the answer.
+/// A claim of an item: the times of the request and of the grant, and the last time at which it was
+/// certain.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     asked: u64,

@@ -73,7 +73,7 @@ pub enum What {
     },
     /// The report of a process that it holds a lock.
     Holding {
-        /// The belief.
+        /// The claim to hold it.
         holding: Holding,
     },
     /// An action of a process on a queue or a crew.

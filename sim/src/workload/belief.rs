@@ -1,5 +1,5 @@
-//! [`Beliefs`]: the beliefs of each process to hold something, with the time of each belief; judged
-//! at that time.
+//! [`Beliefs`]: the claims of each process to hold something, each checked at the time when it is
+//! made.
 
 use std::sync::{Arc, Mutex as Cell, MutexGuard, PoisonError};
 
@@ -55,7 +55,7 @@ pub(super) const LEAD: Laws = Laws {
     silence: Some("L-EL-2"),
 };
 
-/// Judges the beliefs of a process.
+/// Checks the claims of a process to hold something.
 pub(super) trait Judge: Send + Sync {
     /// Checks that a process may claim to hold this, with a ticket that was created at that
     /// revision. Reports each violation.
@@ -65,9 +65,9 @@ pub(super) trait Judge: Send + Sync {
 /// The identity of a grant: the revision of the ticket, and the number of earlier grants of it.
 type Place = (Revision, u32);
 
-/// The claims of the processes to hold a lock, except exceptions. Clones share them.
+/// The claims of the processes to hold a lock, except those below. Clones share them.
 ///
-/// An exception is a ticket that a stranger removed, or a session that was ended by force: its
+/// Claims are ignored if a stranger removed the ticket or an operator ended the session: the
 /// holder cannot know that before it is notified.
 #[derive(Clone, Debug)]
 pub(super) struct Beliefs {
@@ -108,7 +108,7 @@ impl Beliefs {
         Self { laws, book: Arc::default() }
     }
 
-    /// The same book, judged by other laws.
+    /// The same book, checked by other laws.
     pub(super) fn under(&self, laws: Laws) -> Self {
         Self { laws, book: self.book.clone() }
     }
@@ -178,7 +178,7 @@ impl Beliefs {
         last
     }
 
-    /// Records a belief, unless a later conflicting one was recorded: that is returned.
+    /// Records a claim, or returns a later conflicting one that was recorded before.
     fn believe(&self, me: &Process, place: Place, among: Among) -> Option<Believed> {
         let mut book = self.lock();
         let latest =
@@ -224,7 +224,7 @@ impl Judge for Beliefs {
     }
 }
 
-/// Returns `true` if no process could know that the ticket, created at `drawn`, is gone.
+/// Returns `true` if the process cannot know that its ticket, created at `drawn`, was removed.
 pub(super) fn is_exception(me: &Process, held: &dyn Held, drawn: Revision) -> bool {
     let ended = me.born(held).and_then(|(_, owner)| owner);
     me.removed_by(held.seen_path(), drawn) == Some(By::Stranger)

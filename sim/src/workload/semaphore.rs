@@ -184,7 +184,7 @@ struct Believer {
     taken: u32,
 }
 
-/// The belief to hold some permits.
+/// The check of claims to hold some permits.
 struct Pools<'a> {
     pool: &'a Pool,
     permits: u32,
@@ -195,8 +195,8 @@ impl Pool {
         Self { all, believers: Arc::default() }
     }
 
-    /// Records a belief. Returns how many permits are held at once, if too many, and whether
-    /// another process holds some.
+    /// Records a claim. Returns the number of permits held at once if it exceeds the limit, and
+    /// `true` if another process holds some.
     fn believe(&self, drawn: Revision, permits: u32) -> (Option<u32>, bool) {
         let mut believers = self.believers.lock().unwrap_or_else(PoisonError::into_inner);
         if believers.iter().all(|one| one.drawn != drawn) {
@@ -216,8 +216,8 @@ impl Pool {
 }
 
 impl Judge for Pools<'_> {
-    /// L-SEM-1: earlier tickets that are still believed, and all that were believed before now,
-    /// have no more permits than the limit.
+    /// L-SEM-1: earlier tickets that are still held, and all that were held before now, have no
+    /// more permits than the limit.
     fn believes(&self, me: &Process, held: &dyn Held, _among: Among, drawn: Option<Revision>) {
         let Some(drawn) = drawn.filter(|drawn| !is_exception(me, held, *drawn)) else {
             return;

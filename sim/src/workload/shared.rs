@@ -1,5 +1,5 @@
 //! Two values with copies in three processes, which write them, remove them, and replace them by
-//! bytes that are no value.
+//! bytes that are not a value.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -101,7 +101,7 @@ impl Workload for SharedValues {
     fn prepare(&self, sim: Sim) -> Sim {
         let books = [Book::default(), Book::default()];
         let working = books.clone();
-        // Writes of strangers to a mark are no part of the promises. The processes remove the
+        // The promises exclude writes of strangers to a mark. The processes remove the
         // values themselves.
         let sim = sim
             .without_strangers()

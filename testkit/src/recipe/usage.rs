@@ -74,7 +74,7 @@ impl Use {
     ///
     /// # Cancel safety
     ///
-    /// As the calls of the recipe.
+    /// The same as of the calls of the recipe that it makes.
     pub async fn whole(&self, client: &Client, path: &Path) -> Result<()> {
         if let Act::Pass { lift, .. } = self.act {
             lift(client.clone(), path.clone()).await?;
@@ -90,7 +90,7 @@ impl Use {
     ///
     /// # Cancel safety
     ///
-    /// As the calls of the recipe.
+    /// The same as of the calls of the recipe that it makes.
     pub async fn waiting(&self, client: &Client, path: &Path) -> Result<()> {
         match self.begin(client, path).await? {
             Some(proof) => proof.release().await,
@@ -106,7 +106,7 @@ impl Use {
     ///
     /// # Cancel safety
     ///
-    /// As the calls of the recipe.
+    /// The same as of the calls of the recipe that it makes.
     pub async fn begin(&self, client: &Client, path: &Path) -> Result<Option<Box<dyn Proof>>> {
         let (client, path) = (client.clone(), path.clone());
         match self.act {
@@ -125,7 +125,7 @@ impl Use {
     ///
     /// # Cancel safety
     ///
-    /// As the calls of the recipe.
+    /// The same as of the calls of the recipe that it makes.
     pub async fn obstruct(&self, client: &Client, path: &Path) -> Result<Option<Obstacle>> {
         let (client, path) = (client.clone(), path.clone());
         match self.act {
@@ -156,7 +156,7 @@ impl Obstacle {
     ///
     /// # Cancel safety
     ///
-    /// As the calls of the recipe.
+    /// The same as of the calls of the recipe that it makes.
     pub async fn remove(self) -> Result<()> {
         (self.0)().await
     }
