@@ -41,7 +41,7 @@ pub(crate) fn shrink(
     let mut search =
         Search { case: case.clone(), law, prepare, tried, runs: 1, kept: kept.clone() };
     search.case.law = Some(search.law.clone());
-    if search.fails(&kept) {
+    if search.run_case(&kept) {
         search.fewer_faults();
         search.smaller_world(&whole);
         search.calmer();
@@ -61,8 +61,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Returns `true` if the same law is broken.
-    fn fails(&mut self, shrunk: &Shrunk) -> bool {
+    /// Runs a case. Returns `true` if it breaks the same law.
+    fn run_case(&mut self, shrunk: &Shrunk) -> bool {
         if self.runs >= MOST {
             return false;
         }
@@ -77,7 +77,7 @@ impl Search<'_> {
     fn keep(&mut self, change: impl FnOnce(&mut Shrunk)) -> bool {
         let mut changed = self.kept.clone();
         change(&mut changed);
-        if changed == self.kept || !self.fails(&changed) {
+        if changed == self.kept || !self.run_case(&changed) {
             return false;
         }
         self.kept = changed;

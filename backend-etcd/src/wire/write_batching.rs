@@ -51,8 +51,9 @@ impl<T: Write + Unpin> WriteBatching<T> {
         self.last <= LITTLE && self.held.len() == size && self.held.starts_with(&start)
     }
 
-    /// Returns `true` if held bytes may stay for this many turns; if so, the driver is woken again.
-    fn stays(&mut self, cx: &mut Context<'_>, turns: u8) -> bool {
+    /// Decides whether the held bytes may stay, for at most this many turns. If so, the driver is
+    /// woken again.
+    fn poll_hold(&mut self, cx: &mut Context<'_>, turns: u8) -> bool {
         if self.full {
             return false;
         }
@@ -89,7 +90,7 @@ impl<T: Write + Unpin> WriteBatching<T> {
         if self.held.is_empty() {
             return Ok(());
         }
-        if self.stays(cx, TURNS + 1) {
+        if self.poll_hold(cx, TURNS + 1) {
             self.turns += u8::from(!self.is_pong());
             return Ok(());
         }
@@ -148,7 +149,7 @@ impl<T: Write + Unpin> Write for WriteBatching<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.held.is_empty() && self.stays(cx, TURNS) {
+        if !self.held.is_empty() && self.poll_hold(cx, TURNS) {
             return Poll::Ready(Ok(()));
         }
         ready!(self.write_out(cx))?;

@@ -1,9 +1,9 @@
 //! Random clients under random disturbance, by seed. The results and events of each client are
-//! compared with what the peer kept, by the checks that judge runs on real servers.
+//! compared with the history of the peer, by the same checks as for runs on real servers.
 //!
-//! Clients are processes of their own, with one thread each. Their choices and the peer's are those
-//! of the seed; the timing of messages depends on the machine, so a seed repeats the choices of a
-//! run and not always its failure.
+//! Clients are separate processes, with one thread each. The seed determines their choices and
+//! those of the peer; the timing of messages depends on the machine, so a seed repeats the choices
+//! of a run and not always its failure.
 
 #![expect(clippy::print_stdout, reason = "a soak that was asked for says how it goes")]
 

@@ -271,8 +271,8 @@ fn count(calls: &BTreeMap<Verb, usize>, verb: Verb) -> usize {
 }
 
 impl Shared {
-    /// Returns `true` if the process is still alive when it makes this call.
-    fn lives(&self) -> bool {
+    /// Counts a call. Returns `true` if the process is still alive when it makes it.
+    fn count_call(&self) -> bool {
         let mut passing = self.passing.lock().unwrap_or_else(PoisonError::into_inner);
         let lives = *passing != Some(0);
         *passing = passing.map(|calls| calls.saturating_sub(1));
@@ -280,7 +280,7 @@ impl Shared {
     }
 
     async fn pass<T>(&self, verb: Verb, call: impl Future<Output = Result<T>>) -> Result<T> {
-        if !self.lives() {
+        if !self.count_call() {
             self.dead.send_replace(true);
             return pending().await;
         }

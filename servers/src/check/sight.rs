@@ -130,7 +130,7 @@ fn ends(record: &Record) -> BTreeMap<&str, Vec<Gone>> {
         let ends = gone.entry(&fact.path).or_default();
         let calls = deletes.get(fact.path.as_str()).into_iter().flatten();
         let by_call =
-            calls.filter(|call| may_have_made(call, fact.revision)).map(|call| call.called);
+            calls.filter(|call| may_have_deleted(call, fact.revision)).map(|call| call.called);
         // If neither a call nor a session explains the deletion, another check reports that; here
         // it does not justify a read.
         let by_session = fact.owner.map(|owner| lived.get(&owner).copied().unwrap_or_default());
@@ -141,7 +141,7 @@ fn ends(record: &Record) -> BTreeMap<&str, Vec<Gone>> {
 }
 
 /// Returns `true` if the call may have deleted a node at a revision.
-fn may_have_made(call: &Called, revision: u64) -> bool {
+fn may_have_deleted(call: &Called, revision: u64) -> bool {
     match &call.end {
         End::Done(answer) => answer.revision.is_none_or(|made| made == revision),
         End::Not => false,

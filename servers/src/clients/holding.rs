@@ -47,8 +47,8 @@ impl Room {
     }
 }
 
-/// A lock that was held, as long as it was believed to be held without a break. It is reported
-/// repeatedly, with the time of the last check.
+/// A lock that was held, for as long as its process considered it held without a break. It is
+/// reported repeatedly, with the time of the last check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::exhaustive_structs, reason = "it is written by several processes")]
 pub struct Holding {

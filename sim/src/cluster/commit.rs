@@ -151,7 +151,7 @@ impl State {
         self.plan_tick();
         let answer = match touched {
             Ok(()) => Answer::Done,
-            Err(_) if self.answers_for_the_dead(request, now) => Answer::Done,
+            Err(_) if self.decide_dead_answer(request, now) => Answer::Done,
             Err(_) => Answer::Over,
         };
         self.note_deaths(now, true);
@@ -176,7 +176,7 @@ impl State {
         if ends {
             self.fault(actor, Site::EndedAfterBeat, request.call, now);
         }
-        if self.world.lives(session) || self.answers_for_the_dead(&request, now) {
+        if self.world.lives(session) || self.decide_dead_answer(&request, now) {
             self.answer_behind_ping(request, now);
         } else {
             self.answer(&request, Answer::Over, now);
@@ -186,8 +186,8 @@ impl State {
         }
     }
 
-    /// Returns `true` if a heartbeat is answered although its session has ended.
-    fn answers_for_the_dead(&mut self, request: &Request, now: Instant) -> bool {
+    /// Decides whether a heartbeat is answered although its session has ended.
+    fn decide_dead_answer(&mut self, request: &Request, now: Instant) -> bool {
         let (actor, site) = (request.actor, Site::BeatOfTheDead);
         let fires = self.decisions.fires(site, actor, 1).is_some();
         if fires {

@@ -70,7 +70,7 @@ impl State {
         self.trace.tell((age, actor), What::Sent, call, || ask.to_string());
         let mut request = Request { call, link: id, epoch, actor, server, late: false, ask };
         self.trouble_on_the_way(id, server, now);
-        if self.dies(actor, call, now) {
+        if self.decide_crash(actor, call, now) {
             return Some(told);
         }
         if let Some(arrival) = self.departs(&mut request, now) {
@@ -80,7 +80,7 @@ impl State {
     }
 
     /// Decides whether the sender crashes before or right after it sends.
-    fn dies(&mut self, actor: u64, call: u64, now: Instant) -> bool {
+    fn decide_crash(&mut self, actor: u64, call: u64, now: Instant) -> bool {
         for (site, alarm) in
             [(Site::Crashed, Alarm::Crash(actor)), (Site::UserDied, Alarm::UserDies(actor))]
         {
@@ -126,7 +126,7 @@ impl State {
             return Some(arrival + late);
         }
         let behind = self.links[request.link.0].there.is_some_and(|last| last > arrival);
-        let ahead = behind && self.goes_ahead(Site::RequestAhead, actor, request.call, now);
+        let ahead = behind && self.decide_overtaking(Site::RequestAhead, actor, request.call, now);
         let link = self.link(request.link);
         if let Some(last) = link.there.filter(|_| !ahead) {
             arrival = arrival.max(last);
@@ -136,7 +136,7 @@ impl State {
     }
 
     /// Decides whether a message overtakes earlier ones, if the store keeps no order.
-    fn goes_ahead(&mut self, site: Site, actor: u64, id: u64, now: Instant) -> bool {
+    fn decide_overtaking(&mut self, site: Site, actor: u64, id: u64, now: Instant) -> bool {
         let ahead =
             !self.personality.keeps_order() && self.decisions.fires(site, actor, 1).is_some();
         if ahead {
@@ -205,7 +205,7 @@ impl State {
         };
         // A message can overtake only if an earlier one is in flight.
         let behind = self.links[id.0].back.is_some_and(|last| last > at);
-        let ahead = behind && self.goes_ahead(site, actor, number, now);
+        let ahead = behind && self.decide_overtaking(site, actor, number, now);
         let link = self.link(id);
         if let Some(last) = if ahead { link.told.filter(|_| tells) } else { link.back } {
             at = at.max(last);

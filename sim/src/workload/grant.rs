@@ -1,5 +1,6 @@
 //! [`Grants`]: each process that entered was entitled to enter, at some time between creating its
-//! ticket and entering. Judged by the store's history, with no clock and no exception.
+//! ticket and entering. Checked against the store's history, without a clock and without
+//! exceptions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

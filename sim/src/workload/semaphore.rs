@@ -168,15 +168,16 @@ impl Worker {
     }
 }
 
-/// The permits that each process believed to hold, except for exceptions. Clones share them.
+/// The permits that each process claimed to hold, without exceptions ([`is_exception`]). Clones
+/// share them.
 #[derive(Clone, Debug)]
 struct Pool {
     all: u32,
     believers: Arc<Mutex<Vec<Believer>>>,
 }
 
-/// A process that believed, and the earlier tickets that were believed later: all of them held at
-/// once.
+/// A claim of a process, and the earlier tickets that were claimed after it: all of them were held
+/// at once.
 #[derive(Debug)]
 struct Believer {
     drawn: Revision,

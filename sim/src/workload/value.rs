@@ -117,7 +117,7 @@ impl Workload for Values {
             .without_strangers()
             .processes(3, move |me| work(me, recipe, made.clone(), whole.clone()))
             .must_end("L-CNT-6");
-        // Each value is judged by its own calls, independent of the other one.
+        // Each value is checked by its own calls, independent of the other one.
         paths().into_iter().zip(calls).fold(sim, |sim, (path, calls)| {
             let (of, marked) = (path.clone(), path.clone());
             let sim = match recipe {

@@ -209,7 +209,7 @@ impl Plan {
 impl PlanState {
     /// Removes the cues that match this call from the script.
     fn cued(&mut self, actor: Actor, call: &Asked<'_>) -> Vec<Cue> {
-        self.cues.extract_if(.., |cue| cue.meets(actor, call)).collect()
+        self.cues.extract_if(.., |cue| cue.count_match(actor, call)).collect()
     }
 }
 
