@@ -214,8 +214,8 @@ impl Cluster {
     }
 }
 
-/// Returns the sum of a metric over the methods with matching labels, without heartbeats: each is
-/// a keep-alive and a read. A member is asked for its version and its list of members once for
+/// Returns the sum of a metric over the methods with matching labels, without heartbeats: each is a
+/// keep-alive and a read. The version and the list of members are requested from a member once for
 /// each connection.
 fn without_heartbeats(text: &str, metric: &str, fits: impl Fn(&str) -> bool) -> u64 {
     let is_of_a_connection =

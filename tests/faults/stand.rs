@@ -23,7 +23,7 @@ pub(crate) struct Stand {
     _proxies: Proxies,
 }
 
-/// The runtime of proxies, which waits for none of them at its end.
+/// The runtime of proxies, which is ended without waiting for them.
 struct Proxies(Option<Runtime>);
 
 impl Drop for Proxies {

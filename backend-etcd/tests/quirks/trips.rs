@@ -137,7 +137,7 @@ pub(crate) async fn what_is_observed_is_asked_for_at_once() {
     let (_view, _first) = ann.watch(Query::node(path("/first"))).await.expect("answered");
     let (requests, watches) = (world.cluster.requests(), world.cluster.watches());
 
-    // Requests go through, but no answers: a request now waits for none.
+    // Requests still arrive, but answers do not: from now on a request cannot depend on one.
     pipe.set(Link::Deaf);
     let observing = ann.watch(Query::children(path("/d")));
     let asked = async {

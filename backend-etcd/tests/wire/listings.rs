@@ -100,7 +100,7 @@ async fn what_is_too_large_however_little_is_asked_for_is_an_error_soon() {
     let ann = session(&peer).await;
     let too_large =
         || Refusal::new(Code::ResourceExhausted, "trying to send message larger than max");
-    // The first page, where 4,096 keys may be asked for, and the next one, of 256: a sixteenth each
+    // The first page, which requests up to 4,096 keys, and the next one, of 256: a sixteenth each
     // time, down to one key.
     for (kind, requests) in [(Kind::Txn, 4), (Kind::Range, 3)] {
         peer.script(Rule::on(kind, Act::Refuse(too_large())).always());

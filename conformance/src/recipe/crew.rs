@@ -494,7 +494,7 @@ async fn a_snapshot_shows_each_task_in_one_place(world: World) {
     slow.let_go();
     world.ends(&done, by("slow")).await;
     drop(working);
-    // A task that it is assigned until then waits again.
+    // A task that is assigned to the leaving worker returns to the waiting tasks.
     let left = async || answer(crew.snapshot().await).workers.is_empty();
     world.eventually("the worker has left", left).await;
     let _brief = works_as(&world, &ann, CrewWorker::new(), |_task| async {
