@@ -57,7 +57,7 @@ async fn main() -> Result<(), Box<dyn StdError>> {
 /// Takes part until `stop`, and releases everything.
 async fn serve(client: Client, name: &str, stop: impl Future<Output = ()>) -> Result<()> {
     let usual = Schedule { every: Duration::from_secs(1) };
-    // The first process creates the nodes that are missing. Losing that race is no error.
+    // The first process creates the nodes that are missing. Losing that race is not an error.
     let life = Lifetime::Persistent;
     let _first = client.create_value(&path!("/schedule"), &usual, life).await?.ok();
     let _first = client.create_value(&path!("/last"), &Last::default(), life).await?.ok();

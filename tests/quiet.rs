@@ -1,4 +1,4 @@
-//! An outage is a handful of lines in the log, however many callers wait.
+//! An outage is a handful of lines in the log, even if many callers wait.
 
 use std::sync::Arc;
 use std::time::Duration;

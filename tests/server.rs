@@ -1,4 +1,4 @@
-//! A client tells which server it is on, also after that server was killed.
+//! A client tells which server it is on, even after that server was killed.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -71,7 +71,7 @@ fn proxies(servers: &[SocketAddr]) -> Pipe {
     Pipe::start(servers).expect("ports are free")
 }
 
-/// Holds a lock and counts, while the addresses of all servers are replaced again and again.
+/// Holds a lock and counts, while the addresses of all servers are replaced repeatedly.
 async fn keeps_its_lock(scheme: &str, servers: &[SocketAddr], parameters: &str) {
     let file = ServersOnDisk::new();
     let url = |rest: &str| format!("{scheme}://{rest}{parameters}");

@@ -21,8 +21,8 @@ use crate::member_list;
 use crate::options::EtcdOptions;
 use crate::store::EtcdStore;
 
-/// The shortest session that etcd may keep: its lower limit is one and a half election timeouts.
-/// And the longest session that is requested.
+/// The shortest session that etcd may grant (its lower limit is one and a half election timeouts),
+/// and the longest session that is requested.
 const TTLS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(24 * 60 * 60));
 
 /// An etcd cluster. Clones share its connections.
@@ -37,13 +37,13 @@ impl EtcdBackend {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](synod_core::error::ErrorKind::Invalid) if there is no member, or one that is
-    /// not written as `host` or `host:port`, or [`Tls`](crate::Tls) without a certificate in PEM.
+    /// [`Invalid`](synod_core::error::ErrorKind::Invalid) if there is no member, if a member is not
+    /// written as `host` or `host:port`, or if [`Tls`](crate::Tls) has no certificate in PEM.
     pub fn new(options: EtcdOptions) -> Result<Self> {
         Self::over(options, Random::from_system())
     }
 
-    /// Like [`Self::new`], with every id and every choice from `random`.
+    /// Like [`Self::new`], but takes every id and every random choice from `random`.
     pub(crate) fn over(options: EtcdOptions, random: Random) -> Result<Self> {
         let endpoints = Arc::new(Endpoints::new(options, &random)?);
         Ok(Self { endpoints, random })
@@ -55,8 +55,7 @@ impl Backend for EtcdBackend {
     async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
         let wanted = lease::seconds(clamp_ttl(options.ttl, TTLS.0, TTLS.1)?);
         self.endpoints.list().ready().await?;
-        // A lease whose grant was not received expires by itself, so each attempt requests a new
-        // one.
+        // A lease whose grant was not received expires, so each attempt requests a new one.
         let call = Call::read("opening a session", self.endpoints.timeout());
         let granting = |link: Arc<Link>| {
             let id = LeaseGrantOptions::new().with_id(lease::of_session(&self.random));

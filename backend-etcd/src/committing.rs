@@ -56,7 +56,7 @@ impl Committing<'_> {
         Ok(Some(Outcome::Committed(commit)))
     }
 
-    /// A missing lease means the end of the session, unless it may be the lease of another node.
+    /// A missing lease means that the session has ended, unless it may be the lease of a TTL node.
     fn explain(&self, error: Error) -> Error {
         if error.kind() == ErrorKind::SessionLost && self.own.granted().next().is_some() {
             return Error::new(ErrorKind::Unreachable, "commit")
@@ -80,7 +80,7 @@ impl Committing<'_> {
         let answers: Vec<Vec<PbKeyValue>> = answers.into_iter().map(|range| range.kvs).collect();
         let Some(rejected) = plan.rejected(&self.txn.ops, &answers)? else { return Ok(None) };
         let seen = self.look(look, Answer { revision, ranges }).await;
-        // The transaction was refused, whatever the result of the follow-up read.
+        // The transaction was refused, even if the follow-up read failed.
         Ok(Some(Outcome::Rejected(rejected.with_look(seen.unwrap_or_default()))))
     }
 
@@ -172,11 +172,11 @@ impl Own {
     /// Revokes the granted leases, because no node was created.
     pub(crate) async fn give_up(&self, endpoints: &Endpoints, call: Call) {
         let left = call.end.saturating_duration_since(Instant::now());
-        // A lease that is not revoked expires by itself.
+        // A lease that is not revoked expires.
         let _tried = join_all(self.granted().map(|lease| revoke(endpoints, lease, left))).await;
     }
 
-    /// Renews the granted leases, so that the nodes have their whole time from now on.
+    /// Renews the granted leases, so that their whole time starts now.
     pub(crate) async fn catch_up(&self, endpoints: &Endpoints, call: Call) -> Result<()> {
         refresh(endpoints, self.granted(), call).await
     }

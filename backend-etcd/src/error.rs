@@ -1,4 +1,4 @@
-//! Translates errors of etcd's client into those of synod. The only place that does.
+//! Translates errors of etcd's client into errors of synod. No other module does.
 
 use std::error::Error as StdError;
 
@@ -11,7 +11,7 @@ use crate::error_help::describe;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) kind: ErrorKind,
-    /// The server certainly did nothing, and never will.
+    /// The server has not applied the request, and never will.
     pub(crate) refused: bool,
     /// Another member may succeed.
     pub(crate) elsewhere: bool,
@@ -29,7 +29,7 @@ impl Verdict {
         Self { kind, ..REFUSED }
     }
 
-    /// The server answered, and may have applied the request. No other member knows more.
+    /// The server answered, but may have applied the request. Another member does not know more.
     const fn done_perhaps(kind: ErrorKind) -> Self {
         Self { kind, refused: false, ..REFUSED }
     }
@@ -44,7 +44,7 @@ impl Verdict {
         self
     }
 
-    /// True if every repetition would be refused.
+    /// True if every retry would be refused.
     pub(crate) const fn is_final(self) -> bool {
         self.refused && !self.elsewhere && !self.reconnect
     }
@@ -58,7 +58,7 @@ pub(crate) fn judge(error: &etcd_client::Error) -> Verdict {
             Verdict::of(ErrorKind::Invalid)
         }
         Client::LeaseKeepAliveError(_) => Verdict::of(ErrorKind::SessionLost),
-        // Network errors are statuses. This one is about the configuration.
+        // Network errors are statuses; this error is about the configuration.
         Client::TransportError(_) => Verdict::of(ErrorKind::Invalid),
         _ => UNCLEAR,
     }
@@ -92,7 +92,7 @@ const fn saying(codes: &'static [Code], text: &'static str, verdict: Verdict) ->
     Saying { codes, text, verdict }
 }
 
-/// The texts are those of etcd's `api/v3rpc/rpctypes/error.go`, the codes those of any release
+/// The texts come from etcd's `api/v3rpc/rpctypes/error.go`; the codes are the codes of any release
 /// since 3.4. Each row names where etcd decides it, which shows whether a write was applied.
 ///
 /// Below, "before raft" means that the request was not proposed, and "by the applier" that every
@@ -121,9 +121,9 @@ const SAYINGS: &[Saying] = {
             "etcdserver: invalid auth token",
             Verdict::of(Denied).reconnect(),
         ),
-        // By the applier: `authApplierV3` calls `isOpPermitted` (auth/store.go) before it calls the
-        // applier that writes. A token of the kind `jwt` contains the revision of users and roles
-        // at which it was issued, and is refused after any change of them.
+        // From the applier: `authApplierV3` calls `isOpPermitted` (auth/store.go) before it calls
+        // the applier that writes. A token of the kind `jwt` contains the revision of users and
+        // roles at which it was issued, and is refused after any change of them.
         saying(
             INVALID,
             "etcdserver: revision of auth store is old",
@@ -183,7 +183,7 @@ const SAYINGS: &[Saying] = {
 };
 
 /// The meaning of a code with an unknown text: the effect is unknown, unless the code shows that
-/// the call was not accepted at all.
+/// the call was not accepted.
 fn judge_code(code: Code) -> Verdict {
     match code {
         // Proxies return this before they forward anything; tonic maps the HTTP statuses 401, 403
@@ -198,8 +198,8 @@ fn judge_code(code: Code) -> Verdict {
         | Code::OutOfRange
         | Code::AlreadyExists
         | Code::DataLoss => Verdict::done_perhaps(ErrorKind::Backend),
-        // Among these are a connection that broke with requests in flight, a leader that was lost
-        // while it had them, and a deadline of the server's own. The request may have been applied.
+        // These include a connection that broke with requests in flight, a leader that was lost
+        // while it processed them, and a deadline of the server. The request may have been applied.
         _ => UNCLEAR,
     }
 }
@@ -232,7 +232,7 @@ pub(crate) fn other_term() -> etcd_client::Error {
     Status::unavailable("another leader was elected meanwhile").into()
 }
 
-/// Returns whether a read at one revision needed a revision that etcd has compacted.
+/// Returns `true` if a read at one revision needed a revision that etcd has compacted.
 pub(crate) fn is_compacted(error: &Error) -> bool {
     let source = StdError::source(error);
     let client = source.and_then(|source| source.downcast_ref::<etcd_client::Error>());
@@ -240,23 +240,23 @@ pub(crate) fn is_compacted(error: &Error) -> bool {
         if status.code() == Code::OutOfRange && status.message().contains("revision"))
 }
 
-/// Returns whether a write of a key that must exist was refused because the key does not exist.
+/// Returns `true` if a write of a key that must exist was refused because the key does not exist.
 pub(crate) fn is_missing(error: &etcd_client::Error) -> bool {
     matches!(error, etcd_client::Error::GRpcStatus(status)
         if status.code() == Code::InvalidArgument && status.message().contains("key not found"))
 }
 
-/// Returns whether a login was refused because authentication is not enabled.
+/// Returns `true` if a login was refused because authentication is not enabled.
 pub(crate) fn is_open_to_all(error: &etcd_client::Error) -> bool {
     matches!(error, etcd_client::Error::GRpcStatus(status)
         if status.code() == Code::FailedPrecondition
             && status.message().contains("authentication is not enabled"))
 }
 
-/// Returns whether no connection was established, so that nothing can have been sent.
+/// Returns `true` if no connection was established, so that nothing can have been sent.
 fn is_connect(error: &(dyn StdError + 'static)) -> bool {
-    // Not any error of the kind `ConnectionRefused`: an established connection may end with it,
-    // too, for example because of a firewall that begins to reject its packets.
+    // Not every error of the kind `ConnectionRefused` counts: an established connection may also
+    // end with it, for example if a firewall begins to reject its packets.
     std::iter::successors(Some(error), |error| (**error).source())
         .any(<dyn StdError>::is::<ConnectError>)
 }
@@ -281,17 +281,17 @@ pub(crate) fn lagging() -> Error {
     Error::new(ErrorKind::Unreachable, "watch").because("the member lags behind the others")
 }
 
-/// The error of watches at a member that is not in the list any more.
+/// The error of watches at a member that is no longer in the list.
 pub(crate) fn removed() -> Error {
     Error::new(ErrorKind::Unreachable, "watch").because("the member is not in the list any more")
 }
 
-/// The error of watches that stay refused although their stream was opened with new tokens.
+/// The error of watches that are still refused after their stream was opened with new tokens.
 pub(crate) fn refused_again(reason: &str) -> Error {
     Error::new(ErrorKind::Denied, "watch").because(describe(reason).into_owned())
 }
 
-/// Returns whether etcd refuses a watch because of the token with which its stream was opened.
+/// Returns `true` if etcd refuses a watch because of the token with which its stream was opened.
 pub(crate) fn is_stale(reason: &str) -> bool {
     ["invalid auth token", "revision of auth store is old", "user name is empty"]
         .iter()

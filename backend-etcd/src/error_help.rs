@@ -1,4 +1,4 @@
-//! Texts for a person about an error of etcd's client, if possible with what to do.
+//! Readable texts for errors of etcd's client, if possible with advice.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -25,7 +25,7 @@ impl Member<'_> {
     }
 }
 
-/// Messages of etcd, with advice where it is not obvious what to do.
+/// Messages of etcd, with advice if the remedy is not obvious.
 const ADVICE: &[(&str, &str)] = &[
     ("no leader", "a majority of the members must run and reach each other"),
     ("database space exceeded", "compact and defragment it, then disarm the alarm with etcdctl"),

@@ -14,7 +14,7 @@ pub(crate) const PAGE: i64 = 4_096;
 /// Nodes with data in the first request. The largest nodes that this crate writes fit into one
 /// answer.
 const DATA_PAGE: i64 = 64;
-/// The aimed size of a further page, in bytes.
+/// The target size of a further page, in bytes.
 const PAGE_BYTES: usize = 4 << 20;
 /// The most keys in a further page.
 const MOST: i64 = 65_536;
@@ -38,14 +38,14 @@ impl Get {
         Self { range, keys_only, window: None }
     }
 
-    /// The number of keys in the first request, `less` times fewer than usual.
+    /// The number of keys in the first request, divided by `less`.
     pub(crate) fn first_page(&self, less: i64) -> i64 {
         let page = if self.keys_only { PAGE } else { DATA_PAGE };
         (page / less).max(1)
     }
 
-    /// The number of keys in the request after one of this number: as many as should fit, given the
-    /// sizes of the previous answer.
+    /// The number of keys in the request after a page of `page` keys: as many as should fit, given
+    /// the sizes of the previous answer.
     pub(crate) fn next_page(&self, page: i64, came: &[PbKeyValue]) -> i64 {
         let size = |kv: &PbKeyValue| kv.key.len() + kv.value.len() + KEY_BYTES;
         if came.is_empty() {
@@ -98,7 +98,7 @@ impl Get {
         Self { range, ..self.clone() }
     }
 
-    /// Returns whether the range may need more than one request.
+    /// Returns `true` if the range may need more than one request.
     pub(crate) fn is_paged(&self) -> bool {
         self.window.is_none() && !self.range.end.is_empty()
     }

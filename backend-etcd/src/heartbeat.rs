@@ -17,10 +17,10 @@ use crate::history::is_before;
 use crate::link::Link;
 use crate::reader::Reader;
 
-/// The longest time between heartbeats, however long the time to live is.
+/// The longest time between heartbeats, for any time to live.
 const SLOWEST_BEAT: Duration = Duration::from_secs(10);
 
-/// When a heartbeat is tried again that failed: less than a third of the shortest time to live.
+/// The delay before a failed heartbeat is retried: less than a third of the shortest time to live.
 const SOON: Duration = Duration::from_millis(100);
 
 /// The maximum number of keep-alives in one heartbeat, if another leader is elected during each.
@@ -29,12 +29,12 @@ const MAX_KEEP_ALIVES: usize = 3;
 /// Keeps the lease alive until the session is lost, and makes sure that the session is lost in
 /// time.
 ///
-/// A member that is slow gets another request, and the answers to both count: on a busy machine
-/// each may take longer than half of the time to live. Only when it is silent for longer than its
-/// answers take is a new connection used.
+/// A slow member gets another request, and the answers to both count: on a busy machine each may
+/// take longer than half of the time to live. A new connection is used only when the member is
+/// silent for longer than its answers take.
 ///
-/// One member may refuse what another permits, and credentials may be about to change: after a
-/// refusal another member is called, and the session is lost when its time is over.
+/// One member may refuse what another permits, and credentials may be in the process of changing.
+/// So after a refusal another member is called, and the session is lost only when its time is over.
 pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, reader: Arc<Reader>) {
     let endpoints = &*reader.endpoints;
     let interval = (life.ttl() / 3).min(SLOWEST_BEAT);
@@ -46,7 +46,7 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, reader: Arc<Reader>) 
     while let Some(until) = life.until() {
         let begun = clock::now();
         if vigil.resumed() {
-            // The machine slept: only an answer shows whether the session is alive.
+            // The machine was suspended: only an answer shows whether the session is alive.
             life.suspend();
         }
         if begun >= until {
@@ -64,8 +64,8 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, reader: Arc<Reader>) 
         let patience = vigil.sleep_until(until.min(begun + patience));
         let next = match select(pin!(patience), pin!(newer(&mut asked, answered))).await {
             Either::Left(_) => {
-                // A heartbeat needs two answers: after the first of them it is late only when it
-                // takes another interval. A member whose disk stalls gives the first one for ever.
+                // A heartbeat needs two answers: after the first one it has another interval for
+                // the second. A member whose disk stalls may send the first one for ever.
                 let is_first = unanswered_since.is_none();
                 let since = *unanswered_since.get_or_insert(begun_awake);
                 if !is_first || !first_answer.is_since(since) {
@@ -108,11 +108,12 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, reader: Arc<Reader>) 
         vigil.sleep_until(life.until().map_or(next, |until| next.min(until))).await;
     }
     life.lose(loss);
-    // Removes the session's nodes now, instead of waiting until the server expires the lease.
+    // Removes the session's nodes now, instead of waiting for the server to expire the lease.
     let _tried = revoke(endpoints, lease, life.ttl()).await.is_ok();
 }
 
-/// When the first of the answers to a heartbeat arrived last: that to the keep-alive alone.
+/// The time at which the first answer to the latest heartbeat arrived: the answer to the keep-alive
+/// alone.
 #[derive(Default)]
 struct FirstAnswer(Mutex<Option<Instant>>);
 
@@ -127,7 +128,7 @@ impl FirstAnswer {
     }
 }
 
-/// Waits for the next result of a heartbeat that began after this one.
+/// Waits for the next result of a heartbeat that began after the given instant.
 async fn newer<T>(
     asked: &mut FuturesUnordered<impl Future<Output = (Instant, T)>>,
     answered: Option<Instant>,
@@ -140,11 +141,11 @@ async fn newer<T>(
     }
 }
 
-/// Renews the lease of a session. Returns when the request was sent whose answer proves that the
-/// lease lives.
+/// Renews the lease of a session. Returns the sending time of the request whose answer proves that
+/// the lease is alive.
 ///
-/// The linearizable read after it also shows that the store has still the history of the session:
-/// a new connection may be one to a store that was restored from a backup, see [`crate::history`].
+/// The linearizable read after it also shows that the store still has the history of the session: a
+/// new connection may lead to a store that was restored from a backup, see [`crate::history`].
 async fn keep(
     reader: &Reader,
     lease: i64,
@@ -165,20 +166,20 @@ async fn keep(
     Ok(sent)
 }
 
-/// Renews a lease, and confirms that its leader still led after that. Returns when the keep-alive
-/// was sent, and the header of the confirmation.
+/// Renews a lease, and confirms that its leader still led after that. Returns the sending time of
+/// the keep-alive, and the header of the confirmation.
 ///
-/// The answer to a keep-alive alone proves nothing, in any version of etcd. A leader that does not
-/// know yet that it was deposed renews leases from memory, and the next leader lets them expire:
+/// The answer to a keep-alive alone proves nothing, in any version of etcd. A deposed leader that
+/// has not noticed it renews leases from memory, while the next leader lets them expire:
 /// - before 3.4.31, and from 3.5.0 to 3.5.12, as long as its process is paused, its disk stalls, or
 ///   it has not noticed that it is cut off;
-/// - from 3.4.34 and 3.5.16 on as long as its clock ticks (`isActive` in `server.go`): when it is
+/// - from 3.4.34 and 3.5.16 on, as long as its clock ticks (`isActive` in `server.go`): when it is
 ///   cut off, and when it continues after a pause;
 /// - in every version if another member forwards the keep-alive to it (`leasehttp/http.go`).
 ///
 /// A linearizable read at the same member with the same term as before shows that the leader of
-/// this term has renewed the lease, and led a quorum later than that. Any other leader was elected
-/// after it, and gives each lease all of its time again.
+/// this term has renewed the lease, and still led a quorum after that. Any other leader was elected
+/// later, and restarts the time of each lease.
 async fn renew_in_one_term(
     link: &Link,
     lease: i64,
@@ -201,7 +202,8 @@ async fn renew_in_one_term(
     Err(other_term())
 }
 
-/// Renews the lease of a node with a time to live. Returns when the answered request was sent.
+/// Renews the lease of a node with a time to live. Returns the sending time of the answered
+/// request.
 pub(crate) async fn renew(endpoints: &Endpoints, lease: i64, call: Call) -> Result<Instant> {
     // A new stream each time: an answer on an older stream may be for an older request.
     let renewal = |link: Arc<Link>| async move {
@@ -214,7 +216,7 @@ pub(crate) async fn renew(endpoints: &Endpoints, lease: i64, call: Call) -> Resu
 
 /// Ends a lease, and deletes every key that is attached to it.
 pub(crate) async fn revoke(endpoints: &Endpoints, lease: i64, limit: Duration) -> Result<()> {
-    // Ending a lease that has ended is a success.
+    // Revoking a lease that no longer exists is a success.
     let call = Call::read("close", limit);
     let end = |link: Arc<Link>| async move { link.lease.clone().revoke(lease).await };
     match endpoints.call(call, end).await {

@@ -1,9 +1,9 @@
 //! [`History`]: the history of the store that a session belongs to.
 //!
-//! A store that is restored from a backup has another history from then on: revisions, and with
-//! them fencing tokens, begin again at those of the backup, and everything that was written after
-//! the backup is gone. But leases are in the backup, so their keep-alives are answered as before.
-//! No knowledge of a session is true in another history, so the session ends.
+//! A store that is restored from a backup has a different history: revisions and fencing tokens
+//! start again at their values in the backup, and everything that was written after the backup is
+//! lost. But leases are in the backup, so their keep-alives are still answered. Nothing that a
+//! session has read is valid in another history, so the session ends.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -67,12 +67,12 @@ impl History {
     }
 }
 
-/// True if the revision of an answer is lower than one that was seen. Zero stands for none.
+/// True if the revision of an answer is lower than one that was seen. Zero means none.
 pub(crate) fn is_before(revision: i64, seen: i64) -> bool {
     revision != 0 && revision < seen
 }
 
-/// The error of a session whose store has another history now.
+/// The error of a session whose store now has another history.
 pub(crate) fn ended(sign: &'static str) -> Error {
     let why = format!("the store was restored from a backup or replaced: {sign}");
     Error::new(ErrorKind::SessionLost, "session").because(why)
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(history.answered(Some(&header(7, 20)), 0).expect("the first"), 20);
         assert_eq!(history.seen(), 20);
         assert_eq!(history.answered(Some(&header(7, 20)), 20).expect("the same"), 20);
-        // It was sent before the session saw the other.
+        // The request was sent before the session saw the higher revision.
         assert_eq!(history.answered(Some(&header(7, 19)), 19).expect("concurrent"), 19);
         assert_eq!(history.seen(), 20);
         assert!(history.answered(Some(&header(7, 19)), 20).is_err());

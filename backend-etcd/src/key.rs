@@ -113,7 +113,7 @@ impl Foreign {
     /// The maximum number of directories to warn about.
     const MOST: usize = 256;
 
-    /// Returns whether this is the first foreign key in its directory.
+    /// Returns `true` if this is the first foreign key in its directory.
     fn is_first(&self, key: &[u8]) -> bool {
         let end = key.iter().rposition(|byte| *byte == b'/').unwrap_or_default();
         let mut warned = self.0.lock().unwrap_or_else(PoisonError::into_inner);

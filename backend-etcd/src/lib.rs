@@ -1,7 +1,7 @@
 //! The etcd backend of synod: real servers, of version 3.4 or later.
 //!
 //! A session is a lease. A node is a key in the encoding of `src/key.rs`; other keys in the same
-//! cluster are left alone.
+//! cluster are not touched.
 //!
 //! Building this needs `protoc` and the well-known protocol files: on Debian, the packages
 //! `protobuf-compiler` and `libprotobuf-dev`.

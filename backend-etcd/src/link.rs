@@ -29,8 +29,8 @@ const UNUSED: &[u8] = b"synod";
 /// The maximum number of idle clients that are kept for later calls.
 const IDLE: usize = 64;
 
-/// The raft term of the last entry that a member had applied, from the header of an answer. It
-/// never falls at a member, so two equal ones show that it was the same at all times in between.
+/// The raft term of the last entry that a member had applied, from the header of an answer. A
+/// member's term never decreases, so two equal terms show that it did not change in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Term {
     /// The number of the latest connection when the request was sent.
@@ -57,9 +57,9 @@ pub(crate) struct Link {
     version: OfConnection<Option<Version>>,
     /// The number of the latest connection.
     connection: Arc<AtomicU64>,
-    /// The term in the latest answer that was used for it.
+    /// The term in the latest answer that had one.
     term: Mutex<Option<Term>>,
-    /// Opens the connection, if it is not encrypted.
+    /// The function that opens the connection, if it is not encrypted.
     opener: Option<Direct>,
     /// When the last answer arrived.
     heard: Mutex<Option<Instant>>,
@@ -72,11 +72,11 @@ impl Link {
     /// the login.
     pub(crate) async fn open(options: &EtcdOptions, url: &str) -> Result<Self, Error> {
         // No HTTP/2 keep-alive: servers close connections whose keep-alive is faster than theirs,
-        // and every call here has a deadline of its own.
+        // and every call here has its own deadline.
         let way = options.way.clone().unwrap_or_else(|| sockets(options));
         let connection = Arc::<AtomicU64>::default();
         let way = Arc::new(Numbered { way, latest: connection.clone() });
-        // The client's own way to connect is made for several members at a time.
+        // The connector of the client library is made for several members at a time.
         let (channel, opener) = match &options.tls {
             None => {
                 let direct = Direct::new(url.parse()?, way);
@@ -194,11 +194,10 @@ impl Link {
         self.local.get_or_try_init(opening).await.cloned()
     }
 
-    /// Opens the connection, so that an error or silence before that is known to be one of a
-    /// request that was not sent.
+    /// Opens the connection. A failure or timeout before that shows that the request was not sent.
     ///
-    /// Not if the connection is encrypted: the handshake of TLS needs an answer of the peer, but
-    /// the first request follows it without waiting for HTTP/2's.
+    /// This is not possible for an encrypted connection: TLS needs an answer of the peer, but the
+    /// first request follows it without waiting for the handshake of HTTP/2.
     pub(crate) async fn connect(&self) -> Result<(), Error> {
         match &self.opener {
             Some(opener) => Ok(opener.open().await?),
@@ -215,11 +214,11 @@ impl Link {
     /// Fails if the peer is known to be etcd's gRPC proxy; otherwise the id of its cluster, zero if
     /// that is not known.
     ///
-    /// The proxy keeps leases alive by itself, and answers a request with the answer to an earlier
-    /// one (`server/proxy/grpcproxy/lease.go`). So its answers do not prove how long a session is
-    /// alive. It is recognised by its answer to a request for the member list, which it makes up,
-    /// without a header (`server/proxy/grpcproxy/cluster.go`). A proxy that forwards this request
-    /// is recognised by the ids of its watches.
+    /// The proxy itself keeps leases alive, and answers a request with the answer to an earlier one
+    /// (`server/proxy/grpcproxy/lease.go`). So its answers do not prove how long a session is
+    /// alive. It is recognised by its answer to a request for the member list, which it generates
+    /// itself, without a header (`server/proxy/grpcproxy/cluster.go`). A proxy that forwards this
+    /// request is recognised by the ids of its watches.
     pub(crate) async fn direct(&self) -> Result<u64, Error> {
         match self.identify().await {
             Ok(cluster) => Ok(cluster),
@@ -275,8 +274,8 @@ impl Link {
         let options = GetOptions::new().with_count_only();
         let header = match self.get(UNUSED.to_vec(), options, false).await {
             Ok(answer) => answer.0.header.unwrap_or_default(),
-            // Without a header, but confirmed like any other read. The list of members is one of
-            // the few requests that need no role: since 3.5.30 the status does.
+            // The answer has no header, but is confirmed like any other read. The list of members
+            // is one of the few requests that need no role: since 3.5.30 the status does.
             Err(error) if is_forbidden(&error) => match self.cluster.clone().member_list().await {
                 Ok(list) => list.0.header.unwrap_or_default(),
                 Err(refused) if judge(&refused).is_final() => return Err(error),
@@ -320,8 +319,8 @@ impl Link {
         self.heard().is_some()
     }
 
-    /// Records that a request sent at `sent` was not answered in time. It does not count against
-    /// the connection if anything was received meanwhile.
+    /// Records that a request sent at `sent` was not answered in time. This is ignored if anything
+    /// was received since then.
     pub(crate) fn doubt_since(&self, sent: Instant) {
         if self.heard().is_none_or(|heard| heard < sent) {
             self.doubted.store(true, Ordering::Relaxed);
@@ -352,7 +351,7 @@ fn is_made_up(list: &MemberListResponse) -> bool {
 struct OfConnection<T>(AsyncMutex<Option<(u64, T)>>);
 
 impl<T: Copy> OfConnection<T> {
-    /// The value of the latest connection, asked for at most once. Other callers wait for it.
+    /// The value of the latest connection, requested at most once. Other callers wait for it.
     async fn get<E>(
         &self,
         latest: &AtomicU64,
@@ -367,7 +366,7 @@ impl<T: Copy> OfConnection<T> {
         }
         let value = asking().await?;
         // The first connection may have been opened for this request. A later one may have been
-        // opened during it, so it is asked for again.
+        // opened during it, so the value is requested again.
         let first = before == 0;
         let connection = if first { latest.load(Ordering::Relaxed) } else { before };
         *held = Some((connection, value));
@@ -377,8 +376,8 @@ impl<T: Copy> OfConnection<T> {
 
 /// A client that requires members with a leader, and the options for one that does not.
 ///
-/// Where authentication was disabled, user and password are neither needed nor harmful: sessions
-/// continue, as those of etcd's own client do.
+/// If authentication was disabled, user and password are neither needed nor harmful: sessions
+/// continue, as they do with etcd's own client.
 async fn log_in(
     channel: &Channel,
     options: &EtcdOptions,

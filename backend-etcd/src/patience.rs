@@ -9,10 +9,10 @@ const LEAST: Duration = Duration::from_millis(500);
 /// The maximum number of doublings for a member that is silent.
 const DOUBLINGS: u32 = 3;
 
-/// The time for one member. It is estimated as TCP estimates its retransmission timeout (RFC 6298):
-/// the smoothed answer time plus four times its deviation, doubled for each silence since the last
-/// answer. So a slow cluster does not get the same request again and again, and each call starts
-/// from the times of earlier ones.
+/// The time to wait for one member, estimated as TCP estimates its retransmission timeout (RFC
+/// 6298): the smoothed answer time plus four times its deviation, doubled for each silence since
+/// the last answer. So a slow cluster does not receive the same request repeatedly, and each call
+/// starts from the times of earlier calls.
 #[derive(Debug, Default)]
 pub(crate) struct Patience(Mutex<Learnt>);
 
@@ -42,7 +42,7 @@ impl Patience {
         });
     }
 
-    /// Records that the member did not answer in its time.
+    /// Records that the member did not answer in time.
     pub(crate) fn silent(&self) {
         let mut learnt = self.learnt();
         learnt.silences = (learnt.silences + 1).min(DOUBLINGS);

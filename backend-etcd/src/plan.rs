@@ -14,12 +14,12 @@ use crate::key::{self, Range};
 /// The maximum number of conditions, and of operations, in one etcd transaction.
 const MOST: usize = 128;
 
-/// The size up to which data is written by a put whose answer contains the previous data: for etcd,
-/// this is cheaper than a read.
+/// The size up to which data is written by a put that returns the previous data: for etcd, this is
+/// cheaper than a read.
 pub(crate) const SMALL: usize = 16 << 10;
 
-/// The maximum number of such puts in a transaction: the previous data of many could be more than
-/// an answer may have.
+/// The maximum number of such puts in a transaction: the previous data of many puts could exceed
+/// the size of an answer.
 const FEW: usize = 2;
 
 /// No limit, to etcd.
@@ -38,14 +38,14 @@ pub(crate) enum Asking {
 
 /// The request for a transaction, and the meaning of its answers.
 ///
-/// etcd evaluates all conditions before it applies anything. So conditions of an operation on the
-/// results of earlier ones are decided here; the remaining conditions are on the current state of
-/// the store.
+/// etcd evaluates all conditions before it applies anything. So the conditions of an operation on
+/// the results of earlier operations are evaluated here, and the remaining ones apply to the
+/// current state of the store.
 #[derive(Debug, Default)]
 pub(crate) struct Plan<'a> {
     asking: Asking,
     parts: Parts,
-    /// The number of writes, with the reads that belong to them.
+    /// The number of writes, including the reads that belong to them.
     writes: usize,
     /// For each operation, the index of the answer that contains its node, if there is one.
     told: Vec<Option<usize>>,
@@ -81,7 +81,7 @@ enum Changed {
 }
 
 impl<'a> Plan<'a> {
-    /// The plan for `ops`. `leases` are those of the nodes that need one.
+    /// Plans `ops`. `leases` has a lease for each node that needs one.
     pub(crate) fn new(ops: &'a [Op], leases: &[Option<i64>], asking: Asking) -> Result<Self> {
         let mut plan = Self { asking, ..Self::default() };
         for (op, lease) in ops.iter().zip(leases) {
@@ -102,8 +102,8 @@ impl<'a> Plan<'a> {
             Op::Check { path, expect } => self.expect(path, *expect),
             Op::Create { path, data, lifetime, sequential } => {
                 if *sequential {
-                    // No other client uses that name: nothing is below it, and it exists only if
-                    // this very create was sent before.
+                    // No other client uses that name: it has no children, and it exists only if the
+                    // same create was sent before.
                     self.require(Compare::version(key::of(path), CompareOp::Equal, 0));
                     self.ask_for_all(About::Node(path.as_str()), ALL);
                 } else {
@@ -174,7 +174,7 @@ impl<'a> Plan<'a> {
         self.require_childless(path);
     }
 
-    /// Requires that nothing is below the path, except what this transaction has deleted by then.
+    /// Requires that nothing is below the path, except nodes that this transaction deletes before.
     fn require_childless(&mut self, path: &'a Path) {
         let below = self.changes.iter().filter(|(other, _)| other.is_below(path));
         let mut gone = Vec::new();
@@ -268,7 +268,7 @@ impl<'a> Plan<'a> {
             _ if self.asking == Asking::Little => return Ok(None),
             _ => {}
         }
-        // A sequential create is judged without its name: the name is taken.
+        // A sequential create is judged separately: it can only fail because its name exists.
         let taken = |op: &&Op| op.is_sequential() && known.node(op.path()).is_some();
         let taken = ops.iter().enumerate().find(|(_, op)| taken(op));
         let taken =

@@ -1,14 +1,14 @@
 //! [`Portions`]: divides a large range, so that no request reaches much further than its answer.
 //!
-//! For every answer etcd goes through all keys of the requested range, also through those that the
-//! limit cuts off, because it reports their number. So reading a range in pages, each of which
-//! requests all the rest, takes quadratic time: with a million keys 5.7 s in pages of 26,000, where
-//! a third of that is enough (etcd 3.4.23). Here a request ends where, by the answers so far, two
-//! pages of keys should end.
+//! For every answer etcd scans all keys of the requested range, even beyond the limit, because it
+//! reports their number. So reading a range in pages that each request the whole rest takes
+//! quadratic time: with a million keys 5.7 s in pages of 26,000, where a third of that is enough
+//! (etcd 3.4.23). Here each request ends at the key where, according to the answers so far, two
+//! pages should end.
 //!
 //! That end is an estimate: keys are interpreted as numbers that are spread evenly. The number of
-//! keys that etcd reports corrects it. A wrong estimate costs another request, or a longer way
-//! through the keys, and never a key.
+//! keys that etcd reports corrects it. A wrong estimate costs another request or a longer scan, but
+//! never loses a key.
 
 use std::iter::zip;
 
@@ -22,7 +22,7 @@ const FEW: i64 = 4;
 const AIM: i64 = 2;
 /// The maximum growth from one portion to the next, as a factor.
 const GROWTH: i64 = 16;
-/// After this number of portions without keys the next ones grow faster.
+/// The number of portions without keys after which the next ones grow faster.
 const GAPS: usize = 16;
 
 /// A range that is read in order, and the progress.
@@ -32,14 +32,14 @@ pub(crate) struct Portions {
     end: Vec<u8>,
     /// The range to request next. Empty when everything is read.
     next: Range,
-    /// The length of the current portion. `None` as long as there was no need to divide anything.
+    /// The length of the current portion. `None` while the range is not divided.
     reach: Option<Distance>,
     /// The keys that were read of the current portion.
     read: i64,
-    /// The keys that are left in the whole, by etcd's count.
+    /// The number of keys left in the whole range, as etcd counts them.
     left: i64,
-    /// The portions without keys, one after the other.
-    missing_features: usize,
+    /// The number of successive portions without keys.
+    empty_portions: usize,
 }
 
 /// The distance between two keys, as numbers: in units of the byte at one position.
@@ -50,11 +50,11 @@ struct Distance {
 }
 
 impl Portions {
-    /// Creates the rest of a range after the first answer, if the next one has up to `page` keys.
+    /// Creates the rest of a range after the first answer. The next answer has at most `page` keys.
     pub(crate) fn new(whole: &Range, first: &PbRangeResponse, page: i64) -> Self {
         let (end, next) = (whole.end.clone(), whole.clone());
         let mut portions =
-            Self { end, next, reach: None, read: 0, left: first.count, missing_features: 0 };
+            Self { end, next, reach: None, read: 0, left: first.count, empty_portions: 0 };
         portions.answered(first, page);
         portions
     }
@@ -64,12 +64,12 @@ impl Portions {
         (self.next.key < self.next.end).then_some(&self.next)
     }
 
-    /// The number of keys that are left, by etcd's count when the reading began.
+    /// The number of keys that are left, as etcd counted them when the read began.
     pub(crate) fn left(&self) -> i64 {
         self.left
     }
 
-    /// Records the answer for [`Portions::next`]. The next one has up to `page` keys.
+    /// Records the answer for [`Portions::next`]. The next answer has at most `page` keys.
     pub(crate) fn answered(&mut self, answer: &PbRangeResponse, page: i64) {
         let came = i64::try_from(answer.kvs.len()).unwrap_or(i64::MAX);
         self.read += came;
@@ -84,9 +84,9 @@ impl Portions {
             }
             _ => {
                 self.next.key = std::mem::replace(&mut self.next.end, self.end.clone());
-                self.missing_features = if self.read == 0 { self.missing_features + 1 } else { 0 };
+                self.empty_portions = if self.read == 0 { self.empty_portions + 1 } else { 0 };
                 if let Some(reach) = self.reach.filter(|_| self.left > page * FEW) {
-                    let places = self.missing_features.saturating_sub(GAPS).max(1);
+                    let places = self.empty_portions.saturating_sub(GAPS).max(1);
                     self.divide(match self.read {
                         0 => reach.beyond(places),
                         read => reach.times((page * AIM).clamp(1, read * GROWTH), read),
@@ -96,7 +96,7 @@ impl Portions {
         }
     }
 
-    /// Begins a portion that ends at this distance from its first key, or at the end of the range.
+    /// Starts a portion that ends at this distance from its first key, or at the end of the range.
     fn divide(&mut self, reach: Distance) {
         (self.reach, self.read) = (Some(reach), 0);
         if let Some(end) = reach.after(&self.next.key).filter(|end| *end < self.next.end) {
@@ -124,8 +124,7 @@ impl Distance {
         Self { place, units: units.clamp(1, 0xffff) }
     }
 
-    /// The distance to beyond the next key that differs from this one in this position before the
-    /// last.
+    /// A larger distance: two units at the position that is `places` bytes earlier.
     fn beyond(self, places: usize) -> Self {
         let place = if self.units > 0xff { self.place.saturating_sub(1) } else { self.place };
         Self { place: place.saturating_sub(places), units: 2 }
@@ -157,7 +156,7 @@ mod tests {
     #[derive(Debug)]
     struct Effort {
         requests: usize,
-        /// The keys that the server goes through.
+        /// The number of keys that the server scans.
         passed: usize,
     }
 
@@ -165,7 +164,7 @@ mod tests {
         i64::try_from(count).expect("it is small")
     }
 
-    /// Reads keys in pages, from a server that goes through all keys of a range.
+    /// Reads keys in pages, from a server that scans all keys of a range.
     fn read(keys: impl IntoIterator<Item = String>, page: usize) -> (usize, Effort) {
         let keys: BTreeSet<Vec<u8>> = keys.into_iter().map(String::into_bytes).collect();
         let mut effort = Effort { requests: 0, passed: 0 };
@@ -201,7 +200,7 @@ mod tests {
     const COUNT: usize = 50 * PAGE;
 
     /// The maximum cost of reading, in percent: of the fewest pages, and of the keys in the range.
-    /// Pages that each request all the rest would pass 2,500 percent of the keys.
+    /// Pages that each request the whole rest would scan 2,500 percent of the keys.
     struct Most {
         pages: usize,
         passed: usize,

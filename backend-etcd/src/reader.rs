@@ -113,7 +113,8 @@ impl Reader {
             }
             // This member lags. A linearizable read does not.
         }
-        // Members before 3.4.42 that were paused may answer one from the past, and the second not.
+        // A paused member before 3.4.42 may answer the first read with an old state, but not the
+        // second.
         for _ in 0..2 {
             let answer = self.ask(call, gets, less, false).await?;
             if !is_before(answer.revision, seen) {
@@ -204,14 +205,14 @@ impl Reader {
             };
             let next = match self.endpoints.call(call, asking).await {
                 Ok(next) => next.0,
-                // These nodes are larger than those before.
+                // These nodes are larger than the previous ones.
                 Err(error) if error.kind() == ErrorKind::TooLarge && page > 1 => {
                     page = (page / STEP).max(1);
                     continue;
                 }
                 Err(error) => return Err(error),
             };
-            // As long as there are answers, the range is large, and the store not silent.
+            // As long as answers arrive, the range is just large.
             call = call.prolonged(self.limit);
             page = get.next_page(page, &next.kvs);
             portions.answered(&next, page);
@@ -227,8 +228,8 @@ pub(crate) fn revision(header: Option<&PbResponseHeader>) -> i64 {
     header.map_or(0, |header| header.revision)
 }
 
-/// The answers for all ranges of a transaction, in order; for a put that answers with the key as it
-/// was, the key as it is, without its value; empty ones for other operations.
+/// The answers for all ranges of a transaction, in order; for a put that returns the previous key,
+/// the key after the put, without its value; empty for other operations.
 pub(crate) fn ranges(answer: PbTxnResponse) -> Vec<PbRangeResponse> {
     let at = revision(answer.header.as_ref());
     let each = answer.responses.into_iter().map(|op| match op.response {

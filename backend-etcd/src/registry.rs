@@ -1,8 +1,8 @@
 //! [`Registry`]: the watches of a session, their listeners, and their ids on the stream.
 //!
-//! A watch that has reported a deletion rests for a while. A client that waits for a lock again and
-//! again mostly waits for the same predecessor, whose ticket reuses its name. It then finds the key
-//! watched already, and no request is sent to start or end a watch. A resting watch that reports an
+//! A watch that has reported a deletion rests for a while. A client that waits for a lock
+//! repeatedly usually waits for the same predecessor, whose ticket reuses its name. The key is then
+//! already watched, and no request is sent to start or end a watch. A resting watch that reports an
 //! event without a listener ends, so that a server does not send each release to many clients.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -17,8 +17,8 @@ use crate::watched_range::{Listener, Subject, WatchedRange};
 /// The maximum number of resting watches.
 const RESTING: usize = 4;
 
-/// The maximum number of requests for watches that are sent and not answered. With more of them in
-/// flight a late answer could not be distinguished from a lost one.
+/// The maximum number of unanswered requests for watches. With more of them in flight a late answer
+/// could not be distinguished from a lost one.
 const UNANSWERED: usize = 500;
 
 /// The id in an answer about all watches of a stream.
@@ -36,9 +36,9 @@ pub(crate) struct Registry {
     by_name: BTreeMap<i64, i64>,
     last_name: i64,
     unsent: VecDeque<Unsent>,
-    /// The ids that were sent and not answered, in order, with the time of sending.
+    /// The ids that were sent but not answered, in order, with the time of sending.
     unanswered: VecDeque<(i64, Instant)>,
-    /// The time at which the first of those was last answered.
+    /// The time of the last answer to the first of them.
     answered: Option<Instant>,
     /// The watches without a listener, with the time at which each stops resting, in order of that
     /// time.
@@ -69,15 +69,15 @@ pub(crate) enum Consequence {
     Ahead,
     /// The token of the stream is no longer accepted.
     Stale(String),
-    /// The peer assigns ids of its own to watches: it is a proxy.
+    /// The peer assigns its own ids to watches: it is a proxy.
     Proxied,
-    /// If this can be trusted for the member's version: every accepted watch has reported all
-    /// events up to this revision.
+    /// If the member's version reports this correctly: every accepted watch has reported all events
+    /// up to this revision.
     Progress(i64),
 }
 
 impl Registry {
-    /// Returns whether no watch has a listener.
+    /// Returns `true` if no watch has a listener.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.len() == self.resting.len()
     }
@@ -151,12 +151,12 @@ impl Registry {
 
     /// Requests a second watch, because events of the first may be late. The server reads its
     /// current revision, and registers the watch after that: if it writes in between, the watch
-    /// begins in the past, and is served by a loop that runs ten times a second. So further watches
-    /// are requested until the server has written nothing between one and the next: then the
-    /// earlier of the two is up to date.
+    /// starts in the past, and is served by a loop that runs ten times a second. So further watches
+    /// are requested until the server has not written between two of them: then the earlier of the
+    /// two is up to date.
     ///
-    /// Only for a single key: whichever watch reports an event first, all earlier changes are
-    /// included in it. And not for a listener that joined an existing watch.
+    /// This is done only for a single key: whichever watch reports an event first, the event
+    /// includes all earlier changes. It is not done for a listener that joined an existing watch.
     pub(crate) fn double(&mut self, listener: i64) {
         if self.by_listener.get(&listener) == Some(&listener) {
             self.ask_for_another(listener);
@@ -224,8 +224,8 @@ impl Registry {
         }
     }
 
-    /// The time since which the answer to the oldest request for a watch is due: since it was sent,
-    /// or since the request before it was answered. Answers arrive in order.
+    /// The time since which the answer to the oldest request for a watch is awaited: since it was
+    /// sent, or since the request before it was answered. Answers arrive in order.
     pub(crate) fn unanswered_since(&self) -> Option<Instant> {
         self.unanswered.front().map(|(_, sent)| self.answered.map_or(*sent, |at| at.max(*sent)))
     }
@@ -240,7 +240,7 @@ impl Registry {
         self.hang_up();
     }
 
-    /// Marks all watches: the next events cannot be delivered.
+    /// Records for all watches that the next events cannot be delivered.
     pub(crate) fn miss(&mut self) {
         for watched in self.all.values_mut() {
             watched.miss();

@@ -68,7 +68,7 @@ impl Committing<'_> {
             return Ok(refused(path, RejectReason::Missing));
         };
         let at = self.reader.history.answered(answer.header.as_ref(), seen).map_err(unsure)?;
-        // The answer contains the node as it was before.
+        // The answer contains the previous state of the node.
         let now = answer.prev_kv.map(|before| rewritten(before, at));
         let commit = self.commit_of(&[now.as_ref()], at).await.map_err(unsure)?;
         Ok(Outcome::Committed(commit))

@@ -24,10 +24,10 @@ use crate::reader::{Reader, unsure};
 use crate::watches::Watches;
 use crate::writer::Writer;
 
-/// The maximum number of operations in a transaction. A create in a directory of its own needs
-/// three of the 128 conditions that etcd accepts (the node is missing, nothing is below it, the
-/// directory is not ephemeral); a delete needs two, and one more if its parent is deleted too; the
-/// rest is for the ancestors of all of them.
+/// The maximum number of operations in a transaction. A create in its own directory needs three of
+/// the 128 conditions that etcd accepts (the node is missing, nothing is below it, the directory is
+/// not ephemeral); a delete needs two, and one more if its parent is deleted too; the rest is for
+/// their ancestors.
 const OPERATIONS: usize = 40;
 
 /// One session on an etcd cluster.
@@ -115,7 +115,7 @@ impl EtcdStore {
         // A concurrent write makes the two revisions differ.
         let busy = begun.revision() != created;
         while begun.revision() < created {
-            // The read was answered before the watch began.
+            // The read was answered before the watch started.
             self.reader.saw(created);
             begun = self.reader.begin(&query).await?;
         }
@@ -167,7 +167,7 @@ impl Store for EtcdStore {
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
         txn.validate(&self.info.limits)?;
-        // It was validated, so there is a first operation.
+        // The transaction was validated, so it has a first operation.
         let first = txn.ops[0].path().clone();
         let committed = self.alive("commit", true, self.writer.commit(&txn)).await;
         committed.map_err(|error| error.or_at(&first))
@@ -178,9 +178,8 @@ impl Store for EtcdStore {
         if *ended {
             return Ok(());
         }
-        // First, because no client may take the session for alive while the server ends it. A
-        // session that is lost already may still be alive at the server: only the certainty was
-        // lost.
+        // This comes first, because no client may consider the session alive while the server ends
+        // it. A lost session may still be alive at the server: only its certainty was lost.
         self.life.lose(SessionEnd::Closed);
         let revoked = revoke(&self.reader.endpoints, self.lease, self.reader.limit).await;
         *ended = revoked.is_ok();
@@ -189,7 +188,7 @@ impl Store for EtcdStore {
 }
 
 impl Drop for EtcdStore {
-    /// Leaves the lease to expire at the server; watches are notified now.
+    /// Lets the lease expire at the server; watches are notified now.
     fn drop(&mut self) {
         self.life.lose(SessionEnd::Closed);
     }

@@ -5,13 +5,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use synod_core::path::Path;
 
-/// The maximum number of remembered nodes. Others are deleted like any node.
+/// The maximum number of recorded nodes. Others are deleted like any node.
 const MOST: usize = 8_192;
 
 /// The ephemeral nodes that a session created by sequential creates, and has not deleted yet.
 ///
 /// No other client ever uses such a name, and nothing is ever below an ephemeral node. So the path
-/// has that node or nothing, and it can be deleted without a condition.
+/// has either that node or none, and it can be deleted without a condition.
 #[derive(Debug, Default)]
 pub(crate) struct Tickets(Mutex<BTreeSet<Path>>);
 

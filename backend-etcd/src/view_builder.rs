@@ -81,7 +81,7 @@ fn through(window: Window, line: impl Iterator<Item = Node>) -> Vec<Node> {
 }
 
 /// A node that was queried by its path. The root has no key, and a key of another program at its
-/// path is no node.
+/// path is not a node.
 fn asked(kv: PbKeyValue) -> Option<Node> {
     let path = key::known(&kv.key).filter(|path| !path.is_root())?;
     Some(as_node(path, kv))

@@ -64,7 +64,7 @@ impl Listener {
         Self { id, updates: covered.updates, feed, ready: Some(ready) }
     }
 
-    /// The watch exists: every event after this revision is delivered.
+    /// Starts the delivery of events: every event after this revision is delivered.
     fn begin(&mut self, revision: i64) {
         if let Some(ready) = self.ready.take() {
             let _heard = ready.send(Ok(revision)).is_ok();
@@ -120,8 +120,8 @@ impl WatchedRange {
         &self.subject
     }
 
-    /// Adds a listener. If the watch exists already, it is as if it had been requested for this
-    /// listener.
+    /// Adds a listener. If the watch already exists, it serves this listener like one that was
+    /// added first.
     pub(crate) fn join(&mut self, mut listener: Listener) {
         if self.next > 0 {
             listener.begin(self.next - 1);
@@ -130,13 +130,13 @@ impl WatchedRange {
         self.gone = false;
     }
 
-    /// Removes a listener. Returns whether it was the last one.
+    /// Removes a listener. Returns `true` if it was the last one.
     pub(crate) fn leave(&mut self, listener: i64) -> bool {
         self.listeners.retain(|other| other.id != listener);
         self.listeners.is_empty()
     }
 
-    /// Returns whether the watch may rest without a listener: it has exactly one watch at the
+    /// Returns `true` if the watch may rest without a listener: it has exactly one watch at the
     /// server, no revision is partly delivered, none was missed, and the deletion was reported, so
     /// that the next event comes only after the node exists again.
     pub(crate) fn may_rest(&self) -> bool {
@@ -144,28 +144,29 @@ impl WatchedRange {
         self.subject.until_gone && self.gone && self.others.is_empty() && whole
     }
 
-    /// Returns whether an event arrived without a listener.
+    /// Returns `true` if an event arrived without a listener.
     pub(crate) fn is_overheard(&self) -> bool {
         self.listeners.is_empty()
     }
 
-    /// Returns whether one more watch may be added.
+    /// Returns `true` if one more watch may be added.
     pub(crate) fn may_double(&self) -> bool {
         self.is_one() && self.others.len() < OTHERS
     }
 
-    /// The server registered an additional watch. Returns whether it wrote since the one before.
+    /// Records that the server registered an additional watch. Returns `true` if the server has
+    /// written since the previous one.
     pub(crate) fn doubled(&mut self, revision: i64) -> bool {
         revision > std::mem::replace(&mut self.taken, revision)
     }
 
-    /// Returns whether it concerns one key.
+    /// Returns `true` if it concerns one key.
     fn is_one(&self) -> bool {
         self.subject.range.end.is_empty()
     }
 
-    /// The request for the watch: at first from now on, later from the point where it broke.
-    /// Additional watches begin now.
+    /// The request for the watch. The first one starts now, a later one where the watch broke.
+    /// Additional watches start now.
     ///
     /// More precisely, it starts at the last delivered revision: some servers lose a delete that is
     /// the first event of a watch when all earlier revisions are compacted. If that revision is
@@ -186,8 +187,8 @@ impl WatchedRange {
         (range.key.clone(), options)
     }
 
-    /// The server registered the watch: it reports all events after `revision`. Returns whether
-    /// earlier changes are lost.
+    /// Records that the server registered the watch: it reports all events after `revision`.
+    /// Returns `true` if earlier changes are lost.
     pub(crate) fn begun(&mut self, revision: i64) -> bool {
         self.held.clear();
         self.taken = revision;
@@ -205,19 +206,20 @@ impl WatchedRange {
         (self.next - 1).max(0)
     }
 
-    /// Returns whether it has events from after this revision, of a member that registered it.
+    /// Returns `true` if the watch is registered at a member and has delivered events after this
+    /// revision.
     pub(crate) fn is_ahead_of(&self, revision: i64) -> bool {
         is_before(revision, self.reported())
     }
 
-    /// Every event up to `revision` was delivered.
+    /// Records that every event up to `revision` was delivered.
     pub(crate) fn progress(&mut self, revision: i64) {
         if self.next > 0 && self.held.is_empty() {
             self.next = self.next.max(revision.saturating_add(1));
         }
     }
 
-    /// etcd compacted events that were not delivered yet.
+    /// Records that etcd has compacted events that were not delivered yet.
     pub(crate) fn miss(&mut self) {
         (self.next, self.missed) = (0, true);
     }
@@ -251,7 +253,7 @@ impl WatchedRange {
             .into_iter()
             .filter_map(|event| {
                 let revision = revision(&event);
-                // Some servers repeat events, or go back.
+                // Some servers repeat events, or return to earlier ones.
                 if revision < from {
                     return None;
                 }

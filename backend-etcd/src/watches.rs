@@ -44,7 +44,7 @@ pub(crate) struct Watches {
     _task: Task,
 }
 
-/// A watch that exists.
+/// A registered watch.
 pub(crate) struct Opened {
     /// Every event after this revision is delivered.
     pub(crate) revision: i64,
@@ -121,7 +121,7 @@ impl Watches {
         (opening, watch.with_guard(guard))
     }
 
-    /// Call this if the server wrote at about the time at which this watch was requested.
+    /// Call this if the server has written at about the time of the request for this watch.
     pub(crate) fn double(&self, opened: &Opened) {
         for id in &opened.ids {
             let _sent = self.orders.send(Order::Double(*id)).is_ok();
@@ -161,7 +161,7 @@ struct MemberStream {
     next: Instant,
     /// The time since which a request for progress has been unanswered.
     asked: Option<Instant>,
-    /// The member's answers to that request include all events that its watches have reported.
+    /// True if all events up to the revision in the answer arrive before that answer.
     tells_progress: bool,
     /// The highest revision that the history of the store was found to contain.
     confirmed: i64,
@@ -178,7 +178,7 @@ struct Due {
     since: Instant,
 }
 
-/// The maximum number of successive silences of a stream while the member answers other calls.
+/// The maximum number of successive timeouts of a stream while the member answers other calls.
 /// Newer members do not answer a request for progress while a watch still has old events to report.
 const SILENCES: u32 = 10;
 
@@ -190,14 +190,14 @@ impl MemberStream {
         self.requests.request_progress().await
     }
 
-    /// Returns whether the stream may be alive although nothing was received on it since `asked`.
+    /// Returns `true` if the stream may be alive although nothing was received on it since `asked`.
     fn may_wait(&self, asked: Instant, beat: Duration) -> bool {
         let recent = asked.elapsed() < beat * SILENCES;
         self.tells_progress && recent && self.link.heard_since(asked)
     }
 
     /// Records a revision that the member has reached, and whether the member lags behind the store
-    /// by this time. A member whose disk stalls answers from memory, and reports no event.
+    /// for too long. A member whose disk stalls answers from memory, but reports no events.
     fn record_revision(&mut self, revision: i64, reached: i64, limit: Duration) {
         if is_before(revision, self.due.revision) {
             self.lags = self.due.since.elapsed() >= limit;
@@ -217,10 +217,10 @@ enum Next {
 
 /// The reason that the stream has ended.
 enum Broken {
-    /// There is no watch left.
+    /// No watch is left.
     Idle,
     Stream(Error, Arc<Endpoint>),
-    /// The member accepts the stream, or watches on it, only with a newer token, if at all.
+    /// The member rejects the stream or its watches, possibly because of the token.
     Refused(Error, Arc<Endpoint>),
 }
 
@@ -255,8 +255,8 @@ impl Watcher {
         }
     }
 
-    /// The next stream has a new token. If the member refuses that token as well, another member is
-    /// tried. Refusals in succession end the watches.
+    /// The next stream has a new token. If the member rejects that token as well, another member is
+    /// tried. Too many rejections in succession end the watches.
     fn refused(&mut self, error: &Error, place: &Arc<Endpoint>) {
         tracing::debug!(%error, "opening the stream of watches with a new token");
         self.refusals += 1;
@@ -412,7 +412,7 @@ impl Watcher {
                     Err(error) => {
                         let error = translate("watch", false, error);
                         if error.kind() == ErrorKind::TooLarge {
-                            // Without this it would be sent again.
+                            // Otherwise the event would be sent again.
                             self.registry.miss();
                         }
                         error
@@ -424,9 +424,9 @@ impl Watcher {
         }
     }
 
-    /// The reason to leave a stream that works otherwise.
+    /// The reason to leave a stream that otherwise works.
     fn reason_to_leave(&self, stream: &MemberStream) -> Option<Error> {
-        // Answers arrive in order: one that is missing while others arrive is lost.
+        // Answers arrive in order: if later answers arrive, a missing one is lost.
         let oldest = self.registry.unanswered_since();
         if oldest.is_some_and(|sent| sent.elapsed() > self.beat * 2) {
             return Some(unanswered("watch"));

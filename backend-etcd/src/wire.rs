@@ -1,9 +1,9 @@
-//! Writes requests to the connection in one piece, and those of about the same time together.
+//! Writes each request to the connection in one piece, and concurrent requests together.
 //!
 //! The client library writes the start of a request, its message, its end and the answers to the
 //! server's pings separately: three or four system calls per request, and as many needless wake-ups
-//! of the server. [`MarkedEnd`] marks the last piece of a message as the last, and
-//! [`WriteBatching`] holds written bytes until the other tasks that are ready have run.
+//! of the server. [`MarkedEnd`] marks the last piece of a message, and [`WriteBatching`] holds
+//! written bytes until the other ready tasks have run.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(crate) fn channel(straight: Direct) -> Channel {
     Channel::Custom(BoxCloneSyncService::new(sending))
 }
 
-/// Like [`channel`], encrypted as `endpoint` says.
+/// Like [`channel`], with the encryption of `endpoint`.
 pub(crate) fn encrypted(endpoint: &Endpoint, way: Arc<dyn Connect>) -> Channel {
     let gathering = tower::service_fn(move |uri: Uri| {
         let way = way.clone();

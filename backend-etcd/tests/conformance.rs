@@ -48,7 +48,7 @@ enum Etcd {
     Alone(Alone),
 }
 
-/// The servers of all cases. Every session has a link of its own.
+/// The servers of all cases. Every session has its own link.
 #[derive(Clone, Debug)]
 struct Linked {
     servers: &'static Cluster,

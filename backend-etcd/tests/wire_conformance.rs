@@ -24,7 +24,7 @@ use crate::peer::shared::Shared;
 #[expect(dead_code, reason = "the cases need no script")]
 mod peer;
 
-/// A cluster for one case. Every session has a network of its own.
+/// A cluster for one case. Every session has its own network.
 #[derive(Clone, Debug)]
 struct Scripted {
     peer: Arc<Peer>,

@@ -38,7 +38,7 @@ impl Effect {
         }
     }
 
-    /// Returns whether a watch of `query` is notified of it.
+    /// Returns `true` if a watch of `query` is notified of the effect.
     #[must_use]
     pub fn concerns(&self, query: &Query) -> bool {
         query.covers(&self.path, self.kind)
@@ -53,7 +53,7 @@ impl Effect {
         }
     }
 
-    /// The effect as the change for an observer that reads the details itself.
+    /// The effect as the change that is reported to an observer that reads the node itself.
     pub fn to_hint(&self) -> Change {
         Change::new(self.path.clone(), self.kind)
     }
@@ -80,7 +80,7 @@ pub enum Naming {
     Revision,
 }
 
-/// An operation, and the sequence that it was given.
+/// An operation, and its assigned sequence.
 pub(crate) type Named = (Op, Option<Sequence>);
 
 /// Assigns names to the sequential creates of a transaction.

@@ -81,8 +81,8 @@ impl MemBackend {
         store
     }
 
-    /// Expires a session, as if the store had received nothing from it for too long. The session
-    /// detects it by itself.
+    /// Expires a session, as if the store had received nothing from it for too long. The session is
+    /// not notified, and has to detect it.
     pub fn expire(&self, id: SessionId) {
         self.0.world().end(id, clock::now());
     }
@@ -126,7 +126,7 @@ impl MemBackend {
     }
 }
 
-/// Delivers one message of the session handshake over the link.
+/// Carries one message of the session handshake over the link.
 async fn cross(link: &Link, way: Direction, limit: Duration) -> Result<()> {
     if link.is_clear() {
         return Ok(());

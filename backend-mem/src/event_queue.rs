@@ -57,8 +57,8 @@ impl EventQueue {
     }
 
     fn deliver_first(&self) {
-        // Held until it is delivered: otherwise a later message could find the queue empty, and
-        // overtake.
+        // The lock is held until the message is delivered: otherwise a later message could find the
+        // queue empty and overtake it.
         let mut waiting = self.waiting();
         let _delivered = match waiting.pop_front() {
             Some((feed, Message::Changes(changes))) => feed.send_all(changes),

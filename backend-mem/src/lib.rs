@@ -2,9 +2,9 @@
 //! base of the deterministic simulation.
 //!
 //! It keeps the contract of [`synod_core::store`] and no more than that. Where the contract is
-//! weak, it is weak too, on purpose: `Local` reads lag, empty containers stay for a while,
-//! sequences have gaps and start again with their directory. So a program that runs well here does
-//! not depend on the strengths of a particular store.
+//! weak, this store is deliberately weak, too: `Local` reads lag, empty containers stay for a
+//! while, sequences have gaps and start again with their directory. So a program that runs well
+//! here does not depend on the strengths of a particular store.
 //!
 //! Its clock is tokio's, so it follows paused time.
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use synod_core::clock;
 use tokio::sync::watch;
 
-/// The behaviour of a link: the time that messages take, or that they do not arrive. A message that
-/// does not arrive waits until the link lets it through, or its sender gives up.
+/// The behaviour of a link: the delay of messages, or their loss. A message that does not arrive
+/// waits until the link recovers, or its sender gives up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "a plain description, made by tests")]
 pub struct Weather {
@@ -30,7 +30,7 @@ impl Weather {
 /// The path of one session's requests, and of the answers to them.
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// The link was ever changed. Most links check only this.
+    /// True if the link was ever changed. Most calls check only this.
     troubled: AtomicBool,
     weather: Mutex<Weather>,
     changed: watch::Sender<()>,
@@ -58,12 +58,12 @@ impl Link {
         self.changed.send_replace(());
     }
 
-    /// Returns whether every message arrives immediately.
+    /// Returns `true` if every message arrives immediately.
     pub(crate) fn is_clear(&self) -> bool {
         !self.troubled.load(Ordering::Acquire)
     }
 
-    /// Waits until a message has crossed, however long that takes.
+    /// Waits without a limit until a message has crossed.
     pub(crate) async fn cross(&self, direction: Direction) {
         if self.is_clear() {
             return;

@@ -18,7 +18,7 @@ pub(crate) struct Replica {
     tree: Tree,
     at: Revision,
     ahead: VecDeque<(Revision, Vec<Effect>)>,
-    /// The number of reads, so that no lag lasts.
+    /// The number of reads, by which the copy advances, so that no lag lasts for ever.
     reads: u64,
 }
 
@@ -36,8 +36,8 @@ impl Replica {
         }
     }
 
-    /// Advances to `seen` at least, so that no reader that has seen this revision goes back, and
-    /// perhaps further.
+    /// Advances at least to `seen`, so that no reader that has seen this revision goes back, and
+    /// possibly further.
     pub(crate) fn advance_to(&mut self, seen: Revision) {
         self.reads += 1;
         let advances = |at: Revision, reads| mix(at.get() ^ mix(reads)).is_multiple_of(3);

@@ -1,4 +1,4 @@
-//! [`MemStore`]: one session, as its application sees it.
+//! [`MemStore`]: a session in the store in memory.
 
 use std::fmt;
 use std::pin::pin;
@@ -50,7 +50,7 @@ impl MemStore {
         let life = Arc::new(Life::new(ttl, sent, Duration::ZERO));
         let (to_store, to_session) = (beat(shared.clone(), link.clone(), life.clone(), id), queue);
         let heart = spawn(async move {
-            // Ends with the session: `carry` alone never does.
+            // Ends with the session, because `carry` never ends.
             let _first = select(pin!(to_store), pin!(to_session.carry())).await;
         });
         let mut limits = Limits::default();
@@ -68,7 +68,7 @@ impl MemStore {
         if let Some(why) = self.life.loss() {
             return Err(why.error(doing));
         }
-        // A loop of calls that are all answered immediately must not block the thread.
+        // A loop of calls that are answered immediately must not block the thread.
         tokio::task::coop::consume_budget().await;
         if !self.crosses(Direction::ToStore).await {
             return Err(self.unanswered(doing));
@@ -179,7 +179,8 @@ impl Store for MemStore {
         let closed = self.ask("close", end).await;
         self.life.lose(SessionEnd::Closed);
         match closed {
-            // This side lost the session meanwhile; that does not prove that the store ended it.
+            // The client has lost the session in the meantime; that does not prove that the store
+            // ended it.
             Err(error) if self.shared.world().lives(id) => Err(error.with_unknown_effect()),
             // The store has ended it, by this request or by its time to live.
             _ => Ok(()),
@@ -188,7 +189,7 @@ impl Store for MemStore {
 }
 
 impl Drop for MemStore {
-    /// Leaves the session to expire at the store; observers are notified now.
+    /// Lets the session expire at the store; observers are notified now.
     fn drop(&mut self) {
         self.life.lose(SessionEnd::Closed);
     }
@@ -210,8 +211,8 @@ impl fmt::Debug for MemStore {
     }
 }
 
-/// Sends heartbeats, three per time to live, and advances the store's clock: any session that is
-/// alive does so for all.
+/// Sends heartbeats, three per time to live, and advances the store's clock: any live session does
+/// that for the whole store.
 async fn beat(shared: Arc<Shared>, link: Arc<Link>, life: Arc<Life<WatchId>>, id: SessionId) {
     let third = life.ttl() / 3;
     while life.loss().is_none() {
@@ -231,8 +232,8 @@ async fn beat(shared: Arc<Shared>, link: Arc<Link>, life: Arc<Life<WatchId>>, id
     }
 }
 
-/// Waits until `until`, or the end of the session's certain life, and processes expirations
-/// meanwhile.
+/// Waits until `until` or the end of the session's certain life, and processes expirations during
+/// the wait.
 async fn keep_time(shared: &Shared, life: &Life<WatchId>, until: Instant) {
     let until = life.until().map_or(until, |certain| until.min(certain));
     while clock::now() < until && life.loss().is_none() {

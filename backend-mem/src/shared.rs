@@ -17,7 +17,7 @@ pub(crate) struct Shared {
     /// The features that its sessions report as missing.
     pub(crate) missing_features: &'static [Feature],
     links: Mutex<BTreeMap<SessionId, Weak<Link>>>,
-    /// The state of the link of the next session, already during its opening.
+    /// The state of the link of the next session, which already applies to its opening.
     next_weather: Mutex<Option<Weather>>,
     /// Notified when a session or node may end earlier than before.
     pub(crate) sooner: Notify,

@@ -20,7 +20,7 @@ pub(crate) const LAST_SEQUENCE: u64 = i32::MAX as u64;
 pub struct Tree {
     // Looked up, never iterated: its order has no meaning.
     entries: FxHashMap<Path, Entry>,
-    /// Containers that became empty and were not collected yet.
+    /// Empty containers that are not collected yet.
     empties: BTreeSet<Path>,
     nodes: usize,
 }
@@ -170,7 +170,7 @@ impl Tree {
     }
 
     /// Collects about half of the empty containers, because the contract allows a container to be
-    /// collected immediately and later; the same containers for the same `salt`.
+    /// collected immediately or later. The same `salt` selects the same containers.
     pub fn collect(&mut self, salt: u64) {
         if self.empties.is_empty() {
             return;
@@ -183,7 +183,7 @@ impl Tree {
         }
     }
 
-    /// Collects every empty container. Returns whether there was any.
+    /// Collects every empty container. Returns `true` if there was any.
     pub fn collect_all(&mut self) -> bool {
         let any = !self.empties.is_empty();
         while let Some(path) = self.empties.pop_first() {
@@ -192,7 +192,7 @@ impl Tree {
         any
     }
 
-    /// Returns whether there is a node or a container at `path`.
+    /// Returns `true` if there is a node or a container at `path`.
     pub(crate) fn contains(&self, path: &Path) -> bool {
         self.entries.contains_key(path)
     }

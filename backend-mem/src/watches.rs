@@ -64,7 +64,7 @@ impl Watches {
         }
     }
 
-    /// Removes all watches of a session, which ends them on its own side.
+    /// Removes all watches of a session, which ends them itself.
     pub(crate) fn remove_session(&mut self, session: SessionId) {
         let mine =
             |(id, watching): (&WatchId, &Watching)| (watching.session == session).then_some(*id);
@@ -101,7 +101,7 @@ impl Watches {
         concerned.into_iter().map(|id| self.send(id, vec![change.clone()])).collect()
     }
 
-    /// Notifies one watch of earlier effects that it missed. Returns whether there are any.
+    /// Notifies one watch of earlier effects that it missed. Returns `true` if there are any.
     pub(crate) fn tell_late(&self, id: WatchId, effects: &[Effect], at: Revision) -> bool {
         let Some(watching) = self.all.get(&id) else { return false };
         let mine = effects.iter().filter(|effect| effect.concerns(&watching.query));

@@ -57,7 +57,7 @@ impl Habits {
     const WEAK: Self = Self { naming: Naming::Gaps, linger: true, tick: Duration::ZERO };
 }
 
-/// Counts of the contents of a store: each returns to zero when its users are gone.
+/// The counts of the objects in a store: each returns to zero when the users are gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Census {
@@ -181,11 +181,11 @@ impl World {
         if tick.is_zero() {
             return ends;
         }
-        // The multiples are counted from the first end.
+        // The ticks are counted from the first expiry.
         later(ends, tick)
     }
 
-    /// Returns whether a session has not ended.
+    /// Returns `true` if a session has not ended.
     pub fn lives(&self, id: SessionId) -> bool {
         self.sessions.contains_key(&id)
     }
@@ -200,7 +200,7 @@ impl World {
         self.revision
     }
 
-    /// Collects the empty containers. Returns whether there were any.
+    /// Collects the empty containers. Returns `true` if there were any.
     pub fn collect_all(&mut self) -> bool {
         self.tree.collect_all()
     }
@@ -211,7 +211,7 @@ impl World {
     }
 
     /// Ends a session: removes its watches, and its ephemeral nodes at one revision. Ending it
-    /// twice is no error.
+    /// twice is not an error.
     pub fn end(&mut self, id: SessionId, now: Instant) {
         self.tick(now);
         self.end_now(id);
@@ -273,7 +273,7 @@ impl World {
         {
             let missed =
                 replica.ahead().filter(|(at, effects)| self.watches.tell_late(watch, effects, *at));
-            // A read after these events is no older than they are.
+            // A read after these events must not be older than they are.
             if let (Some((at, _)), Some(session)) = (missed.last(), self.sessions.get_mut(&id)) {
                 session.seen = session.seen.max(at);
             }

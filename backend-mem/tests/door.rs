@@ -228,7 +228,7 @@ async fn a_session_given_up_by_its_own_clock_is_closed_once_the_store_has_ended_
     other.close().await.expect("reachable");
 }
 
-/// A waiter for an unfair lock waits for a time of its own, and reads before it tries.
+/// A waiter for an unfair lock has its own waiting time, and reads before it tries.
 #[tokio::test(start_paused = true)]
 async fn few_of_many_waiters_try_an_unfair_lock_when_it_is_free() {
     const WAITERS: usize = 20;

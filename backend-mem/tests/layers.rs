@@ -208,7 +208,7 @@ async fn played(store: Arc<dyn Store>, program: &[Txn]) -> String {
     said.replace(&format!("{:?}", store.session().id), "own")
 }
 
-/// Runs the same program in a store of its own and in a part of another store. The numbers of their
+/// Runs the same program in a separate store and in a part of another store. The numbers of their
 /// revisions agree, because both stores have the same number of earlier commits.
 async fn played_twice(root: &str, whole_stack: bool, program: &[Txn]) -> (String, String) {
     let alone = open(&MemBackend::new()).await;

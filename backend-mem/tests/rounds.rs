@@ -19,7 +19,7 @@ const TRIP: Duration = Duration::from_millis(100);
 const ITEMS: usize = 1_000;
 const MEMBERS: usize = 16;
 
-/// A member that stops as soon as it is told to.
+/// A member that stops as soon as it is requested to.
 struct Worker {
     share: Arc<Share>,
     _task: Task,

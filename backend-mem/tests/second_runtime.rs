@@ -24,7 +24,7 @@ use tokio::time::timeout;
 /// The limit for operations that must end by themselves.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A client on a runtime with a thread of its own, and another runtime.
+/// A client on a runtime with its own thread, and another runtime.
 struct Two {
     main: Runtime,
     second: Runtime,

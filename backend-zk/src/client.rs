@@ -1,4 +1,4 @@
-//! A client of ZooKeeper's protocol: one session, kept on whichever server answers.
+//! A client of ZooKeeper's protocol: one session, kept on any server that answers.
 //!
 //! A [`Connector`](connector::Connector) opens a session. Its [`Client`] sends a request when a
 //! method is called, in the order of the calls, and returns the [`Answer`](answer::Answer) as a
@@ -13,7 +13,7 @@
 //!   connection, because its meaning is unknown.
 //! - **A request is sent once.** Requests without an answer fail with [`ZkError::ConnectionLoss`],
 //!   whether they were received or not.
-//! - **Nothing that a server sends panics**, or takes more memory than was received.
+//! - **No message of a server causes a panic**, or takes more memory than its own size.
 //! - **Watches for one event are set again** on the next connection, in the same step as its first
 //!   requests. Persistent watches are not: events may have been missed, so their users set them
 //!   again, and read.

@@ -247,7 +247,7 @@ impl<'a> InFlight<'a> {
         })
     }
 
-    /// Returns whether the step creates a node of a kind whose stat some servers do not return.
+    /// Returns `true` if the step creates a node of a kind whose stat some servers do not return.
     /// They return that of a container, and that of a node with a time to live.
     fn is_ordinary(&self, step: &Step) -> bool {
         let op = &self.txn.ops[step.index];
@@ -402,7 +402,7 @@ fn next_sequence(cversion: i32, num_children: i32) -> u64 {
     u64::from(cversion.wrapping_add(num_children).cast_unsigned() / 2)
 }
 
-/// Returns whether a plan is one operation that has a plain call, plus at most creates of its
+/// Returns `true` if a plan is one operation that has a plain call, plus at most creates of its
 /// ancestors.
 fn is_plain(txn: &Txn, plan: &Plan) -> bool {
     let Some((own, ancestors)) = plan.steps.split_last() else { return true };

@@ -158,7 +158,7 @@ impl Connection {
         self.life.lose(SessionEnd::Expired);
     }
 
-    /// Returns whether a server reported the end of the session, and so of its ephemeral nodes.
+    /// Returns `true` if a server reported the end of the session, and so of its ephemeral nodes.
     pub(crate) fn is_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
     }
@@ -184,7 +184,7 @@ impl Connection {
         tickets.insert(path.clone());
     }
 
-    /// Returns whether the session created a ticket with this path.
+    /// Returns `true` if the session created a ticket with this path.
     pub(crate) fn has_ticket(&self, path: &Path) -> bool {
         self.tickets.lock().unwrap_or_else(PoisonError::into_inner).contains(path)
     }
@@ -199,7 +199,7 @@ impl Connection {
         self.create_stats.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether the servers have ever returned the stat of a create in a transaction of
+    /// Returns `true` if the servers have ever returned the stat of a create in a transaction of
     /// several.
     pub(crate) fn returns_create_stats(&self) -> bool {
         self.create_stats.load(Ordering::Relaxed)
@@ -215,9 +215,9 @@ impl Connection {
         generations.current
     }
 
-    /// Returns whether the server of this connection may be behind an event of an earlier one. When
-    /// the client reconnects, it requires a server that has everything it read, but not everything
-    /// that it was notified of.
+    /// Returns `true` if the server of this connection may be behind an event of an earlier one.
+    /// When the client reconnects, it requires a server that has everything it read, but not
+    /// everything that it was notified of.
     pub(crate) fn may_be_behind(&self, generation: u64) -> bool {
         self.caught_up.load(Ordering::Relaxed) < generation
     }

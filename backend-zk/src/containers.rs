@@ -74,7 +74,7 @@ pub(crate) fn probe(dir: &Path) -> String {
     format!("{dir}/{PROBE}")
 }
 
-/// Returns whether a path is that of a [`probe`].
+/// Returns `true` if a path is that of a [`probe`].
 pub(crate) fn is_probe(path: &str) -> bool {
     path.rsplit('/').next().is_some_and(|name| name.starts_with(PROBE))
 }
@@ -84,7 +84,7 @@ pub(crate) fn guard(path: &Path) -> String {
     format!("{path}/{GUARD:-<GUARD_BYTES$}", path = path.as_str())
 }
 
-/// Returns whether this is the name of a guard.
+/// Returns `true` if this is the name of a guard.
 pub(crate) fn is_guard(name: &str) -> bool {
     name.len() == GUARD_BYTES && name.starts_with(GUARD)
 }

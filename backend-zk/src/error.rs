@@ -113,7 +113,7 @@ fn advice(error: &ZkError) -> Option<&'static str> {
     })
 }
 
-/// Returns whether this is the server's answer to this very request, and means that nothing was
+/// Returns `true` if this is the server's answer to this very request, and means that nothing was
 /// changed. Any other error may come from the connection, whether the request was applied or not.
 pub(crate) fn is_definite(error: &ZkError) -> bool {
     matches!(

@@ -6,7 +6,7 @@
 //! answers what it can from its own memory, and reports the sessions with heartbeats in its answers
 //! to the leader's pings. When it loses its leader it continues to answer reads for `syncLimit`
 //! ticks. So a heartbeat is a `sync`, which only the leader answers, and [`Heartbeats`] computes
-//! from when on the leader certainly counts:
+//! the time from which the leader certainly counts the life of the session:
 //!
 //! - The leader pings each server every half tick. [`gap`] allows for a ping that is late.
 //! - The server answers pings and passes on answers to `sync` in the order in which the leader sent
@@ -102,7 +102,7 @@ pub(crate) fn send(
         Heartbeat::Sync => sent(async move { client.sync("/").await }),
         Heartbeat::Write => sent(async move {
             let mut writer = client.new_multi_writer();
-            // The root always exists. The leader needs a quorum for the outcome, whatever it is.
+            // The root always exists. The leader needs a quorum for any outcome.
             writer.add_check_version("/", -1);
             match writer.commit().await.map_err(ZkError::from) {
                 Ok(_) | Err(ZkError::NoAuth) => Ok(()),

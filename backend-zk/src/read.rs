@@ -122,12 +122,12 @@ pub(crate) fn view_of_once(
 /// lost.
 pub(crate) const MAX_CONNECTIONS: usize = 3;
 
-/// Returns whether the connection of the request was lost.
+/// Returns `true` if the connection of the request was lost.
 pub(crate) fn is_lost<T>(answer: &Result<T, Trouble>) -> bool {
     matches!(answer, Err(Trouble::Zk(ZkError::ConnectionLoss)))
 }
 
-/// Returns whether the answer was longer than the limit.
+/// Returns `true` if the answer was longer than the limit.
 pub(crate) fn is_too_long<T>(answer: &Result<T, Trouble>) -> bool {
     matches!(answer, Err(Trouble::Zk(ZkError::TooLong)))
 }

@@ -20,7 +20,7 @@ impl RecentRejections {
         self.0.store(ALERT, Ordering::Relaxed);
     }
 
-    /// Counts the transaction that is sent next. Returns whether its read is sent with it.
+    /// Counts the transaction that is sent next. Returns `true` if its read is sent with it.
     pub(crate) fn count_down(&self) -> bool {
         let less = |left: u32| left.checked_sub(1);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()

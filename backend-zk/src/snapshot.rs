@@ -211,7 +211,7 @@ impl Snapshot {
     }
 
     /// Adds the nodes that were listed but not requested, from a later snapshot, if they cannot
-    /// have changed in between. Returns whether this completes it.
+    /// have changed in between. Returns `true` if this completes it.
     ///
     /// So a snapshot is found even if nodes are created all the time.
     fn complete(&mut self, target: Target<'_>, later: &Self) -> bool {
@@ -236,7 +236,7 @@ impl Snapshot {
         target.reached(&self.names).iter().all(|path| self.nodes.contains_key(path))
     }
 
-    /// Returns whether a node has a guard.
+    /// Returns `true` if a node has a guard.
     pub(crate) fn is_guarded(&self, path: &Path) -> bool {
         self.names.get(path.as_str()).is_some_and(|names| names.iter().any(|name| is_guard(name)))
     }
@@ -338,7 +338,7 @@ impl Target<'_> {
         }
     }
 
-    /// Returns whether all paths fit into one request.
+    /// Returns `true` if all paths fit into one request.
     fn fits(self, paths: &BTreeSet<String>) -> bool {
         paths.iter().flat_map(|path| self.reads(path)).map(ReadOp::size).sum::<usize>()
             <= MAX_REQUEST
@@ -393,7 +393,7 @@ impl ReadOp<'_> {
 const MAX_REQUEST: usize = 1_048_000;
 
 /// Requests many nodes in one request, which the server answers with a consistent snapshot; in
-/// several successive requests if they do not fit. Returns whether it was one request.
+/// several successive requests if they do not fit. Returns `true` if it was one request.
 async fn request_all(
     connection: &Connection,
     client: &Client,

@@ -64,7 +64,7 @@ struct Watched {
     recursive: bool,
     /// The task that keeps the watch until this is dropped.
     _task: Task,
-    /// One-event watches on the same path that no observer waits for any more.
+    /// One-event watches on the same path that observers no longer wait for.
     retired: Vec<WatchFired>,
 }
 
@@ -242,7 +242,7 @@ impl WatchRegistry {
         }
     }
 
-    /// Returns whether this watch has an observer that needs the event verified.
+    /// Returns `true` if this watch has an observer that needs the event verified.
     fn verifies(&self, path: &Path, notification: &Notification) -> bool {
         self.state().observed.get(path).is_some_and(|path_state| path_state.verifies(notification))
     }
@@ -280,7 +280,7 @@ impl Watches {
         self.0.insert(path.clone(), Watched { recursive, _task: task, retired });
     }
 
-    /// Keeps a one-event watch, which no observer waits for any more, as long as the persistent
+    /// Keeps a one-event watch, which observers no longer wait for, as long as the persistent
     /// watch.
     fn retire(&mut self, path: &Path, watch: WatchFired) {
         match self.0.get_mut(path) {

@@ -1,4 +1,4 @@
-//! A client that has existed for long uses no more memory than a new one.
+//! A client does not use more memory over time.
 //!
 //! `SYNOD_ROUNDS=100000` makes that many rounds instead of a run of some seconds.
 
@@ -42,7 +42,7 @@ async fn round(client: &Client, number: usize) {
     let ticket = ticket.ok().expect("nothing stands against it").path;
     let (view, _gone) = client.watch(Query::children(&dir)).await.expect("answers");
     assert!(view.nodes.len() >= 2, "both are there");
-    // Each is a watch for one event. The first is dropped before it has come.
+    // Each is a watch for one event. The first is dropped before its event.
     let (_view, unheard) = client.watch(Query::until_gone(&ticket)).await.expect("answers");
     drop(unheard);
     let (_view, mut events) = client.watch(Query::until_gone(&ticket)).await.expect("answers");

@@ -116,7 +116,7 @@ impl Contest {
         Ok(records)
     }
 
-    /// Kills the process that does the work again and again. A killed racer cannot be used again,
+    /// Repeatedly kills the process that does the work. A killed racer cannot be used again,
     /// so each round starts its own.
     async fn kill(
         &self,

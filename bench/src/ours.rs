@@ -78,7 +78,7 @@ impl Ours {
         Ok(ours)
     }
 
-    /// Removes the nodes below the directory, which must not be in use any more.
+    /// Removes the nodes below the directory, which must no longer be in use.
     ///
     /// # Errors
     ///

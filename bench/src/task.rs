@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A kind of work, done again and again.
+/// A kind of work that is repeated.
 ///
 /// A lap is the work of one client before it starts again. It must be the same in all languages:
 /// docs/benchmarks.md has the list.

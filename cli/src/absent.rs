@@ -1,4 +1,4 @@
-//! The commands that this build does not contain: `--help` lists them, and calling one reports how
+//! The commands that are missing from this build: `--help` lists them, and calling one reports how
 //! to build it.
 
 use clap::builder::ValueParser;
@@ -7,15 +7,14 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use crate::failure::Failure;
 use crate::usage::USAGE;
 
-/// Each command that has a feature of the same name, whether this build has it, and its
-/// description.
+/// Each command with a feature of the same name, `true` if this build has it, and its description.
 const COMMANDS: [(&str, bool, &str); 3] = [
     ("bench", cfg!(feature = "bench"), "Measure how fast a store is"),
     ("conformance", cfg!(feature = "conformance"), "Test a store against its contract"),
     ("sim", cfg!(feature = "sim"), "Run processes on a simulated store with faults"),
 ];
 
-/// The features that add to the other commands, and whether this build has them.
+/// The features that extend other commands, and `true` if this build has them.
 const OTHERS: [(&str, bool); 4] = [
     ("zookeeper", cfg!(feature = "zookeeper")),
     ("etcd", cfg!(feature = "etcd")),
@@ -46,7 +45,7 @@ fn absent() -> impl Iterator<Item = (&'static str, &'static str)> {
     COMMANDS.iter().filter(|(_, is_built, _)| !is_built).map(|(name, _, about)| (*name, *about))
 }
 
-/// The command that builds this feature in addition to those of this build.
+/// The command that builds this feature in addition to the features of this build.
 fn how_to_build(feature: &str) -> String {
     let built = COMMANDS.iter().map(|(name, is_built, _)| (*name, *is_built)).chain(OTHERS);
     let built = built.filter(|(_, is_built)| *is_built).map(|(name, _)| name);

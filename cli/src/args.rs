@@ -93,7 +93,7 @@ pub(crate) struct Common {
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
 
-    /// Print JSON, one object a line
+    /// Print JSON, one object per line
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
@@ -166,10 +166,10 @@ pub(crate) enum Command {
         /// The node. Of several, each is listed below a line with its path
         #[arg(default_value = "/", value_name = "PATH")]
         paths: Vec<Path>,
-        /// Show version, size and kind of each
+        /// Show the version, size and kind of each node
         #[arg(long, short)]
         long: bool,
-        /// Show the data of each, on one line
+        /// Show the data of each node, on one line
         #[arg(long, short)]
         data: bool,
     },
@@ -236,19 +236,19 @@ pub(crate) enum Command {
         #[command(subcommand)]
         action: QueueAction,
     },
-    /// List the members of a group: a line each
+    /// List the members of a group: one line each
     Members {
         /// The group, by the path that its members give it
         path: Path,
     },
-    /// List services, or the instances of one: a line each
+    /// List services, or the instances of one: one line each
     Discover {
         /// The path below which the services are registered
         base: Path,
         /// The service, to list its instances
         service: Option<String>,
     },
-    /// Submit tasks to a crew of workers, do them, look after them
+    /// Submit tasks to a crew of workers, run them, and manage them
     Crew {
         /// The crew; all programs that name it share its tasks
         path: Path,
@@ -369,7 +369,7 @@ pub(crate) struct Create {
     /// Keep it only as long as this command runs: until it is interrupted
     #[arg(long, group = "lifetime")]
     pub(crate) ephemeral: bool,
-    /// Keep it only until it was not written for this long, like 30s
+    /// Delete it once it has not been written for this long, like 30s
     #[arg(long, group = "lifetime", value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) ttl: Option<Duration>,
 }
@@ -398,7 +398,7 @@ pub(crate) struct Watch {
     pub(crate) command: Vec<OsString>,
 }
 
-/// The group to join, and the command to run meanwhile.
+/// The group to join, and the command to run during the membership.
 #[cfg(unix)]
 #[derive(Debug, Args)]
 pub(crate) struct Join {

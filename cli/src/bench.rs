@@ -19,12 +19,12 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
 
-/// Measures below a node of its own, which is removed again, also on an interrupt.
+/// Measures below a new node, which is removed again, even on an interrupt.
 pub(crate) async fn run(common: &Common, bench: &Bench) -> Result<(), Failure> {
     let random = Random::from_system();
     let url = store(common)?;
     let scheme = Config::new(&url)?.url.scheme();
-    // Each connection to `mem://` opens a store of its own, so the shared one needs a name.
+    // Each connection to `mem://` opens a separate store, so a shared one needs a name.
     let url = if url == "mem://" { format!("mem://bench-{}", random.id()) } else { url };
     let cases = chosen(scheme, bench)?;
     if cfg!(debug_assertions) {
@@ -93,7 +93,7 @@ fn print_report(common: &Common, records: &[Record]) -> Result<(), Failure> {
     }
 }
 
-/// The store's own error, if there is one: it includes what to do.
+/// The error of the store, if there is one: it includes advice.
 fn failure(why: racer::Failure) -> Failure {
     why.downcast::<Error>()
         .map_or_else(|other| Failure::plain(other.to_string()), |error| Failure::Store(*error))

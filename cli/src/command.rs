@@ -113,7 +113,7 @@ impl Interrupts {
     async fn next(&mut self) {
         match &mut self.0 {
             Ok(signals) => drop(signals.fatal().await),
-            // The system's own handling ends this process.
+            // The default handling of the system ends this process.
             Err(_refused) => std::future::pending().await,
         }
     }

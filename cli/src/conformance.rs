@@ -19,7 +19,7 @@ mod harness;
 
 /// Runs the cases with `only` in their name.
 pub(crate) fn run(common: &Common, only: Option<&str>) -> Result<(), Failure> {
-    // Cases run on runtimes of their own, which cannot start on a thread that already has one.
+    // Cases run on their own runtimes, which cannot start on a thread that already has one.
     std::thread::scope(|scope| scope.spawn(|| try_all(common, only)).join())
         .unwrap_or_else(|_panic| Err(Failure::plain("the suite itself failed; please report it")))
 }
@@ -45,8 +45,8 @@ fn try_all(common: &Common, only: Option<&str>) -> Result<(), Failure> {
     if count.failed == 0 { Ok(()) } else { Err(Failure::Told) }
 }
 
-/// The harness for this store: memory with all of its faults, in virtual time; any other store from
-/// outside.
+/// The harness for this store: memory with all of its faults, in virtual time; any other store
+/// through its public interface.
 fn suite(url: &str) -> Result<Suite, Failure> {
     let config = Config::new(url)?;
     let backend = config.backend()?;

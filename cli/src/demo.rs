@@ -80,7 +80,7 @@ async fn in_memory(common: &Common, teller: &Teller) -> Result<(), Failure> {
     teller.say(END)
 }
 
-/// Shows the events that need no store of one's own: the programs that fail are those of the demo.
+/// Shows the events that do not need a separate store: only programs of the demo fail.
 async fn on_server(common: &Common, config: &Config, teller: &Teller) -> Result<(), Failure> {
     teller.say(ON_SERVER)?;
     let start = |name| Program::connect(name, config, teller);
@@ -91,7 +91,7 @@ async fn on_server(common: &Common, config: &Config, teller: &Teller) -> Result<
     let shown = Box::pin(until_interrupted(shown)).await;
     let shown = shown.unwrap_or_else(|| Err(Failure::plain("interrupted")));
     if shown.is_err() {
-        // Even if the output is closed, no node may be left.
+        // No node may be left, even if the output is closed.
         let removing = delete::remove(&dan.client, &path);
         let _removed = timeout(LEAVING, removing).await.is_ok_and(|removed| removed.is_ok());
     }

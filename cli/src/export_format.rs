@@ -1,5 +1,5 @@
 //! The file of `export`, `import` and `diff`: a header, a line of JSON for each node, and a line
-//! with their number, by which a file that was cut off is noticed. [`Reader`] reads it.
+//! with their number, which shows whether the file is complete. [`Reader`] reads it.
 
 use std::cmp::Ordering;
 use std::io::{self, BufRead, Read as _, Write};
@@ -25,7 +25,7 @@ pub(crate) fn write_header(to: &mut impl Write, root: &Path) -> io::Result<()> {
     writeln!(to, "{}", json!({ "root": root.as_str(), "synod_export": VERSION }))
 }
 
-/// Writes a node. The same content makes the same line, so it has no revision and no version.
+/// Writes a node. The same content gives the same line, so the line has no revision and no version.
 pub(crate) fn write_node(to: &mut impl Write, node: &Node) -> io::Result<()> {
     let (key, data) = output::data(&node.data);
     writeln!(to, "{}", json!({ key: data, "path": node.path.as_str() }))
@@ -53,8 +53,8 @@ pub(crate) struct Entry {
 
 /// Reads a file, line by line.
 ///
-/// A file without a header has none of the last line either: it was written by hand, or is a part
-/// of an export. The lines of `tree --json` are read, too.
+/// A file without a header has no last line either: it was written by hand, or is a part of an
+/// export. It can also be the output of `tree --json`.
 #[derive(Debug)]
 pub(crate) struct Reader<R> {
     from: R,
@@ -63,7 +63,7 @@ pub(crate) struct Reader<R> {
     /// The number of nodes that were read.
     nodes: u64,
     is_over: bool,
-    /// The number of ephemeral nodes that were left out.
+    /// The number of ephemeral nodes that were omitted.
     ephemeral: u64,
 }
 
@@ -90,12 +90,12 @@ impl<R: BufRead> Reader<R> {
         self.header.as_ref()
     }
 
-    /// The number of ephemeral nodes of the file that were left out.
+    /// The number of ephemeral nodes of the file that were omitted.
     pub(crate) fn ephemeral(&self) -> u64 {
         self.ephemeral
     }
 
-    /// The next node; `None` at the end of a file that is whole.
+    /// The next node; `None` at the end of a complete file.
     pub(crate) fn next(&mut self) -> Result<Option<Entry>, Failure> {
         while let Some(text) = self.next_line()? {
             let line = parse(&text, self.line).map_err(|why| self.wrong(&why))?;

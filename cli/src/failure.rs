@@ -8,14 +8,14 @@ use std::sync::Arc;
 use synod::InvalidPath;
 use synod::{Error, ErrorKind, Outcome, RejectReason};
 
-/// The exit code if a node, an item, a worker or a task is not there. This and the next three are
-/// those of `sysexits.h`.
+/// The exit code if a node, an item, a worker or a task does not exist. This code and the next
+/// three come from `sysexits.h`.
 const NOT_THERE: u8 = 66;
 /// The exit code if the store does not answer, or the session was lost.
 pub(crate) const UNREACHABLE: u8 = 69;
-/// The exit code if the store refuses a change: something is there already, or was changed.
+/// The exit code if the store refuses a change: something already exists, or was changed.
 pub(crate) const REFUSED: u8 = 73;
-/// The exit code if the store refuses the user, or what the user may not do.
+/// The exit code if the store rejects the user, or the user lacks a permission.
 const DENIED: u8 = 77;
 
 /// The exit code of `diff` where other commands have 1.
@@ -45,7 +45,7 @@ pub(crate) enum Failure {
     Plain(String),
     /// The command printed the reason already.
     Told,
-    /// An error with an exit code of its own, and an optional message.
+    /// An error with its own exit code, and an optional message.
     Exit(u8, Option<String>),
 }
 
@@ -54,7 +54,7 @@ impl Failure {
         Self::Plain(text.into())
     }
 
-    /// The result of a change that the store must have made.
+    /// Converts a change that was not applied to an error.
     pub(crate) fn unless_applied<T>(outcome: Outcome<T>) -> Result<T, Self> {
         let reason = outcome.rejected().map(|no| no.reason);
         outcome.required().map_err(|error| match reason {
@@ -77,7 +77,7 @@ impl Failure {
         }
     }
 
-    /// The failure of `diff`, whose exit code is 2 in place of 1: 1 is a difference.
+    /// The failure of `diff`, whose exit code is 2 instead of 1: 1 means a difference.
     pub(crate) fn of_diff(self) -> Self {
         match self {
             Self::Store(error) if Self::Store(error.clone()).code() == 1 => {
@@ -94,7 +94,7 @@ impl Failure {
     /// Prints the failure, and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         let text = match self {
-            // The reader of the pipe has ended, as with `| head`: that is intended.
+            // The reader of the pipe has ended, as with `| head`. This is intended.
             Self::Io(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 return ExitCode::SUCCESS;
             }
@@ -103,13 +103,13 @@ impl Failure {
             Self::Plain(text) | Self::NotThere(text) | Self::Exit(_, Some(text)) => text.clone(),
             Self::Told | Self::Exit(_, None) => return ExitCode::from(self.code()),
         };
-        // If standard error is closed too, the exit code has to suffice.
+        // If standard error is closed too, the exit code is the only report.
         let _told = writeln!(io::stderr(), "error: {text}").is_ok();
         ExitCode::from(self.code())
     }
 }
 
-/// An error, its causes, and what to do, in one line.
+/// An error, its causes and advice, in one line.
 pub(crate) fn sentence(error: &Error) -> String {
     let (mut text, mut explained) = (error.to_string(), error.detail().is_some());
     let mut cause = error.source();
@@ -120,7 +120,7 @@ pub(crate) fn sentence(error: &Error) -> String {
                 explained |= inner.detail().is_some();
                 inner.detail().map(str::to_owned)
             }
-            // The text of the client library is for its experts, and long.
+            // The text of the client library is long and technical.
             None if explained => break,
             None => Some(error.to_string()),
         };
@@ -135,7 +135,7 @@ pub(crate) fn sentence(error: &Error) -> String {
     }
 }
 
-/// An error of the store's contract, as a cause of another.
+/// An error of the store's contract that is the cause of another error.
 fn ours<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a Error> {
     let shared = || cause.downcast_ref::<Arc<Error>>().map(AsRef::as_ref);
     cause.downcast_ref().or_else(shared)

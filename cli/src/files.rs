@@ -11,21 +11,21 @@ use synod::Path;
 
 use crate::failure::Failure;
 
-/// The beginning of the names of files that are no nodes: the one that describes the directory, and
-/// those that are being written.
+/// The prefix of the names of files that are not nodes: the file that describes the directory, and
+/// files that are being written.
 const OWN: &str = ".synod-mirror";
 
 /// The name of the file with the data of a node that has nodes below it, and so is a directory.
 const VALUE: &str = ".value";
 
-/// The files that nodes become, by their paths in the directory.
+/// The files for the nodes, by their paths in the directory.
 pub(crate) type Wanted = BTreeMap<PathBuf, Node>;
 
-/// A directory that has a file for each node. Nothing else is in it.
+/// A directory that has a file for each node, and no other files.
 #[derive(Debug)]
 pub(crate) struct Files {
     root: PathBuf,
-    /// The files that are there, with the nodes that they were written from, if this is known.
+    /// The existing files, with the nodes that they were written from, if known.
     there: BTreeMap<PathBuf, Option<Node>>,
 }
 
@@ -36,8 +36,8 @@ pub(crate) enum FileChange {
     Removed(PathBuf),
 }
 
-/// The files that the nodes at a path and below it become, and the nodes that become none because
-/// of their names.
+/// The files for the nodes at a path and below it, and the nodes without a file because of their
+/// names.
 pub(crate) fn wanted<'a>(nodes: impl Iterator<Item = &'a Node>, top: &Path) -> (Wanted, Vec<Path>) {
     let nodes: Vec<_> = nodes.collect();
     let directories: BTreeSet<&str> = nodes.iter().flat_map(|node| node.path.above()).collect();
@@ -50,7 +50,7 @@ pub(crate) fn wanted<'a>(nodes: impl Iterator<Item = &'a Node>, top: &Path) -> (
             continue;
         }
         if node.path == *top || directories.contains(node.path.as_str()) {
-            // A directory needs no file to be one.
+            // A directory exists without a file for its data.
             if node.data.is_empty() {
                 continue;
             }
@@ -66,7 +66,7 @@ fn is_reserved(name: &OsStr) -> bool {
 }
 
 impl Files {
-    /// Takes a directory for the nodes at `top`: a new or empty one, or one that was taken for the
+    /// Opens a directory for the nodes at `top`: a new or empty one, or one that was used for the
     /// same path before. Files in any other directory are never removed.
     pub(crate) fn open(root: &FilePath, top: &Path) -> Result<Self, Failure> {
         fs::create_dir_all(root).map_err(|error| at(root, &error))?;
@@ -98,8 +98,8 @@ impl Files {
         Ok(Self { root: root.to_owned(), there })
     }
 
-    /// Updates the files to those that are wanted: each file is replaced atomically, so that a
-    /// reader sees all of the old file or of the new one. Returns the changes.
+    /// Updates the files to the wanted ones. Each file is replaced atomically, so that a reader
+    /// sees either the old or the new file. Returns the changes.
     pub(crate) fn update(&mut self, wanted: &Wanted) -> Result<Vec<FileChange>, Failure> {
         let mut done = Vec::new();
         let gone: Vec<_> =
@@ -125,7 +125,7 @@ impl Files {
             // From an earlier run.
             Some(None) => {
                 let whole = self.root.join(file);
-                // A link belongs to another program, whatever its target.
+                // A link belongs to another program, with any target.
                 let is_file = fs::symlink_metadata(&whole).is_ok_and(|found| found.is_file());
                 is_file && fs::read(whole).is_ok_and(|data| *data == *node.data)
             }
@@ -137,11 +137,11 @@ impl Files {
         let (whole, new) =
             (self.root.join(file), self.root.join(format!("{OWN}.{}", std::process::id())));
         self.make_directories(file)?;
-        // No link is followed: its target does not belong to this directory.
+        // Links are not followed: its target does not belong to this directory.
         remove(&new)?;
         let mut written = File::create_new(&new)?;
         written.write_all(data)?;
-        // Otherwise a machine that loses its power may find an empty file under the new name.
+        // Otherwise the new name may refer to an empty file after a power failure.
         written.sync_all()?;
         if is_directory(&whole)? {
             remove(&whole)?;
@@ -149,8 +149,8 @@ impl Files {
         fs::rename(&new, whole)
     }
 
-    /// Makes the directories above a file. Anything else at the path of one is removed, also links
-    /// to directories: the files below them are elsewhere.
+    /// Creates the directories above a file. Anything else at such a path is removed, including
+    /// links to directories: the files below a link are elsewhere.
     fn make_directories(&self, file: &FilePath) -> io::Result<()> {
         for directory in self.above(file) {
             if !is_directory(&directory)? {
@@ -194,7 +194,7 @@ fn at(file: &FilePath, error: &io::Error) -> Failure {
     Failure::plain(format!("{}: {error}", file.display().to_string().escape_debug()))
 }
 
-/// Returns `true` if a directory is there, and no link to one.
+/// Returns `true` if the path is a directory, and not a link to one.
 fn is_directory(path: &FilePath) -> io::Result<bool> {
     match fs::symlink_metadata(path) {
         Ok(found) => Ok(found.is_dir()),
@@ -203,7 +203,7 @@ fn is_directory(path: &FilePath) -> io::Result<bool> {
     }
 }
 
-/// Removes whatever is there. No link is followed.
+/// Removes anything at the path, without following links.
 fn remove(path: &FilePath) -> io::Result<()> {
     let removed =
         if is_directory(path)? { fs::remove_dir_all(path) } else { fs::remove_file(path) };
@@ -230,7 +230,7 @@ fn remove_empty(directory: &FilePath) -> io::Result<()> {
     Ok(())
 }
 
-/// All files below a directory. A link is a file, whatever its target.
+/// All files below a directory. A link is a file, with any target.
 fn walk(
     root: &FilePath,
     below: &FilePath,

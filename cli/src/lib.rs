@@ -1,8 +1,8 @@
-//! The `synod` command, as a library: for programs that add a store of their own.
+//! The `synod` command, as a library: for programs that add their own store.
 //!
-//! A program that registers a store and calls [`main`] is the `synod` command for that store too:
-//! `get`, `watch`, `lock` and all others take its URLs; `conformance` and `bench` too, which are
-//! features of this crate.
+//! A program that registers a store and calls [`main`] is the `synod` command for that store, too:
+//! all commands accept its URLs, including `conformance` and `bench`, which are features of this
+//! crate.
 //!
 //! ```no_run
 //! # // It would run the command that the arguments of the test name.
@@ -53,7 +53,7 @@ mod walk;
 
 /// Runs the command that the arguments of this process name, to its end.
 ///
-/// A second call in one process is no error. It must not be called within a tokio runtime.
+/// It may be called more than once in a process, but not within a tokio runtime.
 pub fn main() -> ExitCode {
     run_with(std::env::args_os())
 }
@@ -63,7 +63,7 @@ pub fn run_with(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>
     let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
     let matches = match absent::listed(Cli::command()).try_get_matches_from(&arguments) {
         Ok(matches) => matches,
-        // The help is an error for clap, and no failure.
+        // For clap the help is an error, but here it is not a failure.
         Err(error) => return usage::report(&error, &arguments),
     };
     if let Some(failure) = absent::called(&matches) {

@@ -9,7 +9,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::failure::Failure;
 
-/// Starts to log, if it is wanted: `RUST_LOG` says what, and otherwise the number of `-v`.
+/// Starts to log, if requested, at the level in `RUST_LOG` or else by the number of `-v`.
 pub(crate) fn start(verbose: u8) -> Result<(), Failure> {
     let wanted = std::env::var("RUST_LOG").ok().filter(|it| !it.is_empty());
     let targets = match wanted {
@@ -20,7 +20,7 @@ pub(crate) fn start(verbose: u8) -> Result<(), Failure> {
         None => Targets::new().with_target("synod", level(verbose)),
     };
     let log = tracing_subscriber::fmt::layer().with_writer(io::stderr);
-    // A program that calls this command may have a log of its own.
+    // A program that calls this command may have its own log.
     let _started = tracing_subscriber::registry().with(log).with(targets).try_init().is_ok();
     Ok(())
 }

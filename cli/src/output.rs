@@ -1,4 +1,4 @@
-//! Prints results: as text for a person, or as JSON for a program.
+//! Prints results: as text for the user, or as JSON for a program.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path as FilePath;
@@ -36,9 +36,9 @@ pub(crate) fn bytes(data: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
-/// Prints one JSON object on a line. Where its `data` is an object, an array or a string in JSON,
-/// the line has that as `json`, too: byte for byte, as a parser would round its numbers and drop
-/// repeated keys.
+/// Prints one JSON object on a line. If its `data` is a JSON object, array or string, the line also
+/// has it as `json`: byte for byte, because a parser would round its numbers and drop repeated
+/// keys.
 ///
 /// # Errors
 ///
@@ -58,11 +58,10 @@ fn rendered(value: &Value) -> String {
     text
 }
 
-/// The JSON that a text is, on one line. A number or a word is plain text.
+/// Returns a text that is JSON, on one line. A number or a word counts as plain text.
 fn json_in(text: &str) -> Option<String> {
     match serde_json::from_str(text) {
-        // A line break in JSON is between two parts of it: within a string it is written as an
-        // escape.
+        // A line break in JSON is always between two tokens: within a string it is escaped.
         Ok(Value::Object(_) | Value::Array(_) | Value::String(_)) => {
             Some(text.trim().replace(['\r', '\n'], " "))
         }
@@ -72,7 +71,7 @@ fn json_in(text: &str) -> Option<String> {
 
 /// Prints a warning, after which the command continues.
 pub(crate) fn warning(text: &str) {
-    // If standard error is closed, there is no reader.
+    // If standard error is closed, nobody reads the warning.
     let _told = writeln!(io::stderr(), "warning: {text}").is_ok();
 }
 
@@ -120,7 +119,7 @@ pub(crate) fn kind(stat: Option<&Stat>) -> &'static str {
     }
 }
 
-/// Data as it is: text under one key, and bytes that are no text in base64 under another one.
+/// The data: text under one key, and other bytes in base64 under another key.
 pub(crate) fn data(data: &[u8]) -> (&'static str, Value) {
     match std::str::from_utf8(data) {
         Err(_) => ("data_base64", STANDARD.encode(data).into()),
@@ -128,7 +127,7 @@ pub(crate) fn data(data: &[u8]) -> (&'static str, Value) {
     }
 }
 
-/// Prints data: as it is with `raw`, and otherwise with a line break at its end, and escaped for a
+/// Prints data: unchanged with `raw`, and otherwise with a line break at its end, and escaped for a
 /// terminal.
 ///
 /// # Errors
@@ -145,7 +144,7 @@ pub(crate) fn content(data: &[u8], raw: bool) -> io::Result<()> {
     bytes(b"\n")
 }
 
-/// Prints the output of a command that ran elsewhere: as it is, or escaped for a terminal.
+/// Prints the output of a command that ran elsewhere: unchanged, or escaped for a terminal.
 ///
 /// # Errors
 ///
@@ -154,7 +153,7 @@ pub(crate) fn result(data: &[u8]) -> io::Result<()> {
     if io::stdout().is_terminal() { bytes(for_terminal(data).as_bytes()) } else { bytes(data) }
 }
 
-/// Data as text that changes nothing on a terminal but adds lines to it.
+/// Data as text without control sequences, which only adds lines to a terminal.
 fn for_terminal(data: &[u8]) -> String {
     let text = String::from_utf8_lossy(data);
     let mut printed = String::with_capacity(text.len());
@@ -167,7 +166,7 @@ fn for_terminal(data: &[u8]) -> String {
     printed
 }
 
-/// [`data`] of the label that a client has set.
+/// [`data`] for the label that a client has set.
 pub(crate) fn label(label: &[u8]) -> (&'static str, String) {
     match std::str::from_utf8(label) {
         Err(_) => ("label_base64", STANDARD.encode(label)),
@@ -175,7 +174,7 @@ pub(crate) fn label(label: &[u8]) -> (&'static str, String) {
     }
 }
 
-/// Data for a person: one line, shortened.
+/// Readable data: one line, shortened.
 pub(crate) fn glimpse(data: &[u8]) -> String {
     const SHOWN: usize = 60;
     match std::str::from_utf8(data) {
@@ -188,7 +187,7 @@ pub(crate) fn glimpse(data: &[u8]) -> String {
     }
 }
 
-/// Data for a person: one line, whole.
+/// Readable data: one line, complete.
 pub(crate) fn on_one_line(data: &[u8]) -> String {
     match std::str::from_utf8(data) {
         Err(_) => format!("<{} bytes>", data.len()),

@@ -1,4 +1,4 @@
-//! [`Job`]: a command in a process group of its own, which is ended when the lock is lost.
+//! [`Job`]: a command in its own process group, which is ended when the lock is lost.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -62,7 +62,7 @@ impl Job {
         let ended = group.watch(Some(&mut tenure), signals, self.grace).await;
         let is_held = held.is_held();
         group.end_all(&ended, &mut tenure, self.grace).await;
-        // A command that ended by itself after the lock was no longer certain has lost it, too.
+        // If the command ended after the lock was no longer certain, the lock also counts as lost.
         Ok(if ended.lost || !is_held { End::Lost } else { End::Exited(ended.code) })
     }
 
@@ -104,8 +104,8 @@ impl Job {
     }
 }
 
-/// Writes the input of a command. A thread waits for a command that reads slowly; one that reads
-/// nothing ends it.
+/// Writes the input of a command. The thread waits for a command that reads slowly, and ends if the
+/// command does not read.
 fn feed(mut pipe: ChildStdin, input: Vec<u8>) {
     std::thread::spawn(move || {
         let _read = pipe.write_all(&input).is_ok();
@@ -115,7 +115,7 @@ fn feed(mut pipe: ChildStdin, input: Vec<u8>) {
 fn not_started(program: &OsString, error: &io::Error) -> Failure {
     let shown = program.display().to_string();
     let is_missing = error.kind() == io::ErrorKind::NotFound;
-    // As the one argument of `flock -c`.
+    // The command may be one string, as for `flock -c`.
     let hint = if is_missing && shown.contains(' ') {
         "; for a line of a shell say: sh -c LINE"
     } else {

@@ -10,7 +10,7 @@ use synod_core::store::Loaded;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-/// A progress bar. It is not shown in the first second, nor without a terminal.
+/// A progress bar. It is shown only after a second, and only on a terminal.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -18,7 +18,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Makes a bar with `total` steps, or without a known end.
+    /// Creates a bar with `total` steps, or without a known end.
     pub(crate) fn new(what: &'static str, total: Option<u64>) -> Self {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
         let template = match total {
@@ -38,7 +38,7 @@ impl Progress {
         progress.until_done(pin!(work), || progress.bar.tick()).await
     }
 
-    /// Waits for `work`, with a bar of the nodes that were read, of those that were found so far.
+    /// Waits for `work`, with a bar of the number of nodes read, among the nodes found so far.
     pub(crate) async fn reading<T>(
         what: &'static str,
         loaded: watch::Receiver<Loaded>,
@@ -53,7 +53,7 @@ impl Progress {
         progress.until_done(pin!(work), update).await
     }
 
-    /// Waits for `work`, with a bar of the nodes that were deleted, of those that were found.
+    /// Waits for `work`, with a bar of the number of deleted nodes, among the nodes found so far.
     pub(crate) async fn deleting<T>(
         deletion: watch::Receiver<Deletion>,
         work: impl Future<Output = T>,
@@ -67,7 +67,7 @@ impl Progress {
         progress.until_done(pin!(work), update).await
     }
 
-    /// Waits for `work`, and brings the bar up to date meanwhile.
+    /// Waits for `work`, and updates the bar during the wait.
     async fn until_done<T>(&self, work: Pin<&mut impl Future<Output = T>>, update: impl Fn()) -> T {
         let updating = async {
             loop {
@@ -82,7 +82,7 @@ impl Progress {
         }
     }
 
-    /// Counts `steps` more as done.
+    /// Advances the bar by `steps`.
     pub(crate) fn advance(&self, steps: u64) {
         self.show();
         self.bar.inc(steps);
@@ -95,7 +95,7 @@ impl Progress {
         }
     }
 
-    /// Prints a line without breaking the bar.
+    /// Prints a line without disturbing the bar.
     #[cfg(any(feature = "bench", feature = "conformance"))]
     pub(crate) fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
         self.bar.suspend(print)

@@ -22,10 +22,10 @@ const PASSWORD: &str = "SYNOD_PASSWORD";
 
 /// The settings of the connection to a store: the fields of a [`Config`].
 ///
-/// It has no `Debug`, because it has the password.
+/// It does not implement `Debug`, because it contains the password.
 pub(crate) struct Settings {
     fields: Map<String, Value>,
-    /// The profile, for an error.
+    /// The profile, for error messages.
     profile: Option<String>,
 }
 
@@ -89,7 +89,7 @@ impl Settings {
         Self { fields, profile: self.profile.clone() }
     }
 
-    /// The same settings without one of them, outside the URL.
+    /// The same settings without this one, unless it is in the URL.
     pub(crate) fn without(&self, name: &str) -> Self {
         let mut fields = self.fields.clone();
         let _removed = fields.remove(name);
@@ -132,8 +132,8 @@ impl Settings {
     }
 }
 
-/// The settings from the first of these that is given: an option, the environment, and the default
-/// profile of the configuration file.
+/// The settings from the first of these sources that has them: an option, the environment, and the
+/// default profile of the configuration file.
 fn named(common: &Common) -> Result<Option<Settings>, Failure> {
     let of_environment = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
     match (&common.store, &common.profile) {
@@ -215,7 +215,7 @@ fn profile_of(
         if settings.fields.contains_key("credentials") {
             return Err(wrong("`user` and `credentials` exclude each other"));
         }
-        // A relative file is beside the configuration file.
+        // A relative path is relative to the configuration file.
         let file = file.map(|file| path.parent().map_or(file.clone().into(), |it| it.join(file)));
         settings.set_credentials(&user, password(file.as_deref())?);
     } else if file.is_some() {
@@ -224,7 +224,7 @@ fn profile_of(
     Ok(settings)
 }
 
-/// The configuration file, without the text that an error of the parser quotes.
+/// Parses the configuration file. Errors do not quote its text.
 fn parse(path: &FilePath, text: &str) -> Result<Map<String, Value>, Failure> {
     toml::from_str(text).map_err(|error| {
         let line = error.span().map(|span| 1 + text[..span.start].matches('\n').count());

@@ -28,13 +28,12 @@ mod sweep;
 #[cfg(not(feature = "mutants"))]
 use honest as mutants;
 
-/// Number of seeds with which an event that should happen sometimes must have happened.
+/// Number of seeds after which every event that should happen sometimes must have happened.
 const ENOUGH: u64 = 20_000;
 
 /// Runs the `sim` command.
 pub(crate) fn run(common: &Common, asked: &Sim) -> Result<(), Failure> {
-    // A simulation runs on a runtime of its own, which cannot start on a thread that already has
-    // one.
+    // A simulation runs on its own runtime, which cannot start on a thread that already has one.
     std::thread::scope(|scope| scope.spawn(|| asked_for(common, asked)).join()).unwrap_or_else(
         |_panic| Err(Failure::plain("the simulator itself failed; please report it")),
     )
@@ -123,7 +122,7 @@ fn is_enough(asked: &Sim, histories: u64) -> bool {
 }
 
 /// Returns the share of one of several workloads: an equal part of the time, and of the other
-/// limits if they are for all together.
+/// limits if they apply to all together.
 fn shared_out(asked: &Sim, workloads: usize) -> Sim {
     let mut share = asked.clone();
     let seeds = &mut share.seeds;
@@ -164,9 +163,9 @@ fn hunt_one(common: &Common, asked: &Sim, workload: &str) -> Result<Tally, Failu
     )))
 }
 
-/// Runs as many seeds as were requested, or as there is time for.
+/// Runs as many seeds as were requested, or as fit into the time.
 fn counted(hunt: &Hunt, asked: &Sim) -> Result<(Tally, Duration), Failure> {
-    /// Seeds per step, where a limit other than their number applies.
+    /// Seeds per step, if a limit other than their number applies.
     const SLICE: u64 = 512;
     let Seeds { from, count, limit, turns, .. } = asked.seeds;
     let (began, known) = (Instant::now(), limit.is_none().then_some(count));
@@ -203,7 +202,7 @@ fn prepared(workload: &str, seeds: &Seeds) -> Result<Hunt, Failure> {
     Ok(seeds.without.iter().fold(hunt, |hunt, fault| hunt.without(*fault)))
 }
 
-/// Runs the saved cases: a failure that was fixed must not come back.
+/// Runs the saved cases: a fixed failure must not return.
 fn kept(common: &Common, asked: &Sim, workload: &str) -> Result<(), Failure> {
     let mut count = 0;
     for (file, case) in corpus::of(workload).map_err(bad)? {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A time with a unit, or a plain number of seconds as for flock.
+/// Parses a time with a unit, or a plain number of seconds, as flock does.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is no time; say 30, 30s, 1.5 or 2m");
     match text.parse::<f64>() {

@@ -10,11 +10,11 @@ use clap::builder::StyledStr;
 /// The exit code of wrong arguments.
 pub(crate) const USAGE: u8 = 2;
 
-/// Prints an error of the arguments, or the help that they ask for, and returns the exit code.
+/// Prints an error of the arguments, or the help that they request, and returns the exit code.
 pub(crate) fn report(error: &Error, arguments: &[OsString]) -> ExitCode {
     let text = error.render().to_string();
     let cleaned = if error.use_stderr() { cleaned(&text, arguments) } else { text.clone() };
-    // If the output is closed, the exit code has to suffice.
+    // If the output is closed, the exit code is the only report.
     let _told = if cleaned == text {
         error.print().is_ok()
     } else {
@@ -23,12 +23,13 @@ pub(crate) fn report(error: &Error, arguments: &[OsString]) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE))
 }
 
-/// The text of an error in which arguments are quoted: a URL of a store may be in the wrong place.
+/// The text of an error that quotes arguments, without passwords: the URL of a store may be in the
+/// wrong place.
 fn cleaned(text: &str, arguments: &[OsString]) -> String {
     let mut text = text.to_owned();
     for argument in arguments {
         let argument = argument.to_string_lossy();
-        // Of an option with a value the value is quoted.
+        // For an option with a value, the value is quoted.
         let value = argument.split_once('=').map_or("", |(_, value)| value);
         for quoted in [&*argument, value] {
             if quoted.contains(char::is_control) {

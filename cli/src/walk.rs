@@ -13,7 +13,7 @@ const AT_ONCE: usize = 32;
 /// The nodes of a subtree: each before the nodes below it, siblings by name.
 ///
 /// It holds the names of each directory between the root and the current node, and the data of up
-/// to [`AT_ONCE`] siblings in each. The nodes are not read at the same time. No node is older than
+/// to [`AT_ONCE`] siblings in each. The nodes are read at different times, but none is older than
 /// the start of the walk.
 #[derive(Debug)]
 pub(crate) struct Walk {
@@ -34,20 +34,20 @@ struct Level {
 #[derive(Debug)]
 pub(crate) struct Visit {
     pub(crate) path: Path,
-    /// The node; `None` for a container, for a node that is gone, and in a walk of names.
+    /// The node; `None` for a container, for a removed node, and in a walk of names only.
     pub(crate) node: Option<Node>,
     /// The names of its children, sorted.
     pub(crate) children: Vec<Node>,
 }
 
 impl Walk {
-    /// Starts at this path, which may be no node.
+    /// Starts at this path, which need not be a node.
     pub(crate) fn new(session: Session, root: &Path) -> Self {
         let first = Level { unread: [root.clone()].into(), read: VecDeque::new() };
         Self { session, root: root.clone(), levels: vec![first], with_data: true }
     }
 
-    /// Starts at this path, and reads no data.
+    /// Starts at this path, and does not read data.
     pub(crate) fn names_only(session: Session, root: &Path) -> Self {
         Self { with_data: false, ..Self::new(session, root) }
     }
@@ -81,7 +81,7 @@ impl Walk {
     }
 
     async fn visit(&self, path: Path) -> Result<Visit> {
-        // After the first read a session sees nothing older.
+        // After the first read a session does not see an older state.
         let is_first = path == self.root;
         let read = |query: Query| self.session.read(if is_first { query } else { query.local() });
         let node = async {
@@ -123,7 +123,7 @@ impl PersistentNodes {
         Ok(None)
     }
 
-    /// The number of ephemeral nodes that were left out so far.
+    /// The number of ephemeral nodes that were omitted so far.
     pub(crate) fn ephemeral(&self) -> u64 {
         self.ephemeral
     }

@@ -104,7 +104,7 @@ fn a_password_in_the_wrong_place_is_in_no_output() {
         let said = text(&output.stdout) + &text(&output.stderr);
         assert!(!said.contains("canary") && said.starts_with("error: "), "{said}");
     }
-    // The option that is meant is named.
+    // The message names the intended option.
     assert!(text(&synod(&["get", "/a", url]).stderr).contains("'etcd://***@h:1"));
 }
 
@@ -165,7 +165,7 @@ fn a_profile_names_a_store() {
         assert_eq!(code, Some(1), "{said}");
         assert!(said.starts_with("error: ") && said.contains(why), "{said}");
     };
-    // It is read, and reached: there is no such node.
+    // The profile is read and the store is reached: the node does not exist.
     for arguments in [&[][..], &["--profile", "here"], &["--config", file]] {
         assert_eq!(run(&[&["get", "/a"], arguments].concat(), &[]).0, Some(66), "{arguments:?}");
     }

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Longer than any test: a guard that waits for so long a time has not seen the end of the lock.
+/// Longer than any test: a guard that waits this long has missed the end of the lock.
 const GRACE: &str = "3600000";
 
 /// A guard, and a command in its group that SIGTERM does not end.

@@ -15,7 +15,7 @@ use synod_servers::{required, zookeeper::Ensemble, zookeeper::TICK};
 #[cfg(feature = "zookeeper")]
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Runs the cases of the suite with `only` in their name. Returns whether it passed, and each
+/// Runs the cases of the suite with `only` in their name. Returns `true` if it passed, and each
 /// verdict.
 #[cfg(feature = "zookeeper")]
 fn verdicts(url: &str, only: &str) -> (bool, Vec<serde_json::Value>) {
@@ -28,8 +28,8 @@ fn verdicts(url: &str, only: &str) -> (bool, Vec<serde_json::Value>) {
     (ran.status.success(), lines.collect())
 }
 
-/// A server without `zookeeper.extendedTypesEnabled` has no nodes with a time to live: that is no
-/// failure.
+/// A server without `zookeeper.extendedTypesEnabled` has no nodes with a time to live: that is not
+/// a failure.
 #[cfg(feature = "zookeeper")]
 #[test]
 fn what_a_stock_zookeeper_cannot_do_is_skipped_with_its_reason() {

@@ -1,4 +1,4 @@
-//! The commands that have a feature each, with the arguments that a user types.
+//! The commands with their own features, with the arguments that a user types.
 
 use crate::run::{failing, synod, text};
 

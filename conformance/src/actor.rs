@@ -12,7 +12,7 @@ use synod_core::store::{
 };
 use tokio::time::timeout;
 
-/// One session. The case fails when a call of it does not end in time.
+/// One session. The case fails if one of its calls does not end in time.
 #[derive(Debug)]
 pub(crate) struct Actor {
     pub(crate) store: Arc<dyn Store>,
@@ -28,7 +28,7 @@ impl Actor {
         self.store.session().id
     }
 
-    /// The TTL that was negotiated.
+    /// The negotiated TTL.
     pub(crate) fn ttl(&self) -> Duration {
         self.store.session().ttl
     }
@@ -56,17 +56,17 @@ impl Actor {
         done.unwrap_or_else(|_elapsed| panic!("{what}: no end within {limit:?}"))
     }
 
-    /// A commit that may fail, but ends.
+    /// Commits; the call may fail, but must end.
     pub(crate) async fn attempt(&self, txn: Txn) -> Result<Outcome> {
         self.in_time("commit", self.patience, self.store.commit(txn)).await
     }
 
-    /// A read that may fail, but ends.
+    /// Reads; the call may fail, but must end.
     pub(crate) async fn ask(&self, query: Query) -> Result<View> {
         self.in_time("read", self.patience, self.store.read(query)).await
     }
 
-    /// A commit that must happen.
+    /// Commits a transaction that must be applied.
     pub(crate) async fn commit(&self, txn: Txn) -> Commit {
         let shown = brief(&txn);
         match self.attempt(txn).await {
@@ -78,7 +78,7 @@ impl Actor {
         }
     }
 
-    /// A commit that must be rejected.
+    /// Commits a transaction that must be rejected.
     pub(crate) async fn rejected(&self, txn: Txn) -> Rejected {
         let shown = brief(&txn);
         match self.attempt(txn).await {
@@ -88,7 +88,7 @@ impl Actor {
         }
     }
 
-    /// A read that must be answered.
+    /// Reads; the read must be answered.
     pub(crate) async fn read(&self, query: Query) -> View {
         let shown = format!("{:?} of {}", query.scope, query.path);
         match self.ask(query).await {
@@ -208,7 +208,7 @@ impl Watcher {
         }
     }
 
-    /// Like [`Watcher::hears`], or until a watch for one event has ended.
+    /// Like [`Watcher::hears`], but also returns when a watch for one event has ended.
     pub(crate) async fn hears_or_ends(&mut self, of: &str, found: impl Fn(&Change) -> bool) {
         loop {
             match self.next(of).await {
@@ -290,7 +290,7 @@ pub(crate) fn text_of(error: &Error) -> String {
     shown
 }
 
-/// The stat of a transaction of one operation, which always returns it.
+/// The stat in the result of a transaction of one operation, which always has it.
 pub(crate) fn stat(commit: Commit) -> Stat {
     only(commit.results).stat.expect("a single create or set returns the stat")
 }

@@ -36,7 +36,7 @@ impl Case {
         Self { name, laws, needs, catches, breaks: &[], act }
     }
 
-    /// Names the mistakes of core under which it fails.
+    /// Sets the mistakes of core under which the case fails.
     pub(crate) const fn breaking(self, breaks: &'static [Mutant]) -> Self {
         Self { breaks, ..self }
     }
@@ -56,8 +56,8 @@ impl Case {
         self.ids().filter_map(law::by_id)
     }
 
-    /// The ids of these laws: those that it is listed with, and, if it is the same for all recipes,
-    /// those in their table.
+    /// The ids of these laws: the ones in the list of cases and, for a case of all recipes, the
+    /// ones in their table.
     pub fn ids(&self) -> impl Iterator<Item = &'static str> + use<> {
         let sentence = self.sentence();
         let of_recipes = recipe::kept().filter(move |(case, _)| *case == sentence);
@@ -90,8 +90,8 @@ impl fmt::Debug for Case {
     }
 }
 
-/// Lists the cases of a module, with the laws that each checks, unless the table of the recipes
-/// says it. A case that is left out is dead code, and does not build.
+/// Lists the cases of a module, with the laws that each checks, unless the table of the recipes has
+/// them. A case that is not listed is dead code, and does not build.
 macro_rules! cases {
     ($(
         $laws:literal

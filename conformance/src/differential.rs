@@ -1,9 +1,10 @@
 //! Differential tests: the same program on several stores, compared.
 //!
 //! A program is a random sequence of calls of three sessions, generated from a seed, without
-//! concurrency. Wherever the contract leaves no choice, the results must then be the same on every
-//! store: outcomes, the first operation that failed and why, kinds of errors, views, the tree in
-//! the end, the events of watches. Where it leaves a choice, results are translated or left out:
+//! concurrency. Unless the contract leaves a choice, the results must be the same on every store:
+//! outcomes, the first operation that failed and the reason, kinds of errors, views, the tree at
+//! the end, the events of watches. Where the contract leaves a choice, results are translated or
+//! ignored:
 //!
 //! - Numbers are paired when they are first seen together: one revision, version or owner of one
 //!   store corresponds to one of the other, and revisions order the events in the same way.
@@ -41,8 +42,8 @@ mod side;
 
 pub use program::Program;
 
-/// The number of programs that run concurrently, each in a directory of its own, because stores
-/// spend most of the time waiting.
+/// The number of programs that run concurrently, each in its own directory, because stores spend
+/// most of the time waiting.
 const LANES: usize = 4;
 
 /// The stores to compare, and the number of programs.
@@ -79,7 +80,7 @@ pub struct Found {
 }
 
 impl Comparison {
-    /// Compares the other stores with the first. Each harness has a store of its own.
+    /// Compares the other stores with the first. Each harness has its own store.
     pub fn new(stores: &[Arc<dyn Harness>], seed: u64) -> Self {
         Self { stores: stores.to_vec(), seed, programs: 100, limit: None }
     }
@@ -140,8 +141,7 @@ impl Comparison {
         Ok(all)
     }
 
-    /// Runs one program after the other, concurrently with other lanes, each in a directory of its
-    /// own.
+    /// Runs one program after the other, concurrently with other lanes, each in its own directory.
     async fn lane(
         &self,
         take: impl Fn() -> Option<usize>,
@@ -149,7 +149,7 @@ impl Comparison {
     ) -> Result<Tally, Box<Found>> {
         let (mut stores, mut tally) = (Lockstep::new(&self.stores).await, Tally::default());
         while let Some(number) = take() {
-            // The first seed is as given, so that the seed of a program that was found repeats it.
+            // The first seed is the given one, so that the seed of a failed program repeats it.
             let nth = u64::try_from(number).unwrap_or_default();
             let seed = if nth == 0 { self.seed } else { mix(self.seed ^ mix(nth)) };
             let program = generate::program(seed, stores.palette());

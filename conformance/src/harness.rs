@@ -11,7 +11,7 @@ use synod_core::store::{Backend, Change, SessionId};
 
 pub use synod_testkit::link::Link;
 
-/// One store, and the ways to influence it from outside.
+/// One store, and the methods that influence it from outside.
 ///
 /// Two methods make a harness. The others are abilities: a harness that offers one in its
 /// [`Profile`] implements its method too. Cases that need an ability that is not offered report
@@ -24,8 +24,8 @@ pub trait Harness: Debug + Send + Sync + 'static {
     /// Its pace, and its abilities.
     fn profile(&self) -> Profile;
 
-    /// Expires a session at the server, as if nothing had been received from it for its TTL.
-    /// Returns when the server has done so. For [`Ability::Expiry`].
+    /// Expires a session at the server, as if its heartbeats had stopped for its TTL. Returns when
+    /// the session is expired. For [`Ability::Expiry`].
     async fn expire(&self, session: SessionId) {
         unreachable!("{session} cannot be expired: the profile does not offer it");
     }
@@ -35,7 +35,8 @@ pub trait Harness: Debug + Send + Sync + 'static {
         unreachable!("{session} cannot have a link {link:?}: the profile does not offer it");
     }
 
-    /// Gives the next session this link, already during its opening. For [`Ability::Openings`].
+    /// Gives the next session this link, which already applies to its opening. For
+    /// [`Ability::Openings`].
     async fn link_next(&self, link: Link) {
         unreachable!("the next session cannot have a link {link:?}: the profile does not offer it");
     }
@@ -82,8 +83,8 @@ pub enum Ability {
     /// The harness itself starts no tasks for sessions: the tasks that remain in a case's runtime
     /// belong to the store, or to the client on top of it.
     TaskCount,
-    /// Calls are answered at once, however many there are: a case uses all recipes in hundreds of
-    /// ways at the same time.
+    /// Calls are answered immediately, in any number: a case uses all recipes in hundreds of ways
+    /// at the same time.
     ManyUses,
 }
 
@@ -108,7 +109,7 @@ impl Ability {
         matches!(self, Self::Expiry | Self::TtlNodes | Self::Links | Self::Openings)
     }
 
-    /// The description of its absence.
+    /// The reason to report if it is missing.
     pub fn lack(self) -> &'static str {
         match self {
             Self::Expiry => "sessions cannot be ended at the server",

@@ -6,11 +6,11 @@ use std::panic::{self, PanicHookInfo};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
 thread_local! {
-    /// The receiver of the messages of panics on this thread.
+    /// The receiver of the panic messages of this thread.
     static SAID: RefCell<Option<Said>> = const { RefCell::new(None) };
 }
 
-/// The messages of the panics on all threads that [`listen`] for it.
+/// The panic messages of all threads that [`listen`] with it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Said(Arc<Mutex<Vec<String>>>);
 
@@ -25,7 +25,7 @@ impl Said {
     }
 }
 
-/// Does `work`, and returns the messages of all panics on this thread meanwhile.
+/// Runs `work`, and returns the messages of all panics on this thread during that time.
 pub(crate) fn capture<T>(work: impl FnOnce() -> T) -> (T, Vec<String>) {
     let said = Said::default();
     let outer = listen(&said);
@@ -34,7 +34,7 @@ pub(crate) fn capture<T>(work: impl FnOnce() -> T) -> (T, Vec<String>) {
     (done, said.take())
 }
 
-/// From now on the messages of panics on this thread go to `said`. Returns the previous receiver.
+/// Sends the panic messages of this thread to `said` from now on. Returns the previous receiver.
 pub(crate) fn listen(said: &Said) -> Option<Said> {
     static LISTENING: Once = Once::new();
     LISTENING.call_once(|| {
@@ -48,7 +48,7 @@ pub(crate) fn listen(said: &Said) -> Option<Said> {
     SAID.replace(Some(said.clone()))
 }
 
-/// Records the message of a panic, if this thread listens. Returns whether it does.
+/// Records the message of a panic, if this thread listens. Returns `true` if it does.
 fn heard(info: &PanicHookInfo<'_>) -> bool {
     let payload = info.payload();
     let message = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {

@@ -1,5 +1,5 @@
-//! The promises of the recipes over every store: the promises in the documentation of
-//! `synod_recipes`, one by one.
+//! The promises of the recipes, checked on every store one by one, as the documentation of
+//! `synod_recipes` gives them.
 
 use crate::case::Case;
 

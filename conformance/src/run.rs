@@ -34,8 +34,8 @@ pub struct Suite {
     at_once: Option<usize>,
 }
 
-/// The time limit of a case that blocks its thread, as a deadlock does: every other wait of a case
-/// ends sooner, by itself.
+/// The time limit of a case that blocks its thread, for example in a deadlock. All other waits of a
+/// case have shorter limits.
 const BLOCKED: Duration = Duration::from_secs(30 * 60);
 
 /// The time to wait for the threads of a case after its own watchdog's time limit.
@@ -51,7 +51,7 @@ pub enum Verdict {
     Passed,
     /// The store does not keep the law, or something panicked.
     Failed {
-        /// The expected result, the result that was found, and the seed.
+        /// The expected result, the actual result, and the seed.
         why: String,
     },
     /// The case was not run.
@@ -83,8 +83,8 @@ impl Suite {
         Self::by_need(move |_needs| build())
     }
 
-    /// Like [`Suite::fallible`], where not every harness has every ability: each case gets a
-    /// harness with the abilities that it needs. All of them have the same profile.
+    /// Like [`Suite::fallible`], if not every harness has every ability: each case gets a harness
+    /// with the abilities that it needs. All of them have the same profile.
     pub fn by_need<H: Harness>(
         build: impl Fn(&[Ability]) -> Result<H, String> + Send + Sync + 'static,
     ) -> Self {
@@ -115,28 +115,29 @@ impl Suite {
         self
     }
 
-    /// Makes every choice from this seed. By default each run has a new one, which failures report.
+    /// Derives every choice from this seed. By default each run has a new one, which failures
+    /// report.
     pub fn seeded(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Sets how long one case may use a processor before it is abandoned, in real time. No verdict
-    /// about a store whose calls end depends on it.
+    /// Sets the real time for which one case may use a processor before it is abandoned. It affects
+    /// no verdict about a store whose calls end.
     pub fn give_up_after(mut self, hang: Duration) -> Self {
         self.hang = hang;
         self
     }
 
-    /// Sets how many cases run at a time, if the arguments do not; by default as many as there are
-    /// processors. For stores whose cases wait more than they work.
+    /// Sets the number of cases that run at a time, unless the arguments set it; by default the
+    /// number of processors. For stores whose cases wait more than they work.
     pub fn at_once(mut self, cases: usize) -> Self {
         self.at_once = Some(cases);
         self
     }
 
-    /// The whole of a test binary: lists or runs the cases, with the arguments of a usual Rust
-    /// test.
+    /// The main function of a test binary: lists or runs the cases, with the arguments of a usual
+    /// Rust test.
     ///
     /// The environment variable `SYNOD_SEED` repeats the choices of a run that failed.
     pub fn main(self) -> ExitCode {
@@ -177,7 +178,7 @@ impl Suite {
         }
     }
 
-    /// The cases as trials, for a test binary that has others too. The name of each begins with
+    /// The cases as trials, for a test binary that also has others. The name of each begins with
     /// that of its store.
     pub fn trials(&self, store: &str) -> Vec<Trial> {
         let obstacle = self.obstacles();
@@ -198,7 +199,7 @@ impl Suite {
         }
     }
 
-    /// Runs every case that can run, and reports each when it ended.
+    /// Runs every case that can run, and reports each at its end.
     pub fn run_all(&self, mut on_result: impl FnMut(&'static Case, &Verdict)) -> Report {
         let mut report = Report::default();
         for case in cases() {
@@ -209,7 +210,7 @@ impl Suite {
         report
     }
 
-    /// Runs one case: on this thread, or on threads of its own (see [`Suite::on_workers`]).
+    /// Runs one case: on this thread, or on its own threads (see [`Suite::on_workers`]).
     ///
     /// A case that waits for ever ends with a description of the awaited event. A panic, the case's
     /// own or one in a task of the store, is caught and becomes the reason; nothing is printed.
@@ -227,7 +228,7 @@ impl Suite {
             (Ended::With(Verdict::Skipped { why }), _) => Verdict::Skipped { why },
             (Ended::With(verdict), None) => with_seed(verdict, seed),
             (_, Some(first)) => {
-                // The last message may sum up the others.
+                // The last message may summarize the others.
                 let last = said.last().filter(|last| *last != first);
                 let why = last.map_or_else(|| first.clone(), |last| format!("{first}; {last}"));
                 with_seed(Verdict::Failed { why }, seed)

@@ -45,7 +45,7 @@ where
 pub(crate) enum Ended<T> {
     With(T),
     ByPanic,
-    /// Not in time.
+    /// The time passed first.
     Not,
 }
 

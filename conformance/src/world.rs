@@ -50,8 +50,8 @@ impl World {
         Self { harness, profile, random, dir, slack }
     }
 
-    /// A limit for a number of calls: `paused` where time is paused, and `busy` on a server, where
-    /// it depends on when its answers and events arrive.
+    /// A limit for a number of calls: `paused` in paused time, and `busy` on a server, where the
+    /// number depends on the arrival of answers and events.
     pub(crate) fn at_most(&self, paused: usize, busy: usize) -> usize {
         if self.slack < self.profile.patience { paused } else { busy }
     }
@@ -152,11 +152,11 @@ impl World {
         }
     }
 
-    /// Repeats `attempt` while this process was stalled for so long that a session may have ended
-    /// because of that. `attempt` returns why it failed.
+    /// Repeats `attempt` if it failed while this process was stalled for so long that a session may
+    /// have ended. `attempt` returns the reason for its failure.
     ///
-    /// A stall of this process stalls its heartbeats, because a case runs on one thread: the end of
-    /// a session meanwhile proves nothing about the store.
+    /// A stall of this process also delays its heartbeats, because a case runs on one thread: if a
+    /// session ends during the stall, the store is not at fault.
     pub(crate) async fn unless_stalled(
         &self,
         harmless: Duration,
@@ -199,7 +199,7 @@ async fn pause(micros: u64) {
     }
 }
 
-/// Does `work`, and returns the longest time in which nothing ran meanwhile.
+/// Runs `work`, and returns the longest time during which no task ran.
 async fn longest_stall<T>(work: impl Future<Output = T>) -> (T, Duration) {
     const BEAT: Duration = Duration::from_millis(10);
     let mut longest = Duration::ZERO;
@@ -246,9 +246,8 @@ pub(crate) fn has_workers() -> bool {
     Handle::current().metrics().num_workers() > 1
 }
 
-/// Asserts that a call was dropped at more than `least` awaits: otherwise the case tried nothing.
-/// With worker threads a call finds its answer at some awaits already, so the number depends on the
-/// threads.
+/// Asserts that a call was dropped at more than `least` awaits: otherwise the case tests nothing.
+/// With worker threads some awaits return immediately, so the number depends on the threads.
 #[track_caller]
 pub(crate) fn dropped_enough(drops: usize, least: usize) {
     assert!(drops > least || has_workers(), "it was dropped {drops} times only");

@@ -1,8 +1,8 @@
 //! Known-wrong stores, for testing the cases.
 //!
-//! A law that was never seen broken proves little. [`Wrong`] wraps any correct backend and makes
-//! exactly one [`Mistake`], from outside: no backend contains wrong code on purpose. Each case
-//! names the mistakes that it catches, and the tests of a backend show that it does.
+//! A law proves little if it was never broken. [`Wrong`] wraps any correct backend and makes
+//! exactly one [`Mistake`], from outside: no backend contains wrong code. Each case names the
+//! mistakes that it catches, and the tests of a backend show that it does.
 
 use std::fmt;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl Wrong {
         Self::around(inner, None)
     }
 
-    /// The same store over another connection.
+    /// The same wrong store over another connection.
     pub fn by_way_of(&self, inner: Arc<dyn Backend>) -> Self {
         Self { inner, shared: self.shared.clone() }
     }

@@ -89,7 +89,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Opens a client: its first session lives when this returns, unless the options are
+    /// Opens a client: the first session is live when this returns, unless the options are
     /// [lazy](ClientOptions::lazy).
     ///
     /// It starts one task for the client and one a session, so it needs a tokio runtime.
@@ -112,7 +112,7 @@ impl Client {
         let generations = Arc::new(Generations::new(session.clone()));
         let (close, requests) = mpsc::unbounded_channel();
         let background = ClientTask { opener, generations: generations.clone(), close: requests };
-        // It ends by itself: when the client is closed, or when its last clone is dropped.
+        // The task ends when the client is closed, or when the last clone is dropped.
         task::spawn(background.run(session)).let_go();
         let locals = Arc::default();
         Ok(Self { generations, tuning, locals, close, root: Path::root() })
@@ -190,8 +190,9 @@ impl Client {
     /// # Errors
     ///
     /// [`ErrorKind::Unreachable`], with an unknown effect, if the store did not confirm in time
-    /// that the last session is over: its ephemeral nodes are gone, or will be once its TTL has
-    /// passed. The same between two sessions, if the last one was lost by the clock of this client.
+    /// that the last session is over: its ephemeral nodes are removed at the latest after its TTL.
+    /// The same error is returned between two sessions, if only the clock of this client ended the
+    /// last one.
     ///
     /// # Cancel safety
     ///
@@ -263,19 +264,18 @@ impl Client {
         &self.tuning.random
     }
 
-    /// The value of this type that is stored with the client; the default, if there is none yet. It
-    /// is the same for all clones, except for those with another [root](Self::namespace), and it
-    /// outlives the sessions.
+    /// The value of this type that is stored with the client; the default, if there is none yet.
+    /// All clones with the same [root](Self::namespace) share it, and it outlives the sessions.
     ///
-    /// It is for the state that all instances of a recipe on one client share. Use a private
-    /// type, so that no other code uses the value. It is dropped with the last clone of the client,
-    /// so it must not hold a clone itself. See [`Session::local`] for what belongs to one session.
+    /// Use it for state that all instances of a recipe on one client share. Use a private type, so
+    /// that no other code uses the value. It is dropped with the last clone of the client, so it
+    /// must not hold a clone itself. See [`Session::local`] for the state of one session.
     pub fn local<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
         self.locals.get(&self.root)
     }
 
-    /// The maximum duration of a call, including its retries: [`ClientOptions::timeout`]. A recipe
-    /// begins no retry after it.
+    /// The maximum duration of a call, including its retries: [`ClientOptions::timeout`]. Recipes
+    /// do not retry after it.
     pub fn timeout(&self) -> Duration {
         self.tuning.timeout
     }
@@ -301,8 +301,8 @@ impl Client {
         }
     }
 
-    /// Calls on the current session, and again on the next one if the call had no effect because
-    /// the session was over.
+    /// Makes the call on the current session, and repeats it on the next one if it had no effect
+    /// because the session was over.
     async fn on_session<T, F>(&self, mut call: impl FnMut(Session, Deadline) -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,

@@ -1,4 +1,4 @@
-//! The only access to time: tokio's clock, or the clock of the simulated process that runs.
+//! The only access to time: tokio's clock, or the clock of the simulated process that is running.
 //!
 //! The clock includes the time during which the machine was suspended, as far as the system reports
 //! it: tokio's own clock stops meanwhile, and servers do not. So compare an [`Instant`] of this
@@ -34,13 +34,13 @@ pub fn now() -> Instant {
     }
 }
 
-/// Returns how long the machine was suspended since the first call in this process. The clock
-/// includes it.
+/// Returns the time for which the machine was suspended since the first call in this process. The
+/// clock includes it.
 pub fn slept() -> Duration {
     runtime::here().map_or_else(suspend::slept, |runtime| counted(&*runtime))
 }
 
-/// Returns the part of a runtime's suspension that is counted: all of it.
+/// Returns the part of a simulated suspension that the clock counts: all of it.
 fn counted(runtime: &dyn Runtime) -> Duration {
     mistake!(SleepUncounted: return Duration::ZERO);
     runtime.slept()
@@ -53,8 +53,9 @@ pub fn true_now() -> Instant {
     Instant::now()
 }
 
-/// Returns the date of the wall clock, which may be set to another date at any time. It is for
-/// names, logs, and dates that outlive a session: a promise that depends on it says so.
+/// Returns the date of the wall clock, which may be set to another date at any time. Use it for
+/// names, logs, and dates that outlive a session. A guarantee that depends on it is documented as
+/// such.
 pub fn date() -> SystemTime {
     runtime::here().map_or_else(SystemTime::now, |runtime| runtime.date())
 }
@@ -192,7 +193,7 @@ mod tests {
         assert!(true_now() - true_start <= Vigil::LOOK + Duration::from_millis(10));
         assert!(vigil.resumed() && !vigil.resumed());
 
-        // A plain timer that is begun now ends when the clock shows its time.
+        // A timer that starts now fires at the right time of this clock.
         sleep_until(at).await;
         assert!(now() >= at && true_now() - true_start <= hour / 2 + Vigil::LOOK);
     }

@@ -17,7 +17,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// nevertheless; and its [`source`](StdError::source), the error of the client library or the
 /// system. A lost race is not an error: see [`Outcome`](crate::store::Outcome).
 ///
-/// `Display` is one line without the source. No error contains a secret.
+/// `Display` writes one line, without the source. No error contains a secret.
 ///
 /// # Examples
 ///
@@ -52,11 +52,11 @@ struct Details {
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// The kind of an [`Error`], by the reaction that is open to the caller.
+/// The kind of an [`Error`], by the possible reaction of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The store did not answer, or not in time. Retry later; if the effect is unknown, read first.
+    /// The store did not answer in time. Retry later; if the effect is unknown, read first.
     Unreachable,
     /// The session is over, and with it everything that depends on it. Open a new one.
     SessionLost,
@@ -66,7 +66,7 @@ pub enum ErrorKind {
     Invalid,
     /// The call, or its answer, is larger than the store allows.
     TooLarge,
-    /// This store does not support the call. Use another store, or no such call.
+    /// This store does not support the call. Use another store, or avoid the call.
     Unsupported,
     /// The data of the node does not have the expected format.
     Corrupt,
@@ -78,7 +78,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Returns `true` if the store was unreachable, or the session is over: a later attempt may
+    /// Returns `true` if the store was unreachable, or the session is over. A later attempt may
     /// succeed, possibly in another session.
     pub fn is_outage(self) -> bool {
         matches!(self, Self::Unreachable | Self::SessionLost)
@@ -158,7 +158,7 @@ impl Error {
         self.0.kind
     }
 
-    /// Returns whether the write may have been applied nevertheless.
+    /// Returns the effect of the failed call: whether a write may have been applied nevertheless.
     pub fn effect(&self) -> Effect {
         self.0.effect
     }
@@ -180,8 +180,8 @@ impl Error {
         self.0.path.as_ref()
     }
 
-    /// Returns the description for people, if there is more to say than the kind. If the error has
-    /// a [`source`](StdError::source), that is the same in the words of the client library.
+    /// Returns the description for people, if the kind does not say everything. If the error has a
+    /// [`source`](StdError::source), this is its text.
     pub fn detail(&self) -> Option<&str> {
         self.0.detail.as_deref()
     }
@@ -203,8 +203,8 @@ impl fmt::Display for Error {
     }
 }
 
-/// Reads as [`Display`](fmt::Display) with the causes: `main` prints an error so. `{:#?}` shows the
-/// fields.
+/// The text of [`Display`](fmt::Display) and the causes: `main` prints errors in this form. `{:#?}`
+/// shows the fields.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if f.alternate() {

@@ -71,8 +71,8 @@ pub trait Held: fmt::Debug + Send + Sync {
         Self: Sized;
 }
 
-/// A guard that can be released early. All guards can, except one that belongs to something else,
-/// as the lead to a candidacy.
+/// A guard that can be released early. All guards can, except a guard that belongs to another
+/// object, such as the leadership of a candidacy.
 pub trait Release: Held + Sized {
     /// Releases the guard. A dropped call continues in the background.
     ///

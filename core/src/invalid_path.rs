@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Write as _};
 
-/// The error of a text that is not a [`Path`](crate::path::Path) or not a
+/// The error for a text that is not a [`Path`](crate::path::Path) or not a
 /// [`Name`](crate::name::Name).
 ///
 /// The text is shown with its control characters escaped, and truncated if it is long.

@@ -1,7 +1,7 @@
-//! Wrong variants of the code of this crate, which test the tests. Those of stores are in
-//! `synod-conformance`, which makes them around any store.
+//! Wrong variants of the code of this crate, which test the tests. The wrong variants of stores are
+//! in `synod-conformance`, as wrappers around any store.
 //!
-//! A law that no mistake was ever seen to break proves little. Each [`Mutant`] is a mistake that
+//! A law proves little if no mistake was ever seen to break it. Each [`Mutant`] is a mistake that
 //! was really made, planted by [`mistake!`] after the right code. A wrong algorithm of more than a
 //! few lines is in a module of this folder. Without the feature `mutants` the program contains only
 //! the list.

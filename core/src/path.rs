@@ -61,7 +61,7 @@ impl Path {
     ///
     /// # Panics
     ///
-    /// For any other text.
+    /// If the text is not such a constant.
     #[doc(hidden)]
     pub fn of_constant(text: &'static str) -> Self {
         Self::new(text).expect("`path!` checked it when the program was compiled")
@@ -210,7 +210,7 @@ macro_rules! path {
 ///
 /// # Panics
 ///
-/// For such a text.
+/// If the text is not valid.
 #[doc(hidden)]
 pub const fn check_constant(text: &str) {
     let bytes = text.as_bytes();

@@ -19,7 +19,7 @@ impl Random {
     ///
     /// # Panics
     ///
-    /// If the operating system provides no random bytes, which no supported one does.
+    /// If the operating system provides no random bytes; every supported one does.
     pub fn from_system() -> Self {
         let mut bytes = [0; 8];
         #[expect(clippy::disallowed_methods, reason = "the one place where randomness comes in")]
@@ -50,8 +50,8 @@ impl Random {
         format!("{:016x}{:016x}", self.number(), self.number())
     }
 
-    /// Returns an independent source, for a part whose random values must not change those of the
-    /// others.
+    /// Returns an independent source, for a part of the program whose random choices must not
+    /// change the choices of other parts.
     pub fn fork(&self, part: u64) -> Self {
         Self::seeded(mix(self.0.seed ^ mix(part.wrapping_add(0x9E37_79B9_7F4A_7C15))))
     }

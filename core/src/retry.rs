@@ -48,7 +48,7 @@ const MAX_DELAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub enum Retry {
     /// No retries.
     Never,
-    /// A maximum number of retries: one attempt more than that.
+    /// A maximum number of retries, after the first attempt.
     Times {
         /// The maximum number of retries.
         times: NonZeroU32,
@@ -65,7 +65,7 @@ pub enum Retry {
         #[serde(default)]
         backoff: Backoff,
     },
-    /// Retries without an end.
+    /// Retries without a limit.
     Forever {
         /// The delays between the attempts.
         #[serde(default)]
@@ -91,7 +91,7 @@ pub struct Backoff {
     pub jitter: f32,
 }
 
-/// The delays between the attempts of one call, in order. The iterator ends when the retries end.
+/// The delays between the attempts of one call, in order. The iterator ends with the last retry.
 #[derive(Debug)]
 pub struct Delays {
     grow: Option<ExponentialBackoff>,
@@ -111,12 +111,12 @@ impl Retry {
         Self::UntilElapsed { limit, backoff: Backoff::default() }
     }
 
-    /// Creates a policy that retries without an end, with the default delays.
+    /// Creates a policy that retries without a limit, with the default delays.
     pub fn forever() -> Self {
         Self::Forever { backoff: Backoff::default() }
     }
 
-    /// Creates a policy that retries without an end, with random delays from zero up to a limit,
+    /// Creates a policy that retries without a limit, with random delays from zero up to a limit,
     /// which grows from 10 milliseconds to a second: for clients that would otherwise all retry at
     /// the same time.
     pub fn contended() -> Self {
@@ -159,7 +159,7 @@ impl Retry {
         let (backoff, times, end) = match self {
             Self::Never => (None, None, None),
             Self::Times { times, backoff } => (Some(backoff), Some(times.get()), None),
-            // A limit that exceeds the range of the clock is no limit.
+            // A limit that exceeds the range of the clock has no effect.
             Self::UntilElapsed { limit, backoff } => {
                 (Some(backoff), None, clock::now().checked_add(*limit))
             }
@@ -175,7 +175,7 @@ impl Retry {
 }
 
 impl Default for Retry {
-    /// Retries without an end: the deadline of a call ends its retries.
+    /// Retries without a limit: the deadline of a call ends its retries.
     fn default() -> Self {
         Self::forever()
     }
@@ -225,7 +225,8 @@ impl Backoff {
         }
     }
 
-    /// Grows without a panic and without delays below the minimum, also if it was not validated.
+    /// Does not panic, and returns no delay below the minimum, even if the policy was not
+    /// validated.
     fn grow(&self, times: Option<u32>) -> ExponentialBackoff {
         let cap = self.cap.clamp(MIN_DELAY, MAX_DELAY);
         let growing = ExponentialBuilder::new()

@@ -26,7 +26,7 @@ pub trait Runtime {
     /// Returns the true time at which the clock of the current process will show `shown`.
     fn true_time(&self, shown: Instant) -> Instant;
 
-    /// Returns how long the machine of the current process was suspended so far. It never
+    /// Returns the total time for which the machine of the current process was suspended. It never
     /// decreases. The [`clock`](crate::clock) of the process shows `now() + slept()`, and its
     /// timers do not count it.
     fn slept(&self) -> Duration {
@@ -69,7 +69,7 @@ pub struct RuntimeGuard {
 ///
 /// # Panics
 ///
-/// If the thread has one already.
+/// If the thread already has a runtime.
 pub fn set(runtime: Rc<dyn Runtime>) -> RuntimeGuard {
     assert!(!IS_SET.get(), "a thread runs one simulation at a time");
     CURRENT.with_borrow_mut(|here| *here = Some(runtime));

@@ -53,7 +53,7 @@ pub use requests::Requests;
 /// One session on a store. A [`Client`](crate::client::Client) has a sequence of them.
 ///
 /// Cheap to clone. Every node that was created on it with [`Lifetime::Session`] is removed when it
-/// ends, and none carries over to the next session. When its last clone is dropped it is closed in
+/// ends, and the next session does not inherit it. When its last clone is dropped it is closed in
 /// the background.
 ///
 /// # Retries
@@ -61,25 +61,25 @@ pub use requests::Requests;
 /// These calls are retried:
 ///
 /// - Reads, if the store was unreachable.
-/// - Writes that certainly had no effect because the store was unreachable.
-/// - A transaction with a sequential create, also if its effect is unknown: the session searches
+/// - Writes that had no effect because the store was unreachable.
+/// - A transaction with a sequential create, even if its effect is unknown: the session searches
 ///   for the node, and accepts it as the result of this call if this session owns it. If the node
 ///   does not exist, the transaction is sent again, with the same name. If the node was found by
 ///   this search, the follow-up query of the transaction stays unanswered, and the results of its
 ///   other operations have only their paths.
 ///
-/// No other calls are retried: the caller has to resolve an error with an unknown effect, or uses
+/// No other calls are retried: the caller has to resolve an error with an unknown effect, or use
 /// [`Client::exactly_once`](crate::client::Client::exactly_once). One deadline applies to a call
 /// and all its retries.
 ///
 /// # Dropped calls
 ///
-/// A write that is in flight completes in the background, also if its caller does not wait for it
-/// any more. If the transaction only checks and creates, its nodes are then removed again. The
-/// effect of a set, a delete or a mixed transaction stays. The node of a single sequential create
-/// is also removed if the call fails with an unknown effect. Two effects cannot be undone: a plain
-/// create whose *answer* was lost, and one of several creates if the store does not return the
-/// created nodes (some ZooKeeper servers do not).
+/// A write that is in flight completes in the background, even if its caller stopped waiting. If
+/// the transaction only checks and creates, its nodes are then removed again. The effect of a set,
+/// a delete or a mixed transaction stays. The node of a single sequential create is also removed if
+/// the call fails with an unknown effect. Two effects cannot be undone: a plain create whose
+/// *answer* was lost, and one of several creates if the store does not return the created nodes
+/// (some ZooKeeper servers do not).
 ///
 /// # Examples
 ///
@@ -359,8 +359,8 @@ impl Session {
     /// # Errors
     ///
     /// [`ErrorKind::Unreachable`], with an unknown effect, if the store did not confirm in time
-    /// that the session is over, also if it was lost before by the clock of this client: its
-    /// ephemeral nodes are gone, or will be once its TTL has passed.
+    /// that the session is over, even if the clock of this client ended it before: its ephemeral
+    /// nodes are removed at the latest after its TTL.
     ///
     /// # Cancel safety
     ///
@@ -373,7 +373,7 @@ impl Session {
             if state.is_closed() != Some(false) {
                 return state.closed().await;
             }
-            // The first close was not confirmed. The session may have ended since.
+            // The first close was not confirmed. The session may have ended in the meantime.
             let is_over = session_task::is_over(&self.context.store.close().await);
             if is_over {
                 state.confirm();
@@ -424,8 +424,8 @@ impl Session {
     }
 
     /// Returns the maximum duration of a call, including its retries:
-    /// [`ClientOptions::timeout`](crate::client::ClientOptions::timeout). A recipe begins no
-    /// retry after it.
+    /// [`ClientOptions::timeout`](crate::client::ClientOptions::timeout). A recipe starts no
+    /// retry later than that.
     pub fn timeout(&self) -> Duration {
         self.context.tuning.timeout
     }

@@ -69,10 +69,10 @@
 //! # Observing
 //!
 //! - [`Store::watch`] reads and watches in one step: every change after the view is reported, or
-//!   [`Event::Resync`] is. That holds also if the view and the changes come from two requests and
-//!   the store discarded changes between them. A prefix may narrow what is observed, a window does
-//!   not. A watch of names only is notified of created and deleted nodes; the store decides whether
-//!   it is also notified of writes to them.
+//!   [`Event::Resync`] is. That holds even if the view and the changes come from two requests and
+//!   the store discarded changes between them. A prefix may narrow what is observed, but a window
+//!   does not. A watch of names only is notified of created and deleted nodes; the store decides
+//!   whether it is also notified of writes to them.
 //! - Events are hints that carry facts. Changes of one path may be merged into one event, which
 //!   then reports the last; an event may be delayed; a change that did not happen is never
 //!   reported. A store may omit the event that a container was created or removed: observe the
@@ -110,10 +110,9 @@
 //!   gone. That holds for a second close and for a lost session, too: while its nodes may still
 //!   exist, closing it fails with an unknown effect.
 //! - If a store is dropped without a close, its session expires after its TTL. Its watches end
-//!   immediately and its status is [`Status::Lost`], as nothing renews the session any more.
-//! - Every call returns or fails by itself: no call waits longer than the TTL of the session. The
-//!   store chooses the bound of [`Backend::open`]; it depends on no session, and a busy machine
-//!   opens slowly.
+//!   immediately and its status is [`Status::Lost`], as nothing renews the session now.
+//! - No call waits longer than the TTL of the session. The store chooses the time limit of
+//!   [`Backend::open`], which has no session yet.
 //! - Calls are cancel safe: a dropped call may have been applied or not, and has no other effect.
 
 use std::fmt::Debug;

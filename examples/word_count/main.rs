@@ -1,5 +1,5 @@
-//! A service that counts words: workers on any number of machines, which may be killed at any time,
-//! and totals that are exact nevertheless.
+//! A service that counts words: workers on any number of machines, which may be killed at any time.
+//! The totals are exact even then.
 //!
 //! ```text
 //! cargo run --example word_count -- count docs
@@ -11,10 +11,10 @@
 //! The first command counts alone, in memory. With a store each machine that helps runs a worker,
 //! and one of them is the master. Each machine has the files under the same path.
 //!
-//! A task is a piece of a file, and its id is made of the file's path and state and the place of
-//! the piece. So a `count` that was killed is started again: it submits the same tasks, and gets
-//! the results that are stored. The result of a task is the words in its piece. A task has one
-//! result, for any number of attempts, and each result is added once.
+//! A task is a piece of a file, and its id is computed from the path and the state of the file and
+//! the position of the piece. So a restarted `count` submits the same tasks, and gets the stored
+//! results. The result of a task is the words in its piece. A task has one result, for any number
+//! of attempts, and each result is added once.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "its output is for people")]
 

@@ -105,7 +105,7 @@ async fn totals_are_exact_although_workers_are_lost_in_the_middle() {
     };
     assert_eq!(counted, files.plain());
 
-    // A repeated count submits the same tasks: no worker exists any more.
+    // A repeated count submits the same tasks: the workers have ended.
     let again = timeout(LIMIT, count(&client, files.pieces())).await;
     assert_eq!(again.expect("the results are there").expect("memory answers"), files.plain());
 }

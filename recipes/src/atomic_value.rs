@@ -37,8 +37,8 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
         Self { value: SingleValue::new(client, path.into(), "atomic_value"), of: PhantomData }
     }
 
-    /// Returns the same value, whose changes [take a lock](Promotion) after too many lost races.
-    /// Clones that were made before are not promoted, and share no requests with this one.
+    /// Returns a handle of the same value whose changes [take a lock](Promotion) after too many
+    /// lost races. Existing clones are not promoted, and do not share requests with the new handle.
     pub fn promote(self, promotion: Promotion) -> Self {
         let enter: Enter =
             |client, lock| Line::new(client, lock, Form::exclusive("atomic_value", "lock-")).held();
@@ -49,8 +49,8 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](synod_core::error::ErrorKind::Corrupt) if the stored data is no such
-    /// value, and the errors that are common to all calls: see [`Client`].
+    /// [`ErrorKind::Corrupt`](synod_core::error::ErrorKind::Corrupt) if the stored data cannot be
+    /// read as `T`, and the errors that are common to all calls: see [`Client`].
     ///
     /// # Cancel safety
     ///
@@ -63,14 +63,14 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
     /// Replaces the value by a function of it.
     ///
     /// `next` may be called several times, each time with a later value. Only the result of the
-    /// last call is stored. It is called in a task of its own, so it must not wait for this call.
+    /// last call is stored. It is called in a separate task, so it must not wait for this call.
     /// If `next` panics, this call panics, too, and nothing is changed.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](synod_core::error::ErrorKind::Corrupt) if the stored data is no such
-    /// value, [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the next value
-    /// cannot be written as JSON, or could not be read again, such as an infinite number,
+    /// [`ErrorKind::Corrupt`](synod_core::error::ErrorKind::Corrupt) if the stored data cannot be
+    /// read as `T`, [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the next value
+    /// cannot be written as JSON or could not be read back, such as an infinite number,
     /// [`ErrorKind::TooLarge`](synod_core::error::ErrorKind::TooLarge) if the store accepts less
     /// data in a node, [`ErrorKind::Refused`](synod_core::error::ErrorKind::Refused) if the path is
     /// a directory, and the errors that are common to all calls: see [`Client`].
@@ -79,8 +79,8 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has changed the value or has not. A request that was sent is completed in the
-    /// background.
+    /// A dropped call may or may not have changed the value. A request that was sent is completed
+    /// in the background.
     pub async fn update(
         &self,
         mut next: impl FnMut(Option<T>) -> T + Send + 'static,
@@ -146,7 +146,7 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
         read(self.value.path(), decided.after.as_ref()).map(Err)
     }
 
-    /// Replaces the stored data, whatever it is. Returns the cost of the change.
+    /// Replaces the stored data unconditionally. Returns the cost of the change.
     ///
     /// # Errors
     ///
@@ -161,7 +161,7 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
         Ok(self.value.change(move |_before| Ok(Some(data.clone()))).await?.cost)
     }
 
-    /// Stores the value if there is none yet. Returns true if this call has stored it.
+    /// Stores the value if there is none yet. Returns `true` if this call has stored it.
     ///
     /// # Errors
     ///
@@ -177,7 +177,7 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
     }
 }
 
-/// The error of a change that was made and whose values could not be read.
+/// The error of a change that was written, but whose values could not be read.
 fn after_write(error: Error) -> Error {
     error.with_unknown_effect()
 }
@@ -186,7 +186,7 @@ fn read<T: DeserializeOwned>(path: &Path, bytes: Option<&Bytes>) -> Result<Optio
     bytes.map(|bytes| decode(path, bytes)).transpose()
 }
 
-/// Shows the path only.
+/// Shows only the path.
 impl<T> fmt::Debug for AtomicValue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AtomicValue").field("path", self.value.path()).finish_non_exhaustive()

@@ -26,8 +26,8 @@ impl Barrier {
         Self { client: client.clone(), path: path.into() }
     }
 
-    /// Sets the barrier, if it is not set, and returns whether this call has set it. After this
-    /// returned without an error, no later wait returns before the barrier is lifted.
+    /// Sets the barrier if it is not set, and returns the effect of the call. After this returned
+    /// without an error, no later wait returns before the barrier is lifted.
     ///
     /// # Errors
     ///
@@ -36,13 +36,13 @@ impl Barrier {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has set the barrier or has not.
+    /// A dropped call may or may not have set the barrier.
     pub async fn set(&self) -> Result<BarrierChange> {
         create_once(&self.client, &self.path).await
     }
 
-    /// Lifts the barrier, if it is set: all its waiters may pass. Returns whether this call has
-    /// lifted it.
+    /// Lifts the barrier if it is set, so that all waiters may pass. Returns the effect of the
+    /// call.
     ///
     /// If the answer is lost, the request is sent again. A barrier that another client sets
     /// meanwhile may then be lifted, too, before this returns.
@@ -54,7 +54,7 @@ impl Barrier {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has lifted the barrier or has not.
+    /// A dropped call may or may not have lifted the barrier.
     pub async fn lift(&self) -> Result<BarrierChange> {
         let lift =
             async |in_doubt| Ok((self.client.delete(&self.path, Expect::Any).await?, in_doubt));
@@ -67,7 +67,7 @@ impl Barrier {
         }
     }
 
-    /// Returns true if the barrier is set.
+    /// Returns `true` if the barrier is set.
     ///
     /// # Errors
     ///
@@ -85,15 +85,15 @@ impl Barrier {
     /// # Errors
     ///
     /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is
-    /// closed, and the error of the store if it refuses the read. An outage is no error: the wait
-    /// continues.
+    /// closed, and the error of the store if it refuses the read. An outage is not an error: the
+    /// wait continues.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: it only reads.
     pub async fn wait(&self) -> Result<()> {
         let query = Query::until_gone(&self.path);
-        // On the heap, so that the future of a caller with many waits stays small.
+        // Boxed, so that the future of a caller with many waits stays small.
         Box::pin(until(&self.client, query, |view| view.node().is_none())).await
     }
 }

@@ -28,22 +28,21 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Starts a cache, and waits until it is complete. A path stands for the extent of its whole
-    /// subtree.
+    /// Starts a cache, and waits until it is complete. A path as `extent` means its whole subtree.
     ///
     /// # Errors
     ///
     /// The error with which the store rejects reads, and
     /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is
-    /// closed. An outage is no error: the call waits for its end. [`within`](crate::within) sets a
-    /// limit.
+    /// closed. An outage is not an error: the call waits for its end. [`within`](crate::within)
+    /// sets a limit.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: a dropped call leaves no task and no watch.
     pub async fn open(client: &Client, extent: impl Into<Extent>) -> Result<Self> {
         let cache = Self::start(client, extent);
-        // On the heap, so that the future of a caller stays small.
+        // Boxed, so that the future of a caller stays small.
         Box::pin(cache.complete()).await?;
         Ok(cache)
     }
@@ -71,8 +70,9 @@ impl Cache {
         self.mirror.get(path)
     }
 
-    /// The nodes directly below a path, sorted by path; and paths without a node that have nodes
-    /// below them, without a stat. For several consistent reads take a [snapshot](Self::snapshot).
+    /// The nodes directly below a path, sorted by path. A path without a node but with nodes below
+    /// it is included, without a stat. For several consistent reads take a
+    /// [snapshot](Self::snapshot).
     pub fn children(&self, path: &Path) -> Vec<Node> {
         self.mirror.snapshot().children(path)
     }
@@ -89,7 +89,7 @@ impl Cache {
 
     /// The progress of the read of the whole extent, after the start and after each outage. A large
     /// tree takes several requests, and the progress changes after each. A depth and a filter do
-    /// not narrow the read.
+    /// not reduce the read.
     pub fn progress(&self) -> watch::Receiver<Loaded> {
         self.mirror.progress()
     }
@@ -108,7 +108,7 @@ impl Cache {
     }
 }
 
-/// Shows the path only: the data is the application's.
+/// Shows only the path: the data belongs to the application.
 impl fmt::Debug for Cache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cache").field("mirror", &self.mirror).finish_non_exhaustive()

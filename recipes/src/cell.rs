@@ -1,14 +1,14 @@
-//! [`SingleValue`]: one node that is read, decided upon, and written if it is unchanged. Counters
-//! and values are made of it.
+//! [`SingleValue`]: one node that is read, decided upon, and written if it is unchanged. It is the
+//! base of counters and values.
 //!
-//! A recipe makes a [`SingleValue`] of a client and a path, and uses
+//! A recipe creates a [`SingleValue`] from a client and a path, and uses
 //!
-//! - [`SingleValue::read`]: returns the node as it is now;
+//! - [`SingleValue::read`]: returns the current node;
 //! - [`SingleValue::change`]: applies a decision, which is a function of the value, exactly once.
 //!
 //! A value with a local copy in each client is a [`FollowedValue`](followed::FollowedValue).
 //!
-//! Properties that all these recipes have:
+//! All these recipes have these properties:
 //!
 //! - **The node has the value and nothing else**, so other libraries can use it.
 //! - **A change is applied once.** The writer has a [write id](crate::support::exactly_once): an
@@ -16,53 +16,53 @@
 //!   replaces the value, and expects the versions of both.
 //! - **A version means one incarnation.** A node with children is not deleted, so while the write
 //!   id exists, the node is the one that was read. A value that was deleted and created again is
-//!   never taken for the earlier one, although it may have the same version.
+//!   never mistaken for the earlier one, although it may have the same version.
 //! - **The cost is bounded.** Each value that writes has one write id, shared by its clones. It is
 //!   removed with the last clone, and with the session. To remove a value in use, remove the tree
 //!   at its path.
-//! - **A lost session is survived.** A change that certainly did not happen is made in the next
-//!   session. A change that may have happened is made again only if the value is still the one
-//!   that was to be replaced: the old request and the new one then exclude each other. Otherwise
-//!   the effect is unknown, and the error says so.
+//! - **A change continues after a lost session.** A change without an effect is written in the next
+//!   session. A change with an unknown effect is written again only if the store still has the
+//!   value that it was to replace: the old and the new request then exclude each other. Otherwise
+//!   the call fails with an unknown effect.
 //! - **A write is one round trip.** A writer remembers the value that it wrote last, and writes
 //!   again without a read. After a lost race the rejection shows the value, and the write is sent
 //!   again: one more round trip.
 //! - **Changes of one process are batched.** While a write is in flight, the changes of other tasks
-//!   wait. They are decided one after the other and written together. Each gets the value before
-//!   and after its own decision. A decision that fails, is too large for a node, or panics affects
-//!   its caller alone, to which a panic is passed on.
-//! - **The task that writes may end at any time**, as the runtime of the caller that started it
-//!   does. The changes that were not sent return to their callers, which start another task.
-//! - **A decision counts only on the latest value.** A decision that writes nothing, or that fails,
-//!   is confirmed by a read or by the write of another change.
+//!   wait. They are decided in order and written together. Each gets the value before and after its
+//!   own decision. A decision that fails, is too large for a node, or panics affects its caller
+//!   alone, to which a panic is passed on.
+//! - **The task that writes may end at any time**, with the runtime of the caller that started it.
+//!   Changes that were not sent are returned to their callers, which start another task.
+//! - **A decision is valid only on the latest value.** A decision that writes nothing, or that
+//!   fails, is confirmed by a read or by the write of another change.
 //!
 //! # Decisions that are easy to undo by mistake
 //!
 //! - **The write id is below the value, not beside it.** A node with children is not deleted, so a
-//!   remembered version means the node that was read, also on ZooKeeper, where versions start again
-//!   in a new node.
+//!   remembered version identifies the node that was read, even on ZooKeeper, where versions start
+//!   again in a new node.
 //! - **The write id comes first in the transaction.** So a rejection distinguishes "this write, or
 //!   an earlier one of this writer, was applied" from "another client was faster". In the second
 //!   case the version of the value has passed the expected one, and no delayed request is applied.
 //! - **One task writes for all clones of a recipe value**, and is not dropped with its callers. A
-//!   dropped transaction that only creates would be undone, together with what other clients wrote
-//!   since.
+//!   dropped transaction that only creates would be undone, together with later writes of other
+//!   clients.
 //! - **The gate of a promotion is checked and never opened.** A promoted change writes the name of
 //!   its ticket to the gate unconditionally, so no fast client can prevent it. Every other change
 //!   checks the version of the gate in its own transaction. The gate is closed as long as the
 //!   ticket exists, so no holder has to open it, and a dead holder delays others no longer than its
 //!   session lives.
 //! - **The gate has a name, not a path**, because clients in different namespaces share it.
-//! - **A write in doubt does not yield.** Its request may still be applied, and only the write id
-//!   tells. It is sent again without the check of the gate.
+//! - **A write with an unknown effect does not yield.** Its request may still be applied, and only
+//!   the write id shows that. It is sent again without the check of the gate.
 //! - **The lock of a promotion is next to the value.** A ticket below the value would prevent the
 //!   value from being created again after a removal.
 //! - **Revisions order the states of a copy.** Versions start again in a new node, so only the
 //!   revision of the last write says which of two states is newer. An absent node has none: a read
 //!   that began before a write of this client was answered, and found nothing, is repeated.
 //! - **Only one task reads a followed value**: after an event, and after every change of the
-//!   connection, whatever the watch reports. Own writes are added to the copy when they are
-//!   answered.
+//!   connection, regardless of the events. Writes of this client are added to the copy when they
+//!   are answered.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -155,7 +155,7 @@ impl SingleValue {
         Ok(decided)
     }
 
-    /// Enqueues a change, and waits for its end.
+    /// Enqueues a change, and waits for its result.
     async fn enqueued(&self, mut decide: Decide, since: Instant) -> Result<Decided> {
         for _ in 0..MAX_RESTARTS {
             let (reply, end) = oneshot::channel();

@@ -44,15 +44,15 @@ pub struct CohortGuard {
 type Here = Handover<Hold>;
 
 impl CohortMutex {
-    /// The lock at `path`, passed on up to `max_passes` times in a row.
+    /// The lock at `path`, passed on within this process at most `max_passes` times in a row.
     pub fn new(client: &Client, path: impl Into<Path>, max_passes: NonZeroU32) -> Self {
         let line =
             Line::new(client, path.into(), Form::exclusive("cohort_mutex", "lock-").renewing());
         Self { line, max_passes: max_passes.get(), here: Arc::default() }
     }
 
-    /// Sets the label of the tickets that are created through this:
-    /// [`inspect`](crate::lock::inspect()) shows it.
+    /// Sets the label of the tickets that this handle creates: [`inspect`](crate::lock::inspect())
+    /// shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()), ..self }
     }
@@ -77,8 +77,8 @@ impl CohortMutex {
     }
 
     /// Acquires the lock if it has no holder and no waiter, in this process or another. Never
-    /// waits, and leaves no ticket if it returns `None`. While a task of this process holds or
-    /// requests the lock, this sends nothing to the store.
+    /// waits, and leaves no ticket if it returns `None`. Sends nothing to the store while a task of
+    /// this process holds or requests the lock.
     ///
     /// # Errors
     ///
@@ -121,17 +121,17 @@ impl CohortGuard {
         self.held().token()
     }
 
-    /// The path of its ticket.
+    /// The path of the ticket of this guard.
     pub fn path(&self) -> &Path {
         self.held().path()
     }
 
-    /// Returns `true` if it is certainly held at this moment.
+    /// Returns `true` if the lock is certainly held at this moment.
     pub fn is_held(&self) -> bool {
         self.held().is_held()
     }
 
-    /// Waits until it is lost.
+    /// Waits until the lock is lost.
     ///
     /// # Cancel safety
     ///
@@ -140,19 +140,19 @@ impl CohortGuard {
         self.held().lost().await;
     }
 
-    /// A transaction that is applied only while this is held. From then on this
-    /// guard is not passed on, but released.
+    /// A transaction that is applied only while this is held. After this call the lock is not
+    /// passed on, but released.
     pub fn txn(&self) -> Txn {
         self.fenced.store(true, Ordering::Relaxed);
         self.held().txn()
     }
 
-    /// Runs `work` while this is held: `work` is dropped when it is lost.
+    /// Runs `work` while the lock is held: `work` is dropped when the lock is lost.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) if it was lost before `work`
-    /// completed.
+    /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) if the lock was lost
+    /// before `work` completed.
     ///
     /// # Cancel safety
     ///
@@ -161,8 +161,8 @@ impl CohortGuard {
         self.held().run(work).await
     }
 
-    /// Passes the lock on to the next task of this process, if a task waits and that is allowed.
-    /// Otherwise releases it.
+    /// Passes the lock on to the next task of this process, if a task is waiting and `max_passes`
+    /// permits it. Otherwise releases it.
     ///
     /// # Errors
     ///

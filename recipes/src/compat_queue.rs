@@ -7,8 +7,8 @@
 //! | in the directory of the locks | the lock of a consumer of the other library on an item | that consumer | that consumer, or with its session |
 //! | `NAME.synod/queue-` for the queue `NAME` | a [write id](crate::support::exactly_once) | a client | that client, or a consumer a day later |
 //!
-//! - **An item is taken by the transaction that deletes its node**, and checks that there is no
-//!   lock.
+//! - **An item is taken by the transaction that deletes its node**, and checks that the item is not
+//!   locked.
 //! - **The write ids are not below the path of the queue**: the other library takes all nodes
 //!   there.
 
@@ -48,7 +48,7 @@ pub struct CompatQueue {
     layout: QueueLayout,
     /// An error if the path is the root, or too long for the nodes below it.
     shared: Result<Arc<CompatShared>>,
-    /// Started by the first call that wants an item. Producers need none.
+    /// Started by the first call that takes an item. Producers do not need it.
     consumer: Arc<OnceLock<CompatConsumer>>,
 }
 
@@ -73,9 +73,8 @@ struct TakenNode {
 }
 
 impl CompatQueue {
-    /// Creates a handle of the queue at `path` that another library writes in this layout. If the
-    /// path is the root, or too long for the nodes below it, each call fails with
-    /// [`ErrorKind::Invalid`].
+    /// Creates a handle of the queue at `path`, in the layout of another library. If the path is
+    /// the root, or too long for the nodes below it, each call fails with [`ErrorKind::Invalid`].
     pub fn new(client: &Client, path: impl Into<Path>, layout: QueueLayout) -> Self {
         let dir = path.into();
         let shared = layout
@@ -106,7 +105,7 @@ impl CompatQueue {
         self.shared.as_ref().map_err(Clone::clone)
     }
 
-    /// Puts an item into the queue, after all others.
+    /// Puts an item at the end of the queue.
     ///
     /// # Errors
     ///
@@ -116,18 +115,18 @@ impl CompatQueue {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has put the item into the queue, or has not.
+    /// A dropped call may or may not have put the item into the queue.
     pub async fn put(&self, item: impl Into<Bytes>) -> Result<()> {
         self.put_at(&[item.into()], ItemPlace::default()).await
     }
 
-    /// Puts items into one node of the queue, at this place: they are taken together. Only
-    /// Curator's `DistributedQueue` and its variants have more than one item in a node.
+    /// Puts items into one node at this place of the queue: they are taken together. Only Curator's
+    /// `DistributedQueue` and its variants have more than one item in a node.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] if the layout has no such place, or one item in a node, and as
-    /// [`CompatQueue::put`].
+    /// [`ErrorKind::Invalid`] if the layout has no such place, or if it stores one item per node;
+    /// otherwise as [`CompatQueue::put`].
     ///
     /// # Cancel safety
     ///
@@ -136,19 +135,20 @@ impl CompatQueue {
         self.shared()?.put(items, place).await
     }
 
-    /// Waits for the first available node, and takes it out of the queue with its items: mostly
-    /// one. Exactly one caller gets them, here or in a program of the other library, and they are
-    /// gone from the store. A node that cannot be read stays there, and does not block later nodes.
+    /// Waits for the first available node, and takes it out of the queue with its items (usually
+    /// one). Exactly one caller gets them, here or in a program of the other library, and they are
+    /// removed from the store. A node that cannot be read stays there, and does not block later
+    /// nodes.
     ///
     /// # Errors
     ///
-    /// The errors that are common to all calls: see [`Client`]; but an outage, also one in which
-    /// the session is lost, only lengthens the wait. With an unknown effect a node may have been
-    /// taken that no caller has: the client was closed before the answer.
+    /// The errors that are common to all calls: see [`Client`]; but an outage, even with a lost
+    /// session, only lengthens the wait. With an unknown effect a node may have been taken without
+    /// being returned: the client was closed before the answer.
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has taken nothing, or puts the node back at its place: in the background, as
+    /// A dropped call has taken nothing, or puts the node back at its place in the background, as
     /// soon as the store answers.
     pub async fn take(&self) -> Result<Vec<Bytes>> {
         let waiting = async |wait: &mut ItemWait| {
@@ -160,8 +160,8 @@ impl CompatQueue {
     }
 
     /// Takes a node as [`CompatQueue::take`] does, but does not wait for one. Returns `None` only
-    /// if, of the nodes that were in the queue at some moment during the call, none could be taken:
-    /// each was delayed, unreadable, or locked by a consumer of the other library.
+    /// if, at some moment during the call, no node of the queue could be taken: each was delayed,
+    /// unreadable, or locked by a consumer of the other library.
     ///
     /// # Errors
     ///
@@ -176,7 +176,7 @@ impl CompatQueue {
         Box::pin(self.take_next(&mut backoff, &mut 0)).await
     }
 
-    /// Takes the next node. Returns `None` if there is none, unless the call waits for one.
+    /// Takes the next node. Returns `None` if the call does not wait and no node is available.
     async fn take_next(
         &self,
         backoff: &mut ItemCallBackoff,
@@ -221,7 +221,7 @@ impl CompatQueue {
         let undo = async move |TakenNode { path, data }| {
             let mut at = path.clone();
             let create = |at: &Path| Txn::new().create(at, data.clone(), Lifetime::Persistent);
-            // Where the numbers of names have begun again, another item may have this name. The
+            // If the numbering of names has started again, another item may have this name. The
             // name with a `0` appended is the next one in the order.
             let instead = |no: &Rejected| {
                 let next = at.parent()?.join(&format!("{}0", at.name())).ok();
@@ -266,7 +266,7 @@ impl CompatShared {
             };
             match (self.writes.commit(&txn).await?, name) {
                 (Outcome::Committed(_), _) => return Ok(()),
-                // Another program put something at the same time of its clock.
+                // Another program has put an item with the same time.
                 (Outcome::Rejected(no), NewName::Time(_)) if no.reason == RejectReason::Exists => {
                     sleep(TICK).await;
                 }
@@ -276,7 +276,7 @@ impl CompatShared {
     }
 
     /// Creates a node for the directory of the items, as kazoo does. An empty container is removed,
-    /// and its numbers begin again: then another item could have the name of one that was read.
+    /// and its numbers start again: then another item could get the name of an item that was read.
     async fn create_dir(&self) -> Result<()> {
         if self.has_dir.load(Ordering::Relaxed) {
             return Ok(());
@@ -285,7 +285,7 @@ impl CompatShared {
         if !self.client.exists(&self.items).await?
             && let Err(error) = self.client.put(&self.items, "").await
         {
-            // A container with nodes stays for as long as it has nodes. The next put tries again.
+            // A container stays as long as it has nodes. The next put tries again.
             return if error.kind() == ErrorKind::Refused { Ok(()) } else { Err(error) };
         }
         self.has_dir.store(true, Ordering::Relaxed);
@@ -334,8 +334,7 @@ impl CompatShared {
         }
     }
 
-    /// Returns a transaction with the check that no consumer of the other library has locked an
-    /// item.
+    /// Returns a transaction that checks that no consumer of the other library has locked the item.
     fn unlocked(&self, name: &str) -> Result<Txn> {
         match &self.locks {
             Some(locks) => Ok(Txn::new().check(locks.join(name)?, Expect::Absent)),

@@ -24,14 +24,14 @@ pub struct CountDown {
 const PARTY: &str = "party-";
 
 impl CountDown {
-    /// Creates the latch at `path` for this number of parties. All clients must name the same
+    /// Creates the latch at `path` for this number of parties. All clients must pass the same
     /// number.
     pub fn new(client: &Client, path: impl Into<Path>, parties: NonZeroU32) -> Self {
         Self { client: client.clone(), path: path.into(), parties }
     }
 
-    /// Counts a party, which has counted when this returned without an error, and returns whether
-    /// this call has counted it. A party that is counted again has counted once.
+    /// Counts a party, and returns the effect of the call. Once this returns without an error, the
+    /// party is counted. Counting a party again has no effect.
     ///
     /// # Errors
     ///
@@ -40,7 +40,7 @@ impl CountDown {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has counted the party or has not.
+    /// A dropped call may or may not have counted the party.
     pub async fn count_down(&self, party: &str) -> Result<BarrierChange> {
         let name = Name::encode(party)?;
         mistake!(CountsEachTry: let name = Name::encode(&self.client.random().id())?);
@@ -66,15 +66,15 @@ impl CountDown {
     /// # Errors
     ///
     /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is
-    /// closed, and the error of the store if it refuses the read. An outage is no error: the wait
-    /// continues.
+    /// closed, and the error of the store if it refuses the read. An outage is not an error: the
+    /// wait continues.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: it only reads.
     pub async fn wait(&self) -> Result<()> {
         let parties = self.parties;
-        // On the heap, so that the future of a caller with many waits stays small.
+        // Boxed, so that the future of a caller with many waits stays small.
         Box::pin(until(&self.client, self.query(), |view| remaining(parties, view) == 0)).await
     }
 
@@ -85,7 +85,7 @@ impl CountDown {
     }
 }
 
-/// Returns the number of parties that are missing in a view of those that have counted.
+/// Returns the number of parties that are missing in a view of the counted parties.
 fn remaining(parties: NonZeroU32, view: &View) -> u32 {
     let counted = u32::try_from(view.nodes.len()).unwrap_or(u32::MAX);
     parties.get().saturating_sub(counted)

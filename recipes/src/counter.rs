@@ -29,21 +29,21 @@ pub struct Counter<N = i64> {
 }
 
 impl Counter {
-    /// Creates the counter at `path`, of 64 bits with a sign.
+    /// Creates the counter at `path`, a signed number of 64 bits.
     pub fn new(client: &Client, path: impl Into<Path>) -> Self {
         Self::at(client, path.into())
     }
 }
 
 impl Counter<u64> {
-    /// Creates the counter at `path`, of 64 bits without a sign.
+    /// Creates the counter at `path`, an unsigned number of 64 bits.
     pub fn new_u64(client: &Client, path: impl Into<Path>) -> Self {
         Self::at(client, path.into())
     }
 }
 
 impl Counter<i32> {
-    /// Creates the counter at `path`, of 32 bits with a sign.
+    /// Creates the counter at `path`, a signed number of 32 bits.
     pub fn new_i32(client: &Client, path: impl Into<Path>) -> Self {
         Self::at(client, path.into())
     }
@@ -54,8 +54,8 @@ impl<N: Number> Counter<N> {
         Self { value: SingleValue::new(client, path, "counter"), number: PhantomData }
     }
 
-    /// Returns the same number, whose changes [take a lock](Promotion) after too many lost races.
-    /// Clones that were made before are not promoted, and share no requests with this one.
+    /// Returns a handle of the same number whose changes [take a lock](Promotion) after too many
+    /// lost races. Existing clones are not promoted, and do not share requests with the new handle.
     pub fn promote(self, promotion: Promotion) -> Self {
         let enter: Enter =
             |client, lock| Line::new(client, lock, Form::exclusive("counter", "lock-")).held();
@@ -66,7 +66,7 @@ impl<N: Number> Counter<N> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`] if the stored data is no number, and the errors that are common to
+    /// [`ErrorKind::Corrupt`] if the stored data is not a number, and the errors that are common to
     /// all calls: see [`Client`].
     ///
     /// # Cancel safety
@@ -88,7 +88,8 @@ impl<N: Number> Counter<N> {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has added or has not. A request that was sent is completed in the background.
+    /// A dropped call may or may not have added. A request that was sent is completed in the
+    /// background.
     pub async fn add(&self, other: N) -> Result<Update<N>> {
         self.calculate(move |number| {
             let sum = number.plus(other);
@@ -137,11 +138,11 @@ impl<N: Number> Counter<N> {
         self.subtract(N::ONE).await
     }
 
-    /// Replaces the stored data, whatever it is. Returns the cost of the change.
+    /// Replaces the stored data unconditionally. Returns the cost of the change.
     ///
     /// # Errors
     ///
-    /// As [`Counter::add`], but for [`ErrorKind::Invalid`] and [`ErrorKind::Corrupt`].
+    /// As [`Counter::add`], except [`ErrorKind::Invalid`] and [`ErrorKind::Corrupt`].
     ///
     /// # Cancel safety
     ///
@@ -156,7 +157,7 @@ impl<N: Number> Counter<N> {
     ///
     /// # Errors
     ///
-    /// As [`Counter::add`], but for [`ErrorKind::Invalid`].
+    /// As [`Counter::add`], except [`ErrorKind::Invalid`].
     ///
     /// # Cancel safety
     ///
@@ -173,7 +174,7 @@ impl<N: Number> Counter<N> {
         self::number(self.value.path(), decided.after.as_ref()).map(Err)
     }
 
-    /// Stores the number if there is none yet. Returns true if this call has stored it.
+    /// Stores the number if there is none yet. Returns `true` if this call has stored it.
     ///
     /// # Errors
     ///
@@ -207,7 +208,7 @@ impl<N> fmt::Debug for Counter<N> {
     }
 }
 
-/// Returns the number that a node has; 0 if there is no node.
+/// Returns the number in the data of a node; 0 if there is no node.
 fn number<N: Layout>(path: &Path, bytes: Option<&Bytes>) -> Result<N> {
     let Some(bytes) = bytes else { return Ok(N::default()) };
     let number = N::read(bytes);

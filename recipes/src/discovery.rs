@@ -36,7 +36,7 @@ pub struct Discovery<T> {
     base: Path,
     occupied: Occupied,
     format: InstanceFormat,
-    /// `Discovery` writes and reads payloads, and has none.
+    /// `Discovery` writes and reads payloads, but stores none.
     payload: PhantomData<fn(T) -> T>,
 }
 
@@ -48,8 +48,8 @@ impl<T> Discovery<T> {
         Self { client, base, occupied, format, payload: PhantomData }
     }
 
-    /// Lets [`register`](Self::register) replace an instance of the same id: this program before
-    /// its restart, or an instance that is to be replaced.
+    /// Lets [`register`](Self::register) replace an instance with the same id, such as the instance
+    /// of this program before its restart.
     pub fn take_over(self) -> Self {
         Self { occupied: Occupied::TakeOver, ..self }
     }
@@ -59,9 +59,9 @@ impl<T> Discovery<T> {
         Self { format, ..self }
     }
 
-    /// The names of the services, sorted: all services with instances, and those whose directory
-    /// still exists. ZooKeeper keeps an empty directory for a while, and a directory that another
-    /// library created as a node for ever.
+    /// The names of the services, sorted: all services with instances, and services whose empty
+    /// directory still exists. ZooKeeper keeps an empty directory for a while, or for ever if
+    /// another library created it as a node.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl<T> Discovery<T> {
 
 impl<T: Serialize> Discovery<T> {
     /// Registers an instance of this program. It stays registered, across sessions, until it is
-    /// unregistered. When this returns without an error, it was registered.
+    /// unregistered. When this returns without an error, it is registered.
     ///
     /// # Errors
     ///
@@ -126,21 +126,21 @@ impl<T: DeserializeOwned> Discovery<T> {
         Ok(Endpoints::read(nodes.iter(), self.format, &Endpoints::default()))
     }
 
-    /// Opens a service and follows its instances. It need not have any.
+    /// Opens a service and follows its instances. The service may be empty.
     ///
     /// # Errors
     ///
     /// The error with which the store rejects reads, and
     /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is
-    /// closed. An outage is no error: the call waits for its end. [`within`](crate::within) sets a
-    /// limit.
+    /// closed. An outage is not an error: the call waits for its end. [`within`](crate::within)
+    /// sets a limit.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: a dropped call leaves no task and no watch.
     pub async fn open(&self, service: &str) -> Result<Service<T>> {
         let path = self.service_path(service)?;
-        // On the heap, so that the future of a caller stays small.
+        // Boxed, so that the future of a caller stays small.
         Box::pin(Service::open(&self.client, path, self.format)).await
     }
 }

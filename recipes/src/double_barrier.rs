@@ -27,28 +27,28 @@ pub struct DoubleBarrier {
 }
 
 impl DoubleBarrier {
-    /// The barrier at `path`, for rounds of `parties` members. All clients must name the same
+    /// The barrier at `path`, for rounds of `parties` members. All clients must pass the same
     /// number.
     pub fn new(client: &Client, path: impl Into<Path>, parties: NonZeroU32) -> Self {
         Self { place: BarrierPlace::new(client, path.into(), parties) }
     }
 
-    /// Sets what a waiting member does when another one gives up or dies. The default is
+    /// Sets the reaction of a waiting member when another one gives up or dies. The default is
     /// [`OnLoss::Wait`].
     pub fn on_loss(mut self, on_loss: OnLoss) -> Self {
         self.place.on_loss = on_loss;
         self
     }
 
-    /// Waits until enough members for a round are there, and enters with them. A member that comes
-    /// when a round is full waits for the next round.
+    /// Waits until there are enough members for a round, and enters with them. A member that
+    /// arrives when the round is full waits for the next round.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Refused`](synod_core::error::ErrorKind::Refused) if another member gave up,
     /// with [`OnLoss::Fail`]; [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost)
-    /// once the client is closed, and the error with which the store rejects the node of the
-    /// member. An outage is no error: the wait continues.
+    /// once the client is closed, and the error of the store if it rejects the node of the member.
+    /// An outage is not an error: the wait continues.
     ///
     /// # Cancel safety
     ///
@@ -57,7 +57,7 @@ impl DoubleBarrier {
     pub async fn enter(&self) -> Result<Entered> {
         let path = &self.place.path;
         let span = tracing::debug_span!("entering", recipe = "double barrier", %path);
-        // On the heap, so that the future of a caller with many waits stays small.
+        // Boxed, so that the future of a caller with many waits stays small.
         Box::pin(self.entered()).instrument(span).await
     }
 
@@ -66,7 +66,8 @@ impl DoubleBarrier {
         loop {
             match Entering::new(&self.place, &mut own).run(&mut backoff).await {
                 Ok(Some(inside)) => return Ok(inside),
-                // The node is gone, and with it the position. The member waits for the next round.
+                // The node was removed, and the position is lost. The member waits for the next
+                // round.
                 Ok(None) => {}
                 Err(error) => backoff.wait(error).await?,
             }

@@ -30,8 +30,8 @@ pub struct Election {
 }
 
 guard! {
-    /// A guard of the lead of an [`Election`]. It can proclaim values, and resign in favour of a
-    /// candidate.
+    /// A guard of the leadership of an [`Election`]. It can proclaim values, and resign in favour
+    /// of a candidate.
     Leader(Line)
 }
 
@@ -73,7 +73,7 @@ impl Election {
         Ok(entered.map(|ticket| Leader(ticket.hold(line))))
     }
 
-    /// The first candidate, with its value: it leads, or is about to.
+    /// The first candidate, with its value: it leads, or is about to lead.
     ///
     /// # Errors
     ///
@@ -100,8 +100,8 @@ impl Election {
     }
 
     /// The leaders and the values that they proclaim, beginning with the current one, across
-    /// sessions. While there is no leader the stream yields nothing. Of values in quick succession
-    /// it may yield only the last. It ends with an error, when the client is closed or the store
+    /// sessions. While there is no leader the stream yields nothing. It may skip values that are
+    /// replaced in quick succession. It ends with an error, when the client is closed or the store
     /// rejects a read; an outage of any length does not end it.
     pub fn observe(&self) -> impl Stream<Item = Result<Contender>> + Send + use<> {
         observe(self.line.clone())
@@ -114,12 +114,12 @@ impl Leader {
     /// # Errors
     ///
     /// [`SessionLost`](synod_core::error::ErrorKind) if the lead was lost: then nothing is
-    /// proclaimed. Otherwise the errors common to all calls of a
-    /// [`Client`]; a value of unknown effect may be proclaimed again.
+    /// proclaimed. Otherwise the errors common to all calls of a [`Client`]; after an unknown
+    /// effect the value may be proclaimed again.
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has proclaimed it or has not.
+    /// A dropped call may or may not have proclaimed it.
     pub async fn proclaim(&self, value: impl Into<Bytes>) -> Result<()> {
         match self.0.node.write(value.into()).await? {
             Outcome::Committed(_) => Ok(()),
@@ -145,22 +145,22 @@ impl Leader {
         self.release().await
     }
 
-    /// Hands the lead over to the candidate with this path:
-    /// [`Contender::path`](crate::lock::Contender::path) of one of
-    /// [`Election::candidates`](crate::election::Election::candidates). The candidates between them move to
-    /// the end of the queue, in any order. If the candidate is not in the queue any more, nothing
-    /// happens and the lead is returned.
+    /// Hands the lead over to the candidate with this path: the
+    /// [`Contender::path`](crate::lock::Contender::path) of one of the
+    /// [`Election::candidates`](crate::election::Election::candidates). The candidates in between
+    /// move to the end of the queue, in any order. If the candidate is no longer in the queue,
+    /// nothing happens and the lead is returned.
     ///
     /// # Errors
     ///
-    /// [`Refused`](synod_core::error::ErrorKind) if a candidate of another library is between them,
-    /// which could not be notified; [`SessionLost`](synod_core::error::ErrorKind) if the lead was
-    /// lost before; otherwise the errors common to all calls of a
-    /// [`Client`]. In each case the lead is released.
+    /// [`Refused`](synod_core::error::ErrorKind) if a candidate of another library, which could not
+    /// be notified, is in between; [`SessionLost`](synod_core::error::ErrorKind) if the lead was
+    /// lost before; otherwise the errors common to all calls of a [`Client`]. In each case the lead
+    /// is released.
     ///
     /// # Cancel safety
     ///
-    /// A dropped call releases the lead, in favour of the candidate or not.
+    /// A dropped call releases the lead, possibly not in favour of the candidate.
     pub async fn resign_to(self, candidate: &Path) -> Result<Option<Self>> {
         let is_handed_over = resign_to(&self.0.node, &self.0.kind, candidate).await?;
         Ok((!is_handed_over).then_some(self))

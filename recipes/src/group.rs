@@ -18,7 +18,7 @@ use crate::keeper::node::Occupied;
 mod changes;
 pub(crate) mod member;
 
-/// The end of the name of a member without a name of its own, as in kazoo's parties.
+/// The end of the name of a member without its own name, as in kazoo's parties.
 const UNNAMED: &str = "__party__";
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/group.md"))]
@@ -41,8 +41,8 @@ impl Group {
         Self { client: client.clone(), path: path.into(), occupied: Occupied::Refuse }
     }
 
-    /// Lets [`join_as`](Self::join_as) replace a member of the same name: this program before its
-    /// restart, or a member that is to be replaced.
+    /// Lets [`join_as`](Self::join_as) replace a member of the same name, such as this program
+    /// before its restart.
     pub fn take_over(self) -> Self {
         Self { occupied: Occupied::TakeOver, ..self }
     }
@@ -53,8 +53,8 @@ impl Group {
     /// # Errors
     ///
     /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable) if it could not join
-    /// within the time limit of the client, and any error that the store returns. Then it is no
-    /// member.
+    /// within the time limit of the client, and any error that the store returns. After an error it
+    /// is not a member.
     ///
     /// # Cancel safety
     ///
@@ -100,9 +100,10 @@ impl Group {
     }
 
     /// The current members, as joined, and then every change. For each name, joins and leaves
-    /// alternate. Members that come and go between two reads are left out; the last state never is.
+    /// alternate. Members that join and leave between two reads are skipped; the latest state is
+    /// always reported.
     ///
-    /// An outage is no error: changes during it are reported after it. The stream ends when the
+    /// An outage is not an error: changes during it are reported after it. The stream ends when the
     /// client is closed.
     pub fn changes(&self) -> impl Stream<Item = GroupChange> + Send + use<> {
         GroupReader::new(&self.client, self.query()).changes()
@@ -120,7 +121,7 @@ fn members(view: View) -> Vec<Member> {
 }
 
 impl Membership {
-    /// The name of this member, as [`Member::name`] has it.
+    /// The name of this member, equal to its [`Member::name`].
     pub fn name(&self) -> String {
         member::name_at(self.keeper.path())
     }
@@ -149,8 +150,8 @@ impl Membership {
         self.keeper.set(data.into()).await
     }
 
-    /// Leaves the group. When this returns without an error, it is no member any more, and does not
-    /// become one again.
+    /// Leaves the group. When this returns without an error, this client has left the group and
+    /// will not appear in it again.
     ///
     /// # Errors
     ///
@@ -158,7 +159,7 @@ impl Membership {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call continues in the background: it leaves.
+    /// A dropped call continues in the background: this client leaves the group.
     pub async fn leave(self) -> Result<()> {
         self.keeper.close().await
     }

@@ -30,7 +30,7 @@ pub struct HashRing {
     inner: Arc<RingInner>,
 }
 
-/// A ring, and its state compared with the group.
+/// A ring, and whether it is up to date with the group.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RingView {
@@ -53,7 +53,7 @@ struct RingInner {
 /// The weight of a member, by its data.
 type Weigh = Box<dyn Fn(&[u8]) -> u8 + Send + Sync>;
 
-/// The state of the task that makes rings of the members.
+/// The state of the task that computes rings from the members.
 struct RingMaker {
     weigh: Weigh,
     members: BTreeMap<String, u8>,
@@ -68,8 +68,8 @@ impl HashRing {
     ///
     /// The error with which the store rejects reads, and
     /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is
-    /// closed. An outage is no error: the call waits for its end. [`within`](crate::within) sets a
-    /// limit.
+    /// closed. An outage is not an error: the call waits for its end. [`within`](crate::within)
+    /// sets a limit.
     ///
     /// # Cancel safety
     ///
@@ -80,8 +80,8 @@ impl HashRing {
 
     /// [`HashRing::open`], with weights from the data of the members: a member with twice the
     /// weight of another is responsible for about twice as many keys, and a member of weight 0 for
-    /// none. All clients must use the same weights. A member whose data makes `weigh` panic has no
-    /// weight.
+    /// no keys. All clients must use the same weights. A member whose data makes `weigh` panic has
+    /// no weight.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ impl HashRing {
         weigh: impl Fn(&[u8]) -> u8 + Send + Sync + 'static,
     ) -> Result<Self> {
         let mirror = Mirror::start(client, Extent::children(path), "hash_ring");
-        // On the heap, so that the future of a caller stays small.
+        // Boxed, so that the future of a caller stays small.
         Box::pin(mirror.complete()).await?;
         let (ring, state) = (Arc::default(), CacheState::Syncing);
         let (sender, last) = watch::channel(RingView { ring, as_of: Revision::ZERO, state });
@@ -115,8 +115,8 @@ impl HashRing {
         Ok(Self { inner: Arc::new(RingInner { mirror, last, _task: task }) })
     }
 
-    /// The member that is responsible for a key, as far as is known. Sends nothing to the store.
-    /// `None` if no member has a weight.
+    /// The member that is responsible for a key, among the known members. Sends nothing to the
+    /// store. `None` if no member has a weight.
     pub fn owner(&self, key: impl AsRef<[u8]>) -> Option<String> {
         self.inner.last.borrow().ring.owner(key).map(str::to_owned)
     }
@@ -127,8 +127,7 @@ impl HashRing {
         last.ring.owners(key, count).into_iter().map(str::to_owned).collect()
     }
 
-    /// The current ring, with its revision, and whether it is current. For several consistent
-    /// queries use this.
+    /// The current ring with its revision and state. Use it for several consistent queries.
     pub fn view(&self) -> RingView {
         let last = self.inner.last.borrow().clone();
         // The mirror reports this immediately, before any task is notified.
@@ -138,9 +137,9 @@ impl HashRing {
         }
     }
 
-    /// The current ring, then each replacement, also if only the state differs. A slow reader gets
-    /// the latest and misses the replaced ones. The stream ends with the client, and when the last
-    /// clone of `self` is dropped.
+    /// The current ring, then each change, including a change of only the state. A slow reader may
+    /// miss intermediate rings. The stream ends with the client, and when the last clone of `self`
+    /// is dropped.
     pub fn changes(&self) -> impl Stream<Item = RingView> + Send + use<> {
         let mut receiver = self.inner.last.clone();
         receiver.mark_changed();
@@ -183,7 +182,7 @@ impl RingMaker {
 fn member(node: &Node, weigh: &Weigh) -> Option<(String, u8)> {
     node.stat?.owner?;
     let name = Name::new(node.path.name()).ok().and_then(|name| name.decode());
-    // One bad registration must not end the task.
+    // One invalid registration must not end the task.
     let weight = catch_unwind(AssertUnwindSafe(|| weigh(&node.data))).unwrap_or_else(|_panic| {
         tracing::warn!(path = %node.path, "the weight function panicked: the member has no weight");
         0

@@ -32,7 +32,7 @@ struct IdsShared {
 
 #[derive(Default)]
 struct IdsState {
-    /// The numbers that are reserved and not handed out yet. Empty while calls wait.
+    /// The reserved numbers that are not handed out yet. Empty while calls are waiting.
     left: Range<u64>,
     /// The calls that wait for a block, in their order.
     waiting: VecDeque<oneshot::Sender<Result<u64>>>,
@@ -40,8 +40,8 @@ struct IdsState {
     is_reserving: bool,
 }
 
-/// The task that reserves blocks. If it is dropped early, perhaps before it was ever polled because
-/// its runtime has ended, the calls that wait start another task.
+/// The task that reserves blocks. If it is dropped early, possibly before it was first polled
+/// because its runtime has ended, the waiting calls start another task.
 struct ReserveTask {
     shared: Arc<IdsShared>,
     is_over: bool,
@@ -53,7 +53,7 @@ enum NextId {
     Wait(oneshot::Receiver<Result<u64>>),
 }
 
-/// The action that an error names.
+/// The action that error messages name.
 const DOING: &str = "handing out a number";
 
 /// The maximum number of tasks that a call starts, one after the other, if each ends before it
@@ -71,10 +71,10 @@ impl Ids {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] if there are no numbers left below 2^63, or fewer than a block,
-    /// [`ErrorKind::Corrupt`] if the stored data is no number, [`ErrorKind::Refused`] if the path
-    /// is a directory, and the errors that are common to all calls: see [`Client`]. Numbers may be
-    /// skipped then. All calls that wait for the same block get the same error.
+    /// [`ErrorKind::Invalid`] if fewer numbers than a block are left below 2^63,
+    /// [`ErrorKind::Corrupt`] if the stored data is not a number, [`ErrorKind::Refused`] if the
+    /// path is a directory, and the errors that are common to all calls: see [`Client`]. After an
+    /// error, numbers may be skipped. All calls that wait for the same block get the same error.
     ///
     /// # Cancel safety
     ///
@@ -106,9 +106,9 @@ impl IdsShared {
         let was_reserving = std::mem::replace(&mut state.is_reserving, true);
         drop(state);
         if !was_reserving {
-            // From here on `is_reserving` is reset, also if the task is never polled.
+            // The drop of this value resets `is_reserving`, even if the task is never polled.
             let task = ReserveTask { shared: self, is_over: false };
-            // The task ends by itself when no call waits.
+            // The task ends when no call is waiting.
             task::spawn(task.run()).let_go();
         }
         NextId::Wait(number)
@@ -133,7 +133,7 @@ impl IdsShared {
 }
 
 impl ReserveTask {
-    /// Reserves blocks for as long as calls wait.
+    /// Reserves blocks as long as calls are waiting.
     async fn run(mut self) {
         while !self.is_over {
             let reserved = self.shared.reserve().await;
@@ -148,7 +148,7 @@ impl ReserveTask {
         }
     }
 
-    /// Hands out a block in the order of the calls. The task is over if no call waits any more.
+    /// Hands out a block in the order of the calls. The task is over if no call is waiting.
     fn hand_out(&mut self, block: Range<u64>) {
         let mut state = self.shared.state();
         state.waiting.retain(|call| !call.is_closed());
@@ -164,13 +164,13 @@ impl ReserveTask {
         self.is_over = state.waiting.is_empty();
         state.is_reserving = !self.is_over;
         drop(state);
-        // The number of a call that was dropped meanwhile is skipped.
+        // The number of a dropped call is skipped.
         for (call, number) in answers {
             let _caller_waits = call.send(Ok(number)).is_ok();
         }
     }
 
-    /// Fails all calls that wait: each would otherwise wait for as long again.
+    /// Fails all waiting calls: otherwise each would wait just as long again.
     fn fail(&mut self, error: &Error) {
         self.is_over = true;
         for call in self.end() {
@@ -178,7 +178,7 @@ impl ReserveTask {
         }
     }
 
-    /// Ends the task. Returns the calls that wait.
+    /// Ends the task. Returns the waiting calls.
     fn end(&self) -> VecDeque<oneshot::Sender<Result<u64>>> {
         let mut state = self.shared.state();
         state.is_reserving = false;

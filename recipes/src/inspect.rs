@@ -24,9 +24,9 @@ pub async fn inspect(client: &Client, path: impl Into<Path>) -> Result<Vec<Conte
 /// Returns `true` if a node of a listing has the name of a ticket, of this library or of another
 /// one: the node above it is then a lock, a semaphore or an election.
 ///
-/// The node is of a view of children, also of one of [names only](synod_core::store::Query), with
-/// which a program can search a tree for locks and [`inspect`] each. A container can have the name
-/// of a ticket, too; [`inspect`] leaves it out.
+/// The node comes from a view of children, which may be of [names only](synod_core::store::Query):
+/// a program can search a tree for locks and [`inspect`] each. A container can also have the name
+/// of a ticket; [`inspect`] skips it.
 ///
 /// # Examples
 ///

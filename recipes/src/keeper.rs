@@ -1,43 +1,41 @@
 //! [`NodeKeeper`]: an ephemeral node that is kept at a path across sessions, with the data that was
 //! set last.
 //!
-//! A recipe starts a [`NodeKeeper`] with a client, a path and data, and gets from it
+//! A recipe starts a [`NodeKeeper`] with a client, a path and data, and uses
 //!
 //! - [`NodeKeeper::set`]: replaces the data;
 //! - [`NodeKeeper::is_there`] and [`NodeKeeper::presence`]: the state of the node;
-//! - [`NodeKeeper::close`]: removes the node. A keeper that is dropped removes it in the
-//!   background.
+//! - [`NodeKeeper::close`]: removes the node. A dropped keeper removes it in the background.
 //!
 //! These rules hold for all recipes:
 //!
 //! - **One task writes.** It creates the node, watches it, and creates it again after every loss:
 //!   in the next session, or when another client has removed it. The end of the keeper cancels the
-//!   waits of the task, but never a request that was sent, so the task knows of every create
-//!   whether it was answered.
-//! - **The last data wins.** Data that is set is recorded immediately, also while there is no
-//!   session, and the next create writes it. A set expects the version that was read last, so a
-//!   delayed set overwrites nothing newer. Where it does, because versions begin again in a new
-//!   node, and where another client has written, the task writes again.
+//!   waits of the task, but never a request in flight, so the task knows for every create whether
+//!   it was answered.
+//! - **The last data wins.** New data is recorded immediately, even while there is no session, and
+//!   the next create writes it. A set expects the version that was read last, so a delayed set
+//!   overwrites nothing newer. If it does, because versions start again in a new node, or if
+//!   another client has written, the task writes again.
 //! - **The session decides on ownership.** A keeper owns the node at its path if, and only if, the
 //!   keeper's session owns it in the store. A node of another session is never written, and never
 //!   removed, unless the keeper was started to take over. A node of an earlier session of the same
-//!   keeper is removed, because it is about to go. A node of the same session that another keeper
-//!   created is not taken, either ([`OwnNodes`](node::OwnNodes)).
-//! - **A removed node does not come back.** A create whose response was lost may take effect after
-//!   the keeper has ended. If the node of that create was seen, it cannot. Otherwise the session
-//!   removes the node when it appears, and the end of the keeper is reported with an unknown
-//!   effect.
-//! - **No storm.** After a loss or an outage the task waits for a random part of a short time, so
-//!   that the keepers of many clients do not write at the same time. A session that outlives an
-//!   outage keeps its node, and no other client sees a change.
+//!   keeper is removed, because it is about to be removed anyway. A node of the same session that
+//!   another keeper created is not taken, either ([`OwnNodes`](node::OwnNodes)).
+//! - **A removed node does not reappear.** A create whose response was lost may take effect after
+//!   the keeper has ended, unless its node was seen before. Otherwise the session removes the node
+//!   when it appears, and the end of the keeper is reported with an unknown effect.
+//! - **No thundering herd.** After a loss or an outage the task waits for a random part of a short
+//!   time, so that the keepers of many clients do not write at the same time. A session that
+//!   outlives an outage keeps its node, and no other client sees a change.
 //!
 //! # Decisions that are easy to undo by mistake
 //!
-//! - **A sent create is never dropped.** Its name has no id, so an unanswered create is a doubt for
-//!   the life of its session: it may take effect after the node was removed. The task waits for
-//!   each answer and counts the doubts. A doubt ends when its node is seen, because a request
-//!   creates at most one node.
-//! - **Watch and reads are those of the session**, not of the client: the node ends with the
+//! - **A sent create is never dropped.** Its name has no id, so an unanswered create stays
+//!   unresolved as long as its session lives: it may take effect after the node was removed. The
+//!   task waits for each answer and counts the unresolved creates. A create is resolved when its
+//!   node is seen, because a request creates at most one node.
+//! - **The watch and the reads belong to the session**, not to the client: the node ends with the
 //!   session, and the task starts again.
 
 use std::fmt;
@@ -72,14 +70,14 @@ pub(crate) struct NodeKeeper {
     client: Client,
     path: Path,
     shared: Arc<KeeperShared>,
-    /// Alive for as long as the node is wanted.
+    /// Alive as long as the node is wanted.
     owner: Arc<()>,
     close: oneshot::Sender<()>,
     closed: oneshot::Receiver<Result<()>>,
 }
 
 impl NodeKeeper {
-    /// Creates an ephemeral node. When this returns without an error, the node existed.
+    /// Creates an ephemeral node. When this returns without an error, the node exists.
     pub(crate) async fn start(
         client: &Client,
         path: &Path,
@@ -93,7 +91,7 @@ impl NodeKeeper {
         Self::run(client, path, (shared, owner), work, recipe).await
     }
 
-    /// Keeps a node by `work`. When this returns without an error, the node existed.
+    /// Keeps a node by `work`. When this returns without an error, the node exists.
     pub(crate) async fn run(
         client: &Client,
         path: &Path,
@@ -147,8 +145,8 @@ impl NodeKeeper {
         })
     }
 
-    /// Replaces the data: immediately for every later create; and when this returns without an
-    /// error, in the store.
+    /// Replaces the data: immediately for every later create, and in the store when this returns
+    /// without an error.
     pub(crate) async fn set(&self, data: Bytes) -> Result<()> {
         match timeout(self.client.timeout(), self.shared.set(data)).await {
             Ok(Ok(result)) => result,
@@ -157,7 +155,8 @@ impl NodeKeeper {
         }
     }
 
-    /// Removes the node. When this returns without an error, it is gone, and does not come back.
+    /// Removes the node. When this returns without an error, the node is removed and will not
+    /// reappear.
     pub(crate) async fn close(self) -> Result<()> {
         let Self { close, closed, owner, .. } = self;
         drop(owner);

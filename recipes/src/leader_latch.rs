@@ -47,7 +47,7 @@ pub struct Candidacy {
 pub enum LeadershipChange {
     /// The candidate leads.
     Gained(Leadership),
-    /// The candidate does not lead any more: the term with this token has ended.
+    /// The candidate no longer leads: the term with this token has ended.
     Lost(Token),
     /// The candidate could not enter the queue, and retries.
     Failed(Error),
@@ -70,10 +70,10 @@ struct CandidateTask {
     close: oneshot::Receiver<()>,
 }
 
-/// The lead of one term. Dropping it releases the lead.
+/// The leadership of one term. Dropping it releases the lead.
 struct Tenure(Arc<Hold>);
 
-/// The pause of a wait for the lead while the lead is not certain.
+/// The interval between checks while the leadership is not certain.
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl LeaderLatch {
@@ -92,9 +92,9 @@ impl LeaderLatch {
     ///
     /// # Errors
     ///
-    /// [`Unreachable`](synod_core::error::ErrorKind) if there was no session for as long as the
-    /// client's deadline, [`SessionLost`](synod_core::error::ErrorKind) once the client is closed,
-    /// and any error that the store returns. A client that has joined stays a candidate until it
+    /// [`Unreachable`](synod_core::error::ErrorKind) if there was no session within the time limit
+    /// of the client, [`SessionLost`](synod_core::error::ErrorKind) once the client is closed, and
+    /// any error that the store returns. A client that has joined stays a candidate until it
     /// leaves: a later failure is reported as [`LeadershipChange::Failed`].
     ///
     /// # Cancel safety
@@ -104,7 +104,7 @@ impl LeaderLatch {
         Candidacy::begin(&self.line).await
     }
 
-    /// The first candidate: it leads, or is about to.
+    /// The first candidate: it leads, or is about to lead.
     ///
     /// # Errors
     ///
@@ -154,23 +154,23 @@ impl Candidacy {
         Ok(candidacy)
     }
 
-    /// Returns `true` if it certainly leads at this moment. False as soon as the session is not
-    /// certain, before any notification.
+    /// Returns `true` if the candidate certainly leads at this moment. Returns `false` as soon as
+    /// the session is not certain, before any notification.
     pub fn is_leader(&self) -> bool {
         self.leadership().is_some()
     }
 
-    /// The lead, if it certainly leads at this moment.
+    /// The leadership, if the candidate certainly leads at this moment.
     pub fn leadership(&self) -> Option<Leadership> {
         self.state.borrow().leadership().cloned()
     }
 
-    /// Waits until it leads.
+    /// Waits until the candidate leads.
     ///
     /// # Errors
     ///
-    /// The reason why it could not enter the queue, if that happens meanwhile. It retries; the
-    /// caller may call this again.
+    /// The error of an attempt to enter the queue that failed during the wait. The candidate
+    /// retries; the caller may call this again.
     ///
     /// # Cancel safety
     ///
@@ -196,8 +196,8 @@ impl Candidacy {
     }
 
     /// The changes from now on, beginning with [`LeadershipChange::Gained`] if it leads. Each
-    /// reported term is gained and lost, once and in order; a reader that reads rarely misses whole
-    /// terms. The stream ends with the candidacy.
+    /// reported term is gained once and lost once, in order; a slow reader may miss whole terms.
+    /// The stream ends with the candidacy.
     pub fn changes(&self) -> impl Stream<Item = LeadershipChange> + Send + use<> {
         let mut state = self.state.clone();
         state.mark_changed();
@@ -219,12 +219,12 @@ impl Candidacy {
         })
     }
 
-    /// Leaves. When this returns without an error it is no candidate any more, and the next
-    /// candidate may lead.
+    /// Leaves. When this returns without an error, the candidate has left the queue, and the next
+    /// one may lead.
     ///
     /// # Errors
     ///
-    /// As [`MutexGuard::release`](crate::lock::MutexGuard::release), if it led.
+    /// As [`MutexGuard::release`](crate::lock::MutexGuard::release), if the candidate led.
     ///
     /// # Cancel safety
     ///
@@ -299,7 +299,7 @@ impl CandidateTask {
                 Err(error) if self.line.client().is_closed() => return Err(error),
                 Err(error) => {
                     if error.kind().is_outage() {
-                        // The log of the session names the outage.
+                        // The session logs the outage itself.
                         tracing::debug!(%error, "could not become a candidate; retrying");
                     } else {
                         tracing::warn!(%error, "could not become a candidate; retrying");

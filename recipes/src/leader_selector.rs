@@ -47,7 +47,7 @@ struct Interrupts(watch::Sender<u64>);
 /// The interruptions after the creation of this value.
 struct InterruptListener(watch::Receiver<u64>);
 
-/// The lead of one term. Dropping it releases the lead.
+/// The leadership of one term. Dropping it releases the lead.
 struct Lead(Arc<Hold>);
 
 impl LeaderSelector {
@@ -114,12 +114,12 @@ impl LeaderSelector {
     /// Ends the term of the candidate that leads through this selector or a clone of it, if there
     /// is one: its work is dropped, and the next candidate leads. The same applies to a candidate
     /// that is the first in the queue and was not notified yet: its work does not begin. A
-    /// candidate that waits for others continues to wait, and its term is no shorter.
+    /// candidate that waits for other candidates is not affected.
     pub fn interrupt(&self) {
         self.interrupts.add();
     }
 
-    /// The first candidate: it leads, or is about to.
+    /// The first candidate: it leads, or is about to lead.
     ///
     /// # Errors
     ///
@@ -145,8 +145,8 @@ impl LeaderSelector {
         self.line.contenders().await
     }
 
-    /// The end of a term. `None` if it failed for a reason that may be transient, after a delay
-    /// with backoff.
+    /// The result of a term. `None`, after a delay with backoff, if it failed for a reason that may
+    /// be transient.
     async fn rest_if_failed<T>(
         &self,
         term: Result<Term<T>>,
@@ -159,7 +159,7 @@ impl LeaderSelector {
                 return term.map(Some);
             }
         };
-        // Only an outage is transient: the log of the session names it.
+        // Only an outage is transient: the session logs it.
         tracing::debug!(path = %self.line.dir(), %error, "could not campaign; retrying");
         delays.wait().await;
         Ok(None)
@@ -185,7 +185,7 @@ impl fmt::Debug for Interrupts {
 
 impl Lead {
     /// Waits for the lead. `None` if an interruption came after the grant and before its
-    /// notification: the lead is released then.
+    /// notification: then the lead is released.
     async fn begin(mut ticket: Ticket, interrupts: &mut InterruptListener) -> Result<Option<Self>> {
         if wait_to_begin(&mut ticket, &mut interrupts.0).await? {
             return Ok(Some(Self(Arc::new(ticket.hold(())))));
@@ -194,7 +194,7 @@ impl Lead {
         Ok(None)
     }
 
-    /// Runs the work of the term, for as long as the term lasts.
+    /// Runs the work of the term, as long as the term lasts.
     async fn work<T, F>(
         &self,
         work: impl FnOnce(Leadership) -> F,
@@ -228,14 +228,13 @@ impl Drop for Lead {
 /// Waits for the lead. False if an interruption came after the grant and before its notification.
 async fn wait_to_begin(ticket: &mut Ticket, interrupts: &mut watch::Receiver<u64>) -> Result<bool> {
     loop {
-        // The interruption first: if both are noticed at the same moment, the grant happened
-        // before.
+        // The interruption is polled first: if both are ready, the grant happened before it.
         match select(pin!(interrupts.changed()), pin!(ticket.granted())).await {
             Either::Left(_) => {}
             Either::Right((granted, _)) => return granted.map(|()| true),
         }
         // The interruption is for the candidate that was the first in the queue at that moment,
-        // whether its session saw that already or not. The view of the create, or a read that lags,
+        // even if its session has not observed that yet. The view of the create, or a lagging read,
         // may be older than the interruption.
         if ticket.check_granted_now().await? {
             return Ok(false);
@@ -243,14 +242,15 @@ async fn wait_to_begin(ticket: &mut Ticket, interrupts: &mut watch::Receiver<u64
     }
 }
 
-/// Runs the work of a term, for as long as the term lasts.
+/// Runs the work of a term, as long as the term lasts.
 async fn work_while<T>(
     lead: &Hold,
     work: impl Future<Output = T>,
     mut interrupts: watch::Receiver<u64>,
 ) -> Term<T> {
     mistake!(WorkOutlivesLead: return Term::Done(work.await));
-    // The loss first: work that becomes ready at the same moment did not complete during the term.
+    // The loss is polled first: work that becomes ready at the same moment did not complete within
+    // the term.
     let (lost, interrupted) = (pin!(lead.lost()), pin!(interrupts.changed()));
     match select(select(lost, interrupted), pin!(work)).await {
         Either::Left((Either::Left(_), _)) => Term::Lost,

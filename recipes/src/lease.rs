@@ -14,7 +14,7 @@ use crate::cell::SingleValue;
 use crate::mutant::mistake;
 use crate::support::time::date;
 
-/// The action that errors name.
+/// The action that error messages name.
 const DOING: &str = "taking a lease";
 
 /// The last date that a term ends, in milliseconds since the beginning of 1970: that of the year
@@ -56,8 +56,8 @@ impl Lease {
     /// The maximum length of the name of a holder, in bytes.
     pub const MAX_HOLDER: usize = 255;
 
-    /// Creates the lease at `path`, with terms of this length. Its holder has a random name:
-    /// another value, and another process, is another holder. Nothing is sent.
+    /// Creates the lease at `path`, with terms of this length. The holder gets a random name, so
+    /// another `Lease` value or another process is a different holder. Sends nothing.
     pub fn new(client: &Client, path: impl Into<Path>, term: Duration) -> Self {
         let value = SingleValue::new(client, path.into(), "lease");
         let (holder, term) = (client.random().id(), millis(term));
@@ -65,22 +65,22 @@ impl Lease {
     }
 
     /// Sets the name of the holder, of 1 to 255 bytes. Processes with the same name are the same
-    /// holder: each of them extends the term, such as the next process of a service.
+    /// holder: each of them can extend the term, for example a service after a restart.
     pub fn holder(mut self, name: impl Into<String>) -> Self {
         self.settings.holder = name.into();
         self
     }
 
     /// Ends each term at the next multiple of its length since the beginning of 1970, UTC. So terms
-    /// of an hour end with the hour, whenever they begin, and a job that is started by many
-    /// machines on the hour finds the last term ended.
+    /// of an hour always end on the hour, and a job that many machines start on the hour does not
+    /// run into the previous term.
     pub fn aligned(mut self) -> Self {
         self.settings.is_aligned = true;
         self
     }
 
-    /// Sets the time after the end of a term for which another holder waits: the greatest
-    /// difference of the clocks of two machines. Zero by default.
+    /// Sets the time that another holder waits after the end of a term: the greatest difference
+    /// between the clocks of two machines. Zero by default.
     pub fn clock_margin(mut self, margin: Duration) -> Self {
         self.settings.margin = millis(margin);
         self
@@ -92,15 +92,15 @@ impl Lease {
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`] if the name of the holder is empty or longer than 255 bytes,
-    /// [`ErrorKind::Corrupt`] if the stored data is no lease, [`ErrorKind::Refused`] if the path is
-    /// a directory, and the errors that are common to all calls: see [`Client`]. If the effect is
-    /// [`Unknown`](synod_core::error::Effect::Unknown), call again: the same holder then extends the
-    /// term that it may have.
+    /// [`ErrorKind::Corrupt`] if the stored data is not a lease, [`ErrorKind::Refused`] if the path
+    /// is a directory, and the errors that are common to all calls: see [`Client`]. If the effect
+    /// is [`Unknown`](synod_core::error::Effect::Unknown), call again: the same holder then extends
+    /// the term that it may have.
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has taken the lease or has not. A request that was sent is completed in the
-    /// background.
+    /// A dropped call may or may not have taken the lease. A request that was sent is completed in
+    /// the background.
     pub async fn try_acquire(&self) -> Result<std::result::Result<LeaseTerm, LeaseTerm>> {
         self.check_holder()?;
         let (path, settings) = (self.value.path().clone(), self.settings.clone());
@@ -116,7 +116,7 @@ impl Lease {
         Ok(if decided.written { Ok(term) } else { Err(term) })
     }
 
-    /// Ends the term of this holder. Returns false if this holder had none.
+    /// Ends the term of this holder. Returns false if this holder had no term.
     ///
     /// # Errors
     ///
@@ -124,8 +124,8 @@ impl Lease {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has ended the term or has not. A request that was sent is completed in the
-    /// background.
+    /// A dropped call may or may not have ended the term. A request that was sent is completed in
+    /// the background.
     pub async fn release(&self) -> Result<bool> {
         self.check_holder()?;
         let (path, holder) = (self.value.path().clone(), self.settings.holder.clone());
@@ -137,12 +137,12 @@ impl Lease {
         Ok(decided.await?.written)
     }
 
-    /// Reads the term that is running by the clock of this machine; `None` if there is none.
+    /// Reads the current term, by the clock of this machine; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`] if the stored data is no lease, and the errors that are common to all
-    /// calls: see [`Client`].
+    /// [`ErrorKind::Corrupt`] if the stored data is not a lease, and the errors that are common to
+    /// all calls: see [`Client`].
     ///
     /// # Cancel safety
     ///
@@ -173,7 +173,8 @@ struct LeaseSettings {
 }
 
 impl LeaseSettings {
-    /// Returns the term that the holder begins or extends now; `None` if another holder has one.
+    /// Returns the term that the holder begins or extends now; `None` if another holder has the
+    /// lease.
     fn next(
         &self,
         path: &Path,
@@ -184,7 +185,7 @@ impl LeaseSettings {
         let number = match last {
             None => 1,
             Some(last) if last.holder == self.holder && last.until > now => {
-                // A clock that was set back does not shorten the term.
+                // Setting a clock back does not shorten the term.
                 until = until.max(last.until);
                 last.number
             }
@@ -218,7 +219,7 @@ impl LeaseRecord {
     }
 }
 
-/// The milliseconds of a time, or the greatest number of them.
+/// The milliseconds of a time, or `u64::MAX`.
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
@@ -237,12 +238,12 @@ fn read(path: &Path, bytes: Option<&Bytes>) -> Result<Option<LeaseRecord>> {
     Ok(Some(record))
 }
 
-/// The error of data that is no lease.
+/// The error for data that is not a lease.
 fn no_lease(path: &Path) -> Error {
     Error::new(ErrorKind::Corrupt, "reading a lease").at(path).because("the data is no lease")
 }
 
-/// Shows the path only.
+/// Shows only the path.
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lease").field("path", self.value.path()).finish_non_exhaustive()

@@ -1,8 +1,8 @@
 //! The recipes that applications use, in modules by kind.
 //!
-//! A recipe is made of a [`Client`](synod_core::client::Client) and a path, sends nothing until it
-//! is used, and has the same meaning on every store. All clients that use the same path share the
-//! recipe there, in any process. The documentation of its type lists its guarantees, its
+//! A recipe is created from a [`Client`](synod_core::client::Client) and a path, sends nothing
+//! until it is used, and has the same meaning on every store. All clients that use the same path
+//! share the recipe there, in any process. The documentation of its type lists its guarantees, its
 //! assumptions, and its cost.
 //!
 //! A wait has no time limit; [`within`] sets one. [`inspect()`](lock::inspect()) shows the holders
@@ -15,8 +15,8 @@
 //! [`Leadership`](election::Leadership) is only [`Held`]: the candidacy or the work that it belongs
 //! to releases it.
 //!
-//! The recipes use only the public interface of `synod-core`, so that other crates can add recipes
-//! at the same cost.
+//! The recipes use only the public interface of `synod-core`, so other crates can add recipes in
+//! the same way.
 //!
 //! # The list
 //!
@@ -56,7 +56,7 @@
 //! | [`SharedValue`](value::SharedValue) | a value that all clients of the same path share, with a copy in the memory of each; stored as JSON |
 //! | [`SharedCount`](value::SharedCount) | a number of 32 bits that all clients of the same path share, with a copy in the memory of each |
 //!
-//! **What is kept equal in memory**
+//! **Local copies in memory**
 //!
 //! | | |
 //! |---|---|
@@ -67,9 +67,9 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`PersistentNode`](presence::PersistentNode) | a node that is there for as long as its owner wants it, ephemeral or with a time to live: for programs that others have to find |
+//! | [`PersistentNode`](presence::PersistentNode) | a node that exists as long as its owner wants it, ephemeral or with a time to live: for programs that others have to find |
 //! | [`Group`](presence::Group) | the members of a group: programs that are alive now, each with some data |
-//! | [`Discovery`](discovery::Discovery) | the services below a path, and their instances: where each is, and what it says about itself |
+//! | [`Discovery`](discovery::Discovery) | the services below a path, and their instances: where each is, and its own description |
 //! | [`HashRing`](partition::HashRing) | which member of a group is responsible for a key: consistent hashing, the same in every client |
 //! | [`Partition`](partition::Partition) | a set of items, split among the members that are there: each item has one member, and changes it in two steps |
 //!
@@ -93,8 +93,8 @@
 //! |---|---|
 //! | [`Transaction`](transaction::Transaction) | a function that reads and writes any number of nodes, as if it were alone: software transactional memory, as etcd's `concurrency.NewSTM` |
 //! | [`Barrier`](barrier::Barrier) | a barrier that all clients of the same path share: while it is set, all that wait for it wait |
-//! | [`CountDown`](barrier::CountDown) | a latch that all clients of the same path share: a wait returns when so many parties have counted down |
-//! | [`DoubleBarrier`](barrier::DoubleBarrier) | so many members enter together and leave together, again and again at one path |
+//! | [`CountDown`](barrier::CountDown) | a latch that all clients of the same path share: a wait returns when a given number of parties have counted down |
+//! | [`DoubleBarrier`](barrier::DoubleBarrier) | a given number of members enter together and leave together, any number of times |
 //!
 //! # Spans and metrics
 //!
@@ -103,8 +103,8 @@
 //! (`calls`). Every hold is a span, too. It has the recipe, the path, the ticket and the token, and
 //! at its end its duration (`held`). `path` is the path of the recipe, and `ticket` is the node of
 //! the waiter or holder there. A latch logs in a span with its label, within the span of the caller
-//! of `join`. A value with copies is followed in a span with the recipe and the path; values that
-//! cannot be read are logged there. With the feature `metrics` there are histograms in addition to
+//! of `join`. A value with local copies is followed in a span with the recipe and the path, which
+//! logs values that cannot be read. With the feature `metrics` there are histograms in addition to
 //! those of [`trace`](synod_core::layer::trace), each with the recipe as its label:
 //!
 //! | metric | value |

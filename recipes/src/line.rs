@@ -1,25 +1,25 @@
 //! [`Line`]: a wait queue, which is a directory of tickets in the order of their creation. It is
 //! the base of locks, semaphores and elections.
 //!
-//! A recipe creates a ticket, waits until it is granted, and removes it. It makes a [`Line`] of a
-//! client, a directory and a [`Form`], and gets from it
+//! A recipe creates a ticket, waits until it is granted, and removes it. It creates a [`Line`] from
+//! a client, a directory and a [`Form`], and uses
 //!
-//! - [`Line::enter`]: a [`Ticket`](ticket::Ticket) that was granted. Without contention this is one
+//! - [`Line::enter`]: returns a granted [`Ticket`](ticket::Ticket). Without contention this is one
 //!   round trip, as one commit creates the ticket and reads the queue;
 //! - [`Line::enqueue`] and [`Ticket::granted`](ticket::Ticket::granted): the same in two steps;
-//! - [`Line::try_enter`]: a ticket that was granted without a wait, or `None`, and then no ticket
-//!   is left;
+//! - [`Line::try_enter`]: returns a ticket that was granted without a wait, or `None` without
+//!   leaving a ticket;
 //! - [`Ticket::hold`](ticket::Ticket::hold): the [`Hold`](hold::Hold) that the ticket becomes, for
 //!   the recipe's user;
 //! - [`Line::contenders`]: all contenders in the queue, in order.
 //!
-//! Code that serves one recipe alone is part of that recipe.
+//! Code for a single recipe is part of that recipe.
 //!
 //! These rules hold for all recipes:
 //!
 //! - **A ticket ends with its owner.** It is ephemeral; its [`TicketNode`] removes it when dropped;
-//!   and the session discards the ticket of a create that is dropped half-way. So every call here
-//!   is cancel safe.
+//!   and the session removes the ticket of a create that is dropped before its response. So every
+//!   call here is cancel safe.
 //! - **Only [`turn`](order::turn) decides on a grant.** It is a pure function of a view that
 //!   contains the own ticket. An event never grants: it only causes the next read. A grant counts
 //!   only while the session is certain.
@@ -31,40 +31,40 @@
 //!   semaphore watches the whole directory. Every later waiter watches only its predecessor, which
 //!   writes to its own ticket when it is granted.
 //! - **A new session needs a new ticket.** A waiter whose session is lost creates another ticket in
-//!   the next session. A [`Hold`](hold::Hold) does not: it is lost for good.
-//! - **A wait continues as long as its session lives**, also while the store does not respond. It
+//!   the next session. A [`Hold`](hold::Hold) does not: it is permanently lost.
+//! - **A wait continues as long as its session lives**, even while the store does not respond. It
 //!   fails when the store rejects a request, or when there is no next session within the client's
 //!   time limit.
 //!
 //! # Decisions that are easy to undo by mistake
 //!
 //! - **One pure function grants** ([`turn`](order::turn)), from the names in one view. So the name
-//!   of a ticket contains everything that matters: the kind of request, and the number of permits.
-//!   No data of other tickets is read, except by a reader, which reads the ticket of its preceding
-//!   writer, as that may have been downgraded.
-//! - **A name means one ticket**, as it contains an id of 32 digits. So a delete by path and a
-//!   check of a path need no version. Two exceptions use the version that was seen last: on etcd a
-//!   ticket whose create was sent twice, and a ticket whose owner may downgrade.
-//! - **A name is reused only on stores that append no digits, and only in certainty.** etcd keeps
-//!   every deleted name until compaction and scans them in each listing. The next ticket in the
-//!   same session and the same second may have the last name again, if its create and its delete
-//!   were each answered at the first sending, and the name was never given to other code (by `path`
-//!   of the guard, or in a guarded transaction). Tickets that other clients write to (elections,
-//!   permits, read-write locks) always get a new name.
-//! - **The suffixes of names are those of Curator, kazoo and etcd**, so that their tickets and ours
-//!   are in one queue. Names without a known suffix are ignored. The path `/locks/db` is `etcdctl
-//!   lock /locks/db/`.
-//! - **A waiter for permits relies on its predecessor for the notification** only if that will
-//!   certainly send it: it was seen waiting, has notified nobody yet, and its ticket is newer than
-//!   the last change of the limit.
+//!   of a ticket contains everything that the decision needs: the kind of the claim and the number
+//!   of permits. No data of other tickets is read, except by a reader, which reads the ticket of
+//!   the preceding writer, because that may have been downgraded.
+//! - **A name identifies one ticket**, because it contains an id of 32 digits. So a delete or a
+//!   check by path needs no version. Two kinds of tickets use the version that was read last: on
+//!   etcd a ticket whose create was sent twice, and a ticket whose owner may downgrade.
+//! - **A name is reused only on stores that append no digits, and only if that is safe.** etcd
+//!   keeps every deleted name until compaction and scans them in each listing. The next ticket in
+//!   the same session and the same second may have the last name again, if its create and its
+//!   delete were each answered at the first attempt, and the name was never given to other code (by
+//!   `path` of the guard, or in a guarded transaction). Tickets that other clients write to
+//!   (elections, permits, read-write locks) always get a new name.
+//! - **The suffixes of names are those of Curator, kazoo and etcd**, so that tickets of all
+//!   libraries are in one queue. Names without a known suffix are ignored. The path `/locks/db` is
+//!   `etcdctl lock /locks/db/`.
+//! - **A waiter for permits relies on its predecessor for the notification** only if the
+//!   predecessor will certainly send it: it was seen waiting, it has not written to its ticket yet,
+//!   and its ticket is newer than the last change of the limit.
 //! - **The limit of permits is a name in the directory of the tickets**, so one view shows both
 //!   consistently.
 //! - **A waiter watches its own ticket after a third of the session's TTL**: another client may
-//!   delete it, and the wait would never end. Not earlier, because most waits are shorter, and a
-//!   lost session is reported anyway.
+//!   delete it, and the wait would never end. It does not watch earlier, because most waits are
+//!   shorter, and a lost session is reported anyway.
 //! - **A waiter's reads may lag.** All tickets before its own were created first, and a session
-//!   never sees less than its own writes. A lagging view shows at most a contender that is gone,
-//!   whose deletion a watch reports. The limit of permits is the exception.
+//!   always sees its own writes. At worst a lagging view shows a contender that is gone, and a
+//!   watch reports its deletion. The limit of permits is the exception.
 
 use std::fmt;
 
@@ -89,8 +89,8 @@ pub(crate) mod ticket;
 pub(crate) mod ticket_name;
 pub(crate) mod ticket_node;
 
-/// The number of tickets that a waiter reads if only its predecessor matters: the predecessor and
-/// its own.
+/// The number of tickets that a waiter reads if its grant depends only on its predecessor: the
+/// predecessor and its own.
 pub(crate) const WINDOW: usize = 2;
 
 /// A directory of tickets, with the form of one recipe's tickets. Creating it sends no request.
@@ -147,7 +147,7 @@ impl Line {
         &self.form
     }
 
-    /// Returns `true` if a request may succeed if it is retried after this failure.
+    /// Returns `true` if a retry of the request may succeed after this failure.
     pub(crate) fn is_transient(&self, error: &Error) -> bool {
         mistake!(OutageEndsIt: return false);
         self.client.is_transient(error)
@@ -158,7 +158,7 @@ impl Line {
         RetryDelays::forever(self.client.random())
     }
 
-    /// The same queue, for tickets of another form.
+    /// Returns the same queue, for tickets of another form.
     pub(crate) fn with_form(&self, form: Form) -> Self {
         Self { form, ..self.clone() }
     }
@@ -166,7 +166,7 @@ impl Line {
     /// Creates a ticket in the current session and reads the queue: one round trip.
     ///
     /// The view may contain containers, whose names look like tickets. They can only delay a grant,
-    /// never cause one, so they are searched for only by a ticket that would have to wait: see
+    /// never cause one, so only a ticket that would have to wait searches for them: see
     /// [`order::containers`].
     async fn create_ticket(&self) -> Result<(TicketNode, Option<View>)> {
         loop {
@@ -197,12 +197,12 @@ impl Line {
             let mut commit = outcome.required()?;
             let created = commit.results.pop().ok_or_else(ticket_node::missing_create_result)?;
             let node = TicketNode::new(session, created)?;
-            // A store that appends a sequence to the name never has a path twice. On a store that
-            // keeps the name as it was given, a request in flight may create the node again after
-            // its removal: the path alone does not identify the ticket then.
+            // A store that appends a sequence to the name never uses a path twice. On a store that
+            // keeps the given name, a request in flight may create the node again after its
+            // removal: the path alone does not identify the ticket then.
             let has_given_name = *node.path() == path;
             let node = self.identified(node, has_given_name, requests);
-            // Later waiters for permits must not rely on a notification by a ticket that is
+            // Later waiters for permits must not rely on this ticket for a notification if it is
             // identified by its version.
             if self.write_if_versioned(&node).await? {
                 return Ok((node, commit.look));
@@ -246,9 +246,9 @@ impl Line {
     /// ticket is gone.
     ///
     /// Other tickets for permits are written to in the background when they are granted, to notify
-    /// later waiters. A write changes the version, which checks of this ticket expect, so it is
-    /// written to here, before anything depends on it. The ticket after it sees that it was written
-    /// to, and watches the whole queue.
+    /// later waiters. A write changes the version, which checks of this ticket expect, so this
+    /// ticket is written here, before anything depends on the version. The next ticket sees that it
+    /// was written, and watches the whole queue.
     async fn write_if_versioned(&self, node: &TicketNode) -> Result<bool> {
         if self.form.capacity == Capacity::One || !node.is_versioned() {
             return Ok(true);
@@ -275,12 +275,12 @@ impl Line {
         query.newest_before(window, Sequence::new(own.get().saturating_add(1)))
     }
 
-    /// The query with the freshness that a ticket needs after its create.
+    /// Returns the query with the freshness that a ticket needs after its create.
     ///
     /// All tickets before it existed before its create, and tickets are only removed; and a
-    /// response to a session is never older than the session's own writes. So a response that lags
-    /// shows at most some tickets that are gone already, and the session will be notified of their
-    /// removal. The number of permits may change, however.
+    /// response is never older than the session's own writes. So at worst a lagging response shows
+    /// tickets that were already removed, and the session will be notified of their removal. The
+    /// number of permits may change, however.
     fn fresh(&self, query: Query) -> Query {
         if self.form.capacity == Capacity::Posted { query } else { query.local() }
     }
@@ -293,7 +293,7 @@ impl Line {
 }
 
 impl Form {
-    /// Tickets of a lock that can be shared. The suffix decides whether these are shared or
+    /// Tickets of a lock that can be shared. The suffix decides whether a ticket is shared or
     /// exclusive.
     pub(crate) fn shared(recipe: &'static str, suffix: &str) -> Self {
         Self::of(recipe, suffix.to_owned(), Capacity::One, true)
@@ -330,7 +330,7 @@ impl Form {
     }
 }
 
-/// Shows the directory only: the label is the application's text.
+/// Shows only the directory: the label belongs to the application.
 impl fmt::Debug for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.dir, f)

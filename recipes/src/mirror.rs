@@ -1,7 +1,7 @@
 //! [`Mirror`]: a local copy of a node, of its children, or of a whole subtree, which follows the
 //! store. It is the base of caches and of configuration.
 //!
-//! A recipe makes a [`Mirror`] of a client and an [`Extent`](extent::Extent), and gets from it
+//! A recipe creates a [`Mirror`] from a client and an [`Extent`](extent::Extent), and uses
 //!
 //! - the nodes, from memory: [`Mirror::get`] and [`Mirror::snapshot`];
 //! - the events that produce them, starting with an empty map: [`Mirror::reader`];
@@ -10,18 +10,17 @@
 //! These rules hold for all recipes:
 //!
 //! - **The content is the content of the store** at some time after the last change and the last
-//!   fault. In a session the whole extent is read once, with a watch; and again after every outage,
-//!   and whenever the store reports that events may have been missed. The differences are then
-//!   reported as events, deletions first. So the content is never emptied and filled again.
-//! - **No path goes back.** Revisions order the versions of a path, also those of a node that was
-//!   deleted and created again, whose versions begin again. An older version than the known one is
-//!   never taken over, whatever its source.
-//! - **A change costs only a read of its own nodes.** An event that is complete is taken over;
-//!   otherwise the changed nodes are read, many in one request, and each node once however often it
-//!   changed.
+//!   fault. The whole extent is read once in each session, with a watch, and again after every
+//!   outage and whenever the store reports that events may have been missed. The differences are
+//!   then reported as events, deletions first. So the content is never cleared and refilled.
+//! - **No path goes back in time.** Revisions order the versions of a path, even across a deletion
+//!   and a new create, after which the versions start again. A version that is older than the known
+//!   one is never applied, from any source.
+//! - **A change costs only a read of its own nodes.** A complete event is applied; otherwise the
+//!   changed nodes are read, many in one request, and each node once even if it changed often.
 //! - **One task writes the content.** It has one read in flight, so no response overtakes another.
-//!   While it reads the whole extent, it collects events, one for each path, so that no number of
-//!   events makes it miss any.
+//!   While it reads the whole extent, it collects events, one for each path, so that it misses
+//!   none, even if many arrive.
 //! - **Readers delay neither the task nor each other.** The last events are kept once for all
 //!   readers. A reader that has missed events starts again with the current content.
 //!
@@ -30,12 +29,12 @@
 //! - **Revisions decide, never versions.** If an event would create a node again that a read did
 //!   not find, the node is read first, unless the event is newer than everything known at that
 //!   read.
-//! - **The whole is read in each session and after each change of the connection**, whatever the
-//!   watch reports: no store says when an interrupted watch has caught up.
-//! - **Names alone are never listed**, even if data is not wanted: such a listing need not say
+//! - **The whole extent is read in each session and after each change of the connection**,
+//!   regardless of the events: no store says when an interrupted watch has caught up.
+//! - **Names alone are never listed**, even if data is not wanted: such a listing may not show
 //!   which names are nodes.
-//! - **A session can become certain again without a change of the connection**, as certainty
-//!   depends on the clock. A wait for a live content listens to both.
+//! - **A session can become certain again without a change of the connection**, because certainty
+//!   depends on the clock. A wait for live content listens to both.
 
 use std::fmt;
 use std::sync::Arc;
@@ -80,7 +79,7 @@ struct TaskHandle {
 }
 
 impl Mirror {
-    /// Begins to follow the store. Nothing has been sent when this returns.
+    /// Starts to follow the store, without sending anything yet.
     pub(crate) fn start(client: &Client, extent: Extent, recipe: &'static str) -> Self {
         let span = tracing::debug_span!("mirroring", recipe, path = %extent.path());
         let shared = Arc::new(MirrorShared::new(extent));
@@ -119,8 +118,7 @@ impl Mirror {
         self.shared.progress()
     }
 
-    /// Waits until `holds` returns a value for the state. `None` if it never will, as the client is
-    /// closed.
+    /// Waits until `holds` returns a value for the state. `None` once the client is closed.
     pub(crate) async fn until<T>(&self, holds: impl FnMut(CacheState) -> Option<T>) -> Option<T> {
         self.shared.until(holds).await
     }
@@ -135,7 +133,7 @@ impl Mirror {
         settled.await.unwrap_or_else(|| Err(self.closed()))
     }
 
-    /// Waits for a failure that does not pass by itself.
+    /// Waits for a failure that is not transient.
     pub(crate) async fn failure(&self) -> Error {
         let refused = self.until(|state| match state {
             CacheState::Refused(why) => Some(why),
@@ -166,7 +164,7 @@ impl Drop for TaskHandle {
     }
 }
 
-/// Shows the path only: the data is the application's.
+/// Shows only the path: the data belongs to the application.
 impl fmt::Debug for Mirror {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self.path(), f)

@@ -28,8 +28,8 @@ pub struct MultiGuard {
 }
 
 impl MultiLock {
-    /// The locks at `paths`. Without a path, and with the same path twice, which would wait for
-    /// itself, each call fails with [`ErrorKind::Invalid`].
+    /// The locks at `paths`. If there is no path, or a path occurs twice (it would wait for
+    /// itself), each call fails with [`ErrorKind::Invalid`].
     pub fn new(client: &Client, paths: impl IntoIterator<Item = impl Into<Path>>) -> Self {
         let mut paths: Vec<Path> = paths.into_iter().map(Into::into).collect();
         mistake!(LocksInAnyOrder: {
@@ -43,8 +43,8 @@ impl MultiLock {
         Self { lines: lines.collect() }
     }
 
-    /// Sets the label of the tickets that are created through this:
-    /// [`inspect`](crate::lock::inspect()) shows it.
+    /// Sets the label of the tickets that this handle creates: [`inspect`](crate::lock::inspect())
+    /// shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         let label = label.into();
         let lines = self.lines.into_iter().map(|line| line.labelled(label.clone()));
@@ -113,7 +113,7 @@ impl MultiGuard {
         Self { guards }
     }
 
-    /// These locks and one more. The wait for it ends when one of these is lost.
+    /// Acquires one more lock. The wait ends with an error if a lock that is already held is lost.
     async fn and(mut self, line: &Line) -> Result<Self> {
         let lost = async {
             if self.guards.is_empty() {
@@ -179,7 +179,7 @@ impl MultiGuard {
     ///
     /// # Errors
     ///
-    /// As [`MutexGuard::release`]: the first error. The other locks are released all the same.
+    /// As [`MutexGuard::release`]: the first error. The other locks are still released.
     ///
     /// # Cancel safety
     ///

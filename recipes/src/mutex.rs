@@ -33,21 +33,21 @@ impl Mutex {
         Self { line: Line::new(client, path.into(), Form::exclusive("mutex", "lock-").renewing()) }
     }
 
-    /// Sets the label of the tickets that are created through this:
-    /// [`inspect`](crate::lock::inspect()) shows it.
+    /// Sets the label of the tickets that this handle creates: [`inspect`](crate::lock::inspect())
+    /// shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()) }
     }
 
     /// Waits for the lock.
     ///
-    /// The wait survives the loss of a session: the lock is then requested again in the next
+    /// The wait continues after the loss of a session: the lock is then requested again in the next
     /// session.
     ///
     /// # Errors
     ///
-    /// [`Unreachable`](synod_core::error::ErrorKind::Unreachable) if there was no session for as
-    /// long as the client's deadline, [`SessionLost`](synod_core::error::ErrorKind::SessionLost)
+    /// [`Unreachable`](synod_core::error::ErrorKind::Unreachable) if there was no session within
+    /// the time limit of the client, [`SessionLost`](synod_core::error::ErrorKind::SessionLost)
     /// once the client is closed, and any error that the store returns.
     ///
     /// # Cancel safety
@@ -101,8 +101,8 @@ impl Mutex {
 }
 
 impl MutexTicket {
-    /// The contenders before this ticket now, in order: empty if it is this ticket's turn. `None`
-    /// if the ticket was lost: [`MutexTicket::wait`] will then create another.
+    /// The contenders that are before this ticket, in order: empty if it is this ticket's turn.
+    /// `None` if the ticket was lost: [`MutexTicket::wait`] will then create a new one.
     ///
     /// # Errors
     ///

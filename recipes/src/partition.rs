@@ -1,4 +1,4 @@
-//! [`Partition`]: a set of items, split among the members that are there.
+//! [`Partition`]: a set of items, split among the current members.
 
 pub use crate::hash_ring::ring::Ring;
 pub use crate::hash_ring::{HashRing, RingView};
@@ -57,7 +57,7 @@ pub struct Share {
 }
 
 impl Partition {
-    /// The partition of these items at `path`. All its members must name the same items.
+    /// The partition of these items at `path`. All members must pass the same items.
     pub fn new(
         client: &Client,
         path: impl Into<Path>,
@@ -67,21 +67,22 @@ impl Partition {
         Self { client: client.clone(), path: path.into(), items, weight: 1 }
     }
 
-    /// Sets the weight of the member that joins through this. A member with twice the weight gets
-    /// twice as many items, and a member of weight 0 gets none. The default is 1.
+    /// Sets the weight of the member that joins with this handle. A member with twice the weight
+    /// gets twice as many items, and a member of weight 0 gets none. The default is 1.
     pub fn weight(self, weight: u32) -> Self {
         Self { weight, ..self }
     }
 
     /// Becomes a member, and takes part in the division of the items from then on, across sessions.
-    /// The name is for people: it need not be unique.
+    /// The name is for information only, and need not be unique.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable) if it could not join
     /// within the time limit of the client,
     /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the name of the member or
-    /// of an item is empty or too long, and any error that the store returns. Then it is no member.
+    /// of an item is empty or too long, and any error that the store returns. After an error it is
+    /// not a member.
     ///
     /// # Cancel safety
     ///
@@ -113,8 +114,8 @@ impl Partition {
         }
     }
 
-    /// The names of the members by the items that they hold now, for people: the answer may be out
-    /// of date when it is read.
+    /// The name of the member that holds each item, for information only: the answer may already be
+    /// out of date.
     ///
     /// # Errors
     ///
@@ -132,8 +133,8 @@ impl Partition {
 }
 
 impl Share {
-    /// The items that this member certainly holds now. None while its session is not certain. Sends
-    /// nothing to the store.
+    /// The items that this member certainly holds now. Empty while its session is not certain.
+    /// Sends nothing to the store.
     pub fn items(&self) -> BTreeSet<String> {
         self.shared.items()
     }
@@ -145,29 +146,29 @@ impl Share {
     }
 
     /// The fencing token of an item that is held: larger for each later holder of the item. `None`
-    /// if the item is not held, or during one call after it was acquired.
+    /// if the item is not held, or for the duration of one request after it was acquired.
     pub fn token(&self, item: &str) -> Option<Token> {
         self.shared.created(item).map(Token::new)
     }
 
-    /// A transaction that is applied only while this member is one in this session, and some member
+    /// A transaction that is applied only while this member exists in this session, and some member
     /// holds the item. So it is rejected once the session of this member has ended. `None` if the
     /// item is not held.
     ///
-    /// Release an item only when the writes under it are answered: the transaction does not
-    /// distinguish this member from a member that got the item from it.
+    /// Release an item only after its guarded writes were answered: the transaction does not
+    /// distinguish this member from the next holder of the item.
     pub fn txn(&self, item: &str) -> Option<Txn> {
         let member = self.shared.member_of(item)?;
         let claim = self.terms.paths.claim(item).ok()?;
         Some(Txn::new().check(member, Expect::Any).check(claim, Expect::Any))
     }
 
-    /// The held items, as acquired, and then every change. Items that come and go between two reads
-    /// are left out.
+    /// The held items, as acquired, and then every change. Items that are acquired and lost between
+    /// two reads are skipped.
     ///
-    /// An outage that the session outlives is no change: call [`is_held`](Self::is_held) before
-    /// each piece of work. The stream ends with the share and with the client; nothing is held
-    /// then.
+    /// An outage that the session survives is not reported: call [`is_held`](Self::is_held) before
+    /// each piece of work. The stream ends with the share and with the client, after which nothing
+    /// is held.
     pub fn changes(&self) -> impl Stream<Item = ShareChange> + Send + use<> {
         unfold(ShareReader::new(self.shared.watch()), |mut reader| async move {
             let change = reader.next().await?;
@@ -175,27 +176,27 @@ impl Share {
         })
     }
 
-    /// Gives away items that a [release request](ShareChange::Release) named: the work on them has
-    /// stopped. From the call on they are not held; when this returns without an error, other
-    /// members can get them. Other items stay.
+    /// Releases items that a [release request](ShareChange::Release) named. Stop the work on them
+    /// before the call. They are no longer held from the start of the call, and other members can
+    /// get them when it returns without an error. Items without a release request stay.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable), with an unknown
-    /// effect, if the store did not answer within the time limit of the client: the items are given
-    /// away as soon as it does.
+    /// effect, if the store did not answer within the time limit of the client: the items are
+    /// released as soon as it answers.
     ///
     /// # Cancel safety
     ///
-    /// A dropped call continues in the background: the items are given away.
+    /// A dropped call continues in the background: the items are released.
     pub async fn release(&self, items: &BTreeSet<String>) -> Result<()> {
         self.shared.release(items);
         let gone = timeout(self.client.timeout(), self.shared.gone(items)).await;
         gone.map_err(|_late| self.late())
     }
 
-    /// Waits until each item has its designated member, as far as this member knows. That may
-    /// change at any time.
+    /// Waits until each item has its designated member, according to the view of this member. That
+    /// may change at any time.
     ///
     /// # Errors
     ///
@@ -211,18 +212,18 @@ impl Share {
         if is_settled && !self.client.is_closed() { Ok(()) } else { Err(self.over()) }
     }
 
-    /// Leaves the partition: the work on all items has stopped. From the call on none is held; when
-    /// this returns without an error, nothing of this member is in the store.
+    /// Leaves the partition. Stop the work on all items before the call: none is held from its
+    /// start. When this returns without an error, the store has no node of this member.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable), with an unknown
     /// effect, if the store did not answer within the time limit of the client: it leaves as soon
-    /// as the store does, or when its session ends.
+    /// as the store answers, or when its session ends.
     ///
     /// # Cancel safety
     ///
-    /// A dropped call continues in the background: it leaves.
+    /// A dropped call continues in the background: the member leaves.
     pub async fn leave(mut self) -> Result<()> {
         self.shared.stop();
         let Some(left) = self.left.take() else { return Ok(()) };

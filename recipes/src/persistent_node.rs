@@ -39,23 +39,23 @@ impl PersistentNode {
         Self { client: client.clone(), path: path.into(), occupied: Occupied::Refuse, ttl: None }
     }
 
-    /// Makes the node one with a TTL instead of an ephemeral one: it outlives the sessions of its
-    /// owner, which writes it three times per TTL, and it expires when its owner does not write for
-    /// one TTL. Needs a store with TTL nodes. [`keep`](Self::keep) rejects less than a tenth of a
-    /// second as [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid).
+    /// Keeps a TTL node instead of an ephemeral one. The node outlives the sessions of its owner,
+    /// which writes it three times per TTL, and expires if its owner does not write for one TTL.
+    /// Needs a store with TTL nodes. [`keep`](Self::keep) rejects less than a tenth of a second as
+    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid).
     pub fn ttl(self, ttl: Duration) -> Self {
         Self { ttl: Some(ttl), ..self }
     }
 
-    /// Removes another client's node that exists when [`keep`](Self::keep) is called: the node of
-    /// an owner that ended without removing it, or of an owner that is to be replaced. A former
-    /// owner that is alive creates no other node as long as this one exists.
+    /// Lets [`keep`](Self::keep) remove an existing node of another client: the node of an owner
+    /// that ended without removing it, or of an owner that should be replaced. A previous owner
+    /// that is alive does not create its node again as long as this one exists.
     pub fn take_over(self) -> Self {
         Self { occupied: Occupied::TakeOver, ..self }
     }
 
     /// Creates the node with this data, and keeps it. When this returns without an error, the node
-    /// existed.
+    /// exists.
     ///
     /// # Errors
     ///
@@ -64,8 +64,8 @@ impl PersistentNode {
     /// [`ErrorKind::Unsupported`](synod_core::error::ErrorKind::Unsupported) if a TTL is set and
     /// the store has no TTL nodes,
     /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable) if the node could not
-    /// be created within the time limit of the client, and any error that the store returns. No
-    /// node remains then, or only until its TTL expires.
+    /// be created within the time limit of the client, and any error that the store returns. After
+    /// an error no node remains, or only until its TTL expires.
     ///
     /// # Cancel safety
     ///
@@ -102,22 +102,22 @@ impl KeptNode {
         self.keeper.presence()
     }
 
-    /// The last known state of the node, then each change. A reader that reads rarely misses states
-    /// that were replaced. The stream ends with the keeper.
+    /// The last known state of the node, then each change. A slow reader may miss states that were
+    /// replaced. The stream ends with the keeper.
     pub fn changes(&self) -> impl Stream<Item = Presence> + Send + use<> {
         self.keeper.changes()
     }
 
     /// Replaces the data. It is recorded immediately, and a later create of the node uses it,
-    /// regardless of the result of this call. When this returns without an error, the store has it,
-    /// or data that was set later.
+    /// regardless of the result of this call. When this returns without an error, the store has
+    /// this data, or data that was set later.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable), with an unknown
     /// effect, if the store did not answer within the time limit of the client: the data is stored
-    /// as soon as it does. [`ErrorKind::TooLarge`](synod_core::error::ErrorKind::TooLarge) and any
-    /// other error with which the store rejects the data: the former data stays.
+    /// as soon as it answers. [`ErrorKind::TooLarge`](synod_core::error::ErrorKind::TooLarge), or
+    /// any other error with which the store rejects the data: the previous data stays.
     ///
     /// # Cancel safety
     ///
@@ -126,14 +126,15 @@ impl KeptNode {
         self.keeper.set(data.into()).await
     }
 
-    /// Removes the node. When this returns without an error, it is gone, and does not come back.
+    /// Removes the node. When this returns without an error, the node is removed and will not
+    /// reappear.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable), with an unknown
     /// effect, if the store did not answer in time, or if it has not answered an earlier request to
-    /// create the node, which may still arrive. The node is then removed in the background, or goes
-    /// with its session or when its TTL expires.
+    /// create the node, which may still arrive. The node is then removed in the background, or with
+    /// its session, or when its TTL expires.
     ///
     /// # Cancel safety
     ///

@@ -1,5 +1,5 @@
-//! Programs that are alive, for others to find: nodes that exist as long as their owner wants them,
-//! and the members of a group.
+//! Presence of programs that are alive: nodes that exist as long as their owner wants them, and the
+//! members of a group.
 
 pub use crate::group::member::{GroupChange, Member};
 pub use crate::group::{Group, Membership};

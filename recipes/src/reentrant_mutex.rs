@@ -27,14 +27,14 @@ pub struct ReentrantMutex {
     owners: Arc<Owners>,
 }
 
-/// A guard of the lock: the first guard of its owner, or a further one.
+/// A guard of the lock: the first guard of its owner, or a later one.
 #[derive(Debug)]
 #[must_use = "the lock is released when the last guard is dropped"]
 pub struct ReentrantGuard {
     first: Arc<MutexGuard>,
 }
 
-/// The owner of a lock: a value. Clones are the same owner.
+/// An owner of a lock. Clones are the same owner.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(u64);
 
@@ -56,18 +56,18 @@ impl ReentrantMutex {
         Self { line, owners: Arc::default() }
     }
 
-    /// Sets the label of the tickets that are created through this:
-    /// [`inspect`](crate::lock::inspect()) shows it.
+    /// Sets the label of the tickets that this handle creates: [`inspect`](crate::lock::inspect())
+    /// shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()), ..self }
     }
 
-    /// Waits for the lock, unless `owner` has it.
+    /// Waits for the lock, unless `owner` already holds it.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::SessionLost`] if `owner` held the lock, lost it, and still has guards of it;
-    /// otherwise as [`Mutex::lock`](crate::lock::Mutex::lock).
+    /// [`ErrorKind::SessionLost`] if `owner` lost the lock and still has guards of it; otherwise as
+    /// [`Mutex::lock`](crate::lock::Mutex::lock).
     ///
     /// # Cancel safety
     ///
@@ -82,8 +82,8 @@ impl ReentrantMutex {
     }
 
     /// Acquires the lock if `owner` holds it, or if it has no holder and no waiter. Never waits,
-    /// and leaves no ticket if it returns `None`. Returns `None` as well while another call with
-    /// the same owner waits for the lock.
+    /// and leaves no ticket if it returns `None`. Also returns `None` while another call with the
+    /// same owner waits for the lock.
     ///
     /// # Errors
     ///
@@ -103,8 +103,8 @@ impl ReentrantMutex {
 }
 
 impl ReentrantGuard {
-    /// The guard that all guards of this owner share, with its token, its transactions and its
-    /// loss.
+    /// The guard that all guards of this owner share: use it for the token, for transactions and to
+    /// wait for a loss.
     pub fn guard(&self) -> &MutexGuard {
         &self.first
     }
@@ -168,7 +168,7 @@ impl Release for ReentrantGuard {
 }
 
 impl Owner {
-    /// An owner that differs from all others.
+    /// Creates an owner that differs from all others.
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
@@ -186,9 +186,9 @@ impl Owners {
     fn slot(&self, owner: &Owner) -> OwnerSlot {
         mistake!(OwnersMixedUp: let owner = &Owner(0));
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        // An owner that neither holds the lock nor requests it is forgotten.
+        // Owners that neither hold nor request the lock are removed.
         slots.retain(|other, slot| {
-            // A slot that a call uses is not locked here, not even briefly: that call may be a
+            // A slot in use is not locked here, not even briefly: the call that uses it may be a
             // `try_lock`.
             let is_used = other == owner || Arc::strong_count(slot) > 1;
             is_used || slot.try_lock().is_ok_and(|own| own.strong_count() > 0)

@@ -13,15 +13,16 @@ const REVOKE: &[u8] = b"__REVOKE__";
 
 /// Requests that the owner of the ticket at `path` releases it; [`inspect`](crate::lock::inspect())
 /// shows the paths of the tickets. An owner that waits for
-/// [`release_requested`](crate::lock::MutexGuard::release_requested) is notified, and decides.
+/// [`release_requested`](crate::lock::MutexGuard::release_requested) is notified, and decides
+/// whether to release.
 ///
 /// Returns `false` if the ticket is gone.
 ///
-/// A holder that listens is notified as soon as the store responds to it, and keeps what it holds
-/// until it releases or loses it. *Not guaranteed*: that the holder listens, that it releases, or
-/// that it learns which client made the request.
+/// A holder that listens is notified as soon as the store responds to it, and keeps the lock until
+/// it releases or loses it. *Not guaranteed*: that the holder listens, that it releases, or that it
+/// learns which client made the request.
 ///
-/// The request replaces the label of the ticket. To take a lock away from a holder that does not
+/// The request replaces the label of the ticket. To take the lock from a holder that does not
 /// listen, delete the ticket: the holder is then notified of the loss, and its guarded transactions
 /// fail.
 ///
@@ -33,7 +34,7 @@ const REVOKE: &[u8] = b"__REVOKE__";
 ///
 /// # Cancel safety
 ///
-/// A dropped call has made the request or has not.
+/// A dropped call may or may not have made the request.
 ///
 /// # Examples
 ///

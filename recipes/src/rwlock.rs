@@ -41,8 +41,8 @@ impl RwLock {
         }
     }
 
-    /// Sets the label of the tickets that are created through this:
-    /// [`inspect`](crate::lock::inspect()) shows it.
+    /// Sets the label of the tickets that this handle creates: [`inspect`](crate::lock::inspect())
+    /// shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         let label = label.into();
         Self {
@@ -109,8 +109,8 @@ impl RwLock {
 }
 
 impl RwLock {
-    /// The label of a writer's ticket. A downgrade writes it with a prefix, so the node must have
-    /// room for both.
+    /// The label of a writer's ticket. A downgrade adds a prefix to it, so both must fit into the
+    /// node.
     async fn lasting_label(&self) -> Result<Bytes> {
         let (line, label) = (&self.writing, self.writing.label());
         let limit = line.client().session().await?.info().limits.data;
@@ -124,11 +124,12 @@ impl RwLock {
 
 impl WriteGuard {
     /// Downgrades to a read lock. This grants the readers that wait directly after this writer, and
-    /// no writer in between. The token stays the same.
+    /// no writer in between. The token is unchanged.
     ///
     /// # Errors
     ///
-    /// Any error that the store returns. The lock is then released, as if this had been dropped.
+    /// Any error that the store returns. The lock is then released, as if the guard had been
+    /// dropped.
     ///
     /// # Cancel safety
     ///
@@ -143,10 +144,9 @@ impl WriteGuard {
 }
 
 impl ReadGuard {
-    /// Always fails: two readers that both waited for the other's release, in order to write, would
-    /// wait for ever. Release this guard and call [`RwLock::write`](crate::lock::RwLock::write); or
-    /// lock for writing first, and [`downgrade`](WriteGuard::downgrade) when nothing is left to
-    /// write.
+    /// Always fails: two readers that both wanted to write would wait for each other for ever.
+    /// Release this guard and call [`RwLock::write`](crate::lock::RwLock::write); or lock for
+    /// writing first, and [`downgrade`](WriteGuard::downgrade) after the last write.
     ///
     /// # Errors
     ///

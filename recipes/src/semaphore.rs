@@ -31,9 +31,9 @@ guard! {
 const LIMIT: &str = "limit";
 
 impl Semaphore {
-    /// The semaphore at `path` with a limit of `permits`. All clients must name the same limit:
-    /// where they do not, each request observes the smallest limit that it or a request before it
-    /// names.
+    /// The semaphore at `path` with a limit of `permits`. All clients must pass the same limit. If
+    /// they do not, each request observes the smallest limit among itself and the requests before
+    /// it.
     pub fn new(client: &Client, path: impl Into<Path>, permits: NonZeroU32) -> Self {
         Self::of(client, path.into(), Capacity::Permits(permits.get()))
     }
@@ -44,8 +44,8 @@ impl Semaphore {
         Self::of(client, path.into(), Capacity::Posted)
     }
 
-    /// Sets the label of the tickets that are created through this:
-    /// [`inspect`](crate::lock::inspect()) shows it.
+    /// Sets the label of the tickets that this handle creates: [`inspect`](crate::lock::inspect())
+    /// shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()) }
     }
@@ -114,7 +114,7 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has set the limit or has not.
+    /// A dropped call may or may not have set the limit.
     pub async fn set_permits(&self, permits: u32) -> Result<()> {
         set_limit(self.line.client(), self.line.dir(), permits).await
     }
@@ -184,7 +184,7 @@ async fn set_limit(client: &Client, dir: &Path, permits: u32) -> Result<()> {
         if agrees && posts.iter().all(|node| node.path == posted) && !posts.is_empty() {
             return Ok(());
         }
-        // Every change writes to this node, so that concurrent changes conflict.
+        // Every change writes this node, so that concurrent changes conflict.
         let mut txn = match current.map(|node| node.stat) {
             None => Txn::new().create(node.clone(), new.clone(), Lifetime::Persistent),
             Some(stat) => {
@@ -201,7 +201,7 @@ async fn set_limit(client: &Client, dir: &Path, permits: u32) -> Result<()> {
             txn = txn.create(posted.clone(), "", Lifetime::Persistent);
         }
         match client.commit(txn).await? {
-            // Another client set the limit meanwhile.
+            // Another client has set the limit in the meantime.
             Outcome::Rejected(no) if no.reason != RejectReason::BelowEphemeral => {}
             outcome => return outcome.required().map(drop),
         }
@@ -212,7 +212,7 @@ async fn set_limit(client: &Client, dir: &Path, permits: u32) -> Result<()> {
 async fn limit(client: &Client, dir: &Path) -> Result<u32> {
     let view = client.read(posts(dir)).await?;
     let names = view.nodes.iter().filter_map(|node| node.path.name().strip_prefix(POSTED));
-    // There is only one. If there were two, the lower number would do less harm.
+    // There should be only one. If there are two, the lower number is the safer choice.
     Ok(names.filter_map(|permits| permits.parse().ok()).min().unwrap_or(0))
 }
 

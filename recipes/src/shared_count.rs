@@ -24,15 +24,16 @@ impl SharedCount {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`] if the stored data is no number of four bytes, [`ErrorKind::Refused`]
-    /// if the path is a directory, and the errors that are common to all calls: see [`Client`].
+    /// [`ErrorKind::Corrupt`] if the stored data is not a number of four bytes,
+    /// [`ErrorKind::Refused`] if the path is a directory, and the errors that are common to all
+    /// calls: see [`Client`].
     ///
     /// # Cancel safety
     ///
     /// A dropped call may have stored the first number.
     pub async fn open(client: &Client, path: impl Into<Path>, first: i32) -> Result<Self> {
         let open = FollowedValue::open(client, path.into(), "shared_count", read, write(first));
-        // On the heap, so that the future of a caller stays small.
+        // Boxed, so that the future of a caller stays small.
         Ok(Self { followed: Box::pin(open).await? })
     }
 
@@ -46,7 +47,7 @@ impl SharedCount {
         self.followed.changes()
     }
 
-    /// Replaces the stored data, whatever it is. Returns the cost of the change.
+    /// Replaces the stored data unconditionally. Returns the cost of the change.
     ///
     /// # Errors
     ///
@@ -56,14 +57,14 @@ impl SharedCount {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has changed the number or has not. A request that was sent is completed in
-    /// the background.
+    /// A dropped call may or may not have changed the number. A request that was sent is completed
+    /// in the background.
     pub async fn set(&self, number: i32) -> Result<Cost> {
         self.followed.set(write(number)).await
     }
 
     /// Replaces exactly the version of a copy. If the number was written or removed since, nothing
-    /// is changed, and the copy as of now is returned.
+    /// is changed, and the current copy is returned.
     ///
     /// # Errors
     ///
@@ -81,7 +82,7 @@ impl SharedCount {
     }
 }
 
-/// Returns the bytes of a number, the most significant first, as Curator stores it.
+/// Returns the bytes of a number, most significant first, as Curator stores them.
 fn write(number: i32) -> Bytes {
     Bytes::copy_from_slice(&number.to_be_bytes())
 }
@@ -94,7 +95,7 @@ fn read(path: &Path, bytes: &[u8]) -> Result<i32> {
     })
 }
 
-/// Shows the path only.
+/// Shows only the path.
 impl fmt::Debug for SharedCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedCount").field("path", self.followed.path()).finish_non_exhaustive()

@@ -35,9 +35,9 @@ where
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](synod_core::error::ErrorKind::Corrupt) if the stored data is no such
-    /// value, [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if `first` cannot be
-    /// written as JSON that can be read again,
+    /// [`ErrorKind::Corrupt`](synod_core::error::ErrorKind::Corrupt) if the stored data cannot be
+    /// read as `T`, [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if `first` cannot
+    /// be written as JSON that can be read back,
     /// [`ErrorKind::TooLarge`](synod_core::error::ErrorKind::TooLarge) if the store accepts less
     /// data in a node, [`ErrorKind::Refused`](synod_core::error::ErrorKind::Refused) if the path is
     /// a directory, and the errors that are common to all calls: see [`Client`].
@@ -49,7 +49,7 @@ where
         let path = path.into();
         let first = encode_readable(&path, first)?;
         let open = FollowedValue::open(client, path, "shared_value", decode, first);
-        // On the heap, so that the future of a caller stays small.
+        // Boxed, so that the future of a caller stays small.
         Ok(Self { followed: Box::pin(open).await? })
     }
 
@@ -58,22 +58,21 @@ where
         self.followed.get()
     }
 
-    /// Returns the copy as of now, then each copy that replaces it, also one that differs in its
-    /// state alone.
+    /// Returns the current copy, then each copy that replaces it, even if only its state differs.
     ///
-    /// A reader gets the latest copy: copies that were replaced before it polls are skipped.
+    /// A reader gets the latest copy; copies that were replaced before it polls are skipped.
     /// Streams do not keep the value open: they end with the client, and when the last clone of the
     /// value is dropped.
     pub fn changes(&self) -> impl Stream<Item = LocalCopy<T>> + Send + use<T> {
         self.followed.changes()
     }
 
-    /// Replaces the stored data, whatever it is. Returns the cost of the change.
+    /// Replaces the stored data unconditionally. Returns the cost of the change.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the value cannot be written
-    /// as JSON, or could not be read again,
+    /// as JSON, or could not be read back,
     /// [`ErrorKind::TooLarge`](synod_core::error::ErrorKind::TooLarge) if the store accepts less
     /// data in a node, and the errors that are common to all calls: see [`Client`].
     /// [`Effect::None`](synod_core::error::Effect::None) means that nothing was changed and nothing
@@ -81,15 +80,15 @@ where
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has changed the value or has not. A request that was sent is completed in the
-    /// background.
+    /// A dropped call may or may not have changed the value. A request that was sent is completed
+    /// in the background.
     pub async fn set(&self, value: &T) -> Result<Cost> {
         let data = encode_readable(self.followed.path(), value)?;
         self.followed.set(data).await
     }
 
     /// Replaces exactly the version of a copy. If the value was written or removed since, nothing
-    /// is changed, and the copy as of now is returned.
+    /// is changed, and the current copy is returned.
     ///
     /// # Errors
     ///
@@ -108,7 +107,7 @@ where
     }
 }
 
-/// Shows the path only.
+/// Shows only the path.
 impl<T> fmt::Debug for SharedValue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedValue").field("path", self.followed.path()).finish_non_exhaustive()

@@ -1,4 +1,4 @@
-//! Modules that several recipes need, and that are no recipe: retries, waits, time, detached tasks,
+//! Modules that several recipes use and that are not recipes: retries, waits, time, detached tasks,
 //! names, metrics, nodes that are created once, and exactly-once writes.
 
 pub(crate) mod barrier_change;

@@ -5,12 +5,12 @@
 //!
 //! - **A read reads the known nodes again, together with the new one.** The view is a consistent
 //!   snapshot. If the nodes that the run has read are unchanged in it, all of them belong to that
-//!   snapshot; otherwise the run is aborted. So no store needs to read old revisions, and a run
-//!   that only read is committed by its last read.
+//!   snapshot; otherwise the run is aborted. So no store needs to read old revisions, and the last
+//!   read commits a run without writes.
 //! - **A run is aborted by dropping it**, at the read that finds the change. So the function cannot
 //!   catch the abort as an error, or mistake another error for it.
-//! - **The write ids are in a directory of their own**, not below a
-//!   node, as a transaction may delete each of its nodes.
+//! - **The write ids are in a separate directory**, not below a node, because a transaction may
+//!   delete any of its nodes.
 //! - **A node that is not known to exist is written with `set`.** If that is rejected because the
 //!   node is missing, the same run is sent again with `create`.
 
@@ -65,8 +65,8 @@ enum Ran<T, E> {
 }
 
 impl Transaction {
-    /// Creates transactions of this client, with the directory at `marks` for the nodes by which a
-    /// commit is recognized.
+    /// Creates transactions of this client, with the directory `marks` for the write ids of their
+    /// commits.
     pub fn new(client: &Client, marks: impl Into<Path>) -> Self {
         Self {
             client: client.clone(),
@@ -103,15 +103,15 @@ impl Transaction {
     /// # Errors
     ///
     /// The error that the function returns. [`ErrorKind::Refused`] if the store never accepts the
-    /// writes, such as one below an ephemeral node, or if the [retries](Transaction::retry) are
-    /// used up by lost races; [`ErrorKind::TooLarge`], before anything is sent, if the function
+    /// writes, such as a create below an ephemeral node, or if the [retries](Transaction::retry)
+    /// are used up by lost races; [`ErrorKind::TooLarge`], before anything is sent, if the function
     /// reads or writes more than the store accepts in one transaction; and the errors that are
     /// common to all calls: see [`Client`].
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has committed its writes or has not. A request that was sent is completed in
-    /// the background.
+    /// A dropped call may or may not have committed its writes. A request that was sent is
+    /// completed in the background.
     pub async fn run<T, E, F>(&self, mut function: impl FnMut(Attempt) -> F) -> Result<T, E>
     where
         E: From<Error>,
@@ -193,7 +193,7 @@ impl Transaction {
         let (client, write_ids) = (&self.client, &*self.write_ids);
         let has_snapshot = self.isolation.has_snapshot();
         match (Committer { client, write_ids, session, has_snapshot }).commit(footprint).await {
-            // Nothing was applied, and the client continues in its next session.
+            // Nothing was applied: the client continues in its next session.
             Err(error) if is_only_lost(&error) => Ok(Fate::Lost(None)),
             fate => fate,
         }
@@ -202,7 +202,7 @@ impl Transaction {
     /// Waits before every second run.
     ///
     /// A run after a delay starts from nodes that may be out of date. If it is lost, its rejection
-    /// shows the nodes, and the next run follows without a delay: no other run has a chance while
+    /// shows the nodes, and the next run follows without a delay: only such a run can succeed while
     /// other clients write.
     async fn pause(&self, tries: u32, delays: &mut Option<Delays>) -> Result<()> {
         let delays = delays.get_or_insert_with(|| self.retry.delays(self.client.random()));

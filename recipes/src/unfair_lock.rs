@@ -32,8 +32,8 @@ impl UnfairLock {
         Self { line: Line::new(client, path.into(), Form::exclusive("unfair_lock", "lock-")) }
     }
 
-    /// Sets the label of the tickets that are created through this:
-    /// [`inspect`](crate::lock::inspect()) shows it.
+    /// Sets the label of the tickets that this handle creates: [`inspect`](crate::lock::inspect())
+    /// shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()) }
     }
@@ -52,7 +52,7 @@ impl UnfairLock {
         let waited = tracing::field::Empty;
         let span = tracing::debug_span!("waiting", recipe = "unfair_lock", %path, waited);
         let since = clock::now();
-        // On the heap, so that the future of a caller with many waits stays small.
+        // Boxed, so that the future of a caller with many waits stays small.
         let guard = Box::pin(self.wait()).instrument(span.clone()).await?;
         span.record("waited", tracing::field::debug(clock::elapsed(since)));
         Ok(guard)
@@ -72,11 +72,11 @@ impl UnfairLock {
             let was_there = self.until_gone(&ahead).await?;
             self.line.client().session().await?;
             delays.wait().await;
-            // A read before the attempt does not disturb a client that was quicker.
+            // The read avoids a useless create while another client holds the lock.
             first = self.line.first().await?;
             misled = !was_there && first.as_ref() == Some(&ahead);
             if misled {
-                // The listing has the name, but there is no node: it is a container. It does not
+                // The listing has the name, but there is no node: it is a container, which does not
                 // hold the lock.
                 first = None;
             }
@@ -96,8 +96,8 @@ impl UnfairLock {
         Ok(self.line.try_enter().await?.map(|ticket| UnfairGuard(ticket.hold(()))))
     }
 
-    /// Acquires the lock, or returns the ticket of its holder. With `all_names`, names that a
-    /// ticket of this library was given recently are checked for containers, too.
+    /// Acquires the lock, or returns the ticket of its holder. With `all_names`, also checks for
+    /// containers among the names that this library gave to tickets recently.
     async fn attempt(&self, all_names: bool) -> Result<Result<UnfairGuard, Path>> {
         let mut ticket = self.line.enqueue().await?;
         let ahead = ticket.blocked_by(all_names).await?;
@@ -111,7 +111,7 @@ impl UnfairLock {
         }
     }
 
-    /// Waits until the holder's ticket is gone. Returns whether the ticket existed at first.
+    /// Waits until the holder's ticket is gone. Returns `true` if the ticket existed at first.
     async fn until_gone(&self, holder: &Path) -> Result<bool> {
         let holder = Query::until_gone(holder.clone());
         let (view, mut watch) = self.line.client().watch(holder).await?;

@@ -33,8 +33,8 @@ pub struct WatchedValue<T> {
     pub value: Option<Arc<T>>,
     /// The incarnation and the version of the node that held it.
     pub stat: Option<Stat>,
-    /// The state of the value compared with the store, as far as is known. [`CopyState::Removed`]
-    /// also if no node existed yet.
+    /// The known state of the value compared with the store. It is also [`CopyState::Removed`] if
+    /// no node existed yet.
     pub state: CopyState,
 }
 
@@ -64,8 +64,8 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Watched<T> {
     /// # Errors
     ///
     /// The error with which the store rejects reads, and [`ErrorKind::SessionLost`] once the client
-    /// is closed. A node that cannot be read as a value is no error, but a [state](CopyState). An
-    /// outage is no error: the call waits for its end.
+    /// is closed. A node that cannot be read as a value is not an error, but a [state](CopyState).
+    /// An outage is not an error: the call waits for its end.
     ///
     /// # Cancel safety
     ///
@@ -145,9 +145,8 @@ impl<T> Watched<T> {
 }
 
 impl<T: Send + Sync + 'static> Watched<T> {
-    /// The current value, then each replacement, also if only the state differs. A slow reader gets
-    /// the latest and misses the replaced ones. The stream ends as a [receiver](Self::receiver)
-    /// does.
+    /// The current value, then each change, including a change of only the state. A slow reader may
+    /// miss intermediate values. The stream ends as a [receiver](Self::receiver) does.
     pub fn changes(&self) -> impl Stream<Item = WatchedValue<T>> + Send + use<T> {
         let mut receiver = self.receiver();
         receiver.mark_changed();
@@ -181,8 +180,8 @@ impl<T> ValueReader<T> {
             }
             !is_same
         });
-        // The `Drop` of the value is the application's, and may read this value: the lock is free
-        // here.
+        // The value is dropped outside the lock: its `Drop` may be code of the application that
+        // reads this value.
         drop(replaced);
     }
 
@@ -226,14 +225,14 @@ impl<T> Clone for WatchedValue<T> {
     }
 }
 
-/// Shows the path only: the value is the application's.
+/// Shows only the path: the value belongs to the application.
 impl<T> fmt::Debug for Watched<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watched").field("mirror", &self.inner.mirror).finish_non_exhaustive()
     }
 }
 
-/// Shows the version and the state: the value is the application's.
+/// Shows only the version and the state: the value belongs to the application.
 impl<T> fmt::Debug for WatchedValue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WatchedValue")

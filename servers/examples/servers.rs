@@ -49,7 +49,7 @@ fn joined(addresses: &[SocketAddr]) -> String {
     addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Runs the servers until the input ends, or this process does.
+/// Runs the servers until the input or this process ends.
 fn wait() {
     let _ended = std::io::stdin().read_to_end(&mut Vec::new()).is_ok();
 }

@@ -1,4 +1,4 @@
-//! Checks of the record of a run: the laws that real servers and clients broke in it.
+//! Checks of the record of a run: they find the laws that real servers and clients broke.
 
 mod breaches;
 pub mod crews;

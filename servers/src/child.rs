@@ -67,11 +67,11 @@ impl Child {
         Ok(Self { guard, leash, id })
     }
 
-    /// Limits the size of the files that the process writes: 0 is like a full disk.
+    /// Limits the size of the files that the process writes: 0 simulates a full disk.
     ///
     /// # Errors
     ///
-    /// If the process does not exist any more, or there is no `prlimit` on this machine.
+    /// If the process no longer exists, or there is no `prlimit` on this machine.
     pub fn limit_files(&self, bytes: u64) -> io::Result<()> {
         let mut prlimit = Command::new("prlimit");
         prlimit.arg(format!("--pid={}", self.id)).arg(format!("--fsize={bytes}"));
@@ -83,7 +83,7 @@ impl Child {
     ///
     /// # Errors
     ///
-    /// If the process does not exist any more.
+    /// If the process no longer exists.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         let name = match signal {
             Signal::Kill => "-KILL",

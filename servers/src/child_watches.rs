@@ -17,7 +17,7 @@ enum WatchRequest {
     Rewatch(Vec<String>),
 }
 
-/// The number of messages that the server sends by itself.
+/// The number of messages that are not answers.
 const EVENT: i32 = -1;
 
 impl ChildWatches {

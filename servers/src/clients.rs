@@ -1,5 +1,5 @@
-//! Faults on real servers: clients in separate processes, faults of them and of their servers, and
-//! a record of all events that is checked in the end.
+//! Faults on real servers: clients in separate processes, faults of clients and servers, and a
+//! record of all events that is checked at the end.
 //!
 //! A [`Client`](client::Client) is a process that executes calls on request, and reports when it
 //! sent a call and when it was answered, by a clock that all processes of a machine share. So a

@@ -1,4 +1,4 @@
-//! A ZooKeeper server that moves a directory near the end of its sequences, where 2^31 creates
+//! A ZooKeeper server that moves a directory near the end of its sequences, because 2^31 creates
 //! would take weeks: [`Counter`].
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -13,7 +13,7 @@ use crate::zookeeper::{TICK, class_path};
 /// Java runs it from the source: the class path is that of the servers.
 const SOURCE: &str = include_str!("Counter.java");
 
-/// A ZooKeeper server in a Java process with code of our own.
+/// A ZooKeeper server in a Java process with additional code.
 #[derive(Debug)]
 pub struct Counter {
     address: SocketAddr,
@@ -71,7 +71,8 @@ impl Counter {
         self.address
     }
 
-    /// Lets the sequences of an existing directory continue at `next`, unless they are beyond it.
+    /// Makes the sequences of an existing directory continue at `next`, unless they are already
+    /// beyond it.
     ///
     /// # Errors
     ///

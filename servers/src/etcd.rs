@@ -23,7 +23,7 @@ use crate::ports::Ports;
 pub struct Flavour {
     /// `true` if every write reaches the disk: for tests that kill servers.
     pub fsync: bool,
-    /// More arguments for every member. `{home}` stands for its directory.
+    /// Additional arguments for every member. `{home}` stands for its directory.
     pub arguments: Vec<String>,
     /// Files for every member's directory, by name.
     pub files: Vec<(String, Vec<u8>)>,
@@ -201,7 +201,7 @@ impl Cluster {
         Ok((cluster, callers))
     }
 
-    /// Returns the names of the running servers towards each other.
+    /// Returns the names that the running servers use for each other.
     pub fn names(&self) -> Vec<String> {
         let name = |member: &Etcd| {
             let text = member.fetch("/metrics").ok()?;
@@ -211,7 +211,7 @@ impl Cluster {
         self.each().map(|member| name(member).unwrap_or_default()).collect()
     }
 
-    /// Servers that the others reach at these ports.
+    /// Starts servers that reach each other at these ports.
     fn spawn(ports: &[u16], found_at: &[u16], flavour: &Flavour) -> io::Result<Self> {
         let peers: Vec<String> = (found_at.iter().enumerate())
             .map(|(index, port)| format!("n{index}=http://127.0.0.1:{port}"))
@@ -278,7 +278,7 @@ impl Cluster {
         self.sum("etcd_debugging_mvcc_watch_stream_total")
     }
 
-    /// Returns the number of watches that must still be sent old events. A server does that ten
+    /// Returns the number of watches that must still be sent old events. A server sends them ten
     /// times a second.
     pub fn late_watches(&self) -> u64 {
         self.sum("etcd_debugging_mvcc_slow_watcher_total")
@@ -289,8 +289,8 @@ impl Cluster {
     }
 }
 
-/// Returns the sum of a metric over the methods with matching labels, without heartbeats: each is
-/// a keep-alive and a read. A member is asked for its version and its list of members once for
+/// Returns the sum of a metric over the methods with matching labels, without heartbeats: each is a
+/// keep-alive and a read. The version and the list of members are requested from a member once for
 /// each connection.
 fn without_heartbeats(text: &str, metric: &str, fits: impl Fn(&str) -> bool) -> u64 {
     let is_of_a_connection =

@@ -14,7 +14,7 @@ pub struct Home {
     sweeper: Child,
 }
 
-/// By then the servers that write into it have ended, too.
+/// The servers that write into it have also ended by then.
 const SWEEPER: &str = r#"cat >/dev/null; sleep 1; rm -rf "$1""#;
 
 impl Home {

@@ -169,8 +169,8 @@ impl Links {
         }
     }
 
-    /// Ends a session at its server, as its own client would, without that client. When this
-    /// returns, its ephemeral nodes are gone.
+    /// Ends a session at its server, as its own client would do. When this returns, its ephemeral
+    /// nodes are gone.
     ///
     /// # Errors
     ///
@@ -179,7 +179,7 @@ impl Links {
         let Some(session) = self.shared.sessions().get(&id).cloned() else {
             return Err(io::Error::other("no such session"));
         };
-        // So that its client cannot reconnect meanwhile.
+        // So that its client cannot reconnect in the meantime.
         self.set(id, Link::Cut);
         let ended = end_session(&self.shared.servers, id, &session.password).await;
         self.set(id, session.link);

@@ -31,7 +31,7 @@ pub trait Kind: Debug + Send + Sync + 'static {
     fn leads(&self) -> bool;
 }
 
-/// One server or a cluster, each member a process of its own, with all data in a directory that is
+/// One server or a cluster, each member in its own process, with all data in a directory that is
 /// removed when this is dropped.
 #[derive(Debug)]
 pub struct Members<K> {
@@ -57,7 +57,7 @@ impl<K: Kind> Members<K> {
         Ok(Self { all: Vec::new(), home, ports: None })
     }
 
-    /// Reserves the ports of its members for as long as this exists.
+    /// Reserves the ports of its members as long as this value exists.
     pub(super) fn holding(self, ports: Ports) -> Self {
         Self { ports: Some(ports), ..self }
     }

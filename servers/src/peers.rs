@@ -44,7 +44,7 @@ impl Peers {
 
     /// Replaces the address that a server names as its own with its proxy for the server that it
     /// calls. ZooKeeper's larger servers hang up on the smaller ones in an election and call back
-    /// at the address that they named: without this, past the proxies.
+    /// at the address that they named, which would bypass the proxies.
     fn replace_own_address(&self, from: usize, to: usize, own: &[u16]) {
         if let (Some(own), Some(proxy)) = (own.last(), self.ports(to, from).last()) {
             let named = |port: u16| format!("{}:{port}", Ipv4Addr::LOCALHOST);

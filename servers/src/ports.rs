@@ -1,4 +1,4 @@
-//! Ports for servers, which no other program of these tests uses meanwhile: [`Ports`].
+//! Ports for servers, which no other program of these tests uses at the same time: [`Ports`].
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
@@ -14,7 +14,7 @@ const OURS: u16 = 10_000;
 
 /// Ports of this machine's loopback without a listener.
 ///
-/// Until this is dropped no other process reserves them, also while a server is down or does not
+/// Until this is dropped no other process reserves them, even while a server is down or does not
 /// listen yet: a UDP socket at the same number holds each, which blocks no TCP listener.
 #[derive(Debug)]
 pub struct Ports {

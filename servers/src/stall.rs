@@ -34,7 +34,7 @@ impl Stall {
         (!attaches).then_some("strace is not permitted to attach to a process")
     }
 
-    /// Stalls the disk of this process. What strace prints goes to a file in `home`.
+    /// Stalls the disk of this process. The output of strace goes to a file in `home`.
     pub(super) fn start(process: u32, home: &Path) -> io::Result<Self> {
         let mut strace = Command::new("strace");
         strace.args(["-f", "-p", &process.to_string(), "-o", "/dev/null"]);

@@ -23,7 +23,7 @@ use crate::{newer, zookeeper_log};
 
 /// The directory into which Debian installs it.
 const JAR: &str = "/usr/share/java/zookeeper.jar";
-/// The jars for its log, and those for encryption that its own list lacks.
+/// The jars for its log, and jars for encryption that are missing in its own list.
 const MORE_JARS: &str = "/usr/share/java/slf4j-simple.jar:/usr/share/java/netty-codec.jar:\
     /usr/share/java/netty-resolver.jar:/usr/share/java/netty-transport-native-unix-common.jar";
 /// The `tickTime` of the servers. All their other times are multiples of it.
@@ -133,7 +133,8 @@ impl Ensemble {
         zookeeper_log::facts((0..self.each().count()).map(|node| self.home(node)))
     }
 
-    /// Servers that reach each other as `view` says, given the caller and the called one.
+    /// Starts servers that reach each other at the addresses of `view`, which gets the caller and
+    /// the called server.
     fn spawn(
         ports: &[u16],
         view: impl Fn(usize, usize) -> Vec<u16>,
@@ -194,7 +195,7 @@ impl Ensemble {
 pub(crate) fn class_path() -> Result<String, String> {
     static CLASS_PATH: LazyLock<Result<String, String>> = LazyLock::new(|| {
         let jars = match newer::directory("SYNOD_ZOOKEEPER", "zookeeper")? {
-            // The first two precede the jars on the second one's own list.
+            // The first two precede the jars in the list of the second.
             Some(other) => {
                 ["zookeeper-jute.jar", "zookeeper.jar"].map(|jar| other.join(jar)).to_vec()
             }

@@ -110,7 +110,7 @@ fn replay(log: Log) -> Vec<Fact> {
                 let made = facts[begin..].iter().rposition(is_creation).map(|at| begin + at);
                 match (made, kind) {
                     // A node that is created and written in one step counts as created; one that is
-                    // deleted in the same step never existed.
+                    // deleted in the same step counts as never created.
                     (Some(made), Kind::Updated) => facts[made].value = value,
                     (Some(made), Kind::Deleted) => drop(facts.remove(made)),
                     _ => facts.push(Fact { revision, path, kind, value, owner }),
@@ -187,7 +187,7 @@ fn read_writes(kind: i32, entry: &mut Bytes<'_>) -> Option<Vec<Write>> {
             let mut part = Bytes(entry.buffer()?);
             writes.extend(read_writes(kind, &mut part)?);
         }
-        // The entry of a failed transaction also has the operations up to the one that failed.
+        // The entry of a failed transaction also has the operations up to the failed one.
         return Some(if is_failed { Vec::new() } else { writes });
     }
     let write = match kind {

@@ -18,7 +18,7 @@ pub enum BadCase {
     NoMutant(String),
     /// Known mistakes are not compiled in.
     Honest,
-    /// The text is no case.
+    /// The text is not a case.
     NoCase(String),
 }
 

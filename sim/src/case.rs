@@ -10,9 +10,9 @@ use crate::report::Report;
 use crate::setup::{Mending, Sim};
 use crate::workload::{self, Workload};
 
-/// Everything needed to repeat a history.
+/// The parameters that repeat a history.
 ///
-/// A field that is absent has the value of an ordinary run: every fault by the seed, every process
+/// An absent field has its default value: the seed decides every fault, and every process is
 /// present.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,19 +33,19 @@ pub struct Case {
     /// Faults that never fire, by their numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<u8>,
-    /// The remainder of a larger history.
+    /// The reductions of a larger history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shrunk: Option<Shrunk>,
 }
 
-/// A history without everything that its failure does not need.
+/// A history reduced to the parts that its failure needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Shrunk {
     /// The only faults that fire, each with its size.
     pub faults: Vec<(Spot<Site>, u64)>,
-    /// The numbers of the processes that are left out.
+    /// The numbers of the omitted processes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<u64>,
     /// The maximum number of rounds that a process makes.
@@ -58,7 +58,7 @@ pub struct Shrunk {
     /// them off.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub steady: bool,
-    /// `true` if everything is repaired in the end.
+    /// `true` if everything is repaired at the end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mended: bool,
 }
@@ -101,11 +101,11 @@ impl Case {
         lines.join("\n") + "\n"
     }
 
-    /// Runs it, with the lines of its trace or without.
+    /// Runs the case. With `traced` it keeps the lines of its trace.
     ///
     /// # Errors
     ///
-    /// If it names something that does not exist.
+    /// If the case names something that does not exist.
     pub fn run(&self, traced: bool) -> Result<Report, BadCase> {
         let workload = self.workload()?;
         self.run_in(&|sim| workload.prepare(sim), traced)

@@ -7,8 +7,7 @@
 //! change: every such decision is made at a [`Site`], by a
 //! [`Choice`](synod_testkit::choice::Choice).
 //!
-//! It does nothing by itself: it is for a simulation, which runs [`Cluster::run`] on its own clock,
-//! and is of no use to an application.
+//! It is only for simulations, which run [`Cluster::run`] on their own clock.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -72,7 +71,7 @@ impl Cluster {
         Self(Arc::new(Shared { state: Mutex::new(state), sooner: Notify::new() }))
     }
 
-    /// Creates a node that no process has requested.
+    /// Creates a node independent of any process.
     pub fn give(&self, path: Path, data: Bytes) {
         self.touch(|state, now| state.give(path, data, now));
     }
@@ -133,12 +132,12 @@ impl Cluster {
         self.state().deaths.clone()
     }
 
-    /// Expires a session, as if nothing had been received from it for too long.
+    /// Expires a session, as if its heartbeats had stopped.
     pub fn expire(&self, session: SessionId) {
         self.touch(|state, now| state.end_session(session, now));
     }
 
-    /// Returns whether a session is alive at the store now.
+    /// Returns `true` if a session is alive at the store now.
     pub fn lives(&self, session: SessionId) -> bool {
         self.state().lives(session)
     }
@@ -154,7 +153,7 @@ impl Cluster {
         self.state().removed_by(path, created)
     }
 
-    /// If this fault fires, no heartbeat of the process arrives for this long. Returns whether it
+    /// If this fault fires, no heartbeat of the process arrives for this long. Returns `true` if it
     /// fired.
     pub fn falls_silent(&self, actor: u64, lasting: Duration) -> bool {
         let (mut state, now) = (self.state(), clock::true_now());
@@ -189,12 +188,12 @@ impl Cluster {
         self.0.sooner.notify_one();
     }
 
-    /// Stops a server forever. At least two must remain.
+    /// Stops a server for ever. At least two must remain.
     pub fn freeze(&self, server: usize) {
         self.state().freeze(server);
     }
 
-    /// Discards everything that a process sends after its death.
+    /// Discards all messages that a process sent before its crash and that arrive later.
     pub fn bury(&self, actor: u64) {
         self.state().bury(actor, clock::true_now());
     }

@@ -1,8 +1,8 @@
-//! Histories that once failed, a line each in `sim/corpus.jsonl`: they are run before any other.
+//! Histories that once failed, one per line in `sim/corpus.jsonl`: they are run before any other.
 //!
 //! Each was reduced, and names the law that it broke and the known mistake that breaks it again:
-//! the mistake preserves the bug. `tests/corpus.rs` checks that no history fails without its
-//! mistake, and that each does with it; one that does not has become useless, and must be replaced.
+//! the mistake preserves the bug. `tests/corpus.rs` checks that each history fails with its mistake
+//! and passes without it. A history that no longer fails with it is useless, and must be replaced.
 //! `dev/corpus` writes the file.
 
 use crate::bad_case::BadCase;

@@ -38,20 +38,19 @@ pub struct Cell {
     pub text: String,
     /// `true` if the failure is about this event.
     pub is_marked: bool,
-    /// One flag for each lane: `true` if a state that began there is still in force.
+    /// One flag for each lane: `true` if a state that began there has not ended.
     pub goes_on: Vec<bool>,
     /// Number of times that the event happened in a row.
     pub times: usize,
 }
 
-/// The maximum number of events; further ones are left out.
+/// The maximum number of events; further ones are omitted.
 const MOST: usize = 160;
-/// The number of events shown before and after one that the failure is about.
+/// The number of events shown before and after an event that the failure mentions.
 const AROUND: usize = 25;
 
 impl Diagram {
-    /// The lanes of a history that was run with a trace: the events near the failure, and all
-    /// faults.
+    /// The lanes of a traced history: the events near the failure, and all faults.
     pub fn of(report: &Report) -> Self {
         let Self { lanes, cells } = Self::whole(report);
         Self { lanes, cells: shortened(cells) }
@@ -89,7 +88,7 @@ struct Drawing<'a> {
     troubled: BTreeSet<u64>,
     /// The calls that ended without an answer.
     failed: BTreeSet<u64>,
-    /// The states in force, by their ids: the lane, and the cell in which each began.
+    /// The states that have not ended, by their ids: the lane, and the cell in which each began.
     begun: BTreeMap<u64, (usize, usize)>,
     cells: Vec<Cell>,
 }
@@ -159,7 +158,7 @@ impl<'a> Drawing<'a> {
         let (at, what) = (line.at, line.what);
         self.cells.push(Cell { at, lane: place, what, text, is_marked, goes_on, times: 1 });
         if line.text.starts_with("WRONG") {
-            // The failure conflicts with the states that were in force then.
+            // The failure conflicts with the states that had not ended then.
             for (_, cell) in self.begun.values() {
                 self.cells[*cell].is_marked = true;
             }

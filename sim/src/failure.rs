@@ -114,7 +114,7 @@ pub(crate) fn command(case: &Case) -> String {
     )
 }
 
-/// Lists how often in a thousand times each fault fires.
+/// Lists the rate of each fault, in thousandths.
 fn expanded(rates: &Rates) -> String {
     let on: Vec<Site> = Site::all().filter(|site| rates.of(*site) > 0).collect();
     if on.is_empty() {

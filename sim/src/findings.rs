@@ -20,7 +20,7 @@ pub struct Violation {
     pub what: String,
     /// The time since the beginning.
     pub at: Duration,
-    /// The process that noticed it; 0 if none.
+    /// The process that reported it; 0 if none.
     pub actor: u64,
 }
 
@@ -43,7 +43,7 @@ pub struct Truth {
     pub personality: Personality,
     /// The duration of the run.
     pub lasted: Duration,
-    /// `true` if everything was repaired in the end, and nothing was left frozen.
+    /// `true` if everything was repaired at the end, and nothing stayed frozen.
     pub mended: bool,
 }
 

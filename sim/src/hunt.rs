@@ -20,7 +20,7 @@ use crate::workload::{self, Workload};
 /// Seeds that one thread takes at a time.
 const CHUNK: u64 = 16;
 
-/// A mark that is reached in fewer than one in this many histories means little.
+/// A mark should be reached in at least one of this number of histories.
 const SELDOM: u64 = 1_000;
 
 /// The environment variables for the number of seeds, and for a single seed.
@@ -89,7 +89,7 @@ pub struct Tally {
 }
 
 impl Hunt {
-    /// A hunt in a world of your own.
+    /// Creates a hunt in the caller's own world.
     pub fn new(
         name: impl Into<String>,
         prepare: impl Fn(Sim) -> Sim + Send + Sync + 'static,
@@ -128,12 +128,12 @@ impl Hunt {
         self
     }
 
-    /// Takes the seeds from the environment, if they are set there: `SYNOD_SIM_SEEDS=100000` seeds
-    /// instead of the range, or `SYNOD_SIM_SEED=0x2f` alone.
+    /// Takes the seeds from the environment, if they are set there: `SYNOD_SIM_SEEDS=100000` for
+    /// that number of seeds, `SYNOD_SIM_SEED=0x2f` for a single seed.
     ///
     /// # Panics
     ///
-    /// If a variable is no number.
+    /// If a variable is not a number.
     pub fn or_as_told(self) -> Self {
         let number = |name: &str| {
             let text = std::env::var(name).ok()?;
@@ -183,12 +183,12 @@ impl Hunt {
     }
 
     /// Runs the seeds, and reduces the first history that fails. If this takes more than a second,
-    /// its state is written to the standard error, at most one line a second. The seed and the law
-    /// of a failure are written before the reduction, which runs up to 600 histories.
+    /// its state is written to the standard error, at most one line per second. The seed and the
+    /// law of a failure are written before the reduction, which runs up to 600 histories.
     ///
     /// # Panics
     ///
-    /// If it names a mistake that does not exist.
+    /// If the hunt names a mistake that does not exist.
     pub fn run(&self) -> Found {
         self.run_with(&ProgressLines::new(&self.name))
     }
@@ -204,11 +204,11 @@ impl Hunt {
         Found { tally, failure }
     }
 
-    /// Runs the seeds, and calls `done` with the number of further ones that are done.
+    /// Runs the seeds, and calls `done` with the number of further finished seeds.
     ///
     /// # Errors
     ///
-    /// If it names a mistake that does not exist.
+    /// If the hunt names a mistake that does not exist.
     pub fn count(&self, done: &(dyn Fn(u64) + Sync)) -> Result<Tally, BadCase> {
         let (next, over) = (AtomicU64::new(self.seeds.start), AtomicBool::new(false));
         let all = Mutex::new(Ok(Tally::default()));
@@ -298,22 +298,22 @@ impl Hunt {
         failure.ok().flatten()
     }
 
-    /// The marks that were reached in fewer than one history of a thousand: they test less than
-    /// they seem to.
+    /// The marks that were reached in fewer than one history of a thousand: their checks test less
+    /// than they seem to.
     pub fn missed(&self, tally: &Tally) -> Vec<&'static str> {
         let seldom = |times: u64| times.saturating_mul(SELDOM) < tally.histories;
         let missed = tally.marks.iter().filter(|(_, times)| seldom(**times));
         missed.map(|(mark, _)| *mark).collect()
     }
 
-    /// The faults that could happen in this world and never did.
+    /// The faults that could happen in this world but never did.
     pub fn idle(&self, tally: &Tally) -> BTreeSet<Site> {
         let all = self.personalities.iter().flat_map(|personality| self.rates(*personality));
         let expected = all.filter(|site| !self.unreached.contains(site));
         expected.filter(|site| !tally.fired.contains_key(site)).collect()
     }
 
-    /// The faults that can happen elsewhere, and not in this world.
+    /// The faults that can happen elsewhere, but not in this world.
     pub fn unreached(&self) -> &BTreeSet<Site> {
         &self.unreached
     }
@@ -359,7 +359,7 @@ impl Found {
     ///
     /// # Panics
     ///
-    /// If a history failed: with its full explanation.
+    /// If a history failed. The message has its full explanation.
     pub fn expect_clean(&self) {
         if let Some(failure) = &self.failure {
             panic!("after {} histories:\n\n{failure}", self.tally.histories);

@@ -1,5 +1,5 @@
 //! Known mistakes of stores, of the client and of recipes, under the simulator: with the feature
-//! `mutants`. A simulation that never finds anything proves little.
+//! `mutants`. A simulation that never finds a mistake proves little.
 
 #[cfg(feature = "mutants")]
 mod active;

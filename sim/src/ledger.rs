@@ -51,11 +51,11 @@ impl Told {
 }
 
 impl Ledger {
-    /// Runs a write of this data, or drops it if that fault fires. `None` if it was dropped.
+    /// Runs a write of this data, or drops it if the fault fires. `None` if it was dropped.
     ///
     /// # Cancel safety
     ///
-    /// As cancel safe as the write, whose effect is unknown then.
+    /// As cancel safe as the write: the effect of a dropped write is unknown.
     pub async fn write<T>(
         &self,
         me: &Process,
@@ -105,7 +105,7 @@ struct Time {
     undone: bool,
 }
 
-/// A node that is there.
+/// A node that exists.
 #[derive(Clone, Copy, Debug)]
 struct Held<'a> {
     data: &'a str,
@@ -118,7 +118,7 @@ struct Held<'a> {
 fn happened(truth: &Truth) -> BTreeMap<&str, Vec<Time>> {
     let mut happened: BTreeMap<&str, Vec<Time>> = BTreeMap::new();
     let mut holds: BTreeMap<&Path, Held<'_>> = BTreeMap::new();
-    // etcd reuses names: the first sending of a create may arrive after the node of the second was
+    // etcd reuses names: the first request of a create may arrive after the node of the second was
     // deleted.
     let late = matches!(truth.personality, Personality::Etcd | Personality::Etcd34);
     for (index, entry) in truth.log.iter().enumerate() {
@@ -133,7 +133,7 @@ fn happened(truth: &Truth) -> BTreeMap<&str, Vec<Time>> {
                 }
                 continue;
             };
-            // Whoever writes the node later, it is the node of its create.
+            // Later writes do not change which create made the node.
             if change.kind == Kind::Created {
                 let drawn = entry.drawn.contains(&change.path);
                 holds.insert(&change.path, Held { data, drawn, by: entry.by });
@@ -148,10 +148,9 @@ fn happened(truth: &Truth) -> BTreeMap<&str, Vec<Time>> {
 }
 
 impl Held<'_> {
-    /// Returns `true` if the library may take the create for one that was never applied, or was
-    /// applied once: it looks for the node of a sequential create whose answer was lost, and the
-    /// node is gone. A stranger removed it, or the process itself removed the node of a late
-    /// sending.
+    /// Returns `true` if the library may conclude that the create was never applied, or applied
+    /// once. It searches for the node of a sequential create whose answer was lost, but a stranger
+    /// has removed the node, or the process itself has removed the node of a delayed request.
     fn is_undone(self, by: By, late: bool) -> bool {
         self.drawn && (by == By::Stranger || late && by == self.by && by != By::Store)
     }

@@ -41,8 +41,8 @@
 //! # Phases
 //!
 //! A history has three phases. In the *safety* phase the faults happen. Then everything is
-//! repaired; or a part of the world is repaired, and the rest is frozen for ever: the remaining
-//! processes must end. Last, the final state is checked.
+//! repaired; or a part of the world is repaired and the rest is frozen for ever. The remaining
+//! processes must end. At last the final state is checked.
 
 mod bad_case;
 mod case;

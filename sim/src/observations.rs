@@ -20,7 +20,7 @@ struct All {
     shown: Vec<Shown>,
 }
 
-/// The knowledge of one session.
+/// The revisions that one session has observed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Known {
     /// The newest revision in its reads and its events.
@@ -46,7 +46,7 @@ pub(crate) struct Floor {
     newest: Option<Revision>,
 }
 
-/// A law that is broken, and a description.
+/// A broken law, and a description.
 pub(crate) type Broken = (&'static str, String);
 
 impl Observations {
@@ -73,7 +73,7 @@ impl Observations {
     ///
     /// # Errors
     ///
-    /// The first answer that was never true.
+    /// The first answer that no state explains.
     pub(crate) fn check(&self, log: &[Entry]) -> Result<(), Broken> {
         let mut all = self.lock();
         let mut shown = std::mem::take(&mut all.shown);
@@ -81,7 +81,7 @@ impl Observations {
         let mut state = State::default();
         for shown in &shown {
             let behind = state.follow(log, shown.view.revision);
-            // It may reflect a later revision than its own, up to that of its arrival.
+            // The answer may reflect a later revision than its own, up to the time of its arrival.
             let mut later = None;
             let was = shown.is_of(&state)
                 || (behind..shown.commits.min(log.len())).any(|index| {
@@ -120,7 +120,7 @@ impl Floor {
     }
 }
 
-/// The nodes after a part of the log.
+/// The nodes after a prefix of the log.
 #[derive(Clone, Debug, Default)]
 struct State {
     nodes: BTreeMap<Path, Node>,
@@ -128,7 +128,7 @@ struct State {
 }
 
 impl State {
-    /// Applies the commits up to `at`. Returns the length of that part of the log.
+    /// Applies the commits up to `at`. Returns the length of that prefix.
     fn follow(&mut self, log: &[Entry], at: Revision) -> usize {
         while let Some(entry) = log.get(self.applied)
             && entry.changes.iter().all(|change| change.revision.is_none_or(|then| then <= at))
@@ -150,8 +150,8 @@ impl State {
 }
 
 impl Shown {
-    /// Returns `true` if this is the answer in that state. Containers, which the state does not
-    /// have, may be in the answer.
+    /// Returns `true` if this is the answer in that state. The answer may contain containers, which
+    /// the state does not have.
     fn is_of(&self, state: &State) -> bool {
         let told = self.view.nodes.iter().filter(|node| node.stat.is_some());
         let fits = |node: &Node| {

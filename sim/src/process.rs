@@ -21,16 +21,16 @@ use tokio::sync::Notify;
 use crate::findings::Findings;
 use crate::user_mistake::{Kept, UserMistake};
 
-/// The mark of a call that was dropped before its end.
+/// The mark for a call that was dropped before its end.
 pub(crate) const DROPPED: &str = "a call was dropped";
 
-/// A process of a simulation, as its own function sees it. Clones are the same process.
+/// The handle of a process of a simulation, for its own function. Clones are the same process.
 #[derive(Clone, Debug)]
 pub struct Process {
     pub(crate) actor: u64,
     pub(crate) name: Arc<str>,
     pub(crate) life: u32,
-    /// The first of its lives since its last crash: its memory dates from there.
+    /// The first of its lives since its last crash, from which its memory dates.
     pub(crate) since: u32,
     pub(crate) seed: u64,
     pub(crate) rounds: u64,
@@ -116,8 +116,8 @@ impl Process {
         Ok(client)
     }
 
-    /// A client like that of [`Process::client`], or, for one process in three, one with a short
-    /// deadline, whose requests fail without an answer.
+    /// Opens a client as [`Process::client`] does; in one process out of three it has a short
+    /// deadline, so that requests fail without an answer.
     ///
     /// # Errors
     ///
@@ -131,10 +131,9 @@ impl Process {
         Client::open(self.backend(), self.options().timeout(deadline)).await
     }
 
-    /// Opens another client beside that of [`Process::client`], with a session of its own and other
-    /// ids.
+    /// Opens a second client, with its own session and other ids.
     pub(crate) async fn second_client(&self) -> Result<Client> {
-        /// Above the numbers of processes, and below those of their lives.
+        /// Above the numbers of processes, and below the numbers of their lives.
         const SECOND: u64 = 1 << 16;
 
         Client::open(self.backend(), self.options().random(self.random(SECOND))).await
@@ -149,11 +148,11 @@ impl Process {
             .random(self.random(0))
     }
 
-    /// The ids and delays of a client: the same for the same seed, and others in each life of the
-    /// process.
+    /// The ids and delays of a client: the same for the same seed, but different in each life of
+    /// the process.
     fn random(&self, client: u64) -> Random {
         let again = self.makes(UserMistake::SameIdsAgain);
-        // A crash loses the memory of the process, the death of its user's task does not.
+        // A crash loses the memory of the process; the end of its user's task does not.
         let lives = u64::from(if again { self.life - self.since } else { self.life }) << 32;
         Random::seeded(self.seed).fork(self.actor ^ client ^ lives)
     }
@@ -173,18 +172,18 @@ impl Process {
         self.actor
     }
 
-    /// Returns how often the process died and was started again.
+    /// Returns the number of restarts of the process.
     pub fn life(&self) -> u32 {
         self.life
     }
 
-    /// The number of rounds of its work: `most`, or fewer in a smaller world.
+    /// The number of rounds of its work: `most`, or fewer in a reduced history.
     pub fn rounds(&self, most: u64) -> u64 {
         most.min(self.rounds)
     }
 
-    /// Returns how often a fault happened to this process so far at one of these sites. No real
-    /// process can know this.
+    /// Returns the number of faults of this process so far at these sites. A real process cannot
+    /// know this.
     pub fn suffered(&self, sites: &[Site]) -> usize {
         self.cluster.with_decisions(|decisions| {
             let mine = decisions.fired().iter().filter(|it| it.spot.actor.get() == self.actor);
@@ -192,10 +191,10 @@ impl Process {
         })
     }
 
-    /// Returns how often a fault happened so far to this process, or to the servers: each may have
+    /// Returns the number of faults so far of this process and of the servers: each may have
     /// prevented an answer.
     pub fn harmed(&self) -> usize {
-        /// The numbers of processes. The world is 0, and the servers are above.
+        /// The numbers of processes. The world is 0, and servers have higher numbers.
         const PROCESSES: Range<u64> = 1..100;
 
         self.cluster.with_decisions(|decisions| {
@@ -224,7 +223,7 @@ impl Process {
         clock::sleep(Duration::from_millis(self.pick(millis.saturating_add(1)))).await;
     }
 
-    /// Runs a call, or drops it at one of its awaits if that fault fires. `None` if it was dropped.
+    /// Runs a call, or drops it at one of its awaits if the fault fires. `None` if it was dropped.
     ///
     /// # Cancel safety
     ///
@@ -244,7 +243,7 @@ impl Process {
         }
     }
 
-    /// Waits for a while, if that fault fires.
+    /// Waits for a while, if the fault fires.
     ///
     /// # Cancel safety
     ///
@@ -275,56 +274,56 @@ impl Process {
         turned.await;
     }
 
-    /// The processes that are frozen for ever. No real process can know this.
+    /// The processes that are frozen for ever. A real process cannot know this.
     pub(crate) fn frozen(&self) -> BTreeSet<u64> {
         self.mending.frozen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns `true` if a session is alive at the store now. No real process can know this.
+    /// Returns `true` if a session is alive at the store now. A real process cannot know this.
     pub fn lives(&self, session: SessionId) -> bool {
         self.cluster.lives(session)
     }
 
-    /// Returns `true` if the store expired a session because it received nothing from it. No real
-    /// process can know this.
+    /// Returns `true` if the store expired a session because it received nothing from it. A real
+    /// process cannot know this.
     pub fn ended_in_silence(&self, session: SessionId) -> bool {
         !self.lives(session)
             && self.cluster.deaths().iter().any(|it| it.session == session && it.silent)
     }
 
-    /// Returns the time since a session ended at the store. No real process can know this before it
-    /// is notified.
+    /// Returns the time since a session ended at the store. A real process cannot know this before
+    /// it is notified.
     pub fn over_for(&self, session: SessionId) -> Option<Duration> {
         let death = self.cluster.deaths().into_iter().find(|it| it.session == session)?;
         Some(self.age().saturating_sub(death.at))
     }
 
-    /// Returns `true` if an operator ended a session, instead of its silence. No real process can
-    /// know this before it is notified.
+    /// Returns `true` if an operator ended a session. A real process cannot know this before it is
+    /// notified.
     pub fn ended_by_force(&self, session: SessionId) -> bool {
         self.cluster.deaths().iter().any(|it| it.session == session && !it.silent)
     }
 
     /// Returns the revision at which the ticket of a guard was created, and the session that owns
-    /// it, as the store knows them. A late create may have made another node at its path since. No
-    /// real process can know this.
+    /// it, as the store knows them. A delayed create may have created another node at its path
+    /// since. A real process cannot know this.
     pub fn born(&self, held: &dyn Held) -> Option<(Revision, Option<SessionId>)> {
         self.cluster.born(held.seen_path(), held.token().revision())
     }
 
-    /// The author of the deletion of the node that was created at `created`, if it was deleted. No
-    /// real process can know this.
+    /// The author of the deletion of the node that was created at `created`, if it was deleted. A
+    /// real process cannot know this.
     pub fn removed_by(&self, path: &Path, created: Revision) -> Option<By> {
         self.cluster.removed_by(path, created)
     }
 
-    /// Drops all heartbeats of this process for this long, if this fault fires, so that the caller
-    /// can examine the consequences. Usually it does not fire. Returns `true` if it fired.
+    /// Drops all heartbeats of this process for this long, if the fault fires, so that the caller
+    /// can examine the consequences. Usually the fault does not fire. Returns `true` if it fired.
     pub fn falls_silent(&self, lasting: Duration) -> bool {
         self.cluster.falls_silent(self.actor, lasting)
     }
 
-    /// The number of commits of the store. No real process can know this.
+    /// The number of commits of the store. A real process cannot know this.
     pub fn committed(&self) -> usize {
         self.cluster.committed()
     }
@@ -341,13 +340,13 @@ impl Process {
         }
     }
 
-    /// Records a condition that should be true in some histories: otherwise they test less than
-    /// they seem to.
+    /// Records a condition that should be true in some histories; otherwise the histories test less
+    /// than they seem to.
     pub fn sometimes(&self, mark: &'static str, is: bool) {
         self.findings.mark(mark, is);
     }
 
-    /// Reports that a law, given by its id or as a sentence, is broken.
+    /// Reports a broken law, given by its id or as a sentence.
     pub fn wrong(&self, law: &str, what: impl FnOnce() -> String) {
         let what = what();
         self.note(|| format!("WRONG, {law}: {what}"));
@@ -359,8 +358,8 @@ impl Process {
         self.cluster.tell(self.actor, What::Note, 0, text);
     }
 
-    /// Records in the trace that a state of this process is in force, for example that it holds a
-    /// lock, until the returned value is dropped.
+    /// Records a state of this process in the trace, for example that it holds a lock, until the
+    /// returned value is dropped.
     pub fn during(&self, text: impl Into<String>) -> During {
         let text = text.into();
         let id = self.cluster.with_trace(|trace| trace.hash()) | 1;
@@ -368,9 +367,8 @@ impl Process {
         During { cluster: self.cluster.clone(), actor: self.actor, id, text }
     }
 
-    /// The wall clock of this process, since the beginning of 1970: the same that the library reads
-    /// in this process. It may be a year off, or be set to another date while the process runs; no
-    /// promise depends on it.
+    /// The wall clock that the library reads in this process, since the beginning of 1970. It may
+    /// be a year off, or be set to another date while the process runs; no guarantee depends on it.
     pub fn wall_clock(&self) -> Duration {
         let date = runtime::here().map(|runtime| runtime.date());
         let since = date.and_then(|date| date.duration_since(SystemTime::UNIX_EPOCH).ok());

@@ -1,6 +1,6 @@
 //! [`ProgressLines`]: lines on standard error for a person who waits for a hunt.
 //!
-//! A test harness keeps what a test prints until the test is over, so these lines go past it.
+//! A test harness keeps the output of a test until the test is over, so these lines bypass it.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use crate::case::Case;
 /// The shortest time between two lines about the same step.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Reports the steps of a hunt, at most one line a second. A failure is reported at once.
+/// Reports the steps of a hunt, at most one line per second. A failure is reported immediately.
 pub(crate) struct ProgressLines {
     hunt: String,
     pause: Duration,
@@ -43,7 +43,7 @@ impl ProgressLines {
         Self { hunt: hunt.to_owned(), pause, output }
     }
 
-    /// Reports the number of histories that are done.
+    /// Reports the number of finished histories.
     pub(crate) fn histories(&self, done: u64, of: u64) {
         self.step(format_args!("{done} of {of} histories"));
     }
@@ -62,7 +62,7 @@ impl ProgressLines {
         self.step(format_args!("reduced to {faults} faults in {runs} histories"));
     }
 
-    /// Writes a line, unless one was written a moment ago.
+    /// Writes a line, unless the last one was written less than [`PAUSE`] ago.
     fn step(&self, text: fmt::Arguments<'_>) {
         let is_due = {
             let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,7 +81,7 @@ impl ProgressLines {
     fn line(&self, text: fmt::Arguments<'_>) {
         let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         output.last = Instant::now();
-        // Nobody reads a closed standard error, and the hunt goes on.
+        // If standard error is closed, the hunt continues.
         let _written_or_not = writeln!(output.lines, "{}: {text}", self.hunt);
     }
 }

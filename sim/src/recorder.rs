@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use crate::findings::{Findings, Gone};
 use crate::observations::{Broken, Known, Observations};
 
-/// The status of each session of a simulation. Clones are the same list.
+/// The status of each session of a simulation. Clones share the list.
 #[derive(Clone, Default)]
 pub(crate) struct Sessions(Arc<Mutex<BTreeMap<SessionId, watch::Receiver<Status>>>>);
 

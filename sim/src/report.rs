@@ -26,7 +26,8 @@ pub struct Report {
     pub lines: Vec<Line>,
     /// A hash of all events, kept or not.
     pub hash: u64,
-    /// Number of times that each mark was reached; 0 for a mark that was passed and not reached.
+    /// Number of times that each mark was reached; 0 for a mark whose condition was checked but
+    /// never true.
     pub marks: BTreeMap<&'static str, u64>,
     /// The virtual time.
     pub lasted: Duration,

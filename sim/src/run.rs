@@ -22,14 +22,14 @@ use crate::scheduler::{Scheduler, YEAR};
 use crate::setup::{Body, Check, Hope, Mending, Sim, Way};
 use crate::user_mistake::{Kept, UserMistake};
 
-/// Limit of a call once everything is repaired, in times to live.
+/// The time limit of a call once everything is repaired, in multiples of the time to live.
 const PATIENCE: u32 = 40;
 
-/// More turns than any history takes, unless a process retries in a busy loop.
+/// A number of turns that no history exceeds, unless a process retries in a busy loop.
 const TURNS: u64 = 100_000;
 
-/// The errors of clock rates, in millionths: a little less than the margin for two that are 1 %
-/// off.
+/// The errors of clock rates, in millionths: a little less than the margin for two clocks that are
+/// 1 % off.
 const RATES: [i64; 6] = [-19_600, -10_000, -1_000, 1_000, 10_000, 19_600];
 
 /// The last sequence of a directory, for stores that count them.
@@ -70,7 +70,7 @@ impl Sim {
     ///
     /// # Panics
     ///
-    /// Within another simulation, or where no runtime can be made.
+    /// Within another simulation, or if no runtime can be created.
     pub fn run(self) -> Report {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime =
@@ -156,7 +156,7 @@ impl Run {
             cluster.with_decisions(|decisions| decisions.pick_only(picks));
         }
         let scheduler = Scheduler::new(sim.seed, order, cluster.clone(), sim.ttl);
-        // Requests that the wrapper sends by itself are attributed to the world.
+        // Requests that the wrapper itself sends are attributed to the world.
         let around = sim.around.take().map(|layer| layer(Arc::new(cluster.backend(0))));
         let bodies = std::mem::take(&mut sim.bodies).into_iter().zip(1..);
         let people = bodies.map(|((name, body), actor)| Person {
@@ -224,7 +224,7 @@ impl Run {
         self.findings.wrong(law, what, self.cluster.age(), 0);
     }
 
-    /// Sets the clock rate of a process, if that fault fires.
+    /// Sets the clock rate of a process, if the fault fires.
     fn set_clock(&self, actor: u64) {
         let rate = self.cluster.with_decisions(|decisions| {
             decisions.fires(Site::ClockRate, actor, 1)?;
@@ -237,7 +237,7 @@ impl Run {
         }
     }
 
-    /// Sets the wall clock of a process that starts: a year off, if that fault fires.
+    /// Sets the wall clock of a process that starts: a year off, if the fault fires.
     fn set_wall(&self, actor: u64) {
         let way = self.cluster.with_decisions(|decisions| {
             decisions.fires(Site::WallClock, actor, 1).map(|_| decisions.pick(Site::Way, actor, 2))
@@ -495,7 +495,8 @@ impl Run {
         }
     }
 
-    /// L-X-5: once every process has ended and time has passed, nothing of them is left.
+    /// L-X-5: once every process has ended and time has passed, no node, watch or task of them is
+    /// left.
     async fn leaves_nothing(&self, count: usize) {
         let rings = Arc::new(AtomicBool::new(false));
         let (bell, rest) = (rings.clone(), self.ttl * 12);

@@ -1,9 +1,9 @@
 //! [`Scheduler`]: the scheduler of a simulation. It runs the tasks of all processes on one thread,
 //! in an order that the seed chooses, each process with its own clock.
 //!
-//! All tasks that are ready are in one set, so the order in which they were woken does not matter.
-//! The next one is chosen by a number that depends only on the task and on how often it ran: a turn
-//! of one task does not change the numbers of the others.
+//! All ready tasks are in one set, so the order of their wake-ups does not matter. The next task is
+//! chosen by numbers that depend only on each task and the count of its turns: a turn of one task
+//! does not change the numbers of the others.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -44,13 +44,13 @@ struct Inner {
     ttl: Duration,
 }
 
-/// The rule that determines the order.
+/// The rule that determines the order of the turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Policy {
     /// A new choice for each turn.
     Uniform,
-    /// Polls by priorities, which change a few times: this finds bugs that need one task to be late
-    /// again and again.
+    /// Polls by priorities, which change a few times: this finds bugs that require one task to be
+    /// late repeatedly.
     Priorities,
 }
 
@@ -70,27 +70,27 @@ struct Slot {
 struct Person {
     /// The error of its clock rate, in millionths.
     rate: i64,
-    /// The time that the machine of the process has slept so far, and the start of its current
-    /// sleep.
+    /// The time for which the machine of the process was suspended so far, and the start of its
+    /// current suspension.
     slept: Duration,
     asleep: Option<Instant>,
     /// The error of its wall clock, in seconds.
     wall: i64,
     spawned: u64,
     paused: bool,
-    /// Tasks that wait for the end of a pause.
+    /// The tasks that wait for the end of a pause.
     parked: Vec<usize>,
 }
 
 impl Person {
-    /// Returns the time that the machine of the process has slept so far.
+    /// Returns the time for which the machine of the process was suspended so far.
     fn slept(&self) -> Duration {
         let now = clock::true_now();
         self.slept
             + self.asleep.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
-    /// Wakes its machine, if it slept.
+    /// Resumes its machine, if it is suspended.
     fn wake(&mut self) {
         self.slept = self.slept();
         self.asleep = None;
@@ -101,7 +101,7 @@ impl Person {
 #[derive(Default)]
 struct Woken(Mutex<(Vec<usize>, Option<Waker>)>);
 
-/// A task, as its wakers and its owner see it.
+/// The part of a task that its wakers and its owner share.
 struct Member {
     index: usize,
     is_woken: AtomicBool,
@@ -320,7 +320,7 @@ impl Scheduler {
         change(&mut actors[actor])
     }
 
-    /// Adds the tasks that were woken to those that are ready.
+    /// Moves the woken tasks to the set of ready tasks.
     fn gather(&self) {
         let mut woken = self.0.woken.0.lock().unwrap_or_else(PoisonError::into_inner);
         if woken.0.is_empty() {
@@ -333,7 +333,7 @@ impl Scheduler {
     }
 
     fn rank(&self, task: &Slot) -> u64 {
-        /// After how many turns of one task the priorities change.
+        /// The number of turns of one task after which the priorities change.
         const STRETCH: u64 = 64;
         let n = match self.0.policy {
             Policy::Uniform => task.turns,
@@ -464,7 +464,7 @@ fn with_room(work: impl FnOnce(&Scheduler)) {
 pub(crate) struct Entered(());
 
 impl Scheduler {
-    /// Registers it as the scheduler of this thread.
+    /// Registers `self` as the scheduler of this thread.
     pub(crate) fn enter(&self) -> Entered {
         ROOM.with_borrow_mut(|here| *here = Some(self.clone()));
         Entered(())
@@ -492,7 +492,7 @@ impl Runtime for Scheduler {
         if rate == 0 {
             return shown + slept;
         }
-        // Rounded up, so that the clock shows at least that time then.
+        // Rounded up, so that the clock then shows at least that time.
         let passed = nanos(shown.saturating_duration_since(self.0.start));
         let whole = MILLION + i128::from(rate);
         self.0.start + duration((passed * MILLION + whole - 1) / whole + 1) + slept

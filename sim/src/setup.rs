@@ -29,7 +29,7 @@ pub(crate) type Around = Box<dyn FnOnce(Arc<dyn Backend>) -> Way>;
 /// A check at the end. Returns the law that is broken, and a description.
 pub(crate) type Check = Box<dyn FnOnce(&Truth) -> Result<(), (String, String)>>;
 
-/// A condition that must become true once everything is repaired.
+/// A condition that must eventually hold once everything is repaired.
 pub(crate) type Hope =
     Box<dyn FnOnce(Process) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>>>;
 
@@ -110,8 +110,8 @@ impl Sim {
         self
     }
 
-    /// Runs without strangers, which write and remove nodes of others: for workloads whose promises
-    /// do not cover such clients.
+    /// Runs without strangers, which write and remove nodes of others: for workloads whose
+    /// guarantees do not cover such clients.
     pub fn without_strangers(self) -> Self {
         let strangers = [Site::Meddled, Site::Emptied].into_iter().filter_map(Site::fault);
         self.rates(|rates| strangers.fold(rates, Rates::without))
@@ -212,7 +212,7 @@ impl Sim {
         self
     }
 
-    /// Creates a directory at the beginning. Its sequences may be near their end, if that fault
+    /// Creates a directory at the beginning. Its sequences may be near their end, if the fault
     /// fires.
     pub fn aged(mut self, dir: Path) -> Self {
         self.aged.push(dir);
@@ -277,8 +277,7 @@ impl Sim {
         self
     }
 
-    /// Adds a condition that must hold once everything is repaired, checked by a process of its
-    /// own.
+    /// Adds a condition that must hold once everything is repaired, checked by a separate process.
     pub fn eventually<F>(
         mut self,
         law: impl Into<String>,

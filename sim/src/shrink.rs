@@ -1,6 +1,6 @@
 //! [`shrink`]: reduces a history that fails to the parts that its failure needs.
 //!
-//! Each decision depends only on its own place, so removing a fault leaves all others unchanged. So
+//! Each decision depends only on its own spot, so removing a fault does not change the others, and
 //! a few trials are enough: without half of the faults, without a quarter, and so on; with fewer
 //! processes and rounds; with the first option at some sites. A smaller history that still breaks
 //! the same law is kept.
@@ -14,7 +14,7 @@ use crate::setup::Sim;
 /// The maximum number of histories to run.
 const MOST: usize = 600;
 
-/// The reduced history, and the effort.
+/// The reduced history, and the number of trials.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Smaller {
@@ -27,7 +27,7 @@ pub struct Smaller {
 }
 
 /// Reduces a case to the parts that its failure needs. `None` if the case does not fail. Calls
-/// `tried` after each history, with the number of histories and of the faults that are left.
+/// `tried` after each history, with the number of histories and the number of remaining faults.
 pub(crate) fn shrink(
     case: &Case,
     prepare: &dyn Fn(Sim) -> Sim,
@@ -41,7 +41,7 @@ pub(crate) fn shrink(
     let mut search =
         Search { case: case.clone(), law, prepare, tried, runs: 1, kept: kept.clone() };
     search.case.law = Some(search.law.clone());
-    if search.fails(&kept) {
+    if search.run_case(&kept) {
         search.fewer_faults();
         search.smaller_world(&whole);
         search.calmer();
@@ -61,8 +61,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Returns `true` if the same law is broken.
-    fn fails(&mut self, shrunk: &Shrunk) -> bool {
+    /// Runs a case. Returns `true` if it breaks the same law.
+    fn run_case(&mut self, shrunk: &Shrunk) -> bool {
         if self.runs >= MOST {
             return false;
         }
@@ -77,7 +77,7 @@ impl Search<'_> {
     fn keep(&mut self, change: impl FnOnce(&mut Shrunk)) -> bool {
         let mut changed = self.kept.clone();
         change(&mut changed);
-        if changed == self.kept || !self.fails(&changed) {
+        if changed == self.kept || !self.run_case(&changed) {
             return false;
         }
         self.kept = changed;

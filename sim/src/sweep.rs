@@ -25,7 +25,7 @@ use crate::setup::Sim;
 pub struct Swept {
     /// The number of histories.
     pub histories: u64,
-    /// `true` if all histories were run, instead of stopping early.
+    /// `true` if all histories were run, `false` if it stopped early.
     pub complete: bool,
     /// The first history that broke a law. The sweep ended with it.
     pub broken: Option<Report>,
@@ -39,8 +39,8 @@ pub struct Scope {
     pub sites: Vec<Site>,
     /// The maximum number of faults in one history.
     pub faults: usize,
-    /// The other sites whose options are all explored: for example the server, or how long a
-    /// message takes. Sites that are not listed take their first option.
+    /// The other sites whose options are all explored: for example the server, or the delay of a
+    /// message. Sites that are not listed take their first option.
     pub picks: Vec<Site>,
     /// `true` if the seed decides all picks instead of exploring them, so that each history is a
     /// [`Swept::case`].
@@ -50,7 +50,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// One of the faults that matter most in a small world.
+    /// A scope with one of the most effective faults in a small world.
     pub fn one_fault() -> Self {
         let sites = vec![
             Site::RequestLost,
@@ -164,8 +164,8 @@ fn with(make: impl Fn() -> Sim, spot: Spot<Site>, size: u64) -> Report {
 }
 
 impl Swept {
-    /// The case of the history that broke a law, if it was one of a world of
-    /// the [small worlds](crate::workload::small) with picks by the seed.
+    /// The case of the history that broke a law, if it belongs to one of the [small
+    /// worlds](crate::workload::small) and the seed decided the picks.
     pub fn case(&self, workload: &str) -> Option<Case> {
         let report = self.broken.as_ref()?;
         let mut case = Case::new(workload, report.personality, report.seed);

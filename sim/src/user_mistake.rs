@@ -45,7 +45,7 @@ synod_core::mistakes! {
 }
 
 impl UserMistake {
-    /// Wraps the connection to a store with the mistake, if it is made there.
+    /// Wraps the connection to a store with the mistake, if it is a mistake of the connection.
     pub(crate) fn around(
         self,
         inner: Arc<dyn Backend>,
@@ -56,11 +56,11 @@ impl UserMistake {
     }
 }
 
-/// The clients that the mistake keeps alive, each with its process and the life of that.
+/// The clients that the mistake keeps alive, each with its process and the life of that process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kept(Arc<Mutex<Vec<(Life, Client)>>>);
 
-/// A process, and how often it was started again.
+/// A process, and the number of its restarts.
 type Life = (u64, u32);
 
 impl Kept {
@@ -167,7 +167,7 @@ impl Store for MistakenStore {
     }
 }
 
-/// Less than this counts as immediate.
+/// A shorter time counts as immediate.
 const SOON: Duration = Duration::from_millis(10);
 
 /// Duration of a reconnect without a further fault.
@@ -179,7 +179,7 @@ fn unsent_error() -> Error {
 
 impl MistakenStore {
     /// Waits until a heartbeat that was sent later than `sent` is answered, while earlier requests
-    /// are not: for ever, if this is not the planted mistake.
+    /// are not. Waits for ever if this mistake is not planted.
     async fn wait_if_stuck(&self, sent: Instant) {
         if self.user_mistake != UserMistake::StuckMeansUnsent {
             pending::<()>().await;
@@ -213,7 +213,7 @@ impl MistakenStore {
         false
     }
 
-    /// Returns `true` if the node that a transaction creates is missing in a read.
+    /// Returns `true` if a read does not show the node that a transaction creates.
     async fn is_absent(&self, txn: &Txn) -> bool {
         let created = txn.ops.iter().find_map(|op| match op {
             Op::Create { path, sequential: false, .. } => Some(path.clone()),

@@ -5,28 +5,30 @@ use synod_sim::{Personality, Sim, corpus, workload};
 /// Failures without a known mistake of that name: the workload, and the seed.
 const OURS: [(&str, Personality, u64); 11] = [
     // A ticket was created again under its name, and a candidate that had it before its own waited
-    // for it although it was after.
+    // for it although it was later.
     ("election", Personality::Etcd, 0x0061_470e_874b),
-    // A create that was dropped had been sent twice: the second arrived after the node of the first
-    // was removed, and its node stayed.
+    // A dropped create had been sent twice: the second arrived after the node of the first was
+    // removed, and its node stayed.
     ("mutex", Personality::Etcd, 0x633a),
-    // The check mistook nodes that were dropped just before for the remains of an attempt.
+    // The check mistook nodes that had just been dropped for nodes of an attempt.
     ("multi", Personality::Zk, 0x2_c4c2_5d4b),
-    // A write under a writer's ticket arrived after the writer was downgraded, while others read
-    // too.
+    // A write under a writer's ticket arrived after the writer was downgraded, while others also
+    // read.
     ("rwlock", Personality::Etcd, 0x2_c4c2_5ba5),
     // The first of two requests for a ticket was held by a server without its leader for longer
     // than the session looked for its node, which then stayed.
     ("tickets", Personality::Etcd, 0x5913),
     // The simulated store answered a heartbeat ahead of a ping and a report that were on their way
-    // when a server was cut off, which no connection that continues does.
+    // when a server was cut off, which cannot happen on a connection that continues.
     ("selector", Personality::Zk, 0x79_aa7a_6212),
-    // The check took a node that a late request made for the ticket that a stranger had removed.
+    // The check mistook a node that a delayed request created for the ticket that a stranger had
+    // removed.
     ("unfair", Personality::Etcd, 0x33ab),
-    // The check did not know the node of a create again to which a stranger had written before
-    // another removed it.
+    // The check did not recognize the node of a repeated create after one stranger had written to
+    // it and another had removed it.
     ("tickets", Personality::Etcd, 0x042c_4d51),
-    // The check did not know that a set whose request had no answer may come after the last lift.
+    // The check did not know that a set whose request had no answer may be applied after the last
+    // lift.
     ("barrier", Personality::Etcd, 0x7a_4f0b),
     // The check gave the watch too little time: its client tried a server that was down for ever.
     ("watchers", Personality::Etcd, 0xac_ed25),

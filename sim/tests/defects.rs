@@ -2,8 +2,8 @@
 
 use synod_sim::{Fault, Personality, Sim, workload};
 
-/// Each defect by itself, the workload that finds it, the law, and how often it happens in a
-/// thousand times that it can, if not at its usual rate.
+/// Each defect alone, the workload that finds it, the law, and its rate in thousandths, if not the
+/// usual one.
 ///
 /// D1: a heartbeat is answered although its session has ended. At its usual rate it breaks the law
 /// in one of thousands of seeds, so here each such heartbeat is answered.

@@ -1,4 +1,4 @@
-//! A seed gives the same history, again and in another process.
+//! A seed gives the same history each time, even in another process.
 
 use std::process::Command;
 

@@ -6,7 +6,7 @@
 //! matter only where names are not extended are tried on the simulated store with the personality
 //! of etcd.
 //!
-//! Prints a table: the mistake, the case, and its message. Arguments that are no options select
+//! Prints a table: the mistake, the case, and its message. Arguments that are not options select
 //! mistakes by name.
 
 #![expect(clippy::print_stdout, reason = "its output is a table for people")]
@@ -48,7 +48,7 @@ impl Known {
         }
     }
 
-    /// Returns whether a case claims to find it.
+    /// Returns `true` if a case claims to find the mistake.
     fn is_caught_by(self, case: &Case) -> bool {
         match self {
             Self::Store(mistake) => case.catches().contains(&mistake),

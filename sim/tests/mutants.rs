@@ -81,7 +81,7 @@ fn every_mistake_of_the_table_is_caught_by_its_law() {
     assert!(holes.is_empty(), "{holes:#?}");
 }
 
-/// Checks the workload of its row, or a case that `dev/mutants` sees fail under it.
+/// Checks the workload of its row, or a case that fails under it in `dev/mutants`.
 #[test]
 fn each_mistake_with_a_number_is_found_by_a_law_that_is_named_for_it() {
     for (number, named) in NUMBERED {
@@ -103,8 +103,8 @@ fn each_mistake_with_a_number_is_found_by_a_law_that_is_named_for_it() {
 
 #[test]
 fn what_the_wrapper_does_without_a_mistake_breaks_nothing() {
-    // No workload here uses the operations of these mistakes: so any finding would be caused by the
-    // wrapper itself. The numbers of counters are no text.
+    // No workload here uses the operations of these mistakes, so the wrapper itself would be the
+    // cause of a finding. The numbers of counters are not text.
     let all: [(&str, &[&str]); 2] =
         [("TextOnly", &["counter", "promotion"]), ("NamesCarryData", &[])];
     for (name, but) in all {

@@ -57,7 +57,7 @@ fn every_law_that_is_left_to_the_simulator_is_checked_by_a_workload() {
     }
 }
 
-/// Histories that once failed, with their bugs.
+/// Histories that once failed because of bugs.
 #[rustfmt::skip]
 const ONCE: [(&str, u64, Personality); 7] = [
     ("sessions", 0x2,    Personality::Etcd), // a close that failed was taken for clean
@@ -120,7 +120,7 @@ fn every_way_through_a_small_world_with_one_fault_is_clean() {
 
 #[test]
 fn what_needs_two_faults_is_found_by_every_way_with_two_and_by_none_with_one() {
-    // A read that is dropped is tried again, once.
+    // A dropped read is retried once.
     let reads = |me: Process| async move {
         let Ok(client) = me.client().await else { return };
         let path = Path::new("/p").expect("valid");

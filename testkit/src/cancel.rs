@@ -13,8 +13,7 @@ use std::task::Poll;
 /// Returns the number of dropped futures.
 ///
 /// An await counts each time that it is pending, so a future with spurious wakes counts more. Check
-/// that the count is not smaller than the number of awaits: a test that drops nothing proves
-/// nothing.
+/// that the count is not smaller than the number of awaits: a test that drops nothing is useless.
 ///
 /// # Examples
 ///

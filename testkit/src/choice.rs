@@ -1,4 +1,4 @@
-//! The decision which faults fire, made for each place where one could: [`Choice`].
+//! The decisions about faults, one for each place where a fault can fire: [`Choice`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -71,10 +71,10 @@ pub struct Choice<S> {
 enum Decisions<S> {
     Never,
     Seeded(u64),
-    /// These faults with these sizes; everything else by the seed.
+    /// These faults with these sizes; the seed makes all other decisions.
     Recorded(u64, Arc<BTreeMap<Spot<S>, u64>>),
     Taped(Tape),
-    /// Faults by a tape; picks by the seed.
+    /// The tape decides faults; the seed decides picks.
     Swept(u64, Tape),
 }
 
@@ -122,8 +122,8 @@ impl<S: Place> Choice<S> {
         self
     }
 
-    /// Returns `true` if a fault of this rate fires. Faults that are switched off are removed only
-    /// afterwards, so that no later fault fires in their place.
+    /// Returns `true` if a fault of this rate fires. Disabled faults are removed only after that,
+    /// so that no later fault fires in their place.
     pub fn fires(&self, spot: Spot<S>, permille: u32) -> bool {
         match &self.source {
             Decisions::Never => false,

@@ -1,5 +1,5 @@
 //! The arguments of the recipes: a use for each function that takes an argument from its caller.
-//! Each file has those of one kind of recipes, and the rows name them.
+//! Each file has the arguments of one kind of recipe, and the rows name them.
 
 pub(crate) mod barrier;
 pub(crate) mod crew;

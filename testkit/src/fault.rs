@@ -5,7 +5,7 @@
 //! plan keeps a log of the faults that [`Fired`].
 //!
 //! Each [`Site`] is a kind of fault. Each call is finally applied or not, and its caller receives
-//! an error that is true in both cases: is true of both:
+//! an error that is true in both cases:
 //!
 //! | site | happens | the caller gets |
 //! |---|---|---|
@@ -17,20 +17,20 @@
 //! | [`ReplyHeld`](Site::ReplyHeld) | yes | the same, after the session's time to live |
 //! | [`RequestSlow`](Site::RequestSlow), [`ReplySlow`](Site::ReplySlow) | yes | the answer, a while later |
 //!
-//! - A commit or a close that was called takes its planned course, also if its caller drops the
-//!   call: a request that was sent is not recalled. It ends with the store at the latest.
+//! - A commit or a close takes its planned course, even if its caller drops the call: a sent
+//!   request cannot be recalled. It ends with the store at the latest.
 //! - A late write is applied at the latest before a later [`Freshness::Latest`] read of its session
 //!   is answered, or a follow-up query: a caller that does not find its write there may send it
 //!   again.
 //! - No call takes longer than the TTL of the session, and none is held once the session is lost.
-//! - Invalid calls are rejected before anything else.
+//! - Invalid calls are rejected first.
 //! - An opening whose reply is lost leaves a session without an owner.
 //! - Heartbeats and the events of a watch belong to the underlying store: this layer does not see
 //!   the former, and does not change the latter.
 //!
 //! # Examples
 //!
-//! The reply to the next create is lost: the node exists, and the caller does not know it.
+//! The reply to the next create is lost: the node exists, but the caller does not know it.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -108,7 +108,7 @@ impl Faulty {
         Request::new(doing, path, self.store.session().ttl)
     }
 
-    /// Sends a write, which takes its course whether or not its caller still waits for it.
+    /// Sends a write, which continues even if its caller stops waiting.
     async fn send<T: Send + 'static>(
         &self,
         course: Course,
@@ -242,7 +242,7 @@ impl Store for Faulty {
         if course.is_plain() {
             return call.await;
         }
-        // A close is meant to lose the session, so the loss does not end it.
+        // A close ends the session, so the loss of the session does not end the close.
         let given_up = |_late| Err(request.held());
         clock::timeout(request.ttl, call).await.unwrap_or_else(given_up)
     }
@@ -274,7 +274,7 @@ impl LateWrites {
     }
 
     /// Applies all late writes now, if the next answer must reflect them: a caller that does not
-    /// find its write there sends it again.
+    /// find its write in that answer sends it again.
     async fn before(&self, freshness: Freshness) {
         if freshness != Freshness::Latest {
             return;

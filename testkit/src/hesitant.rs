@@ -1,9 +1,8 @@
 //! A store that pauses before and after every call: [`Hesitant`].
 //!
 //! On a store that answers without a pause a call has no point at which it can be dropped. On a
-//! hesitant one it has two: before anything was applied, and after all of it was. Code that
-//! consists of such calls can then be stopped between any two of them: see
-//! [`cancel`](mod@crate::cancel).
+//! hesitant store it has two: before the call is applied, and after it. Code that consists of such
+//! calls can then be stopped between any two of them: see [`cancel`](mod@crate::cancel).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,9 +31,9 @@ pub struct HesitantBackend<B> {
 
 #[derive(Clone, Copy, Debug)]
 enum Pause {
-    /// Until all other tasks have run.
+    /// A pause until all other tasks have run.
     Turn,
-    /// For this time.
+    /// A pause of this duration.
     Time(Duration),
 }
 

@@ -263,8 +263,8 @@ pub const UNCHECKED: &[(&str, &str)] = &[
     ("C-OBS-5", "it permits behaviour, and forbids none"),
 ];
 
-/// Laws that no case checks and the workloads of the simulator do: they need servers that lose
-/// their leader, or clocks with faults.
+/// Laws that no case checks, but the workloads of the simulator: they need servers that lose their
+/// leader, or clocks with faults.
 pub const SIMULATED: &[(&str, &str)] = &[
     ("L-SES-15", "F25: servers that lost their leader, in every workload"),
     ("L-SES-16", "F28: a reconnection may grant another TTL"),

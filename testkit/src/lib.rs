@@ -12,7 +12,7 @@
 //! | [`link`] | the state of the connection between a session and its server |
 //!
 //! With the feature `recipes`: `law`, every law in a sentence, and `recipe`, the table of the
-//! recipes, a row each.
+//! recipes, with a row for each.
 
 pub mod cancel;
 pub mod check;

@@ -12,7 +12,7 @@ thread_local! {
     static RUNNING: RefCell<Option<Arc<Running>>> = const { RefCell::new(None) };
 }
 
-/// The state of a test as seen from outside its thread.
+/// The state of a test, shared with other threads.
 #[derive(Default)]
 struct Running(Mutex<State>);
 
@@ -51,7 +51,7 @@ pub fn limited<T: Send + 'static>(
         RUNNING.set(Some(inside));
         let result = panic::catch_unwind(AssertUnwindSafe(test));
         RUNNING.set(None);
-        // Nothing is received after the limit.
+        // After the limit nobody receives the result.
         let _received = ended.send(result).is_ok();
     });
     match end.recv_timeout(limit) {
@@ -93,7 +93,7 @@ pub fn last_step() -> Option<String> {
 }
 
 /// Runs `cleanup` if the test on this thread reaches its limit: an abandoned thread drops nothing,
-/// so processes that the test started are ended there.
+/// so the cleanup must end the processes that the test started.
 pub fn at_limit(cleanup: impl FnOnce() + Send + 'static) {
     RUNNING.with_borrow(|running| {
         let Some(running) = running else { return };
@@ -150,7 +150,7 @@ mod tests {
     fn a_panic_is_passed_on() {
         let outcome = panic::catch_unwind(|| {
             limited(LONG, || {
-                // Without the hook, whose text is not wanted in the output of the tests.
+                // Without the panic hook, to keep its text out of the output of the tests.
                 panic::resume_unwind(Box::new("as it was"));
             })
         });

@@ -3,7 +3,7 @@
 //! rows of one kind, their [laws], and the laws that the common cases [check][kept].
 //!
 //! The common cases of all recipes, the tests of metrics, of spans and of debug output, and the
-//! tests that no recipe lacks a part read this table. No other place repeats it.
+//! tests for missing parts read this table. No other place repeats it.
 
 mod barrier;
 mod crew;

@@ -93,7 +93,7 @@ async fn isolate(scene: &mut Scene, fault: Fault, ttls: &[Duration]) {
     }
 }
 
-/// Waits until heartbeats of all sessions were answered, so that they are certain for as long as
+/// Waits until heartbeats of all sessions were answered, so that they are certain as long as
 /// possible. A short session may end while the machine is busy; then there is another.
 async fn all_live(holders: &[(Duration, Arc<Actor>)]) {
     let end = Instant::now() + PATIENCE * 4;

@@ -103,7 +103,7 @@ pub(crate) async fn watching(scene: &mut Scene) {
     comes_and_goes(&ann, &bob).await;
 }
 
-/// No fault is active any more, so a watch that begins now reports all of this without a resync.
+/// No fault is active now, so a new watch reports all of this without a resync.
 async fn comes_and_goes(ann: &Actor, bob: &Actor) {
     ann.insists(|| Op::Observe { path: at("d") }).await;
     for name in ["u", "v", "w"] {

@@ -39,7 +39,7 @@ pub(crate) async fn prepare(clients: &[Arc<Actor>], dir: &str) {
     }
 }
 
-/// Makes some calls of all kinds on a client, whatever their results, with pauses of up to `pause`
+/// Makes some calls of all kinds on a client, with any results, with pauses of up to `pause`
 /// milliseconds.
 pub(crate) async fn work(random: &Random, ann: &Actor, dir: &str, calls: usize, pause: u64) {
     own(ann, dir).await;

@@ -264,7 +264,7 @@ pub(crate) const ZOOKEEPER: &[Scenario] = &[
     PAUSED_LEADER,
 ];
 
-/// Random faults, for as long as `SYNOD_SOAK` says.
+/// Random faults, as long as `SYNOD_SOAK` says.
 pub(crate) const SOAK: Scenario = scenario(
     "whatever_happens_no_law_is_broken",
     |s| Box::pin(soak::anything(s)),

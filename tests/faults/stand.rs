@@ -19,11 +19,11 @@ pub(crate) struct Stand {
     pub(crate) servers: Box<dyn Servers>,
     /// The last revision of the earlier scenarios.
     since: u64,
-    /// The runtime of the proxies, for as long as they run.
+    /// The runtime of the proxies, as long as they run.
     _proxies: Proxies,
 }
 
-/// The runtime of proxies, which waits for none of them at its end.
+/// The runtime of proxies, which is ended without waiting for them.
 struct Proxies(Option<Runtime>);
 
 impl Drop for Proxies {

@@ -52,7 +52,7 @@ impl Team {
         ann.insists(|| Op::Serve { part, path: self.path.clone(), first, count, ttl }).await;
     }
 
-    /// Kills a process, whatever it does, and lets another one take its place.
+    /// Kills a process at any moment, and lets another one take its place.
     pub(crate) async fn kills(&mut self, scene: &mut Scene, member: usize) {
         let (post, ann) = self.members[member].clone();
         ann.client.kill().expect("it runs");
@@ -131,7 +131,7 @@ impl Team {
         is_passed_on
     }
 
-    /// Kills a process in such a state for good, and lets another one take its place.
+    /// Permanently kills a process in such a state, and lets another one take its place.
     pub(crate) async fn loses(
         &mut self,
         scene: &mut Scene,

@@ -86,7 +86,7 @@ pub(crate) async fn lost_close(scene: &mut Scene) {
         for name in ["a", "b"] {
             ann.done(ann.ephemeral(&format!("d/{name}{round}"))).await;
         }
-        // The request contains no name of ours, so the next request is lost, whatever it is.
+        // The request contains no name of ours, so the next request is lost, of any kind.
         ann.pipe.lose(lost, "");
         let closed = ann.call(Op::Close).await;
         assert!(!matches!(closed, End::Fail(_)), "{closed:?}: the effect is unknown");

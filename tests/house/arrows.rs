@@ -220,7 +220,7 @@ pub(crate) fn imports(code: &str, home: &[&str]) -> Vec<(usize, Vec<String>)> {
     found
 }
 
-/// Returns the places where `needle` stands at the start of a word.
+/// Returns the places where `needle` occurs at the start of a word.
 pub(crate) fn word<'a>(code: &'a str, needle: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
     code.match_indices(needle).filter(|(at, _)| {
         !code[..*at].ends_with(|before: char| before.is_alphanumeric() || before == '_')

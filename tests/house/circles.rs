@@ -167,7 +167,7 @@ fn is_in_inner_module(code: &str, at: usize) -> bool {
     })
 }
 
-/// Returns `true` if a path stands in a `pub use`, and its last name nowhere else in the file.
+/// Returns `true` if a path occurs in a `pub use`, and its last name nowhere else in the file.
 fn is_only_re_exported(code: &str, at: usize, path: &[String]) -> bool {
     let statement = code[..at].rsplit([';', '}']).next().unwrap_or_default().trim_start();
     let statement = statement.rsplit_once(']').map_or(statement, |(_, behind)| behind).trim_start();

@@ -76,7 +76,7 @@ fn is_recipe(path: &str) -> bool {
     module.is_some_and(|module| !SUPPORT.contains(&module))
 }
 
-/// Rust of a crate's own folder, but for the lists of mistakes and the wrong algorithms.
+/// Rust of a crate's own folder, except the lists of mistakes and the wrong algorithms.
 fn is_production(file: &File) -> bool {
     let folder = file.path.split_once("/src/").map_or("", |(_, path)| path);
     file.is_rust() && !folder.is_empty() && !folder.starts_with("mutant")

@@ -46,7 +46,7 @@ fn every_law_is_among_the_promises() {
     );
 }
 
-/// Laws whose checks are no cases of the suite: the pages say where they are.
+/// Laws that are not checked by cases of the suite: the pages say where they are.
 fn is_untestable(id: &str) -> bool {
     id == "L-MX-17"
 }

@@ -33,7 +33,7 @@ impl File {
         format!("{}:{line}: {what}", self.path)
     }
 
-    /// Offences wherever `needle` stands in `text`, which has the length of the file's.
+    /// Offences wherever `needle` occurs in `text`, which has the length of the file's.
     pub(crate) fn offences(&self, text: &str, needle: &str, what: &str) -> Vec<String> {
         text.match_indices(needle).map(|(at, _)| self.offence(at, what)).collect()
     }

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::watched_range::covers;
 
-/// Adds a listener that watches a node of its own.
+/// Adds a listener that watches its own node.
 fn add(registry: &mut Registry, id: i64) -> (Watch, oneshot::Receiver<Result<i64>>) {
     listen(registry, id, &format!("/n{id}"))
 }
@@ -17,7 +17,7 @@ fn listen(registry: &mut Registry, id: i64, at: &str) -> (Watch, oneshot::Receiv
     asks(registry, id, &Query::node(path(at)))
 }
 
-/// Adds a listener that waits for the deletion of a node of its own.
+/// Adds a listener that waits for the deletion of its own node.
 fn wait(registry: &mut Registry, id: i64) -> (Watch, oneshot::Receiver<Result<i64>>) {
     asks(registry, id, &Query::until_gone(path(&format!("/n{id}"))))
 }
@@ -265,7 +265,7 @@ fn a_watch_that_can_report_nothing_is_not_kept() {
     registry.receive(gone(1, 1, 10));
     assert!(matches!(registry.request(), Some(Request::Cancel(1))));
 
-    // A watch that has reported nothing yet does not rest either.
+    // Nor does a watch rest that has not reported anything yet.
     let _second = wait(&mut registry, 2);
     send_all(&mut registry);
     registry.receive(created(2));

@@ -20,11 +20,10 @@ pub(crate) trait Connect: Send + Sync {
     async fn connect(&self, to: Uri) -> Result<Box<dyn Io>, BoxError>;
 }
 
-/// Numbers the connections that another opens.
+/// A connector that numbers the connections of another one.
 pub(crate) struct Numbered {
     pub(crate) way: Arc<dyn Connect>,
-    /// The number of the latest connection, which no other connection of the process has; zero
-    /// before the first.
+    /// The number of the latest connection, unique in the process; zero before the first.
     pub(crate) latest: Arc<AtomicU64>,
 }
 

@@ -1,7 +1,7 @@
 //! [`Direct`]: callers write their requests to the connection themselves, and are woken by it.
 //!
 //! The client library has a task that takes requests, one that sends them, one for each request
-//! that waits for its answer, and one that reads and writes. Here only the last of them is left.
+//! that waits for its answer, and one that reads and writes. Here only the last task remains.
 
 use std::future::poll_fn;
 use std::io;
@@ -26,8 +26,8 @@ use super::write_batching::WriteBatching;
 /// The maximum number of unread bytes, on one stream and on all of them.
 const WINDOWS: (u32, u32) = (2 << 20, 5 << 20);
 
-/// Requests to one member, over one connection. The first request opens it, and the next one after
-/// it broke opens it again.
+/// Requests to one member, over one connection. The first request opens it, and the first request
+/// after it broke opens it again.
 #[derive(Clone)]
 pub(crate) struct Direct(Arc<Road>);
 
@@ -98,12 +98,13 @@ impl Road {
         let io = self.way.connect(self.to.clone()).await?;
         let mut settings = h2::client::Builder::new();
         settings.initial_window_size(WINDOWS.0).initial_connection_window_size(WINDOWS.1);
-        // The limit before the server states its own, which it does in its first frame.
+        // The limit until the server sends its own, in its first frame.
         settings.enable_push(false).initial_max_send_streams(0);
         let (requests, mut connection) =
             settings.handshake(TokioIo::new(WriteBatching::new(io))).await?;
-        // A load balancer without a server accepts a connection and closes it. What is sent before
-        // the first frame of a server is there may be lost, and then counts as sent.
+        // A load balancer without a server accepts a connection and closes it. A request that is
+        // sent before the first frame of the server has arrived may be lost, but would count as
+        // sent.
         poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
             Poll::Ready(ended) => Poll::Ready(ended.map_err(BoxError::from).and(Err(closed()))),
             Poll::Pending if requests.current_max_send_streams() > 0 => Poll::Ready(Ok(())),
@@ -176,7 +177,7 @@ impl Sending {
     }
 
     fn send(&mut self, piece: Bytes, last: bool) {
-        // A peer that accepts no more gives the reason in its answer.
+        // If the peer accepts no more data, its answer has the reason.
         let _taken = self.stream.send_data(piece, last).is_ok();
     }
 }

@@ -1,4 +1,4 @@
-//! [`WriteBatching`]: a connection that holds written bytes until the other tasks that are ready
+//! [`WriteBatching`]: a connection that holds written bytes until the other ready tasks
 //! have run.
 
 use std::io;
@@ -16,17 +16,16 @@ const HELD: usize = 16 << 10;
 
 /// The start of the answer to an HTTP/2 ping, and its length.
 const PONG: ([u8; 9], usize) = ([0, 0, 8, 6, 1, 0, 0, 0, 0], 17);
-/// The time that such an answer waits for other bytes to be sent with: servers ping at each
-/// request, to estimate how much may be sent to them at a time.
+/// The time that such an answer waits for other bytes to be sent with: servers ping at each request
+/// to estimate the bandwidth.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// The largest previous write for which that estimate is not urgent.
+/// The largest previous write after which the answer to a ping is not urgent.
 const LITTLE: usize = 4 << 10;
 
 /// A connection that holds written bytes for some polls of its driver.
 ///
 /// It reports that everything is flushed when bytes are only held, and wakes its driver: the driver
-/// then reads and flushes again, and meanwhile other tasks had their turn, and perhaps something to
-/// write.
+/// then reads and flushes again, after other tasks have run and may have written.
 pub(super) struct WriteBatching<T> {
     io: T,
     held: Vec<u8>,
@@ -35,9 +34,9 @@ pub(super) struct WriteBatching<T> {
     turns: u8,
     /// The size of the previous write.
     last: usize,
-    /// The time at which the answer to a ping is sent by itself.
+    /// The time at which the answer to a ping is sent alone.
     patience: Option<Pin<Box<Sleep>>>,
-    /// The peer accepts no more at the moment. It wakes the writer when it does.
+    /// The connection currently accepts no more bytes, and wakes the writer when it does.
     full: bool,
 }
 
@@ -46,14 +45,15 @@ impl<T: Write + Unpin> WriteBatching<T> {
         Self { io, held: Vec::new(), gone: 0, turns: 0, last: 0, patience: None, full: false }
     }
 
-    /// Returns whether only the answer to a ping is held, which is not urgent.
+    /// Returns `true` if only the answer to a ping is held, which is not urgent.
     fn is_pong(&self) -> bool {
         let (start, size) = PONG;
         self.last <= LITTLE && self.held.len() == size && self.held.starts_with(&start)
     }
 
-    /// Returns whether held bytes may stay for this many turns; if so, the driver is woken again.
-    fn stays(&mut self, cx: &mut Context<'_>, turns: u8) -> bool {
+    /// Decides whether the held bytes may stay, for at most this many turns. If so, the driver is
+    /// woken again.
+    fn poll_hold(&mut self, cx: &mut Context<'_>, turns: u8) -> bool {
         if self.full {
             return false;
         }
@@ -85,12 +85,12 @@ impl<T: Write + Unpin> WriteBatching<T> {
         Poll::Ready(Ok(()))
     }
 
-    /// Begins another turn. Held bytes are sent even without a flush.
+    /// Starts another turn. Held bytes are sent even without a flush.
     fn turn(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if self.held.is_empty() {
             return Ok(());
         }
-        if self.stays(cx, TURNS + 1) {
+        if self.poll_hold(cx, TURNS + 1) {
             self.turns += u8::from(!self.is_pong());
             return Ok(());
         }
@@ -149,7 +149,7 @@ impl<T: Write + Unpin> Write for WriteBatching<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.held.is_empty() && self.stays(cx, TURNS) {
+        if !self.held.is_empty() && self.poll_hold(cx, TURNS) {
             return Poll::Ready(Ok(()));
         }
         ready!(self.write_out(cx))?;

@@ -104,8 +104,8 @@ pub(crate) async fn a_large_tree_is_cached_by_some_requests() {
 
     assert!(reported.is_sorted() && reported.len() > 2, "{reported:?}");
     assert_eq!(cache.snapshot().len(), nodes);
-    // Some that are small at first, then pages of up to 65,536 nodes, and what a wrong estimate of
-    // their ends costs.
+    // Some small pages at first, then pages of up to 65,536 nodes, and further requests for a wrong
+    // estimate of their ends.
     let asked = world.cluster.requests() - before;
     assert!(asked <= 30 + nodes as u64 / 20_000, "{asked} requests");
 }

@@ -37,7 +37,7 @@ async fn put(client: &Client, number: u64) {
     client.kv_client().put(key, "x", None).await.expect("answered");
 }
 
-/// Waits until the server has no watch that must catch up. Returns whether there was one.
+/// Waits until the server has no watch that must catch up. Returns `true` if there was one.
 async fn one_was_late(world: &World) -> bool {
     let late = world.cluster.late_watches() > 0;
     eventually("all watches have caught up", async || world.cluster.late_watches() == 0).await;

@@ -54,7 +54,7 @@ pub(crate) async fn a_session_through_the_grpc_proxy_is_refused_by_name() {
 
 pub(crate) async fn a_watch_through_a_proxy_that_hides_is_refused_by_name() {
     let world = World::alone();
-    // Without an address of its own the proxy forwards the request for the member list.
+    // Without its own address the proxy forwards the request for the member list.
     let proxy = proxy(&world, "").await;
     let ann = through(&proxy).await.expect("it looks like a member");
     for _ in 0..2 {

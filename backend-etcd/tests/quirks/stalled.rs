@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::world::{World, create, next, path};
 
-/// Its leader renews leases from memory, also while the next leader expires them.
+/// Its leader renews leases from memory, even while the next leader expires them.
 pub(crate) async fn no_session_is_certain_of_what_the_next_leader_has_ended() {
     const TTL: Duration = Duration::from_secs(3);
     let mut flavour = Flavour::default();

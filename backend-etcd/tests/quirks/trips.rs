@@ -63,7 +63,7 @@ pub(crate) async fn every_call_is_one_request() {
         ticket.look(Query::children(path("/q")).newest(2).names_only()),
         family.look(Query::children(path("/d"))),
         Txn::new().create(path("/p"), "", Lifetime::Persistent),
-        // Rejected, with what is there.
+        // Rejected, with the existing node.
         Txn::new().create(path("/p"), "", Lifetime::Persistent).look(Query::node(path("/p"))),
         Txn::new()
             .check(path("/p"), Expect::Absent)
@@ -137,7 +137,7 @@ pub(crate) async fn what_is_observed_is_asked_for_at_once() {
     let (_view, _first) = ann.watch(Query::node(path("/first"))).await.expect("answered");
     let (requests, watches) = (world.cluster.requests(), world.cluster.watches());
 
-    // Requests go through, but no answers: a request now waits for none.
+    // Requests still arrive, but answers do not: from now on a request cannot depend on one.
     pipe.set(Link::Deaf);
     let observing = ann.watch(Query::children(path("/d")));
     let asked = async {
@@ -285,8 +285,8 @@ pub(crate) async fn a_node_with_a_time_to_live_needs_more() {
     assert_eq!(requests(&world, again).await, 3, "a lease, the attempt, and the lease given back");
 }
 
-/// Each of many clients that lock again and again gets one event for each release that it waited
-/// for, and sometimes one that does not concern it any more.
+/// Each of many clients that lock repeatedly gets one event for each release that it waited
+/// for, and sometimes one that no longer concerns it.
 pub(crate) async fn a_release_notifies_few_clients() {
     const CLIENTS: usize = 4;
     const LAPS: usize = 50;

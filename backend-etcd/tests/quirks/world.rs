@@ -49,7 +49,7 @@ impl World {
     }
 }
 
-/// A session with a link of its own.
+/// A session with its own link.
 pub(crate) async fn through(world: &World, ttl: Duration) -> (Pipe, Box<dyn Store>) {
     let pipe = Pipe::start(&world.cluster.addresses()).expect("free ports");
     let hosts = EtcdOptions::new(pipe.addresses().iter().map(ToString::to_string));
@@ -71,7 +71,7 @@ pub(crate) async fn create(store: &dyn Store, at: &str, lifetime: Lifetime) {
     store.commit(txn).await.expect("answered").required().expect("free");
 }
 
-/// Sets a node that exists, again and again until a set is answered.
+/// Sets a node that exists, repeatedly until a set is answered.
 pub(crate) async fn set_in_the_end(store: &dyn Store, at: &str) {
     eventually("a set is answered", async || {
         let txn = Txn::new().set(path(at), "y", Expect::Any);

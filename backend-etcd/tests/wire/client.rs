@@ -244,7 +244,7 @@ impl Client {
         }
     }
 
-    /// Takes the remaining events, and closes the session. No fault is active any more.
+    /// Takes the remaining events, and closes the session. No fault is active now.
     pub(crate) async fn end(mut self) {
         let is_lost = |store: &Arc<dyn Store>| store.status().borrow().is_lost();
         if self.store.as_ref().is_some_and(is_lost) {

@@ -71,7 +71,7 @@ async fn a_keep_alive_counts_only_with_a_read_in_the_same_term() {
         let (peer, ann) = member(version).await;
         sleep(TTL).await;
         let before = peer.met(Kind::KeepAlive);
-        // Between a keep-alive and its read another leader is elected, again and again.
+        // Between a keep-alive and its read another leader is elected, repeatedly.
         let terms = AtomicU64::new(1);
         let ever_higher = Act::edit(move |answer| match answer {
             Answer::Range(mut range) => {

@@ -68,7 +68,7 @@ async fn a_write_that_was_sent_waits_for_its_answer_as_long_as_the_call_may() {
         assert_eq!(began.elapsed().as_millis(), slow.as_millis());
         assert_eq!(peer.met(Kind::Txn), 1, "it was sent again");
 
-        // Another member is called for what is requested meanwhile.
+        // Requests made meanwhile go to another member.
         peer.script(Rule::on(Kind::Txn, Act::Slow(slow)));
         let reading = async {
             sleep(slow / 2).await;

@@ -26,12 +26,12 @@ fn populated(directory: usize) -> Peer {
     peer
 }
 
-/// Writes so many nodes into a directory at once.
+/// Writes this number of nodes into a directory at once.
 fn populate(peer: &Peer, dir: &str, nodes: usize) {
     populate_with(peer, &format!("{dir}/n"), nodes, DATA);
 }
 
-/// Writes so many nodes at once, whose paths begin so.
+/// Writes this number of nodes with this path prefix at once.
 fn populate_with(peer: &Peer, start: &str, nodes: usize, data: &'static [u8]) {
     let mut state = peer.shared.state();
     let mut batch = state.keys.write();
@@ -84,7 +84,7 @@ async fn a_page_that_is_too_large_is_read_in_parts_and_after_another_error_no_mo
         peer.shared.script().clear();
     }
 
-    // A look after a write names what it could not read.
+    // A view read after a write names the nodes that it could not read.
     peer.script(Rule::on(Kind::Txn, Act::Refuse(denied())).behind(1).always());
     peer.script(Rule::on(Kind::Range, Act::Refuse(denied())).always());
     let looks = create("/few/new").look(Query::children(path("/few")));
@@ -100,7 +100,7 @@ async fn what_is_too_large_however_little_is_asked_for_is_an_error_soon() {
     let ann = session(&peer).await;
     let too_large =
         || Refusal::new(Code::ResourceExhausted, "trying to send message larger than max");
-    // The first page, where 4,096 keys may be asked for, and the next one, of 256: a sixteenth each
+    // The first page, which requests up to 4,096 keys, and the next one, of 256: a sixteenth each
     // time, down to one key.
     for (kind, requests) in [(Kind::Txn, 4), (Kind::Range, 3)] {
         peer.script(Rule::on(kind, Act::Refuse(too_large())).always());

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use crate::judge::Judge;
 use crate::world::{TTL, path};
 
-/// All guards that one of them believes to hold.
+/// All guards that one of them reports as held.
 type Held = Arc<Mutex<Vec<Arc<MutexGuard>>>>;
 
 /// Runs both of them until they have had their turns.

@@ -58,7 +58,7 @@ async fn the_life_of_a_session_is_counted_from_the_sending_of_what_was_answered(
     let ann = session(&peer).await;
     assert!(until(&*ann).expect("it lives") <= began + TTL, "the grant");
 
-    // Each answer comes two seconds late.
+    // Each answer is delayed by two seconds.
     let late = Act::Slow(Duration::from_secs(2));
     peer.script(Rule::on(Kind::KeepAlive, late).always());
     for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! Watches under disturbance: no event is lost, whatever happens to the stream.
+//! Watches under disturbance: no event is lost, even if the stream fails.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -168,7 +168,7 @@ async fn a_stream_that_says_nothing_when_it_is_asked_is_replaced() {
     let (ann, bob) = (session(&peer).await, session(&peer).await);
     let (_view, mut watch) = bob.watch(Query::node(path("/n"))).await.expect("it is answered");
     let opened = peer.met(Kind::Watch);
-    // No event arrives on this stream any more, without an error.
+    // No further event arrives on this stream, without an error.
     peer.script(Rule::on(Kind::Push, Act::Ignore));
     peer.script(Rule::on(Kind::Progress, Act::Ignore));
     done(&*ann, create("/n")).await;
@@ -202,7 +202,7 @@ async fn a_watch_that_began_while_the_server_wrote_is_asked_for_twice() {
         let (view, _watch) = observed.expect("it is answered");
         assert!(view.node().is_some());
         tokio::time::sleep(TTL).await;
-        // Some servers lose what they write then: etcd's issue 15275 and its siblings.
+        // Some servers lose what they write then: etcd's issue 15275 and related ones.
         assert_eq!(peer.met(Kind::Create) > 1, writes);
     }
 }

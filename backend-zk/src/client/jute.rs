@@ -115,7 +115,8 @@ impl<'a> Decoder<'a> {
             -1 => 0,
             count => usize::try_from(count).map_err(|_| SHORT)?,
         };
-        // Each has a length of four bytes at least: no more is reserved than was received.
+        // Each has a length of at least four bytes: this limits the reserved memory to the received
+        // bytes.
         let mut texts = Vec::with_capacity(count.min(self.0.len() / 4));
         for _ in 0..count {
             texts.push(self.text()?.to_owned());

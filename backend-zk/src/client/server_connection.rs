@@ -146,7 +146,7 @@ impl ServerConnection {
         }
     }
 
-    /// Returns whether everything is answered.
+    /// Returns `true` if everything is answered.
     pub(super) fn is_idle(&self) -> bool {
         let Unnumbered { pings, logins, watches } = self.unnumbered;
         self.calls.is_empty() && pings + logins + watches == 0
@@ -175,7 +175,7 @@ impl ServerConnection {
         Ok(Some(self.input.split_to(length).freeze()))
     }
 
-    /// Writes the output. Returns whether anything was written.
+    /// Writes the output. Returns `true` if anything was written.
     pub(super) fn poll_write(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         let mut wrote = false;
         while self.written < self.output.len() {

@@ -1,4 +1,4 @@
-//! [`Session`]: the task that owns a session, and its connection to whichever server answers.
+//! [`Session`]: the task that owns a session, and its connection to any server that answers.
 
 use std::future::{Future as _, poll_fn};
 use std::io;

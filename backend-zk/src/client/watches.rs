@@ -105,7 +105,7 @@ impl WatchKind {
         }
     }
 
-    /// Returns whether a watch of this kind reports an event of its own path.
+    /// Returns `true` if a watch of this kind reports an event of its own path.
     fn reports(self, event: &WatchedEvent) -> bool {
         match event.event_type {
             EventType::NodeCreated | EventType::NodeDataChanged => self != Self::Child,
@@ -226,7 +226,7 @@ impl Watches {
         if is_due { self.remove(path.to_owned(), Removes::Any) } else { None }
     }
 
-    /// Returns whether a request is unanswered whose watch this removal would remove.
+    /// Returns `true` if a request is unanswered whose watch this removal would remove.
     fn is_pending(&self, path: &str, removes: Removes) -> bool {
         let from = (path.to_owned(), WatchKind::Data);
         let watchers = self.pending.range(from..).take_while(|((at, _), _)| at == path);

@@ -61,7 +61,7 @@ impl<'a> FollowUp<'a> {
         self.create.as_ref().is_some_and(|create| create.skips_listing)
     }
 
-    /// Returns whether the operation creates a sequential child in the directory of the query.
+    /// Returns `true` if the operation creates a sequential child in the directory of the query.
     fn lists(&self, op: &Op) -> bool {
         op.is_sequential() && op.path().parent_str() == Some(self.query.path.as_str())
     }

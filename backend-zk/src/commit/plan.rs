@@ -67,7 +67,7 @@ pub(crate) enum Role {
     /// every server returns the stat of a create (ZOOKEEPER-4026), but every server returns the
     /// stat of a set.
     Again,
-    /// Protects the node that took the place of a container from the server's collector.
+    /// Protects a node that replaced a container from the collector of the server.
     Guard,
     /// Undoes a create that was sent only as a proof.
     Undo,
@@ -213,7 +213,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Returns whether the path is known to have had an empty container: for this operation, or
+    /// Returns `true` if the path is known to have had an empty container: for this operation, or
     /// another.
     fn was_container(&self, path: &Path) -> bool {
         self.facts
@@ -264,7 +264,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Removes the empty containers that are in the way. Returns whether the operation's path is
+    /// Removes the empty containers that are in the way. Returns `true` if the operation's path is
     /// one.
     fn remove_empty_containers(&mut self, index: usize) -> bool {
         let Some(empty_containers) = self.facts.empty_containers.get(&index) else { return false };

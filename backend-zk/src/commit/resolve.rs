@@ -29,7 +29,7 @@ pub(crate) struct InFlight<'a> {
 }
 
 impl<'a> InFlight<'a> {
-    /// Returns whether a path must be read before the transaction is sent.
+    /// Returns `true` if a path must be read before the transaction is sent.
     pub(crate) fn may_check_containers(&self) -> bool {
         self.txn.ops.iter().any(|op| self.may_be_container(op))
     }
@@ -275,7 +275,7 @@ impl<'a> InFlight<'a> {
         }
     }
 
-    /// Returns whether the follow-up read that was sent with the refused request found a node at
+    /// Returns `true` if the follow-up read that was sent with the refused request found a node at
     /// the path.
     fn follow_up_shows(&self, path: &Path) -> bool {
         let nodes = self.follow_up.iter().flat_map(|view| &view.nodes);
@@ -321,30 +321,30 @@ impl<'a> InFlight<'a> {
         before.iter().filter(|op| matches!(op, Op::Delete { .. })).map(Op::path).collect()
     }
 
-    /// Returns whether the transaction creates something below `path` before this operation.
+    /// Returns `true` if the transaction creates something below `path` before this operation.
     fn creates_below(&self, index: usize, path: &Path) -> bool {
         let before = &self.txn.ops[..index];
         before.iter().any(|op| is_create(op) && op.path().is_below(path))
     }
 
-    /// Returns whether the transaction creates `path` before this operation.
+    /// Returns `true` if the transaction creates `path` before this operation.
     fn creates(&self, index: usize, path: &Path) -> bool {
         self.txn.ops[..index].iter().any(|op| is_create(op) && op.path() == path)
     }
 
-    /// Returns whether the transaction creates `path`, or something below it, before this
+    /// Returns `true` if the transaction creates `path`, or something below it, before this
     /// operation.
     fn creates_at_or_below(&self, index: usize, path: &Path) -> bool {
         self.creates(index, path) || self.creates_below(index, path)
     }
 }
 
-/// Returns whether the operation creates a visible node.
+/// Returns `true` if the operation creates a visible node.
 fn is_create(op: &Op) -> bool {
     matches!(op, Op::Create { .. }) && !is_container_create(op)
 }
 
-/// Returns whether the operation only requires that nothing exists.
+/// Returns `true` if the operation only requires that nothing exists.
 fn is_absence(op: &Op) -> bool {
     matches!(op, Op::Check { expect: Expect::Absent, .. }) || is_container_create(op)
 }

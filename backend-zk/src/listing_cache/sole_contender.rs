@@ -27,7 +27,7 @@ const MAX_DIRS: usize = 256;
 /// assumed to be the only child.
 const MIN_STREAK: u32 = 2;
 
-/// The upper limit of that number, however often the assumption was wrong.
+/// The upper limit of that number.
 const MAX_STREAK: u32 = 64;
 
 /// The last number that a ticket may have.

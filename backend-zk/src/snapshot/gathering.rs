@@ -236,17 +236,17 @@ impl Reach {
         Self { root: query.path.as_str().to_owned(), children }
     }
 
-    /// Returns whether the children of a node are gathered.
+    /// Returns `true` if the children of a node are gathered.
     fn descends(&self, path: &str) -> bool {
         self.children.is_none() || path == self.root
     }
 
-    /// Returns whether a child of a node is gathered, given that the node's children are.
+    /// Returns `true` if a child of a node is gathered, given that the node's children are.
     fn has(&self, dir: &str, name: &str) -> bool {
         is_ours(dir, name) && self.children.as_ref().is_none_or(|prefix| name.starts_with(prefix))
     }
 
-    /// Returns whether a node is gathered.
+    /// Returns `true` if a node is gathered.
     fn covers(&self, path: &str) -> bool {
         let mut path = path;
         while path != self.root {
@@ -276,7 +276,7 @@ impl Reported {
     }
 }
 
-/// Returns whether a snapshot shows a node that has not changed since this revision.
+/// Returns `true` if a snapshot shows a node that has not changed since this revision.
 fn is_of(snapshot: &Snapshot, path: &str, revision: Revision) -> bool {
     snapshot.nodes.get(path).is_some_and(|found| found.newest() <= revision)
 }

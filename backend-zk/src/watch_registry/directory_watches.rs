@@ -46,7 +46,7 @@ impl WatchRegistry {
             .let_go();
     }
 
-    /// Records a ticket that was created. Returns whether it is certainly the only child.
+    /// Records a ticket that was created. Returns `true` if it is certainly the only child.
     pub(crate) fn ticket_created(
         &self,
         dir: &Path,

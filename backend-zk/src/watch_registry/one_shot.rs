@@ -171,14 +171,14 @@ impl Once {
         None
     }
 
-    /// Returns whether this kind of watch reports the event that the query waits for.
+    /// Returns `true` if this kind of watch reports the event that the query waits for.
     fn reports(&self, node: &Node) -> bool {
         let is_ephemeral = node.stat.is_some_and(|stat| stat.owner.is_some());
         is_ephemeral || !self.query.is_until_gone()
     }
 }
 
-/// Retires a watch that no observer waits for any more.
+/// Retires a watch that observers no longer wait for.
 fn retire(registry: &Weak<WatchRegistry>, path: &Path, fired: BoxFuture<'static, WatchedEvent>) {
     if let Some(registry) = registry.upgrade() {
         registry.state().watches.retire(path, fired.map(|_event| ()).boxed());

@@ -13,7 +13,7 @@ use super::{done, path, session};
 /// With the length of the names, more than 1 MiB of paths.
 const NODES: usize = 5_500;
 
-/// The node that is written in a round: any, and every other time the same one.
+/// The node to write in a round: a different one, but the same one in every second round.
 fn place(round: usize) -> usize {
     if round.is_multiple_of(2) { round * 2_711 % NODES } else { 7 }
 }
@@ -76,7 +76,7 @@ pub(super) async fn a_tree_that_fits_into_no_request_is_of_one_moment() {
         }
         drop(watch);
         reports_its_progress(&*bob, &dir).await;
-        // Without a watch of its own.
+        // This read has no watch of its own.
         shown.push(rounds(&bob.read(Query::subtree(&dir)).await.expect("a moment is found")));
         stop.set(true);
         shown

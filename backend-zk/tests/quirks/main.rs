@@ -29,8 +29,8 @@ static SERVER: LazyLock<Result<Ensemble, String>> = LazyLock::new(|| {
     Ensemble::start(size.unwrap_or(1))
 });
 
-/// The time limit of a quirk, for slow machines. One that hangs ends together with the process that
-/// it waits for.
+/// The time limit of a quirk, for slow machines. A hanging quirk ends together with the process
+/// that it waits for.
 const LIMIT: Duration = Duration::from_secs(10 * 60);
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Long, so that no session ends on a busy machine.
@@ -577,7 +577,7 @@ async fn a_session_outlives_the_leader() {
     three.kill(leader).expect("it runs");
 
     for store in &stores {
-        // A read waits for the next connection; a read in flight is lost with the last one.
+        // A read waits for the next connection; a read in flight is lost with the previous one.
         let read = async {
             loop {
                 match store.read(Query::children(path("/e")).names_only()).await {

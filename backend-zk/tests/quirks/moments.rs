@@ -1,4 +1,4 @@
-//! Views of several nodes, while all of them are written.
+//! Views of several nodes that are being written.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -115,7 +115,7 @@ pub(super) async fn only_a_server_that_is_vouched_for_is_talked_to() {
         (host, None, "use zks://"),
         (format!("localhost:{plain}"), right(), "does not speak TLS on this port"),
     ] {
-        // A quarter of it is the time in which the server is to show the reason.
+        // The server must show the reason within a quarter of it.
         let refused = open(host, tls, 10).await.expect_err("it is not vouched for");
         assert_eq!(refused.kind(), ErrorKind::Unreachable, "{refused}");
         says(&refused, words);

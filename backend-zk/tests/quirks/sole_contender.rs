@@ -25,7 +25,7 @@ struct Contender {
 }
 
 impl Contender {
-    /// In a directory that exists, and stays.
+    /// A contender in a directory that exists and stays.
     async fn at(dir: &str) -> Self {
         let (links, store) = linked().await;
         done(&*store, create(dir, "")).await;
@@ -112,8 +112,8 @@ pub(super) async fn a_session_that_is_alone_locks_with_one_request() {
     }
 }
 
-/// A contender that alternates with another never skips the listing in vain, and sends the extra
-/// request once.
+/// A contender that alternates with another one never wrongly skips the listing, and sends the
+/// extra request once.
 pub(super) async fn a_session_that_takes_turns_sends_a_listing() {
     let (ann, bob) = (Contender::at("/alone/turns").await, session().await);
     let armed = [Verb::ExistsWatch, Verb::Create, Verb::List];
@@ -255,7 +255,7 @@ pub(super) async fn a_watch_for_good_and_one_for_the_lock_live_on_one_path() {
         let query = if of_node { Query::node(&ann.dir) } else { Query::children(&ann.dir) };
         let (_view, mut watch) = ann.store.watch(query).await.expect("answers");
         let _before = ann.links.take_requests(ann.id);
-        // No further watch is set.
+        // The session sets no further watch.
         for _ in 0..4 {
             let ticket = shown(&draw(&*ann.store, &ann.dir).await).0;
             delete(&*ann.store, &ticket).await;

@@ -1,4 +1,4 @@
-//! Sessions at one of three servers that is of no use any more, while the others stand by.
+//! Sessions at one of three servers that no longer works, while the others do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ const TICK: Duration = Duration::from_secs(2);
 /// A client needs two fifths of it to notice that its server is silent.
 const TTL: Duration = Duration::from_secs(20);
 
-/// So many that each server has some of them.
+/// Enough sessions that each server has some of them.
 const SESSIONS: usize = 24;
 
 /// Three servers, and the proxies between them.
@@ -37,7 +37,7 @@ struct Three {
 }
 
 impl Three {
-    /// On a runtime of their own, as the start blocks.
+    /// Starts them on a separate runtime, because the start blocks.
     fn start() -> Self {
         let start = || {
             let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -71,8 +71,8 @@ impl Three {
     }
 }
 
-/// For a time to live, which is longer than it takes to notice a silence and to move. Returns how
-/// many sessions were not certain of their server.
+/// Waits for a time to live, which is longer than noticing a silent server and moving. Returns the
+/// number of sessions that were not certain.
 async fn outlive(sessions: &[Box<dyn Store>]) -> usize {
     let each = sessions.iter().map(async |store| {
         let (mut status, mut was_suspended) = (store.status(), false);

@@ -17,7 +17,7 @@ use super::{PATIENCE, Quirk, create, done, path, session};
 /// point.
 const WORKERS: usize = 4;
 const TASKS: usize = 8;
-/// So many that the bug for which they were written occurred several times on two processors.
+/// Enough rounds that the original bug occurred several times on two processors.
 const ROUNDS: usize = 2_500;
 
 /// Each runs on several threads; the other quirks have one thread.
@@ -41,9 +41,9 @@ pub(super) fn run(quirk: Quirk) -> Result<(), Failed> {
     on_workers(WORKERS, PATIENCE * 6, quirk.1).map_err(Failed::from)
 }
 
-/// Calls `work` again and again on several threads, each with a session of its own. They are not
-/// workers of the runtime: a worker would run the session's task itself once the call waits, so the
-/// answer would never arrive before.
+/// Calls `work` repeatedly on several threads, each with its own session. They are not workers of
+/// the runtime: a worker would run the task of the session itself once the call waits, so the
+/// answer could never arrive before the call waits.
 fn on_callers<F>(rounds: usize, work: impl Fn(usize, Arc<dyn Store>) -> F + Sync)
 where
     F: Future<Output = ()>,
@@ -93,8 +93,8 @@ fn an_absent_node_is_observed_until_it_goes_on_many_threads() {
     });
 }
 
-/// On one path: the watches at the server are joined, replaced and removed all the time. In the end
-/// each observer gets the node's deletion.
+/// Observes one path, so that the watches at the server are joined, replaced and removed all the
+/// time. At the end each observer gets the deletion of the node.
 async fn watches_of_all_kinds_are_made_and_dropped_by_many_tasks() {
     let store = Arc::from(session().await);
     at_once(&store, |number, store| async move {
@@ -129,7 +129,7 @@ async fn watches_of_all_kinds_are_made_and_dropped_by_many_tasks() {
     .await;
 }
 
-/// Whatever calls the tasks are in.
+/// The tasks may be in any call.
 async fn a_session_that_ends_ends_the_calls_of_many_tasks() {
     for _ in 0..20 {
         let store = Arc::from(session().await);

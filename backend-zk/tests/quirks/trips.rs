@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{PATIENCE, create, done, linked, options, path, server};
 
-/// The requests of a session since they were taken last, but for its signs of life.
+/// The requests of a session since the last call, without its heartbeats.
 fn take_asked(links: &Links, session: SessionId) -> Vec<Verb> {
     let signs_of_life = |verb: &Verb| matches!(verb, Verb::Ping | Verb::Exists);
     links.take_requests(session).into_iter().filter(|verb| !signs_of_life(verb)).collect()
@@ -219,7 +219,7 @@ pub(super) async fn recipes_ask_for_no_more_than_they_need() {
     asks_for(&links, bobs, &[Verb::Delete]).await;
 }
 
-/// Two members, round after round: with a watch that each has from the first one.
+/// Two members in several rounds: each keeps its watch from the first round.
 pub(super) async fn a_round_of_a_double_barrier_takes_few_requests() {
     let links = Links::start(&server().addresses()).expect("there are ports");
     let ((ann, anns), (bob, bobs)) = (counted(&links).await, counted(&links).await);
@@ -227,7 +227,7 @@ pub(super) async fn a_round_of_a_double_barrier_takes_few_requests() {
         DoubleBarrier::new(client, path("/counted/both"), 2.try_into().expect("some"))
     };
     let (first, last) = (barrier(&ann), barrier(&bob));
-    // What each of both asked, in the order of the words. Either may be the last to come.
+    // The requests of both members, sorted. Either may be the last to arrive.
     let requests = || {
         let [one, other] = [anns, bobs].map(|session| format!("{:?}", take_asked(&links, session)));
         if one < other { [one, other] } else { [other, one] }
@@ -276,7 +276,7 @@ pub(super) async fn a_waiting_candidate_sends_few_requests() {
     assert_eq!((links.events(anns), links.events(bobs)), (0, 1));
 }
 
-/// Each of many clients that lock again and again gets one event for each release that it waited
+/// Each of many clients that lock repeatedly gets one event for each release that it waited
 /// for.
 pub(super) async fn a_release_notifies_one_client() {
     const CLIENTS: usize = 4;

@@ -8,7 +8,7 @@ use super::{create, done, linked, names, path, patient, session_with, there};
 /// Almost as many operations as a transaction takes.
 const WIDE: usize = 40;
 
-/// In how many multi requests a transaction is sent.
+/// The number of multi requests in which a transaction is sent.
 async fn sent(txn: Txn) -> usize {
     let (links, store) = linked().await;
     let _before = links.take_requests(store.session().id);
@@ -21,7 +21,7 @@ pub(super) async fn all_parents_that_a_transaction_misses_are_made_at_once() {
     let node = |at: usize| path(&format!("/wide/{at}/b/c/node"));
     let txn = (0..WIDE).fold(Txn::new(), |txn, at| txn.create(node(at), "", Lifetime::Persistent));
 
-    // First as if no parent were missing, and then with three parents for each.
+    // First without missing parents, and then with three parents for each.
     assert_eq!(sent(txn).await, 2);
 
     let (_links, store) = linked().await;

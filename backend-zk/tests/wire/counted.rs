@@ -25,7 +25,7 @@ async fn lists_of_a_ticket(listings: &impl Fn() -> usize, store: &dyn Store, dir
 }
 
 /// A session that is the only contender needs no listing in a directory after a few tickets; on a
-/// new connection it needs one again, as another client may have been there meanwhile.
+/// new connection it needs one again, because another client may have created a ticket in between.
 pub(crate) async fn a_sole_contender_lists_nothing() {
     let peer = peer(1);
     // Between two tickets the directory is empty.
@@ -64,7 +64,7 @@ pub(crate) async fn every_ticket_is_listed_without_the_listing_cache() {
     }
 }
 
-/// One event of a node that a session owns needs no watch that lasts.
+/// Waiting for one event of an ephemeral node needs no persistent watch.
 pub(crate) async fn one_event_needs_no_lasting_watch() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
@@ -77,7 +77,7 @@ pub(crate) async fn one_event_needs_no_lasting_watch() {
     assert_eq!(requests(), 0);
 }
 
-/// Only where a container was does a create need a second write, and a guard.
+/// A create needs a second write and a guard only if a container was at the path.
 pub(crate) async fn a_create_is_one_plain_request() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
@@ -98,13 +98,13 @@ pub(crate) async fn absence_deep_below_nothing_takes_two_requests() {
     let absent = |at: &str| Txn::new().check(path(at), Expect::Absent);
     done(&*store, absent("/deep/1/2/3/4/5/6/7")).await;
     assert_eq!(writes(), 2);
-    // What the transaction creates itself is not missing.
+    // Directories that the transaction itself creates do not count as missing.
     let beside = create("/deep/1/2/b", "").check(path("/deep/1/2/3/4/5/6/7"), Expect::Absent);
     done(&*store, beside).await;
     assert_eq!(writes(), 4);
 }
 
-/// Before a check that a container would pass, the path is read, unless it is a ticket of the
+/// The path of a check that a container would pass is read before, unless it is a ticket of the
 /// session.
 pub(crate) async fn a_check_reads_only_where_a_container_would_pass() {
     let peer = peer(1);
@@ -132,7 +132,7 @@ pub(crate) async fn a_check_reads_only_where_a_container_would_pass() {
     }
 }
 
-/// The revision of a transaction is requested only where no answer of a write has it.
+/// The revision of a transaction is requested only if no answer of a write contains it.
 pub(crate) async fn a_revision_is_asked_for_only_where_nothing_has_it() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
@@ -150,7 +150,7 @@ pub(crate) async fn a_revision_is_asked_for_only_where_nothing_has_it() {
     }
 }
 
-/// The watches for one event are set again by few messages, and each of these has room in a
+/// The watches for one event are set again with few messages, each of which fits into a
 /// request.
 pub(crate) async fn watches_for_one_event_are_set_again_at_once() {
     // A server takes no message with more than a million bytes, and the client sends far less.
@@ -175,7 +175,7 @@ async fn are_set_again(dir: &str, messages: usize) {
     assert_eq!(requests(), messages);
 }
 
-/// Only what asks for the latest state needs a `sync`, and a transaction does not.
+/// Only a read of the latest state needs a `sync`; a transaction does not.
 pub(crate) async fn a_transaction_needs_no_sync() {
     const TIMES: usize = 50;
 
@@ -194,7 +194,7 @@ pub(crate) async fn a_transaction_needs_no_sync() {
     assert!(synced < TIMES / 2, "{synced} of {TIMES}");
 }
 
-/// A server whose connections end before it has answered anything gets fewer and fewer requests.
+/// A server whose connections end before it has answered anything gets fewer requests over time.
 pub(crate) async fn a_server_that_ends_each_connection_is_not_asked_all_the_time() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;

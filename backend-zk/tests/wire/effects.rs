@@ -1,4 +1,4 @@
-//! Whatever a server answers, the reported effect of a write is true: L-OUT-1 to 3, L-OUT-8.
+//! The reported effect of a write is true for any answer of a server: L-OUT-1 to 3, L-OUT-8.
 
 use std::time::Duration;
 
@@ -111,7 +111,7 @@ pub(crate) async fn what_a_server_does_not_know_is_unsupported() {
     let said = store.commit(Txn::new().create(path("/ttl"), "", ttl)).await;
     assert_eq!(said.expect_err("it is not known").kind(), ErrorKind::Unsupported);
 
-    // A session that begins there knows it.
+    // A new session on that server expects the refusal.
     let other = open(&peer, LONG).await;
     let said = other.commit(Txn::new().create(path("/ttl"), "", ttl)).await;
     let error = said.expect_err("it is not known");
@@ -124,8 +124,8 @@ pub(crate) async fn what_a_server_does_not_know_is_unsupported() {
     done(&*store, create("/plain", "")).await;
 }
 
-/// Most servers do not return the stat of a node that a transaction of several creates: all of it
-/// follows from the revision.
+/// Most servers do not return the stat of a node that a transaction of several creates: the backend
+/// computes it from the revision.
 pub(crate) async fn what_a_transaction_creates_has_its_stat() {
     for shows_births in [false, true] {
         has_its_stat(shows_births).await;
@@ -155,7 +155,7 @@ async fn has_its_stat(shows_births: bool) {
     for dir in ["/alone", "/first"] {
         done(&*store, create(dir, "")).await;
     }
-    // Of this kind the stat is always returned.
+    // The stat of this kind is always returned.
     let expiring = Txn::new().create(path("/stat/ttl"), "", Lifetime::Ttl(LONG * 100));
     done(&*store, expiring.create(path("/stat/too"), "", Lifetime::Persistent)).await;
     let asked = count(&peer, &*store, &[op::EXISTS]);

@@ -35,7 +35,7 @@ async fn ends_at_its_servers(peer: &Peer, session: SessionId) {
     timeout(PATIENCE, ended).await.expect("the servers end the session");
 }
 
-/// The connection is well, so the servers would let the session live forever: only its heartbeats
+/// The connection works, so the servers would keep the session alive for ever: only its heartbeats
 /// fail. Its nodes must not stay because its owner keeps the lost session.
 pub(crate) async fn a_session_that_its_client_gave_up_ends_at_its_servers() {
     let peer = peer(1);
@@ -48,7 +48,7 @@ pub(crate) async fn a_session_that_its_client_gave_up_ends_at_its_servers() {
 }
 
 /// The servers ended the session at a time that its client does not know, after it was certain: its
-/// nodes may have been there for longer than the client believes.
+/// nodes may have existed for longer than the client assumes.
 pub(crate) async fn a_session_that_ended_long_ago_is_not_closed_by_its_client() {
     let peer = peer(1);
     let store = open(&peer, SHORT).await;
@@ -62,8 +62,8 @@ pub(crate) async fn a_session_that_ended_long_ago_is_not_closed_by_its_client() 
     assert_eq!(error.effect(), Effect::Unknown, "{error}");
 }
 
-/// A call waits when the session is given up, and learns that it is over: that is the client's own
-/// word, and no server's.
+/// A call is waiting when the client gives the session up, and fails as the session is over. That
+/// is the decision of the client, not of a server.
 pub(crate) async fn a_session_that_its_client_gave_up_is_not_closed_by_a_call() {
     let peer = peer(1);
     let store = open(&peer, SHORT).await;
@@ -77,8 +77,8 @@ pub(crate) async fn a_session_that_its_client_gave_up_is_not_closed_by_a_call() 
     assert_eq!(error.effect(), Effect::Unknown, "{error}");
 }
 
-/// The session was opened on a runtime that is gone: nothing keeps it alive, and no server was
-/// asked to end it.
+/// The session was opened on a runtime that has ended: nothing keeps it alive, and no server
+/// received a close.
 pub(crate) async fn a_session_whose_runtime_has_ended_is_not_closed() {
     let peer = peer(1);
     let backend = peer.backend();
@@ -97,7 +97,7 @@ pub(crate) async fn a_session_whose_runtime_has_ended_is_not_closed() {
 }
 
 /// The session is refused while it was certain when the first call began, so its servers ended it
-/// in between: that is what both calls are for.
+/// in between, which is the purpose of both calls.
 pub(crate) async fn a_close_that_was_dropped_remembers_how_long_the_session_was_certain() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
@@ -110,7 +110,7 @@ pub(crate) async fn a_close_that_was_dropped_remembers_how_long_the_session_was_
     closed.expect("the servers ended the session while it was certain");
 }
 
-/// A write is refused where its client has no right, and that answer needs a quorum as any other.
+/// A write without permission is refused, but its answer needs a quorum like any other.
 pub(crate) async fn a_session_whose_heartbeats_are_writes_needs_no_right_to_the_root() {
     /// Long enough for any machine, and shorter than this number of heartbeats: there are ten to a
     /// time to live.

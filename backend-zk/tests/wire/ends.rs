@@ -34,7 +34,7 @@ pub(crate) async fn a_lock_whose_numbers_end_is_held_by_one() {
     .await;
 }
 
-/// The last number that is given, but for a reserve.
+/// The last number that is given, except for a reserve.
 const LAST: i32 = i32::MAX - (1 << 20);
 
 /// Leaves a directory with this many numbers.
@@ -45,8 +45,8 @@ fn given(peer: &Peer, dir: &str, children_created: i32) {
     });
 }
 
-/// The operations of a transaction of several cannot be undone, and a number from the reserve is as
-/// good as any.
+/// The operations of a transaction of several cannot be undone, and a number from the reserve is
+/// accepted.
 pub(crate) async fn a_number_from_the_reserve_is_of_use_in_a_transaction_of_several() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;

@@ -1,4 +1,4 @@
-//! A failed follow-up read says nothing about the commit before it: L-OUT-1, L-OUT-4.
+//! A failed follow-up read does not change the result of the commit before it: L-OUT-1, L-OUT-4.
 
 use synod_core::store::{Expect, Lifetime, Query, RejectReason, Txn, Version};
 use synod_recipes::lock::Mutex;

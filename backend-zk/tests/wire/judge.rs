@@ -174,7 +174,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Returns whether an access list gives these identities this permission.
+/// Returns `true` if an access list gives these identities this permission.
 pub(crate) fn permits(acl: &[Acl], wanted: i32, identities: &[Identity]) -> bool {
     acl.iter().any(|(permissions, scheme, id)| {
         permissions & wanted != 0

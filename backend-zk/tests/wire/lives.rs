@@ -63,12 +63,12 @@ pub(crate) async fn a_session_is_no_longer_than_its_last_connection_grants() {
     });
     recovers(&*store).await;
     beats(&peer, 1).await;
-    // From now on nothing passes the link: the time that was granted last runs out.
+    // From now on nothing passes the link: the last granted time runs out.
     peer.link(store.session().id, synod_conformance::harness::Link::Cut);
     is_never_late(&peer, &*store).await;
 }
 
-/// The session continues, however its connection ends.
+/// The session continues after any end of its connection.
 pub(crate) async fn a_session_outlives_whatever_ends_its_connection() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
@@ -106,8 +106,8 @@ pub(crate) async fn a_session_that_ended_meanwhile_is_lost() {
     store.close().await.expect("nothing is left of it");
 }
 
-/// Servers that do not answer take most of a session's time before one does: a session that is
-/// opened then lives on.
+/// Servers that do not answer take most of a session's time before one does. A session that is
+/// opened after that must stay alive.
 pub(crate) async fn a_session_that_took_long_to_open_is_not_lost_at_once() {
     const TTL: Duration = Duration::from_secs(6);
 
@@ -118,7 +118,7 @@ pub(crate) async fn a_session_that_took_long_to_open_is_not_lost_at_once() {
     let opened = join_all((0..24).map(async |_| {
         let began = Instant::now();
         let backend = ZkBackend::new(options.clone()).expect("valid");
-        // Where no heartbeat can prove enough in what is left of its time, there is no session.
+        // If no heartbeat can be answered within the remaining time, no session is opened.
         let opened = backend.open(&SessionOptions::new(TTL)).await;
         let took = began.elapsed();
         if let Ok(store) = opened {
@@ -133,7 +133,7 @@ pub(crate) async fn a_session_that_took_long_to_open_is_not_lost_at_once() {
     assert!((1..24).contains(&late), "{late}");
 }
 
-/// A server that answers no heartbeat is in doubt at the fourth one, and not before.
+/// A session whose server answers no heartbeat is suspended at the fourth one, not earlier.
 pub(crate) async fn a_silent_server_is_in_doubt_after_three_heartbeats() {
     // No pause between heartbeats is longer than eight seconds, and no connection is given up in
     // that time.
@@ -147,7 +147,7 @@ pub(crate) async fn a_silent_server_is_in_doubt_after_three_heartbeats() {
         passes(PAUSE).await;
         let sent = peer.until(|world| world.script.played(session) == beat);
         timeout(PATIENCE, sent).await.expect("it is sent");
-        // What a heartbeat finds in doubt is so before the heartbeat is sent.
+        // The status becomes suspended before the heartbeat is sent.
         let live = matches!(*status.borrow(), Status::Live { .. });
         assert_eq!(live, beat < 3, "at heartbeat {beat}");
     }

@@ -266,7 +266,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// The limit of a test: far more than it needs on a slow machine, and than was requested.
+/// The time limit of a test: far more than a slow machine needs, in addition to the requested time.
 fn limit() -> Duration {
     let asked = std::env::var("SYNOD_SOAK").ok().and_then(|minutes| minutes.parse().ok());
     let is_long = std::env::var_os("SYNOD_PROGRAMS").is_some();

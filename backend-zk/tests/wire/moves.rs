@@ -16,12 +16,12 @@ use crate::script::{Deed, Rule};
 
 const TTL: Duration = Duration::from_secs(10);
 
-/// With the tick of servers in use, a session is certain for less than two silences of two fifths
-/// of its time to live.
+/// With the tick of servers in use, a session is certain for less than four fifths of its
+/// time to live.
 const TICK: Duration = Duration::from_secs(2);
 
-/// The server of the session loses its leader, and does not notice: it accepts connections, and
-/// takes no session over. With it do some of the others.
+/// The server of the session loses its leader, and does not notice: it accepts connections, but
+/// takes no session over. So do some of the others.
 async fn falls_silent(servers: usize, silent: usize) {
     let peer = peer(servers);
     let backend = ZkBackend::new(peer.options().tick(TICK)).expect("valid");
@@ -47,13 +47,13 @@ async fn falls_silent(servers: usize, silent: usize) {
     assert!(!store.status().borrow().is_lost());
 }
 
-/// The server that was just left is no better than before.
+/// The server that was just left is probably still silent.
 pub(crate) async fn a_server_that_fell_silent_is_the_last_to_be_tried() {
     join_all((0..8).map(|_| falls_silent(3, 1))).await;
 }
 
-/// A server that accepts the connection and says nothing leaves enough time for those that were not
-/// tried.
+/// A server that accepts the connection but stays silent leaves enough time for the servers that
+/// were not tried.
 pub(crate) async fn two_silent_servers_of_five_end_no_session() {
     join_all((0..24).map(|_| falls_silent(5, 2))).await;
 }
@@ -72,7 +72,7 @@ pub(crate) async fn a_session_that_is_replaced_by_another_is_over() {
     assert!(store.read(Query::node(path("/a"))).await.is_err());
 }
 
-/// Servers under load may answer that they did not do what was asked.
+/// Servers under load may reject requests.
 pub(crate) async fn watches_that_a_server_refuses_at_first_are_set_all_the_same() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
@@ -91,7 +91,7 @@ pub(crate) async fn watches_that_a_server_refuses_at_first_are_set_all_the_same(
     next(&mut watch).await;
 }
 
-/// Identities are of a connection, not of a session.
+/// An identity belongs to a connection, not to a session.
 pub(crate) async fn a_client_logs_in_on_each_connection() {
     let peer = peer(1);
     let options = peer.options().credentials("ann", "secret").access(Access::Creator);

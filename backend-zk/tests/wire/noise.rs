@@ -1,4 +1,4 @@
-//! Messages that no client requested, or that are not as they should be.
+//! Messages that no client requested, or that are malformed.
 
 use std::time::Duration;
 
@@ -39,8 +39,7 @@ pub(crate) async fn an_event_of_an_unknown_kind_ends_no_connection() {
     assert_eq!(lines(&peer), before);
 }
 
-/// The events of a watch that was dropped are still on their way: each of them is no reason for a
-/// request.
+/// The events of a watch that was dropped are still in flight: they must not cause requests.
 pub(crate) async fn events_without_a_watcher_cause_no_requests() {
     const MANY: usize = 20_000;
 
@@ -55,7 +54,7 @@ pub(crate) async fn events_without_a_watcher_cause_no_requests() {
     assert!(!store.status().borrow().is_lost());
 }
 
-/// Some bytes of an answer that has no end are no sign that anything will ever be answered.
+/// A part of an endless answer does not show that the server is alive.
 pub(crate) async fn an_answer_that_dribbles_ends_its_connection() {
     const TTL: Duration = Duration::from_secs(6);
 
@@ -72,8 +71,8 @@ pub(crate) async fn an_answer_that_dribbles_ends_its_connection() {
     assert_eq!(peer.world().script.played(session), 1);
 }
 
-/// An answer to another request ends the connection, for a reason that is no answer to any request:
-/// a read is repeated, and a write has an unknown effect.
+/// An answer to another request ends the connection without an answer to any request: a read is
+/// repeated, and a write has an unknown effect.
 pub(crate) async fn what_ends_a_connection_is_no_answer_to_a_request() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;

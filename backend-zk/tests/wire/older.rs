@@ -28,8 +28,8 @@ pub(crate) async fn what_is_read_is_no_older_than_an_event() {
     });
     written.expect("nothing is against it");
     let Event::Changed(_) = next(&mut watch).await else { panic!("it was written") };
-    // The first heartbeats on the next connection let no server catch up, as they might come before
-    // the read.
+    // The first heartbeats on the next connection must not make the server catch up before the
+    // read, so they are refused.
     let refused = Rule::new(Deed::Refuse(code::THROTTLED)).op(op::SYNC);
     peer.when(refused.of(store.session().id.get()).times(2));
     peer.stop(own);
@@ -67,8 +67,7 @@ pub(crate) async fn a_view_is_no_older_than_what_it_shows() {
     }
 }
 
-/// Everything that a session has written or read is in all its later reads, also where nothing is
-/// shown.
+/// Everything that a session has written or read is in all its later reads, even in empty ones.
 pub(crate) async fn a_view_is_no_older_than_what_the_session_has_seen() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;
@@ -118,7 +117,7 @@ pub(crate) async fn a_local_read_follows_no_sync_but_on_a_new_connection() {
     }
 }
 
-/// The server lags: only a `sync` makes it catch up.
+/// The server lags: it catches up only at a `sync`.
 pub(crate) async fn a_latest_observation_of_one_event_is_of_now() {
     let peer = peer(3);
     let store = open_at(&peer, &[1], LONG).await;

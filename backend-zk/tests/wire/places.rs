@@ -15,7 +15,7 @@ use crate::scene::{
 use crate::script::{Deed, Rule};
 use crate::tree::Write;
 
-/// Longer than any list of a collector is of use.
+/// A time after which the lists of the collector are no longer used.
 const LATER: Duration = Duration::from_secs(130);
 
 /// Creates this path as empty containers.
@@ -84,7 +84,7 @@ pub(crate) async fn no_collector_deletes_what_took_the_place_of_a_container() {
     }
 }
 
-/// The guard of such a node is removed when no list can name the node any more, and no other node
+/// The guard of such a node is removed when no list can still contain the node, and no other node
 /// is removed.
 pub(crate) async fn what_protects_from_collectors_goes_after_a_while() {
     let peer = Peer::start_with(1, Duration::from_secs(1)).expect("there are ports");
@@ -113,8 +113,7 @@ pub(crate) async fn what_protects_from_collectors_goes_after_a_while() {
     assert_eq!(tree("/guard"), ["/guard", "/guard/a", "/guard/a-too", "/guard/b", "/guard/b-too"]);
 }
 
-/// A sequential child may have the beginning of its name from there, and an ephemeral node needs no
-/// protection.
+/// A sequential node may use the path as a prefix, and an ephemeral node needs no protection.
 pub(crate) async fn the_place_of_a_container_is_of_use_at_once() {
     let peer = peer(1);
     peer.change(|world| world.collects = false);
@@ -204,7 +203,7 @@ pub(crate) async fn what_is_below_a_sessions_node_is_absent() {
         );
 
         let session = store.session().id.get();
-        // The first request finds what is above it.
+        // The first request finds the nodes above it.
         peer.when(Rule::new(Deed::Proceed).op(op::MULTI).of(session));
         peer.when(Rule::new(Deed::Meanwhile(meanwhile)).op(op::MULTI).of(session));
         assert_eq!(ends(&*store, absent()).await.rejected().map(|no| no.reason), why);
@@ -212,7 +211,7 @@ pub(crate) async fn what_is_below_a_sessions_node_is_absent() {
     }
 }
 
-/// The facts about one operation are discarded together with those about another one.
+/// The facts about one operation are discarded together with the facts about another one.
 pub(crate) async fn what_is_below_a_sessions_node_is_proved_again_with_the_rest() {
     let peer = peer(1);
     peer.change(|world| world.collects = false);
@@ -251,7 +250,7 @@ pub(crate) async fn what_is_below_a_node_that_is_just_created_is_absent() {
     }
 }
 
-/// A directory that was missing is created meanwhile: what is below it may still be absent.
+/// A directory that was missing is created meanwhile: the nodes below it may still be absent.
 pub(crate) async fn what_is_below_a_directory_that_is_created_meanwhile_is_looked_for() {
     let dirs = || vec![make("/meanwhile"), make("/meanwhile/a")];
     let node = || [dirs(), vec![make("/meanwhile/a/b")]].concat();
@@ -269,7 +268,7 @@ pub(crate) async fn what_is_below_a_directory_that_is_created_meanwhile_is_looke
     }
 }
 
-/// A ticket that the session has deleted is no node any more, whatever comes in its place.
+/// A ticket that the session has deleted is no longer a node, whatever comes in its place.
 pub(crate) async fn a_container_in_the_place_of_a_ticket_is_no_node() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;

@@ -208,7 +208,7 @@ impl Request {
         }
     }
 
-    /// Returns whether the leader decides about the request.
+    /// Returns `true` if the leader decides about the request.
     pub(crate) fn is_write(&self) -> bool {
         matches!(
             self,

@@ -1,5 +1,5 @@
-//! Another client writes while a transaction is under way: it is as if it had happened before that
-//! write, or after it.
+//! Another client writes while a transaction is in flight: the result is the same as if the
+//! transaction happened before or after that write.
 //!
 //! Random transactions are compared with memory, where both orders are tried. L-OUT-1 to 3.
 
@@ -25,7 +25,7 @@ const ROUNDS: u64 = 300;
 /// The maximum number of requests of a transaction before the write of the other client.
 const REQUESTS: u64 = 6;
 
-/// Few, so that they meet; those above others more often.
+/// Few paths, so that writes conflict; parents occur more often.
 const PLACES: [&str; 9] = ["a", "a", "a", "a/b", "a/b", "a/b/c", "a/d", "e", "e/f"];
 
 /// The effect of one operation of a transaction on its path.
@@ -77,14 +77,14 @@ impl Round {
                 if random.below(5) == 0 { Lifetime::Session } else { Lifetime::Persistent };
             before.push(create(&whole(place), lifetime));
         }
-        // Only containers are left of these, unless there was a node before.
+        // Leaves containers at these paths, unless a node exists there.
         for place in PLACES.into_iter().filter(|_| random.below(5) == 0) {
             let inside = if random.below(3) == 0 { "deep/gone" } else { "gone" };
             let inside = whole(&format!("{place}/{inside}"));
             before.push(create(&inside, Lifetime::Persistent));
             before.push(Txn::new().delete(path(&inside), Expect::Any));
         }
-        // In the place of a container, perhaps.
+        // Creates nodes, possibly in the place of containers.
         for place in PLACES.into_iter().filter(|_| random.below(12) == 0) {
             before.push(create(&whole(place), Lifetime::Persistent));
         }
@@ -173,7 +173,7 @@ impl Round {
         (self.end(store, &outcome).await, others.flat_map(|entry| entry.writes).collect())
     }
 
-    /// Returns whether only the reason of a rejection differs: of several operations, the reason
+    /// Returns `true` if only the reason of a rejection differs: of several operations, the reason
     /// may be found by a read after the rejection.
     fn is_late(&self, end: &End, as_it_was: &End) -> bool {
         let at = |end: &End| end.refused.map(|(index, _)| index);
@@ -183,8 +183,8 @@ impl Round {
             && end.tree == as_it_was.tree
     }
 
-    /// Returns whether the rejection says that there is nothing to delete: an empty container may
-    /// be deleted all the same.
+    /// Returns `true` if the transaction was rejected because a node to delete is missing: an empty
+    /// container may nevertheless be deleted.
     fn may_delete(&self, end: &End) -> bool {
         let Some((index, RejectReason::Missing)) = end.refused else { return false };
         matches!(self.acts[index].1, Verb::Delete(Wish::Any | Wish::Absent))
@@ -217,7 +217,7 @@ fn below(dir: &Path, name: &str) -> Path {
     path(&format!("{dir}/{name}"))
 }
 
-/// The nodes that the other client wrote. Containers are no nodes, and memory has none.
+/// The nodes that the other client wrote. Containers are not nodes, and memory has no containers.
 async fn repeat(store: &dyn Store, writes: &[Write]) {
     for write in writes {
         let txn = match write {

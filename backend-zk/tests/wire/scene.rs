@@ -73,7 +73,7 @@ pub(crate) fn create(at: &str, data: &'static str) -> Txn {
     Txn::new().create(path(at), data, Lifetime::Persistent)
 }
 
-/// Deletes a node, whatever its version.
+/// Deletes a node of any version.
 pub(crate) fn delete(at: &str) -> Txn {
     Txn::new().delete(path(at), Expect::Any)
 }
@@ -91,7 +91,7 @@ pub(crate) async fn done(store: &dyn Store, txn: Txn) {
     let _done = committed(store, txn).await;
 }
 
-/// The end of a transaction, whatever it is.
+/// Any end of a transaction.
 pub(crate) async fn ends(store: &dyn Store, txn: Txn) -> Outcome {
     timeout(PATIENCE, store.commit(txn)).await.expect("in time").expect("the peer answers")
 }

@@ -42,7 +42,7 @@ pub(crate) enum Deed {
     Afterwards(Vec<Request>),
 }
 
-/// A deed, and the requests for which it is played.
+/// An action of the script, and the requests that trigger it.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     op: Option<i32>,
@@ -63,12 +63,12 @@ struct Chaos {
 pub(crate) struct Script {
     rules: Vec<Rule>,
     chaos: Option<Chaos>,
-    /// The number of disturbances of each session. A test without a disturbance proves nothing.
+    /// The number of disturbances of each session. A test without a disturbance is useless.
     played: BTreeMap<i64, usize>,
 }
 
 impl Rule {
-    /// Plays the deed on the next request of any kind.
+    /// Performs the action at the next request of any kind.
     pub(crate) fn new(deed: Deed) -> Self {
         Self { op: None, path: None, session: None, times: 1, deed }
     }
@@ -109,7 +109,7 @@ impl Script {
         self.rules.push(rule);
     }
 
-    /// From now on disturbs this many of a thousand requests at random.
+    /// Disturbs random requests from now on, at this rate in thousandths.
     pub(crate) fn disturb(&mut self, random: Random, per_mille: u64) {
         self.chaos = Some(Chaos { random, per_mille });
     }
@@ -120,7 +120,7 @@ impl Script {
         self.chaos = None;
     }
 
-    /// The deed for this request.
+    /// The action for this request.
     pub(crate) fn decide(&mut self, session: i64, request: &Request) -> Deed {
         let mut found = None;
         for rule in self.rules.iter_mut().filter(|rule| rule.fits(session, request)) {
@@ -136,12 +136,12 @@ impl Script {
         deed
     }
 
-    /// The number of deeds that were played on this session.
+    /// The number of actions performed in this session.
     pub(crate) fn played(&self, session: u64) -> usize {
         self.played.get(&session.cast_signed()).copied().unwrap_or(0)
     }
 
-    /// The number of all deeds that were played.
+    /// The number of all actions performed.
     pub(crate) fn played_to_all(&self) -> usize {
         self.played.values().sum()
     }

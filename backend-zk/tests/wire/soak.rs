@@ -1,9 +1,9 @@
 //! Random clients under random disturbance, by seed. The results and events of each client are
-//! compared with what the peer kept, by the checks that judge runs on real servers.
+//! compared with the history of the peer, by the same checks as for runs on real servers.
 //!
-//! Clients are processes of their own, with one thread each. Their choices and the peer's are those
-//! of the seed; the timing of messages depends on the machine, so a seed repeats the choices of a
-//! run and not always its failure.
+//! Clients are separate processes, with one thread each. The seed determines their choices and
+//! those of the peer; the timing of messages depends on the machine, so a seed repeats the choices
+//! of a run and not always its failure.
 
 #![expect(clippy::print_stdout, reason = "a soak that was asked for says how it goes")]
 
@@ -36,7 +36,7 @@ const CLIENTS: usize = 3;
 /// The number of calls of each client in a round.
 const CALLS: u64 = 40;
 const TTL: u64 = 2_000;
-/// A request is disturbed in one of this many rounds: in such a round about one of thirty.
+/// One round out of this number has disturbed requests: about one request in thirty.
 const ENOUGH: usize = 4;
 /// The default duration of the run.
 const USUAL: Duration = Duration::from_secs(10);
@@ -71,7 +71,7 @@ pub(crate) async fn whatever_happens_the_laws_are_kept() {
     let mut seed = given.unwrap_or_else(|| Random::from_system().number());
     let end = Instant::now() + lasts;
     let (mut rounds, mut played) = (0, 0);
-    // The first round is played on any machine, however slow.
+    // The first round is played even on a slow machine.
     while rounds == 0 || Instant::now() < end {
         let servers = if rounds % 2 == 0 { 1 } else { 3 };
         played += round(seed, servers).await;

@@ -62,7 +62,7 @@ pub(crate) struct Entry {
     pub(crate) time: i64,
     pub(crate) session: i64,
     pub(crate) writes: Vec<Write>,
-    /// Returns whether the transaction ends its session.
+    /// The transaction ends its session.
     pub(crate) closes: bool,
 }
 

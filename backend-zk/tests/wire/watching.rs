@@ -36,7 +36,7 @@ fn changes(dir: &str) -> [Vec<Request>; 3] {
     [vec![remove(&a)], vec![make(&b), set(&a, "new"), remove(&a)], vec![set(&a, "new"), make(&b)]]
 }
 
-/// Returns whether the current state is the one that was last reported.
+/// Returns `true` if the current state is the one that was last reported.
 fn same(view: &synod_core::store::View, now: &synod_core::store::View, until_gone: bool) -> bool {
     if until_gone {
         return view.node().is_some() == now.node().is_some();
@@ -215,7 +215,7 @@ fn history(log: &[Entry], at: &str) -> Vec<(Kind, u64)> {
     changes.collect()
 }
 
-/// Events that arrive while a change is verified are neither taken for that change nor reported
+/// Events that arrive while a change is verified are neither mistaken for that change nor reported
 /// before it: L-WAT-2, L-WAT-3.
 pub(crate) async fn changes_are_reported_in_order_while_one_is_verified() {
     for query in [Query::children(path("/order")), Query::subtree(path("/order"))] {
@@ -401,7 +401,7 @@ pub(crate) async fn a_check_for_absence_is_not_reported() {
 }
 
 /// An observer that takes hints learns of a node in the place of a container, so that a later
-/// observer hears of its end.
+/// observer is notified of its deletion.
 pub(crate) async fn what_was_only_a_hint_is_no_container_any_more() {
     let peer = peer(1);
     peer.change(|world| world.collects = false);

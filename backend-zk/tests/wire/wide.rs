@@ -104,8 +104,8 @@ pub(crate) async fn a_large_tree_may_take_long_as_long_as_more_of_it_is_read() {
     assert_eq!(view.nodes.len(), NODES + 2);
 }
 
-/// Nodes that are too much for one answer are read a few at a time, and what is too much even so is
-/// refused.
+/// Nodes that do not fit into one answer are read in smaller parts; a node that is too large by
+/// itself is refused.
 pub(crate) async fn what_is_too_much_for_an_answer_is_read_in_parts() {
     const MAX_ANSWER: usize = 1 << 16;
 

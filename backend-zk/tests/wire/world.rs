@@ -154,7 +154,7 @@ impl World {
         i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// Returns whether a server can reach the leader.
+    /// Returns `true` if a server can reach the leader.
     pub(crate) fn agrees(&self, server: usize) -> bool {
         let this = &self.servers[server];
         let leader = &self.servers[self.leader];

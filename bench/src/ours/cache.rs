@@ -18,7 +18,7 @@ use crate::task::Task;
 /// Limit of the wait for a change, while there are a thousand a second.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Fills a cache again and again. The memory is the growth of the process by the first cache.
+/// Fills a cache repeatedly. The memory is the growth of the process by the first cache.
 pub(super) async fn complete(ours: &mut Ours, task: &Task) -> Result<Report, Failure> {
     let crowd = Crowd::of(task.nodes);
     let (mut laps, mut grown) = (Vec::new(), None);

@@ -15,7 +15,7 @@ use crate::task::Task;
 const SERVICE: &str = "bench";
 
 /// The first process has an instance until it is killed. In the other one, clients with a session
-/// each follow the service until none of them shows it any more.
+/// each follow the service until they all no longer show it.
 pub(super) async fn killed(ours: &mut Ours, task: &Task) -> Result<Report, Failure> {
     let base = ours.dir.join("services")?;
     let stopwatch = Stopwatch::start(task);

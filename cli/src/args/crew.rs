@@ -27,7 +27,7 @@ pub(crate) enum CrewAction {
     Status {
         /// The id of the task
         id: String,
-        /// Print it again whenever that changes, until it is over
+        /// Print it again after each change, until the task is over
         #[arg(long, short)]
         follow: bool,
     },
@@ -38,12 +38,13 @@ pub(crate) enum CrewAction {
     },
     /// List the workers and the tasks, in a consistent snapshot
     List,
-    /// Assign no more tasks to a worker, also when it connects anew; it ends those that it has
+    /// Assign no more tasks to a worker, even after it reconnects; it finishes the tasks that it
+    /// has
     Drain {
         /// The worker, as `list` names it
         worker: String,
     },
-    /// Assign tasks to a worker again that was drained
+    /// Assign tasks again to a drained worker
     Undrain {
         /// The worker, as `list` names it
         worker: String,
@@ -65,10 +66,10 @@ pub(crate) struct CrewWork {
     #[arg(long = "property", short, value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) properties: Vec<(String, String)>,
     /// Worker that gets a task while this program is the master: least-loaded, round-robin, or
-    /// property:NAME for the one whose property is as the task prefers
+    /// property:NAME for the worker with the preferred value of that property
     #[arg(long, value_name = "POLICY", value_parser = policy, default_value = "least-loaded")]
     pub(crate) policy: CrewPolicy,
-    /// Do not become the master: another program must
+    /// Do not become the master; another program has to
     #[arg(long)]
     pub(crate) no_lead: bool,
     /// Time that a command may take to end after SIGTERM, when its task was lost or cancelled
@@ -84,14 +85,14 @@ pub(crate) struct CrewWork {
 pub(crate) struct CrewSubmit {
     /// The data of the task; without it, standard input
     pub(crate) data: Option<String>,
-    /// The id of the task, with which it can be submitted again without being done again: a new one
-    /// by default
+    /// The id of the task, with which it can be submitted again without running twice: a new id by
+    /// default
     #[arg(long)]
     pub(crate) id: Option<String>,
     /// Tasks with a lower number are assigned earlier
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) priority: i32,
-    /// Number of retries after a failed attempt, each after a longer pause: a second at first
+    /// Number of retries after a failed attempt, with growing pauses from one second on
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) retries: u32,
     /// A property that its worker must have; may be given again
@@ -100,15 +101,15 @@ pub(crate) struct CrewSubmit {
     /// A property that its worker should have, for a master with that policy; may be given again
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) prefers: Vec<(String, String)>,
-    /// Let it expire if it is not over after this time, by the wall clocks of this machine and of
-    /// the master
+    /// Let the task expire if it has not finished after this time, by the wall clocks of this
+    /// machine and of the master
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) deadline: Option<Duration>,
-    /// Let an attempt fail that takes longer, by the clock of its worker, which then ends the
+    /// Let an attempt fail if it takes longer, by the clock of its worker, which then ends the
     /// command
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) attempt_timeout: Option<Duration>,
-    /// Wait until it is over, and print its result in place of its id
+    /// Wait until the task is over, and print its result instead of its id
     #[arg(long)]
     pub(crate) wait: bool,
 }

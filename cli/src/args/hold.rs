@@ -17,8 +17,9 @@ pub(crate) struct Lock {
     /// Hold it together with other holders that use --shared
     #[arg(long, short, conflicts_with = "permits")]
     pub(crate) shared: bool,
-    /// Allow up to this many holders at once; if commands give different numbers, the smallest of
-    /// those before in line counts. With `stored` it is the number that `semaphore set` has set
+    /// Allow up to this many holders at once; if commands pass different numbers, the smallest
+    /// among the earlier requests applies. With `stored` it is the number that `semaphore set` has
+    /// set
     #[arg(long, short = 'n', value_name = "N", value_parser = permits)]
     pub(crate) permits: Option<Permits>,
     /// Run the command once in each period, like 1h, whichever machine starts it first and whatever
@@ -61,7 +62,7 @@ pub(crate) struct Running {
     /// Give up at once if it is not free
     #[arg(long, visible_alias = "nonblock")]
     pub(crate) r#try: bool,
-    /// Release it when `request-release` asks for it: the command gets SIGTERM
+    /// Release it when `request-release` requests that: the command gets SIGTERM
     #[arg(long)]
     pub(crate) release_on_request: bool,
     /// The exit code after giving up

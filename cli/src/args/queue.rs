@@ -19,7 +19,7 @@ pub(crate) enum QueueAction {
     /// Wait for an item, print it, and remove it from the queue
     #[command(after_help = TAKE_NOTES)]
     Take(Take),
-    /// List the items: a line each, in their order
+    /// List the items: one line each, in order
     List,
     /// List the dead letters: items that were rejected, or delivered too often, with the reasons of
     /// their failed deliveries
@@ -53,7 +53,7 @@ pub(crate) struct Put {
     /// The data; without it, or with -, standard input
     #[arg(default_value = "-", hide_default_value = true)]
     pub(crate) data: String,
-    /// While an item of this id is in the queue, another one is not put there
+    /// The id of the item: nothing is put while the queue has an item with this id
     #[arg(long, value_name = "ID")]
     pub(crate) id: Option<String>,
     /// An item with a lower number is delivered earlier: 0 to 999, and 100 without this
@@ -86,7 +86,7 @@ pub(crate) struct Consume {
     /// Run up to this many commands at once
     #[arg(long, short = 'n', value_name = "N", default_value = "1")]
     pub(crate) at_once: NonZeroUsize,
-    /// Move an item to the dead letters that was delivered this often, in place of 25 times
+    /// Move an item to the dead letters after this number of deliveries, instead of 25
     #[arg(long, value_name = "N")]
     pub(crate) max_deliveries: Option<NonZeroU32>,
     /// Reject an item whose command ends with this exit code, like 65: it is a dead letter without

@@ -26,7 +26,7 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "DIR")]
     pub(crate) keep: Option<PathBuf>,
 
-    /// Fail if something that should happen never did, however few seeds there are
+    /// Fail if an expected event never happened, even with few seeds
     #[arg(long)]
     pub(crate) strict: bool,
 }

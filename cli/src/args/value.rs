@@ -28,7 +28,7 @@ pub(crate) enum CounterAction {
 /// The actions on a barrier.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(crate) enum BarrierAction {
-    /// From now on, programs that wait for it wait
+    /// Set the barrier: programs that wait for it are blocked from now on
     Set,
     /// End all waits
     Lift,

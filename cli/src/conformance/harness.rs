@@ -16,7 +16,7 @@ use crate::failure::Failure;
 #[derive(Clone, Debug)]
 pub(crate) struct AnyStore {
     backend: Arc<dyn Backend>,
-    /// The reason why the store keeps no nodes with a time to live, if it keeps none.
+    /// The reason why the store does not support nodes with a time to live, if it does not.
     no_ttl_nodes: Option<String>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Memory(MemBackend);
 const NEAR_THE_END: u64 = i32::MAX as u64 - 10;
 
 impl AnyStore {
-    /// Asks the store for its limits. Must not be called within a runtime.
+    /// Queries the limits of the store. Must not be called within a runtime.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl AnyStore {
     }
 }
 
-/// The error with which a store refuses nodes with a time to live. It refuses one before it sends
+/// The error with which a store refuses nodes with a time to live. It rejects them before it sends
 /// anything.
 async fn why_no_ttl_nodes(session: &dyn Store) -> Option<String> {
     if !session.session().limits.missing_features.contains(&Feature::TtlNodes) {

@@ -1,10 +1,10 @@
-//! [`Board`]: a few lines that are drawn again and again in the same place of a terminal.
+//! [`Board`]: a few lines that are drawn repeatedly in the same place of a terminal.
 
 use std::io::{self, IsTerminal as _};
 
 use crate::output;
 
-/// The picture that is drawn now. Without a terminal nothing is drawn.
+/// The lines that are currently drawn. Without a terminal nothing is drawn.
 #[derive(Debug)]
 pub(crate) struct Board {
     live: bool,
@@ -16,7 +16,7 @@ impl Board {
         Self { live: !json && io::stdout().is_terminal(), drawn: 0 }
     }
 
-    /// Draws these lines in place of those before.
+    /// Draws these lines in place of the previous ones.
     pub(crate) fn draw(&mut self, lines: &[String]) -> io::Result<()> {
         if !self.live {
             return Ok(());
@@ -31,7 +31,7 @@ impl Board {
         if self.drawn == 0 {
             return Ok(());
         }
-        // To the first of its lines, and from there everything.
+        // Moves to the first line, and erases everything from there.
         let erase = format!("\x1b[{}F\x1b[J", self.drawn);
         self.drawn = 0;
         output::bytes(erase.as_bytes())

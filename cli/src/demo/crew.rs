@@ -1,4 +1,4 @@
-//! The last part: a crew, whose master is cut off and which loses a worker.
+//! The last part: a crew whose master is disconnected and which loses a worker.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -52,11 +52,12 @@ struct Show<'a> {
     path: &'a Path,
     board: Board,
     scene: Scene,
-    /// The results that were seen. Each stays as it is.
+    /// The results that were read. Each must not change.
     results: BTreeMap<String, Vec<u8>>,
 }
 
-/// All three are workers and candidates, until the end. `dan` submits the tasks, and watches.
+/// All three programs are workers and candidates until the end. `dan` submits the tasks and watches
+/// them.
 pub(crate) async fn run(
     number: &str,
     programs: [Program; 3],
@@ -84,7 +85,7 @@ pub(crate) async fn run(
     let attempts = begun.load(Ordering::Relaxed);
     dan.tell(&format!("sees that all {TASKS} tasks are done: each has one result"))?;
     dan.tell(&format!("counts {attempts} attempts: some tasks were begun again"))?;
-    // Another master would make its nodes again.
+    // Another master would create its nodes again.
     for program in programs {
         program.end().await?;
     }
@@ -109,7 +110,7 @@ fn works(program: &Program, path: &Path, begun: &Arc<AtomicUsize>) {
 }
 
 impl Show<'_> {
-    /// Reads the crew again and again, until all tasks are done.
+    /// Reads the crew repeatedly, until all tasks are done.
     async fn play(&mut self) -> Result<(), Failure> {
         loop {
             let snapshot = self.crew.snapshot().await?;
@@ -151,7 +152,7 @@ impl Show<'_> {
         Ok(self.results.len())
     }
 
-    /// Starts the next scene when its time has come.
+    /// Starts the next scene when it is due.
     async fn directs(
         &mut self,
         done: usize,
@@ -196,7 +197,7 @@ impl Show<'_> {
         Ok(())
     }
 
-    /// The worker of a program, if it is there.
+    /// The worker of a program, if it exists.
     fn worker<'s>(&self, program: usize, snapshot: &'s CrewSnapshot) -> Option<&'s ShownWorker> {
         let name = self.programs[program].name;
         let has_name =

@@ -14,7 +14,7 @@ const INTRODUCTION: &str = "\
 2. A lock. Only one copy at a time may use the printer. The others wait in line, and the store
    notifies the next one.";
 
-/// Each wants the lock. The machine of `bob` fails while it has the lock.
+/// All three request the lock. The machine of `bob` fails while it has the lock.
 pub(crate) async fn run(ann: &Program, bob: Program, cat: &Program) -> Result<(), Failure> {
     ann.teller.chapter(INTRODUCTION).await?;
     let (first, last) = (print(ann, Duration::ZERO), print(cat, Duration::from_millis(600)));
@@ -26,7 +26,7 @@ async fn print_and_fail(program: Program) -> Result<(), Failure> {
     let power = pin!(sleep(Duration::from_millis(1_900)));
     match select(printing, power).await {
         Either::Left((ended, _)) => ended,
-        // The power is lost before the lock is dropped: a crash releases nothing.
+        // The machine fails before the lock is dropped: a crash does not release it.
         Either::Right(((), _printing)) => program.lose_power("bob cannot release the lock").await,
     }
 }

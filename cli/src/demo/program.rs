@@ -1,4 +1,4 @@
-//! [`Program`]: one of the programs of the demo, with a client of its own.
+//! [`Program`]: one of the programs of the demo, with its own client.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -25,18 +25,18 @@ pub(crate) struct Program {
     reach: Reach,
 }
 
-/// The way in which a program reaches the store, and is cut off.
+/// The connection of a program to the store, and the way to cut it.
 #[derive(Debug)]
 enum Reach {
-    /// By a connection in memory, which can be cut. The program runs the tasks.
+    /// A connection in memory, which can be cut, and the tasks of the program.
     Memory(MemBackend, Mutex<JoinSet<()>>),
-    /// By the connections of a runtime of its own. All connections end with the runtime, and no
-    /// close is sent: as if the machine failed.
+    /// The connections of a separate runtime. They end with the runtime, without a close, as if the
+    /// machine had failed.
     Network(Mutex<Option<Runtime>>),
 }
 
 impl Program {
-    /// Starts it, with a session that outlives its last heartbeat by `ttl`.
+    /// Starts the program, with a session that outlives its last heartbeat by `ttl`.
     pub(crate) async fn start(
         name: &'static str,
         store: &MemBackend,
@@ -53,7 +53,7 @@ impl Program {
         })
     }
 
-    /// Starts it on a store.
+    /// Starts the program on a store.
     pub(crate) async fn connect(
         name: &'static str,
         config: &Config,
@@ -71,7 +71,7 @@ impl Program {
         Ok(Self { name, client, teller: teller.clone(), reach })
     }
 
-    /// Runs work of this program until that ends, or the program does.
+    /// Runs work of this program until the work or the program ends.
     pub(crate) fn runs(&self, work: impl Future<Output = ()> + Send + 'static) {
         match &self.reach {
             Reach::Memory(_, tasks) => {
@@ -85,7 +85,8 @@ impl Program {
         }
     }
 
-    /// Cuts it off from the store, as its machine loses power. It must not be used afterwards.
+    /// Disconnects the program from the store, as if its machine lost power. It must not be used
+    /// afterwards.
     pub(crate) async fn lose_power(&self, so: &str) -> Result<(), Failure> {
         let what = format!("fails at {}'s machine: {so}", self.name);
         self.teller.tell("power", &what, None)?;
@@ -96,7 +97,7 @@ impl Program {
         Ok(())
     }
 
-    /// Cuts its session off from the store. In memory it can open another one.
+    /// Disconnects its session from the store. In memory it can open another one.
     pub(crate) async fn lose_network(&self, so: &str) -> Result<(), Failure> {
         let what = format!("fails between {} and the store: {so}", self.name);
         self.teller.tell("network", &what, None)?;

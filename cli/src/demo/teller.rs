@@ -26,7 +26,7 @@ impl Teller {
         Self(Arc::new(Voice { json, colour, since: Instant::now() }))
     }
 
-    /// Prints a line for a person; it is left out of JSON output.
+    /// Prints a line for the user; JSON output omits it.
     pub(crate) fn say(&self, text: &str) -> Result<(), Failure> {
         if self.0.json { Ok(()) } else { Ok(output::line(text)?) }
     }

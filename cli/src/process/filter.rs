@@ -13,13 +13,13 @@ use crate::failure::Failure;
 use crate::process::guard::Guard;
 use crate::process::{feed, not_started};
 
-/// A command that is run again and again, each time with other input.
+/// A command that is run repeatedly, each time with other input.
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
     pub(crate) command: Vec<OsString>,
     /// Time that the command may take to end after SIGTERM.
     pub(crate) grace: Duration,
-    /// The largest output, in bytes. A run with a larger one is ended, and has failed.
+    /// The largest output, in bytes. A run with a larger output is ended and fails.
     pub(crate) max_output: usize,
 }
 
@@ -55,7 +55,7 @@ impl Filter {
         let mut ending = Ending(Some(guard));
         let (done, ended) = oneshot::channel();
         let (input, max_output) = (input.to_vec(), self.max_output);
-        // The pipes block, and the wait of the thread ends with the processes of the group.
+        // The pipes block; the thread ends with the processes of the group.
         std::thread::spawn(move || to_its_end(child, input, max_output, done));
         let ended = ended.await.unwrap_or_else(|_gone| Err(std::io::ErrorKind::Other.into()))?;
         let Some((status, output)) = ended else {
@@ -119,7 +119,7 @@ mod tests {
             assert_eq!(read, fits.then_some(bytes), "{length} of {max}");
         }
         assert_eq!(read_up_to(&b"x"[..], usize::MAX).expect("readable"), Some(b"x".to_vec()));
-        // An output without an end is read no further, either.
+        // Endless output is not read beyond the limit, either.
         assert_eq!(read_up_to(std::io::repeat(b'x'), 10_000).expect("readable"), None);
     }
 

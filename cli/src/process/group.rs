@@ -19,14 +19,15 @@ use crate::process::terminal::Terminal;
 /// The pause between two checks of the processes of a group.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The time limit for the end of processes that were killed. One that waits for a device ends
-/// later.
+/// The time limit for the end of processes that were killed. A process that waits for a device may
+/// end later.
 const AFTER_KILL: Duration = Duration::from_secs(1);
 
 /// The command while it runs, with all processes that it starts.
 pub(super) struct Group {
     child: Child,
-    /// The first process of the group, whose id is the group's. It outlives the command.
+    /// The first process of the group, whose id is also the id of the group. It outlives the
+    /// command.
     guard: Option<Guard>,
     id: Pid,
     terminal: Option<Terminal>,
@@ -55,7 +56,7 @@ enum Next {
 enum State {
     Runs,
     Ended(u8),
-    /// The command was stopped, and was not continued, as the lock was lost meanwhile.
+    /// The command was stopped, and was not continued, because the lock was lost in the meantime.
     Lapsed,
 }
 
@@ -75,7 +76,8 @@ impl Group {
         Self { child, id: guard.group(), guard: Some(guard), terminal }
     }
 
-    /// Waits for the end of the command, and ends the command when it must.
+    /// Waits for the end of the command, and ends the command when the lock is lost or a signal
+    /// requires it.
     pub(super) async fn watch(
         &mut self,
         mut tenure: Option<&mut Tenure<'_>>,
@@ -91,7 +93,7 @@ impl Group {
             let may_continue = || tenure.as_ref().is_none_or(|tenure| tenure.is_held());
             let next = match self.state(may_continue) {
                 State::Ended(code) => {
-                    // SIGKILL to the group ends the guard, too.
+                    // A SIGKILL to the group also ends the guard.
                     let lost = lost || (code == KILLED && !killed && self.poll_guard_ended());
                     return Ended { code, lost, deadline };
                 }
@@ -157,7 +159,7 @@ impl Group {
                 }
                 Err(Errno::EINTR) => {}
                 Ok(_) => return State::Runs,
-                // Cannot happen: only this process waits for the child.
+                // Unreachable: only this process waits for the child.
                 Err(_) => return State::Ended(1),
             }
         }
@@ -195,7 +197,7 @@ impl Group {
         self.take_terminal_back();
         let deadline = match ended.deadline {
             Some(deadline) => Some(deadline),
-            // The guard alone does not handle it.
+            // The guard alone does not handle this.
             None => self.terminate(earlier(after(grace), Some(tenure.until()))),
         };
         drop(self.guard.take());
@@ -210,7 +212,7 @@ const KILLED: u8 = 128 + Signal::SIGKILL as u8;
 async fn until_gone(group: Pid, deadline: Instant) {
     let mut killed_at = None;
     loop {
-        // As the first process of a container, this process is the parent of orphaned processes.
+        // If this process is the first one of a container, it is the parent of orphaned processes.
         while matches!(
             waitpid(Pid::from_raw(-group.as_raw()), Some(WaitPidFlag::WNOHANG)),
             Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..))
@@ -230,7 +232,7 @@ async fn until_gone(group: Pid, deadline: Instant) {
     }
 }
 
-/// The moment after this time; `None` if no clock shows it.
+/// The instant after this time; `None` if the clock cannot represent it.
 fn after(grace: Duration) -> Option<Instant> {
     clock::now().checked_add(grace)
 }
@@ -269,7 +271,7 @@ async fn next(
     next
 }
 
-/// Waits until the clock shows this moment, also where the machine is suspended meanwhile.
+/// Waits until this instant, even if the machine is suspended during the wait.
 async fn over(deadline: Instant) {
     while clock::now() < deadline {
         Vigil::new().sleep_until(deadline).await;

@@ -1,10 +1,10 @@
 //! [`Guard`]: a process that leads the command's group, and ends the group if this process is
 //! killed, or does not renew the time for which the lock is certain.
 //!
-//! It waits for the end of its input, which the operating system closes however this process ends.
-//! Its input has the latest moment at which the group must have ended: so the group ends in time
-//! also while this process is stopped. As the first process of its group it gives the group its id,
-//! which cannot be reused while the guard exists.
+//! The guard waits for the end of its input, which the operating system closes when this process
+//! ends for any reason. This process writes to that input the latest moment at which the group must
+//! have ended, so the group ends in time even while this process is stopped. The guard is the first
+//! process of its group and gives the group its id, which cannot be reused while the guard exists.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use crate::failure::Failure;
 use crate::process::boot_time;
 
-/// The guard of one group. It ends when this is dropped, and does not signal the group then.
+/// The guard of one group. It ends when this is dropped, without a signal to the group.
 #[derive(Debug)]
 pub(super) struct Guard(Child);
 
@@ -33,12 +33,12 @@ const READY: u8 = b'!';
 /// The size of a moment in the input of a guard: nanoseconds of [`boot_time`].
 const MOMENT: usize = size_of::<u64>();
 
-/// The longest wait of a guard before it looks at the clock: no wait counts the time of a suspended
-/// machine.
+/// The longest wait of a guard before it checks the clock: waits do not count the time of a
+/// suspension.
 const LOOK: Duration = Duration::from_millis(250);
 
 impl Guard {
-    /// Starts it, in a group of its own.
+    /// Starts the guard, in its own group.
     pub(super) fn start(grace: Duration) -> Result<Self, Failure> {
         let failed = |error: io::Error| {
             Failure::plain(format!("the command's guard does not start: {error}"))
@@ -51,7 +51,7 @@ impl Guard {
         command.env_remove("SYNOD_STORE");
         let mut guard = Self(command.spawn().map_err(failed)?);
         if let Some(input) = &guard.0.stdin {
-            // A guard that is stopped reads nothing: this process must not wait for it.
+            // A stopped guard does not read: this process must not wait for it.
             rustix::io::ioctl_fionbio(input, true).map_err(|error| failed(error.into()))?;
         }
         let mut first = [0];
@@ -61,29 +61,30 @@ impl Guard {
         Ok(guard)
     }
 
-    /// Lets it kill the group at this moment, unless a later moment follows before.
+    /// Lets the guard kill the group at this moment, unless a later moment is sent before.
     pub(super) fn kill_at(&mut self, until: Instant) {
-        // In this order: if this process is stopped in between, the moment is too early, and never
-        // too late.
+        // The order matters: if this process is stopped in between, the moment is too early, but
+        // never too late.
         let now = boot_time::now();
         let at = now.saturating_add(until.saturating_duration_since(clock::now()));
         let nanos = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
         if let Some(input) = &mut self.0.stdin {
-            // One write of few bytes is written whole or not at all. If it fails, the earlier
-            // moment counts.
+            // A write of a few bytes is complete or fails. If it fails, the earlier moment applies.
             let _written = input.write(&nanos.to_le_bytes()).is_ok();
         }
     }
 
-    /// Returns `true` if it has ended by itself: with its group.
+    /// Returns `true` if the guard has ended, together with its group.
     pub(super) fn poll_ended(&mut self) -> bool {
         matches!(self.0.try_wait(), Ok(Some(_)))
     }
 
-    /// Lets it end the group: the processes in it get SIGTERM now, and SIGKILL after the grace.
+    /// Lets the guard end the group: the processes in it get SIGTERM now, and SIGKILL after the
+    /// grace.
     pub(super) fn end_group(mut self) {
         drop(self.0.stdin.take());
-        // This waits for it, so that it is no zombie. It kills itself with the group.
+        // The thread waits for the guard, so that it does not stay a zombie. The guard kills itself
+        // with the group.
         std::thread::spawn(move || self.0.wait().is_ok());
     }
 
@@ -99,13 +100,13 @@ impl Drop for Guard {
     }
 }
 
-/// The executable of this process, even if the file was replaced meanwhile.
+/// The executable of this process, even if the file was replaced since.
 fn itself() -> io::Result<std::path::PathBuf> {
     let running = std::path::Path::new("/proc/self/exe");
     if running.exists() { Ok(running.to_owned()) } else { std::env::current_exe() }
 }
 
-/// Runs the guard: the whole of its process.
+/// The main function of the guard process.
 pub(crate) fn stand(grace: Duration) -> ExitCode {
     // Signals to the group are meant for the command, not for its guard.
     let deaf = SigSet::all().thread_block().is_ok();
@@ -122,7 +123,7 @@ pub(crate) fn stand(grace: Duration) -> ExitCode {
             sleep(left.min(LOOK));
         }
     }
-    // This kills the guard too.
+    // This also kills the guard.
     let _killed = killpg(group, Signal::SIGKILL).is_ok();
     ExitCode::FAILURE
 }
@@ -132,11 +133,11 @@ pub(crate) fn stand(grace: Duration) -> ExitCode {
 fn watch() -> io::Result<Option<Duration>> {
     let mut input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut until = None;
-    // A multiple of the size of a moment, so that none is read in parts.
+    // A multiple of the size of a moment, so that no moment is read in parts.
     let mut read = [0; 64 * MOMENT];
     loop {
         // Renewals that were written before the moment passed are read first: only a missing
-        // renewal counts.
+        // renewal ends the group.
         match poll(&mut [PollFd::new(input.as_fd(), PollFlags::POLLIN)], wait(until)) {
             Ok(0) if until.is_some_and(|until| left(until).is_none()) => return Ok(until),
             Ok(0) | Err(Errno::EINTR) => continue,
@@ -154,7 +155,7 @@ fn watch() -> io::Result<Option<Duration>> {
     }
 }
 
-/// The wait for input: rounded up, so that the moment has passed after a wait for all that is left.
+/// The wait for input: rounded up, so that the moment has passed after the full wait.
 fn wait(until: Option<Duration>) -> PollTimeout {
     let Some(until) = until else { return PollTimeout::NONE };
     let millis = left(until).unwrap_or_default().min(LOOK).as_nanos().div_ceil(1_000_000);

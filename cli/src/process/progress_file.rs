@@ -14,16 +14,16 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Number of bytes that are read at the end of the file.
 const END: u64 = 4_096;
 
-/// An empty file in a directory of its own, which is removed with it: so a process that outlives
-/// its task leaves nothing.
+/// An empty file in its own directory, which is removed with it, so that a process that outlives
+/// its task leaves no file.
 #[derive(Debug)]
 pub(crate) struct ProgressFile {
     dir: PathBuf,
 }
 
 impl ProgressFile {
-    /// Makes it for a command. No two have the same id, in any process: a process that was killed
-    /// has left its directory, and the system may use the id of that process again.
+    /// Creates the file for a command. No two have the same id, in any process: a killed process
+    /// leaves its directory, and the system may reuse the id of that process.
     pub(crate) fn create(id: &str) -> io::Result<Self> {
         let dir = std::env::temp_dir().join(format!("synod-{id}"));
         DirBuilder::new().mode(0o700).create(&dir)?;
@@ -46,7 +46,7 @@ impl ProgressFile {
         text.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
     }
 
-    /// Passes its last line on whenever the line changes.
+    /// Reports its last line whenever that line changes.
     pub(crate) async fn follow(&self, report: impl Fn(String)) {
         let mut last = None;
         loop {

@@ -29,12 +29,13 @@ pub(super) enum Change {
 }
 
 impl<'a> Tenure<'a> {
-    /// The tenure of a command that may take `grace` to end. `None` if `held` is lost already.
+    /// Creates the tenure of a command that may take `grace` to end. `None` if `held` is already
+    /// lost.
     pub(super) fn new(held: &'a dyn Held, session: &Session, grace: Duration) -> Option<Self> {
         let status = session.status();
         let until = status.borrow().until()?;
-        // This check comes last: a lock that is held now belongs to the session that the client had
-        // a moment ago.
+        // This check comes last: if the lock is held now, it belongs to the session that was read
+        // before.
         held.is_held().then_some(Self { held, status, grace, until })
     }
 

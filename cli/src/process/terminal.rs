@@ -11,7 +11,7 @@ use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 pub(super) struct Terminal(File);
 
 impl Terminal {
-    /// The terminal, if this process reads from and writes to one in its foreground. In a pipeline
+    /// The terminal, if this process reads from and writes to it in the foreground. In a pipeline
     /// the terminal is left to the other processes, such as a pager that reads from it.
     pub(super) fn of_foreground() -> Option<Self> {
         if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
@@ -38,8 +38,8 @@ impl Terminal {
         let _restored = before.thread_set_mask().is_ok();
     }
 
-    /// Stops this process as its group was stopped. Once this process is continued, it continues
-    /// the group, if it may. Returns whether it did.
+    /// Stops this process like its group. Once this process is continued, it continues the group,
+    /// if that is permitted, and then returns true.
     pub(super) fn stop_with(&self, group: Pid, may_continue: impl Fn() -> bool) -> bool {
         self.take_back();
         let _stopped = killpg(getpgrp(), Signal::SIGTSTP).is_ok();

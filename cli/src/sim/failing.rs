@@ -1,4 +1,4 @@
-//! Shows and keeps a history that failed, and explains a case that cannot be run.
+//! Shows and saves a history that failed, and explains a case that cannot be run.
 
 use std::io::IsTerminal as _;
 use std::path::Path;
@@ -43,7 +43,7 @@ pub(super) fn width() -> usize {
     terminal_size::terminal_size().map_or(PAGE, |(width, _)| usize::from(width.0).max(80))
 }
 
-/// Writes a case to a file of its own.
+/// Writes a case to its own file.
 pub(super) fn keep(case: &Case, dir: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(dir)?;
     let file = dir.join(format!("{}.json", case.name()));
@@ -58,7 +58,7 @@ pub(super) fn bad(case: BadCase) -> Failure {
     }
 }
 
-/// The error where known mistakes are not compiled in.
+/// The error if known mistakes are not compiled in.
 pub(super) fn mutants_are_missing() -> String {
     "this synod was built without known mistakes, as one that is to be relied on should be; in a copy \
      of the source: cargo run --release -p synod-cli --features mutants -- sim mutants"

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-/// Works on all things, as many at once as there are processors, and hands over each result after
-/// those of all earlier things. The first error ends it.
+/// Processes all items, on as many threads as there are processors, and passes on the results in
+/// the order of the items. The first error ends it.
 pub(super) fn in_order<T: Sync, R: Send, E>(
     things: &[T],
     work: impl Fn(&T) -> R + Sync,
@@ -38,7 +38,7 @@ pub(super) fn in_order<T: Sync, R: Send, E>(
     })
 }
 
-/// The next thing that no thread works on.
+/// The next item that no thread has taken.
 fn one_of<'a, T>(things: &'a [T], next: &AtomicUsize) -> Option<(usize, &'a T)> {
     let at = next.fetch_add(1, Ordering::Relaxed);
     things.get(at).map(|thing| (at, thing))
@@ -52,7 +52,7 @@ mod tests {
     fn results_come_in_the_order_of_the_things() {
         let things: Vec<u64> = (0..100).collect();
         let mut taken = Vec::new();
-        // The work on the first ones takes longest.
+        // The work on the first items takes longest.
         let work = |thing: &u64| (0..(100 - thing) * 1000).sum::<u64>();
         let ended: Result<(), ()> = in_order(&things, work, |thing, _| {
             taken.push(*thing);

@@ -121,8 +121,8 @@ fn print_report(common: &Common, row: &Row, found: &[&Case], tally: &Tally) -> R
     ))?)
 }
 
-/// For each fault, the mistakes that are not found without it. Where other faults can replace it,
-/// also the mistakes that are found with this fault alone.
+/// For each fault, the mistakes that are not found without it. If other faults can replace it, also
+/// lists the mistakes that are found with this fault alone.
 fn without_each(asked: &Asked<'_>, rows: &[&Row]) -> Result<(), Failure> {
     let all: Vec<Fault> = Fault::all().filter(|fault| !fault.is_defect()).collect();
     let mut fair = Vec::new();
@@ -170,7 +170,7 @@ fn matching(
 
 /// Returns `true` if a mistake is found without these faults.
 fn is_found(row: &Row, seeds: u64, without: &[Fault]) -> Result<bool, Failure> {
-    /// Seeds per step, to stop early when it is found at once.
+    /// Seeds per step, to stop early if it is found soon.
     const STEP: u64 = 50;
     let mut from = 0;
     while from < seeds {

@@ -1,4 +1,4 @@
-//! The blocks of `docs/cookbook.md`, run as they are, with programs in place of the reader's.
+//! The blocks of `docs/cookbook.md`, run unchanged, with test programs in place of the reader's.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -213,7 +213,7 @@ fn the_live_side_is_switched(on: &Server) {
     eventually("the proxy knows the side", || is_live("blue"));
     assert_eq!(host.run(switch, &[]), (Some(0), "green is live".to_owned()));
     eventually("the proxy has switched", || is_live("green"));
-    // The other side is ill.
+    // The other side is not healthy.
     assert_eq!(host.run(switch, &[]), (Some(1), String::new()));
     assert_eq!(text(&on.output(&["get", "/web/live"]).stdout), "green");
     ends(proxy);
@@ -264,7 +264,7 @@ fn a_unit_runs_on_the_leader_only(on: &Server) {
     two.signal("TERM");
     two.ends_with(143);
 
-    // The unit as it is, with programs that exist.
+    // The unchanged unit, with programs that exist.
     let synod = env!("CARGO_BIN_EXE_synod");
     let unit = unit.replace("/usr/local/bin/synod", synod);
     let unit = unit.replace("/usr/local/bin", &host.home.path().display().to_string());

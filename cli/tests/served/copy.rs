@@ -91,7 +91,7 @@ fn a_tree_is_exported_imported_and_compared(on: &Server) {
     assert_eq!((code, json.lines().last()), (Some(1), Some(last)));
     assert_eq!(diff(&["/from", "/no/such/file"]).0, Some(2));
 
-    // What is there is refused, kept or replaced.
+    // An existing node is refused, kept or replaced.
     let refused = on.output(&["import", "--to", "/to/here", &file]);
     assert_eq!(refused.status.code(), Some(73));
     let told = text(&refused.stderr);
@@ -110,7 +110,7 @@ fn a_tree_is_exported_imported_and_compared(on: &Server) {
     fs::remove_file(&file).expect("it is there");
 }
 
-/// Nothing of a file is written if one of its lines cannot be.
+/// No line of a file is written if one of them cannot be written.
 fn a_file_that_does_not_fit_is_refused_as_a_whole(on: &Server) {
     let node = |name: &str, data: &str| format!(r#"{{"path":"/unfit/{name}","data":"{data}"}}"#);
     let good = [node("a", "x"), node("b", "y")].join("\n");
@@ -141,7 +141,7 @@ fn a_file_that_does_not_fit_is_refused_as_a_whole(on: &Server) {
     assert_eq!(on.fed(&["import"], unsorted.as_bytes()).status.code(), Some(0));
     assert_eq!(on.fed(&["diff", "/unfit", "-"], good.as_bytes()).status.code(), Some(0));
 
-    // What is in the store is in the way.
+    // A node in the store is in the way.
     assert_eq!(on.code(&["put", "/unfit/c/d", "x"]), Some(0));
     let above = [node("new", ""), node("c", "")].join("\n");
     let told = text(&on.fed(&["import"], above.as_bytes()).stderr);
@@ -158,7 +158,8 @@ fn a_file_that_does_not_fit_is_refused_as_a_whole(on: &Server) {
 
 fn a_store_is_copied_into_another_one(on: &Server) {
     let (one, two) = (on.another(), on.another());
-    // More than a transaction holds, deep, and of a size that fills several.
+    // More nodes than one transaction can have, deep, and with data that fills several
+    // transactions.
     let deep = "/d".repeat(40);
     let mut file = String::new();
     for number in 0..150 {

@@ -52,7 +52,7 @@ fn a_command_does_the_tasks_of_a_crew(on: &Server) {
     worker.ends_with(0);
 
     assert_eq!(on.code(&["crew", "/crew", "work", "--policy", "any", "--", "true"]), Some(2));
-    // A command that is not there fails no task.
+    // A missing command does not fail a task.
     assert_eq!(text(&submit(&["0", "--id", "e"]).stdout), "e");
     assert_eq!(on.code(&["crew", "/crew", "work", "--", "/no/such/command"]), Some(127));
     let _next = Running::start(&mut on.synod(&work));

@@ -26,14 +26,14 @@ impl Stubborn {
         let file = notes.to_str().expect("text");
         let words = ["lock", "--grace", "900ms", lock, "--", "sh", "-c", NOTES, file];
         let mut command = on.synod(&words);
-        // Longer than a busy machine takes until the session would be renewed.
+        // Longer than a busy machine needs until it renews the session.
         command.env("SYNOD_STORE", on.url().replace("session=2s", "session=6s"));
         let mut synod = Running::start(&mut command);
         let process = synod.number();
         Self { synod, process, notes, _home: home }
     }
 
-    /// Checks that it is killed, and was not asked to end before: its lock was over by then.
+    /// Checks that it is killed without a SIGTERM before: its lock was already lost.
     fn is_killed_at_once(&self) {
         eventually("the command is killed", || !runs(self.process));
         assert!(!self.notes.exists(), "it got SIGTERM, and time to end");
@@ -56,7 +56,7 @@ impl StoppedGroup {
 
 impl Drop for StoppedGroup {
     fn drop(&mut self) {
-        // Unless it was killed meanwhile.
+        // Ignored if it was killed in the meantime.
         let _there = send("CONT", self.0);
     }
 }

@@ -76,15 +76,15 @@ fn a_command_runs_once_in_a_period(on: &Server) {
     let told = text(&second.stderr);
     assert!(told.contains("/seldom was run in this period, by ") && told.contains('Z'), "{told}");
     assert_eq!(on.code(&["lock", "--once-per", long, "-E", "0", "/seldom", "false"]), Some(0));
-    // The lock is free, and periods of other commands are their own.
+    // The lock is free, and other commands have their own periods.
     assert_eq!(on.code(&["lock", "--try", "/seldom", "--", "true"]), Some(0));
     assert_eq!(text(&run("/other").stdout), "ran");
-    // The periods of a moment follow each other.
+    // Two very short periods follow each other.
     for _ in 0..2 {
         let ran = |period| on.code(&["lock", "--once-per", period, "/often", "--", "true"]);
         eventually("the next period begins", || ran("1ms") == Some(0));
     }
-    // A run that waits for the one before does not run in its period.
+    // A run that waits for the previous one does not run in its period.
     let held = on.holds(&["lock", "--once-per", long, "/slow"]);
     let busy = ["lock", "--try", "--once-per", long, "/slow", "--", "echo", "ran"];
     assert!(text(&on.output(&busy).stderr).contains("is held by another client"));
@@ -207,7 +207,7 @@ fn some_share(on: &Server) {
     one.ends_with(0);
     assert_eq!(on.code(&["lock", "--try", "-n", "2", "/some", "--", "true"]), Some(0));
     two.ends_with(0);
-    // The smallest of the limits that differ counts.
+    // If the limits differ, the smallest one applies.
     let only = on.holds(&["lock", "-n", "1", "/some"]);
     assert_eq!(on.code(&["lock", "--try", "-n", "3", "/some", "--", "true"]), Some(75));
     only.ends_with(0);
@@ -309,7 +309,7 @@ fn several_nodes_are_shown_in_one_call(on: &Server) {
     let json: Vec<serde_json::Value> =
         json.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(json.iter().map(|node| &node["path"]).collect::<Vec<_>>(), both);
-    // What is there is printed, and the rest is named.
+    // Existing nodes are printed, and the missing ones are named.
     let partly = on.output(&["get", "/several/x", "/several/a", "/several/y"]);
     assert_eq!(partly.status.code(), Some(66));
     assert_eq!(text(&partly.stdout), "/several/a\none");
@@ -396,7 +396,7 @@ fn a_change_is_shown_with_its_data(on: &Server) {
     json.ends_with(0);
     let tree = text(&on.output(&["tree", "--json", "/watched"]).stdout);
     assert!(tree.ends_with(r#","json":{"a":1}}"#), "{tree}");
-    // As it is: no digit is rounded, and no key is dropped.
+    // The JSON is unchanged: no digit is rounded, and no key is dropped.
     let exact = r#"{"n":12345678901234567890123,"a":1,"a":2,"z":0.1e-40}"#;
     assert_eq!(on.code(&["set", "/watched", exact]), Some(0));
     let got = text(&on.output(&["get", "--json", "/watched"]).stdout);

@@ -134,7 +134,7 @@ impl Running {
         line.trim().to_owned()
     }
 
-    /// Closes its output: it cannot print any more.
+    /// Closes its output: it can no longer print.
     pub(crate) fn stop_reading(&mut self) {
         drop(self.said.take());
     }

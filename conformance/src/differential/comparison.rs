@@ -23,11 +23,11 @@ struct Pairs<T> {
     back: BTreeMap<T, T>,
 }
 
-/// Two answers that agree, or that differ in something that both stores may do.
+/// Two answers that agree, or differ within the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Agreement {
     Same,
-    /// One store still had an empty container to delete, and the other had not. If that affects
+    /// One store still had an empty container to delete, but the other had not. If that affects
     /// other writes, the rest cannot be compared.
     Parted {
         for_good: bool,
@@ -101,7 +101,7 @@ impl Comparison {
             let told = match act.verb {
                 Verb::Create { life: Life::Container, .. } => false,
                 Verb::Create { .. } | Verb::Draw { .. } | Verb::Set { .. } => true,
-                // The contract promises nothing about these.
+                // The contract guarantees nothing about these.
                 Verb::Delete { .. } | Verb::Check { .. } => continue,
             };
             if !told && (a.stat.is_some() || b.stat.is_some()) {
@@ -121,7 +121,8 @@ impl Comparison {
     ) -> Result<(), String> {
         let windowed = !matches!(ask.reach, Reach::Node | Reach::Children { .. } | Reach::Subtree);
         if windowed && a.iter().chain(b).any(|entry| !model.is_live(&entry.place)) {
-            // A container with the name of a deleted ticket: a store may find a sequence in it too.
+            // A container with the name of a deleted ticket: a store may also find a sequence in
+            // it.
             return Ok(());
         }
         let shown = |entry: &&Entry| !model.may_linger(&entry.place);
@@ -204,8 +205,8 @@ pub(crate) fn plain(a: &Told, b: &Told) -> Result<(), String> {
     if same { Ok(()) } else { Err("not the same answer".into()) }
 }
 
-/// Returns `Some` if `a` missed an empty container that `b` still had: `true` if their trees differ
-/// because of that.
+/// Returns `Some` if `a` missed an empty container that `b` still had: `true` if their trees then
+/// differ.
 fn excuse(acts: &[Act], model: &Model, a: &Told, b: &Told) -> Option<bool> {
     let Told::Rejected { index, why: synod_core::store::RejectReason::Missing, .. } = a else {
         return None;

@@ -1,5 +1,5 @@
-//! Compares the events of a store with the changes that happened: of each path at least the last
-//! change, and nothing else.
+//! Compares the events of a store with the changes that happened: at least the last change of each
+//! path, and nothing else.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,8 +29,8 @@ pub(crate) struct Listener<'a> {
 }
 
 impl Listener<'_> {
-    /// Takes events until all changes are reported, and checks them. For a session that is over, up
-    /// to the end, whose reason is checked too.
+    /// Takes events until all changes are reported, and checks them. For a session that is over,
+    /// takes them up to the end, whose reason is also checked.
     pub(crate) async fn listen(
         &self,
         watch: &mut Watch,
@@ -96,7 +96,8 @@ impl Listener<'_> {
             if of_children && hints && Some(place.as_str()) == parent(&deed.place) {
                 return true;
             }
-            // In a listing of names a write may be reported, which says nothing about existence.
+            // In a listing of names a write may be reported, which does not show whether the node
+            // exists.
             if !of_children && place == deed.place && !(hints && change.kind == Kind::Updated) {
                 last = Some(change);
             }

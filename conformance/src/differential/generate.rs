@@ -1,4 +1,4 @@
-//! Random programs. Calls must interact: there are few places, and many ways to use them.
+//! Random programs. Calls must interact, so there are few places and many ways to use them.
 
 use synod_core::random::Random;
 
@@ -28,7 +28,7 @@ struct Writer {
     palette: Palette,
     /// Every ticket that was requested before this step.
     tickets: Vec<String>,
-    /// Sequential nodes in it: their names are not known yet.
+    /// Sequential nodes of the program, whose names are not known yet.
     fresh: Vec<String>,
     over: [bool; SESSIONS],
 }

@@ -40,7 +40,8 @@ pub(crate) struct Difference {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ran {
     Whole,
-    /// Up to a container that only one store still had, or a store that did not answer.
+    /// Only a part: up to a container that only one store still had, or a store that did not
+    /// answer.
     Part,
 }
 
@@ -49,7 +50,7 @@ struct Course {
     model: Model,
     comparison: Vec<Comparison>,
     observed: Vec<Observed>,
-    /// The sessions that are over, and why.
+    /// The sessions that are over, and the reasons.
     over: BTreeMap<usize, SessionEnd>,
 }
 
@@ -59,7 +60,7 @@ impl Lockstep {
         for (number, store) in stores.iter().enumerate() {
             sides.push(Side::new(number, store.clone()).await);
         }
-        // Directories are new in every run, even with the same seed.
+        // Every run uses new directories, even with the same seed.
         Self { sides, random: Random::from_system(), left: false }
     }
 
@@ -126,7 +127,7 @@ impl Course {
         if let Some(hung) = answers.iter().find(|told| matches!(told, Told::Nothing { .. })) {
             return Err(format!("{hung}"));
         }
-        // A store may be unreachable at any time. Its answer is unknown then.
+        // A store may be unreachable at any time. The answer is then unknown.
         let silent = |told: &Told| {
             matches!(told, Told::Failed { kind: ErrorKind::Unreachable, effect: Effect::None, .. })
         };

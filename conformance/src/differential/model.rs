@@ -12,8 +12,7 @@ use crate::differential::program::{Act, Life, Verb, is_below, parent};
 pub(crate) struct Model {
     /// The owner of each node, if it is ephemeral.
     live: BTreeMap<String, Option<usize>>,
-    /// Paths at which a container is or was: an empty container is collected at once, or after a
-    /// while.
+    /// Paths at which a container is or was: an empty container is collected immediately or later.
     containers: BTreeSet<String>,
     versions: BTreeMap<String, Vec<Vec<Version>>>,
     tickets: BTreeMap<String, Vec<Sequence>>,
@@ -71,13 +70,13 @@ impl Model {
         self.informed.contains(&who)
     }
 
-    /// Records that a session did a latest read.
+    /// Records that a session has made a latest read.
     pub(crate) fn inform(&mut self, who: usize) {
         self.informed.insert(who);
     }
 
-    /// Records that an operation is tried. A store may keep the containers of a refused operation
-    /// for a while.
+    /// Records an attempted operation. A store may keep the containers of a rejected operation for
+    /// a while.
     pub(crate) fn tried(&mut self, acts: &[Act]) {
         for act in acts {
             let (made, itself) = match act.verb {
@@ -96,8 +95,7 @@ impl Model {
         }
     }
 
-    /// Records operations that happened. `revisions` has, for each operation, its revision at each
-    /// store.
+    /// Records applied operations. `revisions` has, for each operation, its revision at each store.
     pub(crate) fn did(
         &mut self,
         (step, who): (usize, usize),
@@ -123,7 +121,7 @@ impl Model {
             };
             if kind != Kind::Updated {
                 self.versions.remove(&place);
-                // Its own directory starts again.
+                // The sequences of its own directory start again.
                 self.tickets.retain(|ticket, _| parent(ticket) != Some(&place));
             }
             let (data, revisions) = (data.map(bytes), revisions.clone());
@@ -158,7 +156,7 @@ impl Model {
         self.tickets.retain(|ticket, _| parent(ticket).is_some_and(occupied));
     }
 
-    /// All stores returned the version of a node.
+    /// Records the versions that all stores returned for a node.
     pub(crate) fn know(&mut self, place: &str, versions: Vec<Version>) {
         let told = self.versions.entry(place.to_owned()).or_default();
         if self.live.contains_key(place) && told.last() != Some(&versions) {

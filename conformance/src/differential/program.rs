@@ -145,8 +145,8 @@ impl Ask {
     }
 }
 
-/// The start of the names of all tickets, and of no other node: a store may find numbers in other
-/// names too.
+/// The prefix of the names of all tickets, and of no other node: a store may also find numbers in
+/// other names.
 pub(crate) const TICKET: &str = "s";
 
 impl fmt::Display for Program {

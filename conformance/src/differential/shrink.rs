@@ -40,7 +40,7 @@ pub(crate) async fn shrink(
     }
 }
 
-/// The program without `span` steps in a row; for a span of zero, without a part of a step.
+/// The programs without `span` successive steps; for a span of zero, without a part of a step.
 fn candidates(program: &Program, span: usize) -> Vec<Program> {
     let steps = &program.steps;
     if span > 0 {

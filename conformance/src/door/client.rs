@@ -26,8 +26,8 @@ impl World {
     }
 
     /// Options for a client that makes many calls, or whose calls are counted: its TTL is so long
-    /// that its session survives a pause of a busy machine, and that no owner watches its own
-    /// ticket meanwhile.
+    /// that its session survives a pause of a busy machine, and no owner starts to watch its own
+    /// ticket.
     pub(crate) fn unhurried(&self) -> ClientOptions {
         self.options().session(SessionOptions::new(self.profile.patience * 3))
     }

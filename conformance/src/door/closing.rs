@@ -120,7 +120,7 @@ async fn the_last_clone_closes(world: World) {
     world.eventually("its nodes go", async || !bob.exists(&a).await).await;
 }
 
-/// Opens a client, makes calls that are dropped half-way, and closes the client or drops it.
+/// Opens a client, makes calls that are dropped before their end, and closes or drops the client.
 async fn come_and_go(world: &World, closes: bool) {
     let backend = HesitantBackend::new(world.harness.backend());
     let client: Client = world.client_on(backend, world.options()).await;
@@ -140,7 +140,8 @@ async fn come_and_go(world: &World, closes: bool) {
 
 async fn what_a_client_needs_goes_with_it(world: World) {
     let tasks = || Handle::current().metrics().num_alive_tasks();
-    // A backend may start resources for itself with its first session; they are not the client's.
+    // A backend may start its own resources with the first session; they do not belong to the
+    // client.
     let bob = world.bob().await;
     let counts = world.profile.can(Ability::WatchCount);
     let watches = async || if counts { world.harness.watches().await } else { 0 };

@@ -86,12 +86,12 @@ async fn a_dropped_ticket_that_is_made_twice_is_gone_twice(world: World) {
         }
         if second.pending() == 0 {
             sent_twice += 1;
-            // A third sending may be in flight: it arrives before the check that nothing is there.
+            // A third request may be in flight: it arrives before the check that nothing is left.
             let lost = 2;
             let settled = async || sent.count(Verb::Commit) - lost == arrived.answers(Verb::Commit);
             world.eventually("what was sent since arrives", settled).await;
             emptied(&world, "what was sent since is gone").await;
-            // Both sendings arrive after all, the second when nothing is left of the first.
+            // Both requests arrive late, the second after the node of the first was removed.
             for _ in 0..2 {
                 answer(other.commit(draw()).await).required().expect("there is none");
                 emptied(&world, "what was dropped is gone").await;

@@ -79,8 +79,8 @@ async fn a_write_is_done_once_whatever_is_lost(world: World) {
     }
 }
 
-/// A store whose next transaction is delayed until the test lets it arrive, whatever its session
-/// reads and writes meanwhile. Its caller is told that the effect is unknown.
+/// A store whose next transaction is delayed until the test lets it arrive; other calls of its
+/// session are not delayed. Its caller gets an error with an unknown effect.
 #[derive(Clone, Debug)]
 struct Delaying<T> {
     inner: T,
@@ -187,14 +187,14 @@ async fn a_delayed_request_is_not_applied_after_its_retry(world: World) {
 
         answer(late.send(&once, &a).await);
 
-        // Another client goes on from there, with the same versions as before.
+        // Another client continues from there, with the same versions as before.
         if bob.exists(&a).await {
             bob.delete(&a).await;
         }
         if !matches!(late, Late::Create) {
             bob.create(&a, "bob").await;
         }
-        // A client that does not expect the delayed request removes its write id meanwhile.
+        // A client that does not expect the delayed request removes its write id in the meantime.
         sleep(world.brief()).await;
         assert!(!answer(store.arrive().await).is_committed(), "{late:?}");
         let expected = (!matches!(late, Late::Create)).then_some("bob");
@@ -237,7 +237,7 @@ async fn of_many_creates_without_an_answer_one_succeeds(world: World) {
     };
     let clients = join_all((0..CLIENTS).map(|number| world.scripted([lost(number)]))).await;
 
-    // All have the same data: it proves nothing.
+    // All have the same data, so the data does not identify the writer.
     let creating = clients.iter().map(async |(client, _plan)| {
         let created = world.once(client).create(&a, "data", Lifetime::Persistent).await;
         answer(created).ok()
@@ -290,7 +290,7 @@ async fn a_write_id_goes_with_its_write(world: World) {
     let none = async || bob.names(&ids).await.is_empty();
     world.eventually("the write ids are gone", none).await;
 
-    // A write id that is not above the node would be in the way of the write, or of its removal.
+    // A write id at or below the node would block the write, or the removal of the node.
     for at in [&ids, &world.dir] {
         for error in [
             failure(once.create(at, "", Lifetime::Persistent).await.map(drop), "create"),

@@ -1,4 +1,4 @@
-//! Values that are followed: the last value is reported, whatever the values before it were.
+//! Values that are followed: the last value is always reported.
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use synod_core::client::{Client, ValueWatch};

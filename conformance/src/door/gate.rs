@@ -33,10 +33,9 @@ struct Shared {
     answers: watch::Sender<BTreeMap<Verb, usize>>,
     /// A node that is added to every view.
     stranger: Mutex<Option<Path>>,
-    /// A container in every listing of its parent, with the sequence in its name; `None` for no
-    /// container.
+    /// A container in every listing of its parent, with the sequence in its name.
     container: Mutex<Option<Path>>,
-    /// For each kind of call, the number of calls that are answered. Later calls are executed, and
+    /// For each kind of call, the number of calls that are answered. Later calls are executed, but
     /// their answers are held back.
     holding: watch::Sender<BTreeMap<Verb, usize>>,
     blind: AtomicBool,
@@ -44,11 +43,11 @@ struct Shared {
     garbles: AtomicBool,
     /// `true` if watches lose changes and report the loss.
     forgetful: AtomicBool,
-    /// `true` if watches lose changes and report nothing.
+    /// `true` if watches lose changes without reporting that.
     mute: AtomicBool,
     /// The server's status of sessions that can be lost is not forwarded.
     frozen: watch::Sender<bool>,
-    /// A node whose creation watches do not report, because it was merged with the removal.
+    /// A node of which watches report only the removal, merged with its creation.
     brief: Mutex<Option<Path>>,
     /// The number of subtrees that were read or observed.
     subtrees: AtomicUsize,
@@ -184,7 +183,7 @@ impl Gate {
         self.shared.mute.store(is_mute, Ordering::Relaxed);
     }
 
-    /// Watches report of this node, which is gone already, only that it was removed.
+    /// Makes watches report only the removal of this node, which is already gone.
     pub(crate) fn join_changes_of(&self, brief: &Path) {
         let mut joined = self.shared.brief.lock().unwrap_or_else(PoisonError::into_inner);
         *joined = Some(brief.clone());
@@ -200,27 +199,27 @@ impl Gate {
         self.shared.lists.load(Ordering::Relaxed)
     }
 
-    /// Sessions that are opened from now on report nothing after their first status, as if their
-    /// task were starved.
+    /// Makes sessions that are opened from now on report nothing after their first status, as if
+    /// their task did not run.
     pub(crate) fn starve(&self) {
         self.shared.starved.store(true, Ordering::Relaxed);
     }
 }
 
 impl Gate {
-    /// After this number of further calls nothing is sent any more, not even a close, as if the
-    /// process had ended.
+    /// Stops sending after this number of further calls, as if the process had ended. Not even a
+    /// close is sent.
     pub(crate) fn die_after(&self, calls: usize) {
         let mut passing = self.shared.passing.lock().unwrap_or_else(PoisonError::into_inner);
         *passing = Some(calls);
     }
 
-    /// Calls are sent again. Those that were not sent are never answered.
+    /// Sends calls again. Calls that were not sent are never answered.
     pub(crate) fn revive(&self) {
         *self.shared.passing.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Waits until a call was made that was not sent because the process had ended.
+    /// Waits until a call was not sent because the process had ended.
     pub(crate) async fn died(&self) {
         let died = self.shared.dead.subscribe().wait_for(|dead| *dead).await.is_ok();
         assert!(died, "the gate stands as long as this one");
@@ -272,8 +271,8 @@ fn count(calls: &BTreeMap<Verb, usize>, verb: Verb) -> usize {
 }
 
 impl Shared {
-    /// Returns `true` if the process is still alive when it makes this call.
-    fn lives(&self) -> bool {
+    /// Counts a call. Returns `true` if the process is still alive when it makes it.
+    fn count_call(&self) -> bool {
         let mut passing = self.passing.lock().unwrap_or_else(PoisonError::into_inner);
         let lives = *passing != Some(0);
         *passing = passing.map(|calls| calls.saturating_sub(1));
@@ -281,7 +280,7 @@ impl Shared {
     }
 
     async fn pass<T>(&self, verb: Verb, call: impl Future<Output = Result<T>>) -> Result<T> {
-        if !self.lives() {
+        if !self.count_call() {
             self.dead.send_replace(true);
             return pending().await;
         }
@@ -344,7 +343,7 @@ impl Shared {
         change.kind != Kind::Deleted && brief.as_ref() == Some(&change.path)
     }
 
-    /// The view, with the additional container where listings contain it.
+    /// The view, with the additional container if a listing contains it.
     fn name(&self, query: &Query, mut view: View) -> View {
         let named = self.container.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let named = named.filter(|it| {
@@ -445,7 +444,7 @@ impl Store for Gated {
 
     async fn close(&self) -> Result<()> {
         if self.relay.is_some() && self.first.borrow().is_lost() {
-            // Only this side considers the session lost: no request is sent to the server.
+            // Only the client considers the session lost: no request is sent to the server.
             return Err(
                 Error::new(ErrorKind::Unreachable, "passing the gate").with_unknown_effect()
             );

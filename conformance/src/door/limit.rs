@@ -30,15 +30,15 @@ cases![
 const FIRST: Duration = Duration::from_millis(10);
 const CAP: Duration = Duration::from_millis(80);
 
-/// From 10 ms to 80 ms, half of it left to chance.
+/// Delays from 10 ms to 80 ms, half of each random.
 fn steady() -> Retry {
     Retry::Forever { backoff: Backoff::default().first(FIRST).cap(CAP).jitter(0.5) }
 }
 
-/// The largest number of tries that `steady` makes in this time.
+/// The maximum number of attempts that `steady` makes in this time.
 fn most(time: Duration) -> usize {
     let shortest = CAP.as_micros() / 2;
-    // The first try, those while the delays still grow, and a margin.
+    // The first attempt, the attempts while the delays still grow, and a margin.
     usize::try_from(time.as_micros() / shortest).expect("a short time") + 5
 }
 

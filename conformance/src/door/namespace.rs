@@ -86,7 +86,7 @@ async fn nothing_outside_a_namespace_shows(world: World) {
     let inside = client.namespace(&world.at("a")).expect("short");
     done(inside.create(&path("/x"), "", Lifetime::Persistent).await);
 
-    // Even if the store reports nodes whose paths only start alike.
+    // Even if the store reports nodes whose paths only start with the same text.
     for stranger in ["ab", "ab/x", "b", "a%"] {
         gate.tell_of(&world.at(stranger));
         for query in [Query::subtree(path("/")), Query::children(path("/"))] {

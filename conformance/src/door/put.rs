@@ -33,12 +33,12 @@ async fn a_put_makes_what_is_missing_and_replaces_what_is_there(world: World) {
     bob.create(&world.at("c/below"), "").await;
     let above = failure(client.put(&world.at("c"), "3").await, "where a container is");
     assert_eq!((above.kind(), above.path()), (ErrorKind::Refused, Some(&world.at("c"))));
-    // An empty container counts as no node.
+    // An empty container does not count as a node.
     bob.delete(&world.at("c/below")).await;
     answer(client.put(&world.at("c"), "3").await);
     assert_eq!(bob.text(&world.at("c")).await.as_deref(), Some("3"));
 
-    // An ephemeral node stays with its owner, and has nothing below it.
+    // An ephemeral node keeps its owner, and has no children.
     let own = world.at("e");
     done(client.create(&own, "", Lifetime::Session).await);
     assert!(answer(client.put(&own, "4").await).owner().is_some());
@@ -52,12 +52,12 @@ async fn a_put_goes_on_when_the_node_comes_in_between(world: World) {
     let client = world.client_on(gate.clone(), world.options()).await;
     gate.set(Way::Holding);
     let meddling = async {
-        // It found no node, and there is one when it creates.
+        // The set found no node, but another client has created one before the create.
         gate.held(1).await;
         bob.create(&at, "bob").await;
         gate.hold_behind(Some((Verb::Commit, 1)));
         gate.set(Way::Open);
-        // It found a node, and there is none when it sets.
+        // The create found a node, but another client has removed it before the set.
         gate.held(2).await;
         bob.delete(&at).await;
         gate.hold_behind(None);
@@ -112,7 +112,7 @@ async fn a_dropped_put_takes_nothing_back(world: World) {
 
         let counts = || (gate.count(Verb::Commit), gate.answers(Verb::Commit));
         let settled = async || counts().0 == counts().1;
-        // On a busy machine it may send the next write while bob reads.
+        // On a busy machine ann may send the next write while bob reads.
         let (answers, there) = loop {
             world.eventually("a write that was sent is driven to its end", settled).await;
             sleep(world.brief()).await;
@@ -122,7 +122,7 @@ async fn a_dropped_put_takes_nothing_back(world: World) {
                 break (before.1, there);
             }
         };
-        // Its set found no node, then it created one.
+        // The set found no node, then the create was sent.
         let wrote = answers >= 2;
         assert_eq!(there, wrote, "dropped at await {waits}");
         if let Some(put) = ended {

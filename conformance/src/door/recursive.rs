@@ -59,7 +59,7 @@ async fn a_recursive_delete_removes_what_is_created_meanwhile(world: World) {
     gate.set(Way::Holding);
 
     let meddling = async {
-        // It has read the tree.
+        // The call has read the tree.
         gate.held(1).await;
         bob.create(&world.at("top/b/new"), "").await;
         bob.set(&world.at("top/c"), "written").await;

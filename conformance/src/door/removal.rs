@@ -1,4 +1,4 @@
-//! The removal of the nodes that a session created: exactly these nodes, for as long as it takes.
+//! The removal of the nodes that a session created: exactly these nodes, as long as it takes.
 
 use synod_core::error::{Effect, ErrorKind};
 use synod_core::retry::Retry;
@@ -49,7 +49,7 @@ async fn removing_does_not_give_up(world: World) {
         } else {
             done(client.create(&world.at("a"), "", Lifetime::Persistent).await)
         };
-        // The last of them first, so that the node goes at the last moment.
+        // Starts with the last attempt, so that the node is removed at the last moment.
         for (nth, site) in (1..).zip(sites.into_iter().rev()) {
             plan.cue(Cue::new(site).of(Verb::Delete).nth(nth));
         }

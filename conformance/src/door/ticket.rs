@@ -1,4 +1,4 @@
-//! Sequential creates through the client: one call, one node, whichever message is lost.
+//! Sequential creates through the client: one call, one node, even if a message is lost.
 
 use bytes::Bytes;
 use synod_core::store::{Expect, Lifetime, Txn};
@@ -76,7 +76,7 @@ async fn a_ticket_of_another_session_is_not_taken(world: World) {
     let outcome = answer(session.commit(txn).await);
 
     assert_eq!(plan.pending(), 0);
-    // A path that another client used too may be refused.
+    // A path that another client has also used may be refused.
     if let Some(commit) = outcome.ok() {
         let drawn = only(commit.results);
         assert_eq!(drawn.owner(), Some(session.info().id));

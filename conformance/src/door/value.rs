@@ -74,7 +74,7 @@ async fn data_that_cannot_be_read_is_not_quoted(world: World) {
     }
 }
 
-/// A store that leaves out what it promised is reported as an error of the store.
+/// A store that omits a guaranteed part of an answer is reported as an error of the store.
 async fn what_a_store_leaves_out_is_missed_without_a_panic(world: World) {
     let (gate, bob, at) = (world.gate(), world.bob().await, world.at("a"));
     let client = world.client_on(gate.clone(), world.options().timeout(world.profile.ttl)).await;

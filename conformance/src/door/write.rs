@@ -108,14 +108,14 @@ async fn a_call_that_did_nothing_goes_on_in_the_next_session(world: World) {
             assert_eq!(answer(client.get(&a).await), None);
         } else {
             let made = client.create(&a, "", Lifetime::Persistent).await;
-            // Only the store knows whether the write did nothing.
+            // Only the store knows whether the write was applied.
             match made {
                 Ok(made) => assert!(made.is_committed(), "nothing is in the way"),
                 Err(error) => assert!(error.has_unknown_effect(), "{error}"),
             }
         }
 
-        // A store that did not know of the end may have answered in the old session.
+        // A store that had not noticed the end may have answered in the old session.
         world.in_time("the loss", session.lost()).await;
         let next = answer(client.session().await);
         assert_ne!(next.info().id, session.info().id);

@@ -1,4 +1,4 @@
-//! Uses that are dropped half-way.
+//! Uses that are dropped before their end.
 
 use synod_testkit::cancel::{cancel_at_every_await, stop_at};
 use tokio::time::timeout;
@@ -35,7 +35,7 @@ async fn a_wait_dropped_at_any_await_leaves_nothing(world: World) {
             let trial = trial.round(waits);
             let obstacle = answer(trial.it.obstruct(&ann, &trial.path).await).expect("it waits");
             let pause = world.think_for(waits.min(8));
-            // In a task of its own, which does not wake the waiter.
+            // In a separate task, which does not wake the waiter.
             let leaving = Waiting::new(async move {
                 pause.await;
                 obstacle.remove().await
@@ -59,8 +59,8 @@ async fn a_wait_that_was_given_up_leaves_no_watch(world: World) {
         let (name, base) = (trial.it.name, world.harness.watches().await);
         let obstacle = answer(trial.it.obstruct(&ann, &trial.path).await).expect("it waits");
         let before = world.harness.watches().await;
-        // A recipe that outlasts its session has a task, which may begin to watch later than this.
-        // A task that stayed after each round would add more watches than that.
+        // A recipe that outlives its session has a task, which may start to watch later. A task
+        // that was left after each round would add more watches than that.
         let own = usize::from(trial.it.outlasts);
         for _ in 0..3 {
             let (bob, trial) = (bob.clone(), trial.clone());

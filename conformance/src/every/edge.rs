@@ -49,7 +49,7 @@ async fn a_path_of_any_length_is_used_or_refused(world: World) {
 
 /// A path below this one, with the given length in bytes.
 fn long(path: &Path, bytes: usize) -> Path {
-    /// A name that leaves room for another one below it.
+    /// A name short enough that another one fits below it.
     const NAME: usize = 100;
     let mut path = path.clone();
     while path.as_str().len() + 1 + 2 * NAME < bytes {
@@ -60,7 +60,7 @@ fn long(path: &Path, bytes: usize) -> Path {
 }
 
 async fn a_text_of_any_length_is_taken_or_refused(world: World) {
-    /// Some of them have a meaning in paths, in JSON, or in encodings.
+    /// Some of them are special in paths, in JSON, or in encodings.
     const STRANGE: [&str; 12] =
         ["", ".", "..", "/", "a/b", "%", "%41", "\0", "\"\\", "é\u{301}", "\u{10ffff}", "-id-"];
     let passers = &Passers::new(&world).await;

@@ -1,4 +1,4 @@
-//! Uses whose process, session, client or time ends.
+//! Uses of a recipe during which the process, session, client or time ends.
 
 use std::time::Duration;
 
@@ -24,13 +24,13 @@ cases![
     "L-OUT-5" breaks [DeadlineIgnored] => a_use_without_answers_from_any_call_on_fails_in_time,
 ];
 
-/// A wait of another client in its own task.
+/// Waits in a separate task, as another client.
 fn waits(trial: &Trial, client: &Client) -> Waiting<()> {
     let (trial, client) = (trial.clone(), client.clone());
     Waiting::new(async move { trial.it.waiting(&client, &trial.path).await })
 }
 
-/// A use in its own task.
+/// Runs a use in a separate task.
 fn using(trial: &Trial, client: &Client) -> Waiting<()> {
     let (trial, client) = (trial.clone(), client.clone());
     Waiting::new(async move { trial.it.whole(&client, &trial.path).await })
@@ -193,13 +193,13 @@ impl Trial {
     /// Returns `true` if a use ends before it makes this number of calls. No later call is
     /// answered.
     async fn ends_without_answers(&self, calls: usize, world: &World, bob: &Client) -> bool {
-        /// The last factor by which a use gets more time than usual.
+        /// The maximum factor by which a use gets more time than usual.
         const LAST: u32 = 8;
         let (mut trial, mut factor) = (self.round(calls), 1);
         loop {
             match trial.ends_within(factor, calls, world, bob).await {
                 Ok(ended) => return ended,
-                // The machine was too busy for the answered calls, or for heartbeats.
+                // The machine was too slow for the answered calls, or for heartbeats.
                 Err(error)
                     if factor < LAST
                         && matches!(
@@ -234,7 +234,7 @@ impl Trial {
         let ended = world.in_time(self.it.name, self.ends(using, &gate)).await;
 
         gate.revive();
-        // Where the close is not answered in time, the session ends by itself.
+        // If the close is not answered in time, the session expires.
         let _closed = world.in_time("the end of a client", ann.close()).await.is_ok();
         self.until_over(world, bob).await;
         ended

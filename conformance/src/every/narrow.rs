@@ -26,7 +26,7 @@ struct Narrowed {
 }
 
 impl Narrow {
-    /// Bytes of data in one node.
+    /// The maximum number of bytes of data in one node.
     pub(super) const DATA: usize = 20_000;
 
     pub(super) fn new(backend: Arc<dyn Backend>) -> Self {

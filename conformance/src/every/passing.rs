@@ -40,11 +40,11 @@ impl Passers {
         Self { narrow, ann, bob }
     }
 
-    /// The answer to a use of a recipe: whether its argument was taken.
+    /// Returns `true` if a use of a recipe accepted its argument.
     ///
     /// # Panics
     ///
-    /// If it was refused after something was written, or failed.
+    /// If it was refused after a write, or failed.
     pub(super) fn is_taken(&self, result: Result<(), Error>, what: &str, unwritten: &Path) -> bool {
         match result {
             Ok(()) => true,
@@ -73,7 +73,7 @@ pub(super) fn is_open(name: &str) -> bool {
 }
 
 impl<'a, T: Clone + 'static> Passing<'a, T> {
-    /// All functions that take such an argument.
+    /// All functions that take an argument of this kind.
     pub(super) fn all(
         world: &'a World,
         passers: &'a Passers,
@@ -139,7 +139,7 @@ impl<'a, T: Clone + 'static> Passing<'a, T> {
         false
     }
 
-    /// A path of its own for each argument.
+    /// A separate path for each argument.
     fn at(&self, what: &str) -> Path {
         let name: String = what.chars().filter(char::is_ascii_alphanumeric).collect();
         self.dir.join(&format!("{name}-")).expect("it is valid")

@@ -45,10 +45,10 @@ async fn a_use_that_is_not_polled_is_in_no_others_way(world: World) {
 
 impl Trial {
     /// Returns `true` if a use continues at the path of a stopped use. It does not if the stopped
-    /// use holds what this one needs.
+    /// use holds the lock or node that this one needs.
     fn shares(&self) -> bool {
-        /// The master of a crew has the lead, a member of a partition its name and its items, and
-        /// an owner its node.
+        /// The master of a crew holds the leadership, a member of a partition its name and its
+        /// items, and an owner its node.
         const HOLDERS: [&str; 4] = ["crew", "partition", "persistent_node", "persistent_node/ttl"];
         matches!(self.it.act, Act::Change { .. }) && !HOLDERS.contains(&self.it.name)
     }
@@ -163,7 +163,7 @@ impl SecondRuntime {
     }
 }
 
-/// Nothing may run a runtime within another one.
+/// A runtime must not run within another one.
 fn on_a_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(work).join().expect("it does not panic"))
 }

@@ -14,7 +14,7 @@ use synod_testkit::recipe::{Leaves, Row, Use, rows};
 use crate::door::answer;
 use crate::world::World;
 
-/// A way to use a recipe, at a path of its own.
+/// A way to use a recipe, at its own path.
 #[derive(Clone, Debug)]
 pub(super) struct Trial {
     pub(super) row: &'static Row,
@@ -23,13 +23,13 @@ pub(super) struct Trial {
 }
 
 impl Trial {
-    /// One of every way to use a recipe.
+    /// One trial for each way to use a recipe.
     pub(super) fn all(world: &World) -> impl Iterator<Item = Self> {
         let uses = rows().flat_map(|row| row.uses.iter().map(move |it| (row, it)));
         uses.map(|(row, it)| Self { row, it, path: world.at(&it.name.replace('/', "-")) })
     }
 
-    /// One of every way that waits for other clients.
+    /// One trial for each way that waits for other clients.
     pub(super) fn waiting(world: &World) -> impl Iterator<Item = Self> {
         Self::all(world).filter(|trial| trial.it.waits())
     }
@@ -40,7 +40,7 @@ impl Trial {
         Self { path, ..self.clone() }
     }
 
-    /// Waits until no nodes are left except for the nodes that its recipe leaves.
+    /// Waits until only the nodes that its recipe leaves exist.
     pub(super) async fn until_over(&self, world: &World, client: &Client) {
         let step = format!("{}: nothing is left", self.it.name);
         world.eventually(&step, async || self.leaves_nothing(client).await).await;

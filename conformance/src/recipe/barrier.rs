@@ -38,7 +38,7 @@ async fn waiters_pass_when_it_is_lifted_and_not_before(world: World) {
         answer(anns.set().await);
         let mut waiting = [(); 3].map(|()| waits(&world, &bob));
         world.in_time("all look", gate.answered(Verb::Watch, 3 * round + 1)).await;
-        // It may be set again.
+        // The barrier may be set again.
         answer(anns.set().await);
         assert!(answer(bobs.is_set().await));
         for one in &mut waiting {
@@ -82,13 +82,13 @@ async fn a_set_and_a_lift_tell_what_they_changed(world: World) {
     for (site, created, lifted) in [
         (Site::ReplyLost, [Changed, Changed], [Unknown, Unknown]),
         (Site::RequestLost, [Changed, Changed], [Changed, Changed]),
-        // The first request may be the one that is applied.
+        // The first request may be the applied one.
         (Site::AppliedLate, [Changed, Unknown], [Changed, Unknown]),
     ] {
         plan.cue(Cue::new(site).of(Verb::Create));
         let change = answer(world.in_time("a barrier", anns.set()).await);
         assert!(created.contains(&change), "{site:?}: {change:?}");
-        // The write of a barrier that is set already has no other effect.
+        // A write to a barrier that is already set has no effect on waiters.
         for other in [&bobs, &anns] {
             answer(other.lift().await);
             answer(other.set().await);

@@ -47,7 +47,7 @@ async fn stored(world: &World, client: &Client) -> Vec<Node> {
     view.nodes.into_iter().filter(|node| node.stat.is_some()).collect()
 }
 
-/// A reader of the events of a cache, in a task of its own: the nodes that result from the events,
+/// A reader of the events of a cache, in a separate task: the nodes that result from the events,
 /// and the errors in them.
 pub(super) struct Shadow {
     seen: Arc<Mutex<Seen>>,
@@ -82,7 +82,7 @@ impl Shadow {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// `true` if the content is complete by the last event about completeness.
+    /// `true` if the last event about completeness reported a complete content.
     pub(super) fn seen_complete(&self) -> bool {
         self.seen().is_complete
     }
@@ -230,7 +230,7 @@ async fn what_is_removed_and_made_again_during_an_outage_is_one_change(world: Wo
         gate.set(Way::Shut);
         gate.lose_events(true);
         gate.lose();
-        // It has the same version as before, or one with a smaller number.
+        // The node has the same version as before, or one with a smaller number.
         answer(answer(bob.delete(&node, Expect::Any).await).required());
         answer(bob.put(&node, format!("{round}")).await);
         let stale = async || shadow.seen().log == ["stale"];
@@ -256,7 +256,7 @@ async fn an_outage_is_followed_by_the_difference(world: World) {
     let shadow = Shadow::of(&cache);
     settles(&world, &bob, &cache, &shadow).await;
     assert_eq!(shadow.take_log(), ["+tree", "+a", "+b", "+c", "complete"]);
-    // Its session is lost, and it gets no other before the tree has changed.
+    // Ann loses her session, and gets no other before the tree has changed.
     let session = answer(ann.session().await);
     gate.set(Way::Shut);
     world.expire(session.info().id).await;

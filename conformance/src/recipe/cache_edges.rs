@@ -83,7 +83,7 @@ async fn a_filter_or_a_reader_that_panics_harms_nothing_else(world: World) {
     assert!(!answer(ann.session().await).is_lost());
 }
 
-/// Panics like code of an application, and not like a failed case.
+/// Panics like code of an application, not like a failed case.
 fn application_panics() -> ! {
     resume_unwind(Box::new("a mistake of the application"))
 }
@@ -102,7 +102,7 @@ async fn what_is_missed_during_a_read_of_the_whole_is_read_before_it_is_complete
     answer(bob.put(&node, "1").await);
     world.in_time("the first read", gate.held(1)).await;
     answer(bob.put(&node, "2").await);
-    // Where time is paused, that is reported by then. Otherwise it may be reported after the read.
+    // In paused time that has been reported by now. Otherwise it may be reported after the read.
     sleep(world.brief()).await;
     shadow.take_log();
 

@@ -59,7 +59,7 @@ async fn an_unfair_lock_excludes_like_any(world: World) {
     }
 }
 
-/// Releases a guard after a while in which nobody else has one, and returns its token.
+/// Releases a guard after a while in which no other task has one, and returns its token.
 async fn alone(inside: &Semaphore, last: Option<Token>, guard: impl Release) -> Result<Token> {
     let alone = inside.try_acquire().expect("there is no other holder");
     assert!(guard.is_held() && Some(guard.token()) > last);

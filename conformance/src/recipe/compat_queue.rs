@@ -203,7 +203,7 @@ async fn what_the_other_library_has_locked_is_not_taken(world: World) {
 
         let mut takes = Waiting::new(async move { queue.take().await });
         takes.waits_for(world.brief(), "it is locked").await;
-        // The lock of an item that is already gone disturbs nothing.
+        // The lock of a removed item has no effect.
         let late = second.expect("valid");
         answer(answer(bob.create(&late, "theirs", Lifetime::Session).await).required());
         answer(answer(bob.delete(&lock, Expect::Any).await).required());
@@ -257,7 +257,7 @@ async fn a_try_takes_what_is_there_and_waits_for_nothing(world: World) {
     answer(bob.put(&other, "no items").await);
     assert!(tried(&items).await.is_none(), "it cannot be read");
 
-    // Consumers that start now, of which one knows nothing of the lock.
+    // Consumers that start now; one of them does not know the lock.
     let layout = QueueLayout::KazooLocking;
     put(&queue(&world, &bob, layout), &["locked"]).await;
     let node = names(&world, &bob, &format!("{}/entries", name(layout))).await.remove(0);

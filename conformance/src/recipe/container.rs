@@ -23,7 +23,7 @@ cases![
 /// The id of a ticket of this library, of the year 1970.
 const OLD: &str = "01234567-89ab-8def-a123-000000000abc";
 
-/// A client in whose listings of `dir` there is a container of this name.
+/// A client whose listings of `dir` contain a container of this name.
 async fn beside(world: &World, dir: &Path, name: &str) -> (Gate, Client) {
     let (ann, gate) = (world.client().await, world.gate());
     let strange = dir.join(name).expect("valid");
@@ -63,8 +63,8 @@ async fn a_container_that_looks_like_a_ticket_is_not_waited_for(world: World) {
     }
 }
 
-/// A write below the path of a guard that was just lost. A try cannot know at once that no node
-/// exists, and does not wait; a call that waits detects it.
+/// A write below the path of a guard that was just lost. A `try_` call cannot immediately know that
+/// no node exists, and does not wait; a call that waits detects it.
 async fn a_container_at_the_path_of_a_recent_ticket_is_not_waited_for(world: World) {
     let dir = world.at("line");
     let ann = world.client().await;

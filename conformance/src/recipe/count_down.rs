@@ -31,7 +31,7 @@ fn waits(world: &World, client: &Client, parties: u32) -> Waiting<()> {
 async fn waiters_pass_when_all_parties_have_counted(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let three = latch(&world, &ann, many(3));
-    // This node is no party.
+    // This node is not a party.
     let other = world.at("latch/other");
     answer(answer(ann.create(&other, "", Lifetime::Persistent).await).required());
     let mut waiting = [waits(&world, &ann, 3), waits(&world, &bob, 3)];

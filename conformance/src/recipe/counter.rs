@@ -48,7 +48,7 @@ async fn stored(world: &World, client: &Client) -> i64 {
 }
 
 /// A counter that has written `number`, and knows the version of its node: some servers report the
-/// result of a set, and not the result of a create.
+/// stat of a set, but not of a create.
 async fn known(world: &World, client: &Client, number: i64) -> Counter {
     let one = counter(world, client);
     for _ in 0..2 {
@@ -151,7 +151,7 @@ async fn an_addition_that_was_replaced_before_its_answer_is_made_once(world: Wor
         let (client, plan) = world.scripted([]).await;
         let (mine, bob) = (counter(&world, &client), world.client().await);
         answer(mine.set(0).await);
-        // The second sending waits until another client has written.
+        // The second request waits until another client has written.
         plan.cue(Cue::new(site).of(Verb::Set));
         plan.cue(Cue::new(Site::RequestSlow).of(Verb::Set).nth(2).lasting(world.brief()));
         let adding = mine.clone();
@@ -351,7 +351,7 @@ async fn a_counter_that_is_removed_and_made_again_is_another(world: World) {
             answer(answer(bob.delete(&mark.path, Expect::Any).await).required());
         }
         answer(answer(bob.delete(&world.at("counter"), Expect::Any).await).required());
-        // It may have the same version as before.
+        // The new node may have the same version as before.
         let again = 100_i64.to_be_bytes().to_vec();
         answer(
             answer(bob.create(&world.at("counter"), again, Lifetime::Persistent).await).required(),

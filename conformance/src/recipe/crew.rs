@@ -131,7 +131,7 @@ async fn a_submission_whose_session_is_lost_is_sent_again(world: World) {
     assert_eq!(answer(task.status().await), Some(TaskStatus::Waiting));
 }
 
-/// A worker that has begun a task, and from then on receives no notifications.
+/// A worker that has begun a task, and then receives no more notifications.
 async fn unaware(world: &World, slow: &Slow, task: &CrewTask) -> (Gate, Waiting<Infallible>) {
     let (gate, working) = reads_only(world, slow).await;
     world.eventually("it is begun", async || slow.begun() == 1).await;
@@ -233,7 +233,7 @@ async fn no_result_is_accepted_after_a_task_was_cancelled(world: World) {
     gate.hold_behind(None);
     drop(unaware);
 
-    // A worker that knows of it stops.
+    // A worker that is notified of it stops.
     let slow = Slow::default();
     let _working = slow.works(&world, &ann, CrewWorker::new());
     let task = world.submits(&ann, "another", "data").await;
@@ -262,7 +262,7 @@ async fn nothing_is_left_of_a_finished_task(world: World) {
             if round == 1 {
                 answer(world.in_time("cancelling", task.cancel()).await);
             } else {
-                // It may be over already, and no longer kept.
+                // The task may be over already, and no longer kept.
                 let end = answer(world.in_time("the end of a task", task.wait()).await);
                 assert!(end.is_none() || end == Some(by("data by ann")), "{task:?}: {end:?}");
             }
@@ -434,7 +434,7 @@ async fn a_worker_confirms_each_change_of_whether_it_is_drained(world: World) {
 async fn nothing_is_assigned_while_a_crew_is_paused(world: World) {
     let (ann, bob, slow) = (world.client().await, world.client().await, Slow::default());
     let pausing = crew(&world, &bob);
-    // Before there was a master.
+    // A pause before there was a master.
     answer(pausing.pause().await);
     let _master = leads(&world, &ann);
     let two = CrewWorker::new().capacity(NonZeroU32::new(2).expect("not zero"));
@@ -447,7 +447,7 @@ async fn nothing_is_assigned_while_a_crew_is_paused(world: World) {
     answer(pausing.resume().await);
     world.eventually("it is begun", async || slow.begun() == 1).await;
 
-    // While one is being done.
+    // A pause while a task is running.
     answer(pausing.pause().await);
     let second = world.submits(&bob, "second", "data").await;
     slow.let_go();
@@ -494,7 +494,7 @@ async fn a_snapshot_shows_each_task_in_one_place(world: World) {
     slow.let_go();
     world.ends(&done, by("slow")).await;
     drop(working);
-    // A task that it is assigned until then waits again.
+    // A task that is assigned to the leaving worker returns to the waiting tasks.
     let left = async || answer(crew.snapshot().await).workers.is_empty();
     world.eventually("the worker has left", left).await;
     let _brief = works_as(&world, &ann, CrewWorker::new(), |_task| async {
@@ -506,7 +506,7 @@ async fn a_snapshot_shows_each_task_in_one_place(world: World) {
         loop {
             for (id, status, worker) in tasks(&answer(crew.snapshot().await)) {
                 match status {
-                    // The worker that left may have begun it.
+                    // The worker that left may have begun the task.
                     TaskStatus::Waiting if id == "waits" => {}
                     TaskStatus::Waiting => assert!(!begun.contains(&id), "{id} waits again"),
                     TaskStatus::Assigned => drop(begun.insert(id)),

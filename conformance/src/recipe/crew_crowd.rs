@@ -44,7 +44,7 @@ async fn what_is_stored_and_asked_does_not_grow_with_the_tasks(world: World) {
 
     let lists = gate.lists();
     go_through(&world, &bob, "last", FEW, 1).await;
-    // A store that keeps few events for a reader needs a new list now and then.
+    // A store that keeps few events for a reader must list again now and then.
     let asked = gate.lists() - lists;
     assert!(asked <= world.at_most(0, FEW / 4), "{asked} lists for {FEW} tasks");
 }

@@ -33,8 +33,8 @@ cases![
 /// More bytes than any store accepts in a node.
 const TOO_MUCH: usize = 1_100_000;
 
-/// A member that leads, and a member that works. The name of a task selects its result: `long`,
-/// `huge`, `panic`, or `fail`. Other tasks succeed.
+/// A master and a worker. The name of a task selects its result: `long`, `huge`, `panic`, or
+/// `fail`. Other tasks succeed.
 fn members(world: &World, client: &Client) -> [Waiting<Infallible>; 2] {
     let does = |task: Assignment| async move {
         match task.id.split('-').next() {
@@ -48,7 +48,7 @@ fn members(world: &World, client: &Client) -> [Waiting<Infallible>; 2] {
     [leads(world, client), works_as(world, client, CrewWorker::new(), does)]
 }
 
-/// A valid task is done.
+/// Asserts that a valid task is completed.
 async fn others_are_done(world: &World, client: &Client) {
     let id = client.random().id();
     let task = world.submits(client, &id, "data").await;

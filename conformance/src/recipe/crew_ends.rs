@@ -27,7 +27,7 @@ cases![
 
 async fn a_finished_task_is_removed_though_no_master_lives_as_long_as_it_is_kept(world: World) {
     let ann = world.client().await;
-    // The date of an end is that of a wall clock, which does not follow paused time.
+    // The date of an end comes from a wall clock, which does not follow paused time.
     let millis = u64::try_from(world.at_most(300, 5_000)).expect("it is small");
     let retention = Duration::from_millis(millis);
     let worker = works(&world, &ann, "ann");
@@ -53,8 +53,8 @@ async fn a_finished_task_is_removed_though_no_master_lives_as_long_as_it_is_kept
     assert!(is_over("attempts").await && is_over("todo").await);
 }
 
-/// Creates so many nodes in a directory that no reader of its changes gets all of them. The nodes
-/// do not belong to the crew.
+/// Creates more nodes in a directory than any reader of its changes receives. The nodes do not
+/// belong to the crew.
 async fn floods(world: &World, client: &Client, dir: &str) {
     const NODES: usize = 4_200;
     const AT_ONCE: usize = 30;
@@ -116,13 +116,13 @@ async fn a_master_that_has_missed_events_knows_what_is_there(world: World) {
     world.ends(&late, TaskEnd::Expired).await;
     let is_removed = async || answer(early.status().await).is_none();
     world.eventually("it is removed", is_removed).await;
-    // Also the wall clock counts, which does not follow paused time.
+    // The wall clock also counts, which does not follow paused time.
     let passed = |(since, date): (Instant, SystemTime)| {
         since.elapsed() + clock::date().duration_since(date).unwrap_or_default()
     };
     assert!(passed(ended) >= retention, "it was to be kept");
     let kept = answer(cancelled.status().await);
-    // On a slow machine it may be removed by now.
+    // On a slow machine the task may have been removed by now.
     if passed(cancelling) < retention {
         assert_eq!(kept, Some(TaskStatus::Over(TaskEnd::Cancelled)));
     }

@@ -76,7 +76,7 @@ async fn an_assignment_guards_until_its_attempt_ends(world: World) {
     let workers: Vec<_> = history.attempts.iter().map(|it| it.worker.clone()).collect();
     assert_eq!(workers, earlier.iter().map(|it| it.worker.clone()).collect::<Vec<_>>());
 
-    // A task that was cancelled is no longer held, before its worker notices that.
+    // A cancelled task is no longer held, even before its worker notices that.
     go.send_replace(0);
     let task = world.submits(&bob, "cancelled", "").await;
     let held = world.in_time("an attempt", assignments.recv()).await.expect("a task");
@@ -136,7 +136,7 @@ async fn a_result_whose_writes_are_rejected_is_a_failed_attempt(world: World) {
         let data = if task.id == "large" { vec![0; size + 1] } else { Vec::new() };
         async move {
             let create = Txn::new().create(node.clone(), data, Lifetime::Persistent);
-            // Two creates of one node make no sense.
+            // Two creates of one node are invalid.
             let twice = task.id == "invalid";
             let writes = if twice { create.create(node, "", Lifetime::Session) } else { create };
             Ok::<_, String>(TaskResult::new(task.id.clone()).with(writes))
@@ -174,7 +174,7 @@ async fn a_result_that_comes_after_the_end_writes_nothing(world: World) {
     let run = move |task: Assignment| {
         let (other, node, muted) = (other.clone(), node.clone(), muted.clone());
         async move {
-            // The worker does not learn of the end before it reports its result.
+            // The worker is not notified of the end before it reports its result.
             muted.mute(true);
             let end = answer(other.task(&task.id)).cancel().await;
             assert_eq!(answer(end), Some(TaskEnd::Cancelled));

@@ -131,7 +131,7 @@ async fn the_progress_of_a_former_worker_is_refused(world: World) {
 
     sleep(world.brief()).await;
     assert_eq!(progress(&history(&task).await), Some("begun"));
-    // It may have become a worker again, which would get the task.
+    // The client may have become a worker again, which would get the task.
     gate.hold_behind(None);
     obeying.stop().await;
     no_worker_is_there(&world, &ann).await;

@@ -28,13 +28,13 @@ pub(super) fn crew(world: &World, client: &Client) -> Crew {
     Crew::new(client, world.at("crew"))
 }
 
-/// A master in a task of its own.
+/// A master in a separate task.
 pub(super) fn leads(world: &World, client: &Client) -> Waiting<Infallible> {
     let crew = crew(world, client);
     Waiting::new(async move { crew.lead().await })
 }
 
-/// A worker in a task of its own, which has a name that it adds to the data.
+/// A worker in a separate task, with a name that it adds to the data.
 pub(super) fn works(world: &World, client: &Client, name: &'static str) -> Waiting<Infallible> {
     works_as(world, client, CrewWorker::new(), move |task: Assignment| async move {
         Ok(Bytes::from(format!("{} by {name}", String::from_utf8_lossy(&task.data))))
@@ -54,7 +54,7 @@ where
     Waiting::new(async move { crew.work(worker, run).await })
 }
 
-/// The task is tried again as soon as an attempt has failed.
+/// Makes failed attempts of the task be retried immediately.
 pub(super) fn at_once(task: NewTask) -> NewTask {
     task.backoff(Duration::ZERO, Duration::ZERO)
 }
@@ -66,8 +66,8 @@ pub(super) async fn no_worker_is_there(world: &World, client: &Client) {
     world.eventually("no worker is there", async || below(client, &workers).await.is_empty()).await;
 }
 
-/// A worker whose work waits until it is released, and counts the works that were begun, and those
-/// that were dropped or done.
+/// A worker whose work waits until it is released, and counts the started, the dropped and the
+/// completed work.
 #[derive(Clone, Default)]
 pub(super) struct Slow {
     begun: Arc<AtomicUsize>,
@@ -146,7 +146,7 @@ pub(super) async fn below(client: &Client, dir: &Path) -> Vec<Node> {
     answer(client.read(Query::children(dir)).await).nodes
 }
 
-/// A worker that learns of changes only by its reads.
+/// A worker that is notified of no change, and only reads.
 pub(super) async fn reads_only(world: &World, slow: &Slow) -> (Gate, Waiting<Infallible>) {
     let gate = world.gate();
     let client = world.client_on(gate.clone(), world.options()).await;
@@ -155,7 +155,7 @@ pub(super) async fn reads_only(world: &World, slow: &Slow) -> (Gate, Waiting<Inf
     (gate, working)
 }
 
-/// Its reads are no longer answered.
+/// Stops answering its reads.
 pub(super) fn reads_no_more(gate: &Gate) {
     gate.hold_behind([Verb::Read, Verb::Watch].map(|verb| (verb, gate.count(verb))));
 }
@@ -186,7 +186,7 @@ impl World {
             let next = leads(self, bob);
 
             self.ends(&task, end.clone()).await;
-            // From here on this master makes no step: the next task has one master.
+            // From now on this master makes no step: the next task has one master.
             next.stop().await;
         }
     }

@@ -1,4 +1,5 @@
-//! The crew: the checks in each step of a master and of a worker, when another client was faster.
+//! The crew: the checks in each step of a master or a worker against another client that was
+//! faster.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -59,7 +60,7 @@ impl World {
 async fn no_task_is_taken_from_a_worker_that_its_master_does_not_know(world: World) {
     let ann = world.client().await;
     let task = world.submits(&ann, "task", "data").await;
-    // It is registering, or it is a worker of a later version.
+    // The worker is registering, or has a later version.
     let own = Lifetime::Session;
     answer(
         answer(ann.create(&world.of_crew("workers/later"), "of a later version", own).await)
@@ -84,7 +85,7 @@ async fn no_task_is_taken_from_a_worker_that_its_master_does_not_know(world: Wor
     world.ends(&task, by("data by ann")).await;
 }
 
-/// Another client leads, which does nothing for the crew, as long as this lasts.
+/// Lets another client lead without serving the crew, as long as the returned value exists.
 async fn replaces(world: &World, other: &Client) -> Waiting<()> {
     let election = LeaderSelector::new(other, world.of_crew("master"));
     let leads = election.clone();
@@ -99,7 +100,7 @@ async fn replaces(world: &World, other: &Client) -> Waiting<()> {
 }
 
 async fn a_master_that_was_replaced_takes_nothing_back(world: World) {
-    // The TTL is so long that the master does not read its ticket meanwhile.
+    // The TTL is so long that the master does not read its ticket during the test.
     let (gate, bob) = (world.gate(), world.client().await);
     let ann = world.client_on(gate.clone(), world.unhurried()).await;
     let _master = leads(&world, &ann);
@@ -136,7 +137,7 @@ async fn a_master_that_was_replaced_removes_nothing(world: World) {
         let task = world.submits(&bob, "task", "data").await;
         let _end = answer(world.in_time("the end of a task", task.wait()).await);
         let idle = replaces(&world, &bob).await;
-        // On a slow machine it was removed before that.
+        // On a slow machine the task was removed before that.
         if world.is_there(&bob, "done/task").await {
             break idle;
         }
@@ -232,7 +233,7 @@ async fn a_task_that_waits_again_while_it_is_cancelled_waits_no_more(world: Worl
     let (worker_gate, _unaware) = held(&world, &slow, &task).await;
     let worker = below(&ann, &world.of_crew("workers")).await.remove(0).path;
 
-    // It has seen that the task does not wait.
+    // The master has seen that the task does not wait.
     let reads = gate.count(Verb::Read);
     gate.hold_behind([(Verb::Read, reads)]);
     let cancelled = answer(crew(&world, &bob).task("task"));
@@ -267,7 +268,7 @@ async fn a_task_that_waits_again_while_it_expires_waits_no_more(world: World) {
         world.eventually("it is about to expire", expires).await;
         let workers = below(&bob, &world.of_crew("workers")).await;
         let has_it = answer(task.status().await) == Some(TaskStatus::Assigned);
-        // On a slow machine it was late before that.
+        // On a slow machine the task was late before that.
         if has_it && let [worker] = &workers[..] {
             answer(answer(bob.delete(&worker.path, Expect::Any).await).required());
             let todo = format!("todo/{id}");
@@ -340,7 +341,7 @@ async fn a_removal_whose_answer_is_lost_spares_the_next_task_of_its_name(world: 
     let first = world.submits(&bob, "daily", "monday").await;
     world.ends(&first, by("monday by bob")).await;
     plan.cue(Cue::new(Site::ReplyLost).of(Verb::Delete).under(world.of_crew("done/daily")));
-    // Before the request is repeated.
+    // Before the request is retried.
     while world.is_there(&bob, "tasks/daily").await {
         sleep(MILLISECOND).await;
     }
@@ -352,7 +353,7 @@ async fn a_removal_whose_answer_is_lost_spares_the_next_task_of_its_name(world: 
     let kept = answer(next.status().await);
 
     assert_eq!(plan.pending(), 0, "its answer was lost");
-    // On a slow machine it may be removed by now.
+    // On a slow machine the task may have been removed by now.
     if submitted.elapsed() < retention {
         assert_eq!(kept, Some(TaskStatus::Over(by("tuesday by bob"))));
     }

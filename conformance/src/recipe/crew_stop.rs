@@ -282,7 +282,7 @@ async fn workers_are_drained_by_their_label(world: World) {
     let label = |label: &str| Some(label.to_owned());
     let expected = [(label("host 7"), true), (label("host 7"), true), (label("other"), false)];
     assert_eq!(drained().await, expected);
-    // Each of them is the task of a worker without tasks, unless that is drained.
+    // Each task goes to a worker without tasks, unless that worker is drained.
     let tasks = [
         world.submits(&bob, "first", NewTask::new("data")).await,
         world.submits(&bob, "second", NewTask::new("data")).await,

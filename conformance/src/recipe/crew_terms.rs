@@ -106,7 +106,7 @@ async fn a_task_goes_to_the_worker_that_the_policy_chooses(world: World) {
     let (crew, tasks, _running) = led_by(&world, &ann, "property", policy, tasks).await;
     assert_eq!(racks(&world, &crew, &tasks).await, some(&["blue", "blue", "red", "red"]));
 
-    // The choice of a function counts only if it is one of the workers that can have the task.
+    // The choice of a function is used only if that worker can have the task.
     let policy = CrewPolicy::chosen(|task, able| match task.priority {
         -2 => Some(usize::MAX),
         -1 => None,
@@ -150,7 +150,7 @@ async fn begun(world: &World, client: &Client, slow: &Slow) -> CrewTask {
 
 async fn a_task_that_is_late_expires_wherever_it_is(world: World) {
     let (ann, slow) = (world.client().await, Slow::default());
-    // No client leads until the task is late, and then a worker is there.
+    // No client leads until the task is late; then there is a worker.
     let late = world.submits(&ann, "late", NewTask::new("").deadline(Duration::ZERO)).await;
     let _working = slow.works(&world, &ann, CrewWorker::new());
     let is_there = async || answer(crew(&world, &ann).snapshot().await).workers.len() == 1;
@@ -164,12 +164,12 @@ async fn a_task_that_is_late_expires_wherever_it_is(world: World) {
     let waits = world.submits(&ann, "waits", task).await;
     world.ends(&waits, TaskEnd::Expired).await;
 
-    // A worker has it, which drops its work.
+    // A worker has the task, and drops its work.
     let has = begun(&world, &ann, &slow).await;
     world.ends(&has, TaskEnd::Expired).await;
     world.eventually("its work is dropped", async || slow.over() == slow.begun()).await;
 
-    // Another client leads when it is late.
+    // Another client leads when the task is late.
     let has = begun(&world, &ann, &slow).await;
     drop(master);
     let bob = world.client().await;
@@ -186,7 +186,8 @@ async fn a_task_expires_whichever_call_its_master_ends_at(world: World) {
 }
 
 /// A task that is about to expire: its master has begun to expire it, and the answer to its first
-/// read is held back. The master has led for so short a time that it does not watch its ticket yet.
+/// read is held back. The master has led only for a short time, so it does not watch its ticket
+/// yet.
 async fn about_to_expire(world: &World, client: &Client, master: &Gate) -> CrewTask {
     loop {
         let id = client.random().id();
@@ -221,7 +222,7 @@ async fn a_master_that_was_replaced_lets_nothing_expire(world: World) {
         let open = Txn::new().check(world.at(&format!("crew/done/{}", late.id())), Expect::Absent);
         let replaced = bob.commit(open.delete(tickets[0].path.clone(), Expect::Any)).await;
         gate.hold_behind(None);
-        // Its end may have been on its way before its master was held back.
+        // The end may have been in flight before its master was held back.
         if answer(replaced).is_committed() {
             break late;
         }
@@ -252,15 +253,15 @@ async fn no_result_is_accepted_after_a_task_has_expired(world: World) {
     gate.hold_behind(None);
     drop(unaware);
 
-    // A task that has ended by its deadline stays as it is.
+    // A task that ended at its deadline does not change again.
     let _worker = works(&world, &ann, "ann");
     let hour = Duration::from_secs(60 * 60);
     let task = world.submits(&ann, "in time", NewTask::new("data").deadline(hour)).await;
     world.ends(&task, by("data by ann")).await;
 }
 
-/// Work whose first attempt at a task waits for longer than any limit, as the others do not. It
-/// counts the futures that are there.
+/// Work whose first attempt at a task waits for longer than any limit; later attempts do not wait.
+/// It counts its existing futures.
 #[derive(Clone, Default)]
 struct FirstIsSlow {
     running: Arc<()>,
@@ -291,7 +292,7 @@ async fn an_attempt_that_takes_too_long_has_failed(world: World) {
     let new = || NewTask::new("data").attempt_timeout(limit);
     let once = world.submits(&ann, "once", new()).await;
     let twice = world.submits(&ann, "twice", at_once(new().retries(1))).await;
-    // The time before an attempt is no part of it.
+    // The time before an attempt does not count.
     sleep(limit * 2).await;
 
     let worker = work.clone();
@@ -311,12 +312,12 @@ async fn an_attempt_that_takes_too_long_has_failed(world: World) {
     let seen = work.seen.lock().expect("nobody panics").clone();
     let [(first, begun), (_, next), _] = &seen[..] else { panic!("{}", seen.len()) };
     assert!(*next - *begun >= limit, "it had its time");
-    // What is left of an attempt does nothing more.
+    // A timed out attempt has no further effect.
     assert!(!first.is_held());
     let late = first.txn().create(world.at("late"), "", Lifetime::Persistent);
     assert!(!answer(ann.commit(late).await).is_committed());
 
-    // Only work that waits is limited, also by a limit of zero.
+    // Only work that waits is limited, even by a limit of zero.
     let nothing = at_once(NewTask::new("data").attempt_timeout(Duration::ZERO).retries(1));
     let task = world.submits(&ann, "zero", nothing).await;
     world.ends(&task, by("data")).await;

@@ -1,5 +1,5 @@
-//! Service discovery: an instance is shown while it is registered, and instances that cannot be
-//! read or reached do no harm.
+//! Service discovery: an instance is listed while it is registered, and unreadable or unreachable
+//! instances do not affect the others.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -165,7 +165,7 @@ async fn an_instance_that_cannot_be_read_is_reported_and_leaves_the_others(world
             assert_eq!(shown(all), [("good", 1)]);
         }
     }
-    // Unknown fields do no harm.
+    // Unknown fields are ignored.
     let later = r#"{"name":"web","id":"later","payload":2,"weight":{"of":[1]}}"#;
     answer(ann.put(&bad, later).await);
     world.serves(&service, &[("later", 2), ("good", 1)]).await;
@@ -331,7 +331,7 @@ async fn instances_that_come_back_are_spread_over_time(world: World) {
         select(pin!(sending), pin!(returning)).await;
         let requests = gate.count(Verb::Commit) - before;
         assert!(requests <= 3 * MANY, "{requests} requests");
-        // This number of random delays is never this close together.
+        // So many random delays are never this close together.
         let spread = spread.get();
         if spread > SPREAD { Ok(()) } else { Err(format!("all within {spread:?}")) }
     };
@@ -397,7 +397,7 @@ async fn a_published_instance_stays_until_it_is_withdrawn(world: World) {
     assert_eq!(answer(of_ann.publish(instance("db", 2)).await), "db");
     world.serves(&service, &[("alive", 1), ("db", 2)]).await;
 
-    // An instance of a program that is alive is its own.
+    // An instance of a live program cannot be changed by others.
     for refused in [
         failure(of_bob.publish(instance("alive", 7)).await, "another's instance"),
         failure(of_bob.withdraw("web", "alive").await, "another's instance"),

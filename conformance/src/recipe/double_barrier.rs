@@ -32,7 +32,7 @@ fn barrier(world: &World, client: &Client, parties: u32) -> DoubleBarrier {
     DoubleBarrier::new(client, world.at("both"), many(parties))
 }
 
-/// A member that enters, in a task of its own.
+/// A member that enters in a separate task.
 fn enters(world: &World, client: &Client, parties: u32) -> Waiting<Entered> {
     entering(barrier(world, client, parties))
 }
@@ -41,13 +41,13 @@ fn entering(barrier: DoubleBarrier) -> Waiting<Entered> {
     Waiting::new(async move { barrier.enter().await })
 }
 
-/// A member that leaves, in a task of its own.
+/// A member that leaves in a separate task.
 fn leaves(inside: Entered) -> Waiting<()> {
     Waiting::new(inside.leave())
 }
 
 impl World {
-    /// The number of members that have entered together.
+    /// Returns this number of members, which have entered together.
     async fn all_inside(&self, client: &Client, parties: u32) -> Vec<Entered> {
         let waiting: Vec<_> = (0..parties).map(|_| enters(self, client, parties)).collect();
         let mut inside = Vec::new();
@@ -100,7 +100,7 @@ async fn no_member_enters_before_all_are_there(world: World) {
     world.left_alone(&ann, &world.at("both")).await;
 }
 
-/// Changes the barrier by a node that is no member.
+/// Changes the barrier by a node that is not a member.
 async fn another_comes_and_goes(world: &World, client: &Client) {
     let other = world.at("both/other");
     done(client.create(&other, "", Lifetime::Persistent).await);
@@ -124,7 +124,7 @@ async fn no_member_leaves_before_all_leave(world: World) {
     let leaving = leaves(inside.remove(0));
     drop(inside);
     leaving.gets(&world, "the other was dropped").await;
-    // Nodes that it may have left do not outlast the next round.
+    // Nodes that it may have left do not outlive the next round.
     let inside = world.all_inside(&ann, 2).await;
     world.all_leave(inside).await;
     world.left_alone(&ann, &world.at("both")).await;
@@ -170,7 +170,7 @@ async fn a_member_that_learns_of_its_round_late_enters_it(world: World) {
     let bob = world.client_on(gate.clone(), world.options()).await;
     let slow = enters(&world, &bob, 3);
     world.members(&ann, 1).await;
-    // From here on it gets no answers.
+    // From now on the member gets no answers.
     gate.hold_behind(Some((Verb::Read, gate.count(Verb::Read))));
     let two = [enters(&world, &ann, 3), enters(&world, &ann, 3)];
     let mut leaving = Vec::new();
@@ -239,7 +239,7 @@ async fn a_member_that_gave_up_does_not_count(world: World) {
     for _ in 0..2 {
         assert!(answer(within(world.brief(), both.enter()).await).is_none(), "it is alone");
     }
-    // Until its node is gone, another client may see it.
+    // Another client may see its node until it is removed.
     world.members(&bob, 0).await;
     let mut other = enters(&world, &bob, 2);
     other.waits_for(world.brief(), "it is alone").await;

@@ -1,5 +1,5 @@
 //! Members of a double barrier that time out, enter again, or leave while others read: the cases in
-//! which they count, and in which they fail.
+//! which they count, and the cases in which others fail.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl World {
         self.eventually(&format!("{count} members are there"), there).await;
     }
 
-    /// All of these leave.
+    /// Lets all of these leave.
     async fn they_leave(&self, inside: Vec<Entered>) {
         let leaving: Vec<_> = inside.into_iter().map(|one| Waiting::new(one.leave())).collect();
         for one in leaving {
@@ -50,7 +50,7 @@ impl World {
         }
     }
 
-    /// Changes the barrier by a node that is no member.
+    /// Changes the barrier by a node that is not a member.
     async fn another_comes_and_goes(&self, client: &Client) {
         let other = self.at("both/other");
         done(client.create(&other, "", Lifetime::Persistent).await);
@@ -88,7 +88,7 @@ async fn a_member_that_is_given_up_during_its_create_does_not_count(world: World
         let late = world.brief() * 3;
         let slow = Cue::new(Site::RequestSlow).of(Verb::Delete).lasting(late);
         plan.cue(slow.under(world.at("both")));
-        // It is given up when its node is there, and its name is not known yet.
+        // The call is dropped when its node exists but its name is not known yet.
         gate.hold_behind(Some((Verb::Commit, gate.count(Verb::Commit))));
         let given_up = entering(both.clone());
         world.until_there(&bob, 1).await;
@@ -99,7 +99,7 @@ async fn a_member_that_is_given_up_during_its_create_does_not_count(world: World
 
         world.until_there(&bob, 2).await;
         again.waits_for(world.brief(), "it is alone with what it was before").await;
-        // Nor does it notice that what it was before leaves.
+        // Nor does it notice that its former node is removed.
         world.until_there(&bob, 1).await;
         assert_eq!(plan.pending(), 0, "the node was removed at once");
         again.waits_for(world.brief(), "nobody else gave up").await;
@@ -117,7 +117,8 @@ async fn a_member_that_gave_up_in_an_earlier_session_does_not_count(world: World
     let both = barrier(&world, &ann);
     let given_up = entering(both.clone());
     world.until_there(&bob, 1).await;
-    // It cannot remove its node, which the server keeps longer than the client its session.
+    // The client cannot remove its node, which the server keeps longer than the client keeps its
+    // session.
     world.link(session.info().id, Link::Cut).await;
     drop(given_up);
     world.in_time("the loss", session.lost()).await;
@@ -137,7 +138,7 @@ async fn a_round_begins_with_members_that_are_still_there(world: World) {
     let bob = world.client_on(gate.clone(), world.options()).await;
     let first = entering(barrier(&world, &ann));
     world.until_there(&ann, 1).await;
-    // The answer with the members that are there arrives late.
+    // The answer with the existing members arrives late.
     gate.hold_behind([(Verb::Commit, gate.count(Verb::Commit))]);
     let mut second = entering(barrier(&world, &bob));
     world.until_there(&ann, 2).await;
@@ -162,7 +163,7 @@ async fn the_end_of_a_round_fails_no_member_that_comes_meanwhile(world: World) {
         for one in two {
             inside.push(one.gets(&world, "both are there").await);
         }
-        // It sees that a round has begun, and queries its number when that round is over.
+        // The member sees that a round has begun, and queries its number when that round is over.
         let ready = world.at("both/ready");
         plan.cue(Cue::new(Site::RequestSlow).of(Verb::Read).under(ready).lasting(late));
         let mut strict = entering(barrier(&world, &ann).on_loss(OnLoss::Fail));
@@ -190,7 +191,7 @@ async fn a_member_is_not_failed_by_the_call_that_it_gave_up(world: World) {
         plan.cue(slow.under(world.at("both")));
         let created = gate.answers(Verb::Commit) + 1;
         {
-            // It knows its node when it gives up.
+            // The member knows its node when it gives up.
             let given_up = async {
                 gate.answered(Verb::Commit, created).await;
                 world.until_there(&bob, 1).await;

@@ -1,6 +1,6 @@
-//! Creates in doubt: the create was sent twice, and on a store that does not extend names, the
-//! first sending may create the ticket again after another client removed it. The new ticket has
-//! none of the rights of the old one.
+//! Creates with an unknown effect: the create was sent twice, and on a store that does not extend
+//! names, the first request may create the ticket again after another client removed it. The new
+//! ticket has none of the rights of the old one.
 
 use std::num::NonZeroU32;
 
@@ -27,7 +27,7 @@ cases![
     "L-SEM-6 L-MX-7" breaks [DoubtUntold] => a_waiter_after_permits_drawn_in_doubt_gets_its_own,
 ];
 
-/// A client whose next create is sent twice, because the first sending was lost.
+/// A client whose next create is sent twice, because the first request was lost.
 async fn doubtful(world: &World) -> (Client, Plan) {
     let lost = Cue::new(Site::RequestLost).of(Verb::Create);
     world.scripted_on(world.harness.backend(), world.unhurried(), [lost]).await
@@ -46,7 +46,7 @@ async fn guards(guard: &impl Held, client: &Client, data: &Path) -> bool {
     answer(client.commit(write).await).is_committed()
 }
 
-/// The first sending of a create arrives.
+/// Delivers the first request of a create.
 async fn arrives_late(client: &Client, ticket: &Path) {
     let late = Txn::new().create_sequential(ticket.clone(), "", Lifetime::Session);
     let session = answer(client.session().await);
@@ -104,7 +104,7 @@ async fn permits_drawn_in_doubt_guard_while_they_are_held(world: World) {
     let bobs = Waiting::new(async move { bobs.acquire().await });
     world.stand(&bob, &world.at("pool"), 3).await;
 
-    // A waiter that is granted notifies those after it.
+    // A granted waiter notifies later waiters.
     answer(first.release().await);
     let permit = anns.gets(&world, "the permit, as the next").await;
     assert!(guards(&permit, &ann, &data).await, "she has the permit");
@@ -158,7 +158,7 @@ async fn a_draw_that_comes_late_is_no_place_of_before(world: World) {
     assert_eq!(plan.pending(), 0, "it was sent twice");
     let place = line(&bob, &dir).await.remove(1).path;
 
-    // Ann watches its predecessor. Ann's ticket is removed, and the first sending creates one after
+    // Ann watches its predecessor. Ann's ticket is removed, and the first request creates one after
     // bob's.
     take_away(&bob, &place).await;
     let bobs = Waiting::new(async move { bobs.write().await });

@@ -189,7 +189,7 @@ async fn the_heir_leads_next_and_the_others_after_it(world: World) {
     assert_eq!(names, ["ann", "bob", "cat", "dan", "eve"]);
     let first = leader.token();
 
-    // A client that is no candidate cannot be handed the lead.
+    // The lead cannot be handed to a client that is not a candidate.
     let stays = leader.resign_to(&world.at("elect/nobody")).await;
     let leader = answer(stays).expect("there is no such candidate");
     assert!(leader.is_held());
@@ -207,7 +207,7 @@ async fn the_heir_leads_next_and_the_others_after_it(world: World) {
     let leader = answer(election(&world, &ann).leader().await).expect("dan leads");
     assert_eq!(leader.label, "dan");
     answer(dan.resign().await);
-    // The order of the candidates that were moved back is not specified.
+    // The order of the moved candidates is not specified.
     let all = others.into_iter().chain(rest).map(async |one| {
         let leader = one.gets(&world, "the lead, in the end").await;
         assert!(leader.is_held());
@@ -219,7 +219,7 @@ async fn the_heir_leads_next_and_the_others_after_it(world: World) {
 async fn a_candidate_of_another_kind_is_not_sent_back(world: World) {
     let (ann, strange) = (world.client().await, world.bob().await);
     let leader = answer(election(&world, &ann).campaign("ann").await);
-    // Of these, one is a ticket where stores add digits, and the other where they do not.
+    // One of these is a ticket if the store appends digits, the other if it does not.
     for name in ["0123456789abcdef0123456789abcdef__lock__".to_owned(), strange.id().to_string()] {
         strange.draw(&world.at(&format!("elect/{name}")), Lifetime::Session).await;
     }

@@ -49,7 +49,7 @@ async fn members_are_listed_by_name_with_their_data(world: World) {
     let odd = joined(&world, &ann, "a/b %").await;
     let first = joined(&world, &ann, "host-7").await;
     let unnamed = answer(group(&world, &bob).join("unnamed").await);
-    // A node that is not ephemeral is no member.
+    // A node that is not ephemeral is not a member.
     let place = world.at("group/place");
     answer(answer(bob.create(&place, "", Lifetime::Persistent).await).required());
     assert!(first.is_member() && odd.name() == "a/b %");
@@ -83,7 +83,7 @@ async fn a_member_whose_node_goes_is_a_member_again(world: World) {
     gate.set(Way::Shut);
     world.expire(session.info().id).await;
     world.in_time("the loss", session.lost()).await;
-    // While the store is unreachable, it is no member.
+    // While the store is unreachable, it is not a member.
     assert!(!member.is_member());
     assert_eq!(names(&world, &bob).await, [""; 0]);
 
@@ -95,8 +95,8 @@ async fn a_member_whose_node_goes_is_a_member_again(world: World) {
     assert_eq!(names(&world, &bob).await, [""; 0]);
 }
 
-/// Reads changes until one is as expected. Joins and leaves take turns, each with the revision of
-/// its incarnation.
+/// Reads changes until the expected one. Joins and leaves alternate, each with the revision of its
+/// incarnation.
 async fn reads_until(
     world: &World,
     changes: &mut Changes,

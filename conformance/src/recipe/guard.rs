@@ -20,7 +20,7 @@ cases![
     "L-MX-8" breaks [SinceUntold] => any_holder_is_listed_with_its_token_and_label,
 ];
 
-/// Returns a guard of each kind that a recipe has, each at a path of its own.
+/// Returns a guard of each kind that a recipe has, each at its own path.
 async fn all(world: &World, client: &Client) -> Vec<(&'static str, Box<dyn Proof>)> {
     all_of(world, client, rows()).await
 }
@@ -65,7 +65,7 @@ async fn a_transaction_under_several_guards_needs_each_of_them(world: World) {
     let data = world.at("data");
     answer(ann.put(&data, "0").await);
     let lock = answer(Mutex::new(&ann, world.at("mutex")).lock().await);
-    // Of another session of the same process.
+    // A guard of another session of the same process.
     let read = answer(RwLock::new(&bob, world.at("rwlock")).read().await);
     let lead = answer(Election::new(&ann, world.at("election")).campaign(LABEL).await);
     let write = |data: &Path, to: &'static str| {
@@ -106,7 +106,7 @@ async fn any_guard_is_notified_when_its_ticket_is_deleted(world: World) {
 
 async fn any_holder_is_listed_with_its_token_and_label(world: World) {
     let (client, eve) = (world.client().await, world.client().await);
-    // A claim of an item has no lock queue.
+    // The claim of an item has no lock queue.
     let lines = rows().filter(|row| row.stair == Some("line"));
     for (recipe, guard) in all_of(&world, &client, lines).await {
         let (path, dir) = (guard.path(), guard.path().parent().expect("it stands in a line"));

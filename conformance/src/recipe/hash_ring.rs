@@ -53,7 +53,7 @@ async fn every_client_finds_the_same_member_for_a_key(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let rings = [open(&world, &ann).await, open(&world, &bob).await];
     assert_eq!(rings[0].owner("key"), None, "there is no member");
-    // A node that is not ephemeral is no member.
+    // A node that is not ephemeral is not a member.
     let place = world.at("ring/place");
     answer(answer(bob.create(&place, "", Lifetime::Persistent).await).required());
     let first = joined(&world, &ann, "first").await;
@@ -140,7 +140,7 @@ async fn a_member_whose_data_makes_the_weigher_panic_has_no_weight(world: World)
     let client = world.client().await;
     let weigh = |data: &[u8]| {
         let weight = str::from_utf8(data).ok().and_then(|it| it.parse().ok());
-        // Panics like code of an application, and not like a failed case.
+        // Panics like code of an application, not like a failed case.
         weight.unwrap_or_else(|| resume_unwind(Box::new("it is no number")))
     };
     let (one, bad) = (joined(&world, &client, "one").await, joined(&world, &client, "bad").await);

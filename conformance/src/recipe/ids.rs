@@ -143,7 +143,7 @@ async fn calls_that_wait_for_a_block_share_its_failure(world: World) {
     let numbers = world.in_time("all of their answers", calls).await;
 
     assert!(numbers.iter().all(Result::is_err), "{numbers:?}");
-    // One for the block, and some for the write id that is discarded.
+    // One for the block, and some for the discarded write id.
     let sent = gate.count(Verb::Commit) - sent;
     assert!(sent < CALLS / 2, "{sent} requests for {CALLS} calls");
     gate.set(Way::Open);
@@ -164,7 +164,7 @@ async fn numbers_end_and_do_not_begin_again(world: World) {
         let none = failure(ids(&world, client, 3).next().await, "a number after the last");
         assert_eq!(none.kind(), ErrorKind::Invalid);
     }
-    // Blocks that leave no room for another one.
+    // Blocks after which no further block fits.
     let wide = |client: &Client, block| {
         Ids::new(client, world.at("wide"), NonZeroU64::new(block).expect("not zero"))
     };

@@ -1,5 +1,5 @@
-//! The end of the lead: sessions that are lost or in doubt, and tickets that are removed from
-//! outside.
+//! The end of leadership: sessions that are lost or suspended, and tickets that another client
+//! removes.
 
 use synod_core::store::{Expect, Lifetime, Query};
 use synod_recipes::election::Candidacy;
@@ -41,7 +41,7 @@ async fn a_leader_that_is_cut_off_stops_before_another_leads(world: World) {
 
     world.link(session.info().id, Link::Cut).await;
 
-    // The case queries the leader all the time whether it believes that it leads.
+    // The case checks continuously whether the candidate reports that it leads.
     let both = async {
         loop {
             let leads = timeout(MILLISECOND, second.leading()).await.is_ok();

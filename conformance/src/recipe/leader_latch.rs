@@ -1,4 +1,4 @@
-//! The leader latch: candidates lead in turn, and the cost of this in requests.
+//! The leader latch: candidates lead in turn; and its cost in requests.
 
 use std::pin::pin;
 
@@ -245,10 +245,10 @@ async fn a_candidate_that_reconnects_keeps_its_place(world: World) {
             }
         }
         let known = world.client().await;
-        // Everything that happened to them has been reported by now.
+        // All their changes have been reported by now.
         assert!(answer(known.get(&world.at("mark")).await).is_none());
         if sessions.iter().any(synod_core::session::Session::is_lost) {
-            // It took too long, and a candidate whose session is lost may lose its place.
+            // The case took too long: a candidate whose session is lost may lose its place.
             drop((all, clients));
             world.left_alone(&known, &world.at("latch")).await;
             continue;

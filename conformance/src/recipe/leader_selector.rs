@@ -33,7 +33,7 @@ fn selector(world: &World, client: &Client, label: &'static str) -> LeaderSelect
     LeaderSelector::new(client, world.at("select")).label(label)
 }
 
-/// Work that is counted while it is done, and never ends by itself.
+/// Work that is counted while it runs, and never completes.
 struct Working(Arc<AtomicUsize>);
 
 impl Working {
@@ -49,7 +49,7 @@ impl Drop for Working {
     }
 }
 
-/// Leads repeatedly in a task of its own, and reports each term as it begins.
+/// Leads repeatedly in a separate task, and reports each term as it begins.
 fn keeps_leading(selector: LeaderSelector) -> (Waiting<()>, mpsc::UnboundedReceiver<u64>) {
     let (tell, told) = mpsc::unbounded_channel();
     let at_work = Arc::new(AtomicUsize::new(0));
@@ -184,7 +184,7 @@ async fn an_interruption_meets_a_leader_that_does_not_know_it_yet(world: World) 
     let comes = pin!(world.stand(&ann, &dir, 2));
     let waits = matches!(select(lead.as_mut(), comes).await, Either::Right(_));
     assert!(waits, "she leads");
-    // Bob is the first, and no task waits for the lead meanwhile.
+    // Bob is the first in the queue while no task waits for the lead.
     drop(leading);
     world.stand(&ann, &dir, 1).await;
 

@@ -1,5 +1,5 @@
 //! Changes that are repeated when their answer is lost and the store then becomes unreachable. A
-//! later request without an effect proves nothing about the request whose answer was lost.
+//! later request without an effect does not show the effect of the request whose answer was lost.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ cases![
     "L-OUT-1" catches [CasNeverMatches] => a_change_of_a_crew_whose_answer_is_lost_before_an_outage_may_have_happened,
 ];
 
-/// Makes a change whose first write, of this kind, is applied and not answered; then the store no
+/// Makes a change whose first write of this kind is applied but not answered; then the store no
 /// longer answers.
 async fn may_have_happened(
     world: &World,

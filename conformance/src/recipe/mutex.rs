@@ -76,7 +76,7 @@ async fn two_tasks_of_one_client_exclude_each_other(world: World) {
     let lock = mutex(&world, &client);
     let held = answer(lock.lock().await);
 
-    // Whether the tasks share the value, or use another value of the same path.
+    // Holds for tasks that share the value and for tasks with another value of the same path.
     assert!(answer(lock.try_lock().await).is_none(), "another task has it");
     let (same, other) = (lock.clone(), mutex(&world, &client));
     let mut waits = Waiting::new(async move { same.lock().await });
@@ -137,7 +137,7 @@ async fn tokens_rise_though_the_directory_was_empty(world: World) {
         assert!(Some(guard.token()) > last, "{} after {last:?}", guard.token());
         last = Some(guard.token());
         answer(guard.release().await);
-        // Another directory is written to, which lets the store collect empty ones.
+        // Writes to another directory, so that the store may collect empty ones.
         let other = client.create(&world.at("other"), "", Lifetime::Persistent).await;
         assert!(answer(other).is_committed());
         assert!(answer(client.delete(&world.at("other"), Expect::Any).await).is_committed());
@@ -187,7 +187,7 @@ async fn a_guard_that_is_dropped_gives_the_lock_back(world: World) {
     let guard = answer(mutex(&world, &ann).lock().await);
     let waits = queued(&world, &bob, 2).await;
 
-    // It may be dropped by any task.
+    // The guard may be dropped by any task.
     let gone = Waiting::new(async move {
         drop(guard);
         Ok(())

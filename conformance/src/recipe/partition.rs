@@ -34,7 +34,7 @@ cases![
     "L-SP-6 L-KV-9" needs [Expiry] catches [AppliesHalf] => a_transaction_under_an_item_needs_its_member,
 ];
 
-/// A member in a task of its own, which stops work on an item immediately on request.
+/// A member in a separate task, which stops work on an item immediately on request.
 #[derive(Debug)]
 struct Worker {
     share: Arc<Share>,
@@ -125,7 +125,7 @@ async fn items_are_split_among_the_members_that_are_there(world: World) {
     let tokens = |item: &String| {
         [&first, &second, &third].iter().filter(|it| it.share.token(item).is_some()).count()
     };
-    // A token is known one call later than the item.
+    // The token is known one call after the item.
     world.eventually("each has a token", async || items.iter().all(|it| tokens(it) == 1)).await;
 
     second.leaves(&world).await;
@@ -168,7 +168,7 @@ async fn an_item_is_given_away_when_its_member_has_stopped(world: World) {
 
     second.leaves(&world).await;
 
-    // An item that was released is not lost, and is acquired again.
+    // A released item is not reported as lost, and can be acquired again.
     let acquired = world.in_time("what is left", changes.next()).await;
     assert_eq!(acquired, Some(ShareChange::Acquired(set(["b"]))));
     answer(world.in_time("leaving", first.leave()).await);
@@ -354,7 +354,7 @@ async fn a_claim_that_another_client_removes_is_noticed(world: World) {
     let again = async || worker.share.token("a") > before;
     world.eventually("it has a new claim", again).await;
     assert!(worker.lost.load(Ordering::Relaxed) <= 1, "the other one stays");
-    // Its own node, too: it is a member again.
+    // The same for its own node: it becomes a member again.
     let members = answer(eve.children(&world.at("parts/members")).await);
     answer(answer(eve.delete(&members[0].path, Expect::Any).await).required());
     let is_back = async || {
@@ -424,8 +424,8 @@ async fn many_items_settle_in_few_calls(world: World) {
     let settled = async || last.share.items().len() == items.len() / (MEMBERS + 1);
     world.eventually("it has its part", settled).await;
     answer(world.in_time("the end of the change", last.share.settled()).await);
-    // The calls to become a member, and for its items, which others release one transaction after
-    // the other.
+    // The calls to join and to claim items, which the others release in one transaction after the
+    // other.
     let commits = gate.count(Verb::Commit) - before;
     let most = world.at_most(1 + 200 / 39 + 1 + MEMBERS * 2, items.len());
     assert!(commits <= most, "{commits} commits");

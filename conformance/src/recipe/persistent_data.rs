@@ -39,7 +39,8 @@ impl World {
     }
 }
 
-/// Takes the session and the node from an owner, which gets no new session before the gate is open.
+/// Ends the session of an owner and removes its node. The owner gets no new session before the gate
+/// is open.
 async fn go_away(world: &World, gate: &Gate, client: &Client, kept: &KeptNode) {
     let session = answer(client.session().await);
     gate.set(Way::Shut);
@@ -55,7 +56,7 @@ async fn data_that_is_refused_while_there_is_no_node_leaves_the_data_before(worl
     let (kept, large) = (kept(&world, &ann, "old").await, limit(&ann).await + 1);
     go_away(&world, &gate, &ann, &kept).await;
 
-    // The first two cannot be stored now, and are recorded.
+    // The first two values cannot be stored now, and are recorded.
     drop(timeout(world.brief(), kept.set("good")).await);
     drop(timeout(world.brief(), kept.set(vec![0; large])).await);
     let (last, ()) = tokio::join!(kept.set(vec![0; large]), async { gate.set(Way::Open) });
@@ -114,7 +115,7 @@ async fn a_create_in_doubt_is_over_when_a_later_session_has_outlived_its_own(wor
         let (ann, plan) = world.scripted_on(gate.clone(), world.options(), []).await;
         let kept = kept(&world, &ann, "data").await;
         let session = answer(ann.session().await);
-        // The owner creates the node again, and learns neither the answer nor the end of the
+        // The owner creates the node again, and receives neither the answer nor the end of the
         // session.
         plan.cue(Cue::new(Site::RequestHeld).of(Verb::Create));
         answer(answer(bob.delete(&world.at("node"), Expect::Any).await).required());

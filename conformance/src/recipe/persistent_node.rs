@@ -84,7 +84,7 @@ async fn a_node_is_that_of_the_session_that_lives(world: World) {
     for is_alive in [true, false] {
         let session = answer(ann.session().await);
 
-        // By its own clock, or at the server.
+        // The session is lost by the client's clock, or at the server.
         if is_alive {
             gate.lose();
         } else {
@@ -124,7 +124,7 @@ async fn data_that_is_set_while_there_is_no_session_is_not_lost(world: World) {
     world.in_time("the loss", session.lost()).await;
     world.eventually("its owner knows", async || !kept.presence().is_there()).await;
 
-    // It cannot be stored now, and may be dropped.
+    // The data cannot be stored now, and the call may be dropped.
     drop(tokio::time::timeout(world.brief(), kept.set("older")).await);
     drop(tokio::time::timeout(world.brief(), kept.set("new")).await);
     gate.set(Way::Open);
@@ -142,7 +142,7 @@ async fn what_another_client_writes_to_a_node_is_replaced(world: World) {
         answer(answer(bob.set(&world.at("node"), "theirs", Expect::Any).await).required());
         world.until_node(&bob, "ours", "it has the data of its owner again").await;
     }
-    // Data that cannot be stored is an error, and leaves the present data.
+    // Data that cannot be stored is an error, and the present data stays.
     let too_large = vec![0_u8; 64 << 20];
     let refused = world.in_time("the refusal", kept.set(too_large)).await;
     assert_eq!(failure(refused, "what is too large").kind(), ErrorKind::TooLarge);

@@ -80,7 +80,7 @@ async fn a_node_that_came_after_the_look_is_not_removed(world: World) {
     let ann = world.client_on(gate.clone(), world.unhurried()).await;
     let kept = kept(&world, &ann, "data").await;
     answer(world.in_time("other data", kept.set("more")).await);
-    // The node of its lost session blocks its next node: it reads the node, and gets the answer
+    // The node of the lost session blocks the next one: the owner reads it, and gets the answer
     // late.
     gate.hold_behind([(Verb::Read, gate.count(Verb::Read))]);
     gate.lose();
@@ -101,7 +101,7 @@ async fn data_that_went_to_the_node_of_another_client_is_not_taken_for_stored(wo
     let kept = kept(&world, &ann, "data").await;
     world.in_time("its watch", gate.answered(Verb::Watch, 1)).await;
     gate.mute(true);
-    // On some stores it has the version of the node before it.
+    // On some stores it has the version of the previous node.
     let theirs = replaces(&world, &bob).await;
 
     let set = world.in_time("other data", kept.set("more")).await;
@@ -154,8 +154,8 @@ async fn an_owner_ends_although_another_client_writes_all_the_time(world: World)
 
     let closed = world.in_time("the end", kept.close()).await;
 
-    // Each request to remove the node may find that it was written meanwhile. The removal continues
-    // in the background.
+    // Each request to remove the node may find that it was written since. The removal continues in
+    // the background.
     assert!(closed.as_ref().map_or_else(Error::has_unknown_effect, |()| true), "{closed:?}");
     drop(writing);
     let gone = async || stored(&world, &bob).await.is_none();
@@ -167,7 +167,7 @@ async fn a_node_whose_owner_was_dropped_can_be_kept_again_at_once(world: World) 
     let (ann, bob) = (world.client_on(slow, world.options()).await, world.client().await);
     let mut last = None;
     for round in 0..5 {
-        // A call that is dropped leaves its node to the next call, too.
+        // A dropped call also leaves its node to the next call.
         let first = node(&world, &ann);
         let dropped = first.keep("dropped");
         drop(timeout(Duration::from_millis(round * 5), dropped).await);

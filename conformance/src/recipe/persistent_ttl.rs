@@ -1,5 +1,5 @@
 //! The persistent node with a TTL: it outlives the sessions of its owner, but expires if the owner
-//! is silent.
+//! stops writing.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ async fn a_node_with_a_time_to_live_outlives_its_owners_sessions(world: World) {
     for is_alive in [true, false] {
         let session = answer(ann.session().await);
         gate.set(Way::Shut);
-        // By its own clock, or at the server.
+        // The session is lost by the client's clock, or at the server.
         if is_alive {
             gate.lose();
         } else {
@@ -192,7 +192,7 @@ async fn a_node_with_a_time_to_live_is_gone_when_it_is_closed(world: World) {
     drop(kept(&world, &ann, "dropped").await);
     let gone = async || stored(&world, &bob).await.is_none();
     world.eventually("what was dropped is removed", gone).await;
-    // A client that is closed reports that the node is not gone.
+    // The end of a closed client reports that the node is not removed.
     let last = kept(&world, &ann, "last").await;
     answer(world.in_time("the end of the client", ann.close()).await);
     let closed = world.in_time("the end", last.close()).await;

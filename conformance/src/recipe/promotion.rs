@@ -48,7 +48,7 @@ fn increments(one: &Counter) -> Waiting<Update<i64>> {
     Waiting::new(async move { one.increment().await })
 }
 
-/// A client whose changes are all promoted.
+/// A client that promotes all its changes.
 struct First {
     gate: Gate,
     client: Client,
@@ -106,7 +106,7 @@ async fn a_change_that_lost_too_often_waits_for_the_lock(world: World) {
 
     for lost in 1..=TRIES {
         world.in_time("a lost try", gate.held(lost)).await;
-        // The value in its rejection is out of date when it arrives.
+        // The value in the rejection is out of date when it arrives.
         answer(bobs.add(10).await);
         gate.hold_behind(Some((Verb::Commit, sent + lost)));
     }
@@ -137,7 +137,7 @@ async fn a_change_under_the_lock_keeps_the_others_out(world: World) {
     let mut sums = Vec::new();
     for other in others {
         let update = other.gets(&world, "a change that stood back").await;
-        // It yielded once, and may have met the other change.
+        // The change yielded once, and may have lost a race with the other one.
         assert!(update.cost.tries <= 3 && update.cost.promoted_tries == 0, "{:?}", update.cost);
         sums.push(update.after);
     }
@@ -160,11 +160,11 @@ async fn a_change_under_the_lock_that_lost_its_session_lets_the_others_in(world:
 
     let session = answer(held.client.session().await);
     world.expire(session.info().id).await;
-    // A request of a session that is not known to be lost may have an effect that stays unknown.
+    // If the session is not known to be lost, the effect of a request may stay unknown.
     world.in_time("the loss", session.lost()).await;
 
     assert_eq!(other.gets(&world, "a change that stood back").await.after, 1);
-    // It continues in the next session.
+    // The change continues in the next session.
     assert_eq!(held.goes_on().gets(&world, "the promoted change").await.after, 2);
 }
 
@@ -215,7 +215,7 @@ async fn a_change_in_doubt_does_not_stand_back(world: World) {
         let first = First::new(&world).await;
         let one = promoted(&world, &client, 5).await;
         let before = answer(one.get().await);
-        // The second sending waits until another client has closed the gate.
+        // The second request waits until another client has closed the gate.
         plan.cue(Cue::new(site).of(Verb::Set));
         plan.cue(Cue::new(Site::RequestSlow).of(Verb::Set).nth(2).lasting(world.brief()));
         let adding = increments(&one);
@@ -272,7 +272,7 @@ async fn a_change_that_may_be_promoted_is_one_call(world: World) {
     assert_eq!(answer(one.increment().await).cost.tries, 2);
     assert_eq!(counts(), [commits + 11, reads, 0], "a lost race costs one more write, and no read");
 
-    // A ticket, the gate, the number, and in the background the ticket again.
+    // Creates a ticket, writes the gate and the number, and removes the ticket in the background.
     let one = promoted(&world, &client, 0).await;
     world.stand(&bob, &lock(&world), 0).await;
     let [commits, reads, observes] = counts();

@@ -1,5 +1,5 @@
-//! The queue: no item is lost, invented or doubled, whichever messages are lost, and items are
-//! taken in their order.
+//! The queue: no item is lost, invented or doubled, even if messages are lost, and items are taken
+//! in order.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::pin::pin;
@@ -374,7 +374,7 @@ async fn an_item_costs_a_request_to_put_and_one_to_take(world: World) {
     let bobs = Queue::<Bytes>::new_bytes(&bob, world.at("queue"));
     let anns = Queue::<Bytes>::new_bytes(&ann, world.at("queue"));
     let (item, commits) = (Bytes::from_static(b"\xff"), |gate: &Gate| gate.count(Verb::Commit));
-    // The items that wait.
+    // The waiting items.
     for _ in 0..30 {
         answer(bobs.put(&item).await);
     }
@@ -403,7 +403,7 @@ async fn an_item_costs_a_request_to_put_and_one_to_take(world: World) {
         "a claim is one request, and so is the end of it"
     );
     assert_eq!(gate.count(Verb::Watch), observed);
-    // A store that keeps few events for a reader needs a new list now and then.
+    // A store that keeps few events for a reader must list again now and then.
     let (lists, reads) = (gate.lists() - observed, gate.count(Verb::Read) - read);
     let most = world.at_most(2, 10) * ITEMS;
     assert!(lists < most && reads <= most, "{lists} lists, {reads} reads");

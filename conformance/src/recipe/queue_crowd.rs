@@ -13,9 +13,8 @@ cases![
     "L-Q-13 L-X-7" breaks [EventReadsAll] => the_first_of_very_many_costs_what_it_costs_of_ten,
 ];
 
-/// The number of items of a very long queue: no store of the tests is too small for them. Their
-/// data is twice as large as the greatest request of a store, which is the size of a frame of
-/// ZooKeeper.
+/// The number of items of a very long queue: they fit into every store of the tests. Their data is
+/// twice as large as the largest request of a store, which is a frame of ZooKeeper.
 const MANY: usize = 3_000;
 
 /// The number of items that are put in one transaction.
@@ -33,7 +32,7 @@ async fn the_first_of_very_many_costs_what_it_costs_of_ten(world: World) {
 
     for costs in [&of_ten, &of_many] {
         assert_eq!(costs.requests, TAKES, "a take is one request");
-        // A store that keeps few events for a reader needs a new list now and then.
+        // A store that keeps few events for a reader must list again now and then.
         assert!(costs.lists <= world.at_most(0, 2), "{costs:?}");
         assert!(costs.reads <= world.at_most(0, TAKES), "{costs:?}");
     }

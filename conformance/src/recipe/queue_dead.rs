@@ -66,7 +66,7 @@ async fn a_rejected_item_keeps_its_reason_as_long_as_it_is_a_dead_letter(world: 
         assert!(answer(anns.remove(&dead[0]).await) && !answer(anns.remove(&dead[0]).await));
         assert_eq!(stored(&world, &bob, "failures").await, [""; 0], "{site:?}");
     }
-    // Letters without a reason, as of another program.
+    // Letters without a reason, as another program may write them.
     for name in ["entry-100-a", "entry-100-b"] {
         answer(bob.put(&world.at(&format!("queue/dead/{name}")), "\"old\"").await);
     }

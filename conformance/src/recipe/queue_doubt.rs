@@ -1,4 +1,4 @@
-//! Requests of a queue that are in doubt when their session ends: no item is lost, and none is
+//! Requests of a queue with an unknown effect at the end of their session: no item is lost or
 //! doubled.
 
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -30,7 +30,7 @@ cases![
     "L-X-5" breaks [TransactionMarkStays] => no_mark_is_left_by_a_client_that_is_closed_nor_for_long_by_one_that_was_killed,
 ];
 
-/// Makes a call whose commit is applied and not answered, and then drops the call.
+/// Makes a call whose commit is applied but not answered, and then drops the call.
 async fn given_up<T>(
     gate: &Gate,
     call: impl Future<Output = T>,
@@ -48,8 +48,8 @@ async fn becomes(world: &World, client: &Client, dir: &str, items: &[&str]) {
     world.eventually(&format!("{dir} has {items:?}"), is_there).await;
 }
 
-/// Ends the session of a client at the server. The answers that are held back are released when the
-/// client knows of the end.
+/// Ends the session of a client at the server. The held answers are released when the client has
+/// noticed the end.
 async fn loses_its_session(world: &World, gate: &Gate, client: &Client) {
     let session = answer(client.session().await);
     world.expire(session.info().id).await;
@@ -125,7 +125,7 @@ async fn an_item_on_its_way_back_gives_way_to_a_new_one_of_its_id_and_slot(world
         answer(one.try_put(&item.to_owned(), options).await)
     };
     for id in ["7", "8"] {
-        // It then has a write id for the next take.
+        // The client then has a write id for the next take.
         put(&bobs, &["warm"]).await;
         assert_eq!(took(&world, &anns).await, "warm");
         assert_eq!(enter("old", "7").await, Some(true));
@@ -237,7 +237,7 @@ async fn marks_that_others_remove_cost_a_request_and_no_item(world: World) {
     removes().await;
     assert_eq!(took(&world, &queue).await, "two");
 
-    // Without its write id a take in doubt is judged by its item.
+    // Without its write id, the item shows the effect of an unanswered take.
     plan.cue(Cue::new(Site::RequestLost).of(Verb::Delete));
     removes().await;
     assert_eq!(took(&world, &queue).await, "three");

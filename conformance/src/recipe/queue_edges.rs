@@ -233,7 +233,7 @@ async fn an_item_is_removed_whatever_became_of_it_since_it_was_listed(world: Wor
     assert_eq!(answer(anns.len().await), 0);
 }
 
-/// A panic that is expected, and that is not reported as a failure of the case.
+/// Panics as a part of the case, without the report of a panic.
 pub(super) fn panics() {
     resume_unwind(Box::new("it was told to"));
 }

@@ -1,5 +1,5 @@
-//! The capacity of a bounded queue: no more items are put, whichever requests are concurrent and
-//! whichever messages are lost.
+//! The capacity of a bounded queue: no more items are put, even if requests are concurrent and
+//! messages are lost.
 
 use std::num::NonZeroUsize;
 
@@ -82,7 +82,7 @@ async fn a_full_queue_makes_a_put_wait_or_refuses_it_as_asked(world: World) {
 
     assert_eq!(took(&world, &bobs).await, "one");
     puts.waits_for(world.brief(), "there is room for one").await;
-    // A dead letter needs no room.
+    // A dead letter does not count for the capacity.
     answer(claimed(&world, &bobs).await.reject("on purpose").await);
 
     puts.gets(&world, "room").await;

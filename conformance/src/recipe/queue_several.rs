@@ -77,7 +77,7 @@ async fn an_item_whose_claim_another_client_removed_is_delivered_again_to_the_sa
         } else {
             drop(delivery);
         }
-        // No other process looks for it.
+        // No other process searches for it.
         let back = async || stored(&world, &bob, "items").await == ["\"one\""];
         world.eventually("it is put back", back).await;
     }
@@ -160,7 +160,7 @@ async fn items_with_ids_priorities_and_failures_are_each_done_or_a_dead_letter(w
     let dead = answer(anns.dead().await);
     assert!(dead.iter().all(|letter| letter.item().is_some_and(|item| !is_good(item))));
     assert_eq!(dead.len(), ITEMS / 5);
-    // Those items are tried again.
+    // Those items are delivered again.
     for letter in &dead {
         assert!(answer(anns.revive(letter).await));
     }

@@ -1,4 +1,4 @@
-//! Takes and claims that do not wait: each has an item, or there was none to deliver.
+//! Takes and claims that do not wait: each gets an item, or there was none to deliver.
 
 use std::time::{Duration, SystemTime};
 
@@ -35,7 +35,7 @@ async fn a_try_has_what_was_put_before_it_or_there_is_nothing_to_deliver(world: 
     let try_claim = async || answer(world.in_time("a try", eves.try_claim()).await);
     assert!(try_take().await.is_none() && try_claim().await.is_none(), "nothing was put yet");
 
-    // Also an item that was not reported to the consumer yet.
+    // Even an item that was not reported to the consumer yet is taken.
     for round in 0..10 {
         let item = round.to_string();
         put(&bobs, &[&item, "next"]).await;

@@ -68,7 +68,7 @@ async fn a_bunch_is_taken_in_one_request_and_in_order(world: World) {
 }
 
 async fn many_items_that_come_while_none_is_taken_are_had_in_their_order(world: World) {
-    // More items than are read at once where events have no data.
+    // More items than are read at once if events have no data.
     const BUNCHES: usize = 6;
     const BUNCH: usize = 20;
     let (ann, bob) = (world.client().await, world.client().await);

@@ -1,4 +1,4 @@
-//! Re-entrant locks, and requests to give a lock back.
+//! Re-entrant locks, and requests to release a lock.
 
 use futures_util::future::join;
 use synod_core::error::ErrorKind;

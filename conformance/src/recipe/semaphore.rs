@@ -107,7 +107,7 @@ async fn any_permit_given_back_lets_the_next_one_in(world: World) {
         for place in 3..7 {
             waiting.push(queued(&world, &bob, (theirs.clone(), 1), place).await);
         }
-        // One holder keeps its permit for good; the other permit goes from waiter to waiter.
+        // One holder never releases its permit; the other permit is passed from waiter to waiter.
         let kept = held.remove(keeps);
         let mut moving = held.pop().expect("the other one");
         for next in waiting {
@@ -149,14 +149,14 @@ async fn permits_got_by_trying_let_the_next_one_in(world: World) {
     gate.hold_behind(Some((Verb::Read, 1)));
     gate.set(Way::Open);
     world.in_time("the ticket, which is found", gate.held(2)).await;
-    // A later waiter relies on the ticket, which was not written to.
+    // A later waiter relies on the ticket, which was not written.
     let theirs = world.gate();
     let dan = world.client_on(theirs.clone(), world.unhurried()).await;
     let waits = queued(&world, &dan, (semaphore(&world, &dan, 2), 1), 3).await;
     world.in_time("the wait for the predecessor", theirs.answered(Verb::Watch, 1)).await;
     answer(both.release().await);
     world.stand(&bob, &world.at("pool"), 2).await;
-    // From now on the session sees nothing older.
+    // From now on the session does not read an older state.
     drop(answer(eve.watch(Query::children(world.at("pool")).names_only()).await));
 
     gate.hold_behind(None);
@@ -204,8 +204,8 @@ async fn clients_that_name_different_limits_keep_to_the_smallest(world: World) {
     answer(only.release().await);
     let large = large.gets(&world, "two of three").await;
 
-    // A smaller limit applies to later requests, also while its owner waits, and any release may
-    // serve them.
+    // A smaller limit applies to later requests, even while its owner waits, and any release may
+    // grant them.
     let one_more = answer(of(&ann, 3).acquire().await);
     let mut small = queued(&world, &ann, (of(&ann, 2), 1), 3).await;
     let mut last = queued(&world, &bob, (of(&bob, 3), 1), 4).await;
@@ -282,7 +282,7 @@ async fn an_acquire_that_failed_holds_no_permit(world: World) {
     let (ann, (bob, plan)) = (world.client().await, world.scripted([]).await);
     let held = answer(semaphore(&world, &ann, 1).acquire().await);
     plan.cue(Cue::new(Site::Denied).of(Verb::Watch));
-    // Deleting the ticket fails at first, too: the error is the reason that there are no permits.
+    // Deleting the ticket also fails at first: the returned error is still the lack of permits.
     plan.cue(Cue::new(Site::ReplyLost).of(Verb::Delete));
 
     let theirs = semaphore(&world, &bob, 1);

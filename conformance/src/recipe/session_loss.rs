@@ -1,4 +1,4 @@
-//! Sessions of holders and waiters that are lost or in doubt.
+//! Sessions of holders and waiters that are lost or suspended.
 
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
@@ -66,7 +66,7 @@ async fn a_holder_that_is_cut_off_stops_before_another_is_granted(world: World) 
 
     world.link(answer(ann.session().await).info().id, Link::Cut).await;
 
-    // The case queries the holder all the time whether it believes that it holds the lock.
+    // The case checks continuously whether the guard reports that it is held.
     let both = async {
         loop {
             let entered = timeout(MILLISECOND, &mut waits.told).await.is_ok();
@@ -87,7 +87,7 @@ async fn no_waiter_is_granted_while_its_session_is_in_doubt(world: World) {
     gate.starve();
     let client = world.client_on(gate, world.options()).await;
     let session = answer(client.session().await);
-    // Nothing is received about the session any more, and no loss is reported.
+    // No more messages arrive for the session, and no loss is reported.
     let doubtful = async || !session.is_certain();
     world.eventually_after(world.profile.ttl, "the session is in doubt", doubtful).await;
 
@@ -98,7 +98,7 @@ async fn no_waiter_is_granted_while_its_session_is_in_doubt(world: World) {
     waits.waits_for(world.brief(), "the session is in doubt").await;
 }
 
-/// An external system that knows nothing of locks, only that later holders have larger tokens.
+/// An external system that does not know the lock, only that later holders have larger tokens.
 #[derive(Default)]
 struct Outside {
     highest: Option<Token>,

@@ -136,7 +136,7 @@ async fn a_read_that_a_write_overtook_is_not_the_latest(world: World) {
     let reads = gate.count(Verb::Read);
     gate.hold_behind(Some((Verb::Read, reads)));
     remove(&world, &bob).await;
-    // Its answer, that there is no node, is in flight.
+    // The answer, that there is no node, is in flight.
     gate.held(1).await;
 
     answer(anns.set(&2).await);
@@ -162,7 +162,7 @@ async fn a_value_that_is_removed_and_made_again_is_followed(world: World) {
         world.shows(&anns, "it is removed", is_gone).await;
         assert_eq!(anns.get().value, last.value, "the last value stays");
 
-        // It may have the same version as before, or one with a smaller number.
+        // The new node may have the same version as before, or one with a smaller number.
         store(&world, &bob, number).await;
 
         world.shows_number(&anns, number).await;
@@ -178,7 +178,7 @@ async fn a_copy_is_right_again_after_its_session_was_lost(world: World) {
     let ann = world.client_on(gate.clone(), world.options()).await;
     let anns = open(&world, &ann).await;
     for round in 1..=3 {
-        // Its session is lost, and it gets no other before the value is written.
+        // Ann loses her session, and gets no other before the value is written.
         let session = answer(ann.session().await);
         gate.set(Way::Shut);
         world.expire(session.info().id).await;
@@ -225,7 +225,7 @@ async fn a_conditional_write_fails_only_if_the_value_was_written_since(world: Wo
     assert_eq!((newer.value, stored(&world, &bob).await), (3, 3));
     assert!(answer(anns.try_set(&newer, &4).await).is_ok(), "it was not written since");
     assert!(answer(anns.try_set(&newer, &5).await).is_err(), "it has written itself");
-    // The same value again is a write, too.
+    // Writing the same value again is also a write.
     let seen = anns.get();
     answer(bobs.set(&4).await);
     assert!(answer(anns.try_set(&seen, &5).await).is_err(), "bob has written");
@@ -302,7 +302,7 @@ async fn a_version_of_a_removed_value_is_not_replaced(world: World) {
     for number in 1..=3 {
         let seen = anns.get();
         remove(&world, &bob).await;
-        // It has the same version number as the removed one.
+        // The new node has the same version number as the removed one.
         store(&world, &bob, number).await;
 
         let tried = answer(anns.try_set(&seen, &100).await);
@@ -444,7 +444,7 @@ async fn a_copy_costs_no_request(world: World) {
         answer(value.set(&number).await);
         assert_eq!(gate.count(Verb::Commit), commits + more, "a write is one commit");
     }
-    // An event is read once, sooner or later.
+    // Each event causes one read, sooner or later.
     let [_, all, _] = counts();
     assert!(all <= reads + 2 * 5 + 1, "{} reads for five writes", all - reads);
 }

@@ -1,4 +1,4 @@
-//! Places in a wait queue: taken, read, released, removed from outside.
+//! Tickets in a wait queue: created, read, released, and removed by other clients.
 
 use std::time::{Duration, SystemTime};
 
@@ -118,7 +118,7 @@ async fn a_waiter_whose_ticket_is_deleted_takes_another(world: World) {
     let removed = ann.delete(&first.path, Expect::Any).await;
 
     assert!(answer(removed).is_committed());
-    // Before the predecessor leaves.
+    // This happens before the predecessor leaves.
     let again = async || {
         let last = line(&ann, &world.at("lock")).await.pop();
         last.is_some_and(|last| last.token > first.token)
@@ -172,8 +172,8 @@ async fn contenders_are_listed_in_order(world: World) {
 }
 
 async fn contenders_are_listed_with_the_time_of_their_request(world: World) {
-    // Another host's clock may be wrong; this is one host, whose clock is not set by that much
-    // meanwhile.
+    // Another host's clock may be wrong; here there is only one host, whose clock is not changed by
+    // that much during the test.
     const LONG: Duration = Duration::from_secs(3600);
     #[expect(clippy::disallowed_methods, reason = "the reported time is of this clock")]
     let now = SystemTime::now();

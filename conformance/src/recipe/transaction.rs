@@ -1,4 +1,4 @@
-//! Transactions: committed if nothing interferes, exactly once, and never on a mixture of two
+//! Transactions: committed exactly once if nothing interferes, and never on a mixture of two
 //! snapshots.
 
 use std::sync::Arc;
@@ -104,7 +104,7 @@ async fn whatever_happens_to_what_is_read_the_function_runs_again(world: World) 
     let (ann, bob) = (world.client().await, world.client().await);
     let [a, b] = &pair(&world);
     store(&ann, b, 0).await;
-    // The number when it is read, and the number after that. A missing number counts as 0.
+    // The number in the first read, and in the second. A missing number counts as 0.
     for (first, then) in [(Some(1), Some(2)), (Some(1), None), (None, Some(1))] {
         let make = async |number: Option<i64>| match number {
             Some(number) => store(&bob, a, number).await,
@@ -191,7 +191,7 @@ async fn no_run_goes_on_with_two_moments(world: World) {
                 let first = read(&run, a).await?;
                 if is_first {
                     bobs.run(|run| async move { transfer(&run, [a, b], 20).await }).await?;
-                    // From now on no read of this session is older than the transfer.
+                    // From now on every read of this session shows the transfer.
                     answer(ann.get(a).await);
                 }
                 let sum = first + read(&run, b).await?;
@@ -248,7 +248,7 @@ async fn a_transaction_that_was_replaced_before_its_answer_is_committed_once(wor
             store(&bob, path, 0).await;
         }
         answer(add(&mine, &both).await);
-        // The second sending waits until another client has written.
+        // The second request waits until another client has written.
         plan.cue(Cue::new(site).of(Verb::Set));
         plan.cue(Cue::new(Site::RequestSlow).of(Verb::Set).nth(2).lasting(world.brief()));
         let (adding, places) = (mine.clone(), both.clone());
@@ -329,7 +329,7 @@ async fn a_transaction_that_was_not_sent_is_committed_in_the_next_session(world:
     // that the request would have replaced.
     answer(add(&transaction(&world, &bob), &both).await);
 
-    // The request that was sent stays unanswered.
+    // The sent request stays unanswered.
     gate.set(Way::Open);
     gate.lose();
     world.in_time("the loss", first.lost()).await;
@@ -426,7 +426,7 @@ async fn what_the_store_never_takes_is_an_error(world: World) {
     store(client, &world.at("p/child"), 1).await;
     refused(&parent, &|run| run.delete(&parent)).await;
 
-    // Its own error, and one attempt that is too few.
+    // The error of the function, and one attempt too few.
     let own = one.run(|run| async move {
         run.put_value(a, &9)?;
         Err::<(), _>(Error::new(ErrorKind::Invalid, "thinking again"))
@@ -440,7 +440,7 @@ async fn what_the_store_never_takes_is_an_error(world: World) {
     });
     assert_eq!(failure(disturbed.await, "a lost race").kind(), ErrorKind::Refused);
     assert_eq!(stored(client, a).await, 1, "nothing was written");
-    // A limit that is beyond the end of time.
+    // A limit beyond the range of the clock.
     let (patient, mut runs) = (one.clone().retry(Retry::until_elapsed(Duration::MAX)), 0);
     let disturbed = patient.run(|run| {
         runs += 1;
@@ -480,7 +480,7 @@ async fn what_is_too_large_is_refused_before_it_is_sent(world: World) {
     let wide = wide.run(|run| async move { run.get(&place(0)).await.map(drop) });
     assert_eq!(failure(wide.await, "wide").kind(), ErrorKind::TooLarge);
 
-    // The refusal is the store's first step, so the call is counted, and nothing is written.
+    // The store rejects the call first, so the call is counted, but nothing is written.
     assert!(gate.count(Verb::Commit) <= sent + 1);
     let session = answer(client.session().await);
     assert!(!session.is_lost(), "it was not sent");

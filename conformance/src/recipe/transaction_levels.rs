@@ -122,7 +122,7 @@ async fn a_run_reads_as_many_nodes_as_a_query_and_no_more(world: World) {
         let (most, more) = (&places[..Query::MAX_NODES], &places[..]);
         assert_eq!(answer(counts(most, None).await), 1, "{level:?}");
         if level == Isolation::ReadCommitted {
-            // Nothing of it is checked.
+            // Nothing is checked at this level.
             let made = world.at("made");
             assert_eq!(answer(counts(more, Some(&made)).await), 1);
             assert!(answer(ann.exists(&made).await));
@@ -150,7 +150,7 @@ async fn what_only_earlier_runs_have_read_does_not_count(world: World) {
                 for node in 0..NODES {
                     if node + 1 == NODES && round < 4 {
                         store(bob, index, round).await;
-                        // From now on no read of this session is older than that.
+                        // From now on every read of this session shows that write.
                         answer(ann.get(index).await);
                     }
                     assert!(!run.exists(&world.at(&format!("set{number}-{node}"))).await?);
@@ -168,7 +168,7 @@ async fn what_is_written_blindly_is_unchanged_in_a_snapshot_only(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let [a, b] = &pair(&world);
     let levels = [(Isolation::SerializableSnapshot, 2), (Isolation::Serializable, 1)];
-    // The written node is read before its change only, or never, or before and after its change.
+    // The written node is read only before its change, or never, or before and after it.
     let knows = [(true, false), (false, false), (true, true)];
     let all = levels.iter().flat_map(|level| knows.map(|known| (*level, known)));
     for ((level, expected), (before, after)) in all {
@@ -188,7 +188,7 @@ async fn what_is_written_blindly_is_unchanged_in_a_snapshot_only(world: World) {
                     store(bob, b, 50).await;
                 }
                 if after {
-                    // From now on no read of this session is older than bob's write.
+                    // From now on every read of this session shows bob's write.
                     answer(ann.get(another).await);
                     assert!(!run.exists(another).await?);
                 }

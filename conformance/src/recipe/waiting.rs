@@ -1,4 +1,4 @@
-//! [`Waiting`]: a waiter in a task of its own; and the queries of cases about its wait queue.
+//! [`Waiting`]: a waiter in a separate task; and the queries of cases about its wait queue.
 
 use std::num::NonZeroU32;
 use std::pin::pin;
@@ -18,7 +18,7 @@ use crate::actor::text_of;
 use crate::door::answer;
 use crate::world::World;
 
-/// A waiter in a task of its own. Dropping it ends the wait.
+/// A waiter in a separate task. Dropping it ends the wait.
 #[derive(Debug)]
 pub(crate) struct Waiting<T> {
     pub(crate) told: oneshot::Receiver<Result<T>>,
@@ -40,7 +40,7 @@ impl<T: Send + 'static> Waiting<T> {
         answer(told.unwrap_or_else(|_gone| panic!("{what}: the waiter panicked")))
     }
 
-    /// Returns `true` if it ends before `other` does.
+    /// Returns `true` if the wait ends before `other` does.
     pub(crate) async fn ends_before(&mut self, other: impl Future<Output = ()>) -> bool {
         self.result_before(other).await.map(answer).is_some()
     }
@@ -56,15 +56,15 @@ impl<T: Send + 'static> Waiting<T> {
         }
     }
 
-    /// Ends the wait, and returns when no thread runs it any more.
+    /// Ends the wait, and returns when no thread runs it.
     pub(crate) async fn stop(self) {
         let Self { told, _task: task } = self;
         drop(task);
-        // Nothing was sent, unless the wait ended before.
+        // There is no result, unless the wait ended before.
         let _ended = told.await.is_ok();
     }
 
-    /// Asserts that it still waits after a while.
+    /// Asserts that it is still waiting after a while.
     pub(crate) async fn waits_for(&mut self, brief: Duration, what: &str) {
         if let Ok(ended) = timeout(brief, &mut self.told).await {
             match ended.unwrap_or_else(|_gone| panic!("{what}: the waiter panicked")) {

@@ -14,8 +14,7 @@ use futures_util::task::AtomicWaker;
 #[derive(Debug)]
 pub(super) struct Hung;
 
-/// Does `work`, but not for longer than `limit` of real time, which passes even when virtual time
-/// does not. Work that never yields the thread cannot be abandoned.
+/// Runs `work` for at most `limit` of real time, which passes even if virtual time does not.
 pub(super) async fn guard<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, Hung> {
     let bell = Arc::new((AtomicBool::new(false), AtomicWaker::new()));
     let (alive, gone) = mpsc::channel::<()>();

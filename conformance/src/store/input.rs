@@ -176,7 +176,7 @@ async fn what_just_fits_is_taken(world: World) {
     let _done = ann.commit(many(&world, limits.operations, 0)).await;
     assert_eq!(ann.names(&world.dir).await.len(), limits.operations);
 
-    // In a directory of its own each needs more of a store that counts conditions.
+    // In its own directory, each create needs more conditions, which some stores limit.
     let apart = (0..limits.operations).fold(Txn::new(), |txn, number| {
         txn.create(world.at(&format!("apart{number}/m")), "", Lifetime::Persistent)
     });

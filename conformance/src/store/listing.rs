@@ -1,4 +1,4 @@
-//! Children and trees: complete, sorted, and without anything else.
+//! Children and trees: complete, sorted, and without other nodes.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ async fn create_all(actor: &Actor, paths: impl IntoIterator<Item = Path>) {
 
 async fn children_are_complete_and_sorted(world: World) {
     let ann = world.ann().await;
-    // Sorted as bytes, which is neither how people nor how UTF-16 would sort them.
+    // Sorted by bytes, which differs from the order of UTF-16 and of languages.
     let sorted =
         ["!", "-", ".a", "0", "10", "9", "A", "Z", "_", "a", "a b", "aa", "b", "~", "é", "中"];
     let mut shuffled = sorted;
@@ -153,7 +153,7 @@ async fn a_prefix_narrows_the_children(world: World) {
     assert_eq!(ann.read(having("")).await.nodes.len(), 7);
 }
 
-/// Five tickets in a line, with names that sort in another order, and two nodes that are no
+/// Five tickets in a line, with names that sort in another order, and two nodes that are not
 /// tickets.
 async fn line(world: &World, actor: &Actor) -> Vec<(String, Sequence)> {
     create_all(actor, ["!no-ticket", "~no-ticket/x"].map(|path| world.at(&format!("line/{path}"))))

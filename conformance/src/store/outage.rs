@@ -39,7 +39,7 @@ async fn no_call_waits_longer_than_the_time_to_live(world: World) {
         let store = &ann.store;
         let create = Txn::new().create(&node, "", Lifetime::Persistent);
 
-        // All at once, so that each call is made on a session that is not lost yet.
+        // All calls at once, so that each is made before the session is lost.
         let read = timeout(limit, store.read(Query::node(&node)));
         let observe = timeout(limit, store.watch(Query::node(&node)));
         let commit = timeout(limit, store.commit(create));
@@ -57,7 +57,7 @@ async fn no_call_waits_longer_than_the_time_to_live(world: World) {
     }
 }
 
-/// The result of a write over this link, and the number of its nodes long after it.
+/// The result of a write over this link, and the number of its nodes long afterwards.
 async fn write_under(world: &World, link: Link, node: &Path) -> (Result<Outcome, Error>, usize) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     ann.read(Query::node(node)).await;
@@ -228,8 +228,8 @@ async fn a_session_that_is_certain_to_live_lives(world: World) {
         let end = Instant::now() + ann.ttl() * 3 + world.profile.patience;
         loop {
             let there = bob.exists(&node).await;
-            // Read after the node: a session that is certain now was certain when the node was
-            // gone.
+            // The status is read after the node: a session that is certain now was certain when the
+            // node was removed.
             let certain = ann.status().is_certain();
             assert!(there || !certain, "it is gone, and its owner is certain to hold it");
             if !there || Instant::now() > end {
@@ -277,7 +277,7 @@ async fn a_short_outage_is_survived(world: World) {
     ann.create(&world.at("n"), "").await;
 }
 
-/// Cuts a session off, runs `work` meanwhile, and connects the session again.
+/// Runs `work` while a session is disconnected.
 async fn during_an_outage(world: &World, actor: &Actor, work: impl Future<Output = ()>) {
     world.link(actor.id(), Link::Cut).await;
     sleep(actor.ttl() / 10).await;

@@ -1,4 +1,4 @@
-//! The statement of an answer about the effects of its call.
+//! The effects that the answer to a call reports.
 
 use futures_util::future::{join_all, join3};
 use synod_core::store::{Expect, Lifetime, Query, Txn};

@@ -1,4 +1,4 @@
-//! The greatest age of an answer.
+//! The maximum age of an answer.
 
 use std::cell::{Cell, RefCell};
 use std::pin::pin;

@@ -204,7 +204,7 @@ async fn created_distinguishes_nodes_that_a_sequence_does_not(world: World) {
     let mut created = None;
 
     for round in 0..5 {
-        // The directory is empty each time, and may begin again.
+        // The directory is empty each time, and its sequences may start again.
         let done = ann.draw(&world.at(&format!("d/{round}-")), Lifetime::Session).await;
         let stat = done.stat.expect("a single create returns the stat");
         assert!(Some(stat.created) > created, "{done:?} after {created:?}");

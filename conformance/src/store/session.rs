@@ -410,7 +410,7 @@ async fn a_session_counts_from_the_sending_of_its_opening(world: World) {
 
         let certain = ann.ttl() / 1_000 * 981;
         for _ in 0..20 {
-            // On a machine that was too busy for a heartbeat it is not certain any more.
+            // On a machine that was too busy for a heartbeat it is no longer certain.
             let Some(until) = ann.status().until() else { break };
             looks += 1;
             // An answer that has arrived by now was sent at least that long ago.

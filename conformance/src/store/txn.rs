@@ -62,7 +62,7 @@ async fn several_nodes_are_read_as_of_one_moment(world: World) {
     for node in [&a, &b, &d, &far] {
         ann.create(node, "0").await;
     }
-    // It is the container of a node, and is not listed because of that.
+    // The directory is a container, so it is not listed.
     let dir = world.at("c");
     let several = || Query::nodes(&far, [&b, &a, &b, &world.at("absent"), &dir].map(Clone::clone));
 
@@ -346,7 +346,7 @@ async fn a_look_of_a_rejected_transaction_shows_the_reason(world: World) {
     }
     let without = ann.rejected(writes(&node)).await;
     assert_eq!(without.look, None, "no look was asked for");
-    // A look that is requested for a rejection only: also if the second of two operations is
+    // A look that is requested for a rejection only: even if the second of two operations is
     // rejected, and not for a commit.
     for round in 0..3 {
         let query = || Query::nodes(&node, [absent.clone()]);

@@ -275,7 +275,7 @@ async fn a_watch_until_a_node_is_gone_reports_nothing_else(world: World) {
 async fn a_watch_for_one_event_of_no_node_ends_or_delivers_its_creation(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let node = world.at("n");
-    // Below a container there is no node either.
+    // The path below a container has no node either.
     ann.create(&world.at("d/n"), "").await;
     for absent in [node, world.at("d")] {
         let (view, mut watcher) = bob.watch(Query::node(&absent).once()).await;

@@ -57,8 +57,8 @@ async fn a_watch_ends_when_its_session_expires(world: World) {
 /// More changes than a store keeps for a watch that is not read.
 const FLOOD: usize = 5_000;
 
-/// Creates ten nodes, and writes all of them repeatedly. One write after the other would take a
-/// round trip each.
+/// Creates ten nodes, and writes all of them repeatedly. Sequential writes would take one round
+/// trip each.
 async fn flood(actor: &Actor, world: &World, changes: usize) {
     let nodes: Vec<_> = (0..10).map(|number| world.at(&format!("d/n{number}"))).collect();
     for node in &nodes {

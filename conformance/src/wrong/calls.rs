@@ -29,8 +29,8 @@ async fn read(store: &WrongStore, query: &Query) -> Result<View> {
     listing::read(store, query).await
 }
 
-/// Commits through the kind of mistake that the store makes. A kind that does not handle the
-/// transaction returns it, perhaps changed.
+/// Commits with the mistake of the store. A mistake of another kind returns the transaction,
+/// perhaps changed.
 async fn commit(store: &WrongStore, txn: Txn) -> Result<Outcome> {
     let txn = match writing::commit(store, txn).await? {
         ControlFlow::Continue(txn) => txn,
@@ -58,7 +58,7 @@ impl Store for WrongStore {
 
     fn status(&self) -> watch::Receiver<Status> {
         if !self.life.is_mistaken() {
-            // A copy lags by a turn of its task, while the certainty may end at once.
+            // A copy lags until its task runs, but the certainty may end immediately.
             return self.inner.status();
         }
         self.life.refresh(&self.inner);
@@ -126,7 +126,7 @@ impl Drop for WrongStore {
             }
             _ => {}
         }
-        // The store inside reports it when it is dropped, and is no longer watched by then.
+        // The store inside reports it when it is dropped, but it is no longer watched by then.
         self.life.hear(Status::Lost { reason: SessionEnd::Closed });
     }
 }

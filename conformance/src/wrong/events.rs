@@ -130,7 +130,7 @@ impl Teller {
             self.past.forget();
         }
         match self.node_view.mistake {
-            // So that the writer has its answer by now.
+            // The writer has its answer by then.
             Some(
                 Mistake::WatchIgnoresOwnWrites
                 | Mistake::CloseUntoldToWatchers
@@ -160,8 +160,8 @@ impl Teller {
         }
     }
 
-    /// Stops reporting when the store does not answer: for ever, or until it has answered for a
-    /// while without an event.
+    /// Stops reporting when the store does not answer: for ever, or until the store has answered
+    /// for a while without an event.
     async fn listen(&mut self) {
         /// The number of answers to wait for: events of an outage are reported soon after the first
         /// answer.

@@ -1,7 +1,7 @@
 //! Mistakes in the deletion of the nodes of a session that ended.
 //!
-//! A wrapper cannot change how a backend ends a session. So the wrong store has an ephemeral node
-//! of its own in each session, notices its deletion, and then changes the other nodes itself.
+//! A wrapper cannot change how a backend ends a session. So the wrong store creates its own
+//! ephemeral node in each session, notices its deletion, and then changes the other nodes.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub(super) fn note(shared: &Shared, session: SessionId, outcome: &Outcome) {
     }
 }
 
-/// Changes the nodes of ended sessions as the mistake requires. Every call begins with it.
+/// Changes the nodes of ended sessions as the mistake requires. Every call starts with it.
 pub(super) async fn settle(shared: &Shared) {
     if !is_needed(shared) {
         return;

@@ -26,7 +26,7 @@ struct State {
     heard: Option<Status>,
     /// `true` if the last status before a loss was that the store does not answer.
     suspended: bool,
-    /// The time until which the session is assumed, without proof, to be alive.
+    /// The time until which the session is assumed to be alive, without proof.
     hope: Option<Instant>,
     /// `true` if the session counts as alive after its loss.
     revived: bool,
@@ -88,7 +88,7 @@ impl Life {
         self.told.subscribe()
     }
 
-    /// Forwards the status of the store inside at once.
+    /// Immediately forwards the status of the store inside.
     pub(super) fn refresh(&self, inner: &Arc<dyn Store>) {
         self.hear(*inner.status().borrow());
     }
@@ -112,7 +112,7 @@ impl Life {
         }
     }
 
-    /// The status to report for a received one; `None` if it is left out.
+    /// The status to report for a received one; `None` if it is omitted.
     fn judge(&self, state: &mut State, status: Status) -> Option<Status> {
         let is_news = state.heard != Some(status);
         let was_suspended = state.suspended;

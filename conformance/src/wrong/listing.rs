@@ -45,7 +45,7 @@ pub(super) async fn read(store: &WrongStore, query: &Query) -> Result<View> {
     Ok(view)
 }
 
-/// Makes the mistakes that need no other call.
+/// Applies the mistakes that need no other call.
 fn bent(mistake: Mistake, query: &Query, nodes: &mut Vec<Node>) {
     const PAGE: usize = 65_536;
     let children = query.scope == Scope::Children;
@@ -91,7 +91,7 @@ fn hash(path: &Path) -> u64 {
     path.as_str().bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte)))
 }
 
-/// The first half as it was, the second half as it is a little later.
+/// The first half from one read, the second half from a later read.
 async fn by_pages(store: &WrongStore, query: &Query) -> Result<View> {
     let mut view = store.honest_read(query.clone()).await?;
     pause().await;

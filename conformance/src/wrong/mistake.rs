@@ -1,7 +1,7 @@
 //! [`Mistake`]: every mistake that a known-wrong store can make.
 
 synod_core::mistakes! {
-    /// A mistake of a store that was found in practice, or that is plausible.
+    /// A mistake of a store that was found in practice or is plausible.
     pub enum Mistake {
         TextOnly = "treats data as text, and repairs invalid text",
         EmptyIsAbsent = "takes a node without bytes for one that is not there",

@@ -22,7 +22,7 @@ impl Past {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Called when the session knows something newer.
+    /// Drops the earlier answers. Called when the session has a newer state.
     pub(super) fn forget(&self) {
         self.lock().views.clear();
     }

@@ -70,7 +70,7 @@ async fn cached(store: &WrongStore, query: &Query) -> Result<View> {
     Ok(view)
 }
 
-/// Reads each of several nodes in a call of its own.
+/// Reads each of several nodes in a separate call.
 async fn one_by_one(store: &WrongStore, query: &Query) -> Result<View> {
     let mut all = View::default();
     for path in query.nodes_asked() {
@@ -84,7 +84,7 @@ async fn one_by_one(store: &WrongStore, query: &Query) -> Result<View> {
     Ok(all)
 }
 
-/// Every third local answer is the first one again.
+/// Returns the first local answer again, at every third local read.
 async fn turned_back(store: &WrongStore, query: &Query) -> Result<View> {
     let view = store.honest_read(query.clone()).await?;
     if query.freshness == Freshness::Latest {
@@ -101,7 +101,7 @@ async fn turned_back(store: &WrongStore, query: &Query) -> Result<View> {
     Ok(first)
 }
 
-/// A local answer after a silence is the one before the last.
+/// After a silence, a local read returns the answer before the last.
 async fn forgetful(store: &WrongStore, query: &Query) -> Result<View> {
     let silence: Duration = store.info.ttl / 8;
     let view = store.honest_read(query.clone()).await?;

@@ -124,7 +124,7 @@ async fn numbered(store: &WrongStore, mut txn: Txn) -> Result<Outcome> {
     }
 }
 
-/// Returns the view that this store shows, also if it does not number the tickets.
+/// Returns the view that this store shows, even if it does not number the tickets.
 async fn shown(store: &WrongStore, query: &Query) -> Result<View> {
     match read(store, query).await? {
         Some(view) => Ok(view),

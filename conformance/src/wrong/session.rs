@@ -116,7 +116,7 @@ fn lifetime(op: &Op) -> Option<Lifetime> {
     }
 }
 
-/// Creates a node with another lifetime than requested.
+/// Replaces the lifetime of a created node.
 fn exchange(mistake: Mistake, op: &mut Op) {
     let Op::Create { lifetime, sequential, .. } = op else { return };
     *lifetime = match (mistake, *lifetime) {

@@ -21,7 +21,7 @@ use crate::wrong::owned_nodes::OwnedNodes;
 pub(super) struct Shared {
     pub(super) mistake: Option<Mistake>,
     inner: Arc<dyn Backend>,
-    /// A session that the client does not know, for hidden changes.
+    /// A session for hidden changes, unknown to the client.
     hidden: OnceCell<Arc<dyn Store>>,
     pub(super) opened: AtomicU64,
     books: Mutex<Books>,
@@ -32,7 +32,7 @@ pub(super) struct Shared {
 #[derive(Default)]
 pub(super) struct Books {
     first_session: Option<SessionId>,
-    /// Containers that were created and are not forgotten.
+    /// Containers that were created and are still recorded.
     pub(super) containers: BTreeSet<Path>,
     /// Tickets that the store does not know as sequential.
     pub(super) tickets: BTreeMap<Path, Sequence>,

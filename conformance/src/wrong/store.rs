@@ -20,9 +20,8 @@ use crate::wrong::watch_state::WatchState;
 
 /// A session on a wrong store.
 ///
-/// The mistakes of one kind have a file of their own, and make their calls with `honest_read`,
-/// `honest_commit` and `honest_observe`, which call the store inside. Which kind handles a call is
-/// decided in one place, in `calls.rs`.
+/// Each kind of mistakes has its own file, and makes its calls with `honest_read`, `honest_commit`
+/// and `honest_observe`, which call the store inside. `calls.rs` decides which kind handles a call.
 pub(super) struct WrongStore {
     pub(super) shared: Arc<Shared>,
     pub(super) inner: Arc<dyn Store>,

@@ -111,7 +111,7 @@ async fn looked(store: &WrongStore, query: Option<Query>) -> Result<Option<View>
     }
 }
 
-/// The result that these operations would have, without applying them.
+/// The result of these operations, without applying them.
 async fn verdict(store: &WrongStore, ops: &[Op]) -> Result<Option<Rejected>> {
     let nowhere = Path::new("/synod-wrong/nowhere")?;
     let mut txn = Txn::new();
@@ -186,7 +186,7 @@ async fn last(store: &WrongStore, mut txn: Txn, first: Rejected) -> Result<Rejec
     }
 }
 
-/// Applies later, hidden from the client, the possible part of a rejected transaction.
+/// Later applies the possible part of a rejected transaction, hidden from the client.
 async fn applied_later(store: &WrongStore, mut txn: Txn) -> Result<Outcome> {
     let outcome = store.honest_commit(txn.clone()).await?;
     if let Some(no) = outcome.rejected() {

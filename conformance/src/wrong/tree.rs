@@ -54,7 +54,7 @@ async fn node(store: &WrongStore, path: &Path) -> Result<Option<Node>> {
     Ok(store.honest_read(Query::node(path)).await?.into_node())
 }
 
-/// The first create whose parent is no node, and was not created before it.
+/// The first create whose parent is not a node, and was not created before it.
 async fn orphan(store: &WrongStore, txn: &Txn) -> Result<Option<Rejected>> {
     for (index, op) in txn.ops.iter().enumerate() {
         let Op::Create { path, .. } = op else { continue };
@@ -83,7 +83,7 @@ async fn make_ancestors(store: &WrongStore, txn: &mut Txn) -> Result<()> {
     Ok(())
 }
 
-/// The first delete of a node without children, where a path like its own has some.
+/// The first delete of a node without children while a similar path has some.
 async fn taken_for_parent(store: &WrongStore, txn: &Txn) -> Result<Option<Rejected>> {
     for (index, op) in txn.ops.iter().enumerate() {
         let Op::Delete { path, .. } = op else { continue };
@@ -97,7 +97,7 @@ async fn taken_for_parent(store: &WrongStore, txn: &Txn) -> Result<Option<Reject
     Ok(None)
 }
 
-/// The first operation that needs a place where a container was left.
+/// The first operation at a path where a container was left.
 async fn in_the_way(store: &WrongStore, txn: &Txn) -> Result<Option<Rejected>> {
     for (index, op) in txn.ops.iter().enumerate() {
         let path = op.path();

@@ -14,7 +14,7 @@ pub(super) fn query(store: &WrongStore, mut query: Query) -> Result<Query> {
     Ok(query)
 }
 
-/// A query that is observed.
+/// Returns the query to observe.
 pub(super) fn observed(store: &WrongStore, mut query: Query) -> Result<Query> {
     if store.makes(Mistake::SeveralObservedAsOne) {
         query.more.clear();
@@ -70,7 +70,7 @@ fn fills(txn: &Txn, limits: &Limits) -> bool {
     large || txn.ops.len() == limits.operations
 }
 
-/// The operations of a transaction that are valid.
+/// The valid operations of a transaction.
 fn sensible(txn: Txn, limits: &Limits) -> Txn {
     let mut left = Txn::new();
     for mut op in txn.ops {

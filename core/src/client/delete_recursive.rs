@@ -30,7 +30,7 @@ pub struct Deletion {
 /// # Removing many nodes
 impl Client {
     /// Removes the node at `path` and every node below it, and returns the number of removed nodes:
-    /// zero if there was none.
+    /// zero if there were none.
     ///
     /// It reads the tree and removes the deepest nodes first, 40 in one transaction, until a read
     /// finds no node. Nodes that other clients create meanwhile are removed, too. A node that was

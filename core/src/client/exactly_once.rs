@@ -41,18 +41,18 @@ impl Client {
     }
 }
 
-/// Writes that are sent again when an answer is lost, until their effect is known: what other
-/// libraries call idempotent or guaranteed writes. [`Client::exactly_once`] returns them.
+/// Writes that are sent again when an answer is lost, until their effect is known: other libraries
+/// call them idempotent or guaranteed writes. [`Client::exactly_once`] returns them.
 ///
 /// A plain write whose answer was lost fails with
 /// [`Effect::Unknown`](crate::error::Effect::Unknown), as a retry might be applied a second time,
-/// or might find the effect of the first attempt and take it for the write of another client.
-/// These writes know the difference:
+/// or might find the effect of the first attempt and mistake it for the write of another client.
+/// These writes distinguish the cases:
 ///
 /// - `Committed`: this call was applied, once. No delayed request applies it again.
 /// - `Rejected`: this call was not applied, and never will be.
-/// - An error with [`Effect::None`](crate::error::Effect::None): the same as `Rejected`, for a
-///   failure.
+/// - An error with [`Effect::None`](crate::error::Effect::None): this call failed and was not
+///   applied, and never will be.
 /// - An error with `Effect::Unknown`: the effect cannot be known, as the deadline or the retry
 ///   policy of the client ended the attempts, or the session was lost, while an answer was missing.
 ///
@@ -68,8 +68,8 @@ impl Client {
 ///
 /// # Cost
 ///
-/// A transaction in place of a single write, and one request for the removal, for which no caller
-/// waits. After a lost answer: one request more, and a read of two nodes.
+/// A transaction instead of a single write, and a request in the background that removes the write
+/// id. After a lost answer: one more request, and a read of two nodes.
 #[derive(Clone, Debug)]
 #[must_use = "it writes nothing by itself"]
 pub struct ExactlyOnceClient<'a> {
@@ -114,7 +114,7 @@ impl ExactlyOnceClient<'_> {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call completes in the background: the data is replaced or it is not.
+    /// A dropped call completes in the background: the data is either replaced or unchanged.
     pub async fn set(
         &self,
         path: &Path,
@@ -134,7 +134,7 @@ impl ExactlyOnceClient<'_> {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call completes in the background: the node is removed or it is not.
+    /// A dropped call completes in the background: the node is either removed or unchanged.
     pub async fn delete(&self, path: &Path, expect: Expect) -> Result<Outcome<()>> {
         let delete = Op::Delete { path: path.clone(), expect };
         Ok(self.send(delete).await?.map(drop))

@@ -41,13 +41,13 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind::Corrupt) if the data of the node is not such
-    /// a value now, and the errors that are common to all calls. A missing node is not an error:
-    /// its value is `None` until it is created.
+    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind::Corrupt) if the data of the node is
+    /// currently not such a value, and the errors that are common to all calls. A missing node is
+    /// not an error: its value is `None` until it is created.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call follows nothing.
+    /// Cancel safe: after a dropped call nothing is watched.
     ///
     /// # Examples
     ///

@@ -21,15 +21,14 @@ pub enum ConnectionState {
     /// [`ClientOptions::lazy`](crate::client::ClientOptions::lazy), and the first session is being
     /// opened.
     Connecting,
-    /// The first session lives, and was never in doubt.
+    /// The first session is live, and has been answered without interruption.
     Connected,
-    /// The store does not answer at present. The session may still live: see
+    /// The store currently does not answer. The session may still live: see
     /// [`Session::is_certain`].
     Suspended,
     /// The store answers again: in the same session, or in the next one if `Lost` came in between.
     Reconnected,
-    /// The session is over, and with it everything that depends on it. The next one is being
-    /// opened.
+    /// The session and everything that depends on it have ended. The client opens the next session.
     Lost,
     /// There is no session, and the store does not accept the credentials for the next one. The
     /// client continues to try, according to the retry policy: a rejection may come from a single
@@ -71,8 +70,8 @@ enum Current {
     Live(Session),
     /// The error of the last attempt to open the next session, if one failed.
     Between(Option<Arc<Error>>),
-    /// There will be no other session. The error of every call; and once the last session is
-    /// closed, whether the store confirmed its end.
+    /// There will be no other session. Has the error of every call and, once the last session is
+    /// closed, `true` if the store confirmed its end.
     Over(Arc<Error>, Option<bool>),
 }
 
@@ -94,7 +93,7 @@ impl Generations {
 
     pub(super) fn state(&self) -> watch::Receiver<ConnectionState> {
         let mut receiver = self.latest.clone();
-        // Only later changes are new to it.
+        // Only later changes are new to this receiver.
         receiver.mark_unchanged();
         mistake!(LateSubscriberUntold: let receiver = {
             watch::Sender::new(ConnectionState::Connected).subscribe()
@@ -159,7 +158,7 @@ impl Generations {
         self.status_changed(StatusKind::Live);
     }
 
-    /// Records that there will be no session any more, with the reason.
+    /// Records that there will be no further session, with the reason.
     pub(super) fn set_over(&self, why: &Arc<Error>) {
         self.set(Current::Over(why.clone(), None));
     }
@@ -215,7 +214,7 @@ impl Generations {
 
     async fn until<T>(&self, select: impl Fn(&Current) -> Option<T>) -> T {
         loop {
-            // Listens from here on, so that a change between the check and the wait also wakes.
+            // Listens before the check, so that a change between the check and the wait also wakes.
             let changed = self.changed.notified();
             let found = select(&self.lock());
             if let Some(found) = found {

@@ -29,7 +29,7 @@ async fn a_store_whose_servers_refuse_is_waited_for_only_briefly() {
     let default = options();
     assert_eq!(elapsed(refused(), options()).await, default.refused_timeout);
     assert_eq!(elapsed(vec![Fault::Refused; 200], options()).await, default.connect_timeout);
-    // A caller who sets a time means it.
+    // An explicit limit is also used if the connection is refused.
     assert_eq!(elapsed(refused(), options().connect_timeout(LONG)).await, LONG);
     // A server that is silent may be slow.
     let silent = vec![Fault::NoServer, Fault::Refused, Fault::Silence];

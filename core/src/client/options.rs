@@ -44,11 +44,11 @@ pub struct ClientOptions {
     /// [`Connecting`](crate::client::ConnectionState::Connecting), and calls wait for the session
     /// within their deadline.
     pub lazy: bool,
-    /// The policy that ends the retries of calls. Without an end by default: the deadline of a call
-    /// ends its retries.
+    /// The policy that ends the retries of calls. By default it has no limit: the deadline of a
+    /// call ends its retries.
     pub retry: Retry,
-    /// The policy that ends the attempts to open a session. `None`, the default: without an end,
-    /// with the delays of [`retry`](Self::retry). After the last attempt the client is closed.
+    /// The policy that ends the attempts to open a session. `None`, the default, sets no limit and
+    /// uses the delays of [`retry`](Self::retry). After the last attempt the client is closed.
     pub session_retry: Option<Retry>,
     /// The source of all ids and random choices.
     pub random: Random,
@@ -67,7 +67,7 @@ impl ClientOptions {
         self
     }
 
-    /// Sets the maximum duration of the opening of a session, also if each server refuses the
+    /// Sets the maximum duration of the opening of a session, even if each server refuses the
     /// connection.
     pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
         self.connect_timeout = connect_timeout;

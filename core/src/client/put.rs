@@ -37,8 +37,8 @@ impl Client {
     /// With [`Effect::None`](crate::error::Effect::None) nothing was written. With
     /// [`Effect::Unknown`](crate::error::Effect::Unknown) the data may have been written, or may
     /// still be: a repeated put then succeeds, and may replace the data that another client wrote
-    /// in between. [`ExactlyOnceClient::put`](crate::client::ExactlyOnceClient::put) is repeated
-    /// after a lost answer, and does not do that.
+    /// in between. [`ExactlyOnceClient::put`](crate::client::ExactlyOnceClient::put) repeats the
+    /// write after a lost answer without this risk.
     ///
     /// # Cancel safety
     ///
@@ -93,8 +93,8 @@ async fn is_container(session: &Session, path: &Path, by: Deadline) -> Result<bo
     Ok(!session.read_by(below, by).await?.nodes.is_empty())
 }
 
-/// Sets or creates the node, until one of the two succeeds. With the directory of the write ids,
-/// each write is applied exactly once.
+/// Sets or creates the node, until one of the two succeeds. If `write_ids` is given, each write is
+/// applied exactly once.
 pub(super) async fn put(
     session: &Session,
     path: &Path,
@@ -105,7 +105,7 @@ pub(super) async fn put(
     let write = async |op: Op| match write_ids {
         Some(directory) => {
             let once = OnceWrite::new(session, directory, op, by)?.keep_created();
-            // Boxed: a plain put does not carry it.
+            // Boxed, so that the future of a plain put stays small.
             Box::pin(once.send()).await
         }
         None => only(session.keep_by(Txn::new().op(op), by).await?),

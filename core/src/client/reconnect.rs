@@ -76,7 +76,8 @@ impl Opener {
         })
     }
 
-    /// Opens a session, and retries after errors that are not final, until the delays end.
+    /// Opens a session, and retries after each error that is not final, until the retry policy
+    /// ends.
     async fn repeat(
         &self,
         mut delays: Delays,
@@ -125,8 +126,8 @@ fn is_final(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Denied | ErrorKind::Invalid | ErrorKind::Unsupported)
 }
 
-/// Returns `true` if the error ends the attempts to open the first session of a client that was
-/// returned before: its options cannot become valid. Rejected credentials may be set up later.
+/// Returns `true` if the error ends the attempts to open the first session of a lazy client: its
+/// options cannot become valid. Rejected credentials may be set up later.
 fn is_final_lazily(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Unsupported)
 }
@@ -138,7 +139,7 @@ fn is_final_later(_error: &Error) -> bool {
     false
 }
 
-/// The failed attempts to open one session. An outage is a few lines in the log, not one for each.
+/// The failed attempts to open one session. An outage logs a few lines, not one for each attempt.
 #[derive(Default)]
 struct OpenFailures {
     count: u64,
@@ -173,8 +174,7 @@ impl ClientTask {
     /// Opens the next session when one is lost, until the client is closed, its last clone is
     /// dropped, or the retry policy ends the attempts.
     ///
-    /// `first`: the session with which it starts. `None` for a client that was returned before
-    /// there was one.
+    /// `first`: the session with which it starts. `None` for a lazy client.
     pub(super) async fn run(mut self, first: Option<Session>) {
         let first = match first {
             Some(session) => Some(session),
@@ -192,8 +192,8 @@ impl ClientTask {
             self.generations.set_between();
             let (ttl, last) = (session.info().ttl, session.state().clone());
             drop(session);
-            // After a session that ended soon after it was opened, a delay prevents a storm of
-            // openings.
+            // After a session that ended soon after it was opened, a delay limits the rate of new
+            // sessions.
             let pause = if clock::elapsed(opened_at) >= ttl { None } else { delays.next() };
             if pause.is_none() {
                 delays = self.opener.delays();
@@ -223,8 +223,8 @@ impl ClientTask {
         }
     }
 
-    /// Opens the first session of a client that was returned before. `None` if the client is closed
-    /// before, or the policy ends the attempts.
+    /// Opens the first session of a lazy client. `None` if the client is closed first, or the
+    /// policy ends the attempts.
     async fn open_first(&mut self) -> Option<Session> {
         let opened = {
             let note = |error| self.generations.record_failure(error);
@@ -264,8 +264,8 @@ impl ClientTask {
         }
     }
 
-    /// Ends a client that has no session, and opens no other. The loss of the last session on this
-    /// side does not prove that its nodes are gone: only its close does.
+    /// Ends a client that has no session, without opening another one. The loss of the last session
+    /// on this side does not prove that its nodes are gone: only its close does.
     async fn end_between(&self, why: &Arc<Error>, last: Option<&SessionState>) {
         self.generations.set_over(why);
         let cleanly = match last {

@@ -122,7 +122,7 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call completes in the background: the data is replaced or it is not.
+    /// A dropped call completes in the background: the data is either replaced or unchanged.
     pub async fn set(
         &self,
         path: &Path,
@@ -145,7 +145,7 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call completes in the background: the node is removed or it is not.
+    /// A dropped call completes in the background: the node is either removed or unchanged.
     pub async fn delete(&self, path: &Path, expect: Expect) -> Result<Outcome<()>> {
         let outcome = self.commit(Txn::new().delete(path.clone(), expect)).await?;
         Ok(outcome.map(drop))

@@ -34,7 +34,7 @@ struct SuspendedTime {
 
 static SUSPENDED: SuspendedTime = SuspendedTime::new();
 
-/// Returns how long the machine was suspended since the first call in this process.
+/// Returns the time for which the machine was suspended since the first call in this process.
 pub(super) fn slept() -> Duration {
     system::read().map_or(Duration::ZERO, |reading| SUSPENDED.update(reading, system::read))
 }
@@ -45,7 +45,7 @@ impl SuspendedTime {
     }
 
     fn update(&self, reading: ClockReading, read: impl Fn() -> Option<ClockReading>) -> Duration {
-        /// The number of readings: an interruption in each of them is not expected.
+        /// The number of readings: it is unlikely that each of them is interrupted.
         const READINGS: usize = 8;
 
         let start = *self.start.get_or_init(|| {
@@ -133,7 +133,7 @@ mod tests {
         let ahead = SuspendedTime::new();
         assert_eq!(ahead.update(reading(0, 100, 0), || None), Duration::ZERO);
         assert_eq!(ahead.update(reading(10, 5_110, 10), || None), Duration::from_micros(5));
-        // A reading that is interrupted shows less, and takes nothing back.
+        // An interrupted reading gives a lower bound that changes nothing.
         assert_eq!(ahead.update(reading(20, 5_120, 90), || None), Duration::from_micros(5));
         assert_eq!(ahead.update(reading(100, 6_200, 100), || None), Duration::from_micros(6));
     }

@@ -26,14 +26,14 @@ impl Token {
         Self { turn: self.turn + 1, ..self }
     }
 
-    /// Returns the revision at which the ticket was created: the whole token, unless the ticket is
-    /// handed over within a process.
+    /// Returns the revision at which the ticket was created: this is the whole token, unless the
+    /// ticket is handed over within a process.
     pub fn revision(self) -> Revision {
         self.revision
     }
 
-    /// Returns how many times the ticket was handed over within its process. Zero unless the recipe
-    /// is configured to hand tickets over.
+    /// Returns the number of times that the ticket was handed over within its process. Zero unless
+    /// the recipe is configured to hand tickets over.
     pub fn turn(self) -> u32 {
         self.turn
     }

@@ -9,7 +9,7 @@ use crate::layer::meter;
 use crate::path::Path;
 use crate::store::{Outcome, Rejected};
 
-/// A call that was started. Logs and counts its end, also if it is dropped before.
+/// A call that was started. Logs and counts its end, even if it is dropped before.
 pub(super) struct Call {
     verb: &'static str,
     path: Option<Path>,

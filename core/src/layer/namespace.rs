@@ -6,7 +6,7 @@
 //!   long after this translation is [`ErrorKind::Invalid`], and nothing is sent.
 //! - The root of the namespace is `/`, and is not a node, like every root: it cannot be written, a
 //!   node query for it finds nothing, a subtree query for it returns only the nodes below it, and
-//!   no event reports its data. That holds also if the underlying store has data at that node.
+//!   no event reports its data. That holds even if the underlying store has data at that node.
 //! - Every returned path is translated back: in views, results, rejections, errors and events.
 //!   Paths of the underlying store outside the namespace are omitted, with a warning. A child of
 //!   the root with the name `zookeeper` is omitted too: no path can name it.

@@ -5,8 +5,9 @@
 //! (of a transaction, its first one, with the number of its `operations`), `outcome`, `effect`
 //! (only if the write may have been applied) and `took`. The changes of a session's status are
 //! logged at `INFO`, and its loss at `WARN`, with the server that answered last and the number of
-//! calls that failed in the outage: so an outage is two lines a session, however many callers wait.
-//! Neither data nor the text of an error is logged: the code that handles the error logs it.
+//! calls that failed in the outage: so an outage logs two lines per session, independent of the
+//! number of callers. Neither data nor the text of an error is logged: the code that handles the
+//! error logs it.
 //!
 //! **Metrics**, with the feature `metrics`, through the facade of that name:
 //!
@@ -66,7 +67,7 @@ impl Traced {
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime: a task follows the status of the session.
+    /// Outside a tokio runtime: a task is spawned to follow the status of the session.
     pub fn new(store: Arc<dyn Store>) -> Self {
         let outage = Arc::<Outage>::default();
         let (info, status) = (store.session().clone(), store.status());
@@ -76,7 +77,7 @@ impl Traced {
 }
 
 impl Outage {
-    /// Counts a call that failed as the store was unreachable.
+    /// Counts a call that failed because the store was unreachable.
     fn count<T>(&self, result: Result<T>) -> Result<T> {
         if result.as_ref().is_err_and(|error| error.kind().is_outage()) {
             self.0.fetch_add(1, Ordering::Relaxed);
@@ -84,7 +85,7 @@ impl Outage {
         result
     }
 
-    /// Returns the number of failed calls, and begins again at zero.
+    /// Returns the number of failed calls, and resets it to zero.
     fn end(&self) -> u64 {
         self.0.swap(0, Ordering::Relaxed)
     }
@@ -159,8 +160,8 @@ fn count(observed: &Path, event: Event) -> Event {
     event
 }
 
-/// The status of a session. Its loss is logged and counted when this is dropped: also if a store is
-/// dropped right after the loss.
+/// The status of a session. The loss is logged and counted when this value is dropped, even if the
+/// store is dropped right after the loss.
 struct StatusLog {
     info: SessionInfo,
     status: watch::Receiver<Status>,

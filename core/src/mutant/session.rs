@@ -36,7 +36,7 @@ impl Session {
     }
 }
 
-/// A sequential create under a name that the store has not received yet, if it is a repetition.
+/// Returns the transaction; a repetition gets a name that the store has not received yet.
 pub(crate) fn renamed(mut txn: Txn, is_repetition: bool, random: &Random) -> Result<Txn> {
     for op in txn.ops.iter_mut().filter(|op| is_repetition && op.is_sequential()) {
         if let Op::Create { path, .. } = op {
@@ -46,7 +46,7 @@ pub(crate) fn renamed(mut txn: Txn, is_repetition: bool, random: &Random) -> Res
     Ok(txn)
 }
 
-/// The part of a path after `root`, compared as text.
+/// Returns the part of a path after `root`; compares them as text.
 pub(crate) fn strip_text(path: &Path, root: &Path) -> Option<Path> {
     let rest = path.as_str().strip_prefix(root.as_str())?;
     Path::new(&format!("/{}", rest.trim_start_matches('/'))).ok()

@@ -122,7 +122,7 @@ impl CallContext {
     }
 
     /// Checks an answer against the state of the session: an answer after the loss of the session
-    /// does not count, and an answer that the session is over ends it.
+    /// is discarded, and an answer that reports the loss ends the session.
     pub(super) fn judge<T>(&self, result: Result<T>, doing: &'static str) -> Result<T> {
         if let Err(error) = &result
             && error.kind() == ErrorKind::SessionLost
@@ -146,13 +146,13 @@ impl CallContext {
     }
 }
 
-/// Returns the delay before the request is sent again; `None` if it is not.
+/// Returns the delay before the next attempt; `None` if there is none.
 fn delay_after<T>(result: &Result<T>, delays: &mut Delays) -> Option<Duration> {
     let error = result.as_ref().err()?;
     if error.kind() == ErrorKind::Unreachable { delays.next() } else { None }
 }
 
-/// Returns `true` if a write may be sent again: it certainly had no effect, and may succeed later.
+/// Returns `true` if a write may be sent again: it had no effect, and may succeed later.
 pub(super) fn may_repeat(error: &Error) -> bool {
     let did_nothing = error.effect() == Effect::None;
     mistake!(AmbiguousRepeated: let did_nothing = true);

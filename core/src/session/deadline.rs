@@ -16,7 +16,7 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    /// Creates a deadline at this time from now.
+    /// Creates a deadline this long from now.
     pub(crate) fn within(limit: Duration) -> Self {
         Self { limit, at: clock::now().checked_add(limit) }
     }
@@ -36,7 +36,7 @@ impl Deadline {
             .because(format!("no answer within {:?}", self.limit))
     }
 
-    /// Returns [`Deadline::error`] for a session whose store answers no call.
+    /// Returns [`Deadline::error`] for a session whose store does not answer.
     pub(crate) fn error_suspended(self, doing: &'static str) -> Error {
         Error::new(ErrorKind::Unreachable, doing).because(format!(
             "no answer within {:?}; the session is suspended, and continues if a server answers before its \

@@ -40,12 +40,12 @@ impl Flight {
         self.repeated.load(Ordering::Relaxed)
     }
 
-    /// Records that no caller waits for the outcome any more.
+    /// Records that callers no longer wait for the outcome.
     pub(super) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
     }
 
-    /// Returns `true` if no caller waits for the outcome any more.
+    /// Returns `true` if callers no longer wait for the outcome.
     pub(super) fn is_abandoned(&self) -> bool {
         self.abandoned.load(Ordering::Relaxed)
     }

@@ -50,7 +50,7 @@ impl Session {
 impl NodeGuard {
     /// Keeps the node.
     pub fn leave(self) {
-        // Without the task the session is over, and the node stays, too.
+        // If the task has ended, the session is over and the node stays anyway.
         let _left = self.stays.send(()).is_ok();
     }
 }

@@ -1,4 +1,4 @@
-//! Writes that are applied exactly once, also if an answer is lost: [`OnceWrite`].
+//! Writes that are applied exactly once, even if an answer is lost: [`OnceWrite`].
 //!
 //! Each write is a transaction whose first operation creates an ephemeral node with a unique name,
 //! its *write id*.
@@ -7,7 +7,7 @@
 //!   is rejected, as the write id exists. So the write id stays until the session ends if an answer
 //!   was lost: a request that is delayed for so long is rejected, too. No store applies a request
 //!   with an ephemeral node after the session has ended.
-//! - **The write id decides a doubt.** If it exists, the write was applied.
+//! - **The write id resolves an unknown effect.** If it exists, the write was applied.
 //! - **A write that was not applied never will be.** If a retry is rejected for another reason, an
 //!   earlier request may still be in flight. The write id is then created alone, with other data:
 //!   it voids the write.
@@ -27,7 +27,7 @@ use crate::store::{Commit, Lifetime, Op, OpResult, Outcome, Query, RejectReason,
 
 const DOING: &str = "writing exactly once";
 
-/// The data of a write id whose write is not applied any more.
+/// The data of a write id whose write is no longer applied.
 const VOID: &str = "void";
 
 /// A write with its write id.
@@ -36,12 +36,12 @@ pub(crate) struct OnceWrite<'a> {
     /// The path of the write id.
     id: Path,
     op: Op,
-    /// A created node stays also if the caller is dropped.
+    /// `true` if a created node stays even if the caller is dropped.
     keep: bool,
     deadline: Deadline,
 }
 
-/// The fate of a write, by its write id.
+/// The effect of a write, as its write id shows.
 enum OnceFate {
     Applied(OpResult),
     Void,
@@ -59,7 +59,7 @@ impl<'a> OnceWrite<'a> {
         Ok(Self { session, id, op, keep: false, deadline })
     }
 
-    /// Keeps the created node also if the caller is dropped.
+    /// Keeps the created node even if the caller is dropped.
     pub(crate) fn keep_created(self) -> Self {
         Self { keep: true, ..self }
     }
@@ -74,7 +74,7 @@ impl<'a> OnceWrite<'a> {
                 Err(error) => error,
             };
             doubt |= error.has_unknown_effect();
-            // Without a doubt, the request was repeated already as often as the policy permits.
+            // If the effect is known, `request` has already retried as often as the policy permits.
             let repeats = doubt && error.kind() == ErrorKind::Unreachable;
             let Some(delay) = repeats.then(|| delays.next()).flatten() else {
                 return Err(self.failed(error, doubt));
@@ -86,7 +86,7 @@ impl<'a> OnceWrite<'a> {
         }
     }
 
-    /// Waits for the delay. Returns the reason if the call ends before.
+    /// Waits for the delay. Returns the reason if the call ends first.
     async fn rest(&self, delay: Duration) -> Option<Stop> {
         let stopped = self.session.context.stopped(self.deadline);
         match select(pin!(sleep(delay)), pin!(stopped)).await {
@@ -95,8 +95,9 @@ impl<'a> OnceWrite<'a> {
         }
     }
 
-    /// Sends one request, and determines the effect of all requests so far. `doubt`: an earlier one
-    /// may have been applied, or may still be. `rejected`: the last rejection of the write itself.
+    /// Sends one request, and determines the effect of all requests so far. `doubt`: an earlier
+    /// request may have been applied, or may still be. `rejected`: the last rejection of the write
+    /// itself.
     async fn attempt(
         &self,
         doubt: bool,
@@ -124,7 +125,7 @@ impl<'a> OnceWrite<'a> {
         }
     }
 
-    /// Sends one request, and again while it certainly had no effect.
+    /// Sends one request, and retries it while it had no effect.
     async fn request(&self) -> Result<Outcome<Commit>> {
         let txn = Txn::new().create(&self.id, "", Lifetime::Session).op(self.op.clone());
         if self.keep {
@@ -147,7 +148,7 @@ impl<'a> OnceWrite<'a> {
         Outcome::Committed(results.next().unwrap_or_else(|| OpResult::new(path())))
     }
 
-    /// Creates the write id alone, so that no request in flight is applied any more.
+    /// Creates the write id alone, so that no request in flight can be applied.
     async fn void(&self) -> Result<OnceFate> {
         let txn = Txn::new().create(&self.id, VOID, Lifetime::Session);
         match only(self.session.keep_by(txn, self.deadline).await?)? {

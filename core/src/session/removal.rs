@@ -69,7 +69,7 @@ impl OwnNode {
     /// Removes the node, and continues until the node is gone or its session is over.
     ///
     /// If the store rejects the removal for the TTL of the session, the removal ends. A node that
-    /// stays then does harm only if it is ephemeral: others wait for it. So its session is ended.
+    /// is left blocks other clients only if it is ephemeral, so the session is then ended.
     pub(super) async fn remove(self, context: &CallContext) {
         self.until_gone(context, |_error| {}).await;
     }
@@ -102,7 +102,7 @@ impl OwnNode {
             if context.state.is_lost_at_store()
                 || (self.ephemeral && context.state.loss().is_some())
             {
-                // The node is removed with its session, or cannot be removed any more.
+                // The node is removed with its session, or can no longer be removed.
                 return false;
             }
             match self.remove_once(context).await {
@@ -283,8 +283,8 @@ impl NodeSearch {
         }
     }
 
-    /// Searches for a node other than the one that was created at `excluded`, for as long as a late
-    /// request may create one. An answer after that time may reflect a state within it; and a store
+    /// Searches for a node other than the one that was created at `excluded`, as long as a late
+    /// request may create one. An answer after that time may reflect an earlier state, and a store
     /// that does not answer may still apply the create before it answers.
     async fn find_late(
         &self,

@@ -22,11 +22,11 @@ use crate::store::{
 pub(crate) enum Fault {
     /// The call succeeds.
     None,
-    /// The call has no effect, and its error tells so.
+    /// The call has no effect, and its error reports that.
     Refused,
     /// The call is applied, and its answer is lost.
     ReplyLost,
-    /// The call has no effect, and its error leaves that unknown.
+    /// The call has no effect, and its error reports an unknown effect.
     RequestLost,
     /// The call is applied after this delay, and its error leaves the effect unknown.
     Late(Duration),

@@ -8,8 +8,8 @@ use crate::error::{Error, ErrorKind};
 use crate::mutant::mistake;
 use crate::store::{SessionEnd, Status};
 
-/// The status as the store reports it, except that the end is final, also if the store reports the
-/// session as live again, or does not know of the end yet.
+/// The status as the store reports it, except that the end is final, even if the store reports the
+/// session as live again, or has not noticed the end yet.
 ///
 /// Every read of the state first copies the status of the store, so that no answer depends on a
 /// task. All waiting uses one [`Notify`], which wakes in the order of waiting; the wakers of a
@@ -19,8 +19,8 @@ pub(crate) struct SessionState {
     store: watch::Receiver<Status>,
     reported: watch::Sender<Status>,
     kind_changes: Notify,
-    /// `true` if the store confirmed the end of the session. Set once nothing more is done about
-    /// it.
+    /// `true` if the store confirmed the end of the session. Set once the client stops trying to
+    /// close it.
     closed: OnceLock<bool>,
     /// Set once the store has confirmed the end later.
     confirmed: OnceLock<()>,
@@ -51,7 +51,7 @@ impl SessionState {
         Self { store, reported, kind_changes, closed: OnceLock::new(), confirmed: OnceLock::new() }
     }
 
-    /// Returns the status of this instant.
+    /// Returns the current status.
     pub(crate) fn now(&self) -> Status {
         let (reported, store) = (*self.reported.borrow(), *self.store.borrow());
         if reported == store {
@@ -120,8 +120,8 @@ impl SessionState {
         self.until(|state| Some(StatusKind::of(&state.now())).filter(|now| *now != seen)).await
     }
 
-    /// Waits until nothing more is done about the session. Returns `true` if the store confirmed
-    /// its end.
+    /// Waits until the client stops trying to close the session. Returns `true` if the store
+    /// confirmed its end.
     pub(crate) async fn closed(&self) -> bool {
         self.until(Self::is_closed).await
     }
@@ -131,8 +131,8 @@ impl SessionState {
         self.closed.get().map(|cleanly| *cleanly || self.confirmed.get().is_some())
     }
 
-    /// Records that the store confirmed the end of the session, after an attempt without that
-    /// result.
+    /// Records that the store confirmed the end of the session, after an attempt that was not
+    /// confirmed.
     pub(super) fn confirm(&self) {
         let _first = self.confirmed.set(()).is_ok();
     }
@@ -144,7 +144,7 @@ impl SessionState {
 
     async fn until<T>(&self, select: impl Fn(&Self) -> Option<T>) -> T {
         loop {
-            // Listens from here on, so that a change between the check and the wait also wakes.
+            // Listens before the check, so that a change between the check and the wait also wakes.
             let change = self.kind_changes.notified();
             if let Some(found) = select(self) {
                 return found;

@@ -90,8 +90,8 @@ impl SessionTask {
     }
 }
 
-/// Returns `true` if the answer to a close proves that the session is over, as does the answer that
-/// there is no such session.
+/// Returns `true` if the answer to a close proves that the session is over, or if the answer is
+/// that there is no such session.
 pub(super) fn is_over(closed: &Result<()>) -> bool {
     closed.as_ref().map_or_else(
         |error| error.kind() == ErrorKind::SessionLost && !error.has_unknown_effect(),
@@ -109,7 +109,7 @@ async fn relay(mut store: watch::Receiver<Status>, state: &SessionState) {
             }
         }
     };
-    // Ends also if this side ended the session.
+    // Ends even if this side ended the session.
     let _either = select(pin!(relayed), pin!(state.lost())).await;
 }
 

@@ -369,7 +369,7 @@ async fn a_write_that_is_not_answered_may_have_happened() {
 
     assert_eq!(drawn.expect_err("late").effect(), Effect::Unknown);
     assert_eq!(plain.expect_err("late").effect(), Effect::Unknown);
-    // The caller can read the one by its name; the other is removed.
+    // The caller can read the plain node by its name; the other node is removed.
     assert_eq!(script.nodes(), ["/a"]);
 }
 
@@ -412,7 +412,7 @@ async fn an_answer_that_comes_after_the_loss_is_none() {
     script.reads([Fault::SlowReply(MOMENT)]);
     script.commits([Fault::SlowReply(MOMENT)]);
 
-    // At the time of the answers, but before them.
+    // The session is lost at the instant at which the answers are due, just before they arrive.
     let lose = async {
         sleep(MOMENT).await;
         script.lose(1);

@@ -68,19 +68,19 @@ impl<'a> Write<'a> {
         Self { context, jobs, flight, call: Some(call), undo }
     }
 
-    /// Keeps the created nodes also if the caller is dropped.
+    /// Keeps the created nodes even if the caller is dropped.
     pub(super) fn keep_created(mut self) -> Self {
         mistake!(PutTakenBack: return self);
         self.undo = Undo::default();
         self
     }
 
-    /// Returns the state of the requests, also after the end of the write.
+    /// Returns the state of the requests, even after the end of the write.
     pub(super) fn flight(&self) -> Arc<Flight> {
         self.flight.clone()
     }
 
-    /// Waits for the result, no longer than the session lives and the deadline permits.
+    /// Waits for the result, until the session ends or the deadline passes.
     pub(super) async fn result(mut self, deadline: Deadline) -> Result<Outcome> {
         if let Some(why) = self.context.state.loss() {
             self.call = None;
@@ -196,7 +196,7 @@ impl Undo {
             }
         }
         mistake!(DroppedTicketForgotten: return);
-        // Also if a retry was answered: the first request may be delayed.
+        // Even if a retry was answered, the first request may be delayed.
         if let Some(search) = self.search
             && flight.is_unsure()
         {
@@ -217,7 +217,7 @@ fn own(commit: &Commit, index: usize, kind: CreateKind) -> Option<OwnNode> {
     })
 }
 
-/// Commits a transaction, and retries it while it certainly had no effect.
+/// Commits a transaction, and retries it while it had no effect.
 async fn commit(context: CallContext, txn: Txn, flight: Arc<Flight>) -> Result<Outcome> {
     let mut delays = context.delays();
     loop {
@@ -240,8 +240,8 @@ pub(super) async fn rewrite(context: &CallContext, path: Path, data: Bytes) {
         let set = Txn::new().set(path.clone(), data.clone(), Expect::Any);
         match context.store.commit(set).await {
             Err(error) if error.kind() == ErrorKind::SessionLost => return,
-            // A retry does no harm if the write was applied. Others may wait for it, so a rejection
-            // does not end it.
+            // A retry is harmless if the write was applied. Other clients may wait for the write,
+            // so a rejection does not end the retries.
             Err(error) => tracing::debug!(%path, %error, "retrying a write to a node"),
             Ok(_) => return,
         }

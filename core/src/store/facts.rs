@@ -48,7 +48,7 @@ impl<F: Facts> TryFacts for F {
     }
 }
 
-/// The part of an existing node that decides about an operation.
+/// The properties of an existing node that decide whether an operation succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "stores build it, and it is all there is to know")]
 pub struct Found {

@@ -20,16 +20,16 @@ use crate::clock::Instant;
 /// - Another server takes over a session only with the consent of the leader, which extends the
 ///   session.
 ///
-/// An answer is therefore no proof that the leader extended the session for *this* heartbeat: the
-/// report that names it may still be in flight when the server is cut off. The proof takes three
-/// answered heartbeats: the newest; a middle one, which was answered before the newest was sent;
-/// and an early one, which was answered at least one `gap` before the middle one was sent. Between
-/// the leader's answers to the early and to the middle one it sent a request for a report. The
-/// server had received the early heartbeat by then, and it answered that request before it passed
-/// on the answer to the middle one, so before the newest was sent. The report preceded the newest
-/// heartbeat, and the leader had read it when it answered. So the leader extended the session after
-/// the early heartbeat was sent. If the session moved to another server in between, the leader
-/// extended it for that reason, also after the early heartbeat was answered.
+/// An answer therefore does not prove that the leader extended the session for *this* heartbeat:
+/// the report that names it may still be in flight when the server is cut off. The proof takes
+/// three answered heartbeats: the newest; a middle one, which was answered before the newest was
+/// sent; and an early one, which was answered at least one `gap` before the middle one was sent.
+/// Between the leader's answers to the early and to the middle one it sent a request for a report.
+/// The server had received the early heartbeat by then, and it answered that request before it
+/// passed on the answer to the middle one, so before the newest was sent. The report preceded the
+/// newest heartbeat, and the leader had read it when it answered. So the leader extended the
+/// session after the early heartbeat was sent. If the session moved to another server in between,
+/// the leader extended it for that reason, even after the early heartbeat was answered.
 ///
 /// A heartbeat right after a reconnect counts for the same reason: see
 /// [`reconnected`](Self::reconnected).

@@ -21,7 +21,7 @@ pub fn judge(ops: &[Op], facts: &impl Facts) -> Result<(), Rejected> {
     verdict
 }
 
-/// [`judge`] for facts that may fail. The outer result is that of the facts, the inner one the
+/// [`judge`] for facts that may fail. The outer result is the error of the facts, the inner one the
 /// verdict.
 ///
 /// # Errors
@@ -62,8 +62,8 @@ struct Judging<'a, F> {
 /// A path that the transaction wrote. Each path has at most one write.
 struct Changed<'a> {
     path: &'a Path,
-    /// The node after the write. No caller can expect the version of a node that the same
-    /// transaction wrote, so the version is arbitrary.
+    /// The node after the write. A transaction cannot expect the version of a node that it wrote
+    /// itself, so the version is arbitrary.
     now: Option<Found>,
     /// `true` if `path` is only the start of the name.
     sequential: bool,
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(judged(&create("/a")), Ok(Some((0, RejectReason::Exists))));
         assert_eq!(judged(&create("/lost/x")), Err("no answer"));
         assert_eq!(judged(&create("/b/c").delete(path("/lost"), Expect::Any)), Err("no answer"));
-        // The first rejection is decided without the other operations.
+        // The operations after the first rejection are not judged.
         assert_eq!(
             judged(&delete("/b").delete(path("/lost"), Expect::Any)),
             Ok(Some((0, RejectReason::Missing)))

@@ -11,18 +11,18 @@ use crate::mutant::mistake;
 use crate::store::session::{SessionEnd, Status, certain_until};
 use crate::store::watching::{End, Feed};
 
-/// The life of one session, counted from the requests that it sent.
+/// The life of one session, computed from the times at which its requests were sent.
 ///
 /// For authors of backends: it maintains the [`Status`] of [`Store::status`](super::Store::status),
 /// keeps a lost session lost, and ends the watches that were added to it with the session. The
-/// backend decides which request is a sign of life, and when an answer is late. `K` identifies a
-/// watch.
+/// backend decides which answer proves that the session is alive, and when an answer is late. `K`
+/// identifies a watch.
 #[derive(Debug)]
 pub struct Life<K = u64> {
     terms: Mutex<Terms>,
     slack: Duration,
     status: watch::Sender<Status>,
-    /// Woken when the session is lost. Each call waits for that, and few for the status.
+    /// Woken when the session is lost. Each call waits for that; few wait for the status.
     ended: Notify,
     feeds: Mutex<BTreeMap<K, Feed>>,
 }
@@ -44,7 +44,7 @@ impl<K: Ord> Life<K> {
         Self { terms, slack, status, ended: Notify::new(), feeds: Mutex::default() }
     }
 
-    /// Returns the TTL as negotiated at present.
+    /// Returns the negotiated TTL.
     pub fn ttl(&self) -> Duration {
         self.terms().ttl
     }
@@ -74,7 +74,7 @@ impl<K: Ord> Life<K> {
     /// Cancel safe: it only watches.
     pub async fn lost(&self) -> SessionEnd {
         loop {
-            // Listens from here on, so that an end between the check and the wait also wakes.
+            // Listens before the check, so that an end between the check and the wait also wakes.
             let ended = self.ended.notified();
             if let Some(reason) = self.loss() {
                 return reason;
@@ -91,8 +91,8 @@ impl<K: Ord> Life<K> {
         self.change(|until| Status::Live { until: until.max(renewed) });
     }
 
-    /// Records an answer that does not prove how long the session lives: the session is live, and
-    /// certain no longer than before.
+    /// Records an answer that does not prove how long the session lives: the session becomes live,
+    /// and its certain time is unchanged.
     pub fn answered(&self) {
         self.change(|until| Status::Live { until });
     }
@@ -114,18 +114,18 @@ impl<K: Ord> Life<K> {
         });
     }
 
-    /// Records that the server does not answer at present.
+    /// Records that the server currently does not answer.
     pub fn suspend(&self) {
         self.change(|until| Status::Suspended { until });
     }
 
-    /// Ends the session. It stays lost, for the first reason that was given, and every watch ends
-    /// with that reason.
+    /// Ends the session. It stays lost, for the first reason that was recorded, and every watch
+    /// ends with that reason.
     pub fn lose(&self, reason: SessionEnd) {
         self.change(|_| Status::Lost { reason });
         self.ended.notify_waiters();
         let reason = self.loss().unwrap_or(reason);
-        // Taken out first, to wake the readers without the lock.
+        // Taken out first, so that the readers are woken without the lock.
         let feeds = std::mem::take(&mut *self.feeds());
         for feed in feeds.into_values() {
             feed.end(End::SessionOver(reason));

@@ -26,7 +26,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Creates a node of which only the path is given.
+    /// Creates a node that has only a path.
     pub fn new(path: Path) -> Self {
         Self { path, data: Bytes::new(), sequence: None, stat: None }
     }
@@ -62,7 +62,7 @@ pub struct Stat {
     pub modified: Revision,
     /// The version of the data.
     pub version: Version,
-    /// The session that owns the node, and with which it ends; `None` if the node is not ephemeral.
+    /// The session that owns the node, whose end removes it; `None` if the node is not ephemeral.
     pub owner: Option<SessionId>,
 }
 

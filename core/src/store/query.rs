@@ -179,9 +179,9 @@ impl Query {
         self
     }
 
-    /// Limits the observer of this node to one event: a store may end the watch after the first
-    /// event with [`End::Delivered`](crate::store::End::Delivered), and immediately if the view
-    /// shows no node. This is cheaper on some stores. Together with
+    /// Limits the observer of this node to one event: a store may end the watch with
+    /// [`End::Delivered`](crate::store::End::Delivered) after the first event, or immediately if
+    /// the view shows no node. This is cheaper on some stores. Together with
     /// [`names_only`](Query::names_only) it is [`Query::until_gone`].
     pub fn once(mut self) -> Self {
         self.once = true;

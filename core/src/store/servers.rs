@@ -1,5 +1,5 @@
 //! [`ServerList`]: the servers of a store, which may change while a client uses them, and
-//! [`ServerSource`], which says when.
+//! [`ServerSource`], which reports the changes.
 
 use std::fmt;
 use std::io;
@@ -75,7 +75,7 @@ type Servers = Arc<[String]>;
 type Check = dyn Fn(&str) -> Result<String> + Send + Sync;
 
 struct Shared {
-    /// Sent after each reading that succeeded, also if the list is the same.
+    /// Sent after each reading that succeeded, even if the list is the same.
     servers: watch::Sender<Servers>,
     origin: Origin,
     /// The time of the last reading. Locked while the source is read.
@@ -225,7 +225,7 @@ impl ServerList {
     ///
     /// # Errors
     ///
-    /// [`Unreachable`](ErrorKind::Unreachable), with the reason that there is no list.
+    /// [`Unreachable`](ErrorKind::Unreachable), with the reason why there is no list.
     ///
     /// # Cancel safety
     ///
@@ -321,7 +321,7 @@ fn checked(servers: &[String], check: &Check) -> Result<Servers, String> {
     Ok(all.into())
 }
 
-/// Two sessions with the same properties are equal whichever servers their store has.
+/// Two sessions with the same properties are equal even if their stores have different servers.
 impl PartialEq for ServerList {
     fn eq(&self, _: &Self) -> bool {
         true

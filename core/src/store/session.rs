@@ -86,7 +86,7 @@ impl CurrentServer {
     }
 }
 
-/// Two sessions with the same properties are equal whichever server they use.
+/// Two sessions with the same properties are equal even if they use different servers.
 impl PartialEq for CurrentServer {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -110,8 +110,9 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// Limits that every store satisfies: a million bytes a node and a transaction, 40 operations
-    /// (etcd accepts 128 conditions, and a create needs two and one for each of its ancestors).
+    /// Limits that every store satisfies: a million bytes per node and per transaction, 40
+    /// operations (etcd accepts 128 conditions, and a create needs two and one for each of its
+    /// ancestors).
     fn default() -> Self {
         Self { data: 1_000_000, operations: 40, request: 1_020_000, missing_features: Vec::new() }
     }
@@ -135,12 +136,12 @@ pub enum Feature {
 pub enum Status {
     /// The store answers.
     Live {
-        /// The instant up to which the session certainly lives at the server, in any case: by
+        /// The instant up to which the session certainly lives at the server, by
         /// [`clock::now`](crate::clock::now), which counts the time in which the machine was
         /// suspended.
         until: Instant,
     },
-    /// The store does not answer at present.
+    /// The store currently does not answer.
     Suspended {
         /// The instant up to which the session certainly lives at the server.
         until: Instant,
@@ -179,9 +180,9 @@ impl Status {
 pub enum SessionEnd {
     /// The server ended it, or may have, as it has not answered for too long.
     Expired,
-    /// This side closed it.
+    /// This client closed it.
     Closed,
-    /// The server does not accept the credentials any more.
+    /// The server no longer accepts the credentials.
     Denied,
 }
 

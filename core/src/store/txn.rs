@@ -128,7 +128,7 @@ impl Txn {
         self.op(Op::Create { path, data, lifetime, sequential: false })
     }
 
-    /// Creates a node with a [`Sequence`]. `path` is one that no other call passes; the store may
+    /// Creates a node with a [`Sequence`]. No other call may pass the same `path`; the store may
     /// append to it.
     pub fn create_sequential(
         self,
@@ -372,7 +372,7 @@ pub struct Rejected {
     /// at that time, it is the reason as of that read.
     pub reason: RejectReason,
     /// The answer to the follow-up query: not older than the state that caused the rejection, and
-    /// possibly newer, so that it may not show the reason any more. `None` if the transaction had
+    /// possibly newer, so that it may no longer show the reason. `None` if the transaction had
     /// no follow-up query, or if the query failed: the transaction is rejected nevertheless.
     pub look: Option<View>,
 }

@@ -83,8 +83,8 @@ pub enum End {
     SessionOver(SessionEnd),
     /// The store cannot continue the watch.
     Failed(Arc<Error>),
-    /// The only requested event ([`Query::once`](crate::store::Query::once)) was delivered; or
-    /// there was no node to report an event of.
+    /// The only requested event ([`Query::once`](crate::store::Query::once)) was delivered, or no
+    /// node exists whose event could be reported.
     Delivered,
 }
 
@@ -98,7 +98,7 @@ pub struct Watch {
     filter: Option<EventFilter>,
 }
 
-/// A function that each event passes between the store and the reader.
+/// A function through which each event passes on its way from the store to the reader.
 type EventFilter = Box<dyn FnMut(Event) -> Option<Event> + Send + Sync>;
 
 /// The sending half of a [`Watch`], which its store holds.
@@ -126,9 +126,9 @@ struct ChannelState {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FeedPhase {
     Open,
-    /// The end is queued.
+    /// The final event is queued.
     Ending,
-    /// The end was taken, or the watch was dropped.
+    /// The final event was taken, or the watch was dropped.
     Over,
 }
 
@@ -277,7 +277,7 @@ impl Watch {
         }
     }
 
-    /// Called without the lock, as `filter` may be slow.
+    /// Called without the lock, because `filter` may be slow.
     fn filtered(&mut self, event: Event) -> Option<Event> {
         let Some(filter) = &mut self.filter else { return Some(event) };
         let end = match &event {

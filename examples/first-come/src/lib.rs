@@ -1,4 +1,4 @@
-//! An example of a recipe in a crate of its own: [`FirstCome`], for work that one process does
+//! An example of a recipe in a separate crate: [`FirstCome`], for work that one process does
 //! while the others skip it.
 //!
 //! It uses `synod-core` alone, and costs as little as the recipes of synod: one round trip to
@@ -129,7 +129,7 @@ impl FirstComeGuard {
     }
 
     async fn give_back(&self) -> Result<()> {
-        // From here on a drop does nothing: the session removes the node, also if this call is
+        // From here on a drop does nothing: the session removes the node, even if this call is
         // dropped.
         if self.gone.swap(true, Ordering::Relaxed) {
             let lost = Error::new(ErrorKind::SessionLost, "releasing a claim").at(&self.node.path);

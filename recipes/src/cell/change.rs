@@ -64,7 +64,7 @@ impl StoredValue {
     }
 }
 
-/// The value that a change is decided on.
+/// The value that a decision is made on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CurrentValue {
     /// `None` if there is no node.
@@ -77,7 +77,7 @@ pub(crate) struct CurrentValue {
 /// A decision on a value: the bytes to write, or `None` to keep the value.
 pub(super) type Decide = Box<dyn FnMut(&CurrentValue) -> Result<Option<Bytes>> + Send>;
 
-/// A change that a call waits for. However the change is dropped, the call gets an answer.
+/// A change that a call waits for. The call gets an answer even if the change is dropped.
 pub(super) struct PendingChange {
     /// `None` once it is answered.
     change: Option<(Decide, oneshot::Sender<ChangeEnd>)>,
@@ -93,8 +93,8 @@ pub(super) enum ChangeEnd {
     Ended(Result<Decided>),
     /// The decision panicked, with this payload.
     Panicked(Box<dyn Any + Send>),
-    /// The task that writes has ended before it sent the change, because its runtime has: another
-    /// task can write the change.
+    /// The writing task ended with its runtime before it sent the change: another task can write
+    /// it.
     Unsent(Decide),
 }
 
@@ -105,8 +105,8 @@ pub(crate) struct Decided {
     pub(crate) after: Option<Bytes>,
     /// True if the change replaced the value.
     pub(crate) written: bool,
-    /// The value of the node after the write of the batch, or at the time at which the decision was
-    /// confirmed; `None` if it is not known.
+    /// The value of the node after the write of the batch, or when the decision was confirmed;
+    /// `None` if it is not known.
     pub(crate) last: Option<StoredValue>,
     pub(crate) cost: Cost,
 }
@@ -136,17 +136,17 @@ impl PendingChange {
         next
     }
 
-    /// Returns true if the decision was to write.
+    /// Returns `true` if the decision was to write.
     fn writes(&self) -> bool {
         matches!(&self.decided, Some(Ok(decided)) if decided.written)
     }
 
-    /// Returns true if its call still waits.
+    /// Returns `true` if its call is still waiting.
     fn has_caller(&self) -> bool {
         self.change.as_ref().is_some_and(|(_decide, reply)| !reply.is_closed())
     }
 
-    /// Answers the call as the change was decided.
+    /// Answers the call with the decision.
     fn complete(mut self, last: Option<StoredValue>) {
         let (promoted_time, promoted_tries) =
             self.promoted.map_or_else(Default::default, |(at, tries)| (clock::elapsed(at), tries));
@@ -242,7 +242,7 @@ impl ChangeBatch {
             mistake!(SharesOneAnswer: let found = first.clone());
             change.decide(found, limit)
         });
-        // Those that panicked are answered.
+        // The changes that panicked were already answered.
         self.0.retain(|change| change.change.is_some());
         let writes = self.0.iter().any(PendingChange::writes);
         last.data.filter(|_| writes)
@@ -258,7 +258,7 @@ impl ChangeBatch {
         }
     }
 
-    /// Counts the time and the attempts from now on as those of promoted changes.
+    /// Counts the time and the attempts from now on as promoted.
     pub(super) fn promote(&mut self) {
         for change in &mut self.0 {
             change.promoted.get_or_insert_with(|| (clock::now(), 0));
@@ -272,7 +272,7 @@ impl ChangeBatch {
         }
     }
 
-    /// Answers each call as its change was decided, with the value that the node has now.
+    /// Answers each call with its decision and the current value of the node.
     pub(super) fn answer(self, last: Option<&StoredValue>) {
         for change in self.0 {
             change.complete(last.cloned());

@@ -1,5 +1,5 @@
 //! Values of the application: [`encode_readable`] writes them, [`decoded`] reads and [`discard`]
-//! drops them in a task that a panic must not end.
+//! drops them; both catch panics, for a task that must not end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,7 +10,7 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::value::{decode, encode};
 
-/// Writes a value as JSON, if the JSON can be read again.
+/// Writes a value as JSON, if the JSON can be read back.
 ///
 /// serde writes some values that it does not read, such as an infinite number. Such a value would
 /// be unreadable to every client until it is replaced.
@@ -28,8 +28,8 @@ pub(crate) fn encode_readable<T: Serialize + DeserializeOwned>(
     }
 }
 
-/// Calls a decoder of the application for the data at a path. A decoder that panics has read no
-/// value.
+/// Calls a decoder of the application for the data at a path. A panic of the decoder counts as
+/// unreadable data.
 pub(crate) fn decoded<T>(path: &Path, decode: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_panic| {
         Err(Error::new(ErrorKind::Corrupt, "reading a value")
@@ -38,7 +38,7 @@ pub(crate) fn decoded<T>(path: &Path, decode: impl FnOnce() -> Result<T>) -> Res
     })
 }
 
-/// Drops something of the application, whose `Drop` may panic.
+/// Drops a value of the application, whose `Drop` may panic.
 pub(super) fn discard<T>(thing: T) {
     let _panicked = catch_unwind(AssertUnwindSafe(|| drop(thing))).is_err();
 }

@@ -24,19 +24,19 @@ pub struct LocalCopy<T> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum CopyState {
-    /// The copy is the last value that the store reported, and a later value will be reported.
+    /// The copy is the last value that the store reported, and the store will report a later one.
     Current,
     /// The store may have another value, and cannot report it: the session is not certain, or is
     /// lost.
     Stale,
     /// The node was removed.
     Removed,
-    /// The stored data is no such value, or the store refuses to be read.
+    /// The stored data cannot be decoded, or the store rejects the read.
     Unreadable(Arc<Error>),
 }
 
 impl<T> LocalCopy<T> {
-    /// Returns true if this is the last value that the store reported: its state is
+    /// Returns `true` if this is the last value that the store reported: its state is
     /// [`CopyState::Current`].
     pub fn is_current(&self) -> bool {
         matches!(self.state, CopyState::Current)
@@ -47,22 +47,22 @@ impl<T> LocalCopy<T> {
 #[derive(Debug)]
 pub(super) enum FoundValue<T> {
     Value(T, Stat),
-    /// Bytes of this version that are no value.
+    /// The data of this version cannot be decoded.
     Unreadable(Error, Stat),
     Nothing,
 }
 
-/// A copy, and the data that keeps it in order: the answers of reads and of this client's own
-/// writes may overtake each other.
+/// A copy, and the data that orders its changes: the answers to reads and to writes of this client
+/// may overtake each other.
 ///
-/// A copy is never replaced by an older one: revisions order all writes, also those of a node that
-/// was removed and created again, whose versions begin again.
+/// A copy is never replaced by an older one: revisions order all writes, including the writes to a
+/// node that was removed and created again, whose versions start again.
 #[derive(Debug)]
 pub(super) struct Record<T> {
     pub(super) copy: LocalCopy<T>,
     /// The number of recorded answers to writes of this client.
     writes: u64,
-    /// The revision of bytes that are no value and are newer than the copy.
+    /// The revision of data that cannot be decoded and is newer than the copy.
     unreadable: Option<Revision>,
 }
 
@@ -85,12 +85,12 @@ impl<T> Record<T> {
         Self { copy, writes: 0, unreadable: None }
     }
 
-    /// Returns the number with which a read that begins now is recorded when it is answered.
+    /// Returns the number to pass to [`Self::read`] for a read that begins now.
     pub(super) fn writes(&self) -> u64 {
         self.writes
     }
 
-    /// Records the result of a read that began when `writes` answers to writes were recorded.
+    /// Records the result of a read; `writes` is the number of recorded writes when the read began.
     pub(super) fn read(&mut self, found: FoundValue<T>, writes: u64) -> Learned {
         let modified = match &found {
             FoundValue::Value(_, stat) | FoundValue::Unreadable(_, stat) => Some(stat.modified),
@@ -147,7 +147,7 @@ impl<T> Record<T> {
         }
     }
 
-    /// Records that a write of this client was answered without showing the value of the node.
+    /// Records an answer to a write of this client that does not show the value of the node.
     pub(super) fn written_unseen(&mut self) -> Learned {
         self.writes += 1;
         self.stale()
@@ -186,8 +186,8 @@ impl<T> Record<T> {
     }
 }
 
-/// Returns true if a version of the node was written later than another one, perhaps of an earlier
-/// node.
+/// Returns `true` if a version of the node was written later than another one, perhaps of an
+/// earlier node.
 fn is_newer(stat: &Stat, than: &Stat) -> bool {
     let is_newer = stat.modified > than.modified;
     mistake!(NewerByVersion: let is_newer = stat.version.get() > than.version.get());
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_version_is_newer_by_its_revision_and_not_by_its_number() {
-        // ZooKeeper's versions end at 2^31 - 1, and continue with a negative number.
+        // ZooKeeper's versions wrap from 2^31 - 1 to a negative number.
         for number in [0, 2, 3, 4, u64::MAX, u64::from(u32::MAX)] {
             let mut record = record();
             assert_eq!(record.read(FoundValue::Value(2, stat(11, 11, number)), 0), NEWS);
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!((record.copy.value, record.copy.is_current()), (2, true));
         assert_eq!(record.read(FoundValue::Value(3, stat(1, 30, 5)), before), NEWS);
         assert_eq!(record.copy.value, 3);
-        // Some servers do not report what a write made.
+        // Some servers do not report the stat of a written node.
         let before = record.writes();
         assert_eq!(record.written_unseen(), NEWS);
         assert_eq!(record.read(FoundValue::Nothing, before), IN_DOUBT);
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(record.read(FoundValue::Unreadable(corrupt(), stat(1, 20, 4)), 0), KNOWN);
         assert!(matches!(record.copy, LocalCopy { value: 1, state: CopyState::Unreadable(_), .. }));
         assert_eq!(record.read(FoundValue::Unreadable(corrupt(), stat(1, 21, 5)), 0), NEWS);
-        // A write before those bytes, and one after them.
+        // A write before the unreadable data, and a write after it.
         assert_eq!(record.written(2, stat(1, 19, 3)), NEWS);
         assert!(matches!(record.copy, LocalCopy { value: 2, state: CopyState::Unreadable(_), .. }));
         assert_eq!(record.written(3, stat(1, 22, 6)), NEWS);

@@ -59,7 +59,7 @@ impl<T: Clone + Send + Sync + 'static> FollowedValue<T> {
         first: Bytes,
     ) -> Result<Self> {
         let value = SingleValue::new(client, path, recipe);
-        // Every change of the session from here on reaches the task.
+        // The task is notified of every change of the session from now on.
         let connection = client.state();
         loop {
             let session = client.session().await?;
@@ -90,7 +90,7 @@ impl<T: Clone + Send + Sync + 'static> FollowedValue<T> {
         })
     }
 
-    /// Replaces the stored data, whatever it is.
+    /// Replaces the stored data unconditionally.
     pub(crate) async fn set(&self, data: Bytes) -> Result<Cost> {
         let decided = self.inner.value.change(move |_before| Ok(Some(data.clone()))).await?;
         self.inner.record_change(&decided);
@@ -98,7 +98,7 @@ impl<T: Clone + Send + Sync + 'static> FollowedValue<T> {
     }
 
     /// Replaces exactly this version. If there is another version, or no node, it changes nothing
-    /// and returns the copy of that.
+    /// and returns a copy of the current state.
     pub(crate) async fn try_set(
         &self,
         expected: Stat,
@@ -128,7 +128,7 @@ impl<T> Inner<T> {
     fn record_change(&self, decided: &Decided) {
         match &decided.last {
             Some(last) => self.shared.record_write(self.value.path(), &last.data, last.stat),
-            // Some servers do not report what they created.
+            // Some servers do not report the stat of a created node.
             None => self.shared.record_unseen_write(),
         }
     }
@@ -191,7 +191,7 @@ impl<T: Send + Sync + 'static> FollowTask<T> {
                         self.reader.shared.set_stale();
                     }
                     mistake!(OutageUnread: continue);
-                    // Changes that were missed are read as soon as that is possible.
+                    // Reads missed changes as soon as possible.
                     (is_read, self.reader.is_after_event) = (false, false);
                 }
                 Prompt::Step => is_read = !is_read,
@@ -214,8 +214,8 @@ impl<T: Send + Sync + 'static> FollowTask<T> {
 }
 
 impl<T> Drop for FollowTask<T> {
-    /// Records that the value is not followed any more: the task ends with the client, or, perhaps
-    /// before it was ever polled, with its runtime.
+    /// Records that the value is no longer followed: the task ended with the client, or with its
+    /// runtime, possibly before it was first polled.
     fn drop(&mut self) {
         self.reader.shared.task_ended();
     }
@@ -240,13 +240,13 @@ impl<T: Send + Sync + 'static> FollowReader<T> {
         }
     }
 
-    /// Reads the value, also through outages.
+    /// Reads the value, and retries during outages.
     async fn read(&mut self) {
         let mut delays = RetryDelays::forever(self.client.random());
         loop {
             match self.try_read().await {
                 Ok(true) => return,
-                // A write of this client overtook the read.
+                // A write of this client was answered during the read.
                 Ok(false) => {}
                 Err(error) => {
                     self.record_failure(&error);
@@ -266,7 +266,7 @@ impl<T: Send + Sync + 'static> FollowReader<T> {
         if is_after_event && self.shared.was_read_in(session) { query.local() } else { query }
     }
 
-    /// Reads once. Returns whether that is the latest value.
+    /// Reads once. Returns `true` if the result is the latest value.
     async fn try_read(&mut self) -> Result<bool> {
         let (writes, session) = (self.shared.writes(), self.client.session().await?);
         let view = if self.watch.is_some() {

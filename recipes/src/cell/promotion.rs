@@ -27,8 +27,8 @@ impl Promotion {
     }
 
     /// Sets the path of the lock, to share it with Curator's `PromotedToLock` or between several
-    /// values. A client that holds the lock by other means must not change the value meanwhile: it
-    /// would wait for itself.
+    /// values. A client that holds the lock by other means must not change the value while it holds
+    /// the lock: the change would wait for that lock.
     pub fn at(self, lock: impl Into<Path>) -> Self {
         Self { at: Some(lock.into()), ..self }
     }
@@ -71,8 +71,8 @@ impl PromotionLock {
 
 /// A persistent node whose version every write without the lock expects.
 ///
-/// Its data is the name of the ticket of the change that wrote the gate last. That change keeps the
-/// others out for as long as its ticket exists, so a change whose session is lost does not.
+/// Its data is the name of the ticket of the change that wrote the gate last. Other changes yield
+/// while that ticket exists; it is removed if the session of the change is lost.
 #[derive(Clone, Debug)]
 pub(super) struct PriorityGate {
     path: Path,
@@ -88,14 +88,15 @@ impl PriorityGate {
         Some(Self { version: node.stat?.version, path: node.path, ticket })
     }
 
-    /// Takes over the knowledge that the ticket is gone, if no other ticket was named since.
+    /// Keeps the record that the ticket is gone, unless the gate has named another ticket since.
     pub(super) fn inherit(&mut self, old: Self) {
         if old.version == self.version {
             self.ticket = old.ticket;
         }
     }
 
-    /// Adds a check to a transaction, which is then applied only if no ticket was named since.
+    /// Adds a check to a transaction, which is then applied only if the gate has not named another
+    /// ticket since.
     pub(super) fn guard(&self, txn: Txn) -> Txn {
         txn.check(&self.path, Expect::Version(self.version))
     }
@@ -113,7 +114,7 @@ impl ValueNodes {
     pub(super) fn new(value: &Path, lock: Option<&PromotionLock>) -> Result<Self> {
         let Some(lock) = lock else { return Ok(Self { value: value.clone(), lock: None }) };
         let dir = lock.dir(value)?;
-        // Not in the directory, where a waiter would take it for one of the few nodes to watch.
+        // Outside the directory, where a waiter would mistake it for a node to watch.
         let gate = Path::new(&format!("{dir}-gate"))?;
         Ok(Self { value: value.clone(), lock: Some((dir, gate)) })
     }
@@ -139,7 +140,7 @@ impl ValueNodes {
         (value, gate)
     }
 
-    /// Returns true if a gate is needed, and `gate` is none.
+    /// Returns `true` if a gate is needed and `gate` is `None`.
     pub(super) fn lacks(&self, gate: Option<&PriorityGate>) -> bool {
         self.lock.is_some() && gate.is_none()
     }
@@ -165,7 +166,7 @@ impl ValueNodes {
             .because("the node by which a promoted change keeps others out could not be made")
     }
 
-    /// The transaction that names a ticket in the gate, and reads the nodes.
+    /// The transaction that writes the name of a ticket to the gate, and reads the nodes.
     pub(super) fn closing(&self, ticket: &Path) -> Option<Txn> {
         let set = Txn::new().set(self.gate()?, ticket.name().to_owned(), Expect::Any);
         Some(set.look(self.query()))

@@ -23,9 +23,9 @@ pub(super) struct BatchTries<'a> {
     client: &'a Client,
     nodes: &'a ValueNodes,
     lock: Option<&'a PromotionLock>,
-    /// The number of attempts that were lost, and of times that the batch yielded.
+    /// The number of lost attempts plus the number of times that the batch yielded.
     lost: u32,
-    /// The number of attempts that were lost since the start.
+    /// The number of lost attempts since the start.
     races: u32,
     /// The delays after every second lost attempt.
     delays: RetryDelays,
@@ -45,13 +45,13 @@ impl<'a> BatchTries<'a> {
         Self { client, nodes, lock, lost: 0, races: 0, delays, is_delayed: false, held: None }
     }
 
-    /// Returns true if writes yield to promoted changes: those that are not promoted do.
+    /// Returns `true` if writes yield to promoted changes: only writes that are not promoted yield.
     pub(super) fn yields(&self) -> bool {
         mistake!(PromotedKeepsNobodyOut: return false);
         self.held.is_none()
     }
 
-    /// Counts an attempt that was lost. An attempt that has to yield is counted when it does.
+    /// Counts a lost attempt. An attempt that has to yield is counted when it yields.
     pub(super) fn count_lost(&mut self, state: Option<&WriterState>) {
         let gate = state.and_then(|state| state.gate.as_ref());
         if self.yields() && gate.is_some_and(|gate| gate.ticket.is_some()) {
@@ -63,11 +63,11 @@ impl<'a> BatchTries<'a> {
     }
 
     /// Waits before the next attempt: for the lock after too many lost attempts, and otherwise for
-    /// a delay before every second one. Returns whether any caller still waits.
+    /// a delay before every second one. Returns `true` if any caller is still waiting.
     ///
     /// An attempt after a delay starts from a value that may be out of date. If it is lost, its
-    /// rejection shows the value, and the next attempt follows without a delay: no other attempt
-    /// has a chance while other clients write.
+    /// rejection shows the value, and the next attempt follows without a delay: only such an
+    /// attempt can succeed while other clients write.
     pub(super) async fn ready(&mut self, batch: &mut ChangeBatch) -> Result<bool> {
         mistake!(LostRaceStarves: if self.lost > 0 {
             std::future::pending::<()>().await;
@@ -88,8 +88,8 @@ impl<'a> BatchTries<'a> {
         Ok(self.held.is_some())
     }
 
-    /// Returns whether the batch may be written now. If not, it has waited or closed the gate, and
-    /// the known value may be out of date.
+    /// Returns `true` if the batch may be written now. Otherwise this call has waited or has closed
+    /// the gate, and the known value may be out of date.
     pub(super) async fn admit(
         &mut self,
         state: &mut Option<WriterState>,
@@ -133,7 +133,7 @@ impl<'a> BatchTries<'a> {
     }
 }
 
-/// Returns the result of a wait; `None` if all callers of the batch have gone meanwhile.
+/// Returns the result of a wait; `None` if all callers of the batch were dropped in the meantime.
 async fn unless_abandoned<T>(
     batch: &mut ChangeBatch,
     wait: impl Future<Output = Result<T>>,
@@ -144,7 +144,7 @@ async fn unless_abandoned<T>(
     }
 }
 
-/// Waits until a ticket is gone. A node without an owner is no ticket.
+/// Waits until a ticket is gone. A node without an owner is not a ticket.
 async fn until_gone(client: &Client, ticket: Path) -> Result<()> {
     let has_owner = |view: &View| {
         view.node().is_some_and(|node| node.stat.is_some_and(|it| it.owner.is_some()))

@@ -20,7 +20,7 @@ pub(super) type Decode<T> = fn(&Path, &[u8]) -> Result<T>;
 pub(super) struct ValueShared<T> {
     decode: Decode<T>,
     state: Mutex<ValueState<T>>,
-    /// Notifies readers that the copy was replaced, or is over.
+    /// Notifies readers that the copy was replaced, or that there will be no more copies.
     news: Notify,
     /// Notifies the task that the value has to be read.
     read_requested: Notify,
@@ -30,9 +30,9 @@ struct ValueState<T> {
     record: Record<Arc<T>>,
     /// The session in which the value was read last.
     session: Option<Session>,
-    /// The number of the copy: the count of copies so far.
+    /// The number of copies so far.
     number: u64,
-    /// True if the copy will not be replaced any more.
+    /// True if the copy will not be replaced again.
     is_over: bool,
 }
 
@@ -46,17 +46,17 @@ impl<T> ValueShared<T> {
         Ok(Self { decode, state, news: Notify::new(), read_requested: Notify::new() })
     }
 
-    /// Returns a number to record the answer of a read with that begins now.
+    /// Returns the number to pass to [`Self::record_read`] for a read that begins now.
     pub(super) fn writes(&self) -> u64 {
         self.state().record.writes()
     }
 
-    /// Returns true if the value was read last in this session.
+    /// Returns `true` if the value was read last in this session.
     pub(super) fn was_read_in(&self, session: &Session) -> bool {
         self.state().session.as_ref().is_some_and(|last| last.info().id == session.info().id)
     }
 
-    /// Records the result of a read. Returns whether that is the latest value.
+    /// Records the result of a read. Returns `true` if the result is the latest value.
     pub(super) fn record_read(
         &self,
         node: Option<&Node>,
@@ -64,7 +64,7 @@ impl<T> ValueShared<T> {
         session: Session,
     ) -> Result<bool> {
         let found = node.map_or(Ok(FoundValue::Nothing), |node| self.found(node))?;
-        // A value that is not taken over is dropped here, and not under the lock.
+        // A value that is not used is dropped here, outside the lock.
         let _kept = match &found {
             FoundValue::Value(value, _) => Some(value.clone()),
             FoundValue::Unreadable(..) | FoundValue::Nothing => None,
@@ -81,7 +81,7 @@ impl<T> ValueShared<T> {
         })
     }
 
-    /// Decodes the value in a task that a panic must not end.
+    /// Decodes the value, and catches a panic, which must not end the task.
     fn decoded(&self, path: &Path, data: &[u8]) -> Result<T> {
         decoded(path, || (self.decode)(path, data))
     }
@@ -100,8 +100,8 @@ impl<T> ValueShared<T> {
         }
     }
 
-    /// Records that a write of this client was answered, and requests a read, as the answer did not
-    /// show the value of the node.
+    /// Records that a write of this client was answered, and requests a read, because the answer
+    /// did not show the value of the node.
     pub(super) fn record_unseen_write(&self) {
         let _learned = self.update(Record::written_unseen);
         self.read_requested.notify_one();
@@ -112,7 +112,7 @@ impl<T> ValueShared<T> {
         let _learned = self.update(Record::stale);
     }
 
-    /// Records that the store refuses to be read.
+    /// Records that the store rejected a read.
     pub(super) fn set_refused(&self, reason: &Error) {
         let _learned = self.update(|record| record.refused(reason));
     }
@@ -150,7 +150,7 @@ impl<T> ValueShared<T> {
             state.number += u64::from(learned.is_news);
             (last, learned, state.record.copy.state.clone())
         };
-        // A value may have a `Drop` of its own.
+        // A value may have its own `Drop`.
         drop(last);
         if learned.is_news {
             log(&state);
@@ -173,7 +173,8 @@ impl<T: Clone> ValueShared<T> {
     /// Waits for the copy after the one with this number. `None` once there will be no other.
     pub(super) async fn after(&self, number: u64) -> Option<(LocalCopy<T>, u64)> {
         loop {
-            // Registered before the look, so that a copy between look and wait is not missed.
+            // Registered before the check, so that a new copy between the check and the wait is not
+            // missed.
             let news = self.news.notified();
             let (copy, last, is_over) = self.numbered();
             if last != number {
@@ -192,7 +193,8 @@ impl<T: Clone> ValueShared<T> {
             (state.record.copy.clone(), state.session.clone(), state.number, state.is_over)
         };
         let LocalCopy { value, stat, state } = copy;
-        // The certainty of the session is read here, as its end notifies the task only later.
+        // The certainty of the session is checked here, because the task is notified of the end
+        // only later.
         let certain = session.is_some_and(|session| session.is_certain());
         mistake!(CopyIsNeverStale: let certain = true);
         let state = match state {

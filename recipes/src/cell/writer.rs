@@ -38,8 +38,8 @@ struct WriterQueue {
 
 /// The task that writes.
 ///
-/// If the task is dropped early, perhaps before it was ever polled because its runtime has ended,
-/// the changes that wait return to their callers, and the next change starts another task.
+/// If the task is dropped early, possibly before it was first polled because its runtime has ended,
+/// the waiting changes return to their callers, and the next change starts another task.
 struct WriterTask {
     writer: Arc<Writer>,
     state: Option<WriterState>,
@@ -53,7 +53,7 @@ enum Basis {
     Missing(Session),
 }
 
-/// The identity of a basis: no two different ones have the same.
+/// The identity of a basis: two different bases never have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct BasisId(Option<Stat>);
 
@@ -62,7 +62,7 @@ impl Writer {
         Self { client: client.clone(), path, recipe, lock: None, queue: Mutex::default() }
     }
 
-    /// Returns the writer with changes that are promoted.
+    /// Returns a writer whose changes are promoted.
     pub(super) fn promoting(self, promotion: Promotion, enter: Enter) -> Self {
         Self { lock: Some(PromotionLock::new(promotion, enter)), ..self }
     }
@@ -79,11 +79,11 @@ impl Writer {
         self.recipe
     }
 
-    /// Adds a change to those that are written next.
+    /// Adds a change to the next batch.
     ///
     /// # Panics
     ///
-    /// Outside of a runtime, which could run no task.
+    /// Outside of a tokio runtime.
     pub(super) fn enqueue(self: Arc<Self>, change: PendingChange) {
         let mut queue = self.queue();
         queue.waiting.push(change);
@@ -92,7 +92,7 @@ impl Writer {
         }
         let state = queue.state.take();
         drop(queue);
-        // From here on `is_writing` is reset, also if the task is never polled.
+        // The drop of this value resets `is_writing`, even if the task is never polled.
         let task = WriterTask { writer: self, state, is_over: false };
         // The task ends by itself when no change waits.
         task::spawn(task.run()).let_go();
@@ -106,8 +106,8 @@ impl Writer {
         }
     }
 
-    /// Decides and writes a batch, until its effect is known. Returns the value that the node has
-    /// then, if that is known.
+    /// Decides and writes a batch, until its effect is known. Returns the value of the node after
+    /// that, if it is known.
     async fn try_write(
         &self,
         state: &mut Option<WriterState>,
@@ -118,7 +118,8 @@ impl Writer {
         let mut doubt = None;
         loop {
             if doubt.is_none() {
-                // The dropped changes may have a `Drop` of their own: the lock is free by then.
+                // The dropped changes may run code of the application: the lock is released by
+                // then.
                 let more = std::mem::take(&mut self.queue().waiting);
                 batch.renew(more);
                 if batch.is_empty() {
@@ -144,7 +145,7 @@ impl Writer {
                     tries.end(state);
                     return Ok(basis.value().cloned());
                 }
-                // A decision not to write counts only on a value that was read for it.
+                // A decision not to write is valid only on a value that was read for it.
                 forget_value(state);
                 continue;
             };
@@ -165,8 +166,8 @@ impl Writer {
 
     /// Returns the value that the next write starts from.
     ///
-    /// If a write is in doubt, this must be the value that it was to replace: then the next write
-    /// and the one in doubt exclude each other. Otherwise the effect is unknown.
+    /// If the effect of a write is unknown, this must be the value that it was to replace: then
+    /// that write and the next one exclude each other. Otherwise the effect is unknown.
     async fn basis(
         &self,
         state: &mut Option<WriterState>,
@@ -186,7 +187,7 @@ impl Writer {
             .with_unknown_effect()
     }
 
-    /// Returns the known value, or reads the value.
+    /// Returns the known value, or reads it.
     async fn current(&self, state: &mut Option<WriterState>, nodes: &ValueNodes) -> Result<Basis> {
         loop {
             if state.as_ref().is_some_and(WriterState::is_lost) {
@@ -241,7 +242,7 @@ impl Writer {
         }
     }
 
-    /// Fails if the path has no node, but children: then no node can be created.
+    /// Fails if the path has children but no node: then no node can be created.
     async fn refuse_container(&self, session: &Session) -> Result<()> {
         if session.read(Query::node(&self.path).names_only()).await?.node().is_some() {
             return Ok(());
@@ -276,7 +277,7 @@ impl Basis {
     }
 }
 
-/// The error of a request while an earlier write may be in doubt.
+/// The error of a request while the effect of an earlier write may be unknown.
 fn unsure(error: Error, doubt: Option<BasisId>) -> Error {
     if doubt.is_some() { error.with_unknown_effect() } else { error }
 }
@@ -297,7 +298,7 @@ impl WriterTask {
         }
     }
 
-    /// Takes the changes that wait. `None` if there are none: the task is over.
+    /// Takes the waiting changes. `None` if there are none: the task is over.
     fn next(&mut self) -> Option<ChangeBatch> {
         let mut queue = self.writer.queue();
         let waiting = std::mem::take(&mut queue.waiting);
@@ -318,7 +319,7 @@ impl Drop for WriterTask {
         queue.is_writing = false;
         let unanswered = std::mem::take(&mut queue.waiting);
         drop(queue);
-        // The values that a change holds may have a `Drop` of their own.
+        // The values that a change holds may run code of the application when dropped.
         drop(unanswered);
     }
 }

@@ -39,8 +39,8 @@ pub(super) enum Written {
 }
 
 impl WriterState {
-    /// Creates a write id below the value, and reads the value with the write id in place. `None`
-    /// if there is no node.
+    /// Creates a write id below the value, and reads the value once the write id exists. `None` if
+    /// there is no node.
     pub(super) async fn open(session: &Session, nodes: &ValueNodes) -> Result<Option<Self>> {
         let txn = Txn::new().check(&nodes.value, Expect::Any);
         let txn = WriteId::create_with(txn, session, &nodes.value.join(NAME)?)?;
@@ -80,7 +80,7 @@ impl WriterState {
         }
     }
 
-    /// Records the nodes of a view. Without a view the known value is out of date.
+    /// Records the nodes of a view. Without a view, the known value is discarded.
     pub(super) fn record_view(&mut self, nodes: &ValueNodes, view: Option<View>) {
         let (value, mut gate) = nodes.found(view.unwrap_or_default());
         if let (Some(old), Some(new)) = (self.gate.take(), &mut gate) {
@@ -89,8 +89,8 @@ impl WriterState {
         (self.value, self.gate) = (value, gate);
     }
 
-    /// Returns the known value, or reads the value with the write id in place. `None` if the write
-    /// id or the value is gone.
+    /// Returns the known value, or reads the value once the write id exists. `None` if the write id
+    /// or the value is gone.
     pub(super) async fn refresh(&mut self, nodes: &ValueNodes) -> Result<Option<StoredValue>> {
         mistake!(ReadsFirst: self.value = None);
         if !self.write_id.is_known() && self.write_id.read().await?.is_none() {
@@ -111,7 +111,7 @@ impl WriterState {
         Err(nodes.missing_gate())
     }
 
-    /// Returns true if the session of the write id is lost.
+    /// Returns `true` if the session of the write id is lost.
     pub(super) fn is_lost(&self) -> bool {
         self.write_id.session().is_lost()
     }
@@ -146,11 +146,12 @@ pub(super) fn unless_lost<T>(
     }
 }
 
-/// Replaces a value by `data`, within the time limit of a call. After every result but an applied
-/// write the state has no value that is out of date.
+/// Replaces a value by `data`, within the time limit of a call. After every result except an
+/// applied write, the state has no outdated value.
 ///
-/// A write that `yields` is lost if a promoted change has closed the gate. A write in doubt does
-/// not yield: its effect is determined first, as a delayed request may still be applied.
+/// A write that `yields` is lost if a promoted change has closed the gate. A write with an unknown
+/// effect does not yield: its effect is determined first, as a delayed request may still be
+/// applied.
 pub(super) async fn replace(
     state: &mut Option<WriterState>,
     nodes: &ValueNodes,
@@ -180,8 +181,9 @@ pub(super) async fn replace(
                 txn = stamped.clone();
                 continue;
             }
-            // The write id had the expected version, so no request was applied; and none will be,
-            // as the expected version of the value does not come back while the write id exists.
+            // The write id had the expected version, so no request was applied. None will be
+            // applied later, because the expected version of the value does not recur while the
+            // write id exists.
             CommitReply::Rejected(no) => {
                 if let Some(state) = state {
                     state.record_view(nodes, no.look);
@@ -204,7 +206,7 @@ pub(super) async fn replace(
     }
 }
 
-/// Determines by the write id, which another request has changed, whether a write was applied.
+/// Determines from the write id, which another request has changed, whether a write was applied.
 async fn judge(
     state: &mut Option<WriterState>,
     nodes: &ValueNodes,
@@ -219,7 +221,7 @@ async fn judge(
     };
     match WriteVerdict::of(node.as_ref(), number) {
         WriteVerdict::Applied(_) => Ok(Written::Applied),
-        // The request expects a version that the write id will not have again.
+        // The request expects a version that the write id never has again.
         WriteVerdict::Open(_) | WriteVerdict::Void => Ok(Written::Lost),
         WriteVerdict::Gone => {
             *state = None;

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-/// A slot for a value, and the tasks that wait for their turn at it, in order.
+/// A slot for a value, and the queue of tasks that wait for their turn at it.
 ///
 /// A value is left in the slot only while a task waits. That task may be cancelled at any moment,
-/// also on another thread, and then no task would ever take the value. So both sides check again
-/// after they unlocked the slot: [`Handover::pass`] after it unlocked it, and a cancelled task
-/// after it left the queue. Each of the two unlocks first and then tries to lock, so at least one
-/// of them sees the action of the other. If neither gets the lock, a third task has it, and takes
-/// the value.
+/// even on another thread, and then no task would ever take the value. So both sides check again
+/// after they unlock the slot: [`Handover::pass`] after it unlocks it, and a cancelled task after
+/// it leaves the queue. Each of the two unlocks first and then tries to lock, so at least one of
+/// them sees the action of the other. If neither gets the lock, a third task has it, and takes the
+/// value.
 pub(crate) struct Handover<T> {
     slot: Arc<Mutex<Option<T>>>,
     waiting: AtomicUsize,
@@ -47,12 +47,13 @@ impl<T> Handover<T> {
         Some((turn, left))
     }
 
-    /// Returns `true` if a task waits.
+    /// Returns `true` if a task is waiting.
     pub(super) fn is_wanted(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Ends the turn and leaves the value for the next task. Returns the value if no task waits.
+    /// Ends the turn and leaves the value for the next task. Returns the value if no task is
+    /// waiting.
     pub(super) fn pass(&self, mut turn: SlotTurn<T>, value: T) -> Option<T> {
         *turn = Some(value);
         drop(turn);
@@ -87,7 +88,7 @@ impl<'a, T> Waits<'a, T> {
 impl<T> Drop for Waits<'_, T> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::Relaxed);
-        // The future that waited for the lock is dropped by now: a value that was left for this
+        // The future that waited for the lock was dropped before: a value that was left for this
         // task is in the slot.
         drop(self.0.take_back());
     }

@@ -24,7 +24,7 @@ use crate::support::exactly_once::old_write_ids::{OldWriteIds, remove_old_write_
 use crate::support::time::date;
 use crate::support::wait::{ReportWait, until_news};
 
-/// The items of a queue and their locks, followed for as long as this value exists.
+/// The items of a queue and their locks, followed as long as this value exists.
 pub(super) struct CompatConsumer {
     stock: Arc<CompatStockShared>,
     items: Mirror,
@@ -38,7 +38,8 @@ struct CompatStockShared {
     news: Notify,
 }
 
-/// An item that a task of this process tries to take. No other task tries the item meanwhile.
+/// An item that a task of this process tries to take. No other task tries the item at the same
+/// time.
 pub(super) struct CompatItem {
     stock: Arc<CompatStockShared>,
     pub(super) name: String,
@@ -66,7 +67,7 @@ impl CompatConsumer {
 
     /// Waits for the first item that can be tried.
     pub(super) async fn next(&self) -> Result<CompatItem> {
-        // A lock that is not known yet would cost a request that is rejected.
+        // A lock that is not known yet would cost a rejected request.
         if let Some(locks) = &self.locks {
             locks.complete().await?;
         }
@@ -87,7 +88,7 @@ impl CompatConsumer {
 
 impl CompatConsumer {
     /// Returns the first item that can be tried, or `None` once the store has answered, to reads
-    /// sent during this call, that none can be taken.
+    /// sent during this call, that no item can be taken.
     pub(super) async fn try_next(&self, client: &Client) -> Result<Option<CompatItem>> {
         let mut wait = ReportWait::new(client, DOING, self.items.path());
         loop {
@@ -188,7 +189,7 @@ impl CompatItem {
         self.stock.lock().set_unreadable(&self.name, clock::now());
     }
 
-    /// Records that the item is not in the queue any more.
+    /// Records that the item is no longer in the queue.
     pub(super) fn remove(&self) {
         self.stock.lock().remove(&self.name);
     }

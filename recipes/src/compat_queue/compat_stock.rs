@@ -10,8 +10,8 @@ use crate::compat_queue::layout::{CompatRank, QueueLayout};
 use crate::mutant::mistake;
 use crate::support::time::Due;
 
-/// The delay before an item is tried again that another consumer has locked or taken: the event
-/// that says so is late.
+/// The delay before a retry of an item that another consumer has locked or taken, but whose event
+/// has not arrived yet.
 const RETRY_DELAY: Duration = Duration::from_millis(20);
 
 /// The known items, by the names of their nodes.
@@ -23,9 +23,9 @@ pub(super) struct CompatStock {
     locked: BTreeSet<String>,
     /// The names of the items that a task of this process tries to take.
     reserved: BTreeSet<String>,
-    /// The items that may be tried, in their order.
+    /// The items that may be tried, in order.
     free: BTreeMap<CompatRank, String>,
-    /// The items that may be tried later: they are delayed, or were not available.
+    /// The items that may be tried later, because they are delayed or were not available.
     later: BTreeSet<(Instant, String)>,
 }
 
@@ -64,7 +64,8 @@ impl CompatStock {
         Self { layout, items, locked, reserved, free, later }
     }
 
-    /// Adds an item. A node that is no item of the layout is ignored. `date` is the date of now.
+    /// Adds an item. A node that is not an item of the layout is ignored. `date` is the current
+    /// date.
     pub(super) fn add(&mut self, node: &Node, now: Instant, date: Duration) {
         let name = node.path.name();
         let rank = self.layout.rank(name, node.stat.map(|stat| stat.created));
@@ -96,7 +97,7 @@ impl CompatStock {
         self.place(name, now);
     }
 
-    /// Records that a lock is gone. The item may be tried again without a delay.
+    /// Records that a lock was removed. The item may be tried again without a delay.
     pub(super) fn unlock(&mut self, name: &str, now: Instant) {
         self.locked.remove(name);
         self.change(name, now, |item| item.retry_at = None);
@@ -119,7 +120,7 @@ impl CompatStock {
         self.change(name, now, |item| item.retry_at = Some(now + RETRY_DELAY));
     }
 
-    /// Records that the data of an item cannot be read. The item is skipped for as long as it
+    /// Records that the data of an item cannot be read. The item is skipped as long as it
     /// exists.
     pub(super) fn set_unreadable(&mut self, name: &str, now: Instant) {
         self.change(name, now, |item| item.is_unreadable = true);
@@ -139,7 +140,7 @@ impl CompatStock {
         CompatPick::Item(name)
     }
 
-    /// Returns true if the item of this name, which the store has just listed, may be taken now
+    /// Returns `true` if the item of this name, which the store has just listed, may be taken now
     /// unless it is locked. The consumer may not know the item yet. `date` is the current date.
     pub(super) fn is_deliverable(&self, name: &str, now: Instant, date: Duration) -> bool {
         match self.items.get(name) {
@@ -160,7 +161,7 @@ impl CompatStock {
         self.place(name, now);
     }
 
-    /// Sorts an item into those that may be tried now, or later.
+    /// Adds an item to those that may be tried now, or to those that may be tried later.
     fn place(&mut self, name: &str, now: Instant) {
         self.unplace(name);
         let Some(item) = self.items.get(name) else { return };
@@ -241,7 +242,7 @@ mod tests {
         assert_eq!(delayed.pick(now), CompatPick::None(Some(due)));
         assert_eq!(delayed.pick(due), item("queue-|20|1"));
 
-        // The time of an item is not that of a lock.
+        // The time in the name of an item is not the time of a lock.
         delayed.add(&node("queue-|40|3"), now, DATE);
         delayed.lock("queue-|40|3", now);
         delayed.unlock("queue-|40|3", now);

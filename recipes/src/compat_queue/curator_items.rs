@@ -4,7 +4,7 @@
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use synod_core::error::{Error, ErrorKind, Result};
 
-/// The action that errors name.
+/// The action that error messages name.
 const DOING: &str = "writing items for Curator";
 
 const VERSION: u32 = 0x0001_0001;

@@ -11,7 +11,7 @@ use synod_core::store::Revision;
 use crate::compat_queue::curator_items;
 use crate::mutant::mistake;
 
-/// The action that errors name.
+/// The action that error messages name.
 pub(super) const DOING: &str = "using a queue of another library";
 
 /// The library and the kind of queue whose nodes a [`CompatQueue`](crate::queue::CompatQueue)
@@ -61,9 +61,9 @@ impl ItemPlace {
 /// The name of a new node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NewName {
-    /// The store adds a number to it.
+    /// A name to which the store appends a number.
     Numbered(String),
-    /// A name that ends in the time of now. If there is such a node, a later time is free.
+    /// A name that ends in the current time. If the name is taken, a later time is used.
     Time(String),
 }
 
@@ -76,7 +76,7 @@ pub(super) struct CompatRank {
     name: String,
 }
 
-/// The priority of kazoo's items that are given none.
+/// The default priority of items in kazoo.
 const DEFAULT_PRIORITY: i32 = 100;
 
 impl QueueLayout {
@@ -88,8 +88,8 @@ impl QueueLayout {
         })
     }
 
-    /// The directory of the locks that consumers of the other library have on items, if its path
-    /// does not depend on the program.
+    /// The directory in which consumers of the other library lock items, if its path does not
+    /// depend on the program.
     pub(super) fn locks(self, dir: &Path) -> Result<Option<Path>> {
         Ok(match self {
             Self::KazooLocking => Some(dir.join("taken")?),
@@ -97,7 +97,7 @@ impl QueueLayout {
         })
     }
 
-    /// The start of all names of items.
+    /// The prefix of the names of items.
     fn prefix(self) -> &'static str {
         match self {
             Self::CuratorSimple => "qn-",
@@ -107,8 +107,8 @@ impl QueueLayout {
         }
     }
 
-    /// Returns the name of a new item. `date` is the date of now, and takes the place of the number
-    /// if the store does not number names.
+    /// Returns the name of a new item. `date` is the current date, and replaces the number if the
+    /// store does not number names.
     pub(super) fn new_name(
         self,
         place: ItemPlace,
@@ -145,7 +145,7 @@ impl QueueLayout {
         Ok(NewName::Time(format!("{name}{}", date.as_nanos())))
     }
 
-    /// Returns the rank of the node with this name. `None` if the node is no item.
+    /// Returns the rank of the node with this name. `None` if the node is not an item.
     pub(super) fn rank(self, name: &str, created: Option<Revision>) -> Option<CompatRank> {
         let rest = name.strip_prefix(self.prefix())?;
         let number = match self {
@@ -185,7 +185,7 @@ impl QueueLayout {
     }
 }
 
-/// Returns a date as names have it: Curator reads it as a signed number of 64 bits.
+/// Returns a date in the form that names contain: Curator reads it as a signed number of 64 bits.
 fn millis(date: Duration) -> u64 {
     let max = u64::MAX / 2;
     u64::try_from(date.as_millis()).unwrap_or(max).min(max)

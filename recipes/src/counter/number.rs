@@ -15,7 +15,7 @@ pub trait Layout:
     /// One, for increments.
     const ONE: Self;
 
-    /// Reads a number. `None` if there are more or fewer bytes than it has.
+    /// Reads a number. `None` if the length is wrong.
     fn read(bytes: &[u8]) -> Option<Self>;
 
     /// Returns the bytes of the number.

@@ -13,13 +13,13 @@ use crate::discovery::instance::Instance;
 use crate::discovery::instance_format::InstanceFormat;
 use crate::mutant::mistake;
 
-/// An instance in the store: all of it is from one version of one node.
+/// An instance in the store, read from one version of one node.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Endpoint<T> {
     /// The registered instance.
     pub instance: Instance<T>,
-    /// The node of its registration.
+    /// The path of its node.
     pub path: Path,
     /// The stat of that node. An instance that was registered again has another `created`.
     pub stat: Stat,
@@ -30,7 +30,7 @@ pub struct Endpoint<T> {
 pub struct Endpoints<T> {
     all: Vec<Arc<Endpoint<T>>>,
     unreadable: Vec<Arc<Error>>,
-    /// All nodes, so that none is read twice.
+    /// All nodes that were read, so that none is decoded twice.
     known: BTreeMap<Path, KnownEndpoint<T>>,
 }
 

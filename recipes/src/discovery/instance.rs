@@ -15,8 +15,8 @@ use synod_core::random::Random;
 pub struct Instance<T> {
     /// The name of its service.
     pub name: String,
-    /// Its id, which no other instance of the service has. Empty until the registration, if none
-    /// was given.
+    /// Its id, which no other instance of the service has. If it was not set, it is empty until the
+    /// registration.
     pub id: String,
     /// Its address.
     #[serde(default)]
@@ -30,7 +30,7 @@ pub struct Instance<T> {
     /// Data of the application.
     pub payload: Option<T>,
     /// The time of its registration, in milliseconds since 1970 by the wall clock of its machine.
-    /// It is for people.
+    /// For information only.
     #[serde(rename = "registrationTimeUTC", default)]
     pub registered: i64,
     #[serde(rename = "serviceType", default)]
@@ -38,7 +38,8 @@ pub struct Instance<T> {
     /// The template of its URI.
     #[serde(default)]
     pub uri_spec: Option<UriSpec>,
-    /// True if it may be chosen. A [`Provider`](crate::discovery::Provider) chooses no other.
+    /// True if it may be chosen. A [`Provider`](crate::discovery::Provider) chooses only such
+    /// instances.
     #[serde(default = "yes")]
     pub enabled: bool,
 }
@@ -125,12 +126,12 @@ impl<T> Instance<T> {
         }
     }
 
-    /// Makes it an instance that stays until it is removed.
+    /// Makes the instance permanent: it stays until it is removed.
     pub(super) fn permanent(self) -> Self {
         Self { kind: InstanceKind::Permanent, ..self }
     }
 
-    /// Adds an id and a date, if it has none.
+    /// Adds an id and a date, if they are missing.
     pub(super) fn complete(mut self, random: &Random) -> Self {
         if self.id.is_empty() {
             self.id = random.id();
@@ -154,7 +155,7 @@ impl InstanceKind {
     }
 }
 
-/// Shows the address: the payload is the application's.
+/// Shows the address, but not the payload, which belongs to the application.
 impl<T> fmt::Debug for Instance<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Instance")
@@ -172,7 +173,7 @@ impl<T> fmt::Debug for Instance<T> {
 ///
 /// The placeholders are those of Curator: `scheme` (`https` if there is a port for TLS, else
 /// `http`), `name`, `id`, `address`, `port`, `ssl-port`, `registration-time-utc` and
-/// `service-type`; `{[}` and `{]}` are braces. Unknown fields are left out.
+/// `service-type`; `{[}` and `{]}` are braces. Unknown fields are omitted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UriSpec {
     parts: Vec<UriPart>,
@@ -190,7 +191,7 @@ impl UriSpec {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] if its braces are not in pairs.
+    /// [`ErrorKind::Invalid`] if a brace has no counterpart.
     pub fn new(text: &str) -> Result<Self> {
         let (mut parts, mut rest) = (Vec::new(), text);
         while !rest.is_empty() {
@@ -238,7 +239,7 @@ mod tests {
 
     use super::*;
 
-    /// An instance as Curator writes it; by default without `enabled`.
+    /// An instance as Curator writes it, by default without `enabled`.
     const CURATORS: &str = r#"{"name":"web","id":"host-7","address":"10.0.0.7","port":80,"sslPort":null,"payload":{"@class":"com.example.Load","weight":3},"registrationTimeUTC":1700000000000,"serviceType":"DYNAMIC","uriSpec":{"parts":[{"value":"scheme","variable":true},{"value":"://","variable":false},{"value":"address","variable":true}]},"enabled":true}"#;
 
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -20,7 +20,7 @@ use crate::mutant::mistake;
 const DOWN_FOR: Duration = Duration::from_secs(30);
 
 /// Chooses an instance of a service for each request. It sends nothing to the store: while the
-/// store is out of reach, it chooses among the last known instances.
+/// store is unreachable, it chooses among the last known instances.
 ///
 /// Clones share the order of their choices, and the instances that are marked down.
 pub struct Provider<T> {
@@ -74,14 +74,14 @@ impl<T: 'static> Provider<T> {
     }
 
     /// Marks an instance down for `window` after this number of failures within `window`. The
-    /// defaults are 30 seconds and one failure. The time in which failures are counted begins with
-    /// the first of them, and the time in which the instance is down with the last.
+    /// defaults are 30 seconds and one failure. The window for counting begins with the first
+    /// failure. The time for which the instance is down begins with the last.
     pub fn down_for(self, window: Duration, failures: NonZeroU32) -> Self {
         Self { window, failures, ..self }
     }
 
     /// Records that an instance failed. An instance that is marked down is not chosen for a while,
-    /// also if it registers again meanwhile.
+    /// even if it registers again.
     pub fn failed(&self, endpoint: &Endpoint<T>) {
         self.lock().record_failure(&endpoint.path, clock::now(), self.window, self.failures);
     }
@@ -179,12 +179,12 @@ impl<T> fmt::Debug for Provider<T> {
 /// The rule by which a [`Provider`](crate::discovery::Provider) chooses an instance.
 #[non_exhaustive]
 pub enum Strategy<T> {
-    /// One after the other, in the order of their ids. Instances that come or go do not disturb the
-    /// order.
+    /// One after the other, in the order of their ids. Added or removed instances do not disturb
+    /// the order.
     RoundRobin,
     /// At random, each with the same probability.
     Random,
-    /// The same instance as long as it may be chosen, and then another at random.
+    /// The same instance as long as it may be chosen, then another one at random.
     Sticky,
     /// At random, with a probability in proportion to the weight. An instance without weight is
     /// never chosen.
@@ -195,7 +195,7 @@ pub enum Strategy<T> {
 type WeightOf<T> = Arc<dyn Fn(&Instance<T>) -> u32 + Send + Sync>;
 
 impl<T> Strategy<T> {
-    /// [`Strategy::Weighted`] by a function.
+    /// Creates a [`Strategy::Weighted`] with this function.
     pub fn weighted(weight: impl Fn(&Instance<T>) -> u32 + Send + Sync + 'static) -> Self {
         Self::Weighted(Arc::new(weight))
     }
@@ -221,7 +221,7 @@ impl<T> Strategy<T> {
         picked.cloned()
     }
 
-    /// The weights of these instances, if they matter. Calls code of the application.
+    /// The weights of these instances, if the strategy needs them. Calls code of the application.
     pub(super) fn weights(&self, may: &[Arc<Endpoint<T>>]) -> Vec<u32> {
         match self {
             Self::Weighted(weight) => may.iter().map(|it| weight(&it.instance)).collect(),
@@ -330,7 +330,7 @@ mod tests {
         names.chars().map(|name| Arc::new(one(name))).collect()
     }
 
-    /// The choices from one set after the other.
+    /// The choices from each of these sets in turn.
     fn chosen(strategy: &Strategy<u32>, sets: &[&str]) -> String {
         let (random, mut last) = (Random::seeded(7), None);
         let picked = sets.iter().filter_map(|names| {

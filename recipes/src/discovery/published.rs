@@ -1,4 +1,4 @@
-//! Instances that no process owns: published, and withdrawn.
+//! Published instances, which no process owns.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,7 +16,7 @@ use crate::support::retry::{Race, overtaken, repeat, repeat_race};
 const DOING: &str = "publishing an instance";
 
 impl<T: Serialize> Discovery<T> {
-    /// Stores an instance that no process owns, such as a database that does not know synod: it
+    /// Stores an instance that no process owns, such as a database that does not use synod: it
     /// stays until it is [withdrawn](Self::withdraw). Replaces a published instance with the same
     /// id. Returns the id.
     ///
@@ -31,8 +31,8 @@ impl<T: Serialize> Discovery<T> {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has stored the instance or has not. A request that was sent is completed in
-    /// the background.
+    /// A dropped call may or may not have stored the instance. A request that was sent is completed
+    /// in the background.
     pub async fn publish(&self, instance: Instance<T>) -> Result<String> {
         let instance = instance.permanent().complete(self.client.random());
         let path = self.instance_path(&instance.name, &instance.id)?;
@@ -41,7 +41,8 @@ impl<T: Serialize> Discovery<T> {
             check_unowned(&path, stat.owner)?;
         }
         let stored = repeat(&self.client, || self.client.put(&path, data.clone())).await?;
-        // A program may have registered meanwhile. It writes its own data again.
+        // A program may have registered the instance in the meantime. It then restores its own
+        // data.
         check_unowned(&path, stored.stat.and_then(|stat| stat.owner))
             .map_err(Error::with_unknown_effect)?;
         Ok(instance.id)
@@ -59,8 +60,8 @@ impl<T> Discovery<T> {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call has removed the instance or has not. A request that was sent is completed in
-    /// the background.
+    /// A dropped call may or may not have removed the instance. A request that was sent is
+    /// completed in the background.
     pub async fn withdraw(&self, service: &str, id: &str) -> Result<bool> {
         let path = &self.instance_path(service, id)?;
         // A repeated attempt finds nothing if the answer to the first one was lost.

@@ -11,7 +11,7 @@ use crate::discovery::instance_format::InstanceFormat;
 use crate::keeper::NodeKeeper;
 
 /// An instance that this program has registered. It stays registered, across sessions, until this
-/// is dropped, which unregisters it in the background.
+/// value is dropped; it is then unregistered in the background.
 #[must_use = "dropping this unregisters the instance"]
 pub struct Registration {
     keeper: NodeKeeper,
@@ -47,9 +47,9 @@ impl Registration {
         self.keeper.is_there()
     }
 
-    /// Replaces the instance by another of the same service and with the same id. An instance
-    /// without an id or a date gets those of the registration. It is recorded immediately, and is
-    /// registered in the next session, regardless of the result of this call.
+    /// Replaces the instance by another one of the same service and with the same id. An instance
+    /// without an id or a date gets the id and the date of the registration. The next session
+    /// registers the new instance, regardless of the result of this call.
     ///
     /// # Errors
     ///
@@ -74,8 +74,8 @@ impl Registration {
         self.keeper.set(self.format.write(self.path(), &instance)?).await
     }
 
-    /// Unregisters the instance. When this returns without an error, it is gone, and does not come
-    /// back.
+    /// Unregisters the instance. When this returns without an error, the instance is removed and
+    /// will not appear again.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! [`Service`]: the instances of a service, followed.
+//! [`Service`]: a local copy of the instances of a service, kept up to date.
 
 use std::fmt;
 use std::mem::discriminant;
@@ -19,8 +19,8 @@ use crate::mirror::event::CacheState;
 use crate::mirror::extent::Extent;
 use crate::mirror::snapshot::Snapshot;
 
-/// The instances of one service, followed in the memory of this process. A read sends nothing to
-/// the store.
+/// The instances of one service, with a local copy in this process. A read sends nothing to the
+/// store.
 ///
 /// Clones share everything. The service is followed until the last of them is dropped, and keeps
 /// its client open.
@@ -31,17 +31,17 @@ pub struct Service<T> {
     last: Arc<Mutex<LastRead<T>>>,
 }
 
-/// The instances of a service, and their state compared with the store.
+/// The instances of a service, and the state of the local copy compared with the store.
 #[non_exhaustive]
 pub struct ServiceView<T> {
-    /// The instances. While the store is out of reach, the last known instances.
+    /// The instances. While the store is unreachable, the last known instances.
     pub endpoints: Arc<Endpoints<T>>,
     /// [`CacheState::Live`] if every later change will be reported.
     pub state: CacheState,
 }
 
-/// The last result, and its nodes. The nodes are kept, so that the memory of others cannot be
-/// mistaken for theirs.
+/// The last result, and its nodes. They are kept because nodes are compared by address, and a freed
+/// address may be reused.
 struct LastRead<T> {
     nodes: Option<Snapshot>,
     endpoints: Arc<Endpoints<T>>,
@@ -63,9 +63,9 @@ impl<T: DeserializeOwned> Service<T> {
         ServiceView { endpoints: self.read(nodes), state }
     }
 
-    /// The current view, then each replacement, also if only the state differs. A slow reader gets
-    /// the latest and misses the replaced ones. The stream keeps the service followed, and ends
-    /// with the client.
+    /// The current view, then each change, including a change of only the state. A slow reader may
+    /// miss intermediate views. The stream keeps the local copy up to date, and ends with the
+    /// client.
     pub fn changes(&self) -> impl Stream<Item = ServiceView<T>> + Send + use<T>
     where
         T: Send + Sync + 'static,
@@ -78,7 +78,7 @@ impl<T: DeserializeOwned> Service<T> {
         })
     }
 
-    /// Reads nodes outside the lock, as `T` is read by code of the application. Two concurrent
+    /// Decodes nodes outside the lock, because `T` runs code of the application. Two concurrent
     /// calls may both read.
     fn read(&self, nodes: Snapshot) -> Arc<Endpoints<T>> {
         let before = {
@@ -92,7 +92,7 @@ impl<T: DeserializeOwned> Service<T> {
         let next = LastRead { nodes: Some(nodes), endpoints: endpoints.clone() };
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let old = std::mem::replace(&mut *last, next);
-        // The former result may be large: it is dropped outside the lock.
+        // The previous result may be large: it is dropped outside the lock.
         drop(last);
         drop(old);
         endpoints

@@ -17,28 +17,27 @@ use crate::support::retry::OutageBackoff;
 /// A waiting member, in one session.
 pub(super) struct Entering<'a> {
     place: &'a BarrierPlace,
-    /// The prefixes of the names of its nodes, also of those of earlier sessions: the store may
-    /// keep these for a while.
+    /// The prefixes of the names of its nodes, including nodes of earlier sessions: the store may
+    /// keep those for a while.
     own: &'a mut Vec<String>,
     watch: MemberWatch,
-    /// The members, as far as is known.
+    /// The known members.
     present: Present,
-    /// The round that began last, as far as is known.
+    /// The last known round.
     last: Option<Round>,
-    /// True after a request of this member to begin a round whose effect is unknown.
+    /// True after this member sent a request to begin a round, and its effect is unknown.
     in_doubt: bool,
 }
 
-/// The reason why a member reads again.
+/// The reason for which a member reads again.
 enum Reason {
-    /// A round has begun or ended: the session was notified of that. With the round, if the store
-    /// reported it.
+    /// A round has begun or ended: as an event reported. Contains the round, if the event has it.
     Ready(Option<Round>),
-    /// This member was to begin a round, and has not, or does not know.
+    /// This member tried to begin a round, but failed or does not know the effect.
     Begun,
-    /// The others may be enough now.
+    /// There may be enough members now.
     Others,
-    /// Another member gave up before all were there.
+    /// Another member gave up before the round was full.
     GivenUp(String),
 }
 
@@ -54,7 +53,7 @@ impl<'a> Entering<'a> {
         }
     }
 
-    /// Waits until the member is inside. `None` if its node is gone before.
+    /// Waits until the member is inside. `None` if its node is removed before that.
     pub(super) async fn run(mut self, delays: &mut OutageBackoff) -> Result<Option<Entered>> {
         let session = self.place.client.session().await?;
         self.watch.open(&session).await?;
@@ -105,8 +104,7 @@ impl<'a> Entering<'a> {
         Entered::new(self.place.clone(), member, self.watch, others, began)
     }
 
-    /// Reads, decides, and begins the round if that is up to this member. `None` if it must read
-    /// again.
+    /// Reads, decides, and begins the round if this member has to. `None` if it must read again.
     async fn read_and_step(
         &mut self,
         member: &MemberNode,
@@ -120,9 +118,9 @@ impl<'a> Entering<'a> {
         self.step(member).await
     }
 
-    /// Uses the members that were reported when this member came, if they are enough. It is the
-    /// last of them, and begins a round with them only if they are still there. Returns false if it
-    /// must read.
+    /// Uses the members that were reported when this member arrived, if there are enough. This
+    /// member is then the last one, and begins a round only if the others still exist. Returns
+    /// false if a read is required.
     fn use_reported(&mut self, member: &MemberNode, reported: Present) -> bool {
         self.present = reported.placed(member.name(), member.place());
         self.discount(member);
@@ -143,7 +141,7 @@ impl<'a> Entering<'a> {
         }
     }
 
-    /// Reads which round began last, and which members are there.
+    /// Reads the last round and the members.
     async fn read(
         &mut self,
         member: &MemberNode,
@@ -163,8 +161,8 @@ impl<'a> Entering<'a> {
         }
         self.present = self.watch.present(view).await?;
         self.last = self.round_of_present(member).await?;
-        // The round may have ended between the two reads. Its members have not given up in that
-        // case.
+        // The round may have ended between the two reads. In that case its members have not given
+        // up.
         while self.place.on_loss == OnLoss::Fail && self.present.is_ready() {
             self.present = self.watch.present(None).await?;
             let round = self.round_of_present(member).await?;
@@ -183,7 +181,7 @@ impl<'a> Entering<'a> {
         if !self.present.is_ready() {
             return Ok(None);
         }
-        // The session has seen the round, so this read is not older.
+        // The session has already observed the round, so this read is not older.
         read_round(member.session(), Query::node(self.ready()?).local()).await
     }
 
@@ -201,7 +199,8 @@ impl<'a> Entering<'a> {
         let parties = self.place.parties.get() as usize;
         let step = self.present.step(member.name(), parties, self.last.as_ref());
         if self.in_doubt && !matches!(step, NextStep::Enter(_)) {
-            // The request may still begin a round, at any time. Without this member it is rejected.
+            // The request may still begin a round at any time, but is rejected if this member's
+            // node is gone.
             return Ok(Some(NextStep::Gone));
         }
         let NextStep::Begin(members) = &step else { return Ok(Some(step)) };
@@ -220,16 +219,17 @@ impl<'a> Entering<'a> {
         Ok(Some(step))
     }
 
-    /// Begins the round of these members, unless one of them has gone, or another round has begun
-    /// since this member read. The node `ready` alone does not show that, if this request is late:
-    /// it may have been removed, and created again with the same version. But these members come
-    /// first, so another round would have been theirs, and it ends only when they are gone.
+    /// Begins the round of these members, unless one of them has left, or another round has begun
+    /// since this member's read. If this request is delayed, a check of the node `ready` alone does
+    /// not show that: the node may have been removed and created again with the same version. But
+    /// these members are first in the order, so another round would have been their round, and
+    /// would end only when they leave.
     fn begin(&self, member: &MemberNode, members: &BTreeSet<String>) -> Result<Txn> {
         let (ready, data) = (self.ready()?, Round::data(members));
-        // A write instead of a check: the node of a dropped create would be removed again, and
-        // others rely on it.
+        // A write instead of a check: the node of a dropped create would be removed again, but
+        // other members rely on it.
         let begin = Txn::new().set(member.path(), "", Expect::Any);
-        // The two writes come on top. Of a larger round not all are checked.
+        // The two writes are extra operations. In a larger round not every member is checked.
         let room = member.session().info().limits.operations.saturating_sub(2);
         let others = members.iter().filter(|name| *name != member.name()).take(room);
         let begin = others
@@ -264,7 +264,7 @@ impl<'a> Entering<'a> {
         let parties = self.place.parties.get() as usize;
         match change.kind {
             _ if name == READY => Some(Reason::Ready(change.node.as_ref().map(Round::of))),
-            // The member that comes last begins the round.
+            // The member that arrives last begins the round.
             Kind::Created if is_our_name(name) => {
                 self.present.record_arrival(name);
                 None
@@ -278,7 +278,7 @@ impl<'a> Entering<'a> {
                 (may_begin || name == member.name()).then_some(Reason::Others)
             }
             Kind::Updated if self.present.has(name) => None,
-            // A member of another library may have come.
+            // A member of another library may have arrived.
             _ => Some(Reason::Others),
         }
     }

@@ -42,13 +42,14 @@ impl Entered {
         self.member.path()
     }
 
-    /// Returns `true` if the others certainly wait for this member to leave. False once its session
-    /// may have ended: then they may have left.
+    /// Returns `true` if the other members certainly wait for this member to leave. Returns `false`
+    /// once its session may have ended: the others may then have left.
     pub fn is_inside(&self) -> bool {
         self.member.session().is_certain()
     }
 
-    /// Waits until the session of this member is lost. For the others it has left then.
+    /// Waits until the session of this member is lost. The other members then treat it as having
+    /// left.
     ///
     /// # Cancel safety
     ///
@@ -57,15 +58,16 @@ impl Entered {
         let _why = self.member.session().lost().await;
     }
 
-    /// Leaves, and waits until all other members of the round have left or died.
+    /// Leaves, and waits until all other members of the round have left or have lost their
+    /// sessions.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) if the session was
     /// lost before, or once the client is closed, and
     /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable) if the store does not
-    /// confirm in time that this member has left: it leaves in the background then. A later outage
-    /// is no error: the wait continues.
+    /// confirm in time that this member has left: it then leaves in the background. A later outage
+    /// is not an error: the wait continues.
     ///
     /// # Cancel safety
     ///
@@ -73,7 +75,7 @@ impl Entered {
     pub async fn leave(mut self) -> Result<()> {
         let (recipe, path) = ("double barrier", self.place.path.clone());
         let span = tracing::debug_span!("leaving", recipe, %path);
-        // On the heap, so that the future of a caller with many waits stays small.
+        // Boxed, so that the future of a caller with many waits stays small.
         Box::pin(async move {
             match self.began.take() {
                 Some(round) if round.is_ours() => self.leave_last(&round).await?,
@@ -87,8 +89,8 @@ impl Entered {
         .await
     }
 
-    /// Leaves, and waits for the others. In other libraries the first by name leaves last, and
-    /// every member removes the node that begins a round.
+    /// Leaves, and waits for the others. In other libraries the first member by name leaves last,
+    /// and every member removes the node that begins a round.
     async fn leave_first(&mut self) -> Result<()> {
         let read_in = (!self.forget_those_gone()).then_some(&self.place.path);
         let view = self.member.leave(read_in).await?;
@@ -107,7 +109,7 @@ impl Entered {
 
     async fn until_all_have_left(&mut self, mut view: Option<View>) -> Result<()> {
         let mut delays = OutageBackoff::new(&self.place.client);
-        // All of them were there after the watch began.
+        // All of them existed when the watch began.
         let mut is_known = view.is_none() && self.forget_those_gone();
         loop {
             if is_known && self.until_they_have_left().await {
@@ -127,8 +129,8 @@ impl Entered {
         }
     }
 
-    /// Stops waiting for members that are gone. Returns false if this client may not have been
-    /// notified of all of them.
+    /// Stops waiting for members that are gone. Returns false if an event for one of them may be
+    /// missing.
     fn forget_those_gone(&mut self) -> bool {
         let Some(gone) = self.watch.gone() else { return false };
         self.others.retain(|name| !gone.contains(name));
@@ -143,7 +145,7 @@ impl Entered {
             match change.kind {
                 Kind::Deleted if is_our_name(name) => drop(self.others.remove(name)),
                 // The name of a member of another library may have been used before, and the event
-                // be about that.
+                // may be about the earlier node.
                 Kind::Deleted if self.others.contains(name) => return false,
                 Kind::Children => return false,
                 _ => {}

@@ -16,7 +16,7 @@ use crate::mutant::mistake;
 /// The operation of a member, in errors.
 pub(super) const ENTERING: &str = "entering a barrier";
 
-/// The maximum number of members that are remembered, because they are gone or gave up.
+/// The maximum number of members whose removal or giving up is recorded.
 pub(super) const MAX_REMEMBERED: usize = 1_000;
 
 /// The prefix of its name.
@@ -28,13 +28,13 @@ pub(super) struct MemberNode {
     session: Session,
     given_up: Arc<GivenUp>,
     node: OpResult,
-    /// True if no request can create it again.
+    /// True if no request can create the node again.
     settled: bool,
     gone: bool,
 }
 
 impl MemberNode {
-    /// Creates a member. With `reads` the same request lists the members after its create, where
+    /// Creates a member. With `reads`, the same request lists the members after its create, where
     /// the store supports that. Adds the prefix of its name to `own` before the node may exist.
     pub(super) async fn join(
         client: &Client,
@@ -75,8 +75,8 @@ impl MemberNode {
         self.node.sequence
     }
 
-    /// Removes it. With `read_in` the same request lists the members in this directory after the
-    /// removal, where the store supports that.
+    /// Removes the node. With `read_in`, the same request lists the members in this directory after
+    /// the removal, where the store supports that.
     pub(super) async fn leave(&mut self, read_in: Option<&Path>) -> Result<Option<View>> {
         let delete = Txn::new().delete(self.path(), Expect::Any);
         let delete = read_in.into_iter().fold(delete, |delete, dir| delete.look(names(dir)));
@@ -90,8 +90,8 @@ impl MemberNode {
         Ok(None)
     }
 
-    /// Removes it in one transaction with `rest`, if that is possible. Otherwise it is only
-    /// removed.
+    /// Removes the node in one transaction with `rest`, if that is possible. Otherwise only removes
+    /// it.
     pub(super) async fn leave_with(&mut self, rest: Txn) -> Result<()> {
         let delete = rest.delete(self.path(), Expect::Any);
         if self.settled
@@ -104,8 +104,8 @@ impl MemberNode {
     }
 
     async fn remove(&mut self) -> Result<()> {
-        // A request may create it again. Or another client removed it, or an earlier request that
-        // was not answered did.
+        // A delayed request may create the node again. Or another client, or an earlier unanswered
+        // request, has removed it.
         if !self.settled {
             self.given_up.add(&self.node, false);
         }
@@ -126,14 +126,14 @@ impl Drop for MemberNode {
 }
 
 /// A member whose node is being created. If this is dropped, or the create fails, the node may
-/// exist all the same, under a name that begins with this prefix.
+/// still exist, under a name that begins with this prefix.
 struct Joining {
     prefix: Option<Path>,
     given_up: Arc<GivenUp>,
 }
 
 impl Joining {
-    /// The node is known, and has an owner from now on.
+    /// The node is known, and has an owner that removes it.
     fn done(mut self) -> Arc<GivenUp> {
         self.prefix = None;
         self.given_up.clone()
@@ -159,23 +159,23 @@ pub(super) fn names(dir: &Path) -> Query {
     Query::children(dir).names_only()
 }
 
-/// The members of a client that gave up, at all of its barriers, until they are known to be gone,
-/// and members that a late request may still create: by their names, or by the prefixes of these. A
-/// member that enters again does not count its former nodes.
+/// The nodes of the members of this client that gave up, at all of its barriers, until they are
+/// known to be gone; including nodes that a delayed request may still create. They are identified
+/// by names or by prefixes of names. A member that enters again does not count its former nodes.
 #[derive(Debug, Default)]
 pub(super) struct GivenUp(Mutex<VecDeque<Former>>);
 
 /// A member that gave up.
 #[derive(Debug)]
 struct Former {
-    /// The node, or the prefix of it.
+    /// The path of the node, or a prefix of it.
     path: Path,
     /// The revision of its create, if no request can create it again.
     created: Option<Revision>,
 }
 
 impl GivenUp {
-    /// Adds a node. If it is not settled, no listing shows that it is gone for good.
+    /// Adds a node. If it is not settled, a delayed request may create it again after any listing.
     fn add(&self, node: &OpResult, is_settled: bool) {
         let created = node.stat.map(|stat| stat.created).filter(|_| is_settled);
         self.remember(Former { path: node.path.clone(), created });

@@ -16,16 +16,16 @@ use crate::double_barrier::member::{MAX_REMEMBERED, is_our_name, names};
 use crate::double_barrier::present::Present;
 
 /// A watch of the nodes of a barrier. It reports when to read, and which members are gone: their
-/// names are never reused. Only a view proves that a member is there.
+/// names are never reused. Only a view proves that a member exists.
 pub(super) struct MemberWatch {
     client: Client,
     path: Path,
     open: Option<(Session, Watch)>,
-    /// The members of this library that were reported as gone. `None` if some that left since the
-    /// last opening may be missing here.
+    /// The members of this library that were reported as gone. `None` if members that left since
+    /// the last opening may be missing here.
     gone: Option<BTreeSet<String>>,
     /// The members by the last view and the later events. `None` if they are unknown, or if there
-    /// are other nodes.
+    /// are nodes of other libraries.
     known: Option<Present>,
 }
 
@@ -42,8 +42,8 @@ impl MemberWatch {
         Self { client: client.clone(), path: path.clone(), open: None, gone: None, known: None }
     }
 
-    /// Watches from here on, in this session. Earlier events are dropped: the caller reads after
-    /// this.
+    /// Opens the watch in this session. Earlier events are dropped: the caller reads after this
+    /// call.
     pub(super) async fn open(&mut self, session: &Session) -> Result<()> {
         let gone = self.gone.get_or_insert_default();
         if gone.len() > MAX_REMEMBERED / 2 {
@@ -60,15 +60,14 @@ impl MemberWatch {
             }
         }
         self.known = None;
-        // With data, because to a watch of names alone some stores do not report which node
-        // changed.
+        // With data, because some stores do not report which node changed to a watch of names only.
         let (_view, watch) = session.watch(Query::children(&self.path).hints()).await?;
         self.open = Some((session.clone(), watch));
         Ok(())
     }
 
-    /// The members that there are now: from the response to a change, or by a read that begins
-    /// after the watch.
+    /// The current members: from the response to a change, or from a read that begins after the
+    /// watch.
     pub(super) async fn present(&mut self, view: Option<View>) -> Result<Present> {
         let view = if let Some(view) = view { view } else { self.read().await? };
         if Present::is_known_by_names(&view) {
@@ -81,8 +80,8 @@ impl MemberWatch {
         Ok(Present::of(&self.client.read(Query::children(&self.path)).await?))
     }
 
-    /// A read in the session of the watch: not older than the begin of the watch, and than its
-    /// events.
+    /// Reads in the session of the watch. The result is not older than the start of the watch and
+    /// its events.
     async fn read(&mut self) -> Result<View> {
         let session = if let Some((session, _watch)) = &self.open
             && !session.is_lost()
@@ -113,19 +112,19 @@ impl MemberWatch {
         News::Anything
     }
 
-    /// Returns `true` if a member that comes now needs no read: [`Self::until_there`] returns the
+    /// Returns `true` if a member that arrives now needs no read: [`Self::until_there`] returns the
     /// members.
     pub(super) fn is_known(&self) -> bool {
         self.known.is_some()
     }
 
-    /// Waits until this member, which came after the last view, is reported. Returns the members at
-    /// that time; `None` if they are unknown. A member that came before may be reported later,
-    /// together with its later changes.
+    /// Waits until this member, which arrived after the last view, is reported. Returns the members
+    /// at that time; `None` if they are unknown. A member that arrived earlier may be reported
+    /// later, merged with its later changes.
     pub(super) async fn until_there(&mut self, name: &str) -> Option<Present> {
         while !self.known.as_ref()?.has(name) {
             let News::Changed(change) = self.news().await else { return None };
-            // It was removed right away, and its create is not reported.
+            // It was removed immediately, and its create is not reported.
             if change.kind == Kind::Deleted && change.path.name() == name {
                 return None;
             }
@@ -133,8 +132,8 @@ impl MemberWatch {
         self.known.clone()
     }
 
-    /// The members of this library that are gone, of all that came or were there since the last
-    /// opening. `None` if they are unknown.
+    /// The members of this library that existed at some time since the last opening and are gone.
+    /// `None` if they are unknown.
     pub(super) fn gone(&self) -> Option<&BTreeSet<String>> {
         self.gone.as_ref()
     }
@@ -158,11 +157,11 @@ impl fmt::Debug for MemberWatch {
     }
 }
 
-/// The reaction of a waiting member when another member gives up before all are there.
+/// The reaction of a waiting member when another member gives up before the round is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnLoss {
-    /// The member waits for another one instead.
+    /// The member continues to wait for another one.
     #[default]
     Wait,
     /// The member gives up, too: [`DoubleBarrier::enter`](crate::barrier::DoubleBarrier::enter)
@@ -187,7 +186,7 @@ impl BarrierPlace {
         Self { client, path, parties, on_loss, idle: Arc::default() }
     }
 
-    /// A watch of the members: that of an earlier round, if it is not in use.
+    /// A watch of the members: the watch of an earlier round, if it is not in use.
     pub(super) fn watch(&self) -> MemberWatch {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
         idle.unwrap_or_else(|| MemberWatch::new(&self.client, &self.path))

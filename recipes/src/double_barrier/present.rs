@@ -1,4 +1,4 @@
-//! [`Present`]: the members that are there, and the next step of a member that wants to enter.
+//! [`Present`]: the current members, and the next step of a member that wants to enter.
 //! [`Round`]: the members that enter together, as the node `ready` lists them.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,13 +10,13 @@ use synod_core::store::{Change, Expect, Kind, Node, Revision, Sequence, Version,
 use crate::double_barrier::member::{GivenUp, is_our_name};
 use crate::mutant::mistake;
 
-/// The members that are there.
+/// The members that currently exist.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Present {
-    /// The members; those of this library with their positions in the order of arrival.
+    /// The members. Members of this library have their position in the order of arrival.
     members: BTreeMap<String, Option<Sequence>>,
-    /// The names of members that do not count although they may be there, or the prefixes of these:
-    /// of this client, and given up.
+    /// The names, or prefixes of names, of members that do not count although their nodes may
+    /// exist: earlier nodes of this client, and members that gave up.
     discounted: BTreeSet<String>,
     is_ready: bool,
     as_of: Revision,
@@ -27,10 +27,9 @@ pub(super) struct Present {
 pub(super) enum NextStep {
     /// Its round has begun.
     Enter(Round),
-    /// All members of its round are there, and it is the last of them: it begins the round of
-    /// these.
+    /// The round is full, and this member is the last: it begins the round of these members.
     Begin(BTreeSet<String>),
-    /// Not all are there, or another member begins the round.
+    /// The round is not full, or another member begins it.
     Wait,
     /// Its node is gone.
     Gone,
@@ -61,8 +60,8 @@ impl Present {
         self.discounted.extend(former.cloned());
     }
 
-    /// Excludes members that were reported as gone: a late request has created the node of such a
-    /// member again.
+    /// Excludes members that were reported as gone: a delayed request may have created the node
+    /// again.
     pub(super) fn discount_gone(&mut self, gone: &BTreeSet<String>) {
         let is_gone = |name: &&String| gone.contains(*name);
         self.discounted.extend(self.members.keys().filter(is_gone).cloned());
@@ -91,17 +90,17 @@ impl Present {
         names.iter().any(|name| self.has(name))
     }
 
-    /// Records that a member came. Its position is unknown.
+    /// Records that a member arrived. Its position is unknown.
     pub(super) fn record_arrival(&mut self, name: &str) {
         self.members.entry(name.to_owned()).or_default();
     }
 
-    /// Records that a member left. Returns whether it was there, and counted.
+    /// Records that a member left. Returns `true` if it existed and counted.
     pub(super) fn record_departure(&mut self, name: &str) -> bool {
         self.members.remove(name).is_some() && self.counts(name)
     }
 
-    /// The members after a change. `None` if they do not follow from the name.
+    /// The members after a change. `None` if the name does not show that.
     pub(super) fn after(mut self, change: &Change) -> Option<Self> {
         let name = change.path.name();
         match change.kind {
@@ -130,7 +129,7 @@ impl Present {
         !self.discounted.iter().any(|prefix| name.starts_with(prefix.as_str()))
     }
 
-    /// Returns `true` if at least this number of members is there.
+    /// Returns `true` if there are at least this many members.
     pub(super) fn has_at_least(&self, parties: usize) -> bool {
         self.members.len() >= parties
     }
@@ -152,7 +151,7 @@ impl Present {
         let mut waiting: Vec<_> = counted.map(|(name, place)| (*place, name)).collect();
         waiting.sort();
         waiting.truncate(parties);
-        // Another library begins its rounds itself.
+        // Members of another library begin their rounds themselves.
         let last_of_ours = waiting.iter().rfind(|(place, _)| place.is_some());
         if waiting.len() == parties && last_of_ours.is_some_and(|(_, name)| *name == me) {
             return NextStep::Begin(waiting.into_iter().map(|(_, name)| name.clone()).collect());
@@ -170,7 +169,7 @@ const OURS: &str = "synod";
 /// A round that has begun.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Round {
-    /// The names of its members. `None` if another library wrote it: then it is open for all.
+    /// The names of its members. `None` if another library wrote it: then it is open to all.
     members: Option<BTreeSet<String>>,
     version: Option<Version>,
 }
@@ -199,7 +198,7 @@ impl Round {
         members.is_some_and(|members| members.iter().all(|name| is_our_name(name)))
     }
 
-    /// The expectation that no other round has begun since.
+    /// The required state of `ready` if no other round has begun since.
     pub(super) fn expected(&self) -> Expect {
         self.version.map_or(Expect::Any, Expect::Version)
     }
@@ -209,8 +208,8 @@ impl Round {
         self.members.as_ref().is_none_or(|members| members.contains(name))
     }
 
-    /// The members of the round without `me`. Of a round that another library began, all that are
-    /// there.
+    /// The members of the round without `me`. In a round that another library began, all existing
+    /// members.
     pub(super) fn others<'a>(
         &self,
         me: &str,
@@ -283,7 +282,7 @@ mod tests {
             |name: &str, kind| Change::new(format!("/both/{name}").parse().expect("a path"), kind);
         let (kinds, no_one) = ([Kind::Created, Kind::Updated], Present::default());
         for kind in kinds {
-            // Its create may be reported together with a write to it.
+            // The create may be reported together with a later write.
             let came = no_one.clone().after(&change("member-a", kind)).expect("it is known");
             assert!(came.has("member-a"), "{kind:?}");
             let ready = came.after(&change(READY, kind)).expect("it is known");

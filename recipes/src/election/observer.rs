@@ -10,20 +10,20 @@ use synod_core::store::{End, Event, Kind, Node, Query};
 use crate::line::Line;
 use crate::line::order::{Contender, Entry, Tickets};
 
-/// The state of an observation, between two values.
+/// The state of an observer, between two values.
 struct Observer {
     line: Line,
     watch: Option<ClientWatch>,
-    /// The first ticket, if it is known to be the first.
+    /// The ticket that is known to be the first.
     first: Option<Entry>,
     /// The value that was returned last.
     last: Option<Contender>,
-    /// Paths that a listing names although there is no node, since the last event.
+    /// Paths that a listing has named since the last event although they have no node.
     vacant: Vec<Path>,
     over: bool,
 }
 
-/// The first contender of the queue and the value of its ticket, then each that follows. The stream
+/// The first contender of the queue and the value of its ticket, then each later one. The stream
 /// ends with an error: when the client is closed, or the store rejects a request. An outage does
 /// not end it.
 pub(super) fn observe(line: Line) -> impl Stream<Item = Result<Contender>> + Send + use<> {
@@ -40,8 +40,8 @@ pub(super) fn observe(line: Line) -> impl Stream<Item = Result<Contender>> + Sen
 }
 
 impl Observer {
-    /// The next value that differs from the last one that was returned, however long the store does
-    /// not respond.
+    /// The next value that differs from the last returned one. Waits during an outage of any
+    /// length.
     async fn next(&mut self) -> Result<Contender> {
         let mut delays = self.line.delays();
         loop {
@@ -84,12 +84,12 @@ impl Observer {
         let Some(first) = self.first().await? else { return Ok(None) };
         let (view, watch) = self.line.client().watch(Query::node(first.path.clone())).await?;
         if view.node().is_none() {
-            // The ticket was removed meanwhile, or it is a container: the next one in the queue is
-            // the first.
+            // The ticket was removed since the listing, or it is a container: the next one in the
+            // queue is the first.
             self.vacant.push(first.path);
             return Ok(None);
         }
-        // The ticket may have been removed meanwhile, and may even have been created again.
+        // The ticket may have been removed since the listing, and even created again.
         let is_same = |node: &Node| {
             first.created.is_none() || node.stat.map(|it| it.created) == first.created
         };
@@ -118,7 +118,7 @@ impl Observer {
     }
 }
 
-/// The error of an observation that ended.
+/// The error of an observer whose watch ended.
 fn ended(why: Option<End>) -> Error {
     match why {
         Some(End::Failed(error)) => (*error).clone(),

@@ -13,21 +13,21 @@ use crate::mutant::mistake;
 enum Heir {
     /// The candidate is not in the queue after the leader.
     Unknown,
-    /// The leader itself is not in the queue any more.
+    /// The leader itself is no longer in the queue.
     Orphaned,
-    /// These candidates are between them, nearest to the leader first.
+    /// These candidates are between the leader and the candidate, nearest to the leader first.
     Behind(Vec<Path>),
 }
 
-/// Removes the ticket of the leader, and all tickets between it and the candidate's. Returns
-/// `false` if the candidate is not in the queue any more: then nothing was done. The owners of the
-/// removed tickets create others.
+/// Removes the ticket of the leader, and all tickets between it and the ticket of the candidate.
+/// Returns `false`, and does nothing, if the candidate is no longer in the queue. The owners of the
+/// removed tickets create new ones.
 pub(super) async fn resign_to(own: &TicketNode, line: &Line, candidate: &Path) -> Result<bool> {
     const MAX_DELETES: usize = 40;
     let mut in_doubt = false;
     loop {
         let mut entries = line.contenders().await?;
-        // If a late request created the node of the leader's ticket again, that is another ticket.
+        // If a delayed request created the node of the leader's ticket again, it is another ticket.
         entries.retain(|one| one.path != *own.path() || own.is_of(one.token.revision()));
         let mut between = match heir(&entries, own.path(), candidate) {
             Heir::Unknown => return Ok(false),
@@ -53,9 +53,9 @@ pub(super) async fn resign_to(own: &TicketNode, line: &Line, candidate: &Path) -
         txn = last.into_iter().fold(txn, |txn, path| txn.delete(path, Expect::Any));
         match own.session().commit(txn).await {
             Ok(Outcome::Committed(_)) if between.is_empty() => break,
-            // More tickets are left.
+            // Removes the next tickets.
             Ok(Outcome::Committed(_)) => {}
-            // A candidate left meanwhile, or wrote.
+            // A candidate left, or wrote its ticket.
             Ok(Outcome::Rejected(_)) => {
                 let _exists = own.read_version().await?;
             }
@@ -69,7 +69,7 @@ pub(super) async fn resign_to(own: &TicketNode, line: &Line, candidate: &Path) -
     Ok(true)
 }
 
-/// The candidates between a leader and the candidate that it names. Pure.
+/// The candidates between a leader and the chosen candidate. Pure.
 fn heir(line: &[Contender], leader: &Path, candidate: &Path) -> Heir {
     let place = |path: &Path| line.iter().position(|one| one.path == *path);
     let Some(from) = place(leader) else { return Heir::Orphaned };
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(shown("a", "b"), "between []");
         assert_eq!(shown("a", "d"), r#"between ["_c_b-latch-", "_c_c-latch-"]"#);
         assert_eq!(shown("a", "x"), "unknown");
-        // The leader itself is no candidate to hand over to, and no earlier contender is.
+        // Neither the leader itself nor an earlier contender can be chosen.
         assert_eq!(shown("a", "a"), "unknown");
         assert_eq!(shown("b", "a"), "unknown");
         assert_eq!(shown("x", "b"), "orphaned");

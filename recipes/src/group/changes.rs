@@ -118,7 +118,7 @@ fn by_name(view: View) -> BTreeMap<String, Member> {
     members.map(|member| (member.name.clone(), member)).collect()
 }
 
-/// The changes between two reads: first the members that left, then those that are there.
+/// The changes between two reads: first the members that left, then the members that exist.
 fn changes(before: &BTreeMap<String, Member>, now: &BTreeMap<String, Member>) -> Vec<GroupChange> {
     let is_same = |one: &Member, other: &Member| one.since == other.since;
     let left = before.values().filter(|old| now.get(&old.name).is_none_or(|it| !is_same(it, old)));

@@ -14,8 +14,8 @@ pub struct Member {
     pub name: String,
     /// Its data.
     pub data: Bytes,
-    /// The revision at which it joined in this session. A member of the same name with another
-    /// revision is another incarnation.
+    /// The revision at which it joined in its current session. A member of the same name with
+    /// another revision is another incarnation.
     pub since: Revision,
     /// Its session.
     pub session: SessionId,
@@ -29,7 +29,7 @@ pub enum GroupChange {
     Joined(Member),
     /// This member has other data.
     Changed(Member),
-    /// This member left, or its session is lost. With its last data.
+    /// This member left, or its session was lost. Has its last data.
     Left(Member),
     /// The store rejects reads. They are retried.
     Failed(Error),

@@ -12,12 +12,12 @@ const POINTS: u32 = 128;
 /// A hash ring: a function of its members alone, and equal in every program that computes it.
 ///
 /// Each member has 128 points for each unit of its weight. A key belongs to the member of the first
-/// point at the place of the key or after it; the first point follows the last. If two members have
-/// a point at one place, the member whose name is first counts.
+/// point at or after the place of the key; after the last point comes the first. If two members
+/// have a point at the same place, the member with the lower name has it.
 ///
 /// The place of some bytes is a number of 64 bits: [`Ring::place`]. The place of a key is the place
 /// of its bytes, and point `i` of a member, counted from 0, is at the place of its name in UTF-8, a
-/// zero byte, and `i` as four bytes, the highest first.
+/// zero byte, and `i` as four bytes, big-endian.
 ///
 /// # Examples
 ///
@@ -39,7 +39,7 @@ pub struct Ring {
 
 impl Ring {
     /// The ring of members with these names and weights. A member of weight 0 is responsible for no
-    /// key. Of equal names the last counts.
+    /// key. If names are equal, the last one is used.
     pub fn new(members: impl IntoIterator<Item = (impl Into<String>, u8)>) -> Self {
         let members: BTreeMap<String, u8> =
             members.into_iter().map(|(name, weight)| (name.into(), weight)).collect();
@@ -62,9 +62,9 @@ impl Ring {
         index.map(|index| self.name(index))
     }
 
-    /// The members for a key and its copies: `count` members, or all that have a weight. The first
-    /// is the [owner](Self::owner). If a member is removed, the next one takes its place, and the
-    /// order of the others stays.
+    /// The members for a key and its copies: `count` members, or fewer if fewer have a weight. The
+    /// first is the [owner](Self::owner). If a member is removed, the next one takes its place, and
+    /// the order of the others is unchanged.
     pub fn owners(&self, key: impl AsRef<[u8]>, count: usize) -> Vec<&str> {
         let weighty = self.members.iter().filter(|(_, weight)| *weight > 0).count();
         let (count, mut found) = (count.min(weighty), Vec::new());
@@ -84,7 +84,7 @@ impl Ring {
         self.members.iter().map(|(name, weight)| (&**name, *weight))
     }
 
-    /// The place of some bytes: their FNV-1a hash of 64 bits, stirred by the last step of
+    /// The place of some bytes: their FNV-1a hash of 64 bits, mixed by the last step of
     /// `SplitMix64`, so that similar keys are far from each other.
     ///
     /// In full, with all sums and products modulo 2^64: `h = 0xCBF29CE484222325`, and for each byte
@@ -98,7 +98,7 @@ impl Ring {
         mix(hash)
     }
 
-    /// The members of all points, from a place on, once around the ring.
+    /// The members of all points, starting at a place, once around the ring.
     fn from(&self, place: u64) -> impl Iterator<Item = u32> {
         let first = self.points.partition_point(|(point, _)| *point < place);
         let (before, after) = self.points.split_at(first);

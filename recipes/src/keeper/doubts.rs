@@ -11,8 +11,8 @@ use tokio::sync::watch;
 ///
 /// The store rejects a create once its session has ended there. The end of the session is known if
 /// the store confirms its close; or if the store has answered a later session of the client without
-/// a break for twice the TTL of the session before: that session was silent for all of this time,
-/// and no change of a leader has extended it.
+/// interruption for twice the TTL of the earlier session: that session was silent all this time,
+/// and no change of leader has extended it.
 #[derive(Debug, Default)]
 pub(crate) struct Doubts {
     open: Vec<Doubt>,
@@ -42,12 +42,12 @@ impl Doubts {
         }
     }
 
-    /// Returns `true` if a create in this session may have made a node.
+    /// Returns `true` if a create in this session may have created a node.
     pub(crate) fn has(&self, session: SessionId) -> bool {
         self.open.iter().any(|doubt| doubt.session.info().id == session)
     }
 
-    /// Records that the node of one of these creates was seen. A create makes at most one node.
+    /// Records that the node of one of these creates was seen. A request creates at most one node.
     pub(crate) fn record_seen(&mut self, session: SessionId) {
         if let Some(doubt) = self.of(session) {
             doubt.creates -= 1;
@@ -55,7 +55,7 @@ impl Doubts {
         self.open.retain(|doubt| doubt.creates > 0);
     }
 
-    /// Records an outage of the store: its sessions may live longer than was known.
+    /// Records an outage of the store: its sessions may live longer than assumed.
     pub(crate) fn record_outage(&mut self) {
         if let Some(steady) = &mut self.steady {
             steady.connection.mark_unchanged();

@@ -1,4 +1,4 @@
-//! Errors of a keeper, and checks that lead to them.
+//! The errors of a keeper, and the checks that cause them.
 
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
@@ -13,7 +13,7 @@ pub(crate) const OTHER_CLIENT: &str = "another client has a node there";
 /// The reason for the refusal of a path that the same client uses.
 pub(crate) const OTHER_OWNER: &str = "another owner of this client has a node there";
 
-/// The error if the node cannot be created for now.
+/// The error while the node cannot be created.
 pub(crate) fn refused(path: &Path, why: impl Into<String>) -> Error {
     Error::new(ErrorKind::Refused, DOING).at(path).because(why.into())
 }
@@ -32,7 +32,7 @@ pub(crate) fn in_doubt(path: &Path, rest: &str) -> Error {
         .with_unknown_effect()
 }
 
-/// Returns `true` if the store rejects the data for good, and may accept other data.
+/// Returns `true` if the store will always reject this data, but may accept other data.
 pub(crate) fn is_about_data(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::TooLarge | ErrorKind::Invalid) && !error.has_unknown_effect()
 }

@@ -26,9 +26,9 @@ pub(super) struct Kept {
     pub(super) session: Session,
     pub(super) stat: Stat,
     path: Path,
-    /// The number of its data; 0 if no set wrote it.
+    /// The number of its data; 0 for the data of the create.
     pub(super) stored: u64,
-    /// True if it was read since it may have changed.
+    /// True if the node was read after its last possible change.
     pub(super) is_read: bool,
     watch: Option<Watch>,
 }
@@ -53,7 +53,7 @@ pub(super) enum Shown {
     Stored,
     /// The node, with other data.
     Other,
-    /// No node, or another one.
+    /// No node, or a node of another incarnation.
     Gone,
 }
 
@@ -79,13 +79,13 @@ impl Kept {
         }
     }
 
-    /// Waits for an event that may be about more than this keeper's own writes.
+    /// Waits for an event that may report a write of another client.
     async fn event(&mut self) -> Cause {
         mistake!(KeptRemovalUnnoticed: return pending().await);
         foreign_event(&mut self.watch, &self.path, &self.stat).await
     }
 
-    /// Reads the node, which is watched from then on.
+    /// Reads the node and watches it from then on.
     pub(super) async fn read(&mut self, path: &Path, wanted: &Wanted) -> Result<Shown> {
         let view = if self.watch.is_some() {
             self.session.read(Query::node(path)).await?
@@ -108,9 +108,9 @@ impl Kept {
         if is_stored { Shown::Stored } else { Shown::Other }
     }
 
-    /// Writes data. Returns whether it was written; if not, the node must be read.
+    /// Writes data. Returns `true` if it was written; otherwise the node must be read.
     pub(super) async fn store(&mut self, path: &Path, wanted: &Wanted) -> Result<bool> {
-        // Until the response, the data of the node is unknown.
+        // The data of the node is unknown until the response.
         self.is_read = false;
         let txn = Txn::new().set(path, wanted.data.clone(), Expect::Version(self.stat.version));
         match self.session.commit(txn).await? {
@@ -118,7 +118,7 @@ impl Kept {
                 let stat = commit.results.first().and_then(|done| done.stat);
                 if let Some(stat) = stat {
                     if stat.created != self.stat.created {
-                        // It was removed, and another node there had the same version.
+                        // The node was removed, and another node at the path had the same version.
                         return Ok(false);
                     }
                     (self.stat, self.is_read) = (stat, true);
@@ -130,10 +130,10 @@ impl Kept {
         }
     }
 
-    /// Removes the node, and returns when it is gone.
+    /// Removes the node, and returns when it is removed.
     ///
-    /// The node is read first: another client's node there may have the same version, and its event
-    /// may be in flight.
+    /// The node is read first: a node of another client at the path may have the same version, and
+    /// its event may be in flight.
     pub(super) async fn remove(self, path: &Path) -> Result<()> {
         self.session.remove(&OpResult::new(path.clone()).with_stat(self.stat)).await
     }
@@ -146,8 +146,7 @@ pub(crate) fn shown(view: &View, created: Revision, wanted: &Wanted) -> Option<(
     Some((stat, node.data == wanted.data))
 }
 
-/// Waits for an event that may be about more than the last write. A watch that has ended is
-/// dropped.
+/// Waits for an event that may report more than the last write. A watch that has ended is dropped.
 pub(crate) async fn foreign_event<W>(watch: &mut Option<W>, path: &Path, last: &Stat) -> Cause
 where
     W: Stream<Item = Event> + Unpin,
@@ -181,14 +180,14 @@ pub(crate) enum Occupied {
     TakeOver,
 }
 
-/// The node at the path of a keeper, where the keeper could not create its own.
+/// The node at the path at which a keeper could not create its own node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Occupant {
-    /// No node: it was removed meanwhile, or there is a container.
+    /// No node: it was removed since, or the path is a container.
     Nothing,
     /// A node that an earlier request of the keeper created in this session.
     Own(Stat),
-    /// A node that the keeper created in an earlier session, which has ended or is about to.
+    /// A node that the keeper created in an earlier session, which has ended or is about to end.
     Remnant(Stat),
     /// A node of another client, or of another keeper.
     Foreign(Stat),
@@ -216,7 +215,7 @@ impl Occupant {
     }
 }
 
-/// The number of abandoned nodes that are remembered.
+/// The maximum number of abandoned nodes that are recorded.
 const MAX_LEAVING: usize = 1_024;
 
 /// The nodes that the recipes of one session own. Any other node of the session at their paths was
@@ -226,9 +225,9 @@ pub(crate) struct OwnNodes(Mutex<OwnNodesState>);
 
 #[derive(Debug, Default)]
 struct OwnNodesState {
-    /// The owners that want them, by the revisions of their creates, which are unique.
+    /// The owners that want the nodes, by the unique revisions of their creates.
     created: BTreeMap<Revision, Weak<()>>,
-    /// The nodes that were abandoned last: they are being removed, or gone.
+    /// The nodes that were abandoned last: being removed, or already removed.
     leaving: BTreeSet<Revision>,
     /// The number of creates in flight, by their paths.
     in_flight: BTreeMap<Path, usize>,
@@ -242,7 +241,8 @@ pub(crate) struct Creating<'a> {
 }
 
 impl OwnNodes {
-    /// Records a create in flight. The owner of its node is unknown until this is dropped.
+    /// Records a create in flight. The owner of its node is unknown until the returned value is
+    /// dropped.
     pub(crate) fn creating(&self, path: &Path) -> Creating<'_> {
         *self.lock().in_flight.entry(path.clone()).or_default() += 1;
         Creating { nodes: self, path: path.clone() }
@@ -272,7 +272,7 @@ impl OwnNodes {
         (has || !state.in_flight.contains_key(path)).then_some(has)
     }
 
-    /// Returns `true` if the node at this path may be about to go, for an owner whose create is in
+    /// Returns `true` if the node at this path may soon be removed, for an owner whose create is in
     /// flight: it is being removed, its owner has been dropped, or another create is in flight that
     /// may have created it.
     pub(crate) fn may_go(&self, path: &Path, created: Revision) -> bool {
@@ -280,14 +280,14 @@ impl OwnNodes {
         self.is_given_up(created) || in_flight > 1 && !self.has(created)
     }
 
-    /// Returns `true` if the owner of the node does not want it any more.
+    /// Returns `true` if the owner of the node no longer wants it.
     pub(crate) fn is_given_up(&self, created: Revision) -> bool {
         let state = self.lock();
         let is_dropped = |owner: &Weak<()>| owner.strong_count() == 0;
         state.created.get(&created).map_or(state.leaving.contains(&created), is_dropped)
     }
 
-    /// Records that the node is being removed, is gone, or goes with its session.
+    /// Records that the node is being removed, was removed, or ends with its session.
     pub(crate) fn leave(&self, created: Revision) {
         let mut state = self.lock();
         state.created.remove(&created);

@@ -13,8 +13,7 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use crate::mutant::mistake;
 
-/// The number of data values that are remembered besides the last, in case that the store rejects
-/// the last.
+/// The number of earlier data values that are kept in case the store rejects the last.
 const MAX_REMEMBERED: usize = 16;
 
 /// The state that a keeper shares with its task.
@@ -40,8 +39,8 @@ struct DataState {
     last: u64,
     /// The last data that the store had; at first, the data of the first create.
     stored: Wanted,
-    /// The data that was set since, and was not rejected. The last is wanted; the others, in case
-    /// that the last is rejected.
+    /// The data that was set since, and was not rejected. The last one is wanted; the others are
+    /// kept in case the last is rejected.
     newer: VecDeque<Wanted>,
     waiting: BTreeMap<u64, oneshot::Sender<Result<()>>>,
     is_over: bool,
@@ -54,7 +53,7 @@ pub(crate) struct NodeState {
     lasts: Option<Lasts>,
 }
 
-/// The time for which a node certainly exists.
+/// The condition under which a node certainly exists.
 #[derive(Clone, Debug)]
 pub(crate) enum Lasts {
     /// As long as this session is certain.
@@ -96,7 +95,7 @@ impl KeeperShared {
     /// Waits until the wanted data has another number than this.
     pub(crate) async fn wants_other(&self, than: u64) {
         loop {
-            // Listens from here on, so that a set between the check and the wait wakes, too.
+            // Listens before the check, so that a set between the check and the wait also wakes.
             let changed = self.changed.notified();
             if self.lock().wanted().number != than {
                 return;
@@ -113,9 +112,9 @@ impl KeeperShared {
         }
     }
 
-    /// Records that the store certainly never takes this data: the data before it that was not
-    /// rejected is wanted again, if no other was set since. Returns false if the keeper has no
-    /// other data: it is the data of its first create.
+    /// Records that the store rejects this data permanently. The last data before it that was not
+    /// rejected becomes the wanted data, unless other data was set since. Returns false if there is
+    /// no earlier data, because this is the data of the first create.
     pub(crate) fn record_refused(&self, number: u64, why: &Error) -> bool {
         let (has_other, refused) = self.lock().record_refused(number);
         if let Some(result_tx) = refused {
@@ -128,7 +127,7 @@ impl KeeperShared {
         self.node.borrow().presence.clone()
     }
 
-    /// The state of the node, as it changes.
+    /// A receiver of the state of the node.
     pub(crate) fn watch(&self) -> watch::Receiver<NodeState> {
         self.node.subscribe()
     }
@@ -144,7 +143,7 @@ impl KeeperShared {
         self.node.send_replace(NodeState { presence, lasts: Some(lasts) });
     }
 
-    /// Records that the node lasts longer than was known.
+    /// Records that the node lasts longer than recorded before.
     pub(crate) fn extend(&self, lasts: Lasts) {
         self.node.send_if_modified(|node| {
             node.lasts = Some(lasts);
@@ -238,10 +237,10 @@ impl DataState {
 pub enum Presence {
     /// The node exists since this revision.
     There(Revision),
-    /// The node is gone, or goes with a session that is lost, and is about to be created again.
+    /// The node is removed, or ends with its lost session, and will be created again.
     Absent,
-    /// The node is gone, and the store rejects its create, or another client has a node there. The
-    /// create is retried.
+    /// The node does not exist: the store rejects its create, or another client has a node at the
+    /// path. The create is retried.
     Refused(Error),
 }
 
@@ -276,7 +275,7 @@ mod tests {
         assert_eq!(answer(&mut good), None, "it is not stored yet");
         shared.record_stored(&shared.wanted());
         assert_eq!(answer(&mut good), Some(true));
-        // Data that was replaced before it was sent is settled by the data that replaced it.
+        // A set that was replaced before it was sent gets the result of the set that replaced it.
         let [mut replaced, mut last] = ["replaced", "last"].map(|data| shared.set(data.into()));
         shared.record_stored(&shared.wanted());
         assert_eq!([answer(&mut replaced), answer(&mut last)], [Some(true); 2]);

@@ -1,5 +1,5 @@
-//! [`KeeperTask`]: the task that creates the node of a keeper, again after every loss, and removes
-//! it in the end. It runs any [`Keeping`] until a [`CloseRequest`].
+//! [`KeeperTask`]: the task that creates the node of a keeper, recreates it after every loss, and removes
+//! it at the end. It runs any [`Keeping`] until a [`CloseRequest`].
 
 use std::pin::pin;
 use std::sync::{Arc, Weak};
@@ -26,7 +26,7 @@ use crate::keeper::state::{KeeperShared, Lasts};
 use crate::mutant::mistake;
 use crate::support::retry::{RetryDelays, call_delays};
 
-/// The number of last sessions that a keeper remembers.
+/// The number of previous sessions that a keeper records.
 const MAX_SESSIONS: usize = 16;
 
 /// The number of times that a keeper waits for the removal of a node by an owner of its session
@@ -92,7 +92,7 @@ impl KeeperTask {
         self.record_session(session.info().id);
         let wanted = self.shared.wanted();
         let txn = Txn::new().create(&self.path, wanted.data.clone(), Lifetime::Session);
-        // Until the response is recorded, no job of the session takes the node for one that was
+        // Until the response is recorded, no job of the session mistakes the node for one that was
         // created late.
         let own = session.local::<OwnNodes>();
         let _in_flight = own.creating(&self.path);
@@ -102,7 +102,7 @@ impl KeeperTask {
                     self.doubts.add(&session);
                 }
                 let stat = stat_of(commit)?;
-                // The create that made this node is not in doubt; another one may be.
+                // The effect of the create of this node is known; another one may be unresolved.
                 own.add(stat.created, &self.owner);
                 self.shared.record_stored(&wanted);
                 self.keep(Kept::new(&session, &self.path, stat, wanted.number));
@@ -126,7 +126,7 @@ impl KeeperTask {
         }
     }
 
-    /// Decides what to do where a node exists already.
+    /// Reacts to a node that already exists at the path.
     async fn handle_occupant(&mut self, session: &Session, close: &mut CloseRequest) -> Result<()> {
         let node = session.read(Query::node(&self.path)).await?.into_node();
         let id = session.info().id;
@@ -142,7 +142,7 @@ impl KeeperTask {
                 self.record_own_seen(&stat);
                 self.remove_node(session, Expect::Version(stat.version)).await?;
             }
-            // Another owner of this client has just abandoned it, or may not have it yet.
+            // Another owner of this client has just abandoned it, or may not have recorded it yet.
             Occupant::Foreign(stat) if self.waits_left > 0 && self.may_go(session, &stat) => {
                 self.waits_left -= 1;
                 close.pause(&self.client).await;
@@ -166,7 +166,7 @@ impl KeeperTask {
         Ok(())
     }
 
-    /// Returns `true` if a node is one of this session that may be about to go.
+    /// Returns `true` if a node belongs to this session and may soon be removed.
     fn may_go(&self, session: &Session, stat: &Stat) -> bool {
         let is_own = stat.owner == Some(session.info().id);
         is_own && session.local::<OwnNodes>().may_go(&self.path, stat.created)
@@ -226,7 +226,7 @@ impl KeeperTask {
         Ok(())
     }
 
-    /// Records that the node is gone, or goes with its session.
+    /// Records that the node was removed, or ends with its session.
     fn lost(&mut self) {
         if let Some(kept) = self.kept.take() {
             kept.session.local::<OwnNodes>().leave(kept.stat.created);
@@ -255,7 +255,7 @@ impl KeeperTask {
         refused(&self.path, why)
     }
 
-    /// Removes the node in its session. Returns whether there was a node.
+    /// Removes the node in its session. Returns `true` if there was a node.
     async fn remove_kept(&mut self) -> Result<bool> {
         let Some(kept) = self.kept.take() else { return Ok(false) };
         kept.session.local::<OwnNodes>().leave(kept.stat.created);
@@ -266,7 +266,7 @@ impl KeeperTask {
         }
     }
 
-    /// Removes the node that it created, if it exists, in whatever session.
+    /// Removes the node that it created in any session, if it exists.
     async fn remove_all_remnants(&mut self) -> Result<()> {
         let mut delays = call_delays(&self.client);
         loop {
@@ -281,7 +281,7 @@ impl KeeperTask {
         }
     }
 
-    /// Removes the node that it created, if it exists. Returns false if the node changed meanwhile.
+    /// Removes the node that it created, if it exists. Returns false if the node has changed since.
     async fn remove_remnant(&mut self) -> Result<bool> {
         let session = self.client.session().await?;
         let view = session.read(Query::node(&self.path)).await?;
@@ -289,7 +289,8 @@ impl KeeperTask {
         let Some(owner) = stat.owner.filter(|owner| self.sessions.contains(owner)) else {
             return Ok(true);
         };
-        // A node of this session is another keeper's, unless a create of this keeper is in doubt.
+        // A node of this session belongs to another keeper, unless a create of this keeper is
+        // unresolved.
         let is_now = owner == session.info().id;
         let is_others = session.local::<OwnNodes>().has(stat.created) || !self.doubts.has(owner);
         if is_now && is_others {
@@ -303,8 +304,8 @@ impl KeeperTask {
         Ok(removed)
     }
 
-    /// Records that an own node was seen: the node of a create in doubt, unless the keeper had this
-    /// node before.
+    /// Records that a node of this keeper was seen: it resolves a create, unless the keeper had
+    /// this node before.
     fn record_own_seen(&mut self, stat: &Stat) {
         if let Some(owner) = stat.owner.filter(|_| self.last != Some(stat.created)) {
             self.doubts.record_seen(owner);
@@ -325,8 +326,8 @@ impl Keeping for KeeperTask {
             Some(kept) if !kept.is_read => {
                 Box::pin(self.read(close)).await?;
                 if self.kept.is_none() {
-                    // Its session may have ended without notice so far: then all other nodes are
-                    // gone, too.
+                    // The session may have ended without being noticed yet: then all its other
+                    // nodes are removed, too.
                     close.pause(&self.client).await;
                 }
                 Ok(())
@@ -346,7 +347,7 @@ impl Keeping for KeeperTask {
         self.occupied = Occupied::Refuse;
     }
 
-    /// Removes also the node that an unanswered create makes later.
+    /// Also removes the node that an unanswered create may still create.
     async fn leave(mut self) -> Result<()> {
         let removed = self.remove_kept().await;
         mistake!(CloseForgetsCreate: return Ok(()));
@@ -380,13 +381,13 @@ fn stat_of(commit: Commit) -> Result<Stat> {
     })
 }
 
-/// Returns `true` if a node is one of this session that its owner does not want any more.
+/// Returns `true` if a node belongs to this session and its owner no longer wants it.
 fn is_given_up(session: &Session, stat: &Stat) -> bool {
     let is_own = stat.owner == Some(session.info().id);
     is_own && session.local::<OwnNodes>().is_given_up(stat.created)
 }
 
-/// The time for which a keeper remembers that another client wrote to its node.
+/// The time for which a write of another client to the node counts as recent.
 const CONTENDED: Duration = Duration::from_secs(1);
 
 /// The request to end a keeper: it was closed or dropped.
@@ -424,8 +425,8 @@ impl CloseRequest {
     }
 
     /// Pauses before the node is written again because another client has written to it, unless
-    /// that is the first time for a while. Otherwise two programs that both keep their data would
-    /// write as fast as the store responds.
+    /// that is the first such write for a while. Otherwise two programs that keep the same node
+    /// would write as fast as the store responds.
     pub(crate) async fn contend(&mut self, client: &Client) {
         let last = self.contended.replace(clock::now());
         if last.is_some_and(|last| clock::elapsed(last) < CONTENDED) {
@@ -445,13 +446,13 @@ impl CloseRequest {
 
 /// The work that keeps a node. One task runs it, and only that task writes the node.
 pub(crate) trait Keeping: Send {
-    /// Creates the node if it does not exist, and otherwise maintains it, up to the next event.
+    /// Creates the node if it does not exist, and otherwise maintains it until the next event.
     fn turn(&mut self, close: &mut CloseRequest) -> impl Future<Output = Result<()>> + Send;
 
-    /// Returns whether the node exists, as far as is known.
+    /// Returns `true` if the node is known to exist.
     fn has_node(&self) -> bool;
 
-    /// Refuses to remove nodes of other clients from now on: the node existed once.
+    /// From now on, does not remove nodes of other clients: the node of this keeper has existed.
     fn refuse_others(&mut self);
 
     /// Removes the node.
@@ -489,7 +490,7 @@ pub(super) async fn run(
             }
         }
         if error.kind() == ErrorKind::SessionLost {
-            // All other keepers of the session are in the same state.
+            // All other keepers of the session lose their nodes at the same time.
             close.pause(client).await;
         }
         close.or(delays.wait()).await;

@@ -1,5 +1,5 @@
-//! Ways into a wait queue: with a wait, without a wait, or as a guard of any recipe; and the calls
-//! of a [`Ticket`] that do not wait.
+//! The calls that enter a wait queue: with a wait, without a wait, or for the guard of any recipe;
+//! and the calls of a [`Ticket`] that do not wait.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl Line {
         Ok(ticket)
     }
 
-    /// [`Line::enter`], as a guard of any recipe.
+    /// [`Line::enter`] that returns a guard of any recipe.
     pub(crate) fn held(self) -> BoxFuture<'static, Result<Box<dyn Held>>> {
         Box::pin(async move { Ok(Box::new(self.enter().await?.hold(())) as Box<dyn Held>) })
     }
@@ -53,14 +53,14 @@ impl Line {
     }
 
     /// `None` if a ticket that is created now would have to wait. Otherwise the earlier tickets
-    /// that it would share with although their names do not show that they are shared.
+    /// that are shared although their names do not show it.
     async fn sharing_if_free(&self) -> Result<Option<Vec<Path>>> {
         let mut query = self.first_query();
         let mut view = self.client.read(query.clone()).await?;
         let queue = Tickets::of(&view);
         let is_blind = queue.entries().is_empty() || queue.has_suspects(clock::date());
         if query.window.take().is_some() && is_blind && !view.nodes.is_empty() {
-            // The nodes in the window may all be no tickets: read the whole directory.
+            // Possibly no node in the window is a ticket: read the whole directory.
             view = self.client.read(query).await?;
         }
         let claim = Claim::of_suffix(&self.form.suffix);
@@ -113,8 +113,8 @@ impl Line {
 }
 
 impl Ticket {
-    /// The contenders before it in the queue now, in order; `None` if it is not in the queue any
-    /// more.
+    /// The contenders that are before it in the queue, in order; `None` if it is no longer in the
+    /// queue.
     pub(crate) async fn ahead(&self) -> Result<Option<Vec<Contender>>> {
         let line = &self.line;
         let mut all = contenders(line.client(), line.dir(), self.form().capacity).await?;
@@ -125,7 +125,7 @@ impl Ticket {
         }))
     }
 
-    /// Returns whether it is granted already, directly after its create.
+    /// Returns `true` if the ticket was granted by its create.
     pub(crate) async fn check_granted(&mut self) -> Result<bool> {
         let granted = match self.turn_among_tickets(false).await {
             Ok(turn) => turn == Turn::Now && self.is_certain(),
@@ -138,7 +138,7 @@ impl Ticket {
         Ok(granted)
     }
 
-    /// Returns whether it is granted at this moment, regardless of earlier views.
+    /// Returns `true` if the ticket is granted at this moment, regardless of earlier views.
     pub(crate) async fn check_granted_now(&mut self) -> Result<bool> {
         mistake!(InterruptByOldLook: return self.check_granted().await);
         (self.view, self.strict) = (None, true);
@@ -147,8 +147,8 @@ impl Ticket {
         granted
     }
 
-    /// The ticket that it would have to wait for; `None` if it is granted. With `all_names` all
-    /// names are checked for containers first, and not only suspects.
+    /// The ticket that it would have to wait for; `None` if it is granted. First checks which names
+    /// are containers: all names if `all_names`, otherwise only the suspects.
     pub(crate) async fn blocked_by(&mut self, all_names: bool) -> Result<Option<Path>> {
         loop {
             match self.turn_among_tickets(all_names).await {
@@ -164,7 +164,7 @@ impl Ticket {
         }
     }
 
-    /// Records a grant without a wait. A later waiter may rely on the notification all the same.
+    /// Records a grant without a wait. A later waiter may still rely on the notification.
     fn record_granted(&self) {
         meter::granted(self.form().recipe, clock::elapsed(self.since), self.calls);
         mistake!(TryUntold: return);
@@ -180,8 +180,8 @@ impl Ticket {
         }
     }
 
-    /// [`Ticket::turn`], for a call that does not wait. Checks first which names are those of
-    /// containers: all names if `all`, otherwise only suspects.
+    /// [`Ticket::turn`], for a call that does not wait. First checks which names are containers:
+    /// all names if `all`, otherwise only the suspects.
     async fn turn_among_tickets(&mut self, all: bool) -> Result<Turn, WaitError> {
         if all && !self.swept {
             self.sweep().await?;

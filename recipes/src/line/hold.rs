@@ -1,5 +1,5 @@
-//! [`Hold`]: what a granted ticket becomes, with its metrics, and `guard!`, which makes the guard
-//! of a recipe of it.
+//! [`Hold`]: the hold of a granted ticket, with its metrics, and `guard!`, which defines the guard
+//! of a recipe.
 
 use std::fmt;
 use std::pin::pin;
@@ -19,7 +19,7 @@ use tracing::field::{Empty, debug, display};
 use crate::line::meter;
 use crate::line::ticket_node::TicketNode;
 
-/// A lock, permits or the lead, while they are held. Dropping it releases them in the background.
+/// A lock, permits or leadership, while they are held. Dropping it releases them in the background.
 ///
 /// `K` is the data of the recipe.
 pub(crate) struct Hold<K = ()> {
@@ -37,25 +37,26 @@ macro_rules! held {
                 self.0.token()
             }
 
-            /// The path of its ticket.
+            /// The path of the ticket of this guard.
             pub fn path(&self) -> &::synod_core::path::Path {
                 self.0.path()
             }
 
-            /// Returns `true` if it is certainly held at this moment. False as soon as the session
-            /// is not certain, before any notification of the loss. A removal of its node by
-            /// another client is noticed only during `lost` or `run`.
+            /// Returns `true` if the guard is certainly held at this moment. Returns `false` as
+            /// soon as the session is not certain, before any notification of the loss. A removal
+            /// of the node by another client is noticed only during `lost` or `run`.
             ///
-            /// A check is true at the moment at which it is made: a process that is paused between
-            /// the check and its next action acts too late. Work that must be exclusive without any
-            /// assumption belongs in the transaction of `txn`, or in a system that compares tokens.
+            /// The result is valid only at the moment of the check: a process that is paused
+            /// between the check and its next action may act too late. Work that must be exclusive
+            /// without any assumption belongs in the transaction of `txn`, or to a system that
+            /// compares tokens.
             pub fn is_held(&self) -> bool {
                 self.0.is_held()
             }
 
-            /// Waits until it is lost: its session is lost, or another client removed its node. A
-            /// removal may be noticed only when a third of the session's TTL has passed since the
-            /// ticket was created.
+            /// Waits until the guard is lost: its session is lost, or another client removed its
+            /// node. A removal may be noticed only when a third of the session's TTL has passed
+            /// since the ticket was created.
             ///
             /// # Cancel safety
             ///
@@ -64,19 +65,19 @@ macro_rules! held {
                 self.0.lost().await;
             }
 
-            /// A transaction that is applied only while this is held, whatever the clocks do: it
-            /// begins with the check that the node exists. Add operations to it, and send it with
-            /// the same client. For more than one guard use
+            /// A transaction that is applied only while the guard is held, independent of any
+            /// clock: it begins with the check that the node exists. Add operations to it, and send
+            /// it with the same client. For more than one guard use
             /// [`Txn::under`](synod_core::store::Txn::under), which has an example.
             pub fn txn(&self) -> ::synod_core::store::Txn {
                 self.0.txn()
             }
 
-            /// Runs `work` while this is held: `work` is dropped when it is lost.
+            /// Runs `work` while the guard is held: `work` is dropped when the guard is lost.
             ///
             /// # Errors
             ///
-            /// [`SessionLost`](synod_core::error::ErrorKind) if it was lost before `work`
+            /// [`SessionLost`](synod_core::error::ErrorKind) if the guard was lost before `work`
             /// completed.
             ///
             /// # Cancel safety
@@ -89,13 +90,13 @@ macro_rules! held {
                 self.0.run(work).await
             }
 
-            /// Waits until another client [requests](crate::lock::request_release) its release. It
-            /// remains held: the holder decides whether to release it.
+            /// Waits until another client [requests](crate::lock::request_release) the release. The
+            /// guard remains held: the holder decides whether to release it.
             ///
             /// # Errors
             ///
-            /// [`SessionLost`](synod_core::error::ErrorKind) if it is lost before such a request,
-            /// and any error that the store returns.
+            /// [`SessionLost`](synod_core::error::ErrorKind) if the guard is lost before such a
+            /// request, and any error that the store returns.
             ///
             /// # Cancel safety
             ///
@@ -151,18 +152,19 @@ macro_rules! guard {
     ($(#[$attribute:meta])* $name:ident($kind:ty)) => {
         $(#[$attribute])*
         ///
-        /// Dropping it releases in the background.
+        /// Dropping it releases it in the background.
         #[must_use = "dropping this releases it"]
         pub struct $name(pub(crate) $crate::line::hold::Hold<$kind>);
 
         $crate::line::hold::held!($name);
 
         impl $name {
-            /// Releases it. When this returns without an error, the next waiter can be granted.
+            /// Releases the guard. When this returns without an error, the next waiter can be
+            /// granted.
             ///
             /// # Errors
             ///
-            /// [`SessionLost`](synod_core::error::ErrorKind) if it was lost before: there is
+            /// [`SessionLost`](synod_core::error::ErrorKind) if the guard was lost before: there is
             /// nothing to release. [`Unreachable`](synod_core::error::ErrorKind) if the release
             /// takes too long: it continues in the background, until it is done or the session has
             /// ended.
@@ -191,8 +193,8 @@ guard! {
     MutexGuard(())
 }
 
-/// The lead of an election, for checks, for guarded transactions and for its token. The lead ends
-/// with the candidacy or the work that it belongs to, however many clones there are.
+/// The leadership of an election, for checks, guarded transactions and the token. It ends with the
+/// candidacy or the work that it belongs to, independent of its clones.
 #[derive(Clone)]
 pub struct Leadership(pub(crate) Arc<Hold>);
 
@@ -204,7 +206,7 @@ impl Leadership {
         self.0.node.session()
     }
 
-    /// The path of its ticket, for readers that neither store it nor send a request with it.
+    /// The path of its ticket, for callers that neither keep it nor use it in a request.
     pub(crate) fn ticket(&self) -> &Path {
         self.0.node.path()
     }
@@ -234,7 +236,7 @@ impl<K> Hold<K> {
         self.node.token()
     }
 
-    /// The path of its ticket, for everyone.
+    /// The path of its ticket, for code outside this library.
     pub(crate) fn path(&self) -> &Path {
         self.node.public_path()
     }
@@ -264,7 +266,7 @@ impl<K> Hold<K> {
         }
     }
 
-    /// Releases it. From then on [`Hold::is_held`] is false for all that share it.
+    /// Releases it. After that [`Hold::is_held`] is false for all clones.
     pub(crate) async fn give_back(&self) -> Result<()> {
         if self.node.is_gone() {
             return Err(self.node.was_lost());
@@ -279,7 +281,7 @@ impl<K> Hold<K> {
 }
 
 impl<K> Hold<K> {
-    /// Writes it as the `Debug` of a guard.
+    /// Writes the `Debug` output of a guard.
     pub(crate) fn show(&self, guard: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct(guard)
             .field("recipe", &self.metrics.recipe)

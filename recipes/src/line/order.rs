@@ -1,7 +1,7 @@
 //! [`Tickets`]: the tickets of a queue in their order, and [`Contender`], which shows one of them
 //! to a reader.
 //!
-//! [`turn`] decides what a ticket does next. It is pure: names in, decision out. [`ticket_name`]
+//! [`turn`] decides what a ticket does next. It is a pure function of names. [`ticket_name`]
 //! defines which nodes are tickets, and the claim of each.
 
 use std::time::SystemTime;
@@ -59,7 +59,7 @@ impl Tickets {
         mistake!(SortsByName: entries.sort_by(|a, b| a.path.cmp(&b.path)));
         mistake!(OldDatesIgnored: entries.retain(|one| !crate::mutant::line::is_old(one)));
         let limits = view.nodes.iter().filter_map(|node| node.path.name().strip_prefix(POSTED));
-        // There is only one. If there were two, the lower number would do less harm.
+        // There should be only one. If there are two, the lower number is the safer choice.
         let posted = limits.filter_map(|limit| limit.parse().ok()).min();
         Self { entries, posted }
     }
@@ -83,7 +83,7 @@ impl Tickets {
     }
 
     /// Keeps the entry at this path only if its sequence is `place`: another node may have been
-    /// created there since.
+    /// created at the path since.
     pub(crate) fn placed(mut self, path: &Path, place: Sequence) -> Self {
         self.entries.retain(|one| one.path != *path || one.order == place);
         self
@@ -94,7 +94,7 @@ impl Tickets {
         self.entries.last().is_some_and(|last| last.path != *me)
     }
 
-    /// Removes these paths, which are no tickets.
+    /// Removes these paths, which are not tickets.
     pub(crate) fn without(mut self, paths: &[Path]) -> Self {
         if !paths.is_empty() {
             self.entries.retain(|one| !paths.contains(&one.path));
@@ -108,9 +108,8 @@ impl Tickets {
         self.entries.iter().any(|one| one.created.is_none())
     }
 
-    /// Returns `true` if any entry that may be a container has a name that no ticket of this
-    /// library was given recently. A check of all names would cost a request for each lock that is
-    /// held.
+    /// Returns `true` if any entry that may be a container has a name that this library has not
+    /// given to a ticket recently. Checking all names would cost a request for each held lock.
     pub(crate) fn has_suspects(&self, now: SystemTime) -> bool {
         self.entries.iter().any(|one| one.is_suspect(now))
     }
@@ -147,7 +146,7 @@ impl Tickets {
             PermitTurn::Later if agree => {
                 ahead.last().map_or(Turn::Next, |other| Turn::After(other.path.clone()))
             }
-            // Where limits differ, the predecessor may be a holder, and any release may serve this
+            // If the limits differ, the predecessor may be a holder, and any release may grant this
             // ticket.
             PermitTurn::Next | PermitTurn::Later => Turn::Next,
         }
@@ -159,8 +158,8 @@ impl Entry {
     pub(crate) fn of(node: &Node) -> Option<Self> {
         let sequence = node.sequence?;
         let (name, owner) = (node.path.name(), node.stat.and_then(|stat| stat.owner));
-        // If the store adds no digits, a node is a ticket only if its name has the format of this
-        // library.
+        // If the store appends no digits, a node is a ticket only if its name has the format of
+        // this library.
         let stem =
             ticket_name::without_digits(name, sequence).or(name.starts_with("_c_").then_some(name));
         let all = stem.and_then(|stem| ticket_name::permits(stem.strip_suffix("lease-")?).1);
@@ -180,14 +179,15 @@ impl Entry {
     }
 
     /// Returns `true` if it may be a container, and its name is not one that this library gave to a
-    /// ticket recently. A name that is older may be a container's: a client wrote below the path of
-    /// a ticket that was gone.
+    /// ticket recently. An older name may belong to a container: a client may have written below
+    /// the path of a removed ticket.
     fn is_suspect(&self, now: SystemTime) -> bool {
         self.created.is_none() && !ticket_name::is_recent(self.path.name(), now)
     }
 }
 
-/// The smallest limit that these tickets name. No owner of a ticket of this library can name zero.
+/// The smallest limit in the names of these tickets. Tickets of this library never have the limit
+/// zero.
 fn smallest_limit(tickets: &[Entry]) -> Option<u32> {
     tickets.iter().filter_map(|one| one.all).filter(|all| *all > 0).min()
 }
@@ -206,7 +206,7 @@ pub(crate) fn turn(queue: &Tickets, me: &Path, capacity: Capacity) -> Turn {
     turn
 }
 
-/// A query that shows which names are those of containers: containers have no stat.
+/// A query that shows which names are containers: containers have no stat.
 pub(crate) fn with_stats(dir: &Path) -> Query {
     Query::children(dir.clone())
 }
@@ -238,7 +238,7 @@ pub(super) fn share(
 ) -> PermitTurn {
     let weight = |claim| match claim {
         Claim::Permits(permits) => u64::from(permits),
-        // An exclusive claim takes all permits that there are, and at least one.
+        // An exclusive claim takes all permits, and at least one.
         Claim::Alone | Claim::Shared => u64::from(permits).max(1),
     };
     let weights = ahead.map(weight);
@@ -255,12 +255,12 @@ pub(super) fn share(
 }
 
 /// The prefix that a writer writes to its ticket, in front of its label, when it downgrades. A
-/// ticket that has had this prefix since its create is still a writer's.
+/// ticket that was created with this prefix is still the ticket of a writer.
 pub(crate) const SHARES: &[u8] = b"__READ__";
 
 /// Returns `true` if this is the ticket of a writer that downgraded.
 pub(crate) fn shares(node: &Node) -> bool {
-    // On any other ticket the data is a label, and a label may be anything.
+    // The data of any other ticket is a label, with any content.
     let is_writers = node.path.name().contains("__WRIT__");
     let is_written = node.stat.is_some_and(|stat| stat.modified != stat.created);
     let has_prefix = node.data.starts_with(SHARES);
@@ -268,7 +268,7 @@ pub(crate) fn shares(node: &Node) -> bool {
     is_writers && is_written && has_prefix
 }
 
-/// A holder of a lock, of permits or of the lead, or a waiter for them.
+/// A holder of a lock, of permits or of the leadership, or a waiter for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Contender {
@@ -276,8 +276,8 @@ pub struct Contender {
     pub path: Path,
     /// The claim of its ticket: exclusive, shared, or a number of permits.
     pub claim: Claim,
-    /// True if it is a holder. `None` if that depends on a number that only the contender has: the
-    /// number of permits of another library's semaphore.
+    /// True if it is a holder. `None` if that depends on a number that only the contender knows:
+    /// the number of permits of another library's semaphore.
     pub holds: Option<bool>,
     /// The token of its ticket.
     pub token: Token,
@@ -327,7 +327,7 @@ pub(crate) async fn contenders(
 
 fn holds(queue: &Tickets, one: &Entry, capacity: Capacity) -> Option<bool> {
     let capacity = match (one.claim, one.all) {
-        // The contender's own limit, which may differ from that of the client that reads.
+        // The contender's own limit, which may differ from the limit of the reading client.
         (Claim::Permits(_), Some(all)) if capacity != Capacity::Posted => Capacity::Permits(all),
         (Claim::Permits(_), None) if capacity == Capacity::One => return None,
         _ => capacity,

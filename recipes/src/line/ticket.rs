@@ -29,15 +29,15 @@ pub(crate) struct Ticket {
     pub(super) calls: u32,
     /// Tickets that are shared although their names do not show it.
     sharing: Vec<Path>,
-    /// Paths that a listing names although there is no node: containers, and earlier tickets that
-    /// are gone. They were vacant after this ticket was created, so a node that is created there
-    /// later is later in the queue.
+    /// Paths that a listing names although they have no node: containers, and removed tickets. They
+    /// had no node after this ticket was created, so a node that is created at such a path is later
+    /// in the queue.
     pub(super) vacant: Vec<Path>,
-    /// True if the queue was searched for containers since the last change.
+    /// True if the queue was searched for containers after its last change.
     pub(super) swept: bool,
-    /// True if only the latest state counts: no earlier view, and no response that lags.
+    /// True if only the latest state may be used: no earlier view and no lagging response.
     pub(super) strict: bool,
-    /// The facts of the last view that outlive it.
+    /// The facts that are kept from the last view.
     pub(super) last: Last,
 }
 
@@ -48,23 +48,22 @@ pub(super) struct Last {
     pub(super) followed: bool,
     /// The number of permits that exist.
     pub(super) permits: Option<u32>,
-    /// True if any name may be that of a container, and is not one that a ticket of this library
-    /// was given recently.
+    /// True if any name may be a container, and this library has not given it to a ticket recently.
     pub(super) suspects: bool,
-    /// True if any name may be that of a container.
+    /// True if any name may be a container.
     pub(super) unsure: bool,
 }
 
 /// The end of a wait without a grant.
 pub(super) enum WaitError {
-    /// The ticket or its session is gone.
+    /// The ticket or its session has ended.
     Gone,
     Failed(Error),
 }
 
 /// The result of a wait for a change.
 pub(super) enum Waited {
-    /// Something changed, or may have changed. With the watch that was used.
+    /// Something may have changed. Contains the watch that was used.
     Change(Option<Watch>),
     /// The wait ended without a known change.
     Nothing,
@@ -109,7 +108,7 @@ impl Ticket {
             calls = tracing::field::Empty,
         );
         let wait = span.clone();
-        // On the heap, so that the future of a caller with many waits stays small.
+        // Boxed, so that the future of a caller with many waits stays small.
         Box::pin(async {
             loop {
                 match self.granted_in_session().await {
@@ -131,7 +130,7 @@ impl Ticket {
         .await
     }
 
-    /// The hold that it becomes once it is granted.
+    /// Converts the granted ticket to a hold.
     pub(crate) fn hold<K>(self, kind: K) -> Hold<K> {
         let recipe = self.form().recipe;
         Hold::new(self.node, recipe, kind)
@@ -140,7 +139,7 @@ impl Ticket {
     pub(super) async fn create_again(&mut self) -> Result<()> {
         tracing::debug!(ticket = %self.node.path(), "the ticket is gone; creating another");
         let (node, view) = self.line.create_ticket().await?;
-        // The mistake trusts the former ticket, so it must not remove it.
+        // The mistake relies on the former ticket, so the ticket must not be removed.
         mistake!(OldTicketTrusted: crate::mutant::line::keep(&self.node));
         self.node = node;
         self.view = view;
@@ -185,7 +184,7 @@ impl Ticket {
         }
     }
 
-    /// Returns `true` if the session is certain now. A grant counts only then.
+    /// Returns `true` if the session is certain now. A grant counts only while it is certain.
     pub(super) fn is_certain(&self) -> bool {
         mistake!(GrantsUncertain: return true);
         self.node.session().is_certain()
@@ -216,11 +215,12 @@ impl Ticket {
         }
     }
 
-    /// The next step of the ticket according to the view, and whether the view has no other ticket.
+    /// The next step of the ticket according to the view, and `true` if the view has no other
+    /// ticket.
     pub(super) fn evaluate(&mut self, view: &View) -> (Turn, bool) {
         let mut queue = Tickets::of(view).sharing(&self.sharing).without(&self.vacant);
         if self.node.is_versioned() {
-            // If a late request created the node again, that is another ticket.
+            // If a delayed request created the node again, it is another ticket.
             queue = queue.placed(self.node.path(), self.node.sequence());
         }
         let (me, capacity) = (self.node.path(), self.form().capacity);
@@ -244,7 +244,7 @@ impl Ticket {
         self.insist(|| session.read(query.clone())).await
     }
 
-    /// Repeats a request for as long as the session lives.
+    /// Repeats a request as long as the session lives.
     pub(super) async fn insist<T, F>(
         &mut self,
         mut request: impl FnMut() -> F,
@@ -270,7 +270,8 @@ impl Ticket {
         }
     }
 
-    /// Waits until another read may have another result, as the predecessor is gone or was granted.
+    /// Waits until another read may have a different result, because the predecessor is gone or was
+    /// granted.
     async fn until_gone(
         &mut self,
         ahead: &Path,
@@ -279,7 +280,7 @@ impl Ticket {
         mistake!(WatchesInTwoCalls: {
             self.unless_lost(crate::mutant::line::next_event_if_there(self.node.session(), ahead)).await?;
         });
-        // The data of the predecessor matters if this ticket can be granted while the predecessor
+        // The data of the predecessor is needed if this ticket can be granted while the predecessor
         // exists.
         let wants_data = self.form().capacity != Capacity::One || self.form().may_share();
         let mut query = Query::node(ahead.clone());
@@ -299,7 +300,8 @@ impl Ticket {
             return Ok(Waited::Change(Some(watch)));
         };
         if !self.is_ahead(node) {
-            // According to the listing it is earlier, so the next read would have the same result.
+            // The listing shows it as an earlier ticket, so the next read would have the same
+            // result.
             return Ok(Waited::Nothing);
         }
         if self.form().may_share() && shares(node) {
@@ -316,7 +318,7 @@ impl Ticket {
         })
     }
 
-    /// Returns whether the predecessor waits itself, and will write to its ticket when it is
+    /// Returns `true` if the predecessor is waiting and will write to its ticket when it is
     /// granted. A predecessor that has written already does not write again. A predecessor that was
     /// created before the number of permits changed may have been granted before that change, when
     /// there was no later waiter to notify.
@@ -342,8 +344,8 @@ impl Ticket {
 
     /// Waits until the queue differs from the last view.
     ///
-    /// If nothing changes for a third of the TTL, this searches for containers: a container that
-    /// counts as a ticket may never go.
+    /// If nothing changes for a third of the TTL, this searches for containers: a container that is
+    /// mistaken for a ticket may never be removed.
     pub(super) async fn until_anything(
         &mut self,
         kept: &mut Option<Watch>,
@@ -387,8 +389,8 @@ impl Ticket {
         Ok(waited)
     }
 
-    /// Notifies the later waiters of the grant, if there are any and it matters to them. This
-    /// happens in the background: the holder does not wait for it.
+    /// Notifies the later waiters of the grant, if there are any that need it. This happens in the
+    /// background: the holder does not wait for it.
     pub(super) fn notify_later_waiters(&self) {
         let notifies = self.form().capacity != Capacity::One && self.last.followed;
         // A ticket that is identified by its version was written to after its create, and is not
@@ -402,7 +404,7 @@ impl Ticket {
 
     /// Returns `true` if a ticket was created before the own one. If the response to a create was
     /// lost and another client removed the node, the create is repeated under the same name: then
-    /// the ticket is later in the queue, and waits itself.
+    /// the ticket is later in the queue, and has to wait.
     fn is_ahead(&self, node: &Node) -> bool {
         node.stat.is_none_or(|stat| self.node.created().is_none_or(|own| stat.created < own))
     }
@@ -413,7 +415,7 @@ impl Ticket {
         self.insist(|| session.watch(query.clone())).await
     }
 
-    /// Reads which names in the queue are those of containers.
+    /// Reads which names in the queue are containers.
     pub(super) async fn sweep(&mut self) -> Result<(), WaitError> {
         let (session, all) = (self.node.session().clone(), with_stats(self.line.dir()));
         let query = self.line.fresh(all);
@@ -423,7 +425,7 @@ impl Ticket {
         Ok(())
     }
 
-    /// Waits for `wait`, for as long as the ticket exists.
+    /// Waits for `wait`, as long as the ticket exists.
     pub(super) async fn unless_lost<T>(
         &self,
         wait: impl Future<Output = T>,
@@ -442,8 +444,8 @@ impl Ticket {
     }
 }
 
-/// Returns `true` if a ticket was created or written to: neither brings any waiter closer to its
-/// grant. If a ticket is created again, it was removed before, and the watch reports that, too.
+/// Returns `true` if a ticket was created or written to: neither can cause a grant. If a ticket is
+/// created again, it was removed before, and the watch reports that, too.
 fn is_arrival(change: &Change) -> bool {
     let is_ticket = !change.path.name().starts_with(POSTED);
     is_ticket && matches!(change.kind, Kind::Created | Kind::Updated)

@@ -3,7 +3,7 @@
 //! # Suffixes
 //!
 //! The end of a node's name, in front of the digits that some stores append, identifies it as a
-//! ticket. The suffixes are those of other libraries, so that these can use the same queue:
+//! ticket. Other libraries use the same suffixes, and so can share the queue:
 //!
 //! | suffix | used by | claim |
 //! |---|---|---|
@@ -14,12 +14,12 @@
 //! | `x3-lease-`, `x3of5-lease-` | synod | three permits; of five, according to its owner |
 //! | the session's id alone | etcd's own locks and elections | exclusive |
 //!
-//! A node with any other name is no ticket, and is ignored.
+//! A node with any other name is not a ticket, and is ignored.
 //!
 //! # The time of a request
 //!
-//! Not every store keeps the time at which a node was created, and the data of a ticket is its
-//! owner's. So the name contains the time, in an id that has the form of a UUID of version 8 (RFC
+//! Not every store keeps the time at which a node was created, and the data of a ticket belongs to
+//! its owner. So the name contains the time, in an id that has the form of a UUID of version 8 (RFC
 //! 9562: its meaning is defined by the implementation). The last 48 bits of the id are the
 //! milliseconds since 1970. The other bits are random, and come first, so that the order of names
 //! has no meaning.
@@ -48,7 +48,7 @@ pub enum Claim {
 /// The number of contenders or permits that a queue grants together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Capacity {
-    /// One contender, or all that share.
+    /// One exclusive contender, or all shared ones.
     One,
     /// This number of permits.
     Permits(u32),
@@ -72,7 +72,8 @@ impl Claim {
     }
 }
 
-/// A name without the digits that the store added: the sequence, with at least ten digits.
+/// Returns a name without the digits that the store appended: the sequence, with at least ten
+/// digits.
 pub(super) fn without_digits(name: &str, sequence: Sequence) -> Option<&str> {
     let (mut stem, mut left, mut digits) = (name, sequence.get(), 0);
     while digits < 10 || left > 0 {
@@ -83,11 +84,11 @@ pub(super) fn without_digits(name: &str, sequence: Sequence) -> Option<&str> {
     Some(stem)
 }
 
-/// The claim of a ticket with this name, which is without the digits of the store.
+/// The claim of a ticket with this name, from which the digits of the store were removed.
 pub(super) fn claim(stem: &str) -> Option<Claim> {
     let ends_in = |suffix: &str| {
         let before = stem.strip_suffix(suffix);
-        // `block-` is no lock.
+        // `block-` is not a lock.
         before.is_some_and(|it| suffix.starts_with('_') || it.is_empty() || it.ends_with('-'))
     };
     if let Some((_, claim)) = SUFFIXES.iter().find(|(suffix, _)| ends_in(suffix)) {
@@ -154,25 +155,24 @@ pub(super) fn is_recent(name: &str, now: SystemTime) -> bool {
     since(name).is_some_and(|since| now.duration_since(since).is_ok_and(|age| age < MINUTE))
 }
 
-/// Returns `true` if the name of a ticket has this time, to the second. True if the name has no
-/// time, or `now` is not known.
+/// Returns `true` if the name of a ticket has this time, to the second. Also returns `true` if the
+/// name has no time, or `now` is not known.
 pub(super) fn is_of_second(name: &str, now: Option<SystemTime>) -> bool {
     const SECOND: Duration = Duration::from_secs(1);
     let (Some(since), Some(now)) = (since(name), now) else { return true };
     now.duration_since(since).is_ok_and(|age| age < SECOND)
 }
 
-/// The limit of free names that are remembered. At the limit all of them are forgotten; a forgotten
-/// name is not reused.
+/// The maximum number of free names. At the limit, all of them are dropped; a dropped name is not
+/// reused.
 const MAX_NAMES: usize = 1_024;
 
 /// The names that a session gave to tickets and that are free again: the ticket is gone, and no
 /// request that creates or removes it is in flight.
 ///
-/// A store that keeps a history keeps every name that was ever in it, and scans them all when it
-/// lists a queue. So a session that acquires again and again reuses a name, where that misleads no
-/// reader: a ticket is distinguished from earlier tickets of its name by the revision of its
-/// create.
+/// A store with a history keeps every name that ever existed, and scans all of them when it lists a
+/// queue. So a session that acquires repeatedly reuses a name where that is safe: the revision of
+/// the create distinguishes a ticket from earlier tickets of the same name.
 #[derive(Debug, Default)]
 pub(super) struct FreeNames(Mutex<NamesState>);
 

@@ -57,7 +57,7 @@ impl TicketNode {
             created_at: clock::now(),
             watch: Mutex::default(),
         };
-        // From here on a drop removes the node.
+        // From now on, dropping `self` removes the node.
         let (Some(stat), Some(sequence)) = (stat, sequence) else {
             return Err(missing_create_result());
         };
@@ -96,7 +96,7 @@ impl TicketNode {
         self.node.stat.map(|stat| stat.created)
     }
 
-    /// Returns `true` if a node at its path with this revision of its create is this one.
+    /// Returns `true` if a node at its path, created at this revision, is this node.
     pub(crate) fn is_of(&self, created: Revision) -> bool {
         self.created().is_none_or(|own| own == created)
     }
@@ -110,14 +110,14 @@ impl TicketNode {
         self.token
     }
 
-    /// Counts in the token that the ticket is handed over within this process.
+    /// Increments the turn in the token, because the ticket is handed over within this process.
     pub(crate) fn pass_on(&mut self) {
         mistake!(TurnUncounted: return);
         self.token = self.token.next_turn();
     }
 
-    /// The path, for use outside this library, where it may be kept: from now on no other ticket
-    /// ever has it.
+    /// Returns the path for use outside this library, which may keep it. After this call no other
+    /// ticket ever gets this path.
     pub(crate) fn public_path(&self) -> &Path {
         mistake!(ToldNameUsedAgain: return self.path());
         self.renewable.store(false, Ordering::Relaxed);
@@ -146,13 +146,13 @@ impl TicketNode {
         self.seen_version.as_ref().map_or(Expect::Any, SeenVersion::expected)
     }
 
-    /// Records the stat of the node at its path. Returns whether that is this ticket.
+    /// Records the stat of the node at its path. Returns `true` if it belongs to this ticket.
     pub(crate) fn record(&self, stat: Stat) -> bool {
         self.seen_version.as_ref().is_none_or(|seen| seen.record(stat))
     }
 
     /// Replaces the data of the ticket, if it exists: [`Session::commit`] of one operation. If
-    /// writes expect a version, and another client wrote to the ticket meanwhile, this reads the
+    /// writes expect a version, and another client has written to the ticket, this reads the
     /// version and writes again.
     pub(crate) async fn write(&self, data: Bytes) -> Result<Outcome> {
         loop {
@@ -171,8 +171,7 @@ impl TicketNode {
         }
     }
 
-    /// Reads the version of the ticket if writes expect it. Returns false if that shows that the
-    /// ticket is gone.
+    /// Reads the version of the ticket if writes expect it. Returns false if the ticket is gone.
     pub(crate) async fn read_version(&self) -> Result<bool> {
         if !self.is_versioned() {
             return Ok(true);
@@ -197,7 +196,7 @@ impl TicketNode {
             .because("it was lost before")
     }
 
-    /// Removes the node, and returns when it is gone.
+    /// Removes the node, and returns when it is removed.
     pub(crate) async fn remove(&self) -> Result<()> {
         self.spend();
         if self.renewable.load(Ordering::Relaxed) {
@@ -211,7 +210,7 @@ impl TicketNode {
         self.session.remove(&self.node).await
     }
 
-    /// Removes the node in the background, unless that was done before.
+    /// Removes the node in the background, unless it was removed before.
     pub(crate) fn give_up(&self) {
         mistake!(DroppedTicketStays: return);
         if !self.spent.swap(true, Ordering::Relaxed) && !self.gone.swap(true, Ordering::Relaxed) {
@@ -230,7 +229,7 @@ impl TicketNode {
         self.gone.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until it is lost: its session is lost, or another client removed the node.
+    /// Waits until the ticket is lost: its session is lost, or another client removed the node.
     pub(crate) async fn lost(&self) {
         mistake!(ReconnectResets: return self.session.lost_or_reconnected().await);
         let _either = select(pin!(self.session.lost()), pin!(self.removed())).await;
@@ -291,13 +290,14 @@ impl Drop for Lent<'_> {
     }
 }
 
-/// The error for a store that does not return the node of a create. Every store returns it.
+/// The error for a store that does not return the node of a create. The contract requires every
+/// store to return it.
 pub(crate) fn missing_create_result() -> Error {
     Error::new(ErrorKind::Backend, "creating a ticket")
         .because("the store did not report the node that it created, or gave it to another session")
 }
 
-/// The last version that was read of a ticket. Every write and every check of the ticket expects
+/// The version of a ticket that was read last. Every write and every check of the ticket expects
 /// it.
 ///
 /// It is used for two kinds of tickets. If the create was retried on a store that does not append a
@@ -310,17 +310,18 @@ pub(super) struct SeenVersion {
 }
 
 impl SeenVersion {
-    /// The version at the ticket's create.
+    /// Starts with the version at the create of the ticket.
     fn of(created: Stat) -> Self {
         Self { last: Mutex::new(created) }
     }
 
-    /// The expectation of a check of the node: a version that no other node of this name ever has.
+    /// The expected state in checks of the node: a version that no other node of this name ever
+    /// has.
     fn expected(&self) -> Expect {
         Expect::Version(self.last().version)
     }
 
-    /// Records the stat of the node at the path. Returns whether that is the ticket.
+    /// Records the stat of the node at the path. Returns `true` if it belongs to the ticket.
     fn record(&self, stat: Stat) -> bool {
         let mut last = self.last();
         if stat.created != last.created {
@@ -353,9 +354,9 @@ mod tests {
         for (seen, is_this, expected) in [
             (stat(5, 5), true, 5),
             (stat(5, 8), true, 8),
-            // A response that lags.
+            // A lagging response.
             (stat(5, 7), true, 8),
-            // A node that a late request created.
+            // A node that a delayed request created.
             (stat(9, 9), false, 8),
         ] {
             assert_eq!(ticket.record(seen), is_this, "{seen:?}");

@@ -13,21 +13,21 @@ use crate::mirror::extent::Extent;
 use crate::mirror::snapshot::NodesByPath;
 use crate::mutant::mistake;
 
-/// The nodes of a mirror. An older version than the known one is never taken over, whatever its
-/// source: revisions order all writes of a path, also those of a node that was deleted and created
-/// again, whose versions begin again.
+/// The nodes of a mirror. A version that is older than the known one is never applied, from any
+/// source: revisions order all writes of a path, even across a deletion and a new create, after
+/// which the versions start again.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Content {
-    /// Shared with snapshots: copied by the next change while there is one.
+    /// Shared with snapshots, and copied by the next change while a snapshot exists.
     pub(super) nodes: Arc<NodesByPath>,
     /// The newest revision that it shows.
     pub(super) newest: Revision,
-    /// A path without a node had none at this revision, or was seen without one later. An event
-    /// that is not newer does not prove that there is one.
+    /// The revision at which every path without a node had none, or a later read found none. An
+    /// event that is not newer than this does not prove that a node exists.
     floor: Revision,
 }
 
-/// The result that a node must be read.
+/// The result if a node must be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unread;
 
@@ -36,7 +36,7 @@ pub(super) struct Unread;
 pub(super) struct Replacement {
     nodes: NodesByPath,
     revision: Revision,
-    /// `None` if there are more than any reader would get, and if the store went back.
+    /// `None` if there are more than the log can hold, or if the store went back.
     events: Option<Vec<CacheEvent>>,
     /// True if the view shows that the store went back.
     goes_back: bool,
@@ -105,11 +105,11 @@ impl Content {
     }
 
     /// The effect of a view of the whole extent on these nodes. It takes time in proportion to the
-    /// nodes, and needs no lock.
+    /// number of nodes, and needs no lock.
     ///
     /// A view in another session is not older than the known content. If it shows an older version
-    /// of a node, or other data in the same version, the store was restored from a backup, and all
-    /// of the view counts.
+    /// of a node, or other data in the same version, the store was restored from a backup, and the
+    /// view replaces everything.
     pub(super) fn difference(
         old: &NodesByPath,
         extent: &Extent,
@@ -137,7 +137,7 @@ impl Content {
             let node = match known {
                 Some(known) if !is_newer(&node, known) => known.clone(),
                 _ => {
-                    // An event needs memory, and no reader gets one if there are too many.
+                    // Events need memory, and no reader gets them if there are too many.
                     if events.len() <= MAX_EVENTS {
                         events.push(written(known, &node));
                     }
@@ -148,7 +148,7 @@ impl Content {
         }
         gone.extend(before.cloned());
         mistake!(ResyncOnlyAdds: nodes.append(&mut gone));
-        // Children are deleted before their parents: they come after them in the order of paths.
+        // Children are deleted before their parents: in the order of paths they follow them.
         let mut all: Vec<_> = take(&mut gone).into_iter().rev().map(CacheEvent::Deleted).collect();
         all.append(&mut events);
         let nodes = nodes.into_iter().collect();
@@ -185,8 +185,8 @@ fn is_newer(node: &Node, known: &Node) -> bool {
     is_newer
 }
 
-/// Returns `true` if the store has undone the known version of a node, given that it shows this one
-/// now.
+/// Returns `true` if the store has undone the known version of a node, given that it now returns
+/// this one.
 fn is_undone(known: &Node, now: &Node) -> bool {
     let is_same = modified(now) == modified(known);
     known.stat.is_some() && (modified(now) < modified(known) || is_same && now != known)

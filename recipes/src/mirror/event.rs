@@ -10,8 +10,9 @@ use synod_core::store::{Node, Revision};
 
 /// A change of a [`Cache`](crate::cache::Cache).
 ///
-/// The events of a reader, applied in their order to an empty map, make the content of the cache: a
-/// node is created only where there is none, and updated or deleted only where there is one.
+/// The events of a reader, applied in their order to an empty map, produce the content of the
+/// cache: a node is created only where there is none, and updated or deleted only where there is
+/// one.
 #[derive(Clone, Debug)]
 #[expect(
     clippy::exhaustive_enums,
@@ -20,23 +21,22 @@ use synod_core::store::{Node, Revision};
 pub enum CacheEvent {
     /// There is a node where there was none.
     Created(Node),
-    /// A node was written. Or it was deleted and created again in the meantime: then `created`
-    /// differs in the stats.
+    /// A node was written, or was deleted and created again: then `created` differs in the stats.
     Updated {
         /// The node that the cache had before.
         before: Node,
         /// The node that it has now.
         node: Node,
     },
-    /// There is no node any more: this was the last.
+    /// The node was deleted. Has its last known state.
     Deleted(Node),
-    /// The content is complete: the content of the store at this revision, or later. Once after the
-    /// start, and once after each [`CacheEvent::Stale`] and [`CacheEvent::Reset`].
+    /// The content is complete: it reflects the store at this revision, or later. Reported once
+    /// after the start, and once after each [`CacheEvent::Stale`] and [`CacheEvent::Reset`].
     Complete(Revision),
-    /// Changes may be missed from now on, until the content is complete again. The content stays.
+    /// Changes may be missed from now on, until the content is complete again. The content is kept.
     Stale,
-    /// The reader was so slow that it missed events: its content is empty again, and the nodes of
-    /// the cache follow as created.
+    /// The reader was too slow and missed events. It starts again with empty content, and gets all
+    /// nodes of the cache as created.
     Reset,
 }
 
@@ -69,13 +69,13 @@ impl CacheEvent {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum CacheState {
-    /// The cache was not complete yet.
+    /// The cache is not complete yet.
     Syncing,
     /// The cache is complete. Every later change will be reported, and this is the newest revision
     /// that it shows.
     Live(Revision),
-    /// Changes may be missing since this time, which the store cannot report: the session is not
-    /// certain, or is lost, or a read after missed events is in progress.
+    /// Changes since this time may be missing: the session is not certain, or is lost, or a read
+    /// after missed events is in progress.
     Stale(Instant),
     /// The store rejects reads.
     Refused(Arc<Error>),

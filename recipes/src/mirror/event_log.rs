@@ -21,7 +21,7 @@ pub(super) struct EventLog {
     readers: usize,
 }
 
-/// The result that a log does not have an event any more.
+/// The result if the log no longer has an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Missed;
 
@@ -38,7 +38,7 @@ impl EventLog {
         }
     }
 
-    /// Makes every reader miss events, because more are added than any reader would get.
+    /// Makes every reader start again, because the log cannot hold the new events.
     pub(super) fn miss(&mut self) {
         self.first = self.next() + 1;
         self.events.clear();
@@ -57,7 +57,7 @@ impl EventLog {
         self.first + u64::try_from(self.events.len()).unwrap_or(u64::MAX)
     }
 
-    /// The event with this number, if it is there yet.
+    /// The event with this number, if it exists yet.
     pub(super) fn at(&self, number: u64) -> Result<Option<CacheEvent>, Missed> {
         let place = number.checked_sub(self.first).ok_or(Missed)?;
         Ok(usize::try_from(place).ok().and_then(|place| self.events.get(place)).cloned())

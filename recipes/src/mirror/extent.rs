@@ -10,7 +10,8 @@ use synod_core::store::{Kind, Node, Query};
 /// The nodes that a [`Cache`](crate::cache::Cache) contains: one node, its children, or the node
 /// and all nodes below it.
 ///
-/// A depth and a filter narrow the content, but not the reads: the store returns the whole extent.
+/// A depth and a filter reduce the content, but not the reads: the store still returns the whole
+/// extent.
 ///
 /// # Examples
 ///
@@ -93,18 +94,18 @@ impl Extent {
         self
     }
 
-    /// Applies deletions as they are reported, without a read. Some stores do not report when a
-    /// node was deleted, and without this each deletion costs a part of a read. Where names are
-    /// reused, the content may go back for a moment: a node that was created again, and read before
-    /// its events, is removed by the first and added by the last of them.
+    /// Applies deletions as they are reported, without a read. Some stores do not report the
+    /// revision of a deletion, so that each deletion would otherwise cost part of a read. If names
+    /// are reused, the content may go back for a moment: a node that was created again and read
+    /// before its events arrive is removed by the first event and added by the last.
     pub(crate) fn deletions_as_reported(mut self) -> Self {
         self.deletions_as_reported = true;
         self
     }
 
-    /// Keeps new nodes whose name passes without data and stat, where the store does not report
-    /// these: nothing is read then. Such a path may also be that of a container, or of a node that
-    /// never existed except in a check of its absence.
+    /// Keeps a new node whose name passes `is_known` without reading it: it has no data and no
+    /// stat, unless the store reports them. The path may also be a container, or a path whose
+    /// absence a transaction checked.
     pub(crate) fn known_by_name(mut self, is_known: fn(&str) -> bool) -> Self {
         self.by_name = Some(is_known);
         self
@@ -124,7 +125,7 @@ impl Extent {
     }
 
     /// The query that covers it. Names alone are not enough: a listing of names does not always
-    /// show which of them are nodes. Hints are enough, as incomplete events lead to reads.
+    /// show which of them are nodes. Hints are enough, because incomplete events cause reads.
     pub(super) fn query(&self) -> Query {
         self.query.clone().hints()
     }

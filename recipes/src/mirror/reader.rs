@@ -12,13 +12,13 @@ use crate::mutant::mistake;
 
 /// The events that produce the content of a mirror, starting with an empty one.
 ///
-/// It begins with a snapshot, whose nodes are reported as created. A reader that is so slow that
-/// the log has lost its next event starts again, with another snapshot. So no reader delays any
+/// It begins with a snapshot, whose nodes are reported as created. If a reader is so slow that the
+/// log has dropped its next event, it starts again with another snapshot. So no reader delays any
 /// other, and each needs no more memory than the log and the content.
 #[derive(Debug)]
 pub(crate) struct EventReader {
     shared: Arc<MirrorShared>,
-    /// The rest of the snapshot that it began with.
+    /// The rest of its first snapshot.
     first: Option<Replay>,
     /// The number of the next event after the snapshot.
     next: u64,
@@ -37,7 +37,7 @@ impl EventReader {
         Self { shared, first: Some(Replay { snapshot, last: None }), next }
     }
 
-    /// The next event. `None` once there will be no other.
+    /// The next event. `None` after the last event.
     ///
     /// # Cancel safety
     ///

@@ -31,12 +31,12 @@ pub(super) struct MirrorShared {
     extent: Extent,
     /// The progress of the read of the whole extent.
     progress: Progress,
-    /// The nodes whose reads a recipe requested, as it knows their names alone.
+    /// The nodes whose reads a recipe requested, because it knows only their names.
     wanted: Mutex<BTreeSet<Path>>,
     /// Notified when there are wanted nodes.
     want: Notify,
     state: Mutex<MirrorState>,
-    /// Notified of an event, of another state, and of the end.
+    /// Notified of every event, of every change of the state, and of the end.
     changed: Notify,
 }
 
@@ -49,7 +49,7 @@ struct MirrorState {
     session: Option<Session>,
     /// The time since which that session is not certain, if that was noticed.
     uncertain: Option<Instant>,
-    /// True if the content will not change any more.
+    /// True if the content will not change again.
     over: bool,
 }
 
@@ -93,7 +93,7 @@ impl MirrorShared {
     /// Requests reads of these nodes.
     pub(super) fn want(&self, paths: impl IntoIterator<Item = Path>) {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner).extend(paths);
-        // There is one task that reads.
+        // Only one task reads.
         self.want.notify_one();
     }
 
@@ -108,8 +108,8 @@ impl MirrorShared {
         }
     }
 
-    /// Records the session in which the content follows the store from now on. Returns whether it
-    /// is another one than before.
+    /// Records the session in which the content follows the store from now on. Returns `true` if it
+    /// is a new session.
     pub(super) fn begin(&self, session: Session) -> bool {
         let id = session.info().id;
         let last = self.lock().session.replace(session);
@@ -180,7 +180,7 @@ impl MirrorShared {
             }
             last
         };
-        // The former content may be large: it is dropped outside the lock.
+        // The previous content may be large: it is dropped outside the lock.
         drop(last);
         self.changed.notify_waiters();
     }
@@ -230,13 +230,13 @@ impl MirrorShared {
         });
     }
 
-    /// Records that nothing will change any more. Releases the session.
+    /// Records that nothing will change again. Releases the session.
     pub(super) fn end(&self) {
         self.set_stale();
         self.stop();
     }
 
-    /// Records that nothing will change any more, because code of the application panicked.
+    /// Records that nothing will change again, because code of the application panicked.
     pub(super) fn fail(&self) {
         let why = Error::new(ErrorKind::Invalid, "following a local copy").at(self.extent.path());
         self.set_refused(&why.because("the filter panicked"));
@@ -321,7 +321,7 @@ impl MirrorShared {
         mut holds: impl FnMut(CacheState) -> Option<T>,
     ) -> Option<T> {
         loop {
-            // Listens from here on, so that a change between the check and the wait wakes, too.
+            // Listens before the check, so that a change between the check and the wait also wakes.
             let changed = self.changed.notified();
             let state = self.state();
             let is_live = state.is_live();
@@ -344,7 +344,7 @@ impl MirrorShared {
         state.session.clone().filter(|_| matches!(state.standing, Standing::Live))
     }
 
-    /// The event with this number, when there is one. `None` after the last event.
+    /// Waits for the event with this number. `None` after the last event.
     pub(super) async fn event(&self, number: u64) -> Result<Option<CacheEvent>, Missed> {
         loop {
             let changed = self.changed.notified();
@@ -359,7 +359,7 @@ impl MirrorShared {
         }
     }
 
-    /// The nodes as of now, and the number of the next event. Events are kept until
+    /// The nodes as of now, and the number of the next event. Events are logged until
     /// [`MirrorShared::leave`].
     pub(super) fn join(&self) -> (Snapshot, u64) {
         self.lock().log.join();

@@ -16,10 +16,10 @@ use crate::mirror::event::CacheState;
 /// The character after `/`.
 const AFTER_SLASH: char = '0';
 
-/// The nodes of a [`Cache`](crate::cache::Cache) as of one moment, with its state then. It does not
-/// change any more.
+/// The nodes of a [`Cache`](crate::cache::Cache) at one moment, with its state at that time. It
+/// never changes.
 ///
-/// A snapshot is cheap: while it exists, the next change of the cache copies its table of nodes,
+/// A snapshot is cheap. If the cache changes while a snapshot exists, it copies its table of nodes
 /// once.
 #[derive(Clone)]
 pub struct Snapshot {
@@ -42,8 +42,8 @@ impl Snapshot {
         self.nodes.get(path.as_str())
     }
 
-    /// The nodes directly below a path, sorted by path; and paths without a node that have nodes
-    /// below them, without a stat.
+    /// The nodes directly below a path, sorted by path. A path without a node but with nodes below
+    /// it is included, without a stat.
     pub fn children(&self, path: &Path) -> Vec<Node> {
         let prefix = if path.is_root() { "/".to_owned() } else { format!("{path}/") };
         let mut children: Vec<Node> = Vec::new();
@@ -77,13 +77,13 @@ impl Snapshot {
         self.nodes.len()
     }
 
-    /// Returns `true` if there is no node.
+    /// Returns `true` if there are no nodes.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// Returns `true` if both have the same nodes in the same versions. It may be false although
-    /// they have.
+    /// Returns `true` if both have the same nodes in the same versions. It may also return `false`
+    /// then.
     pub(crate) fn has_same_nodes(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.nodes, &other.nodes)
     }
@@ -120,7 +120,7 @@ impl NodesByPath {
         self.0.contains(path)
     }
 
-    /// Adds a node, in place of the node that had its path.
+    /// Adds a node, or replaces the node at its path.
     pub(super) fn put(&mut self, node: Node) {
         let _last = self.0.replace(ByPath(node));
     }

@@ -30,7 +30,7 @@ pub(super) struct MirrorTask {
     connection: watch::Receiver<ConnectionState>,
 }
 
-/// The state of the task between two steps. A step that is dropped is repeated.
+/// The state of the task between two steps. A dropped step is repeated.
 struct MirrorSteps {
     client: Client,
     shared: Arc<MirrorShared>,
@@ -55,7 +55,8 @@ struct Observation {
 }
 
 impl Observation {
-    /// Reads the whole extent, and records the events meanwhile. `None` if the watch ends before.
+    /// Reads the whole extent, and records the events that arrive during the read. `None` if the
+    /// watch ends first.
     async fn read(
         &mut self,
         shared: &MirrorShared,
@@ -100,7 +101,7 @@ impl MirrorTask {
         }
     }
 
-    /// Takes a step, or returns another state of the connection. `None` once the client is closed.
+    /// Takes a step, or returns the new state of the connection. `None` once the client is closed.
     async fn turn(&mut self) -> Option<Option<ConnectionState>> {
         let step = pin!(self.steps.step());
         match select(pin!(self.connection.changed()), step).await {
@@ -111,7 +112,7 @@ impl MirrorTask {
     }
 }
 
-/// Records the end of the task, whatever its reason: a filter of the application may panic.
+/// Records the end of the task for any reason, including a panic in a filter of the application.
 impl Drop for MirrorTask {
     fn drop(&mut self) {
         if thread::panicking() {
@@ -126,8 +127,8 @@ fn is_connected(connection: ConnectionState) -> bool {
 }
 
 impl MirrorSteps {
-    /// Records another state of the connection: there may have been an outage, whatever the watch
-    /// reports.
+    /// Records a new state of the connection: there may have been an outage, regardless of the
+    /// events.
     fn set_connection(&mut self, connection: ConnectionState) {
         self.shared.set_stale();
         self.pending.missed = true;
@@ -153,7 +154,7 @@ impl MirrorSteps {
         }
     }
 
-    /// Begins in the live session.
+    /// Starts to observe in the live session.
     async fn observe(&mut self) -> Result<()> {
         let session = self.client.session().await?;
         let (view, watch) = session.watch(self.shared.query()).await?;
@@ -215,7 +216,7 @@ impl MirrorSteps {
         }
     }
 
-    /// Waits for the next event, and applies all that have arrived; or waits for requested reads.
+    /// Waits for the next event and applies all that have arrived, or waits for requested reads.
     async fn follow(&mut self) -> Result<()> {
         let Some(Observation { watch, .. }) = &mut self.observation else { return Ok(()) };
         let mut event = match select(pin!(self.shared.wanted()), pin!(watch.next())).await {
@@ -280,8 +281,8 @@ impl MirrorSteps {
     }
 }
 
-/// The changes that are not applied yet: at most one for each path. Of several changes the last
-/// counts.
+/// The changes that are not applied yet: at most one for each path. Of several changes only the
+/// last is kept.
 #[derive(Debug, Default)]
 pub(super) struct PendingChanges {
     changes: BTreeMap<Path, (u64, Change)>,

@@ -43,7 +43,7 @@ impl Line {
     }
 }
 
-/// Waits for an event of a node, also if there is no node.
+/// Waits for an event of a node, even if there is no node.
 pub(crate) async fn next_event(session: &Session, path: &Path) {
     if let Ok((_view, mut watch)) = session.watch(Query::node(path.clone()).local()).await {
         let _event = watch.next().await;
@@ -64,7 +64,7 @@ pub(crate) fn keep(node: &TicketNode) {
     node.spend();
 }
 
-/// Reads each contender separately, and fails if one left meanwhile.
+/// Reads each contender separately, and fails if one of them has left.
 pub(crate) async fn read_each(client: &Client, all: &[Contender]) -> Result<()> {
     for one in all {
         let gone = || Error::new(ErrorKind::Refused, "reading a candidate").at(&one.path);
@@ -80,8 +80,8 @@ pub(crate) fn is_old(ticket: &Entry) -> bool {
     age.is_some_and(|age| age > HOUR)
 }
 
-/// The number of permits that are taken if each request that fits is granted, regardless of waiters
-/// before it.
+/// The number of permits in use if each request that fits is granted, regardless of earlier
+/// waiters.
 pub(crate) fn fitting(wanted: impl Iterator<Item = u64>, permits: u32) -> u64 {
     wanted.fold(0, |taken, more| if taken + more <= permits.into() { taken + more } else { taken })
 }

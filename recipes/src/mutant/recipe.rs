@@ -9,7 +9,7 @@ use synod_core::store::{Event, Lifetime, Query, Txn};
 use crate::line::hold::Hold;
 use crate::line::ticket_node::TicketNode;
 
-/// The query without the end of its watch after one event.
+/// Returns the query for a watch that does not end after one event.
 pub(crate) fn lasting(mut query: Query) -> Query {
     query.once = false;
     query

@@ -7,10 +7,10 @@ use crate::mutant::mistake;
 /// The members by their names, each with its weight.
 pub(super) type Weights = BTreeMap<String, u32>;
 
-/// The members by the items that they hold, or are to hold.
+/// The member that holds, or should hold, each item.
 pub(super) type Holders = BTreeMap<String, String>;
 
-/// The number of items that a member is to hold, and the held items that it keeps.
+/// The number of items that a member should hold, and the held items that it keeps.
 struct Part<'a> {
     member: &'a str,
     quota: usize,
@@ -18,10 +18,10 @@ struct Part<'a> {
 }
 
 /// The designated member of each item. Each member gets a number of items in proportion to its
-/// weight, with a difference below one, and keeps as many of its items as it may.
+/// weight, rounded up or down, and keeps as many of its items as that permits.
 ///
-/// All members with the same view decide the same. While they act on it one after the other, the
-/// decision stays the same: a member keeps the first of its items, and the others go to the members
+/// All members with the same view make the same decision. It stays the same while they act on it
+/// one after the other: a member keeps the first of its items, and the others go to the members
 /// that lack items, in a fixed order.
 pub(super) fn divide(items: &BTreeSet<String>, members: &Weights, holders: &Holders) -> Holders {
     let mut parts = parts(items, members, holders);
@@ -44,7 +44,7 @@ pub(super) fn divide(items: &BTreeSet<String>, members: &Weights, holders: &Hold
     target
 }
 
-/// The parts of all members, by their names. The sum of the quotas is the number of the items.
+/// The parts of all members, by their names. The sum of the quotas is the number of items.
 fn parts<'a>(
     items: &'a BTreeSet<String>,
     members: &'a Weights,
@@ -64,8 +64,8 @@ fn parts<'a>(
     };
     let (mut parts, has_rest): (Vec<_>, Vec<_>) = members.iter().map(part).unzip();
     let whole: usize = parts.iter().map(|part| part.quota).sum();
-    // Members whose part is no whole number may get one more: those that hold one more already come
-    // first.
+    // Members whose part is not a whole number may get one more: members that already hold one more
+    // come first.
     let mut more: Vec<_> = (0..parts.len()).filter(|index| has_rest[*index]).collect();
     more.sort_by_key(|index| parts[*index].keeps.len() <= parts[*index].quota);
     for index in more.into_iter().take(items.len().saturating_sub(whole)) {

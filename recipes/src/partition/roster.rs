@@ -17,7 +17,7 @@ pub(super) struct PartitionPaths {
     claims: Path,
 }
 
-/// The members that are there, and the items that they hold.
+/// The existing members, and the items that they hold.
 #[derive(Debug)]
 pub(super) struct Roster {
     pub(super) revision: Revision,
@@ -40,7 +40,7 @@ struct ItemClaim {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnClaim {
     pub(super) created: Option<Revision>,
-    /// True if it names the member's current node. Otherwise the item is to be given away, as no
+    /// True if it names the member's current node. Otherwise the item must be released, because no
     /// other member knows its holder.
     pub(super) is_named: bool,
 }
@@ -100,13 +100,13 @@ impl Roster {
         self.versions.get(member).copied()
     }
 
-    /// The weight of a member, if it is there.
+    /// The weight of a member, if it exists.
     pub(super) fn weight(&self, member: &str) -> Option<u32> {
         self.weights.get(member).copied()
     }
 
     /// The claims of a session that name one of these nodes, and the claims to the given items that
-    /// name no member: another client has written to them.
+    /// do not name a member because another client has written to them.
     pub(super) fn own(
         &self,
         names: &[String],
@@ -166,7 +166,7 @@ impl Roster {
         self.claims.insert(item.to_owned(), ItemClaim { member, created, owner });
     }
 
-    /// Forgets a claim that was deleted, unless the claim is newer than the deletion.
+    /// Removes a claim that was deleted, unless the claim is newer than the deletion.
     pub(super) fn forget(&mut self, item: &str, deleted: Option<Revision>) {
         let is_newer = |claim: &ItemClaim| deleted.is_some_and(|at| claim.created > Some(at));
         if !self.claims.get(item).is_some_and(is_newer) {
@@ -175,13 +175,13 @@ impl Roster {
     }
 }
 
-/// The weight of a member. A member whose data is no number gets nothing, as no item may wait for
+/// The weight of a member. A member whose data is not a number gets nothing: no item may wait for
 /// it.
 fn weight(node: &Node) -> u32 {
     str::from_utf8(&node.data).ok().and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// The name of the member with this node name, if it is a valid one: the part before the id.
+/// The name of the member with this node name, which is the part before the id, if it is valid.
 pub(super) fn name_of(node: &str) -> Option<String> {
     const ID: usize = 32;
     let mut parts = node.rsplitn(3, '-');

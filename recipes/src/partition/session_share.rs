@@ -5,17 +5,17 @@
 //! - **Views decide on the division, never on ownership.** Members with different views may claim
 //!   the wrong items and give them back; the create of the claim excludes the others.
 //! - **The division stays the same while members act on it.** A member keeps the first of its
-//!   items, and free items go to members below their share in one order. So all members converge,
-//!   each with its own last view.
+//!   items, and free items go to members below their share in a fixed order. So all members
+//!   converge, each with its own last view.
 //! - **Every transaction on claims expects the version of the member's own node**, and that node is
-//!   written after each unanswered one. Otherwise a delayed delete could hit the next claim at the
-//!   path, perhaps of another member, which on ZooKeeper has the same version.
+//!   written after each unanswered one. Otherwise a delayed delete could remove the next claim at
+//!   the path, possibly of another member: on ZooKeeper it has the same version.
 //! - **A leaving member announces it first**, by a weight of zero; then it removes its claims, then
-//!   its node. So nothing delayed can be applied after the node is gone.
+//!   its node. So no delayed request can be applied after the node is gone.
 //! - **The node of a member has a new name in each session**, so that it is found when the answer
-//!   to its create is lost, and a claim of an earlier session is never taken for a current one.
+//!   to its create is lost, and a claim of an earlier session is never mistaken for a current one.
 //! - **An awaited item is claimed as soon as its deletion is reported**, without a read. The
-//!   members and claims are read a little later, once for all changes.
+//!   members and claims are read a little later, with one read for all changes.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -60,7 +60,7 @@ pub(super) struct SessionShare {
     events: Vec<Event>,
     roster: Option<Roster>,
     target: Holders,
-    /// True if the roster must be read before anything else.
+    /// True if the next step must be a read of the roster.
     is_stale: bool,
     /// The latest time of the next read.
     due: Option<Instant>,
@@ -101,7 +101,7 @@ impl SessionShare {
         }
     }
 
-    /// Becomes a member, unless it is one.
+    /// Becomes a member, unless it already is one.
     pub(super) async fn join(&mut self) -> Result<()> {
         if self.member.is_some() {
             return Ok(());
@@ -115,7 +115,7 @@ impl SessionShare {
         Ok(())
     }
 
-    /// Takes the next step, or waits for it. Returns whether the member has left.
+    /// Takes the next step, or waits for it. Returns `true` if the member has left.
     pub(super) async fn step(&mut self) -> Result<bool> {
         if self.is_stale {
             return self.read().await.map(|()| false);
@@ -128,8 +128,7 @@ impl SessionShare {
         };
         let name = member.path.name().to_owned();
         let Some(version) = roster.version(&name) else {
-            // Another client has removed the node. Its items are given away, and a new node takes
-            // part.
+            // Another client has removed the node. Its items are released, and a new node joins.
             self.member = None;
             return self.join().await.map(|()| false);
         };
@@ -168,26 +167,27 @@ impl SessionShare {
         Ok(())
     }
 
-    /// Replaces the version of the own node, so that no earlier transaction can still be applied.
+    /// Replaces the version of this member's node, so that no earlier transaction can still be
+    /// applied.
     async fn renew(&mut self, version: Version) -> Result<()> {
         let Some(member) = &self.member else { return Ok(()) };
         let weight = self.weight();
         let txn = Txn::new().set(&member.path, weight.to_string(), Expect::Version(version));
-        // If this is rejected, the version is another one already, or the node is gone.
+        // If this is rejected, the version has already changed, or the node is gone.
         let replaced = self.session.commit(txn).await?.ok();
         let stat = replaced.and_then(|commit| commit.results.first()?.stat);
         match (stat, &mut self.roster) {
             (Some(stat), Some(roster)) if !self.in_doubt => {
                 roster.renew(member.path.name(), stat.version, weight);
             }
-            // The transactions that were in doubt are settled now, and their effects must be read.
+            // The unanswered transactions can no longer be applied, and their effects must be read.
             _ => self.is_stale = true,
         }
         self.in_doubt = false;
         Ok(())
     }
 
-    /// The weight in the own node: a member that leaves is to get nothing.
+    /// The weight in this member's node: a leaving member gets no items.
     fn weight(&self) -> u32 {
         if self.shared.is_over() { 0 } else { self.terms.weight }
     }
@@ -201,8 +201,8 @@ impl SessionShare {
         self.shared.update(&own, name, &self.target, is_settled);
     }
 
-    /// The transactions that are due now: each at the version of the own node, so that no late
-    /// transaction is applied after the version was replaced.
+    /// The transactions to send now. Each checks the version of this member's node, so that a
+    /// delayed one is not applied after the version was replaced.
     fn txns(&self, name: &str, version: Version) -> Result<Vec<ClaimTxn>> {
         let (Some(roster), Some(member)) = (&self.roster, &self.member) else {
             return Ok(Vec::new());
@@ -261,7 +261,7 @@ impl SessionShare {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Records a commit. Only this task changes the own claims, so that needs no read.
+    /// Records a commit. Only this task changes the claims of this member, so no read is needed.
     fn record_commit(&mut self, it: ClaimTxn, commit: &Commit) {
         let (Some(roster), Some(name)) = (&mut self.roster, self.names.last()) else { return };
         if !it.creates {
@@ -279,7 +279,7 @@ impl SessionShare {
         self.read_later();
     }
 
-    /// Removes the own node, now that it has no claim.
+    /// Removes this member's node, which has no claims left.
     async fn leave(&mut self) -> Result<()> {
         match &self.member {
             Some(member) => self.session.remove(member).await,
@@ -309,8 +309,8 @@ impl SessionShare {
         }
     }
 
-    /// Waits for the next event, and for events shortly after it: several members act on one
-    /// change.
+    /// Waits for the next event, and for events shortly after it: several members may act on the
+    /// same change.
     async fn next_events(&mut self) {
         const TOGETHER: Duration = Duration::from_millis(2);
         let Some(watch) = &mut self.watch else { return self.events.push(Event::Resync) };
@@ -333,9 +333,9 @@ impl SessionShare {
         }
     }
 
-    /// A free item that is meant for this member can be claimed immediately. Other claims are read
-    /// a little later, together with the following ones: they do not affect the next step of this
-    /// member.
+    /// A free item that is assigned to this member can be claimed immediately. Other claims are
+    /// read a little later, together with the following ones: they do not affect the next step of
+    /// this member.
     fn record_change(&mut self, change: &Change) {
         let Some(roster) = &mut self.roster else { return };
         if change.revision.is_some_and(|revision| revision <= roster.revision) {
@@ -353,7 +353,7 @@ impl SessionShare {
         self.read_later();
     }
 
-    /// Reads the roster after a random part of a short time, together with the changes until then.
+    /// Reads the roster after a random part of a short time, together with all changes until then.
     fn read_later(&mut self) {
         const MAX_MILLIS: u64 = 50;
         let moment = Duration::from_millis(self.session.random().below(MAX_MILLIS));

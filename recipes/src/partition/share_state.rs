@@ -20,7 +20,7 @@ pub(super) struct ShareShared {
     released: Notify,
 }
 
-/// The items of a share, as far as is known.
+/// The known items of a share.
 #[derive(Debug, Default)]
 pub(super) struct ShareState {
     /// The session in which they are held.
@@ -28,7 +28,7 @@ pub(super) struct ShareState {
     /// The node of the member in that session.
     member: Option<Path>,
     pub(super) held: BTreeMap<String, HeldItem>,
-    /// The items that are not held any more, and whose claim is not removed yet.
+    /// The items that are no longer held, but whose claim is not removed yet.
     leaving: BTreeSet<String>,
     /// The last grant of each item that was released.
     pub(super) released: BTreeMap<String, u64>,
@@ -54,7 +54,7 @@ impl ShareShared {
         Self { state: watch::Sender::default(), released: Notify::new() }
     }
 
-    /// Begins in a session, as the member with this node.
+    /// Starts a session as the member with this node.
     pub(super) fn enter_session(&self, session: &Session, member: &Path) {
         self.state.send_modify(|state| {
             (state.session, state.member) = (Some(session.clone()), Some(member.clone()));
@@ -112,7 +112,7 @@ impl ShareShared {
         self.released.notify_waiters();
     }
 
-    /// Records that nothing is held any more, and that all claims and the member are to be removed.
+    /// Records that nothing is held any longer, and that all claims and the member must be removed.
     pub(super) fn stop(&self) {
         self.state.send_modify(|state| {
             let held = std::mem::take(&mut state.held);
@@ -136,7 +136,7 @@ impl ShareShared {
         self.state.send_modify(|state| state.leaving.retain(|item| !items.contains(item)));
     }
 
-    /// Records that the session has ended, and everything in it.
+    /// Records that the session has ended, with everything in it.
     pub(super) fn record_session_lost(&self) {
         self.state.send_modify(|state| {
             let (released, grants) = (std::mem::take(&mut state.released), state.grants);
@@ -153,7 +153,8 @@ impl ShareShared {
     /// Waits until there is a claim to be removed, or the share is over.
     pub(super) async fn until_leaving(&self) {
         loop {
-            // Listens from here on, so that a release between the check and the wait wakes, too.
+            // Listens before the check, so that a release between the check and the wait also
+            // wakes.
             let released = self.released.notified();
             if self.is_over() || !self.state.borrow().leaving.is_empty() {
                 return;
@@ -199,14 +200,14 @@ impl ShareShared {
         self.state.subscribe()
     }
 
-    /// Waits until each item has its designated member. Returns false if the share ends before.
+    /// Waits until each item has its designated member. Returns false if the share ends first.
     pub(super) async fn settled(&self) -> bool {
         let mut state = self.watch();
         let settled = state.wait_for(|state| state.is_settled || state.is_over).await;
         settled.is_ok_and(|state| state.is_settled)
     }
 
-    /// Waits until the claims to these items are removed, or gone with their session.
+    /// Waits until the claims to these items are removed, explicitly or with their session.
     pub(super) async fn gone(&self, items: &BTreeSet<String>) {
         let mut state = self.watch();
         let gone = state.wait_for(|state| state.leaving.is_disjoint(items));
@@ -248,11 +249,11 @@ impl ShareState {
 pub enum ShareChange {
     /// The member holds these items from now on.
     Acquired(BTreeSet<String>),
-    /// The member is to give these items away: stop the work on them, and then call
+    /// The member must release these items: stop the work on them, then call
     /// [`Share::release`](crate::partition::Share::release). Until then the member holds them.
     Release(BTreeSet<String>),
-    /// The member does not hold these items any more: their session is lost, or another client has
-    /// removed their claims. Stop the work on them immediately.
+    /// The member no longer holds these items: their session is lost, or another client has removed
+    /// their claims. Stop the work on them immediately.
     Lost(BTreeSet<String>),
 }
 
@@ -268,7 +269,7 @@ impl ShareReader {
         Self { state, known: BTreeMap::new(), pending: VecDeque::new() }
     }
 
-    /// The next change. `None` when there will be no other.
+    /// The next change. `None` after the last change.
     pub(super) async fn next(&mut self) -> Option<ShareChange> {
         loop {
             if let Some(change) = self.pending.pop_front() {
@@ -295,7 +296,8 @@ impl ShareReader {
 fn changes(known: &BTreeMap<String, HeldItem>, state: &ShareState) -> Vec<ShareChange> {
     let is_same = |item: &String, grant| state.held.get(item).is_some_and(|it| it.grant == grant);
     let gone = known.iter().filter(|(item, held)| !is_same(item, held.grant));
-    // Items that the owner released are not reported, and items that are left at the end neither.
+    // Neither the items that the owner released nor the items that are left at the end are
+    // reported.
     let lost = gone.filter(|(item, held)| state.released.get(*item) != Some(&held.grant));
     let lost = if state.is_over { BTreeSet::new() } else { lost.map(|it| it.0.clone()).collect() };
     let held = || state.held.iter();

@@ -43,8 +43,8 @@ impl ShareTask {
             let session = self.client.session();
             let session = match select(pin!(session), pin!(self.shared.over())).await {
                 Either::Left((session, _)) => session,
-                // The share ended between two sessions: nothing of it is in the store, or it goes
-                // with the last session.
+                // The share ended between two sessions: it has no nodes in the store, or they are
+                // removed with the last session.
                 Either::Right(_) => break,
             };
             match session {
@@ -69,7 +69,7 @@ impl ShareTask {
     async fn in_session(&mut self, session: &Session) -> Result<()> {
         let mut share = SessionShare::new(session, &self.terms, &self.shared);
         while !session.is_lost() {
-            // On the heap, so that the task stays small.
+            // Boxed, so that the task stays small.
             let error = match Box::pin(self.turn(&mut share)).await {
                 Ok(true) => return Ok(()),
                 Ok(false) => {
@@ -87,7 +87,7 @@ impl ShareTask {
             let _first = select(pin!(session.lost()), delay).await;
         }
         if self.shared.is_over() && session.is_lost() && !self.client.is_closed() {
-            // The claims go with the session.
+            // The claims are removed with the session.
             return session.close().await;
         }
         Ok(())
@@ -107,7 +107,8 @@ impl ShareTask {
         share.step().await
     }
 
-    /// Ends the share if it has not joined yet and the error is permanent. Returns whether it did.
+    /// Ends the share if it has not joined yet and the error is permanent. Returns `true` if it
+    /// ended the share.
     fn end_by(&mut self, error: &Error) -> bool {
         if error.kind().is_outage() || error.kind() == ErrorKind::SessionLost {
             return false;

@@ -1,13 +1,13 @@
 //! [`LastingTask`]: the task that keeps a TTL node, by writing it before it expires.
 //!
 //! - **The incarnation decides on ownership.** No session owns the node. The task knows the
-//!   revision of each of its creates, also if the response was lost ([`LastingCreate`]), and the
-//!   node at the path is its own if it was created at that revision. The task writes and removes no
-//!   other node, unless it was started to take over.
-//! - **Sessions do not affect the node.** The task reads, writes and watches by the client, in any
-//!   session.
-//! - **Doubts end by themselves.** A create whose effect stays unknown makes a node that expires.
-//!   The end of the task is then reported with an unknown effect.
+//!   revision of each of its creates, even if the response was lost ([`LastingCreate`]), and owns
+//!   the node at the path if it was created at that revision. The task writes and removes no other
+//!   node, unless it was started to take over.
+//! - **Sessions do not affect the node.** The task reads, writes and watches through the client, in
+//!   any session.
+//! - **Unknown effects are temporary.** A create whose effect stays unknown may leave a node, which
+//!   expires. The end of the task is then reported with an unknown effect.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -110,7 +110,7 @@ impl LastingTask {
         }
     }
 
-    /// Decides what to do where a node exists already.
+    /// Reacts to a node that already exists at the path.
     async fn handle_occupant(&mut self, session: &Session, close: &mut CloseRequest) -> Result<()> {
         let occupant = session.read(Query::node(&self.path)).await?.into_node();
         let Some(stat) = occupant.as_ref().and_then(|node| node.stat) else {
@@ -279,8 +279,8 @@ impl Keeping for LastingTask {
     }
 }
 
-/// A create of a TTL node. The node has no owner that would identify it: a write id records the
-/// result of the create. The write id is next to the node, in a directory of its own, and is
+/// A create of a TTL node. The node has no owner by which to identify it, so a write id records the
+/// result of the create. The write id is next to the node, in a separate directory, and is
 /// removed as soon as the result is known.
 pub(super) struct LastingCreate<'a> {
     pub(super) client: &'a Client,
@@ -321,7 +321,7 @@ impl LastingCreate<'_> {
     }
 }
 
-/// Without a node at the path nothing is left of a create, whether it was applied or not.
+/// If there is no node at the path, a create has left nothing, whether it was applied or not.
 struct Vacancy<'a> {
     path: &'a Path,
     made: Mutex<Option<Revision>>,

@@ -24,11 +24,11 @@ pub(super) struct LastingNode {
     path: Path,
     ttl: Duration,
     pub(super) stat: Stat,
-    /// The number of its data; 0 if no set wrote it.
+    /// The number of its data; 0 for the data of the create.
     pub(super) stored: u64,
-    /// True if it was read since its last event.
+    /// True if it was read after its last event.
     is_read: bool,
-    /// The time at which the last request that found it was sent.
+    /// The sending time of the last request that found the node.
     found_at: Instant,
     /// The time at which the last answered write was sent.
     written: Option<Instant>,
@@ -43,7 +43,7 @@ impl LastingNode {
         Self { client, path, ttl, stat, stored, is_read, found_at, written: None, watch: None }
     }
 
-    /// The node, written with this data by a request that was sent at this time.
+    /// Sets the data and the sending time of the write that created the node.
     pub(super) fn written(mut self, sent: Instant, wanted: &Wanted) -> Self {
         (self.written, self.stored) = (Some(sent), wanted.number);
         self
@@ -54,9 +54,9 @@ impl LastingNode {
         self.is_read = false;
     }
 
-    /// Returns `true` if nothing indicates that it is gone or replaced. After a silence of its
-    /// owner it may be, and a write that expects a version may hit the node of another owner that
-    /// has the same version.
+    /// Returns `true` if nothing indicates that the node is gone or replaced. If its owner has not
+    /// written for too long, it may be, and a write that expects a version may overwrite the node
+    /// of another owner with the same version.
     pub(super) fn is_known(&self) -> bool {
         self.is_read && clock::now() < self.certain_from(self.found_at)
     }
@@ -65,12 +65,12 @@ impl LastingNode {
         certain_until(sent, self.ttl, Duration::ZERO)
     }
 
-    /// The time for which it certainly exists.
+    /// The condition under which the node certainly exists.
     pub(super) fn lasts(&self) -> Lasts {
         Lasts::Until(self.written.map_or_else(clock::now, |sent| self.certain_from(sent)))
     }
 
-    /// Returns `true` if it must be written again, although its data stays.
+    /// Returns `true` if the node must be written again, although its data is unchanged.
     pub(super) fn is_due(&self) -> bool {
         self.due().is_none_or(|due| clock::now() >= due)
     }
@@ -97,12 +97,12 @@ impl LastingNode {
         }
     }
 
-    /// Waits for an event that may be about more than its owner's writes.
+    /// Waits for an event that may report a write of another client.
     async fn event(&mut self) -> Cause {
         foreign_event(&mut self.watch, &self.path, &self.stat).await
     }
 
-    /// Reads it, and watches it from then on. Returns whether it exists.
+    /// Reads the node, and watches it from then on. Returns `true` if it exists.
     pub(super) async fn read(&mut self, wanted: &Wanted) -> Result<bool> {
         let (query, sent) = (Query::node(&self.path), clock::now());
         let view = if self.watch.is_some() {
@@ -121,10 +121,10 @@ impl LastingNode {
         Ok(true)
     }
 
-    /// Writes the data, which renews its TTL. Returns whether it was written; if not, the node must
-    /// be read.
+    /// Writes the data, which renews its TTL. Returns `true` if it was written; otherwise the node
+    /// must be read.
     pub(super) async fn write(&mut self, wanted: &Wanted) -> Result<bool> {
-        // Until the response, the data of the node is unknown.
+        // The data of the node is unknown until the response.
         self.is_read = false;
         let (sent, expect) = (clock::now(), Expect::Version(self.stat.version));
         let Outcome::Committed(done) =

@@ -22,8 +22,8 @@ pub enum BarrierChange {
 }
 
 impl BarrierChange {
-    /// The effect of a request that found the requested state. It proves nothing about an earlier
-    /// request whose answer was lost.
+    /// The effect of a request that found the requested state. It does not show the effect of an
+    /// earlier request whose answer was lost.
     pub(crate) fn unchanged_unless(in_doubt: bool) -> Self {
         if in_doubt { Self::Unknown } else { Self::Unchanged }
     }
@@ -31,9 +31,9 @@ impl BarrierChange {
 
 /// Creates the persistent node at `path`, if it does not exist.
 ///
-/// The node belongs to no client, so it is put, and stays if the call is dropped. The data of the
-/// node is the id of the call that wrote it last. If this is still the first write of the node, its
-/// writer has created it.
+/// The node belongs to no client, so it is written by a put, and stays if the call is dropped. The
+/// data of the node is the id of the call that wrote it last. If this is still the first write of
+/// the node, its writer has created it.
 pub(crate) async fn create_once(client: &Client, path: &Path) -> Result<BarrierChange> {
     let id = client.random().id();
     let attempt = async |in_doubt| {

@@ -1,4 +1,4 @@
-//! Work in a task of its own, which is not dropped with the call that waits for it.
+//! Work in a separate task, which is not dropped with the call that waits for it.
 
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::mutant::mistake;
 
-/// Runs `work` in a task of its own, to its end. `None` if the runtime ended the task.
+/// Runs `work` to its end in a separate task. `None` if the runtime ended the task.
 pub(crate) async fn run_detached<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> Option<T> {
@@ -34,10 +34,10 @@ impl<T> Handed<T> {
     }
 }
 
-/// Runs `work` in a task of its own, and hands its item to the caller.
+/// Runs `work` in a separate task, and hands its item to the caller.
 ///
 /// If the caller is gone before it has [received](Handed::received) the item, `undo` is called with
-/// the second part of the result of `work`. If the effect of `work` stays unknown, that is logged.
+/// the second part of the result of `work`. An unknown effect of `work` is logged.
 pub(crate) async fn hand_over<T: Send + 'static, U: Send + 'static, F>(
     doing: &'static str,
     work: impl Future<Output = Result<Option<(T, U)>>> + Send + 'static,
@@ -60,7 +60,7 @@ where
             }
         };
         let (received, is_received) = oneshot::channel();
-        // Without its caller the item is dropped here or in the channel, and `received` with it.
+        // If the caller is gone, the item and `received` are dropped here or in the channel.
         let _caller_waits = reply.send(Ok(Some(Handed { item, received }))).is_ok();
         mistake!(DroppedTakeLost: return);
         if is_received.await.is_err() {
@@ -71,7 +71,7 @@ where
     result.await.unwrap_or_else(|_gone| Err(stopped(doing)))
 }
 
-/// The error of a call whose task was ended from outside.
+/// The error of a call whose task was aborted.
 pub(crate) fn stopped(doing: &'static str) -> Error {
     Error::new(ErrorKind::SessionLost, doing).because("the runtime ends").with_unknown_effect()
 }
@@ -81,7 +81,8 @@ pub(crate) fn closed(doing: &'static str, path: &Path) -> Error {
     Error::new(ErrorKind::SessionLost, doing).at(path).because("the client is closed")
 }
 
-/// The error of a call whose time is over before its task has an answer. The task continues.
+/// The error of a call that reached its time limit before its task had an answer. The task
+/// continues.
 pub(crate) fn late(doing: &'static str, path: &Path) -> Error {
     Error::new(ErrorKind::Unreachable, doing)
         .at(path)

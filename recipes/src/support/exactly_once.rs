@@ -1,22 +1,23 @@
-//! Transactions that are applied exactly once, although a request is sent again when its answer is
-//! lost: one protocol for values, transactions, queues, and nodes with a time to live.
+//! Transactions that are applied exactly once, even if a request is sent again because its answer
+//! was lost: one protocol for values, transactions, queues, and nodes with a time to live.
 //!
 //! A *write id* is a node of one sender. Its data is the number of the last transaction that was
 //! committed with it. Each transaction sets its write id to the next number, and expects the
-//! version that the node has ([`WriteId::stamp`]).
+//! current version of the node ([`WriteId::stamp`]).
 //!
 //! - **A transaction is applied at most once, however often it is sent.** The first request that
 //!   is applied changes the version that all requests expect.
-//! - **The write id decides a doubt.** After a lost answer its number says whether the transaction
-//!   was applied ([`WriteVerdict`]).
+//! - **The write id resolves unknown effects.** After a lost answer its number shows whether the
+//!   transaction was applied ([`WriteVerdict`]).
 //! - **A transaction that was not applied never will be.** Either its write id is made void, so
-//!   that a delayed request is rejected, or another version that the request expects is gone for
-//!   good.
+//!   that a delayed request is rejected, or another version that the request expects will never
+//!   exist again.
 //! - **A write id has one transaction in flight.** Two transactions that expect the version of one
 //!   node would exclude each other, so concurrent transactions have several write ids
 //!   ([`WriteIds`]).
 //!
-//! Recipes differ in the write id, and in what they do when a session is lost before the answer:
+//! Recipes differ in the write id, and in their reaction to a session that is lost before the
+//! answer:
 //!
 //! | recipe | write id | after the loss of the session |
 //! |---|---|---|
@@ -24,11 +25,11 @@
 //! | [`Transaction`](crate::transaction::Transaction), a node with a time to live | ephemeral, in a directory | the write id decides; if it went with its session, [`Evidence`] may prove that nothing was applied |
 //! | queues | persistent, in a directory | the write id decides: nobody else knows what a dropped call took |
 //!
-//! If nothing decides, the effect is unknown, and the error says so.
+//! If nothing shows the effect, the call fails with an unknown effect.
 //!
-//! A persistent write id has the date of its last write. Consumers of the queue remove those of
-//! processes that were killed, by version, a day later ([`old_write_ids`]); a process that lives
-//! then creates another one.
+//! A persistent write id has the date of its last write. A day later, consumers of the queue remove
+//! the write ids of killed processes, by version ([`old_write_ids`]); if the process is still
+//! alive, it creates a new one.
 
 use synod_core::client::Client;
 use synod_core::error::{ErrorKind, Result};
@@ -53,12 +54,12 @@ pub(crate) struct ExactlyOnce<'a> {
     pub(crate) write_ids: &'a WriteIds,
     pub(crate) session: &'a Session,
     pub(crate) evidence: &'a dyn Evidence,
-    /// The limit of sending a transaction again while it is not answered.
+    /// The limit for retries of an unanswered transaction.
     pub(crate) limit: Retry,
 }
 
 impl ExactlyOnce<'_> {
-    /// Sends a transaction until its effect is known, or until the limit.
+    /// Sends a transaction until its effect is known or the limit is reached.
     pub(crate) async fn send(&self, txn: Txn) -> Result<Sent> {
         let (doing, session) = (self.write_ids.doing(), self.session);
         let id = self.write_ids.take(session).await;

@@ -18,7 +18,7 @@ pub(crate) fn dir_for_any_name(dir: Path) -> Result<Path> {
     Ok(dir)
 }
 
-/// Returns the beginning of a text, at most this number of bytes.
+/// Returns the beginning of a text, with at most this number of bytes.
 pub(crate) fn beginning(text: &str, max_bytes: usize) -> String {
     let end = (0..=max_bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
     text[..end.unwrap_or_default()].to_owned()

@@ -1,4 +1,4 @@
-//! Attempts that are repeated: the delays between them, and the requests that are safe to repeat.
+//! Retries: the delays between attempts, and the requests that are safe to repeat.
 
 use std::pin::pin;
 
@@ -13,7 +13,7 @@ use synod_core::retry::{Delays, Retry};
 use synod_core::session::Session;
 use synod_core::store::{Lifetime, Outcome, RejectReason, Txn};
 
-/// The delays between attempts that are repeated without a limit. Each failure makes them longer.
+/// The delays between retries without a limit. Each failure makes them longer.
 pub(crate) struct RetryDelays {
     retry: Retry,
     random: Random,
@@ -22,7 +22,7 @@ pub(crate) struct RetryDelays {
 }
 
 impl RetryDelays {
-    /// The delays of a policy that has no limit.
+    /// Creates the delays of a policy without a limit.
     pub(crate) fn new(retry: Retry, random: &Random) -> Self {
         Self { retry, random: random.clone(), delays: None }
     }
@@ -61,8 +61,8 @@ impl OutageBackoff {
         self.wait_if(may_succeed, error).await
     }
 
-    /// As [`OutageBackoff::wait`], also after a refusal that may end: the store has no space, or
-    /// permissions were withdrawn.
+    /// As [`OutageBackoff::wait`], but also waits after a rejection that may be temporary: the
+    /// store has no space, or permissions were withdrawn.
     pub(crate) async fn wait_out(&mut self, error: Error) -> Result<()> {
         let may_end = matches!(error.kind(), ErrorKind::Backend | ErrorKind::Denied);
         let may_succeed = self.client.is_transient(&error) || (may_end && !self.client.is_closed());
@@ -87,7 +87,7 @@ impl OutageBackoff {
 
 /// The backoff of a call that needs an item of a queue.
 pub(crate) enum ItemCallBackoff {
-    /// The call waits for an item, also through outages.
+    /// The call waits for an item, and continues during outages.
     Waiting(OutageBackoff),
     /// The call does not wait for an item, and fails at the time limit of a call.
     Limited(Client, Delays),
@@ -102,7 +102,7 @@ impl ItemCallBackoff {
         Self::Limited(client.clone(), call_delays(client))
     }
 
-    /// Waits before another attempt. Returns the error if there is none.
+    /// Waits before another attempt. Returns the error if there is no other attempt.
     pub(crate) async fn wait(&mut self, error: Error) -> Result<()> {
         match self {
             Self::Waiting(backoff) => backoff.wait(error).await,
@@ -132,8 +132,8 @@ impl<'a> LimitedBackoff<'a> {
         Self { client, delays: limit.delays(client.random()) }
     }
 
-    /// Waits before another attempt. Returns the error, with an unknown effect, at the limit, and
-    /// if no later attempt can succeed.
+    /// Waits before another attempt. At the limit, and if no later attempt can succeed, returns the
+    /// error with an unknown effect.
     pub(crate) async fn wait(&mut self, error: Error) -> Result<()> {
         let delay = self.delays.next().filter(|_| self.client.is_transient(&error));
         let Some(delay) = delay else { return Err(error.with_unknown_effect()) };
@@ -142,21 +142,21 @@ impl<'a> LimitedBackoff<'a> {
     }
 }
 
-/// The result of one attempt at a change for which other clients may be faster.
+/// The result of one attempt at a change that may lose a race against other clients.
 pub(crate) enum Race<T> {
     Won(T),
     /// Another client was faster. The error is returned if there is no time for another attempt.
     Lost(Error),
 }
 
-/// The error of a change for which other clients were faster until its time was over.
+/// The error of a change that lost races against other clients until its time limit.
 pub(crate) fn overtaken(doing: &'static str, path: &Path) -> Error {
     Error::new(ErrorKind::Unreachable, doing)
         .at(path)
         .because("it changed again and again; try again")
 }
 
-/// Repeats a request whose answer is lost, also in later sessions, until the time limit of a call.
+/// Repeats a request whose answer was lost, also in later sessions, until the time limit of a call.
 ///
 /// The request must be idempotent: the state that it establishes is the same however often it is
 /// applied.
@@ -168,7 +168,7 @@ where
 }
 
 /// Repeats an idempotent request as [`repeat`] does. The request gets `true` if an earlier one may
-/// have been applied: then what it finds proves nothing about that.
+/// have been applied: its result then does not show whether an earlier one was applied.
 pub(crate) async fn repeat_in_doubt<T, F>(
     client: &Client,
     mut request: impl FnMut(bool) -> F,
@@ -180,7 +180,7 @@ where
     repeat_while(client, |error| client.is_transient(error), attempt).await
 }
 
-/// Repeats an idempotent request as [`repeat`] does, and also when another client was faster.
+/// Repeats an idempotent request as [`repeat`] does, and also after a lost race.
 pub(crate) async fn repeat_race<T, F>(client: &Client, mut attempt: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<Race<T>>>,
@@ -188,7 +188,7 @@ where
     repeat_while(client, |error| client.is_transient(error), |_| attempt()).await
 }
 
-/// Repeats an idempotent request as [`repeat`] does, for as long as its session lives.
+/// Repeats an idempotent request as [`repeat`] does, as long as its session lives.
 pub(crate) async fn repeat_in_session<T, F>(
     client: &Client,
     mut request: impl FnMut() -> F,
@@ -219,7 +219,7 @@ where
             Ok(Race::Won(done)) => return Ok(done),
             Ok(Race::Lost(error)) => (error, true),
             Err(error) => {
-                // A later request that did nothing proves nothing about an earlier one.
+                // A later request without an effect does not show that an earlier one had none.
                 in_doubt |= error.has_unknown_effect();
                 let is_repeated = in_doubt && may_succeed(&error);
                 (error, is_repeated)
@@ -251,7 +251,7 @@ where
     }
 }
 
-/// Repeats a transaction as [`insist`] does, but not once it may have been applied: `None` then.
+/// Repeats a transaction as [`insist`] does, until it may have been applied; then returns `None`.
 pub(crate) async fn commit_once(session: &Session, txn: &Txn) -> Result<Option<Outcome>> {
     let commit = async || match session.commit(txn.clone()).await {
         Err(error) if error.kind() == ErrorKind::Unreachable && error.has_unknown_effect() => {

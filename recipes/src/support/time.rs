@@ -1,4 +1,4 @@
-//! Times: the date, as names and data of nodes have it, and the ends of long delays.
+//! Times: the date in names and data of nodes, and the ends of long delays.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,7 +12,8 @@ pub(crate) fn date() -> Duration {
 /// The longest part of a delay. An [`Instant`] cannot represent a much longer one.
 const MAX_PART: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// The end of a delay of any length, by the clock of this process. A long delay has several parts.
+/// The end of a delay of any length, by the clock of this process. A long delay is divided into
+/// parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Due {
     at: Instant,

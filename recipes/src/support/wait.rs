@@ -1,4 +1,4 @@
-//! Waits: for a state of the store, for news of a local copy, and for no longer than a limit.
+//! Waits: for a state of the store, for a change of a local copy, and with a time limit.
 
 use std::future::pending;
 use std::pin::pin;
@@ -19,7 +19,7 @@ use crate::mirror::Mirror;
 use crate::mutant::mistake;
 use crate::support::retry::{OutageBackoff, call_delays};
 
-/// Waits until a view of the store satisfies a condition, also through outages.
+/// Waits until a view of the store satisfies a condition, and continues during outages.
 ///
 /// Only a view decides. An event, a lost session and an outage cause another read.
 pub(crate) async fn until(
@@ -36,7 +36,8 @@ pub(crate) async fn until(
                 backoff.reset();
                 next_event(watch).await?;
                 mistake!(WakeIsLift: return Ok(()));
-                // A single event is mostly the awaited one: a read without a watch costs less.
+                // The single event is usually the awaited one, and a read without a watch costs
+                // less.
                 if query.once && client.read(query.clone()).await.is_ok_and(|view| is_met(&view)) {
                     return Ok(());
                 }
@@ -62,9 +63,9 @@ async fn next_event(mut watch: ClientWatch) -> Result<()> {
     }
 }
 
-/// Waits until another search may find something: there is `news`, or the time `until` is reached.
+/// Waits until another search may find something: on `news`, or at the time `until`.
 ///
-/// Fails if one of the mirrors cannot become complete without help.
+/// Fails if one of the mirrors has a permanent failure.
 pub(crate) async fn until_news(
     news: impl Future<Output = ()>,
     until: Option<Instant>,
@@ -84,8 +85,8 @@ pub(crate) async fn until_news(
     }
 }
 
-/// The waits of a call for items that the store lists, and that it cannot try yet: they are not
-/// reported to this process, or another task tries them.
+/// The waits of a call for items that the store lists but that it cannot try yet: they are not yet
+/// reported to this process, or another task is trying them.
 pub(crate) struct ReportWait<'a> {
     delays: Delays,
     doing: &'static str,
@@ -97,8 +98,8 @@ impl<'a> ReportWait<'a> {
         Self { delays: call_delays(client), doing, path }
     }
 
-    /// Waits as [`until_news`], and no longer than the next delay of the call: an item that is gone
-    /// before it was reported is never reported. Fails at the time limit of the call.
+    /// Waits as [`until_news`] does, but at most for the next delay of the call: an item that is
+    /// removed before it was reported is never reported. Fails at the time limit of the call.
     pub(crate) async fn until_news(
         &mut self,
         news: impl Future<Output = ()>,
@@ -116,10 +117,10 @@ impl<'a> ReportWait<'a> {
     }
 }
 
-/// Returns the result of `work` within `limit`; `None` if that was too short.
+/// Returns the result of `work`; `None` if it takes longer than `limit`.
 ///
-/// For any wait of a recipe: a lock, permits, the lead. When the time is up, the wait ends: its
-/// ticket is removed in the background, and is not granted later.
+/// It works with any wait of a recipe: for a lock, permits or leadership. At the limit the wait
+/// ends: its ticket is removed in the background, and is not granted later.
 ///
 /// # Errors
 ///

@@ -38,8 +38,8 @@ pub(super) struct Run {
 
 enum RunState {
     Running(Footprint),
-    /// The nodes that the run relied on have changed. With the footprint of the next run; without
-    /// one, the session was lost.
+    /// The nodes that the run relied on have changed. Has the footprint of the next run; `None` if
+    /// the session was lost.
     Aborted(Option<Footprint>),
     Ended,
 }
@@ -49,7 +49,8 @@ impl Attempt {
         Self { run }
     }
 
-    /// Returns the data of the node at `path`; `None` if there is none. A run reads its own writes.
+    /// Returns the data of the node at `path`; `None` if there is no node. A run reads its own
+    /// writes.
     ///
     /// # Errors
     ///
@@ -80,7 +81,7 @@ impl Attempt {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`] if the stored data is no such value, and as [`Attempt::get`].
+    /// [`ErrorKind::Corrupt`] if the stored data cannot be read as `T`, and as [`Attempt::get`].
     ///
     /// # Cancel safety
     ///
@@ -89,7 +90,7 @@ impl Attempt {
         self.get(path).await?.map(|data| decode(path, &data)).transpose()
     }
 
-    /// Returns true if there is a node at `path`.
+    /// Returns `true` if there is a node at `path`.
     ///
     /// # Errors
     ///
@@ -102,7 +103,7 @@ impl Attempt {
         Ok(self.get(path).await?.is_some())
     }
 
-    /// Creates a persistent node with the commit, if there is none, and returns whether there was
+    /// Creates a persistent node with the commit, if there is none. Returns `true` if there was
     /// none.
     ///
     /// # Errors
@@ -137,8 +138,9 @@ impl Attempt {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] if the value cannot be written as JSON, and as [`Attempt::put`]. A
-    /// value that serde writes and does not read again, such as an infinite number, is written.
+    /// [`ErrorKind::Invalid`] if the value cannot be written as JSON, and as [`Attempt::put`].
+    /// Unlike other recipes, this writes values that serde cannot read back, such as an infinite
+    /// number.
     pub fn put_value<T: Serialize + ?Sized>(&self, path: &Path, value: &T) -> Result<()> {
         let data = encode(path, value)?;
         self.put(path, data)
@@ -169,7 +171,7 @@ impl Attempt {
             let mut state = self.run.state();
             write(running(&mut state)?)
         };
-        // The data may have a `Drop` of its own: the lock is free here.
+        // The data may have its own `Drop`: it is dropped outside the lock.
         drop(replaced);
         Ok(())
     }
@@ -216,20 +218,19 @@ impl Run {
         if footprint.has_base() { query.local() } else { query }
     }
 
-    /// Reads a path that is not known. If a node that the run has read has changed, the run is
-    /// aborted.
+    /// Reads an unknown path. If a node that the run has read has changed, the run is aborted.
     async fn read(&self, path: &Path, query: Query) -> Result<()> {
         let result = self.session.read(query.clone()).await;
         if self.record(path, &query, result)? {
             return Ok(());
         }
         self.aborted.notify_one();
-        // The function is dropped now. A clone that is used elsewhere fails.
+        // The function is dropped here. A clone that is used elsewhere fails.
         yield_now().await;
         Err(over())
     }
 
-    /// Records the result of a read. Returns whether the run continues.
+    /// Records the result of a read. Returns `true` if the run continues.
     fn record(&self, path: &Path, query: &Query, result: Result<View>) -> Result<bool> {
         let mut state = self.state();
         let footprint = running(&mut state)?;
@@ -244,7 +245,7 @@ impl Run {
         };
         let aborted = std::mem::replace(&mut *state, RunState::Aborted(next));
         drop(state);
-        // The data to write may have a `Drop` of its own.
+        // The data to write may have its own `Drop`.
         drop(aborted);
         Ok(false)
     }

@@ -12,15 +12,14 @@ use crate::support::exactly_once::write_id::WriteIds;
 use crate::support::retry::RetryDelays;
 use crate::transaction::footprint::{AfterRejection, DOING, Footprint};
 
-/// The maximum number of times that a transaction is sent again although the store shows no reason
-/// for its rejection.
+/// The maximum number of retries of a transaction if the nodes show no reason for its rejection.
 const MAX_UNEXPLAINED: u32 = 3;
 
 /// The result of a commit.
 pub(super) enum Fate {
     /// The run is committed.
     Committed,
-    /// The run is not committed, and never will be. With the footprint of the next run in the same
+    /// The run is not committed, and never will be. Has the footprint of the next run in the same
     /// session.
     Lost(Option<Footprint>),
 }
@@ -63,7 +62,7 @@ impl Committer<'_> {
         }
     }
 
-    /// Reads the nodes that are written without having been read. Returns whether the nodes that
+    /// Reads the nodes that are written without having been read. Returns `true` if the nodes that
     /// were read are unchanged.
     async fn find(&self, footprint: &mut Footprint) -> Result<bool> {
         let Some(query) = footprint.whole() else { return Ok(true) };
@@ -71,9 +70,9 @@ impl Committer<'_> {
         footprint.record_whole(&query, view)
     }
 
-    /// Commits a run that has only read. A run whose reads are one snapshot is committed already.
+    /// Commits a run without writes. If its reads are one snapshot, nothing is left to do.
     async fn confirm(&self, mut footprint: Footprint) -> Result<Fate> {
-        // Otherwise also a single read is confirmed, as it may lag.
+        // Otherwise even a single read is confirmed, because it may lag.
         if self.has_snapshot || footprint.ops().is_empty() {
             return Ok(Fate::Committed);
         }

@@ -12,15 +12,15 @@ use synod_core::store::{
 use crate::mutant::mistake;
 use crate::transaction::isolation::Isolation;
 
-/// The action that errors of a transaction name.
+/// The action that error messages of a transaction name.
 pub(super) const DOING: &str = "running a transaction";
 
 /// The nodes that one run has read, and its writes.
 #[derive(Clone, Debug)]
 pub(super) struct Footprint {
     isolation: Isolation,
-    /// The known nodes, and the paths that are known to have none. At the levels with a snapshot
-    /// all are those of one snapshot.
+    /// The known nodes, and the paths that are known to have none. At the levels with a snapshot,
+    /// all belong to one snapshot.
     known: BTreeMap<Path, Option<KnownNode>>,
     /// The paths that the run has read.
     read: BTreeSet<Path>,
@@ -31,7 +31,7 @@ pub(super) struct Footprint {
     last: Revision,
 }
 
-/// The mark of a path that has to be read.
+/// The result for a path that has to be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NotKnown;
 
@@ -46,7 +46,7 @@ struct KnownNode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum BufferedWrite {
     Put(Bytes),
-    /// Of a node that the run found missing.
+    /// The create of a node that the run found missing.
     Create(Bytes),
     Delete,
 }
@@ -58,10 +58,10 @@ pub(super) enum AfterRejection {
     RunAgain,
     /// Sends the run again: the nodes that it relied on are unchanged.
     SendAgain,
-    /// The store shows no reason for the rejection: a node has changed in between, or the store
-    /// never accepts the run.
+    /// The store shows no reason for the rejection: a node has changed and changed back, or the
+    /// store never accepts the run.
     Unexplained,
-    /// The store never accepts these writes, whatever other clients do.
+    /// The store never accepts these writes, regardless of other clients.
     Refused,
 }
 
@@ -77,7 +77,8 @@ impl Footprint {
         Self { known, base: Some(last), last, ..Self::new(isolation) }
     }
 
-    /// Refuses a read beyond the limit of one query, which has to read all of the nodes again.
+    /// Rejects a read beyond the limit of one query, because one query has to read all of the nodes
+    /// again.
     pub(super) fn admit(&self, path: &Path) -> Result<()> {
         const MAX: usize = Query::MAX_NODES;
         let is_full = self.isolation.checks_reads() && self.read.len() >= MAX;
@@ -127,8 +128,8 @@ impl Footprint {
         self.read.iter().filter(|_path| self.isolation.checks_reads())
     }
 
-    /// Replaces the known nodes by those of a view. Returns whether the nodes that the run has read
-    /// are unchanged; `None` if the query did not have all of them.
+    /// Replaces the known nodes by the nodes of a view. Returns `true` if the nodes that the run
+    /// has read are unchanged; `None` if the query did not cover all of them.
     pub(super) fn record_view(&mut self, query: &Query, view: View) -> Result<Option<bool>> {
         let asked: BTreeSet<&Path> = query.nodes_asked().collect();
         if !self.relied().all(|path| asked.contains(path)) {
@@ -154,14 +155,15 @@ impl Footprint {
         })
     }
 
-    /// Adds one node, which may be that of another snapshot.
+    /// Adds one node, which may belong to another snapshot.
     pub(super) fn record_node(&mut self, path: &Path, node: Option<Node>) -> Result<()> {
         let known = node.map(KnownNode::of).transpose()?;
         self.known.entry(path.clone()).or_insert(known);
         Ok(())
     }
 
-    /// Writes data, whether or not there is a node. Every write returns the one that it replaces.
+    /// Writes data, whether or not there is a node. Every write returns the buffered write that it
+    /// replaces.
     pub(super) fn put(&mut self, path: &Path, data: Bytes) -> Option<BufferedWrite> {
         let write = match self.writes.get(path) {
             Some(BufferedWrite::Create(_)) => BufferedWrite::Create(data),
@@ -188,18 +190,18 @@ impl Footprint {
         !self.read.is_empty()
     }
 
-    /// Returns true if a view was recorded, in this run or an earlier one.
+    /// Returns `true` if a view was recorded, in this run or an earlier one.
     pub(super) fn has_base(&self) -> bool {
         self.base.is_some()
     }
 
-    /// Returns true if a node is not known that must not have changed since the first read.
+    /// Returns `true` if a node that must not have changed since the first read is unknown.
     pub(super) fn lacks_nodes(&self) -> bool {
         self.blind().any(|path| !self.known.contains_key(path))
     }
 
-    /// Returns true if a node that is written without having been read was or may have been written
-    /// after the first read.
+    /// Returns `true` if a node that is written without having been read was or may have been
+    /// written after the first read.
     pub(super) fn is_later(&self) -> bool {
         let base = self.base.unwrap_or_default();
         let mut known = self.blind().filter_map(|path| self.known.get(path)?.as_ref());
@@ -255,7 +257,7 @@ impl Footprint {
         })
     }
 
-    /// Returns true if a commit needs this path to be as it is known.
+    /// Returns `true` if a commit requires this path to be unchanged.
     fn is_bound(&self, path: &Path) -> bool {
         match self.isolation {
             Isolation::SerializableSnapshot => true,
@@ -263,7 +265,7 @@ impl Footprint {
         }
     }
 
-    /// Records the nodes that the store has now, and decides the next step after a rejection.
+    /// Records the current nodes of the store, and decides the next step after a rejection.
     pub(super) fn judge(
         &mut self,
         no: &Rejected,
@@ -292,8 +294,8 @@ impl Footprint {
         })
     }
 
-    /// Returns true if a view has one of the nodes that the run was to replace or to delete, at its
-    /// version. Then the run was not applied: versions do not come back.
+    /// Returns `true` if a view shows that the run was not applied: a node that it would have
+    /// replaced or deleted still has its version. Versions do not recur.
     pub(super) fn is_untouched(&self, view: &View) -> bool {
         let bound = self.writes.keys().filter(|path| self.is_bound(path));
         let mut known = bound.filter_map(|path| Some((path, self.known.get(path)?.as_ref()?)));
@@ -315,7 +317,7 @@ impl KnownNode {
     }
 }
 
-/// Returns true if a path is unchanged. A node that was deleted and created again is another one.
+/// Returns `true` if a path is unchanged. A node that was deleted and created again has changed.
 fn is_same(before: Option<&Option<KnownNode>>, now: Option<&Option<KnownNode>>) -> bool {
     match (before, now) {
         (Some(Some(before)), Some(Some(now))) => is_same_node(&before.stat, &now.stat),

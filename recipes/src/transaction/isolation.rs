@@ -11,8 +11,8 @@
 ///
 /// Commits are serializable at the first three levels, as far as versions distinguish a node from
 /// the next one at its path: [`Transaction`](crate::transaction::Transaction) describes the
-/// exception on ZooKeeper. The levels differ in the nodes that a run sees which is not committed:
-/// at the first two always those of one snapshot.
+/// exception on ZooKeeper. The levels differ in the nodes that an uncommitted run sees: at the
+/// first two, always one snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Isolation {
@@ -24,8 +24,8 @@ pub enum Isolation {
     /// Each run sees one consistent snapshot of the store. A node that is written without being
     /// read is replaced, whatever its version is.
     Serializable,
-    /// A node that is read twice in one run is the same. Two nodes may be those of two snapshots,
-    /// and each may lag; then the run is not committed.
+    /// A node that is read twice in one run is the same. Two nodes may belong to different
+    /// snapshots, and each may lag; such a run is not committed.
     RepeatableReads,
     /// Every node that is read was committed at some time, and nothing is checked. The writes of a
     /// run are applied together.
@@ -33,12 +33,12 @@ pub enum Isolation {
 }
 
 impl Isolation {
-    /// Returns true if a run sees one consistent snapshot.
+    /// Returns `true` if a run sees one consistent snapshot.
     pub(super) fn has_snapshot(self) -> bool {
         matches!(self, Self::SerializableSnapshot | Self::Serializable)
     }
 
-    /// Returns true if a commit needs the nodes that were read to be unchanged.
+    /// Returns `true` if a commit requires that the nodes that were read are unchanged.
     pub(super) fn checks_reads(self) -> bool {
         self != Self::ReadCommitted
     }

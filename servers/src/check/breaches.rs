@@ -44,8 +44,8 @@ impl Record {
         }
     }
 
-    /// Returns the calls to registers: nodes that are compared before they are written. The facts
-    /// of the servers decide about unknown results.
+    /// Returns the calls to registers: nodes that are compared before they are written. The writes
+    /// that the servers kept decide unknown results.
     fn history(&self) -> History {
         let registers: BTreeMap<&str, usize> = {
             let cas = self.calls.iter().filter(|call| matches!(call.op, Op::Cas { .. }));
@@ -72,7 +72,7 @@ impl Record {
                 Replied::Found { value, revision: seen.map(|seen| seen.modified) }
             }
             (End::Done(answer), _) => Replied::Done { revision: answer.revision },
-            // For a call without effect it does not matter whether it was rejected or failed.
+            // A call without an effect may count as rejected or as failed.
             (End::Not, _) => Replied::Failed,
             (End::Unknown, Action::Read) => Replied::Unknown,
             (End::Unknown, _) => match call.value() {

@@ -1,4 +1,4 @@
-//! A law that servers of some versions break, and the proof that a breach is caused by that:
+//! A defect of some server versions that breaks laws, and the proof that it caused a breach:
 //! [`Defect`].
 
 use std::collections::BTreeSet;
@@ -25,9 +25,10 @@ pub struct Defect {
 /// when it resumes, although the next leader renewed them in the meantime. It sends the requests
 /// as a follower to the next leader, which applies them.
 ///
-/// Some versions ask their quorum before they revoke a lease. All later ones do not if their clock
-/// has ticked within three heartbeats (pull requests 18428, 18439 and 18440), and it ticks as soon
-/// as the process resumes: a few milliseconds before it hears of the next leader.
+/// Some versions confirm their leadership with a quorum before they revoke a lease. All later
+/// versions skip that if their clock has ticked within three heartbeats (pull requests 18428, 18439
+/// and 18440), and the clock ticks as soon as the process resumes: a few milliseconds before it
+/// learns of the next leader.
 pub const REVOKES_OF_A_DEPOSED_LEADER: Defect = Defect {
     what: "a deposed etcd leader revokes leases that its successor renewed",
     laws: &["L-SES-2", "L-MX-1", "L-MX-3", "L-RW-1", "L-RW-8", "L-SEM-1", "L-EL-1", "L-Q-6"],
@@ -51,9 +52,9 @@ impl Defect {
     }
 }
 
-/// Returns `true` if one of the breach's sessions had a lease of which the servers reported, before
-/// a paused server was resumed, that it lives beyond the breach. The record shows that the lease
-/// ended before that, and that no client ended it.
+/// Returns `true` if, before a paused server was resumed, the servers reported for a lease of one
+/// of the breach's sessions that it would live beyond the breach, but the record shows that it
+/// ended earlier, and that no client ended it.
 fn is_of_a_lease_that_was_revoked_too_early(record: &Record, breach: &Breach) -> bool {
     let Some(at) = breach.at else { return false };
     let mut reports = record.leases.iter().filter(|(_, session, _)| {

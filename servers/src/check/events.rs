@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::check::record::{Breach, Called, Record};
 use crate::clients::entry::{Fact, Kind, Op, Told};
 
-/// Returns every watch that reported a wrong event, or whose reader does not know the state in the
-/// end.
+/// Returns every watch that reported a wrong event, or whose reader does not reach the final state.
 ///
 /// The last change must be long enough ago for its event to arrive.
 pub fn check(record: &Record) -> Vec<Breach> {
@@ -63,7 +62,7 @@ fn check_order(told: &[(u64, Told)]) -> Vec<Breach> {
     found
 }
 
-/// A reader that starts from the view and follows the events knows the state in the end.
+/// A reader that starts from the view and follows the events reaches the final state.
 fn check_end(record: &Record, watch: &Called, told: &[(u64, Told)]) -> Vec<Breach> {
     if told.iter().any(|(_, told)| *told == Told::Failed) {
         return Vec::new();
@@ -124,7 +123,7 @@ fn was_let_go(record: &Record, watch: &Called, at: u64) -> bool {
     lost || given_up
 }
 
-/// Returns the children of a node in the end, each with its last revision.
+/// Returns the final children of a node, each with its last revision.
 pub(crate) fn there<'a>(facts: &'a [Fact], parent: &str) -> BTreeMap<&'a str, u64> {
     let mut there = BTreeMap::new();
     for fact in facts {

@@ -1,5 +1,5 @@
 //! Checks counters, transactions, partitions and double barriers: no addition is lost or doubled,
-//! nothing is moved in part, no two hold an item, no item is taken from a member without a
+//! no transfer is partial, no two processes hold an item, no item is taken from a member without a
 //! request, and a party is inside only when all are present. L-CNT-1, L-STM-1, L-STM-3, L-SP-1,
 //! L-SP-3 and L-DB-1.
 
@@ -11,7 +11,8 @@ use crate::clients::entry::{Fact, Op};
 use crate::clients::family_post::UNITS;
 use synod_testkit::history::Value;
 
-/// Returns every wrong count, and every time at which too many held an item or too few were inside.
+/// Returns every wrong count, and every time at which too many processes held an item or too few
+/// were inside.
 pub fn check(record: &Record) -> Vec<Breach> {
     let mut found = Vec::new();
     for (part, path) in &record.families {
@@ -28,7 +29,7 @@ pub fn check(record: &Record) -> Vec<Breach> {
     found
 }
 
-/// The number of times that an action was begun, was done, and was certainly not done.
+/// The numbers of started, completed and certainly failed actions.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     begun: u64,
@@ -92,12 +93,12 @@ fn check_moves(record: &Record, path: &str) -> Vec<Breach> {
     found
 }
 
-/// Returns the number that a node has in the end.
+/// Returns the final number in a node.
 fn last_of(record: &Record, path: &str) -> Option<Value> {
     record.facts.iter().rev().find(|fact| fact.path == path)?.value
 }
 
-/// By the item, the process and the beginning: the last time at which the process held the item.
+/// The last time at which a process held an item, by the item, the process and the beginning.
 type Shares = BTreeMap<(Value, usize, u64), u64>;
 
 /// Checks that no two processes hold one item at the same time.
@@ -113,8 +114,8 @@ fn check_shares(record: &Record) -> Vec<Breach> {
     found
 }
 
-/// A process that closed its client in the end was asked for each item that another one had after
-/// it, or was notified of the loss. A process that was killed reports nothing more.
+/// A process that closed its client at the end received a release request, or a notice of the loss,
+/// for each item that another process held after it. A killed process reports nothing more.
 fn check_requests(record: &Record, held: &Shares) -> Vec<Breach> {
     let closed = |process: usize| {
         let is_close = |call: &&Called| call.process == process && call.op == Op::Close;
@@ -145,7 +146,7 @@ fn check_requests(record: &Record, held: &Shares) -> Vec<Breach> {
     found
 }
 
-/// At no moment do two processes hold one item.
+/// Checks that no two processes hold one item at the same time.
 fn check_exclusion(held: &Shares) -> Vec<Breach> {
     let mut found = Vec::new();
     for ((item, process, since), certain) in held {

@@ -1,5 +1,5 @@
-//! Checks the beliefs of holders: no two hold at the same time, tokens rise, and a former holder
-//! writes nothing. L-MX-1, 3 and 5, and the corresponding laws of other recipes.
+//! Checks the reports of holders: no two hold at the same time, tokens increase, and a former
+//! holder writes nothing. L-MX-1, 3 and 5, and the corresponding laws of other recipes.
 
 use std::collections::BTreeMap;
 
@@ -32,8 +32,8 @@ pub fn check(record: &Record) -> Vec<Breach> {
     found
 }
 
-/// Checks that the sum of the shares never exceeds the total. An answer is certain only to have
-/// been true at some time between the question and the answer.
+/// Checks that the sum of the shares never exceeds the total. An answer is only known to be true at
+/// some time between the question and the answer.
 fn check_shares(record: &Record, held: &[(usize, &Holding)]) -> Vec<Breach> {
     let mut found = Vec::new();
     for (_, first) in held.iter().filter(|(_, holding)| holding.since <= holding.certain) {
@@ -58,7 +58,7 @@ fn check_tokens(record: &Record, held: &[(usize, &Holding)]) -> Vec<Breach> {
         let later = held.iter().filter(|(_, late)| {
             late.asked > early.since && late.share + early.share > late.room.shares()
         });
-        // The same token again is not a later holding: the belief had a break.
+        // The same token again is not a later holding: the report was interrupted.
         for (_, late) in later.filter(|(_, late)| late.token < early.token) {
             let what = format!("{late:?} came after {early:?}");
             let owners = [early, late].into_iter().filter_map(|holding| record.owner(holding));

@@ -10,7 +10,7 @@ use synod_testkit::history::Value;
 #[derive(Debug, Default)]
 pub(super) struct Items<'a> {
     pub(super) all: BTreeMap<Value, Item<'a>>,
-    /// The claims that are left in the end.
+    /// The claims that are left at the end.
     pub(super) claims: BTreeSet<&'a str>,
     /// The effects of the work on items: the revision, the item, and the token of its delivery.
     pub(super) effects: Vec<(u64, Value, u64)>,

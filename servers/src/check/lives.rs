@@ -1,12 +1,12 @@
-//! Checks that sessions live as long as they were believed to, and leave no node: L-SES-2, 3, 5, 6
-//! and 7, L-OUT-6.
+//! Checks that sessions live as long as clients considered them certain, and leave no node:
+//! L-SES-2, 3, 5, 6 and 7, L-OUT-6.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::check::record::{Breach, Called, Record};
 use crate::clients::entry::{Fact, Kind, Op, Told};
 
-/// Returns every session that was believed alive when it was not, or that left or created a node
+/// Returns every session that was considered certain after its end, or that left or created a node
 /// afterwards.
 pub fn check(record: &Record) -> Vec<Breach> {
     let mut found = check_beliefs(record);
@@ -114,7 +114,7 @@ fn check_remains(record: &Record) -> Vec<Breach> {
     found
 }
 
-/// Returns the nodes of a session in the end.
+/// Returns the nodes of a session at the end.
 fn left(facts: &[Fact], session: u64) -> BTreeMap<&str, u64> {
     let mut left = BTreeMap::new();
     for fact in facts.iter().filter(|fact| fact.owner == Some(session)) {

@@ -1,4 +1,5 @@
-//! Compares the results of writes with what the servers kept: L-OUT-1 to 3, L-SES-13 and L-KV-8.
+//! Compares the results of writes with the writes that the servers kept: L-OUT-1 to 3, L-SES-13 and
+//! L-KV-8.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,7 +54,7 @@ fn judge(call: &Called, kept: &[&Fact]) -> Option<Breach> {
     }
 }
 
-/// Checks that nodes that are only deleted by calls are deleted as often as the results tell.
+/// Checks that nodes that only calls delete are deleted as often as the results report.
 fn check_deletes(record: &Record) -> Vec<Breach> {
     let mut paths: BTreeMap<&str, Vec<&Called>> = BTreeMap::new();
     for call in record.calls.iter().filter(|call| matches!(call.op, Op::Delete { .. })) {
@@ -80,7 +81,7 @@ fn check_deletes(record: &Record) -> Vec<Breach> {
     paths.into_iter().filter_map(check).collect()
 }
 
-/// Checks that a node that is deleted only by calls does not disappear by itself.
+/// Checks that a node that is deleted only by calls does not disappear without a call.
 fn check_undeleted(record: &Record) -> Vec<Breach> {
     let deleted = record.calls.iter().filter(|call| matches!(call.op, Op::Delete { .. }));
     let deleted: BTreeSet<&str> = deleted.map(Called::path).collect();

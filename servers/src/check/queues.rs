@@ -1,5 +1,5 @@
-//! Checks the items that consumers of queues had: no item is lost, invented or doubled, no two hold
-//! a delivery, and a stale consumer acknowledges nothing. L-Q-1 to L-Q-6.
+//! Checks the items that consumers of queues had: no item is lost, invented or doubled, no two
+//! consumers hold a delivery, and a stale consumer acknowledges nothing. L-Q-1 to L-Q-6.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,14 +35,14 @@ pub fn check(record: &Record) -> Vec<Breach> {
 #[derive(Debug, Default)]
 struct Said {
     all: BTreeMap<Value, OfItem>,
-    /// The number of takes with an unknown end.
+    /// The number of takes with an unknown result.
     open: usize,
 }
 
 /// The reports of processes about one item.
 #[derive(Debug, Default)]
 struct OfItem {
-    /// The result of its put, if it began.
+    /// The result of its put, if one began.
     put: Option<Effect>,
     /// The number of takes that returned it.
     taken: usize,
@@ -56,7 +56,8 @@ struct OfItem {
     acks: BTreeMap<u64, (bool, Effect)>,
 }
 
-/// The first and the last time at which it was held: between the question and the answer.
+/// A claim of an item: the times of the request and of the grant, and the last time at which it was
+/// certain.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     asked: u64,
@@ -122,8 +123,8 @@ fn check_put(value: Value, item: &Item, said: &OfItem) -> Vec<Breach> {
     found.into_iter().map(|(law, why)| Breach::new(law, format!("{why}: {what}"))).collect()
 }
 
-/// Checks that an item ends once, for the process that received that answer: the last one that
-/// claimed it.
+/// Checks that an item ends once, and that the process that received that answer was the last to
+/// claim it.
 fn check_ends(value: Value, item: &Item, said: &OfItem) -> Vec<Breach> {
     let what = format!("{value}: {said:?}, {item:?}");
     let mut found = Vec::new();
@@ -150,8 +151,8 @@ fn is_acknowledged(said: &OfItem, token: u64) -> bool {
     said.acks.get(&token).is_some_and(|(_, effect)| *effect != Effect::None)
 }
 
-/// Checks that no two hold an item at the same time, none when another has it finally, and that
-/// each later holder has a larger token.
+/// Checks that no two consumers hold an item at the same time, that none holds it after another one
+/// has finally taken it, and that each later holder has a larger token.
 fn check_holds(value: Value, item: &Item, said: &OfItem) -> Vec<Breach> {
     let mut found = Vec::new();
     for ((token, _), held) in &said.holds {

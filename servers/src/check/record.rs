@@ -19,10 +19,10 @@ pub struct Record {
     pub facts: Vec<Fact>,
     /// The events of each watch, by the call that began it.
     pub told: BTreeMap<u64, Vec<(u64, Told)>>,
-    /// The beliefs about sessions: the time of the report, the status, and when the session was
-    /// last certain.
+    /// The reported states of sessions: the time of the report, the status, and the time at which
+    /// the session was last certain.
     pub beliefs: Vec<(u64, u64, String, Option<u64>)>,
-    /// The locks that each process believed to hold, without a break.
+    /// The locks that each process reported to hold, without interruption.
     pub holdings: Vec<(usize, Holding)>,
     /// The locks: the kind, the directory, and the node that its holder writes.
     pub stands: BTreeSet<(Room, String, String)>,
@@ -30,7 +30,7 @@ pub struct Record {
     pub queues: BTreeSet<String>,
     /// The paths of crews.
     pub crews: BTreeSet<String>,
-    /// The paths of other recipes that processes take part in, with their parts.
+    /// The paths of other recipes that processes use, with their parts.
     pub families: BTreeSet<(Part, String)>,
     /// The members that a full round of a double barrier has, by its path.
     pub parties: BTreeMap<String, u64>,
@@ -41,7 +41,7 @@ pub struct Record {
     /// The reports of servers about leases: the time of the report, the session, and the time until
     /// which its lease lives at least.
     pub leases: Vec<(u64, u64, u64)>,
-    /// The times at which a server was resumed that was paused, or whose disk stalled.
+    /// The times at which a paused server, or a server with a stalled disk, was resumed.
     pub resumed: Vec<u64>,
     /// Faults that may or may not have taken place.
     pub indeterminate: Vec<String>,
@@ -89,7 +89,7 @@ pub struct Breach {
     pub what: String,
     /// The time, if the check knows it: see [`now`](crate::clients::entry::now).
     pub at: Option<u64>,
-    /// The sessions that were believed to live, if the check knows them.
+    /// The sessions that were considered alive, if the check knows them.
     pub sessions: Vec<u64>,
 }
 
@@ -104,7 +104,7 @@ impl Breach {
         Self { at: Some(at), ..self }
     }
 
-    /// Sets the sessions that were believed to live.
+    /// Sets the sessions that were considered alive.
     pub fn of(self, sessions: impl IntoIterator<Item = u64>) -> Self {
         Self { sessions: sessions.into_iter().collect(), ..self }
     }

@@ -14,8 +14,8 @@ struct Known {
     from: String,
 }
 
-/// Returns every read that showed an older state than was known before it was called. Writes of
-/// recipes are not judged: no call explains when recipes delete their nodes.
+/// Returns every read that showed an older state than one known before the call. Writes of recipes
+/// are not checked: no call explains when recipes delete their nodes.
 pub fn check(record: &Record) -> Vec<Breach> {
     let known = known(record);
     let gone = ends(record);
@@ -106,10 +106,10 @@ struct Gone {
 /// The deletions of each node.
 ///
 /// Returns the earliest times of deletions. A call that was answered with the revision of a
-/// deletion made it, and not before the call began. If the answer has no revision, or the effect of
-/// the call is unknown, the call may have made any deletion. A session did not end before the last
-/// of its calls began that made an ephemeral node. Other writes may be applied after their session
-/// ended.
+/// deletion caused it, and not before the call began. If the answer has no revision, or the effect
+/// of the call is unknown, the call may have caused any deletion. A session did not end before the
+/// begin of its last call that created an ephemeral node. Other writes may be applied after their
+/// session ended.
 fn ends(record: &Record) -> BTreeMap<&str, Vec<Gone>> {
     let mut deletes: BTreeMap<&str, Vec<&Called>> = BTreeMap::new();
     for call in record.calls.iter().filter(|call| matches!(call.op, Op::Delete { .. })) {
@@ -130,9 +130,9 @@ fn ends(record: &Record) -> BTreeMap<&str, Vec<Gone>> {
         let ends = gone.entry(&fact.path).or_default();
         let calls = deletes.get(fact.path.as_str()).into_iter().flatten();
         let by_call =
-            calls.filter(|call| may_have_made(call, fact.revision)).map(|call| call.called);
+            calls.filter(|call| may_have_deleted(call, fact.revision)).map(|call| call.called);
         // If neither a call nor a session explains the deletion, another check reports that; here
-        // it excuses no read.
+        // it does not justify a read.
         let by_session = fact.owner.map(|owner| lived.get(&owner).copied().unwrap_or_default());
         let earliest = by_call.chain(by_session).min().unwrap_or(u64::MAX);
         ends.push(Gone { revision: fact.revision, earliest });
@@ -141,7 +141,7 @@ fn ends(record: &Record) -> BTreeMap<&str, Vec<Gone>> {
 }
 
 /// Returns `true` if the call may have deleted a node at a revision.
-fn may_have_made(call: &Called, revision: u64) -> bool {
+fn may_have_deleted(call: &Called, revision: u64) -> bool {
     match &call.end {
         End::Done(answer) => answer.revision.is_none_or(|made| made == revision),
         End::Not => false,

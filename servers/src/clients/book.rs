@@ -76,7 +76,7 @@ impl Book {
     ///
     /// # Errors
     ///
-    /// If the file does not exist any more.
+    /// If the file no longer exists.
     pub fn discard(&self) -> io::Result<()> {
         fs::remove_file(&self.0.path)
     }

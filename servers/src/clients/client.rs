@@ -49,7 +49,7 @@ pub enum End {
     Info(String),
 }
 
-/// Kills the process when the guard's own input ends, in whatever state the process is.
+/// Kills the process when the guard's own input ends, in any state of the process.
 const GUARD: &str = r#"cat >/dev/null; kill -9 "$1" 2>/dev/null"#;
 
 impl Client {
@@ -143,7 +143,7 @@ impl Client {
     ///
     /// If it is not running.
     pub fn go_on(&self) -> io::Result<()> {
-        // Recorded before, as everything that the process then does comes after it.
+        // Recorded before, because every later action of the process comes after it.
         self.done("go on", Installed::Installed);
         self.signal("-CONT")
     }
@@ -190,7 +190,7 @@ impl Open {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the result of a call that will not be answered any more.
+    /// Returns the result of a call that will no longer be answered.
     fn is_gone(&self) -> End {
         End::Info(match self.panic.get() {
             Some(why) => format!("the process is gone: {why}"),

@@ -61,7 +61,7 @@ pub enum Effect {
 #[serde(tag = "deed", rename_all = "lowercase")]
 #[expect(clippy::exhaustive_enums, reason = "clients and checks must know each of them")]
 pub enum Deed {
-    /// The begin of a put.
+    /// The start of a put.
     Puts {
         /// The item, which no other put has.
         item: Value,
@@ -73,7 +73,7 @@ pub enum Deed {
         /// The result.
         effect: Effect,
     },
-    /// The begin of a take.
+    /// The start of a take.
     Takes,
     /// The end of a take.
     Took {
@@ -82,7 +82,7 @@ pub enum Deed {
         /// The result.
         effect: Effect,
     },
-    /// The belief to hold an item. Reported repeatedly.
+    /// The report that an item is held, sent repeatedly.
     Holds {
         /// The item.
         item: Value,
@@ -95,12 +95,12 @@ pub enum Deed {
         /// The time of the question, for the last positive answer.
         certain: u64,
     },
-    /// The begin of putting back a claimed item.
+    /// The start of putting back a claimed item.
     Returns {
         /// The item.
         item: Value,
     },
-    /// The begin of an acknowledgement.
+    /// The start of an acknowledgement.
     Acks {
         /// The item.
         item: Value,
@@ -127,7 +127,7 @@ pub enum Deed {
         /// The result.
         effect: Effect,
     },
-    /// The begin of an attempt at a task.
+    /// The start of an attempt at a task.
     Runs {
         /// The task.
         task: Value,
@@ -148,14 +148,14 @@ pub enum Deed {
         /// The result, or `None` if there was no task or no result.
         run: Option<Value>,
     },
-    /// The begin of an addition of one to a counter.
+    /// The start of an addition of one to a counter.
     Adds,
     /// The addition has ended.
     Added {
         /// The result.
         effect: Effect,
     },
-    /// The begin of a transaction that moves one unit.
+    /// The start of a transaction that moves one unit.
     Moves,
     /// The transaction has ended.
     Moved {
@@ -167,7 +167,7 @@ pub enum Deed {
         /// Their numbers, in order.
         who: Vec<Value>,
     },
-    /// The belief to hold an item of a partition. Reported repeatedly.
+    /// The report that an item of a partition is held, sent repeatedly.
     Shares {
         /// The item.
         item: Value,
@@ -176,21 +176,21 @@ pub enum Deed {
         /// The time of the question, for the last positive answer.
         certain: u64,
     },
-    /// The begin of the release of an item of a partition, which was asked for.
+    /// The start of the requested release of an item of a partition.
     Releases {
         /// The item.
         item: Value,
     },
-    /// The notice that an item of a partition is not its own any more.
+    /// The notice that an item of a partition was lost.
     Loses {
         /// The item.
         item: Value,
     },
-    /// The begin of an entry into a double barrier.
+    /// The start of an entry into a double barrier.
     Enters,
     /// The end of the entry: the process is inside.
     Entered,
-    /// The begin of leaving.
+    /// The start of leaving.
     Leaves,
     /// All requested work is done.
     Rests,

@@ -64,16 +64,16 @@ pub enum What {
         /// The event.
         told: Told,
     },
-    /// The belief of a process about its session.
+    /// The state of a session, as a process reports it.
     Belief {
         /// `live`, `suspended` or `lost`.
         status: String,
-        /// The time at which the session was last certain. The clock was read before.
+        /// The time at which the session was last certain. The clock was read before the status.
         certain: Option<u64>,
     },
-    /// The belief of a process to hold a lock.
+    /// The report of a process that it holds a lock.
     Holding {
-        /// The belief.
+        /// The claim to hold it.
         holding: Holding,
     },
     /// An action of a process on a queue or a crew.
@@ -94,10 +94,10 @@ pub enum What {
         /// The state of the injection.
         outcome: Installed,
     },
-    /// The servers report the time to which the lease of the session lives if it is not renewed
+    /// The report of the servers about the end of the lease of a session if it is not renewed
     /// again.
     Lease {
-        /// The time to which it lives at least.
+        /// The minimum time until which it lives.
         until: u64,
     },
     /// One write, as the servers kept it.
@@ -143,7 +143,8 @@ pub enum Op {
         /// `true` if the session owns it.
         ephemeral: bool,
     },
-    /// Creates a sequential node, and creates it again if it is missing after a lost answer.
+    /// Creates a sequential node, and repeats the create if the node is missing after a lost
+    /// answer.
     Ticket {
         /// The path, with a unique id at the end.
         path: String,

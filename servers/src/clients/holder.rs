@@ -1,5 +1,4 @@
-//! The process of a contender that requests locks repeatedly, and reports which it believes to
-//! hold.
+//! The process of a contender that requests locks repeatedly, and reports the locks that it holds.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -154,8 +153,8 @@ impl Holder {
     }
 
     /// Returns `true` if the last write was rejected. If that is uncertain because the session
-    /// ended meanwhile, the next write shows it. A holder with the mistake ignores a missing
-    /// answer, and tries again.
+    /// ended meanwhile, the next write shows it. A holder with the planted mistake ignores a
+    /// missing answer, and tries again.
     async fn work(&self, held: &dyn Held, writes: bool) -> bool {
         let stay = sleep(Duration::from_millis(STAY.0 + self.random.below(STAY.1)));
         if writes {
@@ -177,7 +176,8 @@ impl Holder {
         }
     }
 
-    /// Reports the belief until it is over. Returns `true` if it ended before the time.
+    /// Reports that the lock is held, until that ends. Returns `true` if it ended before the
+    /// planned time.
     async fn believe(
         &self,
         mut holding: Holding,
@@ -204,7 +204,7 @@ impl Holder {
                 self.report(&holding);
             }
             believed = held;
-            // Checked until the end, so that it is not believed again.
+            // Checked until the end, so that it is not reported again.
             if over.load(Ordering::Relaxed) {
                 return (holding, lost);
             }
@@ -221,7 +221,7 @@ impl Holder {
     }
 
     fn report(&self, holding: &Holding) {
-        // A belief that never existed is not reported.
+        // A lock that was never held is not reported.
         if holding.since > 0 {
             report(self.p, None, None, What::Holding { holding: holding.clone() });
         }

@@ -1,4 +1,4 @@
-//! The report of a process about a lock, permits or a lead that it believed to hold: [`Holding`].
+//! The report of a process about a lock, permits or leadership that it held: [`Holding`].
 
 use serde::{Deserialize, Serialize};
 
@@ -36,8 +36,7 @@ impl Room {
         self != Self::Semaphore
     }
 
-    /// Returns the laws that no two hold it, that tokens rise, and that a former holder writes
-    /// nothing.
+    /// Returns three laws: no two hold it, tokens increase, and a former holder writes nothing.
     pub fn laws(self) -> [&'static str; 3] {
         match self {
             Self::Mutex => ["L-MX-1", "L-MX-3", "L-MX-5"],
@@ -48,8 +47,8 @@ impl Room {
     }
 }
 
-/// A lock that was held, for as long as it was believed to be held without a break. It is reported
-/// repeatedly, with the time of the last check.
+/// A lock that was held, for as long as its process considered it held without a break. It is
+/// reported repeatedly, with the time of the last check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::exhaustive_structs, reason = "it is written by several processes")]
 pub struct Holding {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::clients::entry::{Entry, What, now};
 
-/// The interval at which a process checks its beliefs.
+/// The interval at which a process checks its sessions and locks.
 pub(super) const GLANCE: Duration = Duration::from_millis(1);
 /// The number of checks without a change after which it reports.
 pub(super) const GLANCES: u32 = 20;

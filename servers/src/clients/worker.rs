@@ -217,8 +217,8 @@ impl Session {
         })
     }
 
-    /// As the contract requires: the node of an ambiguous create is searched for before the create
-    /// is repeated.
+    /// As the contract requires, searches for the node of an unanswered create before the create is
+    /// repeated.
     async fn draw(&self, path: &Path, txn: impl Fn() -> Txn) -> Result<Answer> {
         let mut unsure = match self.write(txn()).await {
             Err(error) if error.effect() == Effect::Unknown => error,
@@ -281,7 +281,7 @@ impl Session {
     }
 }
 
-/// Checks repeatedly whether the session is believed to live, and reports it.
+/// Checks the status of the session repeatedly, and reports it.
 async fn believe(p: usize, session: u64, mut status: watch::Receiver<Status>) {
     let (mut reported, mut looks, mut certain) = (String::new(), 0, None);
     loop {

@@ -14,18 +14,19 @@ use crate::cluster::trace_text::seen;
 #[derive(Debug)]
 pub(super) enum Answer {
     Opened(SessionId, Duration),
-    /// Reconnected, with this time to live, counted from this moment.
+    /// The session is reconnected, with this time to live, counted from this instant.
     Attached(Duration, Instant),
     /// The server is behind: its revision is lower than one that the client has seen.
     Behind,
     View(View, Revision),
-    /// For a watch, with its number.
+    /// The view of a watch, and its number.
     Observing(View, u64, Revision),
     Outcome(Outcome, Revision),
     Done,
     /// The session is over.
     Over,
-    /// The server refuses; the flag tells whether the request may have been applied all the same.
+    /// The server rejects the request; the effect tells whether it may have been applied
+    /// nevertheless.
     Refused(ErrorKind, Effect),
     /// The connection broke, and the effect of the request is unknown.
     Broken,
@@ -48,7 +49,7 @@ pub(super) enum Letter {
     },
 }
 
-/// A watch, as both of its ends know it.
+/// The state of a watch at both of its ends.
 #[derive(Debug)]
 pub(super) struct Watching {
     pub(super) query: Query,
@@ -62,13 +63,13 @@ pub(super) struct Watching {
 }
 
 impl Watching {
-    /// A watch that begins where its view ends.
+    /// Creates a watch that starts at the revision of its view.
     pub(super) fn new(query: Query, feed: Feed, at: Revision) -> Self {
         Self { query, feed, told: at, sent: at, outbox: VecDeque::new() }
     }
 
-    /// Takes the events in flight: one commit, or all of them joined, each path with its last
-    /// change.
+    /// Takes the events in flight: of one commit, or of all of them, merged to the last change of
+    /// each path.
     pub(super) fn take(&mut self, joined: bool) -> Option<(Vec<Change>, Revision)> {
         let (mut changes, mut at) = self.outbox.pop_front()?;
         while joined && let Some((later, then)) = self.outbox.pop_front() {

@@ -16,7 +16,8 @@ pub(super) struct ClientEnd {
     pub(super) id: LinkId,
     pub(super) actor: u64,
     pub(super) broken: Arc<Notify>,
-    /// A server reported the end of the session. The session's own clock proves nothing about it.
+    /// True if a server reported the end of the session. Its end by the client's clock does not
+    /// count.
     pub(super) over: AtomicBool,
 }
 

@@ -56,9 +56,9 @@ impl State {
         kinds[usize::from(self.decisions.pick(Site::Way, actor, 2) == 1)]
     }
 
-    /// The answer to a transaction that was applied, if a fault refuses it all the same: as a full
-    /// etcd does, which applies a write and then reports that it has no space, and ZooKeeper where
-    /// the follow-up read of a write is refused.
+    /// The error of an applied transaction, if a fault rejects it nevertheless. A full etcd does
+    /// that: it applies a write and then reports that it has no space. So does ZooKeeper, if the
+    /// follow-up read of a write is refused.
     fn refuse_applied(&mut self, request: &Request, answer: Answer, now: Instant) -> Answer {
         let applied = matches!(answer, Answer::Outcome(Outcome::Committed(_), _));
         let (actor, site) = (request.actor, Site::RefusedDone);
@@ -89,7 +89,7 @@ impl State {
         if self.revision_of(request.server) < link.seen {
             return self.answer(request, Answer::Behind, now);
         }
-        // A late request of an old connection: the newer connection remains.
+        // A delayed request of an old connection: the newer connection stays.
         let Some(session) = link.session.filter(|_| link.epoch == request.epoch) else { return };
         if self.world.touch(session, now).is_err() {
             self.record(now, By::Store);
@@ -101,7 +101,7 @@ impl State {
         let epoch = request.epoch;
         self.link(request.link).attached = epoch;
         let ttl = self.renegotiate(request, now);
-        // A longer time is in force immediately.
+        // A longer time applies immediately.
         if self.world.ttl(session).is_some_and(|counted| counted < ttl) {
             self.count_with(request.link, ttl, now, now);
         }
@@ -111,8 +111,8 @@ impl State {
         }
     }
 
-    /// The time to live that a server grants when it takes over a session: that of the opening, or
-    /// what this server's limits allow.
+    /// The time to live that a server grants when it takes over a session: the time at the opening,
+    /// within the limits of this server.
     fn renegotiate(&mut self, request: &Request, now: Instant) -> Duration {
         const PARTS: u32 = 8;
 
@@ -126,9 +126,9 @@ impl State {
     /// Sets a new time to live for a session, counted from its connection.
     ///
     /// A real leader does so when it takes over the session, before the client knows of it. A
-    /// client that misses the answer, or reads it late, has a wrong belief until then, which no
-    /// client can prevent: the servers of one ensemble must have the same limits. So here a shorter
-    /// time is in force once the client knows it.
+    /// client that misses the answer, or reads it late, uses the wrong time until then. No client
+    /// can prevent that: the servers of one ensemble must have the same limits. So here a shorter
+    /// time applies once the client knows it.
     pub(super) fn count_with(&mut self, id: LinkId, ttl: Duration, since: Instant, now: Instant) {
         if let Some(session) = self.links[id.0].session {
             self.world.renegotiate(session, ttl, since, now);
@@ -151,7 +151,7 @@ impl State {
         self.plan_tick();
         let answer = match touched {
             Ok(()) => Answer::Done,
-            Err(_) if self.answers_for_the_dead(request, now) => Answer::Done,
+            Err(_) if self.decide_dead_answer(request, now) => Answer::Done,
             Err(_) => Answer::Over,
         };
         self.note_deaths(now, true);
@@ -176,7 +176,7 @@ impl State {
         if ends {
             self.fault(actor, Site::EndedAfterBeat, request.call, now);
         }
-        if self.world.lives(session) || self.answers_for_the_dead(&request, now) {
+        if self.world.lives(session) || self.decide_dead_answer(&request, now) {
             self.answer_behind_ping(request, now);
         } else {
             self.answer(&request, Answer::Over, now);
@@ -186,8 +186,8 @@ impl State {
         }
     }
 
-    /// Returns whether a heartbeat is answered although its session has ended.
-    fn answers_for_the_dead(&mut self, request: &Request, now: Instant) -> bool {
+    /// Decides whether a heartbeat is answered although its session has ended.
+    fn decide_dead_answer(&mut self, request: &Request, now: Instant) -> bool {
         let (actor, site) = (request.actor, Site::BeatOfTheDead);
         let fires = self.decisions.fires(site, actor, 1).is_some();
         if fires {
@@ -248,7 +248,7 @@ impl State {
         }
     }
 
-    /// Answers once the server of the request has applied `needed` entries.
+    /// Sends the answer once the server of the request has applied `needed` entries.
     pub(super) fn once_applied(
         &mut self,
         request: &Request,
@@ -261,8 +261,7 @@ impl State {
         self.once(server, needed, Waiting::Answer(Box::new(asked), Box::new(answer)), now);
     }
 
-    /// Removes the leader for a while. Uncommitted requests are either committed first or not at
-    /// all.
+    /// Removes the leader for a while. Uncommitted requests are either committed before or never.
     pub(super) fn lose_leader(&mut self, lasting: Duration, now: Instant) {
         self.leaderless = Some(now + lasting);
         self.leaderless_for = lasting;
@@ -294,7 +293,7 @@ impl State {
             && let Some(session) = self.links.iter().rev().find_map(|link| link.session)
         {
             self.fault(0, Site::EndedByOldLeader, 0, now);
-            // It treats the session as one that has been silent.
+            // The leader treats the session as silent.
             self.world.end(session, now);
             self.record(now, By::Store);
             self.note_deaths(now, true);
@@ -340,8 +339,8 @@ impl State {
 }
 
 impl Request {
-    /// A copy without the payload: it only tells whether it is a heartbeat, whose answer is sent
-    /// separately.
+    /// A copy without the payload, which only shows whether it is a heartbeat: the answer of a
+    /// heartbeat is sent separately.
     fn copy(&self) -> Self {
         let Self { call, link, epoch, actor, server, late, .. } = *self;
         let ask = if matches!(self.ask, Ask::Beat) { Ask::Beat } else { Ask::Close };
@@ -349,7 +348,7 @@ impl Request {
     }
 }
 
-/// Returns whether a request creates something that needs space.
+/// Returns `true` if a request creates something that needs space.
 fn adds(ask: &Ask) -> bool {
     let adds = |op: &Op| matches!(op, Op::Create { .. } | Op::Set { .. });
     matches!(ask, Ask::Commit(txn) if txn.ops.iter().any(adds))

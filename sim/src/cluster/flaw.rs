@@ -2,7 +2,7 @@
 
 synod_core::mistakes! {
     /// A mistake of the servers themselves, or of the backend's side of the connection to them.
-    /// Each needs one fault before it shows.
+    /// Each becomes visible only after one fault.
     pub enum Flaw {
         CutMeansGone = "ends the session of a client that one server does not hear, even if another does",
         DeadBeatAnswered = "answers the heartbeat of a session that was killed",

@@ -77,7 +77,7 @@ impl State {
         }
     }
 
-    /// Handles a request that has arrived.
+    /// Handles an arrived request.
     pub(super) fn arrive(&mut self, request: Request, now: Instant) {
         let link = &self.links[request.link.0];
         if link.epoch != request.epoch && !request.late || self.servers[request.server].frozen {
@@ -122,7 +122,7 @@ impl State {
     /// Answers a read from the server's own tree.
     fn serve(&mut self, request: &Request, now: Instant) {
         let link = &self.links[request.link.0];
-        // A server learns from the log that a session has ended, as it learns everything else.
+        // A server learns the end of a session from the log, like every other change.
         let applied = self.servers[request.server].applied;
         if link.session.is_none() || link.ended.is_some_and(|ended| ended <= applied) {
             return self.answer(request, Answer::Over, now);
@@ -176,7 +176,7 @@ impl State {
     fn tell_watches(&mut self, server: usize, index: usize, now: Instant) {
         for number in 0..self.links.len() {
             let link = &self.links[number];
-            // A connection that is not established yet gets the events that it missed later.
+            // A connection that is not established yet gets its missed events later.
             let is_here = link.server == Some(server) && link.attached == link.epoch;
             if is_here && !link.watching.is_empty() {
                 self.tell_link(LinkId(number), index, now);

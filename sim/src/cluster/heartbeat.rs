@@ -1,5 +1,5 @@
-//! The heartbeat of a session: it extends the session at the store, reconnects, and gives the
-//! session up in time.
+//! The heartbeat of a session: it extends the session at the store, reconnects, and declares the
+//! session lost in time.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -22,7 +22,8 @@ use crate::cluster::link::Ask;
 const REST: Duration = Duration::from_millis(20);
 
 /// Heartbeats per time to live: for personalities whose answer proves that the leader extended the
-/// session, and for those whose answer proves that for an earlier heartbeat.
+/// session for this heartbeat, and for personalities whose answer proves that only for an earlier
+/// heartbeat.
 const BEATS: u32 = 3;
 const REPORTED_BEATS: u32 = 6;
 
@@ -69,7 +70,7 @@ pub(super) async fn beat(way: Arc<ClientEnd>, life: Arc<Life>, opened: Instant) 
         };
         match heard(told, &life, sent + limit).await {
             Some(Answer::Attached(ttl, since)) => {
-                // The leader itself connected the session.
+                // The session was connected by the leader itself.
                 proof = direct();
                 life.renegotiated(ttl);
                 life.renew(sent);

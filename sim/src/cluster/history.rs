@@ -5,7 +5,7 @@ use std::time::Duration;
 use synod_core::path::Path;
 use synod_core::store::{Change, SessionId};
 
-/// One commit, as the leader has it.
+/// One commit of the leader.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Entry {
@@ -41,7 +41,7 @@ pub struct Death {
     pub actor: u64,
     /// The time of the end, since the beginning.
     pub at: Duration,
-    /// The session expired because nothing was received from it in time.
+    /// True if the session expired because its heartbeats stopped.
     pub silent: bool,
 }
 
@@ -53,6 +53,6 @@ pub enum Alarm {
     Died,
     /// This process crashes now.
     Crash(u64),
-    /// The user's task in this process dies now.
+    /// The user's task in this process is dropped now.
     UserDies(u64),
 }

@@ -14,7 +14,7 @@ use crate::cluster::trace_text::{Asked, said};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LinkId(pub(super) usize);
 
-/// A session's connection, to whichever server.
+/// A session's connection to any server.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) actor: u64,
@@ -24,14 +24,15 @@ pub(super) struct Link {
     /// The server, while it is connected or connecting.
     pub(super) server: Option<usize>,
     pub(super) is_up: bool,
-    /// The connection over which the leader last connected the session.
+    /// The last connection that the leader accepted for the session.
     pub(super) attached: u64,
     /// The newest revision that the client was shown.
     pub(super) seen: Revision,
-    /// When the last request, and the last answer, arrive; later ones must not overtake them.
+    /// The arrival times of the last request and the last answer, which later ones must not
+    /// overtake.
     pub(super) there: Option<Instant>,
     pub(super) back: Option<Instant>,
-    /// When the last event arrives; later ones must not overtake it.
+    /// The arrival time of the last event, which later ones must not overtake.
     pub(super) told: Option<Instant>,
     /// The calls that wait for an answer.
     pub(super) pending: BTreeMap<u64, Pending>,
@@ -58,7 +59,7 @@ pub(super) struct Request {
     pub(super) epoch: u64,
     pub(super) actor: u64,
     pub(super) server: usize,
-    /// The request arrives although its connection is gone.
+    /// True if the request arrives although its connection is gone.
     pub(super) late: bool,
     pub(super) ask: Ask,
 }

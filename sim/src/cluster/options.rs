@@ -16,7 +16,7 @@ pub struct ClusterOptions {
     pub personality: Personality,
     /// The rates of the faults.
     pub rates: Rates,
-    /// Decides whether they do.
+    /// The source of the decisions.
     pub choice: Choice<Site>,
     /// Keep every line of the trace, instead of only its hash.
     pub keep_trace: bool,

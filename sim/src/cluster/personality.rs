@@ -12,12 +12,12 @@ use crate::cluster::site::{Fault, Rates, Site};
 /// The tick of the personality `zk`: sessions expire up to one tick after their time to live.
 const TICK: Duration = Duration::from_millis(50);
 
-/// The kind of store that a simulated one imitates. All keep the same contract, each in its own
-/// way.
+/// The kind of store that a simulated one imitates. All keep the same contract, but differ where it
+/// leaves a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Personality {
-    /// As weak as the contract.
+    /// A store with no stronger guarantees than the contract.
     Ideal,
     /// Like ZooKeeper: a counter in each directory, empty containers that stay for a while,
     /// sessions that expire at a tick and move with their connection, watches that cannot report
@@ -26,7 +26,7 @@ pub enum Personality {
     /// Like etcd: sequences are revisions, watches resume unless the revision is compacted, late
     /// writes are not stopped by a new connection.
     Etcd,
-    /// Like etcd 3.4.23, with the defects that were fixed since.
+    /// Like etcd 3.4.23, with defects that later versions fixed.
     Etcd34,
 }
 
@@ -60,8 +60,8 @@ impl Personality {
         }
     }
 
-    /// Returns whether a fault never happens to a store of this personality, because it promises
-    /// more than the contract or works differently.
+    /// Returns `true` if a fault never happens to a store of this personality, because it gives
+    /// stronger guarantees than the contract or works differently.
     pub fn never(self, site: Site) -> bool {
         match site {
             Site::RequestAhead | Site::AnswerAhead | Site::EventAhead => self.keeps_order(),
@@ -70,46 +70,46 @@ impl Personality {
         }
     }
 
-    /// Returns whether a watch resumes at its last position after a reconnect.
+    /// Returns `true` if a watch resumes at its last position after a reconnect.
     pub(super) fn resumes_watches(self) -> bool {
         !matches!(self, Self::Zk)
     }
 
-    /// Returns whether a watch for one event ends after it.
+    /// Returns `true` if a watch for one event ends after it.
     pub(super) fn tells_once(self) -> bool {
         matches!(self, Self::Zk | Self::Ideal)
     }
 
-    /// Returns whether an event for an observer of hints contains only the path and the kind of the
-    /// change.
+    /// Returns `true` if an event for an observer of hints contains only the path and the kind of
+    /// the change.
     pub(super) fn gives_bare_hints(self) -> bool {
         matches!(self, Self::Zk | Self::Ideal)
     }
 
-    /// Returns whether a request of an old connection is refused once there is a new one.
+    /// Returns `true` if a request of an old connection is refused once there is a new one.
     pub(super) fn moves_sessions(self) -> bool {
         matches!(self, Self::Zk | Self::Ideal)
     }
 
-    /// Returns whether servers close the connections of their clients when they have no leader.
+    /// Returns `true` if servers close the connections of their clients when they have no leader.
     pub(super) fn hangs_up_without_leader(self) -> bool {
         matches!(self, Self::Zk)
     }
 
-    /// Returns whether a heartbeat is answered in order with a server's reports to its leader, and
-    /// extends the session only with the next report. Otherwise the leader extends the session
+    /// Returns `true` if a heartbeat is answered in order with a server's reports to its leader,
+    /// and extends the session only with the next report. Otherwise the leader extends the session
     /// before it answers.
     pub(super) fn reports_sessions(self) -> bool {
         matches!(self, Self::Zk)
     }
 
-    /// Returns whether a server that has been without its leader for too long closes the
+    /// Returns `true` if a server that has been without its leader for too long closes the
     /// connections of its clients.
     pub(super) fn gives_up_alone(self) -> bool {
         matches!(self, Self::Zk | Self::Ideal)
     }
 
-    /// Returns whether the requests of a session, and its answers and events, arrive in the order
+    /// Returns `true` if the requests of a session, and its answers and events, arrive in the order
     /// in which they were sent.
     pub(super) fn keeps_order(self) -> bool {
         matches!(self, Self::Zk)

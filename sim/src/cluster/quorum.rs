@@ -1,15 +1,15 @@
-//! Servers without their leader, and what the leader knows about sessions.
+//! Servers without their leader, and the reports about sessions to the leader.
 //!
-//! A server that loses its leader continues to answer what it can from its own memory (F25): reads,
-//! and anything that a client may take for a heartbeat's answer. Requests to the leader wait. In
-//! ZooKeeper the server closes the connections of its clients after `syncLimit` ticks; a member of
-//! etcd answers serializable reads for as long as it runs.
+//! A server that loses its leader continues to answer requests from its own memory if possible
+//! (F25): reads, and any request whose answer a client may mistake for the answer to a heartbeat.
+//! Requests to the leader wait. In ZooKeeper the server closes the connections of its clients after
+//! `syncLimit` ticks; a member of etcd answers serializable reads as long as it runs.
 //!
 //! With the personality of ZooKeeper, a leader does not extend a session when it answers a request.
 //! A server collects the sessions with heartbeats, and sends the list with its answer to the
 //! leader's next ping, in order with the requests that it forwards: `LearnerHandler` and
-//! `Learner.ping` in its source. The answer to a `sync` stays after a ping that the leader sent
-//! before it.
+//! `Learner.ping` in its source. The answer to a `sync` arrives after every ping that the leader
+//! sent before it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl State {
         let until = now + lasting;
         self.servers[server].learner.is_alone = true;
         self.plan(until, Event::Rejoin(server));
-        // Its clients are on the same side of the partition, or can reach the other servers too.
+        // Its clients are on the same side of the partition, or can also reach the other servers.
         if self.decisions.pick(Site::Way, Self::server_actor(server), 2) == 0 {
             return;
         }
@@ -98,7 +98,7 @@ impl State {
 
     /// Continues the connection between a server and the leader, which keeps its order: a report
     /// arrives ahead of the requests that were queued behind it, and the pings that the leader sent
-    /// meanwhile arrive ahead of its answers to these requests.
+    /// in the meantime arrive ahead of its answers to these requests.
     fn deliver_what_stayed(&mut self, server: usize, now: Instant) {
         self.report(server, now);
         let learner = &self.servers[server].learner;
@@ -125,7 +125,7 @@ impl State {
         }
     }
 
-    /// A server received a heartbeat of a session, and will report it.
+    /// Records that a server received a heartbeat of a session, which it will report.
     pub(super) fn hear_of(&mut self, server: usize, session: SessionId, now: Instant) {
         if self.personality.reports_sessions() {
             self.servers[server].learner.heard.insert(session);
@@ -150,7 +150,7 @@ impl State {
         self.plan(arrives, Event::Pinged(server));
     }
 
-    /// The time that a ping takes to a server, or its report to the leader.
+    /// The delay of a ping to a server, or of its report to the leader.
     fn delay_to_leader(&mut self, server: usize, now: Instant) -> Duration {
         let actor = Self::server_actor(server);
         let late = self.decisions.lasting(Site::ReportLate, actor, self.ttl / 4);
@@ -181,8 +181,8 @@ impl State {
     pub(super) fn report(&mut self, server: usize, now: Instant) {
         let learner = &mut self.servers[server].learner;
         if learner.is_alone {
-            // It stays in the connection, and arrives if the server reaches the leader again in
-            // time.
+            // The report stays in the connection, and arrives if the server reaches the leader
+            // again in time.
             return;
         }
         let Some((_, sessions)) = learner.report.take_if(|(arrives, _)| *arrives <= now) else {
@@ -191,7 +191,7 @@ impl State {
         if self.leaderless.is_none() {
             self.world.tick(now);
             for session in sessions {
-                // A report of a session that has ended extends nothing.
+                // A report of a session that has ended has no effect.
                 let _lives = self.world.touch(session, now).is_ok();
             }
             self.record(now, By::Store);

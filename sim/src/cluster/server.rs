@@ -18,7 +18,7 @@ pub(super) struct Server {
     pub(super) follows: VecDeque<Instant>,
     /// Work that waits until it has applied a number of entries.
     pub(super) waiting: Vec<(usize, Waiting)>,
-    /// Its own tree, made when it is read while it lags, and the number of log entries in it.
+    /// A copy of its tree, created when a read lags, and the number of log entries in it.
     pub(super) copy: Option<(Tree, usize)>,
     pub(super) frozen: bool,
     pub(super) learner: Learner,

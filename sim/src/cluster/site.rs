@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use synod_core::random::mix;
 use synod_testkit::choice::Place;
 
-/// A place where a fault can happen, or another decision is made. Each fault belongs to a
-/// [`Fault`].
+/// A site in the code at which a fault can happen or another decision is made. Each fault belongs
+/// to a [`Fault`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -22,7 +22,7 @@ pub enum Site {
     Way,
     /// The next step of a workload.
     Step,
-    /// The part of the world that continues when the rest is frozen forever.
+    /// The part of the world that continues when the rest is frozen for ever.
     Core,
     /// The connection breaks before a request arrives.
     RequestLost,
@@ -54,7 +54,7 @@ pub enum Site {
     WallClock,
     /// A client and one server have no connection.
     CutFromOne,
-    /// A client has no connection to any server.
+    /// A client and all servers have no connection.
     CutFromAll,
     /// A server lags.
     Behind,
@@ -64,7 +64,7 @@ pub enum Site {
     EventLate,
     /// Several events are joined into one.
     EventsJoined,
-    /// A watch requests to read again without need.
+    /// A watch reports a resync without need.
     ResyncForNothing,
     /// A watch cannot resume where it was.
     Compacted,
@@ -74,7 +74,7 @@ pub enum Site {
     Emptied,
     /// A stranger writes, creates or deletes concurrently with the processes.
     Meddled,
-    /// A caller gives up.
+    /// A call is dropped.
     CallDropped,
     /// A process dies, and starts again later.
     Crashed,
@@ -82,9 +82,9 @@ pub enum Site {
     SlowReader,
     /// The user's task dies, and the library's tasks continue.
     UserDied,
-    /// The server refuses a write: it has no space, or does not know the user.
+    /// The server rejects a write: it has no space, or does not know the user.
     Refused,
-    /// A task that is ready is not run for a while.
+    /// A ready task is not run for a while.
     Starved,
     /// No client reaches any server for a long time, then all do at the same moment.
     Outage,
@@ -99,15 +99,15 @@ pub enum Site {
     StaleLatest,
     /// A leader that was replaced ends a session that is alive (most versions of etcd).
     EndedByOldLeader,
-    /// No heartbeat of a client arrives for a while: for a workload that examines the consequences.
+    /// No heartbeat of a client arrives for a while: for workloads that examine the consequences.
     BeatsCut,
     /// A server loses its leader and continues to answer from its own memory.
     CutOff,
     /// A server reports late to its leader which sessions sent heartbeats.
     ReportLate,
-    /// A deposed leader continues to answer what it can by itself.
+    /// A deposed leader continues to answer the requests that need no quorum.
     Deposed,
-    /// A write is applied and answered as refused.
+    /// A write is applied, but its answer is a rejection.
     RefusedDone,
     /// A request overtakes earlier requests of its client.
     RequestAhead,
@@ -129,7 +129,7 @@ pub enum Site {
 #[serde(transparent)]
 pub struct Fault(u8);
 
-/// A site, its fault, how often in a thousand times it fires, and its description.
+/// A site, its fault, the rate at which it fires, in thousandths, and its description.
 type Row = (Site, u8, u32, &'static str);
 
 /// The number of the first fault that is a defect of old servers.
@@ -257,7 +257,7 @@ impl Fault {
         Site::all().filter(move |site| site.fault() == Some(self))
     }
 
-    /// Returns whether it is a defect of old servers instead of a fault of the world.
+    /// Returns `true` if it is a defect of old servers instead of a fault of the world.
     pub fn is_defect(self) -> bool {
         self.0 >= DEFECTS
     }
@@ -320,7 +320,7 @@ impl Rates {
     }
 
     /// A random subset of these faults, chosen by a seed, so that rare faults are not hidden by
-    /// frequent ones. Each is off for two seeds of five, and otherwise up to twice as frequent.
+    /// frequent ones. Each is off for two seeds out of five, and otherwise up to twice as frequent.
     pub fn swarm(mut self, seed: u64) -> Self {
         for fault in Fault::all() {
             let drawn = mix(mix(seed ^ 0x5742_524D) ^ mix(u64::from(fault.0)));

@@ -65,7 +65,7 @@ pub(super) struct State {
     pub(super) calls: u64,
 }
 
-/// The task that runs the store is checking it now.
+/// The task that runs the store is currently checking it.
 #[derive(Clone, Copy, Debug)]
 enum Rest {
     Awake,
@@ -116,11 +116,11 @@ pub(super) enum Event {
     Forwarded(Box<Request>),
     /// A server's report of sessions with heartbeats arrives at the leader.
     Report(usize),
-    /// The answer to a heartbeat is back at the server that forwarded it.
+    /// The answer to a heartbeat has returned to the server that forwarded it.
     Synced(Box<Request>),
     /// A deposed leader notices that it was replaced.
     StepsDown(usize),
-    /// A server treats a client as gone from which it has received nothing for too long.
+    /// A server treats a client as gone because it has received nothing from it for too long.
     TakenForGone(LinkId, usize),
     Tick,
 }
@@ -208,7 +208,7 @@ impl State {
         next
     }
 
-    /// Returns whether an event is due before the planned check.
+    /// Returns `true` if an event is due before the planned check.
     pub(super) fn wake_if_sooner(&mut self) -> bool {
         let Some(Reverse(due)) = self.agenda.peek() else { return false };
         let sooner = match self.rest {
@@ -222,7 +222,7 @@ impl State {
         sooner
     }
 
-    /// Brings later events forward to `by`, in their order.
+    /// Moves later events forward to `by`, in order.
     pub(super) fn hurry(&mut self, by: Instant) {
         let mut all: Vec<Due> = self.agenda.drain().map(|Reverse(due)| due).collect();
         for due in &mut all {
@@ -251,7 +251,7 @@ impl State {
         done
     }
 
-    /// Takes over the leader's commits, and plans when the servers apply them.
+    /// Records the leader's commits, and plans when the servers apply them.
     pub(super) fn record(&mut self, now: Instant, by: By) {
         for (revision, effects) in self.world.take_journal() {
             let (age, first) = (self.age(now), effects.first());
@@ -320,8 +320,8 @@ impl State {
         Some((stat.created, stat.owner))
     }
 
-    /// The author of the deletion of the node that was created at `created`. A late create may have
-    /// created another one since.
+    /// The author of the deletion of the node that was created at `created`. A delayed create may
+    /// have created another node since.
     pub(super) fn removed_by(&self, path: &Path, created: Revision) -> Option<By> {
         let effects = self.log.iter().flat_map(|logged| {
             let here = logged.effects.iter().filter(|it| it.path == *path);

@@ -1,4 +1,4 @@
-//! One session of a process on a simulated store, from the side of the process.
+//! The client side of a session on a simulated store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ struct Unwatch {
 }
 
 impl Cluster {
-    /// The backend by which a process uses this store.
+    /// The backend through which a process uses this store.
     pub fn backend(&self, actor: u64) -> ClusterBackend {
         ClusterBackend { cluster: self.clone(), actor }
     }
@@ -175,8 +175,8 @@ impl Store for ClusterStore {
                 Err(error) => return Err(error),
             }
         }
-        // Lost by its own clock, or by a close that failed: only a server knows whether it has
-        // ended.
+        // Lost by the client's clock, or by a failed close: only a server knows whether the session
+        // has ended.
         if self.way.over.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -187,7 +187,7 @@ impl Store for ClusterStore {
 }
 
 impl Drop for ClusterStore {
-    /// Leaves the session to expire at the store; observers are notified now.
+    /// Lets the session expire at the store; observers are notified now.
     fn drop(&mut self) {
         self.life.lose(SessionEnd::Closed);
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use synod_core::random::mix;
 
-/// The events. A hash of them always; the lines only on request.
+/// The events of a history: always their hash, and their lines on request.
 #[derive(Debug)]
 pub struct Trace {
     hash: u64,
@@ -36,7 +36,7 @@ pub enum What {
     Sent,
     /// A request arrives at a server.
     Arrived,
-    /// A server answers; the line is the server's.
+    /// A server answers; the line belongs to the server.
     Answered,
     /// An answer arrives.
     Returned,
@@ -56,7 +56,7 @@ pub enum What {
     Begun,
     /// The end of that state.
     Over,
-    /// A phase of the simulation begins.
+    /// A phase of the simulation starts.
     Phase,
 }
 

@@ -1,4 +1,4 @@
-//! Texts of a trace, for people.
+//! Readable texts of a trace.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ impl fmt::Display for Asked<'_> {
     }
 }
 
-/// An operation.
+/// The text of an operation.
 pub(super) fn said(op: &Op) -> String {
     match op {
         Op::Check { path, expect } => format!("check {path}{}", expected(*expect)),

@@ -1,4 +1,4 @@
-//! Faults that happen by themselves while clients work: cuts, outages, new leaders, strangers.
+//! Faults that happen while clients work: cuts, outages, new leaders, strangers.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ impl State {
         }
     }
 
-    /// A duration at the edge of what a session survives.
+    /// A duration near the longest outage that a session survives.
     fn edge(&mut self, actor: u64) -> Duration {
         let milli = Duration::from_millis(1);
         let edges = [
@@ -59,7 +59,7 @@ impl State {
         }
     }
 
-    /// A planted mistake: a server that decides alone.
+    /// A planted mistake: a server that ends a session without the leader.
     pub(super) fn take_for_gone(&mut self, id: LinkId, server: usize, now: Instant) {
         let link = &self.links[id.0];
         let elsewhere = link.server.is_some_and(|other| other != server);
@@ -134,7 +134,7 @@ impl State {
 
     fn meddle(&mut self, op: Op, now: Instant) {
         self.on_behalf(By::Stranger, now, |world| {
-            // A stranger needs a session too, only for this operation.
+            // A stranger also needs a session, only for this operation.
             let stranger = world.open(Duration::from_secs(1), now);
             let _refused = world.commit(stranger, Txn::new().op(op), now).is_err();
             world.end(stranger, now);

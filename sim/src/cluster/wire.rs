@@ -1,4 +1,4 @@
-//! The connections: requests, answers and events travel, and connections break.
+//! The connections: the delivery of requests, answers and events, and broken connections.
 
 use std::time::Duration;
 
@@ -34,9 +34,9 @@ impl State {
         (link.there, link.back, link.told) = (None, None, None);
     }
 
-    /// The server that a process connects to: the next one, if it was at this one again and again.
-    /// A real client goes through the list of its servers, so a server that never answers does not
-    /// keep it from the others.
+    /// The server that a process connects to: the next one, if it has connected to this one
+    /// repeatedly. A real client tries all servers of its list, so a server that never answers does
+    /// not prevent it from reaching the others.
     fn rotate(&mut self, actor: u64, server: usize) -> usize {
         const MAX_TIMES: u32 = 3;
 
@@ -70,7 +70,7 @@ impl State {
         self.trace.tell((age, actor), What::Sent, call, || ask.to_string());
         let mut request = Request { call, link: id, epoch, actor, server, late: false, ask };
         self.trouble_on_the_way(id, server, now);
-        if self.dies(actor, call, now) {
+        if self.decide_crash(actor, call, now) {
             return Some(told);
         }
         if let Some(arrival) = self.departs(&mut request, now) {
@@ -79,8 +79,8 @@ impl State {
         Some(told)
     }
 
-    /// Decides whether the sender dies instead of sending, or right after it.
-    fn dies(&mut self, actor: u64, call: u64, now: Instant) -> bool {
+    /// Decides whether the sender crashes before or right after it sends.
+    fn decide_crash(&mut self, actor: u64, call: u64, now: Instant) -> bool {
         for (site, alarm) in
             [(Site::Crashed, Alarm::Crash(actor)), (Site::UserDied, Alarm::UserDies(actor))]
         {
@@ -94,7 +94,7 @@ impl State {
         false
     }
 
-    /// The time at which a request will arrive, if it does.
+    /// The arrival time of a request, if it arrives.
     fn departs(&mut self, request: &mut Request, now: Instant) -> Option<Instant> {
         let (actor, ttl) = (request.actor, self.ttl);
         let mut delay = self.delay(actor);
@@ -126,7 +126,7 @@ impl State {
             return Some(arrival + late);
         }
         let behind = self.links[request.link.0].there.is_some_and(|last| last > arrival);
-        let ahead = behind && self.goes_ahead(Site::RequestAhead, actor, request.call, now);
+        let ahead = behind && self.decide_overtaking(Site::RequestAhead, actor, request.call, now);
         let link = self.link(request.link);
         if let Some(last) = link.there.filter(|_| !ahead) {
             arrival = arrival.max(last);
@@ -135,8 +135,8 @@ impl State {
         Some(arrival)
     }
 
-    /// Decides whether a message overtakes earlier ones, where the store keeps no order.
-    fn goes_ahead(&mut self, site: Site, actor: u64, id: u64, now: Instant) -> bool {
+    /// Decides whether a message overtakes earlier ones, if the store keeps no order.
+    fn decide_overtaking(&mut self, site: Site, actor: u64, id: u64, now: Instant) -> bool {
         let ahead =
             !self.personality.keeps_order() && self.decisions.fires(site, actor, 1).is_some();
         if ahead {
@@ -203,9 +203,9 @@ impl State {
                 (Site::EventAhead, *watch, true)
             }
         };
-        // Without an earlier message in flight there is nothing to overtake.
+        // A message can overtake only if an earlier one is in flight.
         let behind = self.links[id.0].back.is_some_and(|last| last > at);
-        let ahead = behind && self.goes_ahead(site, actor, number, now);
+        let ahead = behind && self.decide_overtaking(site, actor, number, now);
         let link = self.link(id);
         if let Some(last) = if ahead { link.told.filter(|_| tells) } else { link.back } {
             at = at.max(last);

@@ -6,11 +6,11 @@ use std::time::Duration;
 use crate::diagram::{Cell, Diagram};
 
 const TIME: usize = 10;
-/// The minimum width of a lane, whatever the total width.
+/// The minimum width of a lane, for any total width.
 const NARROW: usize = 18;
 
 impl Diagram {
-    /// The diagram as lines of at most `width` characters, if that is enough.
+    /// The diagram as lines of at most `width` characters, if they fit.
     pub fn text(&self, width: usize) -> String {
         let lanes = self.lanes.len();
         let lane = (width.saturating_sub(TIME + 3 * lanes) / lanes).max(NARROW);
@@ -45,7 +45,7 @@ impl Diagram {
     }
 }
 
-/// A time, in a unit that fits.
+/// A time, in a suitable unit.
 pub(super) fn shown(at: Duration) -> String {
     let (millis, micros) = (at.as_millis(), at.subsec_micros() % 1_000);
     if micros == 0 { format!("{millis} ms") } else { format!("{millis}.{:01} ms", micros / 100) }
@@ -71,7 +71,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
                 break;
             }
             if used <= indent {
-                // Longer than a whole line.
+                // The word is longer than a line.
                 line.extend(word.drain(..width - used));
             }
             lines.push("  ".to_owned());

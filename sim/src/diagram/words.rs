@@ -64,7 +64,7 @@ fn names(word: &str) -> bool {
         && !word.ends_with('s')
 }
 
-/// Ids of 32 digits, with dashes or without, are cut off after the first four.
+/// Ids of 32 digits, with or without dashes, are shortened to the first four digits.
 fn without_ids(text: &str) -> String {
     const LONG: usize = 24;
     let is_part = |c: char| c.is_ascii_hexdigit() || c == '-';

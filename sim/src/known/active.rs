@@ -12,7 +12,7 @@ use crate::report::Report;
 use crate::setup::{Sim, Way};
 use crate::user_mistake::UserMistake;
 
-/// A mistake that was really made, or could have been.
+/// A mistake that was made, or could be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Known {
@@ -24,7 +24,7 @@ pub enum Known {
     Server(Flaw),
     /// A mistake of the user of a store, or of the connection to it.
     User(UserMistake),
-    /// None, with the wrapper for mistakes of stores in place: must find nothing.
+    /// No mistake, but the wrapper for mistakes of stores: no law may break.
     Transparent,
 }
 
@@ -47,7 +47,7 @@ impl Known {
             .ok_or_else(|| BadCase::NoMutant(name.to_owned()))
     }
 
-    /// All of them, and the transparent one.
+    /// All mistakes, and the transparent wrapper.
     pub fn all() -> impl Iterator<Item = Self> {
         let door = Mutant::ALL.iter().copied().map(Self::Door);
         let store = Mistake::ALL.iter().copied().map(Self::Store);
@@ -56,7 +56,7 @@ impl Known {
         std::iter::once(Self::Transparent).chain(door).chain(store).chain(server).chain(user)
     }
 
-    /// A sentence about the mistake.
+    /// A description of the mistake.
     pub fn what(self) -> &'static str {
         match self {
             Self::Store(mistake) => mistake.what(),
@@ -79,7 +79,7 @@ impl Known {
     }
 }
 
-/// The same wrong store for all processes, each over a connection of its own.
+/// The same wrong store for all processes, each over its own connection.
 fn way(wrong: Wrong) -> Way {
     Arc::new(move |own| Arc::new(wrong.by_way_of(own)))
 }

@@ -20,7 +20,7 @@ pub struct Row {
     /// The personality of the store.
     pub personality: &'static str,
     /// Its number among the mistakes that every simulation of locks and elections must find, M1 to
-    /// M27 and M32 to M37; empty for any other.
+    /// M27 and M32 to M37; empty for other mistakes.
     pub number: &'static str,
 }
 
@@ -224,8 +224,8 @@ pub const TABLE: &[Row] = &[
     door(Mutant::RemovalNeedsItsCaller, "tickets", "L-SEQ-10"),
 ];
 
-/// The laws one of which must find the mistake of this number: in its workload, or in a case of the
-/// conformance suite that fails under it. When the mistake makes a process wait for ever, a history
+/// The laws for the mistake of this number, one of which must find it: in its workload, or in a
+/// failing case of the conformance suite. If the mistake makes a process wait for ever, a history
 /// shows only that.
 pub const NUMBERED: &[(&str, &str)] = &[
     ("M1", "L-SEQ-8 L-MX-7"),

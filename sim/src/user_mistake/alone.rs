@@ -6,8 +6,8 @@ use synod_core::store::{SessionEnd, Status, Store};
 use synod_core::task::{Task, spawn};
 use tokio::sync::watch;
 
-/// The status of a session that believes that time stands still for all sessions while no server
-/// answers it. In an outage that is true: a new leader restarts the time of every session.
+/// The status of a session that is considered certain as long as no server answers it. In an outage
+/// of the store that would be right, because a new leader restarts the time of every session.
 pub(super) struct Alone {
     told: watch::Receiver<Status>,
     _task: Task,

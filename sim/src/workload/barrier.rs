@@ -16,7 +16,7 @@ use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
 use crate::workload::Workload;
 
-/// Three processes set a barrier, lift it and wait for it, in any order. In the end each of them
+/// Three processes set a barrier, lift it and wait for it, in any order. At the end each of them
 /// lifts it once more, and waits.
 pub(super) struct Barriers;
 
@@ -123,8 +123,8 @@ impl Worker {
         }
     }
 
-    /// Lifts it again and again during the wait: a set whose answer was lost may come after the
-    /// first of these lifts.
+    /// Lifts it repeatedly during the wait: a set whose answer was lost may be applied after the
+    /// first lift.
     async fn lifts_at_last(&self) {
         self.me.mended().await;
         loop {

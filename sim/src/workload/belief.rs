@@ -1,5 +1,5 @@
-//! [`Beliefs`]: the beliefs of each process to hold something, with the time of each belief; judged
-//! at that time.
+//! [`Beliefs`]: the claims of each process to hold something, each checked at the time when it is
+//! made.
 
 use std::sync::{Arc, Mutex as Cell, MutexGuard, PoisonError};
 
@@ -9,7 +9,7 @@ use synod_recipes::{Held, Token};
 
 use crate::process::Process;
 
-/// The others with which a holder shares.
+/// The holders with which a holder may share the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Among {
     /// The holder holds alone.
@@ -18,21 +18,20 @@ pub(super) enum Among {
     Sharing,
 }
 
-/// The laws that a belief can break.
+/// The laws that a violation breaks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Laws {
-    /// Two processes believe at the same time to hold a lock that only one may hold.
+    /// Two processes claim at the same time to hold an exclusive lock.
     pub(super) overlap: &'static str,
     /// A process that enters is not certain of it.
     pub(super) certain: &'static str,
-    /// A later ticket entered before an earlier one.
+    /// A later ticket was granted before an earlier one.
     pub(super) order: &'static str,
-    /// Tokens do not rise.
+    /// A token is not larger than the previous one.
     pub(super) tokens: &'static str,
-    /// Two processes entered with one ticket and one token.
+    /// Two processes were granted the same ticket and token.
     pub(super) twins: &'static str,
-    /// A process believes although its session ended in silence. `None` where other checks cover
-    /// this.
+    /// A process claims to hold although its session expired. `None` if other checks cover this.
     pub(super) silence: Option<&'static str>,
 }
 
@@ -56,38 +55,38 @@ pub(super) const LEAD: Laws = Laws {
     silence: Some("L-EL-2"),
 };
 
-/// Judges the beliefs of a process.
+/// Checks the claims of a process to hold something.
 pub(super) trait Judge: Send + Sync {
-    /// Checks the belief to hold this, with a ticket that was created at that revision. Reports
-    /// each violation.
+    /// Checks that a process may claim to hold this, with a ticket that was created at that
+    /// revision. Reports each violation.
     fn believes(&self, me: &Process, held: &dyn Held, among: Among, drawn: Option<Revision>);
 }
 
-/// The identity of an entry: when the ticket was created, and how often it was used before.
+/// The identity of a grant: the revision of the ticket, and the number of earlier grants of it.
 type Place = (Revision, u32);
 
-/// The beliefs of each process, except for exceptions. Clones share them.
+/// The claims of the processes to hold a lock, except those below. Clones share them.
 ///
-/// An exception is a ticket that a stranger removed, or a session that was ended by force: its
-/// holder cannot know before it is notified.
+/// Claims are ignored if a stranger removed the ticket or an operator ended the session: the
+/// holder cannot know that before it is notified.
 #[derive(Clone, Debug)]
 pub(super) struct Beliefs {
     laws: Laws,
     book: Arc<Cell<Book>>,
 }
 
-/// The latest entries, of exclusive holders and of those that share.
+/// The latest grants, of exclusive and of shared holders.
 #[derive(Debug, Default)]
 struct Book {
-    /// The last entry: the place, and the token.
+    /// The last grant: its identity, and the token.
     entered: [Option<(Place, Token)>; 2],
-    /// The last place that was believed to be held.
+    /// The last grant that a process claimed to hold.
     believed: [Option<Believed>; 2],
-    /// Cloned once for each process that shares now.
+    /// Cloned once for each current shared holder.
     sharing: Arc<()>,
 }
 
-/// A belief: the place, the process, and the law that is broken if there is a conflicting one.
+/// A claim to hold: the grant, the process, and the law that a conflicting claim breaks.
 type Believed = (Place, String, &'static str);
 
 impl Among {
@@ -109,21 +108,21 @@ impl Beliefs {
         Self { laws, book: Arc::default() }
     }
 
-    /// The same book, judged by other laws.
+    /// The same book, checked by other laws.
     pub(super) fn under(&self, laws: Laws) -> Self {
         Self { laws, book: self.book.clone() }
     }
 
-    /// Registers a process that shares, as long as the returned value exists. Also returns whether
-    /// others share.
+    /// Registers a shared holder, as long as the returned value exists. Also returns `true` if
+    /// there are others.
     pub(super) fn shares(&self) -> (Arc<()>, bool) {
         let sharing = self.lock().sharing.clone();
         let beside = Arc::strong_count(&sharing) > 2;
         (sharing, beside)
     }
 
-    /// A process entered: it must be certain of its lock, no later ticket may have entered before,
-    /// and its token must be larger than the earlier ones.
+    /// Checks a grant: the process must be certain of its lock, no later ticket may have been
+    /// granted before, and its token must be larger than the earlier ones.
     pub(super) fn entered(&self, me: &Process, held: &dyn Held, among: Among) {
         self.entered_if(me, held, among, &|| held.is_held());
     }
@@ -153,8 +152,8 @@ impl Beliefs {
         }
     }
 
-    /// Like [`Beliefs::entered`], where another source than the guard reports whether it is held,
-    /// and unless it is the same entry as the last. Returns `true` if the entry is new.
+    /// Like [`Beliefs::entered`], if another source than the guard reports whether the lock is
+    /// held. Ignores a repeated grant. Returns `true` if the grant is new.
     pub(super) fn entered_anew(
         &self,
         me: &Process,
@@ -179,7 +178,7 @@ impl Beliefs {
         last
     }
 
-    /// Records a belief, unless a later conflicting one was recorded: that is returned.
+    /// Records a claim, or returns a later conflicting one that was recorded before.
     fn believe(&self, me: &Process, place: Place, among: Among) -> Option<Believed> {
         let mut book = self.lock();
         let latest =
@@ -200,13 +199,14 @@ impl Beliefs {
 }
 
 impl Judge for Beliefs {
-    /// After a later conflicting ticket was believed to be held, no earlier one may be.
+    /// After a process claimed to hold a later conflicting ticket, no process may claim to hold an
+    /// earlier one.
     fn believes(&self, me: &Process, held: &dyn Held, among: Among, drawn: Option<Revision>) {
         let Some(drawn) = drawn else { return };
         let place = (drawn, held.token().turn());
         if let Some((_, who, law)) = self.believe(me, place, among) {
             if !is_exception(me, held, drawn) {
-                // Of two laws that fit, the more specific one.
+                // If two laws apply, the more specific one.
                 me.wrong(self.laws.overlap.max(law), || {
                     format!("{} believes that it holds, and {who} held since", me.name())
                 });
@@ -224,7 +224,7 @@ impl Judge for Beliefs {
     }
 }
 
-/// Returns `true` if no process could know that the ticket, created at `drawn`, is gone.
+/// Returns `true` if the process cannot know that its ticket, created at `drawn`, was removed.
 pub(super) fn is_exception(me: &Process, held: &dyn Held, drawn: Revision) -> bool {
     let ended = me.born(held).and_then(|(_, owner)| owner);
     me.removed_by(held.seen_path(), drawn) == Some(By::Stranger)

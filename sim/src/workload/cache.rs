@@ -1,4 +1,4 @@
-//! A tree that three processes write and have a cache of, and a value in it that each watches.
+//! A tree that three processes write and cache, and a value in it that each watches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -33,19 +33,19 @@ const AGAIN: &str = "a cache was complete again";
 const REMADE: &str = "a cache saw that a node was made again";
 const COMPARED: &str = "a cache was compared with the store";
 
-/// The content that the events of a cache added up to when it was complete.
+/// The content that the events of a cache produced when it was complete.
 #[derive(Clone, Debug)]
 struct Complete {
     /// The process, and its life.
     by: (u64, u32),
-    /// The numbers of commits when the cache was started, and then.
+    /// The numbers of commits when the cache was started, and when it was complete.
     since: usize,
     at: usize,
     shown: BTreeMap<Path, Stat>,
     extent: Part,
 }
 
-/// All that was complete, and all versions that were shown. Clones share it.
+/// All complete contents, and all reported versions. Clones share them.
 #[derive(Clone, Debug, Default)]
 struct Book(Arc<Mutex<Pages>>);
 
@@ -139,7 +139,7 @@ struct Worker {
     since: usize,
 }
 
-/// The content that the events of a cache add up to so far.
+/// The content that the events of a cache have produced so far.
 #[derive(Debug, Default)]
 struct Shadow {
     nodes: BTreeMap<Path, Node>,
@@ -170,7 +170,7 @@ impl Worker {
         }
     }
 
-    /// L-CA-2, L-CA-3, L-CA-4: an event fits those before it.
+    /// L-CA-2, L-CA-3, L-CA-4: an event fits the events before it.
     fn takes(&self, event: CacheEvent, shadow: &mut Shadow) {
         let (node, known) = match &event {
             CacheEvent::Created(node) => (node, false),
@@ -247,7 +247,7 @@ impl Worker {
         }
     }
 
-    /// L-CA-1, L-CA-3, L-CA-7: in the end the cache, its events and its watched values have the
+    /// L-CA-1, L-CA-3, L-CA-7: at the end the cache, its events and its watched values have the
     /// content of the store.
     async fn compares(&self, cache: &Cache, shadow: &Mutex<Shadow>) {
         const TIMES: u32 = 100;

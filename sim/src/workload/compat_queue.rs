@@ -158,7 +158,7 @@ impl Worker {
             return;
         }
         let Some(Ok(Some(node))) = self.me.perhaps(self.client.get(&path)).await else {
-            // It was taken before. The lock goes with the session, or is removed.
+            // The item was already taken. The lock is removed, here or with the session.
             drop(self.me.perhaps(self.client.delete(&lock, Expect::Any)).await);
             return;
         };

@@ -13,7 +13,7 @@ use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
 use crate::workload::Workload;
 
-/// Three processes, each of them a party, count down again and again, and wait for the others.
+/// Three processes, each of them a party, count down repeatedly, and wait for the others.
 pub(super) struct CountDowns;
 
 const PARTIES: u32 = 3;
@@ -59,7 +59,7 @@ async fn work(me: Process) {
             me.rest(me.ttl() / 4).await;
         }
         me.mended().await;
-        // Those that are left out, or out of reach for ever, count by the others.
+        // The other processes count for a process that is omitted or disconnected for ever.
         for party in ["ann", "bob", "cid"] {
             while !client.is_closed() && latch.count_down(party).await.is_err() {
                 clock::sleep(me.ttl() / 4).await;

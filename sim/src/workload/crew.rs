@@ -95,7 +95,7 @@ impl Workload for Crews {
         let working = shared.clone();
         // Strangers would remove tasks.
         let sim = sim.without_strangers();
-        // A wrong wall clock shifts the times that a later master counts.
+        // A wrong wall clock shifts the times that a later master computes.
         let wrong_clocks = Site::WallClock.fault().filter(|_| sim.seed.is_multiple_of(2));
         let has_right_clocks = wrong_clocks.is_some();
         let mut sim = sim
@@ -128,13 +128,13 @@ impl Workload for Crews {
 /// The crews, by the names of their nodes.
 const CREWS: [&str; 2] = ["crew", "side"];
 
-/// The laws that are judged by the commits of a crew.
+/// The laws that are checked on the commits of a crew.
 const JUDGED: [&str; 11] = [
     "L-MW-1", "L-MW-2", "L-MW-3", "L-MW-4", "L-MW-5", "L-MW-9", "L-MW-12", "L-MW-13", "L-MW-16",
     "L-MW-17", "L-MW-18",
 ];
 
-/// The knowledge that the processes share about one crew. Clones are the same.
+/// The data that the processes share about one crew. Clones share it.
 #[derive(Clone, Default)]
 struct Shared {
     begun: Begun,
@@ -179,7 +179,7 @@ struct Member {
     told: Told,
 }
 
-/// Work that is being done.
+/// A task that is running.
 struct AtWork<'a> {
     me: &'a Process,
     running: &'a AtomicUsize,
@@ -194,15 +194,15 @@ impl Drop for AtWork<'_> {
 }
 
 impl Member {
-    /// Runs a worker that is also a candidate for master, in a task of its own. Now and then it
-    /// begins anew.
+    /// Runs a worker that is also a candidate for master, in a separate task. It restarts now and
+    /// then.
     fn works(&self) -> Task {
         let member = self.clone();
         spawn(async move {
             while !member.client.is_closed() {
                 let running = AtomicUsize::new(0);
                 let worker = CrewWorker::new().capacity(CAPACITY.try_into().expect("not zero"));
-                // It is the same across the sessions of one call.
+                // The property is the same across the sessions of one call.
                 let worker = worker.property("shift", member.client.random().id());
                 let stops = member.me.pick(2) == 0;
                 let stop = async {
@@ -218,7 +218,7 @@ impl Member {
                     Ok(())
                 };
                 let both = pin!(try_join(works, member.crew.lead()));
-                // A worker that was drained is replaced by another one.
+                // A drained worker is replaced by another one.
                 let shift = pin!(member.me.rest(member.me.ttl() * 8));
                 drop(Box::pin(member.me.perhaps(select(both, shift))).await);
                 member.me.rest(member.me.ttl() / 4).await;
@@ -249,14 +249,14 @@ impl Member {
         if me.pick(4) == 0 { Err("on purpose") } else { Ok(format!("{} {times}", task.id)) }
     }
 
-    /// Submits a task that others may submit, too, and waits for its end.
+    /// Submits a task that others may also submit, and waits for its end.
     async fn round(&self, round: u64) {
         let me = &self.me;
         let which = me.pick(3);
         let id = format!("{}-{round}-{which}", self.name);
         let new = NewTask::new(id.clone()).retries(u32::try_from(me.pick(3)).unwrap_or(0));
         let new = new.priority(i32::try_from(me.pick(2)).unwrap_or(0));
-        // The wall clocks of two processes may be a year apart: such a task is late at once, or
+        // The wall clocks of two processes may be a year apart: such a task is late immediately, or
         // never.
         let new = match which {
             2 => new.deadline(me.ttl()),
@@ -274,7 +274,7 @@ impl Member {
             1 => self.pauses().await,
             _ => {}
         }
-        // L-MW-1 and L-MW-7: the task ends, however long that takes.
+        // L-MW-1 and L-MW-7: the task ends, after any time.
         let (waits, resumes) = (pin!(self.waits(&task)), pin!(self.resumes()));
         let Either::Left((Ok(end), _)) = select(waits, resumes).await else { return };
         me.sometimes(DONE, matches!(end, Some(TaskEnd::Done(_))));
@@ -314,8 +314,8 @@ impl Member {
         Ok(end)
     }
 
-    /// Drains a worker, and lets it work again now and then. Another worker starts in any case, so
-    /// that the tasks end.
+    /// Drains a worker, and undrains it now and then. Another worker always starts, so that the
+    /// tasks end.
     async fn drains(&self) {
         let Some(Ok(shown)) = self.me.perhaps(self.crew.snapshot()).await else { return };
         let Some(worker) = shown.workers.first() else { return };
@@ -327,7 +327,7 @@ impl Member {
         }
     }
 
-    /// Pauses the crew. Any process ends the pause: this one may end before that.
+    /// Pauses the crew. Any process may resume it, because this one may end before.
     async fn pauses(&self) {
         let paused = self.me.perhaps(self.crew.pause()).await;
         self.me.sometimes(PAUSED, matches!(paused, Some(Ok(()))));
@@ -337,14 +337,14 @@ impl Member {
     async fn resumes(&self) {
         while !self.client.is_closed() {
             self.me.rest(self.me.ttl()).await;
-            // A call that fails is repeated.
+            // A failed call is retried.
             let _resumed = self.crew.resume().await.is_ok();
         }
     }
 }
 
 impl Begun {
-    /// Counts another begin of a task. Returns their number.
+    /// Counts another start of a task. Returns the number of starts.
     fn again(&self, id: &str) -> u64 {
         let mut begun = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let times = begun.entry(id.to_owned()).or_default();

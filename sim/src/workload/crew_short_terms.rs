@@ -16,11 +16,11 @@ use crate::process::Process;
 /// The property of the one worker that can do the second task.
 const ABLE: (&str, &str) = ("is", "able");
 
-/// When all is repaired, lets masters follow each other in short terms. The wall clocks have to be
-/// right.
+/// Once everything is repaired, lets masters follow each other in short terms. The wall clocks have
+/// to be right.
 pub(super) async fn times_pass_in_short_terms(me: Process, dir: Path) -> Result<(), String> {
     for _ in 0..20 {
-        // A part of the servers may be out of reach for ever.
+        // Some servers may be unreachable for ever.
         let Ok(client) = me.client().await else { continue };
         let crew = Crew::new(&client, dir.clone()).retention(me.ttl() * 4);
         let has_failed = AtomicBool::new(false);

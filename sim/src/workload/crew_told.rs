@@ -1,4 +1,4 @@
-//! The answers of `cancel` and `wait` about the same task, which have to agree.
+//! The answers of `cancel` and `wait` about the same task, which must agree.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,7 +11,7 @@ use crate::workload::crew_truth::ends;
 #[derive(Clone, Default)]
 pub(super) struct Told(Arc<Mutex<Vec<Ends>>>);
 
-/// The end of a task by `cancel`, and afterwards by `wait`.
+/// The end of a task as `cancel` returned it, and then as `wait` returned it.
 struct Ends {
     task: String,
     cancelled: TaskEnd,
@@ -24,7 +24,7 @@ impl Told {
         all.push(Ends { task: task.to_owned(), cancelled, waited });
     }
 
-    /// L-MW-8: no other end is accepted after one that was returned.
+    /// L-MW-8: the end of a task does not change after it was returned.
     pub(super) fn judge(&self, truth: &Truth, crew: &str) -> Result<(), String> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match all.iter().find(|told| !told.agree(&ends(truth, crew, &told.task))) {
@@ -37,8 +37,8 @@ impl Told {
 }
 
 impl Ends {
-    /// Returns `true` if both are the end of one task. A task that was removed may be submitted
-    /// again: then the second one may be of a later task of this name.
+    /// Returns `true` if both are the end of one task. A removed task may be submitted again: the
+    /// second end may then belong to a later task of this name.
     fn agree(&self, ends: &[&str]) -> bool {
         let mut ends = ends.iter();
         self.cancelled == self.waited
@@ -47,7 +47,7 @@ impl Ends {
     }
 }
 
-/// The state of a task with this end, as its node has it.
+/// The state in the node of a task with this end.
 fn state(end: &TaskEnd) -> &'static str {
     match end {
         TaskEnd::Done(_) => "done",

@@ -11,13 +11,13 @@ use synod_core::store::{Change, Kind};
 
 use crate::findings::Truth;
 
-/// The least number of attempts at a task that are kept.
+/// The minimum number of attempts at a task that are kept.
 const KEPT: usize = 16;
 
 /// The state of a crew in the store after a commit.
 #[derive(Default)]
 struct Crewed {
-    /// The tasks that there are, and whether they are open.
+    /// The existing tasks, with `true` for an open task.
     tasks: BTreeMap<String, bool>,
     /// The number of submissions of each name of a task.
     submitted: BTreeMap<String, u64>,
@@ -40,7 +40,7 @@ struct Crewed {
 /// The attempts at a task, as their node holds them.
 #[derive(Default, Deserialize)]
 struct Attempts {
-    /// The number of attempts before these.
+    /// The number of earlier attempts.
     #[serde(default)]
     earlier: usize,
     attempts: Vec<Attempt>,
@@ -84,7 +84,7 @@ pub(super) fn ends(truth: &Truth, crew: &str, task: &str) -> Vec<&'static str> {
 }
 
 impl Crewed {
-    /// Applies a commit, and returns the laws that it breaks.
+    /// Applies a commit, and returns the broken laws.
     fn takes(&mut self, entry: &Entry) -> Vec<(&'static str, String)> {
         let mut broken = self.accepts(entry);
         broken.extend(self.moves(entry));
@@ -118,7 +118,7 @@ impl Crewed {
         broken
     }
 
-    /// L-MW-1, L-MW-2, L-MW-16: a task ends once, by a worker that is there and has it, or by the
+    /// L-MW-1, L-MW-2, L-MW-16: a task ends once, by an existing worker that has it, or by the
     /// master if it has a deadline. L-MW-5, L-MW-9: the master removes it after that, and after its
     /// worker has returned it.
     fn accepts(&self, entry: &Entry) -> Vec<(&'static str, String)> {
@@ -208,7 +208,7 @@ impl Crewed {
         broken
     }
 
-    /// L-MW-12: a worker that knows that it is drained is so in its next session.
+    /// L-MW-12: a worker that knows that it is drained stays drained in its next session.
     fn registers(&self, entry: &Entry) -> Vec<(&'static str, String)> {
         let made = entry.changes.iter().filter(|it| it.kind == Kind::Created);
         let forgotten = made.filter_map(|change| {
@@ -266,8 +266,8 @@ impl Crewed {
         broken
     }
 
-    /// Returns `true` if a worker has the task of this name that there is now, and not an earlier
-    /// one that was cancelled.
+    /// Returns `true` if a worker has the current task of this name, and not an earlier one that
+    /// was cancelled.
     fn is_current(&self, worker: &str, task: &str) -> bool {
         let of = self.assigned.get(&(worker.to_owned(), task.to_owned()));
         of.is_some_and(|of| self.submitted.get(task) == Some(of))
@@ -325,8 +325,8 @@ impl Crewed {
 }
 
 impl Attempts {
-    /// Returns `true` if all attempts that had ended before are among these, but for the first ones
-    /// when there are too many.
+    /// Returns `true` if all attempts that had ended before are among these, except the first ones
+    /// if there are too many.
     fn keeps(&self, before: &Self) -> bool {
         let Some(dropped) = self.earlier.checked_sub(before.earlier) else { return false };
         let may_drop = dropped == 0 || self.attempts.len() >= KEPT;
@@ -343,7 +343,7 @@ impl Worker {
     }
 }
 
-/// The record in a node, if it is there.
+/// The record in a node, if the node exists.
 fn record<T: DeserializeOwned>(change: &Change) -> Option<T> {
     let node = change.node.as_ref().filter(|_| change.kind != Kind::Deleted)?;
     serde_json::from_slice(&node.data).ok()
@@ -372,7 +372,7 @@ fn place(change: &Change) -> Option<Vec<&str>> {
     Some(names.collect())
 }
 
-/// Returns `true` if a node holds this text now.
+/// Returns `true` if a node now has this text.
 fn says(change: &Change, text: &str) -> bool {
     let node = change.node.as_ref().filter(|_| change.kind != Kind::Deleted);
     node.is_some_and(|node| String::from_utf8_lossy(&node.data).contains(text))

@@ -15,18 +15,18 @@ pub trait Workload: Sync {
     /// The ids of the laws that it checks.
     fn laws(&self) -> &'static [&'static str];
 
-    /// The marks that must be reached in one history of a thousand, once there are 20,000;
-    /// otherwise they test less than they seem to.
+    /// The marks that must be reached in one history out of a thousand, in a run of at least
+    /// 20,000; otherwise the histories test less than they seem to.
     fn marks(&self) -> &'static [&'static str];
 
-    /// The faults that happen elsewhere and never here, because their sites are not reached. All
+    /// The faults that happen elsewhere but never here, because their sites are not reached. All
     /// others must happen in 20,000 seeds.
     fn unreached(&self) -> Vec<Site> {
         Vec::new()
     }
 
-    /// Returns `true` if the workload is of use with two processes and one round, where every order
-    /// of events is tried.
+    /// Returns `true` if the workload is useful with two processes and one round, so that every
+    /// order of events can be tried.
     fn has_small_world(&self) -> bool {
         true
     }

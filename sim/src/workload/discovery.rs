@@ -1,4 +1,4 @@
-//! Three processes that register instances of one service, by one client or by two, follow it, and
+//! Three processes that register instances of one service, with one client or two, follow it, and
 //! choose among them.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,7 +46,7 @@ struct Book(Arc<Mutex<SeenByAll>>);
 struct SeenByAll {
     /// The payload of each version of a node.
     shown: BTreeMap<(Path, Revision), Option<String>>,
-    /// Instances that were shown and then were not: with the number of commits then.
+    /// Instances that disappeared from the view, with the number of commits at that time.
     gone: Vec<(Path, Stat, usize)>,
 }
 
@@ -138,7 +138,7 @@ impl Seller {
             1 => me.perhaps(discovery.take_over().register(named)).await,
             _ => me.perhaps(discovery.register(named)).await,
         };
-        // The node of an earlier registration may still be there.
+        // The node of an earlier registration may still exist.
         me.sometimes(REFUSED, matches!(registered, Some(Err(_))));
         if me.pick(4) == 0 {
             let rubbish = place().join("rubbish").expect("it is valid");
@@ -188,7 +188,7 @@ impl Seller {
         }
     }
 
-    /// L-SD-1, L-SD-2: when all is repaired, the view has the content of the store.
+    /// L-SD-1, L-SD-2: once everything is repaired, the view has the content of the store.
     async fn compares(&self) {
         const TIMES: u32 = 100;
         self.me.mended().await;
@@ -293,7 +293,7 @@ impl Book {
         Ok(())
     }
 
-    /// L-SD-3: an instance that was no longer in the view was removed before, or its data became
+    /// L-SD-3: an instance that disappeared from the view was removed before, or its data became
     /// invalid.
     fn check_gone(&self, truth: &Truth) -> Result<(), String> {
         for (path, stat, at) in &self.pages().gone {

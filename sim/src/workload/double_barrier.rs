@@ -20,9 +20,9 @@ use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
 use crate::workload::Workload;
 
-/// Three processes enter a double barrier for two, again and again, and leave. One of them is
-/// always too many. In between, the two instances of a process enter another barrier together, in
-/// the same session.
+/// Three processes enter a double barrier for two, repeatedly, and leave. There is always one too
+/// many. In between, the two instances of a process enter another barrier together, in the same
+/// session.
 pub(super) struct DoubleBarriers;
 
 const PARTIES: u32 = 2;
@@ -40,7 +40,7 @@ const PAIRED: &str = "two instances of one session entered together";
 struct Returned {
     /// The path of the barrier.
     barrier: Path,
-    /// The member that the call is about. For a failure it is the member that withdrew.
+    /// The member of the call; for a failure, the member that withdrew.
     member: String,
     call: Call,
     called: usize,
@@ -105,7 +105,7 @@ async fn work(me: Process, book: Book) {
         let barrier = DoubleBarrier::new(&client, path.clone(), parties);
         Member { me: me.clone(), barrier, path, book: book.clone() }
     };
-    // Two instances of each: the knowledge of one barrier says nothing about the other.
+    // Two instances of each: the state of one barrier must not affect the other.
     let [one, two] = [(); 2].map(|()| barrier("/both"));
     let own = format!("/both-of-{}", me.name());
     let [left, right] = [(); 2].map(|()| barrier(&own));
@@ -120,8 +120,8 @@ async fn work(me: Process, book: Book) {
         }
         me.rest(me.ttl() / 4).await;
     }
-    // L-DB-4: this begins under faults, and ends although others come, go and die. A second member
-    // enters with it, since the other processes may have ended.
+    // L-DB-4: this begins under faults, and ends although other members arrive, leave and crash. A
+    // second member enters with it, because the other processes may have ended.
     let last = async {
         if let Ok(inside) = one.enters().await {
             drop(one.leaves(inside).await);
@@ -240,9 +240,9 @@ fn barriers(truth: &Truth) -> BTreeMap<Path, Past> {
 /// The history of a barrier, by the numbers of commits.
 #[derive(Debug, Default)]
 struct Past {
-    /// The times at which the node of each member was there: at first the member itself. Afterwards
-    /// a delayed request may have created the node again. Clients that did not see the member go
-    /// count such a node, until its own client has removed it.
+    /// The times during which the node of each member existed: first as the member itself. Later, a
+    /// delayed request may have created the node again. Clients that were not notified of the
+    /// removal count such a node until its own client has removed it.
     there: BTreeMap<String, Vec<Range<usize>>>,
     /// The beginning of each round, and its members.
     rounds: Vec<(usize, BTreeSet<String>)>,
@@ -301,7 +301,7 @@ impl Past {
         Err(format!("{member} entered from commit {called} to {by}, and was not joined"))
     }
 
-    /// L-DB-2: all that were inside with it have left, or died.
+    /// L-DB-2: all other members of its round have left or crashed.
     fn left(&self, call: &Returned) -> Result<(), String> {
         let Returned { member, by, .. } = call;
         let round = self.rounds.iter().find(|(_, members)| members.contains(member));
@@ -312,9 +312,9 @@ impl Past {
         }
     }
 
-    /// The member went during the call, and had not entered. Where its whole round was over before
-    /// the call returned, a member that waits for the next one cannot tell: a store may join the
-    /// reports that a round began and ended.
+    /// The member left during the call without having entered. If its whole round was over before
+    /// the call returned, a member that waits for the next round cannot know that: a store may
+    /// merge the events of the begin and the end of a round.
     fn failed(&self, call: &Returned) -> Result<(), String> {
         let Returned { member, called, by, .. } = call;
         let lives = self.there.get(member).map(Vec::as_slice).unwrap_or_default();
@@ -331,7 +331,8 @@ impl Past {
         Err(format!("{call:?}, and {member} had entered at commit {began}"))
     }
 
-    /// Returns `true` if the member had not left by then. A node that was made again is no member.
+    /// Returns `true` if the member had not left by then. A node that was created again is not a
+    /// member.
     fn is_member_after(&self, member: &str, at: usize) -> bool {
         self.there.get(member).is_some_and(|lives| lives[0].end > at)
     }
@@ -368,7 +369,7 @@ mod tests {
         past.failed(&Returned { barrier, member, call, called, by }).is_ok()
     }
 
-    /// The history of two members, with the times at which the first was there, and the beginning
+    /// The history of two members, with the times during which the first existed, and the beginning
     /// of their round.
     fn past(a: &[Range<usize>], b: Range<usize>, began: Option<usize>) -> Past {
         let there = [("a".to_owned(), a.to_vec()), ("b".to_owned(), vec![b])];

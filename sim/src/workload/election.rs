@@ -165,7 +165,7 @@ impl Candidate {
         }
     }
 
-    /// L-EL-10: a value that was proclaimed was written under the lead.
+    /// L-EL-10: a proclaimed value was written by the leader.
     async fn proclaims(&self, leader: &Leader, value: &str) {
         let from = self.me.committed();
         let told = self.me.perhaps(leader.proclaim(value.to_owned())).await;
@@ -238,7 +238,7 @@ struct Observer {
 }
 
 impl Observer {
-    /// L-EL-9: observers see terms in their order.
+    /// L-EL-9: observers see terms in order.
     fn of(me: &Process, client: &Client) -> Self {
         let told = Arc::new(Mutex::new(None));
         let (me, latest) = (me.clone(), told.clone());
@@ -267,7 +267,7 @@ impl Observer {
     }
 }
 
-/// The proclamations and hand-overs of leaders that were answered. Clones share them.
+/// The answered proclamations and hand-overs of leaders. Clones share them.
 #[derive(Clone, Default)]
 struct Said(Arc<Mutex<Book>>);
 
@@ -315,7 +315,7 @@ impl Said {
         Ok(())
     }
 
-    /// L-EL-12: when a leader that handed over left, the chosen candidate was the first, or was
+    /// L-EL-12: when a leader left after a hand-over, the chosen candidate was the first, or was
     /// gone.
     fn check_heirs(&self, truth: &Truth) -> Result<(), String> {
         let mut line: BTreeSet<(Revision, &Path)> = BTreeSet::new();

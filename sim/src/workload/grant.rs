@@ -1,5 +1,6 @@
 //! [`Grants`]: each process that entered was entitled to enter, at some time between creating its
-//! ticket and entering. Judged by the store's history, with no clock and no exception.
+//! ticket and entering. Checked against the store's history, without a clock and without
+//! exceptions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +13,7 @@ use crate::findings::Truth;
 use crate::process::Process;
 use crate::setup::Sim;
 
-/// The kind of request.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wants {
     /// Holding alone.
@@ -23,7 +24,7 @@ pub(super) enum Wants {
     Permits(u32),
 }
 
-/// The entries in one directory. Clones share them.
+/// The grants in one directory. Clones share them.
 #[derive(Clone, Debug)]
 pub(super) struct Grants {
     dir: Path,
@@ -57,7 +58,7 @@ struct Line {
     posted: BTreeMap<Path, u32>,
 }
 
-/// The reason why a process was not entitled, which determines the law.
+/// The reason why a grant was wrong, which determines the broken law.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
     /// The ticket does not exist.
@@ -93,12 +94,12 @@ impl Wants {
 }
 
 impl Grants {
-    /// The entries in a lock queue with one holder, or several that share.
+    /// The grants in a lock queue with one exclusive holder or several shared ones.
     pub(super) fn of(dir: Path) -> Self {
         Self { dir, permits: None, granted: Arc::default(), returned: Arc::default() }
     }
 
-    /// The entries in a queue for permits: with this limit, or the limit in its nodes.
+    /// The grants in a queue for permits: with this limit, or the limit in its nodes.
     pub(super) fn of_permits(dir: Path, permits: Option<u32>) -> Self {
         Self { dir, permits, granted: Arc::default(), returned: Arc::default() }
     }
@@ -110,7 +111,7 @@ impl Grants {
         self.lock().push(Granted { ticket, drawn, wants, by: me.committed() });
     }
 
-    /// Records that a process releases what it holds.
+    /// Records that a process releases its lock or permits.
     pub(super) fn returns(&self, held: &dyn Held) {
         self.returned().insert(held.seen_path().clone());
     }
@@ -143,7 +144,7 @@ impl Grants {
         let mut why: BTreeMap<Path, Why> = BTreeMap::new();
         let mut line = Line::default();
         for (index, entry) in truth.log.iter().enumerate() {
-            // A process that knew before this commit.
+            // A process that held before this commit.
             let late = waiting.iter().find(|one| one.by <= index);
             if let Some(one) = late {
                 return Err(one.unentitled(why.get(&one.ticket)));
@@ -154,7 +155,7 @@ impl Grants {
             waiting.retain(|one| match line.entitles(one, self.permits) {
                 Ok(()) => false,
                 Err(no) => {
-                    // The later removal of the ticket has no meaning.
+                    // The later removal of the ticket is ignored.
                     if no != Why::Gone {
                         why.insert(one.ticket.clone(), no);
                     }
@@ -178,7 +179,7 @@ impl Grants {
 }
 
 impl Granted {
-    /// The law that is broken by the entry.
+    /// The law that the grant breaks.
     fn unentitled(&self, why: Option<&Why>) -> (String, String) {
         let (law, what) = match (self.wants, why) {
             (_, None | Some(Why::Gone)) => ("L-MX-2", "whose ticket was never seen in the line"),
@@ -223,7 +224,7 @@ impl Line {
         }
     }
 
-    /// Succeeds if this ticket is next, in the current queue.
+    /// Succeeds if this ticket is next in the current queue.
     fn entitles(&self, one: &Granted, permits: Option<u32>) -> Result<(), Why> {
         let is_own = |(drawn, ticket): &(&Revision, &Ticket)| {
             ticket.path == one.ticket && one.drawn.is_none_or(|own| own == **drawn)
@@ -239,7 +240,7 @@ impl Line {
                 Some(_) => Err(Why::Reader),
             };
         };
-        // Of two limits, which should not exist, the smaller one.
+        // If there are two limits, which should not happen, the smaller one.
         let there = u64::from(permits.or(self.posted.values().min().copied()).unwrap_or(0));
         let (mut taken, mut held) = (0, 0);
         for other in ahead.map(|other| u64::from(other.permits())) {

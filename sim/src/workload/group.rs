@@ -1,4 +1,4 @@
-//! Three processes that are members of one group, by one client or by two, and follow it.
+//! Three processes that are members of one group, with one client or two, and follow it.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -61,7 +61,7 @@ async fn work(me: Process) {
     let Ok(client) = me.impatient_client().await else { return };
     let listener = Listener::of(&me, &Group::new(&client, dir()));
     let member = Joiner { me, client, listener };
-    // For one round, so that a history does not become much longer.
+    // Only one round, so that a history does not become much longer.
     let first = join(member.round(&member.client, 0), member.join_beside());
     Box::pin(first).await;
     for round in 1..member.me.rounds(ROUNDS) {
@@ -100,7 +100,7 @@ impl Joiner {
             1 => me.perhaps(group.take_over().join_as(me.name(), data.clone())).await,
             _ => me.perhaps(group.join_as(me.name(), data.clone())).await,
         };
-        // The node of an earlier membership may still be there.
+        // The node of an earlier membership may still exist.
         me.sometimes(REFUSED, matches!(joined, Some(Err(_))));
         let Some(Ok(membership)) = joined else { return me.rest(me.ttl()).await };
         me.rest(me.ttl()).await;
@@ -116,7 +116,7 @@ impl Joiner {
         me.rest(me.ttl() / 4).await;
     }
 
-    /// L-GM-1: when all is repaired, a follower knows the current members.
+    /// L-GM-1: once everything is repaired, a follower knows the current members.
     async fn compares(&self) {
         const TIMES: u32 = 100;
         self.me.mended().await;
@@ -147,7 +147,7 @@ struct Listener {
 }
 
 impl Listener {
-    /// L-GM-3: joins and leaves of each name take turns, by incarnations.
+    /// L-GM-3: joins and leaves of each name alternate, by incarnations.
     fn of(me: &Process, group: &Group) -> Self {
         let known = Arc::<Mutex<BTreeMap<String, Member>>>::default();
         let (me, changes, all) = (me.clone(), group.changes(), known.clone());

@@ -111,7 +111,7 @@ impl Follower {
         self.last = Some(view);
     }
 
-    /// L-HR-1: when all is repaired, the ring has the current members.
+    /// L-HR-1: once everything is repaired, the ring has the current members.
     async fn compares(&self) {
         const TIMES: u32 = 100;
         self.me.mended().await;

@@ -23,7 +23,7 @@ pub(super) const LOST: &str = "a lock was lost while it was held";
 pub(super) const SILENT: &str = "a holder was silent for longer than its session lives";
 pub(super) const LATE: &str = "a guarded write came too late";
 
-/// The way in which a process holds.
+/// The work of a process while it holds a lock.
 pub(super) struct Holding<'a> {
     pub(super) me: &'a Process,
     pub(super) client: &'a Client,
@@ -32,7 +32,7 @@ pub(super) struct Holding<'a> {
 }
 
 impl Holding<'_> {
-    /// Holds for a while, checks all the time, and writes its token at the end.
+    /// Holds for a while, checks continuously, and writes its token at the end.
     pub(super) async fn pass(&self, held: &dyn Held) {
         self.pass_while(held, &|| held.is_held()).await;
     }
@@ -43,7 +43,7 @@ impl Holding<'_> {
         self.write(held).await;
     }
 
-    /// Holds for a while, and checks all the time.
+    /// Holds for a while, and checks continuously.
     pub(super) async fn linger(&self, held: &dyn Held) {
         self.linger_while(held, &|| held.is_held()).await;
     }
@@ -51,7 +51,7 @@ impl Holding<'_> {
     async fn linger_while(&self, held: &dyn Held, is_held: &(dyn Fn() -> bool + Sync)) {
         let (me, ttl) = (self.me, self.me.ttl());
         let step = ttl / 200;
-        // Holds for nearly as long as a session survives, or shortly.
+        // Holds for nearly as long as a session survives, or for a short time.
         let silent = me.falls_silent(ttl * 2);
         let steps = if silent { 400 } else { me.pick(12) };
         let drawn = me.born(held).map(|(drawn, _)| drawn);
@@ -80,8 +80,8 @@ impl Holding<'_> {
     }
 }
 
-/// A process that is done leaves nothing in the lock queue, although its session is alive. L-MX-15
-/// for a ticket that was released, otherwise `law`.
+/// Checks that a finished process has no ticket in the lock queue, although its session is alive.
+/// The law is L-MX-15 for a released ticket, otherwise `law`.
 pub(super) async fn leaves_nothing(me: &Process, client: &Client, grants: &Grants, law: &str) {
     me.mended().await;
     clock::sleep(me.ttl() * 12).await;
@@ -95,8 +95,8 @@ pub(super) async fn leaves_nothing(me: &Process, client: &Client, grants: &Grant
     }
 }
 
-/// L-MX-5: in the order of commits the tokens of guarded writes never fall, except among holders
-/// that share.
+/// L-MX-5: in the order of commits the tokens of guarded writes never decrease, except among
+/// holders that share.
 pub(super) fn guarded_writes_rise(truth: &Truth) -> Result<(), String> {
     writes_rise(truth, &data())
 }
@@ -153,7 +153,7 @@ pub(super) fn only_owners_remove_tickets(truth: &Truth) -> Result<(), String> {
 }
 
 /// L-MX-14: a release wakes the next waiter, and the owner of the ticket if the owner watches it.
-/// Where a stranger removed a ticket, its waiter waits for another ticket, until it is notified.
+/// If a stranger removed a ticket, its waiter still waits for another one until it is notified.
 pub(super) fn few_are_woken(truth: &Truth) -> Result<(), String> {
     let removes = |entry: &Entry| {
         matches!(entry.by, By::Stranger) && entry.changes.iter().any(|it| it.kind == Kind::Deleted)

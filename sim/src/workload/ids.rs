@@ -21,7 +21,7 @@ const ROUNDS: u64 = 5;
 
 const FAILED: &str = "no number was drawn";
 
-/// All numbers that were drawn. Clones share them.
+/// All numbers that were taken. Clones share them.
 type Drawn = Arc<Mutex<BTreeSet<u64>>>;
 
 impl Workload for Numbers {
@@ -48,7 +48,7 @@ impl Workload for Numbers {
 
     fn prepare(&self, sim: Sim) -> Sim {
         let drawn = Drawn::default();
-        // Strangers would let the numbers begin again.
+        // Strangers would restart the numbers.
         sim.without_strangers().processes(3, move |me| work(me, drawn.clone())).must_end("L-CNT-6")
     }
 }

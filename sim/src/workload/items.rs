@@ -17,7 +17,7 @@ use crate::process::Process;
 /// The number of pauses after which the last consumer stops waiting for a missing item.
 const PAUSES: u32 = 200;
 
-/// The items of some queues, as the processes know them. Clones share them.
+/// The items of some queues, as the processes have recorded them. Clones share them.
 #[derive(Clone)]
 pub(super) struct Items {
     book: Arc<Mutex<Book>>,
@@ -27,11 +27,11 @@ pub(super) struct Items {
 /// The places of a queue's nodes.
 #[derive(Clone, Copy)]
 pub(super) struct Layout {
-    /// Returns `true` for the node of an item that no process has taken for good.
+    /// Returns `true` for the node of an item that no process has finally taken.
     pub(super) is_item: fn(&Path) -> bool,
     /// Returns `true` for the node of an item that a consumer has claimed.
     pub(super) is_claimed: fn(&Path) -> bool,
-    /// Returns `true` for a node in which a transaction leaves its number.
+    /// Returns `true` for a write id.
     pub(super) is_mark: fn(&Path) -> bool,
     /// The item in the data of a node.
     pub(super) text: fn(&[u8]) -> String,
@@ -51,13 +51,13 @@ pub(super) struct Book {
     pub(super) removed: BTreeSet<String>,
     /// The items that a process has certainly removed.
     gone: BTreeSet<String>,
-    /// The time before which an item that was put off is not to be delivered for the first time.
+    /// The time before which a delayed item must not be delivered for the first time.
     pub(super) due: BTreeMap<String, Duration>,
-    /// The marks and claims that a process has removed although they belong to others.
+    /// The write ids and claims of other processes that a process has removed.
     pub(super) meddled: BTreeSet<Path>,
-    /// The starts of processes, and whether the last life of the process was ended by a crash.
+    /// The starts of processes, with `true` if the previous life of the process ended in a crash.
     starts: Vec<Start>,
-    /// The processes that cannot put an item back, as they are frozen for ever.
+    /// The processes that cannot put an item back, because they are frozen for ever.
     hindered: BTreeSet<u64>,
 }
 
@@ -102,7 +102,7 @@ impl Items {
         self.lock().starts.push(start);
     }
 
-    /// Returns `true` if a process may have removed this mark or claim of another.
+    /// Returns `true` if a process may have removed this write id or claim of another process.
     pub(super) fn is_meddled(&self, path: &Path) -> bool {
         self.lock().meddled.contains(path)
     }
@@ -118,7 +118,7 @@ impl Items {
     /// L-Q-5: no delivered item was taken before.
     pub(super) fn is_new(&self, me: &Process, item: &str) {
         let book = self.lock();
-        // It may have been removed since it was claimed.
+        // The item may have been removed since it was claimed.
         let is_had = book.taken.contains(item) || book.acknowledged.contains(item);
         drop(book);
         if is_had {
@@ -126,7 +126,7 @@ impl Items {
         }
     }
 
-    /// Records that a process has an item for good.
+    /// Records that a process has finally taken an item.
     pub(super) fn ends(&self, me: &Process, item: &str, end: End, law: &str) {
         self.was_put(me, item);
         let mut book = self.lock();
@@ -157,8 +157,8 @@ impl Items {
         }
     }
 
-    /// The items that are not in the queue, and that no process has, although nothing prevented
-    /// that they were put back.
+    /// The items that are not in the queue, and that no process has, although they could have been
+    /// put back.
     fn lost(&self, log: &[Entry]) -> Vec<String> {
         let nodes = self.nodes(log);
         let book = self.lock();
@@ -184,7 +184,7 @@ impl Items {
         }
     }
 
-    /// Each item that was ever there: its node, or the commit that removed it.
+    /// Each item that ever existed: its node, or the commit that removed it.
     fn nodes<'a>(&self, log: &'a [Entry]) -> BTreeMap<String, Result<(), Removal<'a>>> {
         let (mut texts, mut items) = (BTreeMap::new(), BTreeMap::new());
         let is_item = |path: &Path| (self.layout.is_item)(path);
@@ -205,16 +205,15 @@ impl Items {
         items
     }
 
-    /// Returns `true` if nothing can put the item back: its process has crashed, or is hindered, or
-    /// a mark of the process is gone, without which the process cannot determine the result of its
+    /// Returns `true` if no process can put the item back: its process has crashed or is frozen, or
+    /// a write id of the process is gone, without which it cannot determine the result of its
     /// transaction.
     fn is_excused(&self, book: &Book, log: &[Entry], removal: &Removal<'_>) -> bool {
         let by = removal.entry.by;
         let By::Process(process) = by else { return false };
         let is_mark = |path: &Path| (self.layout.is_mark)(path);
         let mark = removal.entry.changes.iter().map(|it| &it.path).find(|path| is_mark(path));
-        // An item without a mark was taken by another program, which puts back no item that it has
-        // taken.
+        // An item without a write id was taken by another program, which never puts an item back.
         let Some(mark) = mark else { return book.may_have_ended(self, log, removal) };
         let mut marks: BTreeMap<&Path, Duration> = BTreeMap::new();
         for entry in log[..=removal.index].iter().filter(|entry| entry.by == by) {
@@ -223,7 +222,7 @@ impl Items {
         }
         let since = marks.get(mark).copied().unwrap_or_default();
         let starts = book.starts.iter().filter(|it| it.process == process && it.at > since);
-        // A later life may consider the marks of an earlier one old, by a different wall clock.
+        // A later life may consider the write ids of an earlier one old, by a different wall clock.
         let is_foreign =
             |entry: &Entry| entry.by != by || starts.clone().any(|start| start.at <= entry.at);
         let is_removed = |entry: &Entry| {
@@ -236,7 +235,7 @@ impl Items {
             || log[removal.index..].iter().any(is_removed)
     }
 
-    /// L-Q-3: one put makes one node at a time, and none if it failed for certain.
+    /// L-Q-3: one put creates one node at a time, and none if it certainly failed.
     pub(super) fn each_is_there_once(&self, log: &[Entry]) -> Result<(), String> {
         let mut there: BTreeMap<&Path, String> = BTreeMap::new();
         let (mut made, mut present) = (BTreeSet::new(), BTreeSet::new());
@@ -265,8 +264,9 @@ impl Items {
         }
     }
 
-    /// L-Q-4, L-Q-12: when all is repaired, one consumer takes the other items in these
-    /// directories, whichever process had them. It waits for items that have yet to be put back.
+    /// L-Q-4, L-Q-12: once everything is repaired, one consumer takes the remaining items in these
+    /// directories, including items that other processes had. It waits for items that have yet to
+    /// be put back.
     pub(super) async fn drain<Q>(
         &self,
         me: Process,
@@ -277,13 +277,13 @@ impl Items {
         let (mut left, mut pauses) = (Vec::new(), 0);
         self.lock().hindered = me.frozen();
         for _ in 0..50 {
-            // A part of the servers may be out of reach for ever.
+            // Some servers may be unreachable for ever.
             let Ok(client) = me.client().await else { continue };
             let Ok(queue) = queue(&client) else { continue };
             while let Ok(nodes) = nodes_in(&client, dirs).await {
                 left = nodes;
                 if left.is_empty() {
-                    // Items that are lost for good are reported by the check of the whole history.
+                    // Items that are finally lost are reported by the check of the whole history.
                     if pauses == PAUSES || self.lost(&me.cluster.log()).is_empty() {
                         return Ok(());
                     }
@@ -315,7 +315,7 @@ impl Book {
         [&self.taken, &self.acknowledged, &self.gone].iter().any(|items| items.contains(item))
     }
 
-    /// Returns `true` if a process may have removed the item without a mark.
+    /// Returns `true` if a process may have removed the item without a write id.
     fn may_have_ended(&self, items: &Items, log: &[Entry], removal: &Removal<'_>) -> bool {
         let before = log[..removal.index].iter().rev().flat_map(|entry| &entry.changes);
         let node = before.filter(|it| it.path == *removal.path).find_map(|it| it.node.as_ref());

@@ -22,7 +22,7 @@ use crate::workload::belief::{Among, Beliefs, LEAD};
 use crate::workload::grant::{Grants, Wants};
 use crate::workload::holding::{self, Holding};
 
-/// Three processes are candidates of a latch, check all the time whether they lead, listen, and
+/// Three processes are candidates of a latch, check continuously whether they lead, listen, and
 /// leave in every state.
 pub(super) struct Latches;
 
@@ -84,8 +84,8 @@ struct All {
     standing: Arc<Mutex<Vec<Stood>>>,
 }
 
-/// The term of a candidate, by the number of commits: its label, and the time when it was asked to
-/// leave.
+/// The time of a candidate in the queue, as numbers of commits: its label, and the time of the
+/// request to leave.
 #[derive(Clone, Debug)]
 struct Stood {
     label: String,
@@ -122,7 +122,7 @@ impl Candidate {
         if stays {
             self.leads(&candidacy).await;
             if me.pick(3) == 0 {
-                // Repeated if the lead was lost meanwhile.
+                // Repeated if the lead was lost in between.
                 let again = self.leads(&candidacy).await;
                 me.sometimes(AGAIN, again);
             }
@@ -130,8 +130,8 @@ impl Candidate {
             me.rest(me.ttl() / 4).await;
             me.sometimes(LEFT, !candidacy.is_leader());
         }
-        // A candidate that could not create its ticket, as far as it knows, removes the ticket and
-        // reports the failure.
+        // A candidate that does not know that its ticket was created removes it and reports the
+        // failure.
         if me.suffered(UNHEARD) == before && !failures.any.load(Ordering::Relaxed) {
             let stood = Stood { label, until: me.committed() };
             self.all.standing.lock().unwrap_or_else(PoisonError::into_inner).push(stood);
@@ -149,15 +149,14 @@ impl Candidate {
         drop(listener);
     }
 
-    /// Waits for the lead, and leads for a while. Returns `true` if that was another term than the
-    /// last.
+    /// Waits for the lead, and leads for a while. Returns `true` if that was a new term.
     async fn leads(&self, candidacy: &Candidacy) -> bool {
         let Self { me, client, all } = self;
         let began = me.age();
         let Some(Some(lead)) = me.perhaps(leading(me, candidacy)).await else { return false };
         me.sometimes(WAITED, me.age() > began + me.ttl() / 10);
         all.grants.note(me, &lead, Wants::All);
-        // By the candidate's own report whether it leads.
+        // Uses the candidate's own report.
         let leads = || candidacy.leadership().is_some_and(|now| now.path() == lead.path());
         let is_new = all.beliefs.entered_anew(me, &lead, &leads);
         let stay = Holding { me, client, judge: &all.beliefs, among: Among::Nobody };
@@ -175,8 +174,8 @@ impl Candidate {
     }
 }
 
-/// The lead, whatever the notifications are meanwhile; `None` if the candidate is rejected again
-/// and again.
+/// Waits for the leadership, and ignores failures that are reported meanwhile; `None` if the
+/// candidate is rejected repeatedly.
 async fn leading(me: &Process, candidacy: &Candidacy) -> Option<Leadership> {
     let mut refusals = 0;
     while refusals < 5 {
@@ -200,7 +199,7 @@ struct Listener {
 }
 
 impl Listener {
-    /// L-EL-4: terms are gained and lost in turn, and none is gained after the candidate left.
+    /// L-EL-4: gained and lost terms alternate, and no term is gained after the candidate left.
     fn of(me: &Process, candidacy: &Candidacy) -> Self {
         let closed = Arc::new(AtomicBool::new(false));
         let (me, left, changes) = (me.clone(), closed.clone(), candidacy.changes());

@@ -12,7 +12,7 @@ use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
 use crate::workload::{WATCHED, Workload};
 
-/// Three processes, which are two holders, take a lease.
+/// Three processes with two holder names take a lease.
 pub(super) struct Leases;
 
 const ROUNDS: u64 = 6;
@@ -21,7 +21,7 @@ const REFUSED: &str = "another holder had the lease";
 const EXTENDED: &str = "a holder extended its term";
 const TAKEN_OVER: &str = "a lease was taken after the end of a term";
 
-/// The greatest difference of the clocks that the holders expect.
+/// The maximum clock difference that the holders expect.
 const MARGIN: Duration = Duration::from_millis(50);
 
 /// The node of a lease. Dates are in milliseconds.
@@ -55,7 +55,7 @@ impl Workload for Leases {
     }
 
     fn prepare(&self, sim: Sim) -> Sim {
-        // Strangers would let the numbers begin again.
+        // Strangers would restart the numbers.
         sim.without_strangers()
             .processes(3, work)
             .must_end("L-CNT-6")

@@ -6,12 +6,12 @@ use synod_core::store::{Node, Query};
 
 use crate::process::Process;
 
-/// The marks of all writers are gone with their sessions.
+/// Checks that the write ids of all writers were removed with their sessions.
 pub(super) async fn no_mark_is_left(me: Process, value: Path) -> Result<(), String> {
     none_is_left(me, Query::children(value).names_only(), |_| true).await
 }
 
-/// Checks that no node that should go is left in the result of a query.
+/// Checks that the result of a query has no node that should have been removed.
 pub(super) async fn none_is_left(
     me: Process,
     query: Query,
@@ -19,7 +19,7 @@ pub(super) async fn none_is_left(
 ) -> Result<(), String> {
     let mut left = None;
     for _ in 0..100 {
-        // A part of the servers may be out of reach for ever.
+        // Some servers may be unreachable for ever.
         if let Ok(client) = me.client().await
             && let Ok(view) = client.read(query.clone()).await
         {

@@ -1,10 +1,9 @@
-//! Checks whether the calls that changed one value can be put into an order that explains every
-//! answer.
+//! Checks whether some order of the calls on one value explains every answer (linearizability).
 //!
 //! The specification of a value is one pure function, [`step`]. The search is that of Wing and
 //! Gong, with Lowe's cache of failed states. The order must also explain the last value of the
-//! store's log. So where each addition has an amount that no sum of others has, the check is exact:
-//! the value is the sum of precisely those additions that happened, each once.
+//! store's log. So if each amount differs from every sum of other amounts, the check is exact: the
+//! value is the sum of exactly the additions that happened, each once.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -30,7 +29,7 @@ pub(super) enum Told {
     Found(i64),
     /// The values before and after the change.
     Changed(i64, i64),
-    /// The call was done, or not.
+    /// The call was applied, or not.
     Done(bool),
     /// The call certainly never happens.
     Failed,
@@ -95,8 +94,7 @@ impl Calls {
         u32::try_from(adds).unwrap_or(u32::MAX)
     }
 
-    /// Looks for an order that explains all answers, and that leads from the first value to the
-    /// last.
+    /// Searches for an order that explains all answers, and leads from the first value to the last.
     ///
     /// # Errors
     ///

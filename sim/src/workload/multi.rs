@@ -13,7 +13,7 @@ use crate::workload::belief::{Among, Beliefs, LOCK};
 use crate::workload::grant::{Grants, Wants};
 use crate::workload::holding::{self, Holding};
 
-/// Three processes lock two of three locks, each in an order of its own, and some lock one alone.
+/// Three processes lock two of three locks, each in its own order, and some lock a single one.
 pub(super) struct MultiLocks;
 
 const ROUNDS: u64 = 3;
@@ -57,7 +57,7 @@ impl Workload for MultiLocks {
     }
 }
 
-/// One of the locks, and its checks.
+/// One of the locks, with its checks.
 #[derive(Clone)]
 struct Room {
     beliefs: Beliefs,
@@ -123,7 +123,7 @@ impl Worker {
         }
     }
 
-    /// Locks one alone, like a client that needs no other.
+    /// Locks a single one, like a client that needs no other.
     async fn one(&self, room: &Room) {
         let (me, client) = (&self.me, &self.client);
         let Some(Ok(guard)) = me.perhaps(Mutex::new(client, room.dir()).lock()).await else {
@@ -163,7 +163,7 @@ impl Worker {
         drop(me.perhaps(guard.release()).await);
     }
 
-    /// L-X-3: a process that did not get all locks soon holds no lock.
+    /// L-X-3: a process that did not get all locks holds none after a short time.
     async fn check_has_none(&self, both: [usize; 2]) {
         self.me.sometimes(NONE, true);
         let before = self.me.harmed();
@@ -174,7 +174,7 @@ impl Worker {
             };
             let own =
                 |node: &Node| node.stat.and_then(|stat| stat.owner) == Some(session.info().id);
-            // A ticket that was held before, and whose guard was dropped, may still be there.
+            // A ticket that was held before, and whose guard was dropped, may still exist.
             let grants = &self.rooms[place].grants;
             let some = view.nodes.iter().any(|node| own(node) && !grants.was_in(node));
             // After a fault a ticket may be removed later.

@@ -1,8 +1,8 @@
-//! A lock that three processes want, each for several reasons at once.
+//! A lock that three processes request, some with several tasks or clients.
 //!
-//! It is the pattern for a workload of a recipe: the actions of its users are here; their beliefs,
-//! with the time of each, in [`Beliefs`], which judges them at once; the actions of holders, in
-//! [`Holding`]; and the check of the store's log at the end.
+//! It is the pattern for a workload of a recipe: the actions of its users are here; their claims to
+//! hold, with the time of each, in [`Beliefs`], which checks them immediately; the actions of
+//! holders, in [`Holding`]; and the check of the store's log at the end.
 
 use crate::cluster::Site;
 use futures_util::future::join;
@@ -17,8 +17,8 @@ use crate::workload::belief::{Among, Beliefs, LOCK};
 use crate::workload::grant::{Grants, Wants};
 use crate::workload::holding::{self, Holding};
 
-/// Three processes, one of them with two tasks and one with two clients, lock, believe, write under
-/// the lock, and release it.
+/// Three processes, one of them with two tasks and one with two clients, lock, claim to hold, write
+/// under the lock, and release it.
 pub(super) struct Mutexes;
 
 const ROUNDS: u64 = 3;
@@ -129,7 +129,8 @@ impl Worker {
         if guard.token().revision().get().is_multiple_of(2) {
             stay.pass(&guard).await;
         } else {
-            // No request with the ticket's name can be late, so the next ticket may reuse the name.
+            // No request with the ticket's name can be delayed, so the next ticket may reuse the
+            // name.
             stay.linger(&guard).await;
         }
         if me.pick(3) == 0 {

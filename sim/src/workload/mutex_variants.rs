@@ -1,5 +1,5 @@
 //! Variants of the mutex: re-entrant locks, locks that are passed on within a process, and locks
-//! without an order. Some want the same lock as a plain mutex.
+//! without an order. Some request the same lock as a plain mutex.
 
 use std::pin::pin;
 
@@ -19,7 +19,7 @@ use crate::workload::belief::{Among, Beliefs, LOCK, Laws};
 use crate::workload::grant::{Grants, Wants};
 use crate::workload::holding::{self, Holding};
 
-/// Three processes, one of them with three tasks, want one lock of a kind.
+/// Three processes, one of them with three tasks, request one kind of lock.
 pub(super) struct Kin {
     name: &'static str,
     about: &'static str,
@@ -141,7 +141,7 @@ struct Worker {
     locks: Locks,
     beliefs: Beliefs,
     grants: Grants,
-    /// Notified when one task is done with a lock that is passed on.
+    /// Notified when one task has finished with a lock that is passed on.
     done: Notify,
 }
 
@@ -196,7 +196,7 @@ impl Worker {
         if passed || self.me.pick(3) == 0 {
             self.enters(&guard).await;
         } else {
-            // Without a transaction, after which it would not be passed on.
+            // Without a guarded transaction, after which the lock would not be passed on.
             self.is_in(&guard);
             self.stay().linger(&guard).await;
         }
@@ -207,8 +207,8 @@ impl Worker {
         self.done.notify_waiters();
     }
 
-    /// Some tasks stop waiting when another task here is done, without checking whether the lock
-    /// was passed on to them.
+    /// Some tasks stop waiting when another task of this process has finished, without checking
+    /// whether the lock was passed on to them.
     async fn waits_to_be_passed_it(&self) -> Option<Result<CohortGuard>> {
         let lock = self.me.perhaps(self.locks.passing.lock());
         if self.me.pick(3) > 0 {

@@ -19,8 +19,7 @@ use crate::setup::Sim;
 use crate::workload::Workload;
 use crate::workload::presence::nothing_is_left;
 
-/// Three processes join a partition, work on the items that they have, stop when they are asked to,
-/// and leave.
+/// Three processes join a partition, work on the items that they have, stop on request, and leave.
 pub(super) struct Partitions;
 
 const ROUNDS: u64 = 3;
@@ -32,7 +31,7 @@ const LOST: &str = "a member lost an item";
 const UNCERTAIN: &str = "a member did not hold an item that it worked on";
 const COMPARED: &str = "every item had a member";
 
-/// An action or belief of a process, with the number of commits at that time.
+/// An action of a process, or its claim to hold an item, with the number of commits at that time.
 #[derive(Clone, Debug)]
 struct Noted {
     process: u64,
@@ -49,7 +48,7 @@ enum What {
     Stopped,
 }
 
-/// The actions and beliefs of all processes. Clones share them.
+/// The actions of all processes and the items that they held. Clones share them.
 #[derive(Clone, Debug, Default)]
 struct Book(Arc<Mutex<Vec<Noted>>>);
 
@@ -114,7 +113,7 @@ impl Member {
         let Some(Ok(share)) = self.me.perhaps(self.parts.join(self.me.name())).await else {
             return self.me.rest(self.me.ttl()).await;
         };
-        // The work stops before the share is dropped.
+        // The work is stopped before the share is dropped.
         let working = Working { member: self, items: Mutex::default() };
         let ends = async {
             self.me.rest(self.me.ttl() * 2).await;
@@ -136,8 +135,8 @@ impl Member {
         self.me.rest(self.me.ttl() / 4).await;
     }
 
-    /// L-SP-2: when all is repaired, every item has a member, and each member has the items that
-    /// the store assigns to it.
+    /// L-SP-2: once everything is repaired, every item has a member, and each member has the items
+    /// that the store assigns to it.
     async fn compares(&self, share: &Share) {
         const TIMES: u32 = 100;
         self.me.mended().await;
@@ -221,7 +220,7 @@ impl Working<'_> {
 
 impl Drop for Working<'_> {
     fn drop(&mut self) {
-        // Also items on which the work was about to begin.
+        // This includes items whose work was about to start.
         self.stops(&ITEMS.map(str::to_owned).into());
     }
 }
@@ -247,9 +246,9 @@ impl Book {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// L-SP-1: whenever a process believed to hold an item, the claim was its own. Exceptions are a
-    /// claim that a stranger removed, and a session that an operator ended: no process can know
-    /// that before it is notified.
+    /// L-SP-1: whenever a process reported that it held an item, the claim belonged to it.
+    /// Exceptions are a claim that a stranger removed, and a session that an operator ended: no
+    /// process can know that before it is notified.
     fn check_holds(&self, truth: &Truth) -> Result<(), String> {
         let noted = self.lock();
         let forced: BTreeSet<SessionId> =
@@ -284,7 +283,7 @@ impl Book {
         Ok(())
     }
 
-    /// L-SP-3: a process removes only its own claims, and each after it has stopped work on the
+    /// L-SP-3: a process removes only its own claims, each after it has stopped its work on the
     /// item. L-SP-1 as well: no request of one process removes the claim of another.
     fn check_gifts(&self, truth: &Truth) -> Result<(), String> {
         let noted = self.lock();

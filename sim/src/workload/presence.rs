@@ -1,5 +1,5 @@
-//! Three processes that keep nodes, ephemeral ones or with a time to live, and query whether they
-//! are there. Some nodes have several owners, in one process and in two.
+//! Three processes that keep nodes, ephemeral ones or with a time to live, and query their
+//! presence. Some nodes have several owners, in one process and in two.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -60,10 +60,10 @@ const COMPARED: &str = "a node was compared with what its owner had set";
 const REFUSED: &str = "a second owner was refused";
 const REPLACED: &str = "a second owner had the node after the first one";
 
-/// The start of the names of nodes that several owners want.
+/// The prefix of the names of nodes that several owners want.
 const SHARED: &str = "shared-";
 
-/// The knowledge of an owner, with the number of commits at that time.
+/// An observation of an owner, with the number of commits at that time.
 #[derive(Clone, Debug)]
 struct Noted {
     process: u64,
@@ -78,17 +78,17 @@ struct Noted {
 enum What {
     /// The node was kept from then on.
     Begun,
-    /// The node that was created at this revision was there.
+    /// The node that was created at this revision existed.
     There(Revision),
-    /// No fault had happened to its owner so far.
+    /// Its owner had suffered no fault so far.
     Calm,
     /// From then on the node had to be removed.
     Ending,
-    /// The node was gone for good.
+    /// The node was permanently gone.
     Ended,
 }
 
-/// The knowledge of all owners. Clones share it.
+/// The observations of all owners. Clones share it.
 #[derive(Clone, Debug, Default)]
 struct Book(Arc<Mutex<Vec<Noted>>>, Arc<AtomicUsize>);
 
@@ -134,11 +134,11 @@ impl Kind {
         }
     }
 
-    /// Returns a function that is true for the nodes that must not be there in the end.
+    /// Returns a function that is true for nodes that must not exist at the end.
     fn leaves(self) -> fn(&Node) -> bool {
         match self {
             Self::Ephemeral => is_owned,
-            // Strangers put nodes there, too.
+            // Strangers also put nodes there.
             Self::Lasting => |node| node.stat.is_some() && !node.path.name().starts_with("foreign"),
         }
     }
@@ -187,14 +187,14 @@ impl Owner {
         self.book.1.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Keeps a node that others may want, twice at the same time.
+    /// Keeps a node that other owners may want, twice at the same time.
     async fn contends(&self) {
         let name = format!("{SHARED}{}", self.me.pick(2));
         let (first, second) = Box::pin(join(self.keeps(&name), self.keeps(&name))).await;
         self.me.sometimes(REPLACED, first && second);
     }
 
-    /// Keeps a node that others may want. Returns `true` if it had the node.
+    /// Keeps a node that other owners may want. Returns `true` if it had the node.
     async fn keeps(&self, name: &str) -> bool {
         let (me, owner) = (&self.me, self.next_owner());
         me.rest(me.ttl() / 2).await;
@@ -259,7 +259,7 @@ impl Owner {
         me.rest(me.ttl() / 4).await;
     }
 
-    /// L-PE-1: a node exists if its owner believes so.
+    /// L-PE-1: a node exists if its owner reports that it does.
     fn queries(&self, kept: &KeptNode, owner: usize) {
         let presence = kept.presence();
         self.me.sometimes(GONE, !presence.is_there());
@@ -276,7 +276,7 @@ impl Owner {
         self.book.0.lock().unwrap_or_else(PoisonError::into_inner).push(noted);
     }
 
-    /// L-PE-1, L-PE-3: when all is repaired, the node is there, in the session that lives, with the
+    /// L-PE-1, L-PE-3: once everything is repaired, the node exists in the live session, with the
     /// last data.
     async fn compares(&self, kept: &KeptNode, data: &str) {
         const TIMES: u32 = 100;
@@ -314,7 +314,7 @@ impl Owner {
     }
 }
 
-/// L-PE-4: in the end there is no node of an owner.
+/// L-PE-4: at the end no owner has a node.
 pub(super) async fn nothing_is_left(me: Process, dir: Path) -> Result<(), String> {
     is_left(me, dir, is_owned).await
 }
@@ -326,7 +326,7 @@ fn is_owned(node: &Node) -> bool {
 async fn is_left(me: Process, dir: Path, is_left: fn(&Node) -> bool) -> Result<(), String> {
     let mut left = None;
     for _ in 0..100 {
-        // A part of the servers may be out of reach for ever.
+        // Some servers may be unreachable for ever.
         if let Ok(client) = me.client().await
             && let Ok(nodes) = client.children(&dir).await
         {
@@ -352,7 +352,7 @@ fn steps<'a>(truth: &'a Truth, path: &'a Path) -> impl Iterator<Item = Step<'a>>
 }
 
 impl Book {
-    /// L-PE-1: a node that exists in the belief of its owner was created, and is not gone, unless
+    /// L-PE-1: a node that its owner reports as existing was created and not removed, unless
     /// another client removed it, or an operator ended its session.
     fn check_beliefs(&self, truth: &Truth) -> Result<(), String> {
         for noted in &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -375,7 +375,7 @@ impl Book {
                             .deaths
                             .iter()
                             .any(|death| Some(death.session) == owner && death.silent);
-                        // Of a shared node another owner of this process may have removed it.
+                        // A shared node may have been removed by another owner of this process.
                         let own = by == By::Process(noted.process) && !is_shared(&noted.path);
                         if own || by == By::Store && (silent || owner.is_none()) {
                             wrong = Some(format!("was removed by {by:?}"));
@@ -391,9 +391,9 @@ impl Book {
         Ok(())
     }
 
-    /// L-PE-5: a node has one owner at a time. An owner whose create is in doubt may have the node
-    /// of another owner in its session that has just given the node up; then that other owner does
-    /// not have it any more.
+    /// L-PE-5: a node has one owner at a time. An owner whose create has an unknown effect may take
+    /// the node of another owner in its session that has just released it; then that other owner no
+    /// longer has it.
     fn check_owners(&self) -> Result<(), String> {
         let mut owners: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for noted in &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {

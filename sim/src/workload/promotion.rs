@@ -1,5 +1,4 @@
-//! Laws of the changes of a value that are promoted: their lock excludes the others, and leaves
-//! nothing.
+//! The laws of promoted changes of a value: their lock excludes the others, and leaves no nodes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,12 +11,12 @@ use crate::findings::Truth;
 use crate::process::Process;
 use crate::workload::left::none_is_left;
 
-/// The last place in the log, for each process, up to which no fault happened to it that may leave
-/// a write in doubt. Clones share it.
+/// For each process, the last position in the log before its first fault that may leave a write
+/// with an unknown effect. Clones share it.
 pub(super) type Unharmed = Arc<Mutex<BTreeMap<u64, usize>>>;
 
-/// While a change is under the lock, no other process writes the value, except for writes that were
-/// in doubt: those are completed.
+/// While a change is under the lock, no other process writes the value, except to complete writes
+/// with an unknown effect.
 ///
 /// # Errors
 ///

@@ -20,7 +20,7 @@ use crate::workload::queue_worker::{
 };
 
 /// Three processes put items into two queues, take, claim, consume, revive and remove items, and
-/// each item is accounted for.
+/// each item is tracked.
 pub(super) struct Queues;
 
 const ROUNDS: u64 = 4;
@@ -75,8 +75,8 @@ impl Workload for Queues {
     fn prepare(&self, sim: Sim) -> Sim {
         let items = Items::new(LAYOUT);
         let (left, puts, working) = (items.clone(), items.clone(), items.clone());
-        // The clocks of producers may differ by more than a history lasts. Items are put off where
-        // they do not.
+        // The clocks of producers may differ by more than the duration of a history. Items are
+        // delayed only if the clocks agree.
         let has_delays = sim.seed.is_multiple_of(2);
         let wrong_clocks = Site::WallClock.fault().filter(|_| has_delays);
         let shared = Shared { items: working, claims: Claims::default(), has_delays };
@@ -117,7 +117,7 @@ fn each_is_made_once(items: &Items, truth: &Truth) -> Result<(), String> {
     items.each_is_there_once(&truth.log)
 }
 
-/// L-Q-10: each bounded item has a slot of its own, below the capacity.
+/// L-Q-10: each bounded item has its own slot, below the capacity.
 fn no_slot_is_filled_twice(truth: &Truth) -> Result<(), String> {
     QUEUES.iter().try_for_each(|queue| no_slot_of(queue, truth))
 }
@@ -152,7 +152,7 @@ fn slot(path: &Path) -> Option<usize> {
     changing(path)?.split_once('s')?.1.parse().ok()
 }
 
-/// Takes the remaining items of both queues. Dead letters are revived before.
+/// Revives the dead letters, and takes the remaining items of both queues.
 async fn drain(me: Process, items: Items) -> Result<(), String> {
     let open = |client: &Client| Ok([0, 1].map(|at| Queue::<String>::new(client, dir(at, ""))));
     let take = async |queues: &[Queue<String>; 2]| {
@@ -161,7 +161,7 @@ async fn drain(me: Process, items: Items) -> Result<(), String> {
             for letter in queue.dead().await? {
                 queue.revive(&letter).await?;
             }
-            // An id that is in use becomes free when its item is taken.
+            // A used id becomes free when its item is taken.
             if taken.is_empty() && queue.len().await? > 0 {
                 taken.push(queue.take().await?);
             }

@@ -50,16 +50,16 @@ const CLAIM: Laws = Laws {
     silence: None,
 };
 
-/// The knowledge that the processes of a simulation share. Clones are the same.
+/// The data that the processes of a simulation share. Clones share it.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) items: Items,
     pub(super) claims: Claims,
-    /// `true` if the wall clocks are right, so that items can be put off.
+    /// `true` if the wall clocks are right, so that items can be delayed.
     pub(super) has_delays: bool,
 }
 
-/// The beliefs of processes that have claimed an item. Clones share them.
+/// The claims of processes to hold an item. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Claims(Arc<Mutex<BTreeMap<String, Beliefs>>>);
 
@@ -70,7 +70,7 @@ impl Claims {
     }
 }
 
-/// Judges claims, except for those that a process removed although they belong to others.
+/// Checks claims, except claims that another process has removed.
 struct Claimant<'a> {
     items: &'a Items,
     beliefs: &'a Beliefs,
@@ -125,7 +125,7 @@ impl Worker {
         }
     }
 
-    /// Mostly the first one, so that the processes meet.
+    /// Usually the first one, so that the processes meet.
     fn handle(&self) -> &Handle {
         const WEIGHTS: [usize; 5] = [0, 0, 0, 1, 2];
         let pick = usize::try_from(self.me.pick(WEIGHTS.len() as u64)).unwrap_or_default();
@@ -139,7 +139,7 @@ impl Worker {
         let lost = me.suffered(&[Site::ReplyLost]);
         let mut options = PutOptions::default();
         if me.pick(3) == 0 {
-            // It may be in use, also by an item that is on its way back.
+            // The id may be in use, even by an item that is being put back.
             options = options.id(me.pick(2).to_string());
         }
         if me.pick(4) == 0 {
@@ -179,7 +179,7 @@ impl Worker {
         if is_unknown { Put::Unknown } else { Put::Failed }
     }
 
-    /// A take that is dropped, or abandoned, puts its item back: no item may be missing after it.
+    /// A dropped or abandoned take puts its item back: no item may be missing after that.
     async fn takes(&self, handle: &Handle) {
         let taking = async {
             if self.me.pick(3) > 0 {
@@ -220,7 +220,7 @@ impl Worker {
         }
     }
 
-    /// Holds a delivery for a while, and judges the belief all the time.
+    /// Holds a delivery for a while, and checks continuously that it is held.
     async fn holds(&self, handle: &Handle, delivery: &Delivery<String>) {
         let (me, client, items) = (&self.me, &self.client, &self.shared.items);
         let item = delivery.item();
@@ -244,7 +244,8 @@ impl Worker {
         Holding { me, client, judge, among: Among::Nobody }.linger(delivery).await;
     }
 
-    /// L-Q-2, L-Q-9: a delivered item was put here, and is not delivered before its time.
+    /// L-Q-2, L-Q-9: a delivered item was put into this queue, and is not delivered before its
+    /// time.
     fn arrives(&self, handle: &Handle, item: &str) {
         let (me, items) = (&self.me, &self.shared.items);
         items.was_put(me, item);
@@ -272,7 +273,8 @@ impl Worker {
         }
     }
 
-    /// Works on two items at once until it is stopped, together with its current items.
+    /// Works on two items at once until it is stopped, which also stops the work on its current
+    /// items.
     async fn consumes(&self, handle: &Handle) {
         let me = &self.me;
         let (stopped, done) = (&AtomicBool::new(false), &AtomicBool::new(false));
@@ -284,8 +286,7 @@ impl Worker {
             me.always("no work begins after the stop", !stopped.load(Ordering::Relaxed));
             self.holds(handle, &delivery).await;
             done.store(true, Ordering::Relaxed);
-            // An item is put off by a date, which means another time to each of the clocks that are
-            // wrong.
+            // An item is delayed by a date, which means different times for wrong clocks.
             if self.shared.has_delays && me.pick(4) == 0 {
                 return Err("as this item has to be tried again");
             }
@@ -300,7 +301,7 @@ impl Worker {
         );
     }
 
-    /// Revives a dead letter, or removes it or another item, whoever has claimed it.
+    /// Revives a dead letter, or removes it or another item, regardless of claims.
     async fn tends(&self, handle: &Handle) {
         let (me, queue, items) = (&self.me, &handle.queue, &self.shared.items);
         let is_dead = me.pick(3) > 0;
@@ -320,7 +321,7 @@ impl Worker {
         }
     }
 
-    /// Removes a mark, or a claim, that may belong to another client.
+    /// Removes a write id or a claim, which may belong to another client.
     async fn meddles(&self, handle: &Handle) {
         let (me, client) = (&self.me, &self.client);
         let dir = dir(handle.at, if me.pick(2) == 0 { "/marks" } else { "/claims" });

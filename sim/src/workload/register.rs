@@ -39,7 +39,7 @@ impl Workload for Registers {
     }
 
     fn unreached(&self) -> Vec<Site> {
-        // No recipe draws tickets, whose names contain a date.
+        // No recipe creates tickets, whose names contain a date.
         [WATCHED, &[Site::NearTheEnd, Site::BeatsCut, Site::WallClockSet]].concat()
     }
 
@@ -55,8 +55,8 @@ impl Workload for Registers {
         }
         let written = recorder.clone();
         sim.without_strangers()
-            // They exist from the beginning: versions do not distinguish a node from one that is
-            // created again.
+            // The registers exist from the beginning: versions do not distinguish two nodes of one
+            // path.
             .given(path(0), "1")
             .given(path(1), "2")
             .processes(3, move |me| work(me, recorder.clone()))

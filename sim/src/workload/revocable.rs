@@ -1,4 +1,4 @@
-//! A lock that other processes ask its holder to give back.
+//! A lock whose release other processes request.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -21,7 +21,7 @@ use crate::workload::belief::{Among, Beliefs, Judge as _, LOCK};
 use crate::workload::grant::{Grants, Wants};
 use crate::workload::holding::{self, Holding};
 
-/// Three processes want one lock, ask its holder for it, and release it when they are asked.
+/// Three processes wait for one lock, request its release, and release it on request.
 pub(super) struct Revocables;
 
 const ROUNDS: u64 = 2;
@@ -31,7 +31,7 @@ const HEARD: &str = "a holder that is asked back is notified";
 
 const ASKED: &str = "a holder was asked back, and heard of it";
 
-/// The time at which the holder of each ticket was first asked to give it back. Clones share it.
+/// The time of the first release request for each ticket. Clones share it.
 type Asked = Arc<Cell<BTreeMap<(Path, Token), Duration>>>;
 
 impl Workload for Revocables {
@@ -96,7 +96,7 @@ impl Worker {
         }
     }
 
-    /// Waits for the lock, and asks for it all the time.
+    /// Waits for the lock, and repeatedly requests its release.
     async fn lock(&self) -> Result<MutexGuard> {
         let mutex = Mutex::new(&self.client, dir());
         let mut locked = pin!(mutex.lock());
@@ -131,7 +131,7 @@ impl Worker {
         drop(me.perhaps(guard.release()).await);
     }
 
-    /// Holds until the lock is requested back, or for longer than a request takes.
+    /// Holds the lock until its release is requested, or for longer than a request takes.
     async fn listen(&self, guard: &MutexGuard) {
         let me = &self.me;
         let harmed = me.harmed();

@@ -21,7 +21,7 @@ const ROUNDS: u64 = 3;
 
 const LAWS: Laws = Laws { overlap: "L-RW-1", tokens: "L-RW-8", ..LOCK };
 
-/// The beliefs of readers that were downgraded: the same, under another law.
+/// The claims of downgraded readers: the same, under another law.
 const GOING_ON: Laws = Laws { overlap: "L-RW-4", order: "L-RW-4", ..LAWS };
 
 const TOGETHER: &str = "two readers read at the same time";

@@ -1,4 +1,4 @@
-//! Work that is done while leading, fails, is interrupted, and is done again.
+//! Work of leaders that fails, is interrupted, and is repeated.
 
 use std::convert::Infallible;
 use std::ops::ControlFlow;
@@ -18,7 +18,7 @@ use crate::workload::belief::{Among, Beliefs, LEAD};
 use crate::workload::grant::{Grants, Wants};
 use crate::workload::holding::{self, Holding};
 
-/// Three processes work whenever they lead, until they are done; some interrupt themselves.
+/// Three processes work whenever they lead, until they have finished; some interrupt themselves.
 pub(super) struct Selectors;
 
 const ROUNDS: u64 = 2;
@@ -78,17 +78,17 @@ struct Worker {
     client: Client,
     beliefs: Beliefs,
     grants: Grants,
-    /// The term in which work is being done: its revision, and whether it was interrupted.
+    /// The term in which work is running: its revision, or that it was interrupted.
     at_work: AtomicU64,
 }
 
-/// No work is being done.
+/// No work is running.
 const IDLE: u64 = 0;
 
-/// Work is being done, and was interrupted.
+/// Work is running, and was interrupted.
 const STOPPED: u64 = u64::MAX;
 
-/// The result of work that ends.
+/// The result of completed work.
 type Done = Result<u64, &'static str>;
 
 impl Worker {
@@ -126,7 +126,7 @@ impl Worker {
         }
     }
 
-    /// Runs term after term, until the work is done.
+    /// Runs terms until the work has finished.
     async fn again(&self, selector: &LeaderSelector) {
         let terms = AtomicU64::new(0);
         let _done = selector
@@ -190,7 +190,7 @@ impl Worker {
     }
 }
 
-/// Ends with the work, however that ends.
+/// Dropped when the work ends for any reason.
 struct AtWork<'a>(&'a AtomicU64);
 
 impl Drop for AtWork<'_> {

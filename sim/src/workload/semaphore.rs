@@ -1,4 +1,4 @@
-//! Permits that several processes want at once, with a limit that changes meanwhile.
+//! Permits that several processes want at once, with a limit that changes.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -29,7 +29,7 @@ pub(super) struct Semaphores;
 const ROUNDS: u64 = 3;
 /// The fixed limit that all processes know.
 const ALL: u32 = 3;
-/// The largest limit, where it changes.
+/// The largest limit, if it changes.
 const MOST: u32 = 4;
 
 const CHANGED: &str = "the number of permits was changed";
@@ -121,7 +121,7 @@ impl Worker {
         }
     }
 
-    /// Changes the limit; or requests more than the limit, where it is fixed.
+    /// Changes the limit; if it is fixed, requests more than the limit.
     async fn change(&self) {
         if self.shared {
             // No process requests more than two.
@@ -136,8 +136,8 @@ impl Worker {
         }
     }
 
-    /// Waits for permits, and sets the limit again when a stranger removed it: until then no
-    /// process is granted.
+    /// Waits for permits, and sets the limit again if a stranger removed it: until then no request
+    /// is granted.
     async fn acquire(&self, permits: NonZeroU32) -> Result<Permit> {
         let mut acquired = pin!(self.semaphore.acquire_many(permits.get()));
         loop {
@@ -168,15 +168,16 @@ impl Worker {
     }
 }
 
-/// The permits that each process believed to hold, except for exceptions. Clones share them.
+/// The permits that each process claimed to hold, without exceptions ([`is_exception`]). Clones
+/// share them.
 #[derive(Clone, Debug)]
 struct Pool {
     all: u32,
     believers: Arc<Mutex<Vec<Believer>>>,
 }
 
-/// A process that believed, and the earlier tickets that were believed later: all of them held at
-/// once.
+/// A claim of a process, and the earlier tickets that were claimed after it: all of them were held
+/// at once.
 #[derive(Debug)]
 struct Believer {
     drawn: Revision,
@@ -184,7 +185,7 @@ struct Believer {
     taken: u32,
 }
 
-/// The belief to hold some permits.
+/// The check of claims to hold some permits.
 struct Pools<'a> {
     pool: &'a Pool,
     permits: u32,
@@ -195,8 +196,8 @@ impl Pool {
         Self { all, believers: Arc::default() }
     }
 
-    /// Records a belief. Returns how many permits are held at once, if too many, and whether
-    /// another process holds some.
+    /// Records a claim. Returns the number of permits held at once if it exceeds the limit, and
+    /// `true` if another process holds some.
     fn believe(&self, drawn: Revision, permits: u32) -> (Option<u32>, bool) {
         let mut believers = self.believers.lock().unwrap_or_else(PoisonError::into_inner);
         if believers.iter().all(|one| one.drawn != drawn) {
@@ -216,8 +217,8 @@ impl Pool {
 }
 
 impl Judge for Pools<'_> {
-    /// L-SEM-1: earlier tickets that are still believed, and all that were believed before now,
-    /// have no more permits than the limit.
+    /// L-SEM-1: earlier tickets that are still held, and all that were held before now, have no
+    /// more permits than the limit.
     fn believes(&self, me: &Process, held: &dyn Held, _among: Among, drawn: Option<Revision>) {
         let Some(drawn) = drawn.filter(|drawn| !is_exception(me, held, *drawn)) else {
             return;

@@ -53,7 +53,7 @@ impl Workload for Sessions {
     }
 
     fn unreached(&self) -> Vec<Site> {
-        // No recipe draws tickets, whose names contain a date.
+        // No recipe creates tickets, whose names contain a date.
         [WATCHED, &[Site::SlowReader, Site::NearTheEnd, Site::BeatsCut, Site::WallClockSet]]
             .concat()
     }
@@ -109,13 +109,13 @@ async fn hold(me: &Process, session: &Session, ledger: &Ledger, round: u64) {
     }
 }
 
-/// L-SES-2: checks again and again whether the session is certain, up to its end and beyond.
+/// L-SES-2: checks repeatedly whether the session is certain, up to its end and beyond.
 async fn probe(me: &Process, session: &Session) {
     let lost_before = session.is_lost();
     for _ in 0..me.pick(30) {
         let id = session.info().id;
-        // A session that was ended by force cannot be known to have ended before an unanswered
-        // heartbeat is due; one that ended in silence is also checked elsewhere.
+        // The client cannot notice the end of a session by force before an unanswered heartbeat is
+        // due. A session that ended in silence is also checked elsewhere.
         let certain = seems_certain(me, session).await;
         let known = me.ended_in_silence(id) || me.over_for(id).is_some_and(|it| it > me.ttl());
         if certain && known {

@@ -1,5 +1,5 @@
 //! Two values with copies in three processes, which write them, remove them, and replace them by
-//! bytes that are no value.
+//! bytes that are not a value.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -101,13 +101,13 @@ impl Workload for SharedValues {
     fn prepare(&self, sim: Sim) -> Sim {
         let books = [Book::default(), Book::default()];
         let working = books.clone();
-        // Writes of strangers to a mark are no part of the promises. The processes remove the
+        // The promises exclude writes of strangers to a mark. The processes remove the
         // values themselves.
         let sim = sim
             .without_strangers()
             .processes(3, move |me| work(me, working.clone()))
             .must_end("L-CNT-6");
-        // Each value is judged on its own, whatever happens to the other one.
+        // Each value is checked separately from the other one.
         paths().into_iter().zip(books).fold(sim, |sim, (path, book)| {
             let [written, conditional, shown] = [(); 3].map(|()| book.clone());
             let [marked, first, second, third] = [(); 4].map(|()| path.clone());
@@ -260,7 +260,7 @@ impl Worker {
         self.book.0.lock().unwrap_or_else(PoisonError::into_inner).1.push(shown);
     }
 
-    /// L-SV-1: in the end the copy has the content of the store.
+    /// L-SV-1: at the end the copy has the content of the store.
     async fn compares(&self, value: &SharedValue<String>) {
         const TIMES: u32 = 100;
         self.me.mended().await;

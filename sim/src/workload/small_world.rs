@@ -7,8 +7,8 @@ use crate::cluster::Site;
 use crate::setup::Sim;
 use crate::workload::Workload;
 
-/// A workload with two processes and one round: so small that every place in it can be reached, see
-/// [`sweep`](crate::sweep).
+/// A workload with two processes and one round, so small that a [`sweep`](crate::sweep) can reach
+/// every site in it.
 #[derive(Clone, Copy)]
 pub struct Small(pub(super) &'static dyn Workload);
 

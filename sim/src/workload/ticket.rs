@@ -20,7 +20,7 @@ use crate::setup::Sim;
 use crate::user_mistake::UserMistake;
 use crate::workload::{WATCHED, Workload};
 
-/// Clients create tickets in one directory, drop some calls half-way, and release others.
+/// Clients create tickets in one directory, drop some calls before their end, and release others.
 pub(super) struct Tickets;
 
 const ROUNDS: u64 = 3;
@@ -31,8 +31,8 @@ const DIR: &str = "/q";
 #[derive(Clone, Debug, Default)]
 struct Seen(Arc<Mutex<BTreeMap<Revision, Sequence>>>);
 
-/// Names that processes reuse: the last one that each created without doubt, in which session, and
-/// keeps. In its next session, or after a restart, it creates under that name again.
+/// The names that processes reuse: the last one that each certainly created and still has, with its
+/// session. In its next session, or after a restart, it creates a node under that name again.
 #[derive(Clone, Debug, Default)]
 struct Names(Arc<Mutex<Known>>);
 
@@ -67,7 +67,7 @@ impl Workload for Tickets {
     }
 
     fn unreached(&self) -> Vec<Site> {
-        // No recipe draws tickets, whose names contain a date.
+        // No recipe creates tickets, whose names contain a date.
         [WATCHED, &[Site::SlowReader, Site::BeatsCut, Site::WallClockSet]].concat()
     }
 
@@ -136,7 +136,7 @@ impl Drawer {
         self.me.rest(Duration::from_millis(300)).await;
     }
 
-    /// Checks a ticket that was created. Returns whether it was released.
+    /// Checks a ticket that was created. Returns `true` if it was released.
     async fn drawn(&self, session: &Session, done: &OpResult) -> bool {
         let id = session.info().id;
         if done.owner() != Some(id) {
@@ -166,7 +166,7 @@ impl Drawer {
         if self.gone.is_empty() {
             return;
         }
-        // Abandoned nodes are removed within some times to live.
+        // Abandoned nodes are removed within a few times to live.
         clock::sleep(self.me.ttl() * 12).await;
         let Ok(session) = self.client.session().await else { return };
         let Ok(view) = session.read(Query::children(dir())).await else { return };
@@ -187,7 +187,7 @@ impl Seen {
         }
     }
 
-    /// L-SEQ-2, L-SEQ-3: sequences rise with the revisions, while the directory exists.
+    /// L-SEQ-2, L-SEQ-3: sequences increase with the revisions, while the directory exists.
     fn check_order(&self, truth: &Truth) -> Result<(), String> {
         let seen = self.lock();
         let (mut live, mut highest) = (BTreeSet::new(), None);
@@ -220,7 +220,7 @@ impl Seen {
 }
 
 impl Names {
-    /// The name that this process reuses, if it is of another session.
+    /// The name that this process reuses, if it belongs to another session.
     fn of_before(&self, process: u64, session: SessionId) -> Option<Path> {
         let mut known = self.lock();
         let (path, _) = known.kept.get(&process).filter(|(_, of)| *of != session)?.clone();
@@ -233,8 +233,8 @@ impl Names {
         self.lock().kept.insert(process, name);
     }
 
-    /// L-SEQ-8: of each ticket, that is of each id, at most one node exists at a time. For a reused
-    /// name, the node of the earlier session may exist too, until that expires.
+    /// L-SEQ-8: for each ticket (each id), at most one node exists at a time. For a reused name,
+    /// the node of the earlier session may also exist until that session expires.
     fn one_node_a_ticket(&self, truth: &Truth) -> Result<(), String> {
         let known = self.lock();
         let mut live: BTreeMap<String, BTreeSet<Path>> = BTreeMap::new();

@@ -145,7 +145,7 @@ impl Transfer<'_> {
             let number = (number + turn) % ACCOUNTS;
             held.insert(number, amount(run.get(&account(number)).await?.as_deref())?);
             if self.me.pick(4) == 0 {
-                // Other clients may commit meanwhile.
+                // Other clients may commit during the wait.
                 clock::sleep(Duration::from_millis(self.me.pick(20))).await;
             }
         }
@@ -163,8 +163,8 @@ impl Transfer<'_> {
 }
 
 impl Reads {
-    /// L-STM-1: each transaction has read the state after the one before it; so the order of
-    /// commits explains all of them.
+    /// L-STM-1: each transaction has read the state after the previous one, so the order of commits
+    /// explains all of them.
     fn explain(&self, truth: &Truth) -> std::result::Result<(), String> {
         let reads = self.lock();
         let mut held: BTreeMap<Path, String> = BTreeMap::new();
@@ -200,12 +200,12 @@ fn amount(data: Option<&[u8]>) -> Result<i64> {
         .ok_or_else(|| Error::new(ErrorKind::Corrupt, "reading an account"))
 }
 
-/// The marks of all transactions are gone with their sessions.
+/// Checks that the write ids of all transactions were removed with their sessions.
 async fn no_mark_is_left(me: Process) -> std::result::Result<(), String> {
     let query = Query::children(marks()).names_only();
     let mut left = None;
     for _ in 0..100 {
-        // A part of the servers may be out of reach for ever.
+        // Some servers may be unreachable for ever.
         if let Ok(client) = me.client().await
             && let Ok(view) = client.read(query.clone()).await
         {

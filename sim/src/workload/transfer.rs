@@ -45,7 +45,7 @@ impl Workload for Transfers {
     }
 
     fn unreached(&self) -> Vec<Site> {
-        // No recipe draws tickets, whose names contain a date.
+        // No recipe creates tickets, whose names contain a date.
         [WATCHED, &[Site::SlowReader, Site::NearTheEnd, Site::BeatsCut, Site::WallClockSet]]
             .concat()
     }
@@ -91,7 +91,7 @@ impl Accounts {
     }
 }
 
-/// L-KV-12: a listing is a consistent snapshot, so nothing is missing in it; L-KV-2: and it is not
+/// L-KV-12: a listing is a consistent snapshot, so no node is missing in it; L-KV-2: it is not
 /// stale.
 async fn look(me: &Process, client: &Client) -> Option<Accounts> {
     let before = me.committed();
@@ -113,8 +113,7 @@ async fn transfer(me: &Process, client: &Client, ledger: &Ledger, round: u64, at
     let blocked = me.pick(5) == 0;
     let held = [at.held[0] - amount, at.held[1] + amount];
     let txn = Txn::new().set(account(0), held[0].to_string(), Expect::Version(at.versions[0]));
-    // The operation that cannot be applied is known in advance, if the first operation can be
-    // applied.
+    // If the first operation can be applied, the failing operation is known in advance.
     let txn = if blocked {
         txn.check(account(1), Expect::Absent)
     } else {

@@ -1,6 +1,7 @@
-//! Single values that several processes change: every recipe over one node, by one specification.
+//! Single values that several processes change: every recipe over one node, checked by one
+//! specification.
 //!
-//! The operations of a recipe on a value are in its adapter, [`Handle`]; the permitted answers, in
+//! The operations of a recipe are in its adapter, [`Handle`]; the permitted answers are in
 //! [`linear`](super::linear).
 
 use std::sync::PoisonError;
@@ -111,17 +112,17 @@ impl Workload for Values {
         let (made, unharmed) = (calls.clone(), Unharmed::default());
         let whole = unharmed.clone();
         let first = (recipe == Recipe::AtomicValue).then_some(0);
-        // Writes and removals of strangers are no part of the specification.
+        // Writes and removals of strangers are not part of the specification.
         let sim = sim
             .without_strangers()
             .processes(3, move |me| work(me, recipe, made.clone(), whole.clone()))
             .must_end("L-CNT-6");
-        // Each value is judged by its own calls, whatever happens to the other one.
+        // Each value is checked by its own calls, independent of the other one.
         paths().into_iter().zip(calls).fold(sim, |sim, (path, calls)| {
             let (of, marked) = (path.clone(), path.clone());
             let sim = match recipe {
                 Recipe::Counter | Recipe::Promoted => sim,
-                // A swap distinguishes a missing value from 0, and the specification does not.
+                // A swap distinguishes a missing value from 0, but the specification does not.
                 Recipe::AtomicValue => sim.given(path.clone(), "0"),
             };
             let sim = sim
@@ -151,7 +152,7 @@ async fn work(me: Process, recipe: Recipe, calls: [Calls; 2], unharmed: Unharmed
     };
     let paths = paths();
     let handles = || paths.each_ref().map(handle);
-    // Changes of two tasks are written together, or each has a recipe value of its own in the same
+    // Changes of two tasks are written together, or each has its own recipe value in the same
     // session.
     let first = handles();
     let second = if me.pick(2) == 0 { first.clone() } else { handles() };
@@ -173,7 +174,7 @@ struct Worker {
 
 /// One of the values, and the calls that changed it.
 struct Value {
-    /// The smallest amount that is added: the other value gets no such amounts.
+    /// The smallest amount that is added: the other value never gets such amounts.
     unit: i64,
     handle: Handle,
     calls: Calls,
@@ -209,7 +210,7 @@ impl Worker {
         })
     }
 
-    /// Mostly an addition, of an amount that no sum of others has.
+    /// Usually an addition, of an amount that differs from every sum of others.
     fn act(&self, value: &Value) -> Act {
         let number = value.calls.additions();
         match self.me.pick(16) {
@@ -244,7 +245,8 @@ impl Worker {
         if let Handle::Promoted(_, after) = *handle {
             self.me.sometimes(UNDER_LOCK, cost.promoted_tries > 0);
             let without = cost.tries - cost.promoted_tries;
-            // An attempt in doubt is repeated without the lock, if a fault has ended its session.
+            // An attempt with an unknown effect is repeated without the lock, if a fault has ended
+            // its session.
             if without > after && self.me.harmed() == 0 {
                 self.me.wrong("L-CNT-7", || format!("{without} tries without the lock"));
             }
@@ -309,7 +311,7 @@ async fn changes(value: &AtomicValue<i64>, act: Act) -> Result<(Told, Cost), Err
     })
 }
 
-/// The value that the store has in the end.
+/// The value that the store has at the end.
 fn last(recipe: Recipe, path: &Path, truth: &Truth) -> State {
     let changes = truth.log.iter().flat_map(|entry| &entry.changes);
     let last = changes.filter(|change| change.path == *path).last()?;
@@ -318,7 +320,7 @@ fn last(recipe: Recipe, path: &Path, truth: &Truth) -> State {
         Recipe::Counter | Recipe::Promoted => data[..].try_into().ok().map(i64::from_be_bytes),
         Recipe::AtomicValue => std::str::from_utf8(data).ok().and_then(|text| text.parse().ok()),
     };
-    // No sum of amounts is as small.
+    // Smaller than every sum of amounts.
     read.or(Some(i64::MIN))
 }
 

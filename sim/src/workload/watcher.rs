@@ -1,4 +1,4 @@
-//! Watches that follow the writes of others.
+//! Watches that follow the writes of other clients.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::setup::Sim;
 use crate::user_mistake::UserMistake;
 use crate::workload::Workload;
 
-/// Two clients write and delete in a directory, and a third keeps a copy of it from its events.
+/// Two clients write and delete in a directory, and a third one keeps a copy from the events.
 pub(super) struct Watchers;
 
 const ROUNDS: u64 = 4;
@@ -40,7 +40,7 @@ impl Workload for Watchers {
     }
 
     fn unreached(&self) -> Vec<Site> {
-        // No recipe draws tickets, whose names contain a date.
+        // No recipe creates tickets, whose names contain a date.
         vec![Site::NearTheEnd, Site::BeatsCut, Site::WallClockSet]
     }
 
@@ -77,7 +77,7 @@ async fn write(me: Process, ledger: Ledger) {
         };
         let _answered = written.is_some();
         me.rest(Duration::from_millis(200)).await;
-        // L-KV-3: the answers of a session never go back in time, which is checked at each answer.
+        // L-KV-3: the answers of a session never go back in time: each answer is checked.
         for query in [Query::node(path.clone()), Query::node(path).local()] {
             drop(client.read(query).await);
         }
@@ -226,7 +226,7 @@ impl Mirror {
         }
     }
 
-    /// L-WAT-6: in the end the copy equals the directory.
+    /// L-WAT-6: at the end the copy equals the directory.
     async fn compare(&mut self) {
         let Ok(view) = self.client.read(Query::children(dir())).await else { return };
         let nodes = view.nodes.iter();

@@ -1,9 +1,9 @@
 //! Checks a history by the revisions that its answers carry, without a search.
 //!
-//! Nearly every answer of a store has the revision at which it was true. So the check is that this
-//! order explains the answers and agrees with the order of calls that did not overlap. It takes `n
-//! log n` steps, misses few histories that the search of [`registers`](super::registers) rejects,
-//! and rejects none that is legal.
+//! Nearly every answer of a store has the revision at which it was true. So this check tests that
+//! the order of revisions explains the answers and agrees with the order of calls that did not
+//! overlap. It takes `n log n` steps. It accepts a few histories that the search of
+//! [`registers`](super::registers) rejects, but never rejects a legal one.
 
 use std::collections::BTreeMap;
 
@@ -28,8 +28,7 @@ pub fn check(history: &History) -> Result<(), Violation> {
 
 /// The calls of one register, classified.
 struct Register {
-    /// Every call that was certainly true at a revision: a write at its own, a read at that of its
-    /// value.
+    /// Every call with a known revision: a write has its own, a read has the revision of its value.
     known: Vec<(u64, Call)>,
     /// The writes that were applied, by revision. They include ambiguous ones that were read.
     chain: Vec<(u64, Call)>,
@@ -248,7 +247,7 @@ impl Deletions {
     }
 }
 
-/// Checks that a write that was called after a fact was true has a later revision than the fact.
+/// Checks that a write has a later revision than every fact that was true before its call.
 fn check_real_time<'a>(known: impl Iterator<Item = &'a (u64, Call)>) -> Result<(), Violation> {
     let known: Vec<_> = known.copied().collect();
     let fresh = Fresh::new(&known);

@@ -83,7 +83,7 @@ fn enumeration_takes_every_path_once() {
             break;
         }
     }
-    // Of two faults at most one fires.
+    // At most one of two faults fires.
     assert_eq!(paths.len(), 9, "{paths:?}");
     paths.sort_unstable();
     paths.dedup();

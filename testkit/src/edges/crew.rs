@@ -164,7 +164,7 @@ pub(crate) const CREW: Takes = Takes {
         }),
         first("attempt_timeout", |client, path, limit| {
             Box::pin(async move {
-                // Work that waits for nothing has no time to be late.
+                // Work without a wait cannot be late.
                 let task = NewTask::new("x").attempt_timeout(limit);
                 done(does(&Crew::new(&client, path), &id(&client), task, worker()).await?, "x")
             })

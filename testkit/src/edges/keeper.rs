@@ -1,5 +1,5 @@
-//! The arguments of the recipes that keep ephemeral nodes, and of those that divide items among
-//! owners.
+//! The arguments of the recipes that keep ephemeral nodes, and of the recipes that divide items
+//! among owners.
 
 use synod_core::error::ErrorKind;
 use synod_recipes::partition::Partition;
@@ -32,7 +32,7 @@ pub(crate) const PERSISTENT_NODE: Takes = Takes {
         Box::pin(async move {
             match PersistentNode::new(&client, path).ttl(ttl).keep("1").await {
                 Ok(kept) => accepted(kept.close()).await,
-                // Not every store has such nodes.
+                // Some stores do not support such nodes.
                 Err(error) if error.kind() == ErrorKind::Unsupported => Ok(()),
                 Err(error) => Err(error),
             }

@@ -37,7 +37,7 @@ pub(crate) const TRANSACTION: Takes = Takes {
             runs(&client, &path, put).await?;
             let get = |run: Attempt, at: Path| async move { run.get_value::<f64>(&at).await };
             match accepted(runs(&client, &path, get)).await {
-                // The data is stored like any other, and the reader may not know it.
+                // The data is stored like any other, but may be unreadable for its reader.
                 Err(error) if error.kind() != ErrorKind::Corrupt => Err(error),
                 _ => Ok(()),
             }
@@ -60,7 +60,7 @@ pub(crate) const TRANSACTION: Takes = Takes {
     ..Takes::NONE
 };
 
-/// Runs a transaction on a node of its own.
+/// Runs a transaction on its own node.
 async fn runs<T, F>(
     client: &Client,
     path: &Path,

@@ -82,7 +82,7 @@ pub(crate) const ATOMIC_VALUE: Takes = Takes {
             Box::pin(async move {
                 let (value, large) = (AtomicValue::new(&client, &path), text(&data));
                 let grown = move |_before| large.clone();
-                // Another value that is written with it does not fail with it.
+                // Another change in the same batch does not fail with it.
                 let other = value.update(|before: Option<String>| before.unwrap_or_default());
                 let (grown, other) = join(value.update(grown), other).await;
                 accepted(async { other }).await?;
@@ -152,7 +152,7 @@ pub(crate) const ATOMIC_VALUE: Takes = Takes {
     ..Takes::NONE
 };
 
-/// Fails if the value is another one.
+/// Fails if the value differs.
 async fn check_there<T>(value: &AtomicValue<T>, it: &T, path: &Path) -> Result<()>
 where
     T: serde::Serialize + serde::de::DeserializeOwned + PartialEq + Send + Sync + 'static,
@@ -170,7 +170,7 @@ pub(crate) const IDS: Takes = Takes {
             let first = ids.next().await?;
             let second = ids.next().await;
             check(second.is_err() || second.ok() > Some(first), "drawing numbers", &path)?;
-            // There is one for others.
+            // The store has a value from others.
             accepted(Counter::new_u64(&client, path).set(0)).await.map(drop)
         })
     })],

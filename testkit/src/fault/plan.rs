@@ -1,4 +1,4 @@
-//! The faults that are planned, by chance and by script, and a log of those that fired: [`Plan`].
+//! The planned faults, random or scripted, and a log of the fired ones: [`Plan`].
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,7 +44,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Creates faults without random ones. A delay that a script requests takes a second.
+    /// Creates a value without random faults. A delay that a script requests takes a second.
     pub fn none() -> Self {
         let second = Duration::from_secs(1);
         Self { rates: BTreeMap::new(), delay: second, lateness: second }
@@ -69,8 +69,8 @@ impl Faults {
     }
 
     /// Selects some of these faults by a seed, and switches the others off, so that rare faults are
-    /// not hidden by frequent ones. Each is off for two seeds of five, and otherwise up to twice as
-    /// frequent.
+    /// not hidden by frequent ones. Each is off for two seeds out of five, and otherwise up to
+    /// twice as frequent.
     pub fn swarm(mut self, seed: u64) -> Self {
         for (site, permille) in &mut self.rates {
             let drawn = mix(mix(seed) ^ mix(*site as u64));
@@ -152,8 +152,8 @@ impl Plan {
         self.lock().log.clone()
     }
 
-    /// Returns the number of cues that have not fired. A test that ends with one left has not
-    /// tested what it was written for.
+    /// Returns the number of cues that have not fired. A test that ends with a pending cue has not
+    /// tested its fault.
     pub fn pending(&self) -> usize {
         self.lock().cues.len()
     }
@@ -173,8 +173,8 @@ impl Plan {
         let fates = Site::FATES.map(&mut ask);
         let slow = [Site::RequestSlow, Site::ReplySlow].map(&mut ask);
 
-        // A fault that is switched off still takes the place of the faults after it, so that none
-        // of them fires instead.
+        // A disabled fault still takes the place of the faults after it, so that none of them fires
+        // instead.
         let fate = fates.into_iter().flatten().find(|hit| call.takes(hit.spot.site));
         let [fate, before, after] = [fate, slow[0], slow[1]].map(|hit| {
             let hit = hit.filter(|hit| !self.0.choice.is_off(hit.spot))?;
@@ -209,7 +209,7 @@ impl Plan {
 impl PlanState {
     /// Removes the cues that match this call from the script.
     fn cued(&mut self, actor: Actor, call: &Asked<'_>) -> Vec<Cue> {
-        self.cues.extract_if(.., |cue| cue.meets(actor, call)).collect()
+        self.cues.extract_if(.., |cue| cue.count_match(actor, call)).collect()
     }
 }
 

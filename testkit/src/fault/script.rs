@@ -1,4 +1,4 @@
-//! One fault at one call, for tests that need exactly that: [`Cue`].
+//! A single fault at a single call: [`Cue`].
 
 use std::time::Duration;
 
@@ -94,8 +94,8 @@ impl Cue {
         self
     }
 
-    /// Returns `true` for the call at which the fault fires.
-    pub(super) fn meets(&mut self, actor: Actor, call: &Asked<'_>) -> bool {
+    /// Counts a call that matches. Returns `true` for the call at which the fault fires.
+    pub(super) fn count_match(&mut self, actor: Actor, call: &Asked<'_>) -> bool {
         let fits = call.takes(self.site)
             && self.verb.is_none_or(|verb| call.is(verb))
             && self.actor.is_none_or(|wanted| wanted == actor)

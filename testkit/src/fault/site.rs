@@ -26,9 +26,9 @@ pub enum Site {
     Unsent,
     /// A write is applied after its caller received `Unreachable`, with unknown effect.
     AppliedLate,
-    /// The request is lost: no effect, and the caller cannot know.
+    /// The request is lost: no effect, but the caller does not know that.
     RequestLost,
-    /// The reply is lost: the call is applied, and the caller cannot know.
+    /// The reply is lost: the call is applied, but the caller does not know that.
     ReplyLost,
     /// The request is lost, and the error comes only after the TTL of the session.
     RequestHeld,
@@ -41,7 +41,7 @@ pub enum Site {
 }
 
 impl Site {
-    /// The sites that divert a call, the first to fire first.
+    /// The sites that divert a call, in the order of precedence.
     pub(super) const FATES: [Self; 8] = [
         Self::Denied,
         Self::Broken,

@@ -15,7 +15,7 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_recipes::{Release, within};
 
-/// The arguments of a recipe, by their kind. A function with arguments of two kinds is named in
+/// The arguments of a recipe, by their kind. A function with two kinds of arguments is listed in
 /// both.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "each kind must be given: that is what it is for")]
@@ -86,7 +86,7 @@ pub(crate) const fn first<T>(of: &'static str, pass: Pass<T>) -> Edge<T> {
     Edge { of, first: true, pass }
 }
 
-/// Creates a function whose use writes before, if only the mark that identifies its write.
+/// Creates a function whose use writes before its argument is passed, even if only its write id.
 pub(crate) const fn later<T>(of: &'static str, pass: Pass<T>) -> Edge<T> {
     Edge { of, first: false, pass }
 }

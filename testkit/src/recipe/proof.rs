@@ -10,7 +10,7 @@ use synod_core::held::{Held, Release, Token};
 use synod_core::path::Path;
 use synod_core::store::Txn;
 
-/// The guard of a use of a recipe. Dropping it releases it. Its methods are those of its guard,
+/// The guard of a use of a recipe. Dropping it releases it. Its methods forward to the guard,
 /// except for uses with several guards.
 pub trait Proof: Debug + Send + Sync {
     /// The guard, or the last of several.
@@ -26,7 +26,7 @@ pub trait Proof: Debug + Send + Sync {
         self.guard().path().clone()
     }
 
-    /// Returns `true` if it is certainly held at this moment.
+    /// Returns `true` if the use is certainly held at this moment.
     fn is_held(&self) -> bool {
         self.guard().is_held()
     }
@@ -41,14 +41,14 @@ pub trait Proof: Debug + Send + Sync {
         self.guard().txn()
     }
 
-    /// Runs work under it that never ends by itself, and returns the result.
+    /// Runs endless work under the guard, and returns the result.
     fn work(&mut self) -> BoxFuture<'_, Result<()>>;
 
     /// Releases it.
     fn release(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
 }
 
-/// A guard that is all that is held.
+/// The proof of a use with a single guard.
 #[derive(Debug)]
 struct Single<G>(G);
 

@@ -31,13 +31,13 @@ pub struct Row {
     pub module: &'static str,
     /// The module of its own cases in `synod-conformance`.
     pub cases: &'static str,
-    /// The support module that it is made of, if there is one.
+    /// The support module that it is built on, if there is one.
     pub stair: Option<&'static str>,
     /// Creates the recipe, for its debug output.
     pub make: Call<Box<dyn Debug + Send>>,
     /// The text in the debug output of a recipe at `/shown`.
     pub shown: &'static str,
-    /// The nodes that it leaves in the store when it is not used any more.
+    /// The nodes that it leaves in the store when it is no longer used.
     pub leaves: Leaves,
     /// The directories that it uses, relative to its path: the empty one is the path itself, and a
     /// name that begins with `-` is appended to the name of the path. Other nodes may be in them.
@@ -69,13 +69,13 @@ pub enum Part {
     None(&'static str),
 }
 
-/// The nodes that a recipe leaves in the store when it is not used any more.
+/// The nodes that a recipe leaves in the store when it is no longer used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "checks must know each of them")]
 pub enum Leaves {
     /// No node.
     Nothing,
-    /// The node at its path, and none below. Its data is a value: other bytes there are an error.
+    /// Only the node at its path. Its data is a value: other bytes are an error.
     Value,
     /// Other persistent nodes, at its path or below.
     Nodes,

@@ -21,7 +21,8 @@ pub struct Use {
     pub name: &'static str,
     /// The action.
     pub act: Act,
-    /// `true` if it continues when the store does not answer for longer than a call may take.
+    /// `true` if it continues while the store does not answer for longer than the time limit of a
+    /// call.
     pub outlasts: bool,
 }
 
@@ -36,7 +37,7 @@ pub enum Act {
     Hold {
         /// Waits until it is granted.
         take: Call<Box<dyn Proof>>,
-        /// Acquires a rival, which excludes it.
+        /// Acquires a conflicting guard.
         rival: Call<Box<dyn Proof>>,
         /// `true` if waits and holds of this name are measured, and are spans.
         measured: bool,
@@ -48,7 +49,7 @@ pub enum Act {
         /// `true` if changes of this name are measured, and are spans.
         measured: bool,
     },
-    /// Waits until other clients let it pass, and holds nothing.
+    /// Waits for other clients, and holds nothing.
     Pass {
         /// Waits.
         wait: Call<()>,
@@ -65,7 +66,7 @@ pub struct Obstacle(Box<dyn FnOnce() -> BoxFuture<'static, Result<()>> + Send>);
 
 impl Use {
     /// Runs the use from its beginning to its end without an obstacle: a granted guard is released,
-    /// and a barrier is lifted before.
+    /// and a barrier is lifted first.
     ///
     /// # Errors
     ///
@@ -73,7 +74,7 @@ impl Use {
     ///
     /// # Cancel safety
     ///
-    /// As the calls of the recipe.
+    /// The same as of the calls of the recipe that it makes.
     pub async fn whole(&self, client: &Client, path: &Path) -> Result<()> {
         if let Act::Pass { lift, .. } = self.act {
             lift(client.clone(), path.clone()).await?;
@@ -89,7 +90,7 @@ impl Use {
     ///
     /// # Cancel safety
     ///
-    /// As the calls of the recipe.
+    /// The same as of the calls of the recipe that it makes.
     pub async fn waiting(&self, client: &Client, path: &Path) -> Result<()> {
         match self.begin(client, path).await? {
             Some(proof) => proof.release().await,
@@ -105,7 +106,7 @@ impl Use {
     ///
     /// # Cancel safety
     ///
-    /// As the calls of the recipe.
+    /// The same as of the calls of the recipe that it makes.
     pub async fn begin(&self, client: &Client, path: &Path) -> Result<Option<Box<dyn Proof>>> {
         let (client, path) = (client.clone(), path.clone());
         match self.act {
@@ -124,7 +125,7 @@ impl Use {
     ///
     /// # Cancel safety
     ///
-    /// As the calls of the recipe.
+    /// The same as of the calls of the recipe that it makes.
     pub async fn obstruct(&self, client: &Client, path: &Path) -> Result<Option<Obstacle>> {
         let (client, path) = (client.clone(), path.clone());
         match self.act {
@@ -155,7 +156,7 @@ impl Obstacle {
     ///
     /// # Cancel safety
     ///
-    /// As the calls of the recipe.
+    /// The same as of the calls of the recipe that it makes.
     pub async fn remove(self) -> Result<()> {
         (self.0)().await
     }

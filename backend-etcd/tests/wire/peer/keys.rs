@@ -110,7 +110,7 @@ impl Keys {
         Ok((kvs, more, i64::try_from(count).unwrap_or(i64::MAX)))
     }
 
-    /// Returns whether a condition holds now.
+    /// Returns `true` if a condition holds now.
     pub(crate) fn holds(&self, compare: &Compare) -> bool {
         let mut all = self.between(&compare.key, &compare.range_end, i64::MAX).peekable();
         if all.peek().is_none() {

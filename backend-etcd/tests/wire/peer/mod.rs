@@ -59,7 +59,7 @@ impl Peer {
         Network::new(self.shared.clone())
     }
 
-    /// A new backend on a network of its own.
+    /// A new backend on its own network.
     pub(crate) fn backend(&self, seed: u64) -> EtcdBackend {
         let backend = self.network().backend(self.options(), Random::seeded(seed));
         backend.expect("the members are named well")

@@ -11,7 +11,7 @@ use super::script::{Act, Kind};
 
 /// Plays an act on one request in `one_in`.
 ///
-/// Each network has a random source of its own: the requests of one client do not shift the acts on
+/// Each network has its own random source: the requests of one client do not shift the acts on
 /// another's.
 #[derive(Clone, Debug)]
 pub(crate) struct Storm {

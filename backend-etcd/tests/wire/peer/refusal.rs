@@ -19,7 +19,7 @@ impl Refusal {
         Self::new(code, format!("etcdserver: {message}"))
     }
 
-    /// A revision is asked for that is not kept any more.
+    /// A request for a revision that is no longer kept.
     pub(crate) fn compacted() -> Self {
         Self::etcd(Code::OutOfRange, "mvcc: required revision has been compacted")
     }

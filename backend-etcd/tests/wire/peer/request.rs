@@ -41,7 +41,7 @@ impl Request {
         decoded.map_err(|error| Refusal::new(Code::Internal, error.to_string()))
     }
 
-    /// Returns whether any member may answer it alone, even one that lags.
+    /// Returns `true` if any member may answer it alone, even one that lags.
     pub(crate) fn is_serializable(&self) -> bool {
         use super::message::Op;
         match self {
@@ -57,7 +57,7 @@ impl Request {
         }
     }
 
-    /// Returns whether it concerns keys, which may require a login.
+    /// Returns `true` if it concerns keys, which may require a login.
     pub(crate) fn is_of_keys(&self) -> bool {
         matches!(self, Self::Range(_) | Self::Put(_) | Self::Delete(_) | Self::Txn(_))
     }

@@ -107,7 +107,7 @@ impl Rule {
         Self { member: Some(member), ..self }
     }
 
-    /// Skips the first so many.
+    /// Skips this number of matches first.
     pub(crate) fn behind(self, skip: usize) -> Self {
         Self { skip, ..self }
     }

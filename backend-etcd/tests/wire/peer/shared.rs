@@ -54,11 +54,11 @@ pub(crate) struct Member {
     pub(crate) version: Option<&'static str>,
     /// Not a member, but etcd's gRPC proxy in front of one.
     pub(crate) proxy: bool,
-    /// The fate of a new connection.
+    /// The behaviour of a new connection.
     pub(crate) door: Door,
 }
 
-/// The fate of a new connection, as of a host that is dead or a load balancer without servers.
+/// The behaviour of a new connection, as with a dead host or a load balancer without servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Door {
     /// A connection that reaches the member.
@@ -184,7 +184,7 @@ impl Shared {
         told.await.unwrap_or_else(|_gone| Err(Refusal::new(Code::Unavailable, "gone")))
     }
 
-    /// Returns whether a member accepts requests of this kind.
+    /// Checks that a member accepts requests of this kind.
     pub(crate) fn admits(
         &self,
         member: usize,
@@ -246,7 +246,7 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// Counts one object for as long as it lives.
+/// Counts one object as long as it lives.
 #[derive(Debug)]
 pub(crate) struct Counted {
     shared: Arc<Shared>,

@@ -54,7 +54,7 @@ impl Users {
         Ok(format!("{}.{}", self.revision, self.given - 1))
     }
 
-    /// Returns whether a request with this token is permitted.
+    /// Checks that a request with this token is permitted.
     pub(crate) fn check(&self, token: Option<&str>) -> Result<(), Refusal> {
         if self.only.is_none() {
             return Ok(());

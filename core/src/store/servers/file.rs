@@ -9,14 +9,14 @@ use async_trait::async_trait;
 
 use super::ServerSource;
 
-/// A file with one server a line, as `host:port` or `host`. Empty lines, and text after `#`, are
+/// A file with one server per line, as `host:port` or `host`. Empty lines, and text after `#`, are
 /// ignored.
 ///
-/// Replace the file by a rename: of a file that is written in place, a client may read a part.
+/// Replace the file by a rename: a client may read a part of a file that is written in place.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServersFile(PathBuf);
 
-/// The maximum length of the file. A longer one is no list of servers.
+/// The maximum length of the file. A longer file is not a list of servers.
 const MAX_BYTES: u64 = 1 << 20;
 
 impl ServersFile {
@@ -38,7 +38,7 @@ impl ServerSource for ServersFile {
 
 fn read(file: &Path) -> io::Result<String> {
     let invalid = |why| io::Error::new(io::ErrorKind::InvalidData, why);
-    // To open a pipe would wait for its writer.
+    // Opening a pipe would wait for its writer.
     if !std::fs::metadata(file)?.is_file() {
         return Err(invalid("it is not a regular file"));
     }

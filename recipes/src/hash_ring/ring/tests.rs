@@ -51,8 +51,8 @@ fn a_ring_is_made_of_what_has_a_weight() {
     assert_eq!(ring.members().collect::<Vec<_>>(), [("ann", 0), ("bob", 1), ("cid", 1)]);
 }
 
-/// For many rings: when a member is added, it alone gets keys, and when a member is removed, it
-/// alone loses keys.
+/// When a member is added, only this member gets keys, and when it is removed, only it loses keys;
+/// for many rings.
 #[test]
 fn a_change_moves_only_keys_of_the_member_that_came_or_went() {
     let random = Random::seeded(7);
@@ -79,7 +79,7 @@ fn a_change_moves_only_keys_of_the_member_that_came_or_went() {
     }
 }
 
-/// The bound on the page: no member has more than 1.5 times its part, nor less than half.
+/// The bound in the documentation: each member has between half and 1.5 times its share.
 #[test]
 fn keys_are_shared_out_by_weight() {
     for count in [2, 3, 8, 16] {

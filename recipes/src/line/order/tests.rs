@@ -8,7 +8,7 @@ fn node(name: &str, sequence: u64) -> Node {
     Node::new(path).with_sequence(Some(Sequence::new(sequence)))
 }
 
-/// A ticket with the name that a store gives if it adds digits.
+/// A ticket with a name to which the store has appended digits.
 fn ticket(stem: &str, sequence: u64) -> Node {
     node(&format!("{stem}{sequence:010}"), sequence)
 }
@@ -108,7 +108,7 @@ fn a_ticket_that_is_not_in_the_line_is_not_the_first() {
 #[test]
 fn what_is_no_ticket_neither_waits_nor_is_waited_for() {
     let nodes = [ticket("x-", 1), ticket("lock-", 2), node("_c_a-lock-", 3), ticket("lock-", 4)];
-    // The third ticket has a name from a store that adds no digits.
+    // The third ticket has a name from a store that appends no digits.
     assert_eq!(turns(&nodes, Capacity::One), ["now", "after 2", "after 3"]);
 }
 
@@ -157,7 +157,7 @@ fn where_limits_differ_each_ticket_keeps_to_the_smallest_before_it() {
         let mark = |(permits, all)| permits_suffix(permits, Capacity::Permits(all));
         (1..).zip(tickets).map(|(n, it)| ticket(&format!("_c_a-{}", mark(*it)), n)).collect()
     };
-    // The view of the owner of each ticket.
+    // The next step of each ticket, as its owner decides it.
     let turns = |tickets: &[(u32, u32)]| -> Vec<String> {
         let nodes = line(tickets);
         let own = |at: usize| turns(&nodes, Capacity::Permits(tickets[at].1)).swap_remove(at);
@@ -168,7 +168,7 @@ fn where_limits_differ_each_ticket_keeps_to_the_smallest_before_it() {
     assert_eq!(turns(&[(1, 3), (1, 3), (1, 2), (1, 3)]), ["now", "now", "next", "next"]);
     assert_eq!(turns(&[(2, 2), (3, 5)]), ["now", "next"]);
     assert_eq!(turns(&[(1, 5), (2, 5), (1, 4), (1, 5)]), ["now", "now", "now", "next"]);
-    // A limit of the others that is no number, or is zero, is no limit.
+    // A limit of other libraries that is not a number, or is zero, is ignored.
     let strange = [ticket("_c_a-x1of0-lease-", 1), ticket("_c_a-x1ofmany-lease-", 2)];
     let queue = queue(strange);
     assert_eq!(queue.turn_behind(Claim::Permits(1), Capacity::Permits(3)), Turn::Now);

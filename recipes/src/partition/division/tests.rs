@@ -18,7 +18,7 @@ fn counts(holders: &Holders) -> BTreeMap<&str, u64> {
     counts
 }
 
-/// No member differs from its part by a whole item, and every item has a member.
+/// Each member differs from its exact part by less than one item, and every item has a member.
 fn is_balanced(items: &BTreeSet<String>, members: &Weights, target: &Holders) {
     assert_eq!(target.len(), items.len(), "each item has a member");
     let (all, counts) = (members.values().map(|it| u64::from(*it)).sum::<u64>(), counts(target));
@@ -64,8 +64,8 @@ fn few_items_move_when_a_member_comes_or_goes() {
     assert!(moved(&with, &without) <= 63, "its part, and no more");
 }
 
-/// The members act one after the other, each on a part of its tasks: the decision does not change
-/// before all is done.
+/// The members act one after the other, each on some of its items: the decision does not change
+/// until all have finished.
 #[test]
 fn the_decision_stays_while_members_act_on_it() {
     let random = Random::seeded(11);
@@ -77,7 +77,7 @@ fn the_decision_stays_while_members_act_on_it() {
         let members = members(&weights);
         let mut holders = Holders::new();
         for item in &items {
-            // The holders include dead members.
+            // The holders include members that no longer exist.
             if random.below(3) > 0 {
                 holders.insert(item.clone(), format!("m{}", random.below(8)));
             }

@@ -6,7 +6,7 @@ use synod_core::retry::{Delays, Retry};
 use synod_core::session::Session;
 use synod_core::store::{Commit, Outcome, Rejected, Stat, Txn};
 
-/// The attempts to commit a transaction that is stamped with a write id.
+/// The attempts to commit a transaction that contains the write of a write id.
 pub(crate) struct CommitAttempts<'a> {
     session: &'a Session,
     delays: Delays,
@@ -22,14 +22,14 @@ pub(crate) enum CommitReply {
     WriteIdChanged,
     /// Another operation was rejected. Its index does not count the write of the write id.
     Rejected(Rejected),
-    /// The answer is lost: the transaction can be sent again.
+    /// The answer was lost: the transaction can be sent again.
     Unanswered(Error),
     /// The transaction cannot be sent again in this session.
     Failed(Error),
 }
 
 impl CommitReply {
-    /// Returns true if the reply says nothing about the effect.
+    /// Returns `true` if the reply does not show the effect.
     #[cfg(feature = "mutants")]
     pub(super) fn is_failure(&self) -> bool {
         matches!(self, Self::Unanswered(_) | Self::Failed(_))
@@ -41,7 +41,7 @@ impl<'a> CommitAttempts<'a> {
         Self { session, delays: limit.delays(session.random()), in_doubt: false }
     }
 
-    /// Returns true if an attempt had no answer: it may have been applied, or may be later.
+    /// Returns `true` if an attempt had no answer: it may have been applied, or may be later.
     pub(crate) fn in_doubt(&self) -> bool {
         self.in_doubt
     }

@@ -12,8 +12,8 @@ use crate::support::exactly_once::write_id::{WriteIds, date_of};
 use crate::support::retry::OutageBackoff;
 use crate::support::time::date;
 
-/// The age at which a write id counts as that of a process that was killed. A process that lives
-/// and has not written for this long creates another one, which costs it one request.
+/// The age after which the process of a write id is assumed to be killed. If it is alive but has
+/// not written for this long, it creates a new write id, at the cost of one request.
 const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The pause between two searches.
@@ -32,7 +32,7 @@ impl OldWriteIds {
     }
 }
 
-/// Removes old write ids now and from time to time, until the client is closed.
+/// Removes old write ids now and periodically, until the client is closed.
 pub(crate) async fn remove_old_write_ids(ids: OldWriteIds) {
     loop {
         let mut backoff = OutageBackoff::new(&ids.client);
@@ -56,7 +56,7 @@ impl OldWriteIds {
         let view = self.client.read(query).await?;
         for node in view.nodes.iter().filter(|node| is_older(node, age)) {
             let Some(stat) = node.stat else { continue };
-            // The process of the write id may write it at this moment.
+            // The process of the write id may be writing it at this moment.
             let txn = Txn::new().delete(&node.path, Expect::Version(stat.version));
             let _gone_or_written = self.client.commit(txn).await?;
         }
@@ -64,9 +64,9 @@ impl OldWriteIds {
     }
 }
 
-/// Returns true if a write id was last written longer ago than `age`.
+/// Returns `true` if a write id was last written longer ago than `age`.
 ///
-/// An ephemeral write id ends with its session, and a node without a date is no write id.
+/// An ephemeral write id ends with its session, and a node without a date is not a write id.
 fn is_older(node: &Node, age: Duration) -> bool {
     let is_persistent = node.stat.is_some_and(|stat| stat.owner.is_none());
     let written = date_of(&node.data).filter(|_| is_persistent);

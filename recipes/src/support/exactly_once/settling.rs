@@ -11,7 +11,7 @@ use crate::support::retry::LimitedBackoff;
 
 /// The result of sending a transaction.
 pub(crate) enum Sent {
-    /// The transaction was applied. With its results, unless the answer was lost.
+    /// The transaction was applied. Has its results, unless the answer was lost.
     Applied(Option<Commit>),
     Rejected(Rejected),
     /// The transaction was not applied, and never will be: the session or the write id is lost.
@@ -23,7 +23,7 @@ pub(crate) trait Evidence: Sync {
     /// The query for the nodes that may prove that the transaction was not applied.
     fn whole(&self) -> Option<Query>;
 
-    /// Returns true if a view of these nodes proves that the transaction was not applied.
+    /// Returns `true` if a view of these nodes proves that the transaction was not applied.
     fn is_untouched(&self, view: &View) -> bool;
 
     /// Records the revision at which the transaction was applied, if its answer was lost and its
@@ -31,7 +31,7 @@ pub(crate) trait Evidence: Sync {
     fn record_applied(&self, _at: Revision) {}
 }
 
-/// Returns true if nothing was applied, because the session was lost before.
+/// Returns `true` if nothing was applied because the session was lost first.
 pub(crate) fn is_only_lost(error: &Error) -> bool {
     error.kind() == ErrorKind::SessionLost && !error.has_unknown_effect()
 }
@@ -42,15 +42,15 @@ pub(super) struct Settling<'a> {
     pub(super) id: &'a WriteId,
     pub(super) number: &'a [u8],
     pub(super) evidence: &'a dyn Evidence,
-    /// The action that errors name.
+    /// The action that error messages name.
     pub(super) doing: &'static str,
-    /// The limit of asking the store.
+    /// The limit for retries of the reads.
     pub(super) limit: &'a Retry,
 }
 
 impl Settling<'_> {
     /// Determines whether the transaction was applied, in any session. If it was not, the write id
-    /// is made void, so that the transaction never is.
+    /// is made void, so that the transaction never can be.
     pub(super) async fn settle(&self, cause: Option<Error>) -> Result<Sent> {
         let mut backoff = LimitedBackoff::new(self.client, self.limit);
         mistake!(LossEndsChange: return Err(unknown(cause, self.doing)));
@@ -86,8 +86,7 @@ impl Settling<'_> {
 
     /// The result of a transaction that was not applied, and never will be.
     ///
-    /// A cause other than the loss of the session or of the server concerns the caller, and is
-    /// returned.
+    /// A cause other than the loss of the session or the server is returned to the caller.
     fn unapplied(&self, cause: Option<Error>) -> Result<Sent> {
         match cause {
             Some(cause) if !cause.kind().is_outage() => {
@@ -115,7 +114,7 @@ impl Settling<'_> {
     }
 }
 
-/// The error of a transaction in doubt whose write id was removed by another client.
+/// The error of a transaction with an unknown effect whose write id was removed by another client.
 pub(crate) fn write_id_removed(doing: &'static str) -> Error {
     Error::new(ErrorKind::Corrupt, doing)
         .because("another client removed the node that says whether it was applied")

@@ -1,4 +1,4 @@
-//! [`WriteId`]: the node whose number says which transaction was committed last; [`WriteIds`]: the
+//! [`WriteId`]: the node whose number identifies the last committed transaction; [`WriteIds`]: the
 //! idle ones of a recipe.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,13 +19,13 @@ const MAX_IDLE: usize = 8;
 /// The data of a write id before the first transaction.
 const NEW: &str = "0";
 
-/// The start of the data of a write id with which no transaction is applied any more.
+/// The prefix of the data of a write id with which no transaction can be applied.
 const VOID: &str = "void";
 
 /// A node whose data is the number of the last transaction that was committed with it.
 ///
-/// The data of a persistent one has the date of the last write, too. The node is removed when this
-/// value is dropped.
+/// The data of a persistent write id also has the date of the last write. The node is removed when
+/// this value is dropped.
 pub(crate) struct WriteId {
     session: Session,
     node: OpResult,
@@ -37,16 +37,17 @@ pub(crate) struct WriteId {
     number: u64,
 }
 
-/// The fate of a transaction, by its write id.
+/// The effect of a transaction, as its write id shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteVerdict {
     /// The transaction was applied, by the write that has this stat.
     Applied(Option<Stat>),
     /// The transaction was not applied, and never will be.
     Void,
-    /// The transaction was not applied, and may be as long as the write id has this stat.
+    /// The transaction was not applied, but may still be as long as the write id has this stat.
     Open(Option<Stat>),
-    /// The write id is gone, so the transaction is not applied any more. It may have been before.
+    /// The write id is gone, so the transaction can no longer be applied. It may have been applied
+    /// before.
     Gone,
 }
 
@@ -84,8 +85,8 @@ impl WriteId {
         &self.session
     }
 
-    /// Returns a transaction that is applied once however often it is sent, with the write of this
-    /// node as its first operation; and the data that the node has then.
+    /// Returns a transaction that is applied at most once, however often it is sent: its first
+    /// operation writes this node. Also returns the new data of the node.
     pub(crate) fn stamp(&mut self, mut txn: Txn) -> (Txn, Bytes) {
         self.number += 1;
         let number = match self.guard {
@@ -98,12 +99,12 @@ impl WriteId {
         (txn, number)
     }
 
-    /// Records the stat that a transaction gave the node.
+    /// Records the stat of the node after a transaction.
     pub(crate) fn record_write(&mut self, stat: Option<Stat>) {
         self.version = stat.map(|stat| stat.version);
     }
 
-    /// Returns true if the version of the node is known.
+    /// Returns `true` if the version of the node is known.
     pub(crate) fn is_known(&self) -> bool {
         self.version.is_some()
     }
@@ -115,7 +116,7 @@ impl WriteId {
         Ok(node)
     }
 
-    /// The data of this node once no transaction is to be applied with it.
+    /// The data of this node after which no transaction can be applied with it.
     pub(super) fn void(&self) -> Bytes {
         if self.guard.is_some() { dated(VOID) } else { VOID.into() }
     }
@@ -124,7 +125,7 @@ impl WriteId {
         self.session.info().id == session.info().id
     }
 
-    /// Returns true if the node exists for as long as this session lives.
+    /// Returns `true` if the node exists as long as this session lives.
     fn serves(&self, session: &Session) -> bool {
         self.guard.is_some() || self.is_of(session)
     }
@@ -152,7 +153,8 @@ impl Drop for WriteId {
 }
 
 impl WriteVerdict {
-    /// Judges by the node of a write id the transaction that sets it to `number`.
+    /// Determines from the node of a write id the effect of the transaction that sets it to
+    /// `number`.
     pub(crate) fn of(node: Option<&Node>, number: &[u8]) -> Self {
         match node {
             None => Self::Gone,
@@ -163,27 +165,28 @@ impl WriteVerdict {
     }
 }
 
-/// The write ids of one recipe value that no transaction uses at present.
+/// The write ids of one recipe value that no transaction currently uses.
 pub(crate) struct WriteIds {
     dir: Path,
     /// The start of their names.
     name: &'static str,
-    /// The action that errors name.
+    /// The action that error messages name.
     doing: &'static str,
     lifetime: Lifetime,
     idle: Mutex<Vec<WriteId>>,
 }
 
 impl WriteIds {
-    /// Ephemeral write ids in the directory at `dir`, with names that begin with `name`. Errors
-    /// name the action `doing`.
+    /// Ephemeral write ids in the directory at `dir`, with names that begin with `name`. Error
+    /// messages name the action `doing`.
     pub(crate) fn new(dir: Path, name: &'static str, doing: &'static str) -> Self {
         Self { dir, name, doing, lifetime: Lifetime::Session, idle: Mutex::default() }
     }
 
-    /// Write ids that outlive their session, so that the next session can settle a doubt.
+    /// Write ids that outlive their session, so that the next session can resolve an unknown
+    /// effect.
     ///
-    /// Those of a process that was killed stay, until
+    /// The write ids of a killed process stay until
     /// [`remove_old_write_ids`](super::old_write_ids::remove_old_write_ids) removes them.
     pub(crate) fn persistent(dir: Path, name: &'static str, doing: &'static str) -> Self {
         Self { lifetime: Lifetime::Persistent, ..Self::new(dir, name, doing) }
@@ -219,7 +222,7 @@ impl WriteIds {
         let guard = if is_persistent { Some(session.guard(&node)?) } else { None };
         let mut id = WriteId::of(session, node, guard);
         if !id.is_known() {
-            // Without the version a transaction that is sent twice could be applied twice.
+            // If the version were unknown, a transaction that is sent twice could be applied twice.
             id.read().await?;
         }
         Ok(id)
@@ -232,13 +235,13 @@ impl WriteIds {
                 idle.drain(..).partition(|id| id.serves(session));
             let id = own.pop();
             *idle = own;
-            // Those of a lost session are dropped when the lock is free.
+            // The write ids of a lost session are dropped outside the lock.
             (id, other)
         };
         id
     }
 
-    /// Takes back a write id of which no request is in flight.
+    /// Takes back a write id that has no request in flight.
     pub(super) fn give_back(&self, id: WriteId) {
         let mut idle = self.idle();
         if idle.len() < MAX_IDLE {
@@ -254,7 +257,8 @@ impl WriteIds {
     }
 }
 
-/// The error of a request that comes before a write. It has no effect on what the write changes.
+/// The error of a request that comes before a write. It has no effect on the nodes that the write
+/// changes.
 pub(crate) fn without_effect(error: Error, doing: &'static str) -> Error {
     if !error.has_unknown_effect() {
         return error;
@@ -273,7 +277,7 @@ pub(super) fn date_of(data: &[u8]) -> Option<Duration> {
     millis.parse().ok().map(Duration::from_millis)
 }
 
-/// Adds the date of now to the state of a persistent write id.
+/// Adds the current date to the state of a persistent write id.
 fn dated(state: &str) -> Bytes {
     format!("{state} {}", date().as_millis()).into()
 }

@@ -24,7 +24,7 @@ pub(crate) struct ExactlyOnceWrites {
 }
 
 /// The node that a transaction deletes. While the node exists, the transaction was not applied.
-/// This decides where another client removed the write id.
+/// This shows the effect if another client has removed the write id.
 struct StillThere<'a>(Option<&'a Path>);
 
 impl Evidence for StillThere<'_> {
@@ -42,7 +42,7 @@ impl ExactlyOnceWrites {
         Self { client: client.clone(), write_ids }
     }
 
-    /// The write ids of processes that are gone.
+    /// The write ids of processes that have ended.
     pub(crate) fn old_write_ids(&self) -> OldWriteIds {
         OldWriteIds::of(&self.client, &self.write_ids)
     }
@@ -59,8 +59,8 @@ impl ExactlyOnceWrites {
         self.send_within(limit, session, txn, needed).await
     }
 
-    /// Sends a transaction as [`ExactlyOnceWrites::send`] does, but without a limit, through
-    /// outages and later sessions.
+    /// Sends a transaction as [`ExactlyOnceWrites::send`] does, but without a limit, across outages
+    /// and sessions.
     pub(crate) async fn send_without_limit(
         &self,
         session: &Session,
@@ -120,7 +120,7 @@ impl ExactlyOnceWrites {
         }
     }
 
-    /// Puts back an item whose taker is gone. The transaction is sent again after every outage, in
+    /// Puts back an item whose caller is gone. The transaction is retried after every outage, in
     /// every later session, and while the store has no space or denies the write, until the client
     /// is closed. `instead` returns the transaction that follows a rejection, if there is one.
     pub(crate) async fn put_back(

@@ -5,7 +5,7 @@ use crate::clients::entry::{Op, What};
 
 const FINE: [&str; 0] = [];
 
-/// A record of one crew, with a task of the id 7.
+/// A record of one crew, with a task whose id is 7.
 struct Story(Script, u64);
 
 use Kind::{Created, Deleted, Updated};
