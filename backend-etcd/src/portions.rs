@@ -39,7 +39,7 @@ pub(crate) struct Portions {
     /// The number of keys left in the whole range, as etcd counts them.
     left: i64,
     /// The number of successive portions without keys.
-    empty_portions: usize,
+    empty: usize,
 }
 
 /// The distance between two keys, as numbers: in units of the byte at one position.
@@ -54,7 +54,7 @@ impl Portions {
     pub(crate) fn new(whole: &Range, first: &PbRangeResponse, page: i64) -> Self {
         let (end, next) = (whole.end.clone(), whole.clone());
         let mut portions =
-            Self { end, next, reach: None, read: 0, left: first.count, empty_portions: 0 };
+            Self { end, next, reach: None, read: 0, left: first.count, empty: 0 };
         portions.answered(first, page);
         portions
     }
@@ -84,9 +84,9 @@ impl Portions {
             }
             _ => {
                 self.next.key = std::mem::replace(&mut self.next.end, self.end.clone());
-                self.empty_portions = if self.read == 0 { self.empty_portions + 1 } else { 0 };
+                self.empty = if self.read == 0 { self.empty + 1 } else { 0 };
                 if let Some(reach) = self.reach.filter(|_| self.left > page * FEW) {
-                    let places = self.empty_portions.saturating_sub(GAPS).max(1);
+                    let places = self.empty.saturating_sub(GAPS).max(1);
                     self.divide(match self.read {
                         0 => reach.beyond(places),
                         read => reach.times((page * AIM).clamp(1, read * GROWTH), read),

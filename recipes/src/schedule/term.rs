@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::{Either, Shared, select};
+use futures_util::future::{Either, Shared, poll_immediate, select};
 use synod_core::clock::sleep;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::held::Held as _;
@@ -60,7 +60,8 @@ impl ScheduleTerm<'_> {
         E: fmt::Display,
     {
         let mut stored = self.read().await?;
-        while stop.peek().is_none() {
+        // Nothing else may have polled `stop` since it completed.
+        while poll_immediate(stop.clone()).await.is_none() {
             let record = stored.as_ref().map(|stored| &stored.record);
             stored = match self.rules.next(record, self.label, now()) {
                 ScheduleStep::Finish => return Ok(()),

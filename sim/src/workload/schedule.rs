@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use synod_core::path::Path;
 use synod_core::store::Expect;
-use synod_mem::cluster::Site;
+use crate::cluster::Site;
 use synod_recipes::Held;
 use synod_recipes::schedule::{Schedule, ScheduledRun, Timetable};
 

@@ -14,34 +14,24 @@ use tokio::sync::Notify;
 use crate::recipe::edge::{Takes, check, first, ignore_panic, positive};
 
 pub(crate) const SCHEDULE: Takes = Takes {
-    texts: &[
-        first("label", |client, path, label| {
-            Box::pin(async move {
-                let schedule = Schedule::new(&client, &path, once()).label(&label);
-                runs(&schedule, &path).await?;
-                let state = schedule.state().await?.and_then(|state| state.last);
-                check(state.is_some_and(|last| last.by == label), "showing a label", &path)
-            })
-        }),
-        first("cron", |client, path, expression| {
-            Box::pin(async move { begins(&client, &path, Timetable::cron(&expression)?).await })
-        }),
-        first("cron_in", |client, path, zone| {
-            Box::pin(async move {
-                begins(&client, &path, Timetable::cron_in("0 3 * * *", &zone)?).await
-            })
-        }),
-    ],
+    texts: &[first("label", |client, path, label| {
+        Box::pin(async move {
+            let schedule = Schedule::new(&client, &path, often()).label(&label);
+            runs(&schedule, &path).await?;
+            let state = schedule.state().await?.and_then(|state| state.last);
+            check(state.is_some_and(|last| last.by == label), "showing a label", &path)
+        })
+    })],
     numbers: &[
         first("attempts", |client, path, attempts| {
             Box::pin(async move {
-                let schedule = Schedule::new(&client, &path, once());
+                let schedule = Schedule::new(&client, &path, often());
                 runs(&schedule.attempts(positive(attempts)?, Duration::ZERO), &path).await
             })
         }),
         first("catch_up", |client, path, dates| {
             Box::pin(async move {
-                let schedule = Schedule::new(&client, &path, once());
+                let schedule = Schedule::new(&client, &path, often());
                 runs(&schedule.catch_up(positive(dates)?), &path).await
             })
         }),
@@ -52,7 +42,7 @@ pub(crate) const SCHEDULE: Takes = Takes {
         }),
         first("attempts", |client, path, pause| {
             Box::pin(async move {
-                let schedule = Schedule::new(&client, &path, once());
+                let schedule = Schedule::new(&client, &path, often());
                 let two = positive(2)?;
                 runs(&schedule.attempts(two, pause), &path).await
             })
@@ -100,14 +90,19 @@ fn once() -> Timetable {
     Timetable::at(SystemTime::UNIX_EPOCH)
 }
 
-/// Runs the schedule of a single date.
+fn often() -> Timetable {
+    Timetable::every(Duration::from_millis(1))
+}
+
+/// Runs a schedule until its next date.
 async fn runs(schedule: &Schedule, path: &Path) -> Result<()> {
-    let runs = AtomicUsize::new(0);
+    let (runs, stop) = (AtomicUsize::new(0), Notify::new());
     let run = |_run| {
         runs.fetch_add(1, Ordering::Relaxed);
+        stop.notify_one();
         ready(Ok::<_, Infallible>(()))
     };
-    schedule.run(run).await?;
+    schedule.run_until(stop.notified(), run).await?;
     check(runs.load(Ordering::Relaxed) == 1, "running a schedule", path)
 }
 
