@@ -216,10 +216,10 @@ async fn follows(scheme: &str, servers: &mut impl Growing, parameters: &str) {
     let guard = lock(&client).lock().await.expect("it is free");
     let (id, token) = (session(&client).await, guard.token());
     let stop = Arc::<AtomicBool>::default();
-    let (counted, sum) = oneshot::channel();
+    let (sender, sum) = oneshot::channel();
     let counting = count(client.clone(), stop.clone());
     let _counting = spawn(async move {
-        let _scene_waits = counted.send(counting.await).is_ok();
+        let _scene_waits = sender.send(counting.await).is_ok();
     });
     let followed = async |names: &[String]| {
         for client in [&client, &rival] {
