@@ -148,8 +148,9 @@ impl Said {
 }
 
 fn check_servers(scheme: Scheme, hosts: &[String], servers: Option<&ServersFrom>) -> Result<()> {
+    let needs_hosts = servers.is_none_or(ServersFrom::needs_hosts);
     match servers {
-        None if scheme.has_ports() && hosts.is_empty() => Err(invalid(
+        _ if scheme.has_ports() && hosts.is_empty() && needs_hosts => Err(invalid(
             "a host is missing: name the servers, or their file, as in \
              ?servers=file:/etc/app/servers",
         )),
@@ -260,6 +261,12 @@ mod tests {
         ] {
             assert!(shown(json).contains("the file /a/b"), "{}", shown(json));
         }
+        for json in [
+            r#"{ "url": "zk://h/app?servers=follow" }"#,
+            r#"{ "url": "etcds://h:1", "servers": "follow" }"#,
+        ] {
+            assert!(shown(json).contains("Ensemble"), "{}", shown(json));
+        }
         assert_eq!(shown(r#"{ "url": "etcd://h:1" }"#), "None");
     }
 
@@ -289,10 +296,12 @@ mod tests {
         for url in ["zk://", "etcds:///app", "zk://u:canary-7f3a@"] {
             refused(&format!(r#"{{ "url": "{url}" }}"#), "a host is missing");
         }
-        for servers in ["file:", "", "/etc/servers", "follow"] {
-            refused(&format!(r#"{{ "url": "zk:///?servers={servers}" }}"#), "servers is a file");
+        for servers in ["file:", "", "/etc/servers", "Follow", "follow:"] {
+            refused(&format!(r#"{{ "url": "zk:///?servers={servers}" }}"#), "servers is follow");
         }
-        refused(r#"{ "url": "zk://", "servers": "a" }"#, "servers is a file");
+        refused(r#"{ "url": "zk://", "servers": "a" }"#, "servers is follow");
+        refused(r#"{ "url": "zk:///app", "servers": "follow" }"#, "a host is missing");
+        refused(r#"{ "url": "mem://", "servers": "follow" }"#, "no list of servers");
         refused(r#"{ "url": "mem://", "colour": 1 }"#, "unknown field");
         refused(r#"{ "url": "ftp://h" }"#, "starts with mem://");
         refused(r#"{ "url": "mem://", "namespace": "/a/" }"#, "does not end with /");

@@ -9,12 +9,12 @@ use synod_core::store::{ServerSource, ServersFile};
 
 use crate::scheme::invalid;
 
-/// The source of the list of servers: a file, as `file:/etc/app/servers`, or a [`ServerSource`] of
-/// the application.
+/// The source of the list of servers: the servers themselves, as `follow`; a file, as
+/// `file:/etc/app/servers`; or a [`ServerSource`] of the application.
 ///
-/// The list may change while the program runs: a client reads it again when a server does not
-/// answer, and once in ten seconds. A client whose server left the list continues its session at
-/// another server.
+/// The list may change while the program runs. A client reads that of a source again when a server
+/// does not answer, and once in ten seconds. A client whose server left the list continues its
+/// session at another server.
 ///
 /// # Examples
 ///
@@ -26,15 +26,30 @@ use crate::scheme::invalid;
 /// # Ok::<(), synod::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct ServersFrom(
-    #[cfg_attr(
-        not(any(feature = "etcd", feature = "zookeeper")),
-        expect(dead_code, reason = "no store that is compiled in has servers")
-    )]
-    Arc<dyn ServerSource>,
-);
+pub struct ServersFrom(pub(crate) Origin);
+
+/// The origin of the list.
+#[derive(Clone, Debug)]
+pub(crate) enum Origin {
+    /// The servers report it.
+    Ensemble,
+    Source(
+        #[cfg_attr(
+            not(any(feature = "etcd", feature = "zookeeper")),
+            expect(dead_code, reason = "no store that is compiled in has servers")
+        )]
+        Arc<dyn ServerSource>,
+    ),
+}
 
 impl ServersFrom {
+    /// The servers that the ensemble or the cluster itself reports: ZooKeeper's dynamic
+    /// configuration, or etcd's list of members. The hosts of the URL are where a client begins,
+    /// and its last resort.
+    pub fn ensemble() -> Self {
+        Self(Origin::Ensemble)
+    }
+
     /// A file with one server a line: see [`ServersFile`].
     pub fn file(file: impl Into<PathBuf>) -> Self {
         Self::source(ServersFile::new(file))
@@ -42,12 +57,12 @@ impl ServersFrom {
 
     /// A source of the application.
     pub fn source(source: impl ServerSource) -> Self {
-        Self(Arc::new(source))
+        Self(Origin::Source(Arc::new(source)))
     }
 
-    #[cfg(any(feature = "etcd", feature = "zookeeper"))]
-    pub(crate) fn into_source(self) -> Arc<dyn ServerSource> {
-        self.0
+    /// Returns `true` if hosts must be given, too.
+    pub(crate) fn needs_hosts(&self) -> bool {
+        matches!(self.0, Origin::Ensemble)
     }
 }
 
@@ -57,7 +72,11 @@ impl FromStr for ServersFrom {
     fn from_str(text: &str) -> Result<Self> {
         match text.strip_prefix("file:") {
             Some(file) if !file.is_empty() => Ok(Self::file(file)),
-            _ => Err(invalid("servers is a file, as in ?servers=file:/etc/app/servers")),
+            None if text == "follow" => Ok(Self::ensemble()),
+            _ => Err(invalid(
+                "servers is follow or a file, as in ?servers=follow or \
+                 ?servers=file:/etc/app/servers",
+            )),
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::fetch::number;
 use crate::history::History;
 use crate::lease;
 use crate::link::Link;
+use crate::member_list;
 use crate::options::EtcdOptions;
 use crate::store::EtcdStore;
 
@@ -72,6 +73,10 @@ impl Backend for EtcdBackend {
         let (sent, granted) = self.endpoints.call(call, granting).await?;
         let history = History::default();
         history.answered(granted.0.header.as_ref(), 0)?;
+        if self.endpoints.list().is_of_ensemble() {
+            // Without an answer the list remains as it is.
+            let _answered = member_list::read(&self.endpoints, &history).await;
+        }
         let ttl = Duration::from_secs(number(granted.ttl()));
         let life = (granted.id(), Life::new(ttl, sent, Duration::ZERO));
         let (endpoints, random) = (self.endpoints.clone(), self.random.clone());

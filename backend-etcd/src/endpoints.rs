@@ -4,6 +4,7 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use synod_core::random::Random;
 use synod_core::store::{CurrentServer, ServerList};
 use tokio::time::{Instant, timeout_at};
 
-use crate::error::{judge, translate, unanswered};
+use crate::error::{judge, other_cluster, translate, unanswered};
 use crate::error_help::{Member, is_no_server};
 use crate::link::Link;
 use crate::options::EtcdOptions;
@@ -30,6 +31,8 @@ pub(crate) struct Endpoints {
     options: EtcdOptions,
     list: ServerList,
     members: Mutex<Members>,
+    /// The cluster whose members were reported; zero before that.
+    cluster: AtomicU64,
     server: CurrentServer,
     random: Random,
 }
@@ -88,7 +91,8 @@ impl Endpoints {
     pub(crate) fn new(options: EtcdOptions, random: &Random) -> Result<Self> {
         let list = options.server_list()?;
         let (members, server) = (Mutex::default(), CurrentServer::default());
-        let endpoints = Self { options, list, members, server, random: random.clone() };
+        let (cluster, random) = (AtomicU64::new(0), random.clone());
+        let endpoints = Self { options, list, members, cluster, server, random };
         // The order of the members is the first choice of a run, whichever call is the first.
         drop(endpoints.members());
         Ok(endpoints)
@@ -99,10 +103,30 @@ impl Endpoints {
         &self.list
     }
 
+    /// Takes the client URLs of the members of this cluster, or the reason that they are not known.
+    pub(crate) fn report(&self, cluster: u64, urls: Result<Vec<String>, String>) {
+        self.cluster.store(cluster, Ordering::Relaxed);
+        let scheme = self.scheme();
+        self.list.report(urls.map(|urls| {
+            let hosts = urls.iter().filter_map(|url| url.strip_prefix(scheme));
+            hosts.map(|host| host.trim_end_matches('/').to_owned()).collect()
+        }));
+    }
+
+    /// Fails unless a member that others have reported is of their cluster: its address may be that
+    /// of another machine from here, or that of another cluster by now.
+    async fn check_cluster(&self, place: &Endpoint, link: &Link) -> Result<(), etcd_client::Error> {
+        if !place.is_reported {
+            return Ok(());
+        }
+        let cluster = link.cluster_id().await?;
+        if cluster == self.cluster.load(Ordering::Relaxed) { Ok(()) } else { Err(other_cluster()) }
+    }
+
     /// The members of the current list.
     fn members(&self) -> MutexGuard<'_, Members> {
         let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
-        members.follow(&self.list.get(), &self.options, &self.random);
+        members.follow(&self.list, &self.options, &self.random);
         members
     }
 
@@ -114,6 +138,11 @@ impl Endpoints {
     /// answers.
     pub(crate) fn is_gone(&self, place: &Arc<Endpoint>) -> bool {
         !self.members().contains(place)
+    }
+
+    /// The beginning of the URLs of the members.
+    pub(crate) fn scheme(&self) -> &'static str {
+        self.options.scheme()
     }
 
     /// The member that answered last.
@@ -238,6 +267,9 @@ impl Endpoints {
         {
             return Err(self.failed(call, false, &place, Some(&link), error));
         }
+        if let Err(error) = self.check_cluster(&place, &link).await {
+            return Err(self.failed(call, false, &place, Some(&link), error));
+        }
         let at = Instant::now();
         let _first = progress.0.set(Sent { at, link: link.clone() }).is_ok();
         match ask(link.clone()).await {
@@ -299,7 +331,11 @@ impl Endpoints {
     ) -> (Arc<Endpoint>, impl Future<Output = Result<Arc<Link>, etcd_client::Error>> + use<'_>)
     {
         let place = self.current();
-        (place.clone(), async move { place.open(&self.options).await })
+        (place.clone(), async move {
+            let link = place.open(&self.options).await?;
+            self.check_cluster(&place, &link).await?;
+            Ok(link)
+        })
     }
 
     /// Makes the next member the current one, whichever is the current one.

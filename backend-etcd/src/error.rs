@@ -147,6 +147,8 @@ const SAYINGS: &[Saying] = {
         saying(INVALID, "etcdserver: request is too large", Verdict::of(TooLarge)),
         // An error of this crate: see `proxy`.
         saying(&[Code::Unimplemented], PROXY, Verdict::of(Unsupported).elsewhere()),
+        // An error of this crate: see `other_cluster`.
+        saying(UNAVAILABLE, OTHER_CLUSTER, Verdict::of(Unreachable).elsewhere()),
         // Before the handler: grpc-go's `recvAndDecompress` (rpc_util.go).
         saying(EXHAUSTED, "received message larger than max", Verdict::of(TooLarge)),
         // After the handler: the message that was too large to send is the answer (grpc-go,
@@ -208,6 +210,13 @@ const PROXY: &str = "this is etcd's gRPC proxy, whose answers do not prove how l
 /// The error for a peer that is etcd's gRPC proxy.
 pub(crate) fn proxy() -> etcd_client::Error {
     etcd_client::Error::GRpcStatus(Status::unimplemented(PROXY))
+}
+
+const OTHER_CLUSTER: &str = "this is no member of the cluster whose other members reported it";
+
+/// The error for a member that others have reported, and that is not of their cluster.
+pub(crate) fn other_cluster() -> etcd_client::Error {
+    Status::unavailable(OTHER_CLUSTER).into()
 }
 
 /// True if etcd refused a read of a key for which the caller has no permission. etcd checks that

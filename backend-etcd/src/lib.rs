@@ -19,6 +19,7 @@ mod history;
 mod key;
 mod lease;
 mod link;
+mod member_list;
 mod options;
 mod patience;
 mod plan;

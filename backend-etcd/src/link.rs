@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use etcd_client::proto::PbResponseHeader;
+use etcd_client::proto::{PbMember, PbResponseHeader};
 use etcd_client::{
     Channel, Client, ClusterClient, ConnectOptions, DeleteResponse, Error, GetOptions, GetResponse,
     KvClient, LeaseClient, MaintenanceClient, MemberListResponse, PutOptions, PutResponse,
@@ -221,17 +221,41 @@ impl Link {
     /// without a header (`server/proxy/grpcproxy/cluster.go`). A proxy that forwards this request
     /// is recognised by the ids of its watches.
     pub(crate) async fn direct(&self) -> Result<u64, Error> {
-        let asking = async || match self.cluster.clone().member_list().await {
-            Ok(list) if is_made_up(&list) => Err(Some(proxy())),
-            Ok(list) => Ok(list.header().map_or(0, ResponseHeader::cluster_id)),
-            // The next call asks again.
-            Err(_unknown) => Err(None),
-        };
-        match self.cluster_id.get(&self.connection, asking).await {
-            Err(Some(proxy)) => Err(proxy),
+        match self.identify().await {
             Ok(cluster) => Ok(cluster),
-            Err(None) => Ok(0),
+            Err(Unidentified::Proxy) => Err(proxy()),
+            Err(Unidentified::Unknown(_)) => Ok(0),
         }
+    }
+
+    /// The id of the peer's cluster.
+    pub(crate) async fn cluster_id(&self) -> Result<u64, Error> {
+        self.identify().await.map_err(|error| match error {
+            Unidentified::Proxy => proxy(),
+            Unidentified::Unknown(error) => error,
+        })
+    }
+
+    /// A failure is not remembered: the next call asks again.
+    async fn identify(&self) -> Result<u64, Unidentified> {
+        let asking = async || match self.cluster.clone().member_list().await {
+            Ok(list) if is_made_up(&list) => Err(Unidentified::Proxy),
+            Ok(list) => Ok(list.header().map_or(0, ResponseHeader::cluster_id)),
+            Err(error) => Err(Unidentified::Unknown(error)),
+        };
+        self.cluster_id.get(&self.connection, asking).await
+    }
+
+    /// The members of the cluster as of this call, and its id.
+    pub(crate) async fn members(&self) -> Result<(u64, Vec<PbMember>), Error> {
+        // A member answers from its own memory, also after it was removed.
+        let _current = self.confirm().await?;
+        let list = self.cluster.clone().member_list().await?;
+        if is_made_up(&list) {
+            return Err(proxy());
+        }
+        let cluster = list.header().map_or(0, ResponseHeader::cluster_id);
+        Ok((cluster, list.0.members))
     }
 
     /// The version of the member; `None` if it does not return one.
@@ -311,6 +335,12 @@ impl Link {
     fn heard(&self) -> MutexGuard<'_, Option<Instant>> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The reason that the cluster of a peer is not known.
+enum Unidentified {
+    Proxy,
+    Unknown(Error),
 }
 
 fn is_made_up(list: &MemberListResponse) -> bool {

@@ -30,6 +30,7 @@ use crate::wire::Connect;
 pub struct EtcdOptions {
     hosts: Vec<String>,
     servers: Option<Arc<dyn ServerSource>>,
+    follows_members: bool,
     pub(crate) user: Option<(String, SecretString)>,
     pub(crate) tls: Option<Tls>,
     pub(crate) timeout: Duration,
@@ -45,6 +46,7 @@ impl EtcdOptions {
         Self {
             hosts,
             servers: None,
+            follows_members: false,
             user: None,
             tls: None,
             timeout: Duration::from_secs(10),
@@ -60,6 +62,17 @@ impl EtcdOptions {
     /// If none of the list answers, it returns to the member that it left.
     pub fn servers(mut self, source: impl ServerSource) -> Self {
         self.servers = Some(Arc::new(source));
+        self
+    }
+
+    /// Sets whether the members are those of the cluster's own list, at their client URLs. It is
+    /// read with each session, once in ten seconds, and when a member does not answer. The hosts
+    /// remain as the last resort, also if the list names addresses that this client cannot reach.
+    ///
+    /// A member that is not a host is used only if it is of the same cluster, and its certificate
+    /// is checked against its own name, unless there is a [server name](crate::Tls::server_name).
+    pub fn follow_members(mut self, follows: bool) -> Self {
+        self.follows_members = follows;
         self
     }
 
@@ -100,6 +113,9 @@ impl EtcdOptions {
         if self.hosts.is_empty() && self.servers.is_none() {
             return Err(invalid("an etcd cluster has at least one member"));
         }
+        if self.follows_members && self.servers.is_some() {
+            return Err(invalid("the members are of a source, or of the cluster's list; say one"));
+        }
         if let Some(fault) = self.tls.as_ref().and_then(Tls::fault) {
             let why = format!("the TLS settings cannot be used: {fault}");
             return Err(Error::new(ErrorKind::Invalid, "connecting").because(why));
@@ -107,18 +123,22 @@ impl EtcdOptions {
         let local_only = self.user.is_some() && self.tls.is_none() && !self.plaintext_auth;
         let hosts =
             self.hosts.iter().map(|host| member(host, local_only)).collect::<Result<_>>()?;
+        let check = move |host: &str| member(host, local_only);
         Ok(match &self.servers {
+            Some(source) => ServerList::following(hosts, source.clone(), check),
+            None if self.follows_members => ServerList::of_ensemble(hosts, check),
             None => ServerList::fixed(hosts),
-            Some(source) => {
-                ServerList::following(hosts, source.clone(), move |host| member(host, local_only))
-            }
         })
     }
 
     /// The URL of a member, as etcd's client takes it.
     pub(crate) fn url(&self, member: &str) -> String {
-        let scheme = if self.tls.is_some() { "https" } else { "http" };
-        format!("{scheme}://{member}")
+        format!("{}{member}", self.scheme())
+    }
+
+    /// The beginning of the URLs of members.
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https://" } else { "http://" }
     }
 
     pub(crate) fn secrets(&self) -> Option<(&str, &str)> {
@@ -162,6 +182,7 @@ impl fmt::Debug for EtcdOptions {
         f.debug_struct("EtcdOptions")
             .field("hosts", &self.hosts)
             .field("servers", &self.servers)
+            .field("follows_members", &self.follows_members)
             .field("user", &self.user.as_ref().map(|(name, _)| name))
             .field("tls", &self.tls)
             .field("timeout", &self.timeout)

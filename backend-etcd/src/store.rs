@@ -19,6 +19,7 @@ use crate::endpoints::Endpoints;
 use crate::heartbeat::{beat, revoke};
 use crate::history::History;
 use crate::lease;
+use crate::member_list;
 use crate::reader::{Reader, unsure};
 use crate::watches::Watches;
 use crate::writer::Writer;
@@ -65,7 +66,11 @@ impl EtcdStore {
         let watches = Watches::start(reader.clone(), life.clone(), random.clone());
         let writer = Writer::new(reader.clone(), random, lease);
         let heart = spawn(beat(life.clone(), lease, reader.clone()));
-        let servers = (!servers.is_fixed()).then(|| spawn(servers.follow()));
+        let servers = if servers.is_of_ensemble() {
+            Some(spawn(member_list::follow(reader.clone())))
+        } else {
+            (!servers.is_fixed()).then(|| spawn(servers.follow()))
+        };
         let closing = Mutex::default();
         Self {
             info,

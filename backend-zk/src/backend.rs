@@ -18,13 +18,14 @@ use crate::acl::Acl;
 use crate::client::connector::Connector;
 use crate::client::encryption::Encryption;
 use crate::client::identity::{Identity, UserPassword};
-use crate::client::{Client, CreateMode, StateWatcher, ZkError};
+use crate::client::{Client, CreateMode, OneshotWatcher, StateWatcher, ZkError, with_last_resort};
 use crate::connection::Connection;
 use crate::diagnosis::{Probe, no_server};
+use crate::ensemble;
 use crate::error::{Sort, Trouble};
 use crate::heartbeat;
 use crate::options::{DOING, Login, ZkOptions};
-use crate::session::ZkStore;
+use crate::session::{Following, ZkStore};
 
 /// The shortest and the longest TTL that is requested. The servers have limits of their own.
 const TTLS: (Duration, Duration) =
@@ -51,6 +52,8 @@ struct Opened {
     beats: Heartbeats,
     missing_features: Vec<Feature>,
     server: CurrentServer,
+    /// The watch of the servers that the ensemble reports.
+    watch: Option<OneshotWatcher>,
 }
 
 impl ZkBackend {
@@ -86,7 +89,7 @@ impl ZkBackend {
         const DOING: &str = "opening a session";
 
         let end = clock::now() + limit;
-        let servers = self.servers.get();
+        let servers = self.known_servers();
         let query = || self.probe.why(&servers, self.options.tls.is_some(), limit / 4);
         // Connecting continues while the servers are queried for the reason of the delay.
         let late = async {
@@ -126,8 +129,13 @@ impl ZkBackend {
 
     /// Returns the reason if no server accepts connections.
     async fn no_server(&self, limit: Duration) -> Option<String> {
-        let (servers, is_encrypted) = (self.servers.get(), self.options.tls.is_some());
+        let (servers, is_encrypted) = (self.known_servers(), self.options.tls.is_some());
         timeout(limit, no_server(&servers, is_encrypted)).await.ok().flatten()
+    }
+
+    /// The servers at which a session may be opened.
+    fn known_servers(&self) -> Vec<String> {
+        with_last_resort(&self.servers.get(), &self.servers)
     }
 
     fn identity(&self) -> Identity {
@@ -150,7 +158,7 @@ impl Backend for ZkBackend {
         let wanted = clamp_ttl(options.ttl, TTLS.0, TTLS.1)?;
         let limit = wanted.clamp(Duration::from_secs(1), PATIENCE);
         self.servers.ready().await?;
-        let Opened { client, states, life, beats, missing_features, server } =
+        let Opened { client, states, life, beats, missing_features, server, watch } =
             self.within(limit, self.session(wanted).boxed()).await?;
         let mut limits = Limits::default();
         limits.missing_features = missing_features;
@@ -159,7 +167,9 @@ impl Backend for ZkBackend {
         let info = info.with_servers(self.servers.clone());
         let connection =
             Arc::new(Connection::new(client, life, self.access.clone(), &self.options));
-        Ok(Box::new(ZkStore::start(info, connection, states, beats, self.options.listing_cache)))
+        let following = Following { watch, is_encrypted: self.encryption.is_some() };
+        let listing_cache = self.options.listing_cache;
+        Ok(Box::new(ZkStore::start(info, connection, (states, beats), following, listing_cache)))
     }
 }
 
@@ -177,10 +187,17 @@ impl ZkBackend {
         let sent = clock::now();
         let alive = heartbeat::send(&client, self.options.heartbeat);
         let (missing_features, age) = (missing_features(&client), is_too_old(&client));
+        let is_encrypted = self.encryption.is_some();
+        let servers = self.servers.is_of_ensemble();
+        let servers = servers.then(|| ensemble::read(&client, &self.servers, is_encrypted));
         alive.await?;
         let _counted = beats.answered(sent, clock::now());
         let missing_features = missing_features.await?;
         age.await?;
+        let watch = match servers {
+            Some(servers) => servers.await,
+            None => None,
+        };
         // The leader counts from the moment at which it created the session. The client does not
         // report which of its attempts that was.
         let life = Life::new(ttl, began, Duration::ZERO);
@@ -199,7 +216,7 @@ impl ZkBackend {
                 life.renew(counted);
             }
         }
-        Ok(Opened { client, states, life, beats, missing_features, server })
+        Ok(Opened { client, states, life, beats, missing_features, server, watch })
     }
 }
 

@@ -21,6 +21,7 @@ mod commit;
 mod connection;
 mod containers;
 mod diagnosis;
+mod ensemble;
 mod error;
 mod heartbeat;
 mod listing_cache;

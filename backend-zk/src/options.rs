@@ -27,6 +27,9 @@ pub struct ZkOptions {
     pub hosts: Vec<String>,
     /// The source of the servers. `None`: [`hosts`](Self::hosts) are all servers.
     pub servers: Option<Arc<dyn ServerSource>>,
+    /// The servers are those that the ensemble reports, with [`hosts`](Self::hosts) as the last
+    /// resort.
+    pub follow_ensemble: bool,
     /// User and password.
     pub credentials: Option<(String, SecretString)>,
     /// The login to the servers.
@@ -113,6 +116,7 @@ impl ZkOptions {
         Self {
             hosts,
             servers: None,
+            follow_ensemble: false,
             credentials: None,
             login: Login::Digest,
             tls: None,
@@ -133,6 +137,18 @@ impl ZkOptions {
     /// If it reaches none of the list, it returns to the server that it left.
     pub fn servers(mut self, source: impl ServerSource) -> Self {
         self.servers = Some(Arc::new(source));
+        self
+    }
+
+    /// Sets whether the servers are those of the ensemble's dynamic configuration, which is read
+    /// with each connection and after each change. The hosts remain as the last resort, also if the
+    /// configuration names addresses that this client cannot reach.
+    ///
+    /// A client stays at its server as long as that answers. Each server's certificate is checked
+    /// against its own name. With TLS the ports are that of the hosts, which must have the same
+    /// one: the configuration names only the ports for connections that are not encrypted.
+    pub fn follow_ensemble(mut self, follows: bool) -> Self {
+        self.follow_ensemble = follows;
         self
     }
 
@@ -210,6 +226,9 @@ impl ZkOptions {
         if self.hosts.is_empty() && self.servers.is_none() {
             return Err(invalid("no servers are named"));
         }
+        if self.follow_ensemble && self.servers.is_some() {
+            return Err(invalid("the servers are of a source, or follow the ensemble; say one"));
+        }
         if self.hosts.iter().any(|host| is_odd(host)) {
             return Err(invalid(ODD));
         }
@@ -280,9 +299,8 @@ impl ZkOptions {
     /// The servers, with their ports. Those of a source are validated as the hosts are.
     pub(crate) fn server_list(&self) -> ServerList {
         let hosts = self.hosts.iter().map(|host| with_port(host)).collect();
-        let Some(source) = &self.servers else { return ServerList::fixed(hosts) };
         let local_only = self.keeps_to_this_machine();
-        ServerList::following(hosts, source.clone(), move |host| {
+        let check = move |host: &str| {
             if is_odd(host) {
                 return Err(invalid(ODD));
             }
@@ -290,7 +308,12 @@ impl ZkOptions {
                 return Err(invalid(IN_CLEAR));
             }
             Ok(with_port(host))
-        })
+        };
+        match &self.servers {
+            Some(source) => ServerList::following(hosts, source.clone(), check),
+            None if self.follow_ensemble => ServerList::of_ensemble(hosts, check),
+            None => ServerList::fixed(hosts),
+        }
     }
 
     /// Returns whether user and password may be sent to servers on this machine only.
@@ -338,6 +361,7 @@ impl fmt::Debug for ZkOptions {
         f.debug_struct("ZkOptions")
             .field("hosts", &self.hosts)
             .field("servers", &self.servers)
+            .field("follow_ensemble", &self.follow_ensemble)
             .field("user", &self.credentials.as_ref().map(|(user, _)| user))
             .field("login", &self.login)
             .field("tls", &self.tls)

@@ -13,9 +13,10 @@ use synod_core::task::{Task, spawn};
 use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
 
-use crate::client::{SessionState, StateWatcher};
+use crate::client::{OneshotWatcher, SessionState, StateWatcher};
 use crate::commit::commit;
 use crate::connection::Connection;
+use crate::ensemble;
 use crate::error::{NO_TTL_NODES, Sort};
 use crate::heartbeat::beat;
 use crate::listing_cache::ListingCache;
@@ -36,19 +37,31 @@ pub(crate) struct ZkStore {
     closing: Mutex<Option<Instant>>,
 }
 
+/// The way in which a list of servers is followed that the servers report.
+pub(crate) struct Following {
+    /// The watch of the list that was read last.
+    pub(crate) watch: Option<OneshotWatcher>,
+    pub(crate) is_encrypted: bool,
+}
+
 impl ZkStore {
     pub(crate) fn start(
         info: SessionInfo,
         connection: Arc<Connection>,
-        states: StateWatcher,
-        beats: Heartbeats,
+        (states, beats): (StateWatcher, Heartbeats),
+        Following { watch, is_encrypted }: Following,
         listing_cache: bool,
     ) -> Self {
         let registry = WatchRegistry::new(connection.clone());
         let listings = ListingCache::new(registry.clone(), listing_cache);
         let heart = Some(spawn(beat(connection.clone(), registry.clone(), states.clone(), beats)));
         let servers = info.servers.clone();
-        let servers = (!servers.is_fixed()).then(|| spawn(servers.follow()));
+        let servers = if servers.is_of_ensemble() {
+            let (connection, states) = (connection.clone(), states.clone());
+            Some(spawn(ensemble::follow(connection, servers, states, watch, is_encrypted)))
+        } else {
+            (!servers.is_fixed()).then(|| spawn(servers.follow()))
+        };
         let closing = Mutex::default();
         Self { info, connection, registry, listings, states, heart, _servers: servers, closing }
     }

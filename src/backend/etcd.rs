@@ -8,6 +8,7 @@ use synod_core::store::Backend;
 use synod_etcd::{EtcdBackend, EtcdOptions, Tls};
 
 use crate::scheme::{Scheme, invalid};
+use crate::servers::{Origin, ServersFrom};
 use crate::target::{Target, Tls as Files, duration};
 use crate::tls_file::{read, read_certificates};
 
@@ -16,9 +17,11 @@ pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
     let own = if secure { "server_name" } else { "plaintext" };
     target.no_more_parameters(&["timeout", own])?;
     let mut options = EtcdOptions::new(target.hosts);
-    if let Some(servers) = target.servers {
-        options = options.servers(servers.into_source());
-    }
+    options = match target.servers {
+        Some(ServersFrom(Origin::Source(source))) => options.servers(source),
+        Some(ServersFrom(Origin::Ensemble)) => options.follow_members(true),
+        None => options,
+    };
     let mut server_name = None;
     for (key, value) in target.parameters {
         match key.as_str() {

@@ -9,15 +9,18 @@ use synod_core::store::Backend;
 use synod_zk::{Access, Acl, Heartbeat, Login, Tls, ZkBackend, ZkOptions};
 
 use crate::scheme::{Scheme, invalid};
+use crate::servers::{Origin, ServersFrom};
 use crate::target::{Target, Tls as Files, duration};
 use crate::tls_file::{read, read_certificates};
 
 pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
     target.no_more_parameters(&["acl", "auth", "heartbeat", "plaintext", "tick"])?;
     let mut options = ZkOptions::new(target.hosts.clone());
-    if let Some(servers) = target.servers {
-        options = options.servers(servers.into_source());
-    }
+    options = match target.servers {
+        Some(ServersFrom(Origin::Source(source))) => options.servers(source),
+        Some(ServersFrom(Origin::Ensemble)) => options.follow_ensemble(true),
+        None => options,
+    };
     for (key, value) in &target.parameters {
         options = match (key.as_str(), value.as_str()) {
             ("acl", lists) => access(options, lists)?,

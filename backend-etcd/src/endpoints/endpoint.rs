@@ -11,6 +11,8 @@ use crate::patience::Patience;
 #[derive(Default)]
 pub(crate) struct Endpoint {
     pub(super) url: String,
+    /// The member is not a host of the options: other members have reported it.
+    pub(super) is_reported: bool,
     link: Mutex<Option<Arc<Link>>>,
     /// Held while a link is opened: other calls wait for that link.
     opening: tokio::sync::Mutex<()>,
@@ -20,6 +22,10 @@ pub(crate) struct Endpoint {
 impl Endpoint {
     pub(super) fn new(url: String) -> Self {
         Self { url, ..Self::default() }
+    }
+
+    pub(super) fn reported(url: String) -> Self {
+        Self { is_reported: true, ..Self::new(url) }
     }
 
     /// The connection. Opens it if there is none, or if it is doubted.

@@ -1,6 +1,6 @@
 //! [`Servers`]: the choice of the next server, and the time of the next attempt.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::future::pending;
 use std::io;
@@ -23,12 +23,18 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 /// The list may change: a round has the servers of its beginning, and a search begins another round
 /// when the list has changed. The server of the last connection remains the last of each round also
 /// if it is not in the list any more: so a wrong list does not end a session.
+///
+/// A list that the servers report may name a server of another ensemble, as seen from here, and
+/// none that can be reached. So the configured hosts follow in each round, a new session begins
+/// with them, and a server that never had this session is not believed that it is over.
 #[derive(Debug)]
 pub(super) struct Servers {
     list: ServerList,
     changes: watch::Receiver<Arc<[String]>>,
     names: Arc<[String]>,
-    /// The addresses of each name, as last resolved.
+    /// The names of the list, and those of the last resort that are not in it.
+    all: Vec<String>,
+    /// The addresses of each of them, as last resolved.
     resolved: Vec<Vec<SocketAddr>>,
     resolver: Resolver,
     /// The servers of this round that were not tried yet.
@@ -39,6 +45,8 @@ pub(super) struct Servers {
     rounds: usize,
     /// The server of the last connection.
     last: Option<Server>,
+    /// The names of the servers that had the session.
+    proven: BTreeSet<String>,
     /// The number of connections in succession to a server that is not in the list.
     vain: u32,
     last_was_silent: bool,
@@ -84,16 +92,19 @@ impl Servers {
     pub(super) fn new(list: &ServerList, resolver: Resolver, random: Random) -> Self {
         let mut changes = list.subscribe();
         let names = changes.borrow_and_update().clone();
+        let all = with_last_resort(&names, list);
         Self {
-            resolved: vec![Vec::new(); names.len()],
+            resolved: vec![Vec::new(); all.len()],
             list: list.clone(),
             changes,
             names,
+            all,
             resolver,
             untried: VecDeque::new(),
             size: 0,
             rounds: 0,
             last: None,
+            proven: BTreeSet::new(),
             vain: 0,
             last_was_silent: false,
             repeats: false,
@@ -117,20 +128,34 @@ impl Servers {
         let is_listed = self.names.contains(&server.name);
         self.vain = if is_listed { 0 } else { self.vain.saturating_add(1) };
         self.last = Some(server.clone());
+        if self.list.is_of_ensemble() {
+            let _known = self.proven.insert(server.name.clone());
+        }
         self.last_was_silent = false;
         self.rounds = 0;
         self.untried.clear();
     }
 
+    /// Returns `true` if this server is of the ensemble of the session: then its word counts that
+    /// the session is over.
+    pub(super) fn is_proven(&self, server: &Server) -> bool {
+        !self.list.is_of_ensemble()
+            || self.list.last_resort().contains(&server.name)
+            || self.proven.contains(&server.name)
+    }
+
     /// Completes when the server of the last connection is not in the list any more. If it was not
     /// there already when it was connected to, no other server was reachable: the next attempt
     /// follows when the list changes, or after more and more readings of the same list.
+    ///
+    /// A server that answers is not left for a list that the servers report: it may be right, and
+    /// of no use here.
     pub(super) fn left(&self) -> impl Future<Output = ()> + Send + use<> {
         /// The exponent of the maximum number of readings.
         const MAX_VAIN: u32 = 5;
 
         let (mut changes, names) = (self.changes.clone(), self.names.clone());
-        let last = self.last.clone();
+        let last = self.last.clone().filter(|_| !self.list.is_of_ensemble());
         let mut readings = 1_u32 << self.vain.min(MAX_VAIN);
         async move {
             let Some(last) = last else { return pending().await };
@@ -184,7 +209,7 @@ impl Servers {
         let _read = timeout_at(limit, self.list.refresh()).await.is_ok();
         self.take_list();
         self.resolve(limit, end).await;
-        let all = self.names.iter().zip(&self.resolved);
+        let all = self.all.iter().zip(&self.resolved);
         let mut all: Vec<Server> = all
             .flat_map(|(name, resolved)| {
                 resolved.iter().map(|address| Server { name: name.clone(), address: *address })
@@ -194,11 +219,17 @@ impl Servers {
             let other = self.random.below(u64::try_from(last + 1).unwrap_or(1));
             all.swap(last, usize::try_from(other).unwrap_or(0));
         }
-        if let Some(last) = &self.last {
-            if !self.names.contains(&last.name) {
-                all.push(last.clone());
+        match &self.last {
+            Some(last) => {
+                if !self.all.contains(&last.name) {
+                    all.push(last.clone());
+                }
+                all.sort_by_key(|server| {
+                    (server.address == last.address, !self.names.contains(&server.name))
+                });
             }
-            all.sort_by_key(|server| server.address == last.address);
+            // The ensemble of a new session is that of the configured hosts.
+            None => all.sort_by_key(|server| !self.is_proven(server)),
         }
         self.untried = all.into();
         self.size = self.untried.len();
@@ -211,18 +242,19 @@ impl Servers {
         if names == self.names {
             return;
         }
-        let old = |name: &String| self.names.iter().position(|old| old == name);
-        let resolved = names.iter().map(|name| match old(name) {
+        let all = with_last_resort(&names, &self.list);
+        let old = |name: &String| self.all.iter().position(|old| old == name);
+        let resolved = all.iter().map(|name| match old(name) {
             Some(place) => self.resolved[place].clone(),
             None => Vec::new(),
         });
         self.resolved = resolved.collect();
-        self.names = names;
+        (self.names, self.all) = (names, all);
     }
 
     /// Resolves all names concurrently. A name without an answer in time keeps its addresses.
     async fn resolve(&mut self, limit: Instant, end: Instant) {
-        let lookups = self.names.iter().enumerate();
+        let lookups = self.all.iter().enumerate();
         let mut lookups: FuturesUnordered<_> = lookups
             .map(|(place, name)| {
                 let lookup = (self.resolver.0)(name);
@@ -239,7 +271,7 @@ impl Servers {
                     self.resolved[place] = resolved;
                 }
                 Ok(Some((place, Err(error)))) => {
-                    tracing::debug!(name = self.names[place], %error, "no address is resolved");
+                    tracing::debug!(name = self.all[place], %error, "no address is resolved");
                 }
                 Ok(None) | Err(_) => return,
             }
@@ -261,6 +293,12 @@ impl Servers {
         };
         pause.min(MAX_PAUSE) + Duration::from_millis(self.random.below(MAX_JITTER))
     }
+}
+
+/// The names of a list, and those of its last resort that are not in it.
+pub(crate) fn with_last_resort(names: &[String], list: &ServerList) -> Vec<String> {
+    let others = list.last_resort().iter().filter(|host| !names.contains(host));
+    names.iter().chain(others).cloned().collect()
 }
 
 impl Resolver {

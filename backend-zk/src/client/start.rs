@@ -44,7 +44,7 @@ impl Session {
                 }
                 Err(error) => {
                     tracing::debug!(?server, %error, "no session at this server");
-                    if error.ends_session() {
+                    if error.ends_session() && self.servers.is_proven(&server) {
                         return Err(error);
                     }
                     self.set_state(SessionState::Disconnected);

@@ -70,7 +70,7 @@ impl ZkError {
     }
 
     /// Returns whether the error ends the session, and not only the connection.
-    pub(super) fn ends_session(&self) -> bool {
+    pub(crate) fn ends_session(&self) -> bool {
         matches!(self, Self::SessionExpired | Self::AuthFailed | Self::ClientClosed)
     }
 }

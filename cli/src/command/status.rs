@@ -189,6 +189,7 @@ mod tests {
             ("etcd://a,b", "b", "etcd://b"),
             ("zk:///app?acl=open&servers=file:/a&tick=1s", "b:1", "zk://b:1/app?acl=open&tick=1s"),
             ("etcd://a?servers=file:/a", "b:1", "etcd://b:1"),
+            ("etcd://a?servers=follow", "b:1", "etcd://b:1"),
         ] {
             let common = Common { store: Some(url.to_owned()), ..Common::default() };
             let settings = Settings::of(&common).map_err(|_| ()).expect("a URL");

@@ -41,7 +41,7 @@ async fn round(servers: &mut Servers) -> Vec<SocketAddr> {
 #[tokio::test(start_paused = true)]
 async fn the_server_of_the_last_connection_is_tried_last_and_the_others_in_any_order() {
     let mut servers = servers(3);
-    let mut orders = std::collections::BTreeSet::new();
+    let mut orders = BTreeSet::new();
     for _ in 0..40 {
         let last = Server { name: "zk1".to_owned(), address: address(1) };
         servers.connected(&last);
@@ -157,7 +157,7 @@ async fn later_rounds_wait_and_not_beyond_the_end() {
 #[tokio::test(start_paused = true)]
 async fn clients_whose_servers_fell_silent_at_one_moment_do_not_search_at_one_moment() {
     let mut servers = servers(3);
-    let mut pauses = std::collections::BTreeSet::new();
+    let mut pauses = BTreeSet::new();
     for _ in 0..20 {
         servers.connected(&Server { name: "zk1".to_owned(), address: address(1) });
         servers.record_silence();
@@ -299,4 +299,79 @@ async fn a_list_without_a_reachable_server_is_tried_more_and_more_rarely() {
     script.set(&["zk8"]);
     read(&list).await;
     assert_eq!(left.now_or_never(), Some(()), "another list is tried at once");
+}
+
+/// A list that the servers report, with these hosts, and a search that does not end.
+fn reported(hosts: &[&str]) -> (ServerList, Servers) {
+    let hosts = hosts.iter().copied().map(str::to_owned).collect();
+    let list = ServerList::of_ensemble(hosts, |name| Ok(name.to_owned()));
+    let resolver = Resolver::new(|name| {
+        let number = name.as_bytes()[name.len() - 1] - b'0';
+        Box::pin(async move { Ok(vec![address(number)]) })
+    });
+    let mut servers = Servers::new(&list, resolver, Random::seeded(7));
+    servers.repeat();
+    (list, servers)
+}
+
+fn report(list: &ServerList, names: &[&str]) {
+    list.report(Ok(names.iter().copied().map(str::to_owned).collect()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_configured_hosts_follow_the_servers_that_are_reported() {
+    let (list, mut servers) = reported(&["zk0", "zk1"]);
+    assert_eq!(round(&mut servers).await.len(), 2);
+    servers.connected(&server(0));
+    report(&list, &["zk5", "zk6", "zk1"]);
+    let next = round(&mut servers).await;
+    let mut listed = next[..3].to_vec();
+    listed.sort();
+    assert_eq!((listed, &next[3..]), ([1, 5, 6].map(address).to_vec(), &[address(0)][..]));
+    servers.connected(&server(5));
+    let next = round(&mut servers).await;
+    assert_eq!(&next[2..], [0, 5].map(address), "the last one is the last in any case: {next:?}");
+    report(&list, &["zk6"]);
+    let next = round(&mut servers).await;
+    assert_eq!((next.len(), next[0], next[3]), (4, address(6), address(5)), "{next:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_session_begins_with_the_configured_hosts() {
+    let (list, servers) = reported(&["zk0", "zk1"]);
+    report(&list, &["zk5", "zk6", "zk1"]);
+    drop(servers);
+    let resolver = Resolver::new(|name| {
+        let number = name.as_bytes()[name.len() - 1] - b'0';
+        Box::pin(async move { Ok(vec![address(number)]) })
+    });
+    for seed in 0..8 {
+        let mut servers = Servers::new(&list, resolver.clone(), Random::seeded(seed));
+        let mut first = round(&mut servers).await;
+        first[..2].sort();
+        assert_eq!((first.len(), &first[..2]), (4, &[0, 1].map(address)[..]), "{first:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_answers_is_not_left_for_one_that_is_reported() {
+    let (list, mut servers) = reported(&["zk0"]);
+    let _tried = round(&mut servers).await;
+    servers.connected(&server(0));
+    let mut left = Box::pin(servers.left());
+    report(&list, &["zk5"]);
+    assert_eq!(left.as_mut().now_or_never(), None);
+    report(&list, &["zk6"]);
+    assert_eq!(left.now_or_never(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_is_believed_if_it_is_configured_or_had_the_session() {
+    let (list, mut servers) = reported(&["zk0"]);
+    report(&list, &["zk0", "zk5", "zk6"]);
+    let _tried = round(&mut servers).await;
+    servers.connected(&server(5));
+    assert_eq!([0, 5, 6].map(|last| servers.is_proven(&server(last))), [true, true, false]);
+    let (_script, _list, servers) = followed().await;
+    assert!(servers.is_proven(&server(1)), "a source is the word of the application");
 }

@@ -49,6 +49,8 @@ async fn a_server_is_looked_for_until_the_session_is_over_everywhere() {
 #[derive(Clone, Copy, Debug)]
 enum Manner {
     Serves,
+    /// Knows no session, as a server of another ensemble.
+    Expires,
     IsSilent,
     Closes,
 }
@@ -62,6 +64,7 @@ async fn listen(manner: Manner) -> (SocketAddr, Task) {
         while let Ok((stream, _)) = listener.accept().await {
             match manner {
                 Manner::Serves => open.push(spawn(answer_all(stream))),
+                Manner::Expires => open.push(spawn(expire(stream))),
                 Manner::IsSilent => open.push(spawn(async move {
                     let _open = stream;
                     std::future::pending::<()>().await;
@@ -87,6 +90,36 @@ async fn answer_all(mut stream: TcpStream) {
             return;
         }
     }
+}
+
+/// Answers that the session is over.
+async fn expire(mut stream: TcpStream) {
+    let mut answer = Encoder::default();
+    answer.int(37).int(0).int(0).long(0).buffer(&[0; 16]).flag(false);
+    let _sent = stream.write_all(&answer.finish()).await.is_ok();
+    std::future::pending::<()>().await;
+}
+
+/// Other servers may run at an address that the ensemble reports, as seen from here.
+#[tokio::test]
+async fn only_a_server_that_is_known_to_be_of_the_ensemble_ends_a_session() {
+    let (stranger, _stranger) = listen(Manner::Expires).await;
+    let (ours, _ours) = listen(Manner::Serves).await;
+    let find = async |configured: SocketAddr, reported: SocketAddr| {
+        let list = ServerList::of_ensemble(vec![configured.to_string()], |name| Ok(name.into()));
+        list.report(Ok(vec![reported.to_string()]));
+        let servers = Servers::new(&list, Resolver::of_system(), Random::seeded(7));
+        let parts = (servers, Watches::new(Forget::new(|_| {})));
+        let mut session = Session::new(parts, Identity::Nobody, None, TTL);
+        // The configured host had the session, so it is the last of the round.
+        session.servers.connected(&Server { name: configured.to_string(), address: configured });
+        (session.id, session.last_received) = (7, Instant::now());
+        session.servers.repeat();
+        session.start().await.map(|_connection| session.id())
+    };
+    assert_eq!(find(ours, stranger).await, Ok(7));
+    let closed = ([127, 0, 0, 1], 1).into();
+    assert_eq!(find(stranger, closed).await, Err(ZkError::SessionExpired));
 }
 
 /// The answer to a greeting.

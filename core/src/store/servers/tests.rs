@@ -125,3 +125,65 @@ async fn a_fixed_list_is_never_read() {
     assert!(list.is_fixed() && list.ready().await.is_ok());
     assert!(ServerList::default().ready().await.is_err());
 }
+
+/// A list of an ensemble with these hosts.
+fn reported(configured: &[&str]) -> ServerList {
+    let configured = configured.iter().copied().map(str::to_owned).collect();
+    ServerList::of_ensemble(configured, |server| match server {
+        "bad" => Err(Error::new(ErrorKind::Invalid, "reading a server")),
+        _ => Ok(server.to_owned()),
+    })
+}
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().copied().map(str::to_owned).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_replaces_the_list_and_the_configured_hosts_remain_the_last_resort() {
+    let list = reported(&["a", "b"]);
+    assert!(!list.is_fixed() && list.is_of_ensemble());
+    assert!(list.ready().await.is_ok(), "the hosts are there before the first report");
+    let mut changes = list.subscribe();
+    list.report(Ok(names(&["b", "c", "b"])));
+    assert_eq!(list.get().to_vec(), ["b", "c"], "each once");
+    assert!(changes.has_changed().expect("it lives"));
+    changes.mark_unchanged();
+    list.report(Ok(names(&["b", "c"])));
+    assert!(!changes.has_changed().expect("it lives"), "nothing is new");
+    for bad in [Ok(vec![]), Ok(names(&["c", "bad"])), Err("it may not be read".to_owned())] {
+        list.report(bad);
+        assert_eq!(list.get().to_vec(), ["b", "c"], "the last good report");
+    }
+    assert_eq!(list.last_resort(), ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_an_ensemble_reports() {
+    let fixed = ServerList::fixed(names(&["a"]));
+    fixed.report(Ok(names(&["b"])));
+    let (script, followed) = list(&["a"]);
+    script.set(Answer::Servers(&["a"]));
+    followed.report(Ok(names(&["b"])));
+    for list in [fixed, followed] {
+        assert_eq!(list.get().to_vec(), ["a"]);
+        assert!(list.last_resort().is_empty() && !list.is_of_ensemble());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_is_due_after_ten_seconds_or_on_request_and_never_in_a_busy_loop() {
+    let list = reported(&["a"]);
+    let due = async || {
+        let begin = clock::now();
+        list.report_is_due().await;
+        clock::elapsed(begin)
+    };
+    assert_eq!(due().await, ENSEMBLE_INTERVAL);
+    for _ in 0..3 {
+        list.request_refresh();
+        list.request_refresh();
+        assert_eq!(due().await, MIN_GAP);
+    }
+    assert_eq!(due().await, ENSEMBLE_INTERVAL, "requests are not counted");
+}
