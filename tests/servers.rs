@@ -208,7 +208,8 @@ async fn count(client: Client, stop: Arc<AtomicBool>) -> i64 {
 async fn follows(scheme: &str, servers: &mut impl Growing, parameters: &str) {
     let first = some(servers, &[0, 1, 2]);
     let hosts = first.join(",");
-    let url = format!("{scheme}://{hosts}/grown?servers=follow&session=20s{parameters}");
+    let url =
+        format!("{scheme}://{hosts}/grown?servers=follow&session=20s&timeout=60s{parameters}");
     let client = synod::connect(&url).await.expect("the servers run");
     let rival = synod::connect(&url).await.expect("the servers run");
     assert_eq!(reported(&client), first, "the list is read with the session");
