@@ -53,8 +53,7 @@ impl Portions {
     /// Creates the rest of a range after the first answer. The next answer has at most `page` keys.
     pub(crate) fn new(whole: &Range, first: &PbRangeResponse, page: i64) -> Self {
         let (end, next) = (whole.end.clone(), whole.clone());
-        let mut portions =
-            Self { end, next, reach: None, read: 0, left: first.count, empty: 0 };
+        let mut portions = Self { end, next, reach: None, read: 0, left: first.count, empty: 0 };
         portions.answered(first, page);
         portions
     }

@@ -5,10 +5,10 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::cluster::Site;
 use serde::Deserialize;
 use synod_core::path::Path;
 use synod_core::store::Expect;
-use crate::cluster::Site;
 use synod_recipes::Held;
 use synod_recipes::schedule::{Schedule, ScheduledRun, Timetable};
 
