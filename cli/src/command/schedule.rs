@@ -1,7 +1,5 @@
 //! `schedule`: commands that run at dates, and their last runs.
 
-use std::time::SystemTime;
-
 use serde_json::json;
 use synod::Path;
 use synod::schedule::{LastRun, Schedule, ScheduleState};
@@ -11,6 +9,7 @@ use crate::args::schedule::ScheduleAction;
 use crate::command::connect;
 use crate::failure::Failure;
 use crate::output;
+use crate::time::date;
 
 pub(crate) async fn run(
     common: &Common,
@@ -77,9 +76,4 @@ fn object(path: &Path, state: &ScheduleState) -> serde_json::Value {
         "last": last,
         "succeeded": state.succeeded.map(date),
     })
-}
-
-/// A date of a schedule, which has a year of four digits.
-pub(super) fn date(date: SystemTime) -> String {
-    humantime::format_rfc3339_seconds(date).to_string()
 }

@@ -16,12 +16,12 @@ use crate::args::Common;
 use crate::args::schedule::{ScheduleDates, ScheduleRun};
 use crate::command::consume::{Broken, until_stopped};
 use crate::command::hold::{FAREWELL, grace, whoami};
-use crate::command::schedule::date;
 use crate::command::{connect, refuse_memory};
 use crate::failure::Failure;
 use crate::output;
 use crate::process::signals::Signals;
 use crate::process::{End, Job};
+use crate::time::date;
 
 /// Runs the command until a signal, or until no date is left. The client is closed in any case.
 pub(crate) async fn run(common: &Common, path: &Path, asked: ScheduleRun) -> Result<(), Failure> {

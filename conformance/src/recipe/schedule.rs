@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::ErrorKind;
-use synod_core::store::{Expect, Txn};
+use synod_core::store::{Expect, Lifetime, Txn};
 use synod_recipes::Held;
 use synod_recipes::schedule::{Schedule, ScheduleState, ScheduledRun, Timetable};
 use synod_testkit::fault::{Cue, Site, Verb};
@@ -30,7 +30,7 @@ cases![
     "L-SCH-4 L-SCH-3" breaks [OutageEndsIt] => a_run_that_failed_has_another_attempt_and_an_outage_ends_nothing,
     "L-SCH-1 L-SCH-2" breaks [LeadKeptAfterWork] => a_run_whose_answers_are_lost_begins_once,
     "L-SCH-5 L-SCH-6" breaks [LeadKeptAfterWork] => a_start_and_another_timetable_run_no_date_that_has_passed,
-    "L-SCH-3 L-SCH-6" breaks [LeadKeptAfterWork] => missed_dates_are_caught_up_as_requested,
+    "L-SCH-3 L-SCH-2" breaks [LeadKeptAfterWork] => missed_dates_are_caught_up_as_requested,
     "L-SCH-7" breaks [LeadKeptAfterWork] => a_schedule_that_is_stopped_finishes_its_run,
 ];
 
@@ -283,12 +283,12 @@ async fn a_start_and_another_timetable_run_no_date_that_has_passed(world: World)
             runs.load(Ordering::SeqCst)
         }
     };
-    // Long periods, whose next date is far away.
-    let long = |hours: u32| Timetable::every(HOUR * 24 * 365 * 100 * hours);
-    assert_eq!(stopped(long(1), None).await, 0, "the first start");
-    assert_eq!(stopped(long(2), None).await, 0, "another timetable");
+    // A date of each has passed, and the next one is far away.
+    let long = |years: u32| Timetable::every(HOUR * 24 * 365 * years);
+    assert_eq!(stopped(long(40), None).await, 0, "the first start");
+    assert_eq!(stopped(long(50), None).await, 0, "another timetable");
     let next = state(&world, &bob).await.next.expect("a date");
-    assert_eq!(Some(next), long(2).next_after(clock::date()));
+    assert_eq!(Some(next), long(50).next_after(clock::date()));
 
     // A wrong clock has run a date that is years ahead, and passed over all dates before.
     let now = clock::date().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
@@ -328,7 +328,11 @@ async fn missed_dates_are_caught_up_as_requested(world: World) {
         {{"due":{0},"attempt":1,"previous":0,"by":"","begun":{0},"ended":{0}}}}}"#,
         day.as_millis()
     );
-    let today = u32::try_from(now.as_secs() / day.as_secs()).expect("a day");
+    let today = now.as_secs() / day.as_secs();
+    let day_of = |run: &ScheduledRun| {
+        let due = run.due.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+        due.as_secs() / day.as_secs()
+    };
     let three = NonZeroU32::new(3).expect("not zero");
     let own = || schedule(&world, &client, daily.clone());
     for (own, expected) in [
@@ -337,19 +341,24 @@ async fn missed_dates_are_caught_up_as_requested(world: World) {
         (own().catch_up(three).start_within(day * 2), vec![today - 1, today]),
     ] {
         answer(client.put(&at, record.clone()).await);
-        let (mut dates, stop) = (Vec::new(), Notify::new());
-        let begun = Mutex::new(&mut dates);
-        let work = |run: ScheduledRun| {
-            let due = run.due.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
-            let due = u32::try_from(due.as_secs() / day.as_secs()).expect("a day");
-            begun.lock().unwrap_or_else(PoisonError::into_inner).push(due);
-            if due == today {
+        let (begun, stop) = (Mutex::new(Vec::<ScheduledRun>::new()), Notify::new());
+        let runs = || begun.lock().unwrap_or_else(PoisonError::into_inner);
+        let work = async |run: ScheduledRun| {
+            let earlier = runs().last().cloned();
+            if let Some(earlier) = earlier {
+                // The same process leads on.
+                assert!(!earlier.is_held() && run.token() > earlier.token(), "{earlier:?}");
+                let late = earlier.txn().create(world.at("late"), "", Lifetime::Persistent);
+                assert!(!answer(client.commit(late).await).is_committed(), "it has ended");
+            }
+            if day_of(&run) == today {
                 stop.notify_one();
             }
-            ready(Ok::<_, Infallible>(()))
+            runs().push(run);
+            Ok::<_, Infallible>(())
         };
         answer(world.in_time("the runs", own.run_until(stop.notified(), work)).await);
-        assert_eq!(dates, expected);
+        assert_eq!(runs().iter().map(day_of).collect::<Vec<_>>(), expected);
     }
     for wrong in [
         own().start_within(Duration::ZERO),

@@ -7,10 +7,11 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use synod_core::error::{Error, ErrorKind, Result};
 
-use crate::schedule::timetable::Timetable;
-
 /// The action that errors name.
 const DOING: &str = "reading a cron expression";
+
+/// The maximum length of an expression, and of the name of a time zone, in bytes.
+pub(super) const MAX_EXPRESSION: usize = 255;
 
 /// A cron expression, and the time zone that it is in.
 #[derive(Clone)]
@@ -76,7 +77,7 @@ fn in_millis(date: &Zoned) -> Option<u64> {
 }
 
 fn check_length(text: &str) -> Result<()> {
-    let max = Timetable::MAX_EXPRESSION;
+    let max = MAX_EXPRESSION;
     if text.len() <= max {
         return Ok(());
     }

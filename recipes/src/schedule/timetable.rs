@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use synod_core::error::{Error, ErrorKind, Result};
 
 #[cfg(feature = "cron")]
-use crate::schedule::cron::Cron;
+use crate::schedule::cron::{Cron, MAX_EXPRESSION};
 
 /// The last date, in milliseconds since the beginning of 1970: that of the year 9999. So all dates
 /// have the same number of digits in the store.
@@ -75,7 +75,7 @@ impl Timetable {
 
     /// The maximum length of a cron expression, and of the name of a time zone, in bytes.
     #[cfg(feature = "cron")]
-    pub const MAX_EXPRESSION: usize = 255;
+    pub const MAX_EXPRESSION: usize = MAX_EXPRESSION;
 
     /// Returns the first date after `date`; `None` if there is none before the year 10000.
     pub fn next_after(&self, date: SystemTime) -> Option<SystemTime> {
