@@ -28,6 +28,8 @@ mod compat_queue {}
 mod group {}
 #[doc = include_str!("../recipes/docs/hash_ring.md")]
 mod hash_ring {}
+#[doc = include_str!("../recipes/docs/schedule.md")]
+mod schedule {}
 #[doc = include_str!("../recipes/docs/lease.md")]
 mod lease {}
 

@@ -38,8 +38,8 @@ pub use synod_core::{clock, path};
 pub use synod_mem as mem;
 #[doc(inline)]
 pub use synod_recipes::{
-    barrier, cache, crew, discovery, election, lock, partition, presence, queue, transaction,
-    value, within,
+    barrier, cache, crew, discovery, election, lock, partition, presence, queue, schedule,
+    transaction, value, within,
 };
 #[cfg(feature = "sim")]
 pub use synod_sim as sim;

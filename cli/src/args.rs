@@ -17,6 +17,7 @@ use crate::args::crew::CrewAction;
 #[cfg(unix)]
 use crate::args::hold::{Elect, HOLD_NOTES, Lock};
 use crate::args::queue::QueueAction;
+use crate::args::schedule::ScheduleAction;
 #[cfg(feature = "sim")]
 use crate::args::sim::Sim;
 use crate::args::value::{BarrierAction, CounterAction, SemaphoreAction};
@@ -32,6 +33,7 @@ pub(crate) mod crew;
 #[cfg(unix)]
 pub(crate) mod hold;
 pub(crate) mod queue;
+pub(crate) mod schedule;
 #[cfg(feature = "sim")]
 pub(crate) mod sim;
 pub(crate) mod value;
@@ -252,6 +254,13 @@ pub(crate) enum Command {
         path: Path,
         #[command(subcommand)]
         action: CrewAction,
+    },
+    /// Run a command at dates, once on all machines, or print its last run
+    Schedule {
+        /// The schedule; all programs that name it share its runs
+        path: Path,
+        #[command(subcommand)]
+        action: ScheduleAction,
     },
     /// Keep a node and everything below it as files, and run a command when they change
     #[cfg(unix)]

@@ -38,6 +38,9 @@ pub(crate) mod node;
 pub(crate) mod pages;
 pub(crate) mod queue;
 pub(crate) mod request;
+pub(crate) mod schedule;
+#[cfg(unix)]
+mod schedule_run;
 pub(crate) mod status;
 pub(crate) mod tree;
 pub(crate) mod txn;

@@ -131,6 +131,7 @@ async fn run(command: Command, common: &Common) -> Result<(), Failure> {
             command::discover::run(common, &base, service.as_deref()).await
         }
         Command::Crew { path, action } => command::crew::run(common, &path, action).await,
+        Command::Schedule { path, action } => command::schedule::run(common, &path, action).await,
         #[cfg(unix)]
         Command::Mirror(mirror) => command::mirror::run(common, mirror).await,
         #[cfg(unix)]

@@ -1,6 +1,6 @@
-//! [`time`]: a time as people write it.
+//! [`time`]: a time as people write it. [`date`]: a date as people read it.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// A time with a unit, or a plain number of seconds as for flock.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
@@ -9,4 +9,9 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| wrong()),
         Err(_) => humantime::parse_duration(text).map_err(|_| wrong()),
     }
+}
+
+/// A date with a year of four digits, to the second.
+pub(crate) fn date(date: SystemTime) -> String {
+    humantime::format_rfc3339_seconds(date).to_string()
 }

@@ -58,6 +58,7 @@ mod queue_try;
 mod queue_work;
 mod reentrant_mutex;
 mod rwlock;
+mod schedule;
 mod semaphore;
 mod session_loss;
 mod shared_count;
@@ -132,5 +133,6 @@ pub(crate) const ALL: &[&[Case]] = &[
     crew_steps::CASES,
     crew_stop::CASES,
     crew_terms::CASES,
+    schedule::CASES,
     discovery::CASES,
 ];

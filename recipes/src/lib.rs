@@ -85,6 +85,7 @@
 //! | | |
 //! |---|---|
 //! | [`Crew`](crew::Crew) | a master that assigns tasks to workers, and results for the submitters: a job queue for programs that share a store anyway |
+//! | [`Schedule`](schedule::Schedule) | work at dates, every hour or by a cron expression, with one run a date on all machines |
 //!
 //! **Others**
 //!
@@ -148,6 +149,7 @@ pub mod queue;
 mod reentrant_mutex;
 mod request_release;
 mod rwlock;
+pub mod schedule;
 mod semaphore;
 mod shared_count;
 mod shared_value;

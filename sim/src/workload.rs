@@ -37,6 +37,7 @@ mod queue_worker;
 mod register;
 mod revocable;
 mod rwlock;
+mod schedule;
 mod selector;
 mod semaphore;
 mod session;
@@ -89,6 +90,7 @@ pub const ALL: &[&dyn Workload] = &[
     &queue::Queues,
     &compat_queue::CompatQueues,
     &crew::Crews,
+    &schedule::Schedules,
     &discovery::Discoveries,
 ];
 

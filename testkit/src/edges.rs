@@ -9,5 +9,6 @@ pub(crate) mod lead;
 pub(crate) mod lock;
 pub(crate) mod mirror;
 pub(crate) mod queue;
+pub(crate) mod schedule;
 pub(crate) mod transaction;
 pub(crate) mod value;

@@ -16,6 +16,7 @@ mod partition;
 mod proof;
 mod queue;
 mod row;
+mod schedule;
 mod transaction;
 mod usage;
 mod value;
@@ -38,6 +39,7 @@ static KINDS: &[Kind] = &[
     partition::KIND,
     queue::KIND,
     crew::KIND,
+    schedule::KIND,
 ];
 
 /// Every recipe of `synod-recipes`.

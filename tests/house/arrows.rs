@@ -20,7 +20,8 @@ const OFFERED: &[&str] = &["random", "mutant", "clock", "task"];
 pub(crate) const SUPPORT: &[&str] = &["support", "line", "cell", "mirror", "keeper"];
 
 /// The recipes that are built from others, each with the recipes that it may import.
-const MADE_OF: &[(&str, &[&str])] = &[("crew", &["leader_selector"])];
+const MADE_OF: &[(&str, &[&str])] =
+    &[("crew", &["leader_selector"]), ("schedule", &["leader_selector"])];
 
 /// The modules of core, each with the modules that it may import in addition.
 const ROOMS: &[(&[&str], &[&[&str]])] = &[

@@ -12,11 +12,12 @@ use crate::tree::{File, files};
 /// The place of the edges.
 const PLACE: &str = "testkit/src/edges/";
 
-/// Functions that only look up a value in memory, by their modules.
-const LOOKS_UP: [(&str, &[&str]); 3] = [
+/// Functions that only look up a value in memory, or read a text, by their modules.
+const LOOKS_UP: [(&str, &[&str]); 4] = [
     ("discovery", &["get"]),
     ("hash_ring", &["new", "owner"]),
     ("partition", &["is_held", "release", "token", "txn"]),
+    ("schedule", &["cron", "cron_in"]),
 ];
 
 /// The kinds of arguments.

@@ -39,8 +39,7 @@ pub(crate) async fn run(
     let runs = Runs { common, client, path, command: consume.command, grace };
     let mut signals = Signals::listen()?;
     let stop = async {
-        let _either =
-            select(pin!(until_stopped(&mut signals)), pin!(broken.happened.notified())).await;
+        let _either = select(pin!(until_stopped(&mut signals)), pin!(broken.happened())).await;
     };
     let work = async |delivery: Arc<Delivery<Bytes>>| match runs.run(&delivery).await {
         Ok(ended) => ended,
@@ -50,7 +49,7 @@ pub(crate) async fn run(
         }
     };
     let done = queue.consume(consume.at_once, stop, work).await;
-    match broken.failure.take() {
+    match broken.failure() {
         Some(failure) => Err(failure),
         None => Ok(done?),
     }
@@ -58,20 +57,30 @@ pub(crate) async fn run(
 
 /// The failure that ends the command.
 #[derive(Default)]
-struct Broken {
+pub(super) struct Broken {
     failure: RefCell<Option<Failure>>,
     happened: Notify,
 }
 
 impl Broken {
-    fn by(&self, failure: Failure) {
+    pub(super) fn by(&self, failure: Failure) {
         self.failure.borrow_mut().get_or_insert(failure);
         self.happened.notify_one();
     }
+
+    /// Waits for a failure.
+    pub(super) async fn happened(&self) {
+        self.happened.notified().await;
+    }
+
+    /// The first failure, if there was one.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        self.failure.take()
+    }
 }
 
-/// Waits for a signal after which nothing more is claimed.
-async fn until_stopped(signals: &mut Signals) {
+/// Waits for a signal after which nothing more begins.
+pub(super) async fn until_stopped(signals: &mut Signals) {
     while !matches!(signals.next().await, Caught::Terminate | Caught::Interrupt | Caught::HangUp) {}
 }
 

@@ -109,6 +109,21 @@ fn a_cron_job_runs_on_one_machine(on: &Server) {
     assert_eq!(other.run(&line, &[]).0, Some(0), "its day is over");
 }
 
+fn a_cron_job_needs_no_crontab(on: &Server) {
+    let [line] = &blocks("A cron job without a crontab", "sh")[..] else { panic!() };
+    // Each second, instead of each night.
+    let line = line.replace("0 3 * * *", "* * * * * *");
+    let host = Machine::new(on, &[("nightly-report", "exit 1")]);
+    let line = line.replace("10m", "1ms");
+    let (one, other) = (host.start(&line), host.start(&line));
+    eventually("the report has run", || host.log().len() >= 3);
+    ends(one);
+    let before = host.log().len();
+    eventually("the other one continues", || host.log().len() > before + 1);
+    ends(other);
+    assert!(host.log().iter().all(|line| line == "nightly-report"));
+}
+
 fn a_pipeline_deploys_at_a_time(on: &Server) {
     let [deploy, inspect] = &blocks("A lock in a CI pipeline", "sh")[..] else { panic!() };
     let ci = Machine::new(on, &[("deploy", "while [ -e gate ]; do sleep 0.02; done; echo done")]);
@@ -283,6 +298,7 @@ fn each_block_of_the_page_is_run(on: &Server) {
 
 pub(crate) const SCENES: &[Scene] = &[
     ("a_cron_job_runs_on_one_machine", a_cron_job_runs_on_one_machine),
+    ("a_cron_job_needs_no_crontab", a_cron_job_needs_no_crontab),
     ("a_pipeline_deploys_at_a_time", a_pipeline_deploys_at_a_time),
     ("a_rolling_restart_stops_at_the_first_failure", a_rolling_restart_stops_at_the_first_failure),
     ("mails_are_sent_again_after_a_repair", mails_are_sent_again_after_a_repair),

@@ -22,6 +22,7 @@ mod end;
 mod hold;
 mod interrupt;
 mod queue;
+mod schedule;
 mod shared;
 mod status;
 mod watch;
@@ -249,6 +250,7 @@ fn trials(name: &str, compiled: bool, server: Stand) -> Vec<Trial> {
         interrupt::SCENES,
         queue::SCENES,
         crew::SCENES,
+        schedule::SCENES,
         watch::SCENES,
         copy::SCENES,
         cookbook::SCENES,

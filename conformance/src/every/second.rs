@@ -47,9 +47,10 @@ impl Trial {
     /// Returns `true` if a use continues at the path of a stopped use. It does not if the stopped
     /// use holds what this one needs.
     fn shares(&self) -> bool {
-        /// The master of a crew has the lead, a member of a partition its name and its items, and
-        /// an owner its node.
-        const HOLDERS: [&str; 4] = ["crew", "partition", "persistent_node", "persistent_node/ttl"];
+        /// The master of a crew and the leader of a schedule have the lead, a member of a partition
+        /// its name and its items, and an owner its node.
+        const HOLDERS: [&str; 5] =
+            ["crew", "schedule", "partition", "persistent_node", "persistent_node/ttl"];
         matches!(self.it.act, Act::Change { .. }) && !HOLDERS.contains(&self.it.name)
     }
 }
