@@ -29,14 +29,14 @@ pub struct TypedCache<T> {
 }
 
 /// The function that reads a value from the data of a node.
-type Parse<T> = Box<dyn Fn(&Path, &[u8]) -> Result<T> + Send + Sync>;
+type ParseNode<T> = Box<dyn Fn(&Path, &[u8]) -> Result<T> + Send + Sync>;
 
 /// The number of values of removed nodes that are kept at least.
 const SPARE: usize = 64;
 
 /// The function that decodes a node, and the values that it has returned.
 struct Decoder<T> {
-    parse: Parse<T>,
+    parse: ParseNode<T>,
     values: Mutex<DecodedValues<T>>,
 }
 
@@ -135,7 +135,7 @@ impl<T: 'static> TypedCache<T> {
 }
 
 impl<T> Decoder<T> {
-    fn new(parse: Parse<T>) -> Self {
+    fn new(parse: ParseNode<T>) -> Self {
         let values = DecodedValues { by_path: BTreeMap::new(), limit: SPARE };
         Self { parse, values: Mutex::new(values) }
     }

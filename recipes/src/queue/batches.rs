@@ -25,13 +25,13 @@ pub struct PutBatches<'a, T> {
     rest: &'a [T],
     stored: usize,
     /// The batch that was sent last, until its effect is known.
-    in_flight: Option<Batch<'a>>,
+    in_flight: Option<ItemBatch<'a>>,
     /// The error after which it is unknown whether a batch was stored.
     unknown: Option<Error>,
 }
 
 /// Items of one transaction, with the call that puts them.
-struct Batch<'a> {
+struct ItemBatch<'a> {
     count: usize,
     put: BoxFuture<'a, Result<()>>,
 }
@@ -102,7 +102,7 @@ impl<T> Queue<T> {
 
     /// Prepares the first of these items, as many as fit into one transaction. An item that is too
     /// large for a transaction is a batch of its own.
-    async fn first_batch<'a>(&'a self, items: &'a [T]) -> Result<Batch<'a>> {
+    async fn first_batch<'a>(&'a self, items: &'a [T]) -> Result<ItemBatch<'a>> {
         let (shared, session) = (self.shared()?, self.client.session().await?);
         let limits = &session.info().limits;
         let (nodes, max) = self.capacity.batch_limits(limits.operations.saturating_sub(1));
@@ -130,6 +130,6 @@ impl<T> Queue<T> {
             self.record_put(&entry, &outcome);
             entry.is_new(&outcome).map(drop)
         };
-        Ok(Batch { count, put: Box::pin(put) })
+        Ok(ItemBatch { count, put: Box::pin(put) })
     }
 }

@@ -35,7 +35,7 @@ pub struct FailedDelivery {
 
 /// A failed delivery as JSON.
 #[derive(Serialize, Deserialize)]
-struct Entry {
+struct StoredFailure {
     delivered: u32,
     /// In milliseconds since the beginning of 1970.
     date: u64,
@@ -45,8 +45,8 @@ struct Entry {
 /// Reads a history, the oldest failure first. Another program may have written the node: what is no
 /// history is empty.
 pub(super) fn read(node: &Path, stored: &Bytes) -> Vec<FailedDelivery> {
-    let entries: Vec<Entry> = value::decode(node, stored).unwrap_or_default();
-    let dated = entries.into_iter().filter_map(|Entry { delivered, date, reason }| {
+    let entries: Vec<StoredFailure> = value::decode(node, stored).unwrap_or_default();
+    let dated = entries.into_iter().filter_map(|StoredFailure { delivered, date, reason }| {
         let since = Duration::from_millis(date);
         let date = SystemTime::UNIX_EPOCH.checked_add(since)?;
         Some(FailedDelivery { delivered, date, reason })
@@ -62,14 +62,15 @@ pub(super) fn with_failure(
     (delivered, date, reason): (u32, Duration, &str),
 ) -> Result<Bytes> {
     let millis = |date: Duration| u64::try_from(date.as_millis()).unwrap_or(u64::MAX);
-    let last = Entry { delivered, date: millis(date), reason: beginning(reason, MAX_REASON) };
+    let last =
+        StoredFailure { delivered, date: millis(date), reason: beginning(reason, MAX_REASON) };
     let before = history.len().saturating_sub(MAX_FAILURES - 1);
-    let before = history.get(before..).unwrap_or_default().iter().map(|failure| Entry {
+    let before = history.get(before..).unwrap_or_default().iter().map(|failure| StoredFailure {
         delivered: failure.delivered,
         date: millis(failure.date.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()),
         reason: failure.reason.clone(),
     });
-    let mut entries: Vec<Entry> = before.chain([last]).collect();
+    let mut entries: Vec<StoredFailure> = before.chain([last]).collect();
     loop {
         let encoded = value::encode(node, &entries)?;
         if encoded.len() <= MAX_BYTES || entries.len() < 2 {
