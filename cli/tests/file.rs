@@ -1,12 +1,20 @@
 //! The command on a directory, which the processes of one machine share.
 
-use std::process::Command;
+use std::process::{Command, Output};
 
 use synod_testkit::server::home::Home;
 
-use crate::run::{synod, text};
+/// The command, without the settings of its user.
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_synod"));
+    command.env_remove("SYNOD_STORE").env_remove("SYNOD_PROFILE");
+    command.env("XDG_CONFIG_HOME", "/nowhere/at/all").args(arguments);
+    command
+}
 
-mod run;
+fn synod(arguments: &[&str]) -> Output {
+    command(arguments).output().expect("the command starts")
+}
 
 /// The URL of a store in a new directory, which is removed with it.
 fn store() -> (Home, String) {
@@ -18,8 +26,9 @@ fn store() -> (Home, String) {
 #[track_caller]
 fn succeeds(arguments: &[&str]) -> String {
     let output = synod(arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
-    text(&output.stdout)
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {errors}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
@@ -44,8 +53,7 @@ fn a_lock_in_a_directory_excludes_other_commands_while_it_is_held() {
 fn a_lock_of_a_killed_command_stays_locked_for_its_time_to_live() {
     let (_home, url) = store();
     let short = format!("{url}?session=2s");
-    let mut holder = Command::new(env!("CARGO_BIN_EXE_synod"));
-    holder.args(["lock", "--store", &short, "/lock", "sleep", "3600"]);
+    let mut holder = command(&["lock", "--store", &short, "/lock", "sleep", "3600"]);
     let mut holder = holder.spawn().expect("the command starts");
     let try_lock = ["lock", "-w", "0.1", "--store", &url, "/lock", "true"];
     while synod(&try_lock).status.success() {}
