@@ -1,7 +1,6 @@
 //! [`FileBackend`]: opens sessions on a directory.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use tokio::sync::oneshot;
 use crate::changes::{self, Entry};
 use crate::engine::{Engine, unblocked};
 use crate::job::Call;
+use crate::options::FileOptions;
 use crate::store::FileStore;
 use crate::writing::Writing;
 
@@ -22,46 +22,6 @@ const TTLS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_s
 
 /// The time in which a session opens, on a busy machine too.
 const OPENING: Duration = Duration::from_secs(30);
-
-/// The directory of a store, and how to use it.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct FileOptions {
-    pub(crate) directory: PathBuf,
-    pub(crate) is_unchecked: bool,
-    pub(crate) is_separate: bool,
-    pub(crate) lingers: bool,
-}
-
-impl FileOptions {
-    /// The store in this directory, which is created if it is missing.
-    pub fn new(directory: impl Into<PathBuf>) -> Self {
-        let (is_unchecked, is_separate, lingers) = (false, false, false);
-        Self { directory: directory.into(), is_unchecked, is_separate, lingers }
-    }
-
-    /// Allows every file system. By default only those are allowed that are known to share locks
-    /// between all processes of one machine, and with no other machine: on another one two
-    /// processes may hold the same lock.
-    pub fn unchecked_file_system(mut self, unchecked: bool) -> Self {
-        self.is_unchecked = unchecked;
-        self
-    }
-
-    /// Ends sessions after their time to live when their process has ended, as servers do, instead of
-    /// at once: for programs whose children, or requests to other systems, may outlive them.
-    pub fn linger(mut self, linger: bool) -> Self {
-        self.lingers = linger;
-        self
-    }
-
-    /// Gives the backend a seat of its own, as if it were in a process of its own. By default the
-    /// backends of one process on one directory share a seat and its threads. For tests.
-    pub fn separate(mut self, separate: bool) -> Self {
-        self.is_separate = separate;
-        self
-    }
-}
 
 /// A store in a directory, for the processes of one machine.
 ///
@@ -143,14 +103,17 @@ impl FileBackend {
 
     /// Returns the number of watches of the sessions of this process.
     pub fn watches(&self) -> usize {
-        let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-        engine.as_ref().map_or(0, |engine| engine.0.watches.count())
+        self.known().map_or(0, |engine| engine.0.watches.count())
+    }
+
+    /// Returns the engine, if it has started. Does not wait for one that starts.
+    fn known(&self) -> Option<Arc<Engine>> {
+        self.engine.try_lock().ok()?.clone()
     }
 
     async fn engine(&self) -> Result<Arc<Engine>> {
         let (options, engine) = (self.options.clone(), self.engine.clone());
-        let known = engine.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(known) = known.filter(|known| !known.0.is_gone()) {
+        if let Some(known) = self.known().filter(|known| !known.0.is_gone()) {
             return Ok(known);
         }
         unblocked(move || {
@@ -171,11 +134,20 @@ impl FileBackend {
 impl Backend for FileBackend {
     async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
         let ttl = clamp_ttl(options.ttl, TTLS.0, TTLS.1)?;
-        let Ok(engine) = clock::timeout(OPENING, self.engine()).await else {
-            return Err(Error::new(ErrorKind::Unreachable, "opening a session")
-                .because(format!("the directory did not open within {OPENING:?}")));
-        };
-        Ok(Box::new(FileStore::open(engine?, ttl, self.options.lingers, OPENING).await?))
+        let mut attempts = 3;
+        loop {
+            attempts -= 1;
+            let Ok(engine) = clock::timeout(OPENING, self.engine()).await else {
+                return Err(Error::new(ErrorKind::Unreachable, "opening a session")
+                    .because(format!("the directory did not open within {OPENING:?}")));
+            };
+            match FileStore::open(engine?, ttl, self.options.lingers, OPENING).await {
+                // Others saw no heartbeat for the time to live of this session, which was so
+                // before it had its first.
+                Err(error) if error.kind() == ErrorKind::SessionLost && attempts > 0 => {}
+                opened => return Ok(Box::new(opened?)),
+            }
+        }
     }
 }
 

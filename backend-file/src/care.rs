@@ -39,8 +39,8 @@ pub(crate) enum Task {
     Node { path: Path, modified: u64 },
 }
 
-/// What this handle has seen of the heartbeats and of the nodes, by its own clock. A clock of
-/// another process is no evidence: it may be in another namespace.
+/// The heartbeats and the nodes that this handle has seen, by its own clock. A clock of another
+/// process is no evidence: it may be in another namespace.
 #[derive(Debug, Default)]
 pub(crate) struct Witness {
     /// The last heartbeat of each seat, and the time since which it is the last.

@@ -8,11 +8,11 @@ use rusqlite::TransactionBehavior;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::random::Random;
 
-use crate::backend::FileOptions;
 use crate::database::{open_reader, open_writer, set_synced};
 use crate::fault::Fault;
 use crate::machine::Machine;
 use crate::meta::Meta;
+use crate::options::FileOptions;
 use crate::place::{Identity, Place};
 use crate::seat::{self, DeadSeat, Seat, SeatId};
 use crate::sessions;
@@ -26,8 +26,11 @@ const READERS: usize = 2;
 /// The call of all errors of this module.
 const OPENING: &str = "opening a session";
 
+/// The engine of a directory, once it has started. Locked while it starts.
+type Slot = Arc<Mutex<Weak<Engine>>>;
+
 /// The engines of this process.
-static ENGINES: Mutex<BTreeMap<Identity, Weak<Engine>>> = Mutex::new(BTreeMap::new());
+static ENGINES: Mutex<BTreeMap<Identity, Slot>> = Mutex::new(BTreeMap::new());
 
 /// One seat and its threads. They end when it is dropped.
 pub(crate) struct Engine(pub(crate) Arc<Shared>);
@@ -40,16 +43,13 @@ impl Engine {
         if options.is_separate {
             return Self::start(place).map(Arc::new);
         }
-        // Kept while it starts: two threads get the same engine.
-        let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
-        engines.retain(|_, engine| engine.strong_count() > 0);
-        let known = engines.get(&place.identity()).and_then(Weak::upgrade);
-        if let Some(engine) = known.filter(|engine| !engine.0.is_gone()) {
+        let slot = slot(place.identity());
+        let mut started = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(engine) = started.upgrade().filter(|engine| !engine.0.is_gone()) {
             return Ok(engine);
         }
-        let identity = place.identity();
         let engine = Arc::new(Self::start(place)?);
-        engines.insert(identity, Arc::downgrade(&engine));
+        *started = Arc::downgrade(&engine);
         Ok(engine)
     }
 
@@ -80,6 +80,16 @@ impl Engine {
         thread("synod-file-beat", move || heart::run(&shared, &beats))?;
         Ok(engine)
     }
+}
+
+/// Returns the slot of a directory, and removes those that nobody uses.
+fn slot(identity: Identity) -> Slot {
+    let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
+    engines.retain(|_, slot| {
+        let is_used = || slot.try_lock().map_or(true, |engine| engine.strong_count() > 0);
+        Arc::strong_count(slot) > 1 || is_used()
+    });
+    engines.entry(identity).or_default().clone()
 }
 
 /// Takes a seat, in the turn, after the dead have left theirs. Returns the revision after it.

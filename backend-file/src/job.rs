@@ -46,7 +46,7 @@ pub(crate) struct Call<T, F> {
     answer: Option<oneshot::Sender<Result<T>>>,
 }
 
-/// Whether a job has started, or its caller has given up. Clones are the same claim.
+/// The state of a job: it waits, has started, or was given up. Clones are the same claim.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Claim(Arc<AtomicU8>);
 

@@ -48,6 +48,7 @@ mod job;
 mod lookout;
 mod machine;
 mod meta;
+mod options;
 mod peers;
 mod place;
 mod query;
@@ -61,4 +62,5 @@ mod watches;
 mod writer;
 mod writing;
 
-pub use backend::{FileBackend, FileOptions};
+pub use backend::FileBackend;
+pub use options::FileOptions;

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, Stat, major, minor};
 use rustix::io::Errno;
 use synod_core::error::{Error, ErrorKind, Result};
 
@@ -59,9 +59,10 @@ pub(crate) struct Turn<'a>(BorrowedFd<'a>);
 impl Place {
     /// Opens the directory, and creates it if it is missing.
     pub(crate) fn open(path: &Path, unchecked: bool) -> Result<Self> {
+        // The process may change its working directory later.
+        let path = &std::path::absolute(path).map_err(|error| refusal(path, &error))?;
         let refused = |error: io::Error| refusal(path, &error);
-        let mut builder = std::fs::DirBuilder::new();
-        builder.recursive(true).mode(0o700).create(path).map_err(refused)?;
+        create(path).map_err(refused)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let dir = rustix::fs::openat(CWD, path, flags, Mode::empty())
             .map_err(|error| refused(error.into()))?;
@@ -105,11 +106,13 @@ impl Place {
 
     /// Returns the id of the process that has the turn, if the system reports it to this process.
     pub(crate) fn turn_holder(&self) -> Option<u32> {
-        let inode = format!(":{}", rustix::fs::fstat(&self.turn).ok()?.st_ino);
+        let stat = rustix::fs::fstat(&self.turn).ok()?;
+        let (major, minor) = (major(stat.st_dev), minor(stat.st_dev));
+        let file = format!("{major:02x}:{minor:02x}:{}", stat.st_ino);
         let locks = std::fs::read_to_string("/proc/locks").ok()?;
         let of_turn = |line: &&str| {
             let mut words = line.split_whitespace().skip(1);
-            words.next() == Some("FLOCK") && words.any(|word| word.ends_with(&inode))
+            words.next() == Some("FLOCK") && words.any(|word| word == file)
         };
         locks.lines().find(of_turn)?.split_whitespace().nth(4)?.parse().ok()
     }
@@ -151,6 +154,17 @@ pub(crate) fn is_linked(dir: BorrowedFd<'_>, name: &CStr, file: &OwnedFd) -> boo
     let there = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
     let open = rustix::fs::fstat(file);
     matches!((there, open), (Ok(there), Ok(open)) if identity(&there) == identity(&open))
+}
+
+/// Creates the directory and those above it, if they are missing, and syncs their names: what is
+/// answered later is in them.
+fn create(path: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = path.ancestors().take_while(|above| !above.exists()).collect();
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    for parent in missing.iter().filter_map(|created| created.parent()) {
+        std::fs::File::open(parent)?.sync_all()?;
+    }
+    Ok(())
 }
 
 /// The owner may do everything with the store, so nobody else may.

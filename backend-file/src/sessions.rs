@@ -94,7 +94,8 @@ pub(crate) fn of_seat(db: &Connection, seat: SeatId, ttl: u64) -> Result<Vec<Ses
     Ok(ids.map(|id| id.map(SessionId::new)).collect::<Result<_, _>>()?)
 }
 
-/// Returns each seat that has sessions which do not linger yet, with the shortest time to live of these.
+/// Returns each seat that has sessions which do not linger yet, with the shortest time to live of
+/// these.
 pub(crate) fn seats(db: &Connection) -> Result<Vec<(SeatId, u64)>, Fault> {
     let sql = "SELECT seat, min(ttl) FROM sessions WHERE due IS NULL GROUP BY seat";
     let mut statement = db.prepare_cached(sql)?;

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use rusqlite::Connection;
@@ -71,7 +71,8 @@ pub(crate) struct Own {
 pub(crate) enum OwnState {
     /// Waits for its first heartbeat.
     Opening(oneshot::Sender<Result<Arc<Life>>>),
-    Open(Arc<Life>),
+    /// Kept by its owner, who may have been dropped before it knew of it.
+    Open(Weak<Life>),
 }
 
 impl Shared {
@@ -168,21 +169,23 @@ impl Shared {
     pub(crate) fn renew(&self, id: SessionId, sent: Instant) {
         let mut sessions = self.sessions();
         let Some(own) = sessions.own.get_mut(&id) else { return };
+        let ttl = own.ttl;
         if let OwnState::Open(life) = &own.state {
-            let life = life.clone();
+            let life = life.upgrade();
             drop(sessions);
-            life.renew(sent);
+            match life.filter(|life| life.loss().is_none()) {
+                Some(life) => life.renew(sent),
+                // Its owner was dropped, or has given it up by its own clock.
+                None => self.drop_session(id, ttl, None),
+            }
             return;
         }
-        let life = Arc::new(Life::new(own.ttl, sent, Duration::ZERO));
-        let before = std::mem::replace(&mut own.state, OwnState::Open(life.clone()));
-        let ttl = own.ttl;
+        let life = Arc::new(Life::new(ttl, sent, Duration::ZERO));
+        let before = std::mem::replace(&mut own.state, OwnState::Open(Arc::downgrade(&life)));
         drop(sessions);
-        if let OwnState::Opening(opened) = before
-            && opened.send(Ok(life)).is_err()
-        {
-            // Its opener was dropped.
-            self.drop_session(id, ttl, None);
+        if let OwnState::Opening(opened) = before {
+            // The next heartbeat notices if nobody receives it.
+            let _received = opened.send(Ok(life)).is_ok();
         }
     }
 
@@ -252,7 +255,11 @@ impl Own {
 
     fn lose(self) {
         match self.state {
-            OwnState::Open(life) => life.lose(SessionEnd::Expired),
+            OwnState::Open(life) => {
+                if let Some(life) = life.upgrade() {
+                    life.lose(SessionEnd::Expired);
+                }
+            }
             OwnState::Opening(opened) => {
                 let error = SessionEnd::Expired.error("opening a session");
                 let _received = opened.send(Err(error)).is_ok();

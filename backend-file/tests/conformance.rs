@@ -63,7 +63,7 @@ impl Harness for Directory {
     }
 
     fn profile(&self) -> Profile {
-        Profile::new(Duration::from_secs(2), Duration::from_secs(20))
+        Profile::new(Duration::from_secs(3), Duration::from_secs(20))
             .crowd(3_000)
             .offers(&[Ability::Expiry, Ability::TtlNodes, Ability::TaskCount])
             .offers(&[Ability::Truth, Ability::WatchCount])
