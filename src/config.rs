@@ -13,9 +13,9 @@ use crate::target::{Credentials, Tls};
 /// The settings of a connection, read from a configuration file by serde or built by hand.
 ///
 /// The URL may contain some of the same settings: `session`, `timeout`, `connect`, `lazy`,
-/// `servers`, the path, user and password, `identity`, and the TLS files `ca`, `certificate` and `key`. A
-/// setting in both places is an error. Unknown fields and unknown URL parameters are errors. No
-/// output shows the password.
+/// `servers`, the path, user and password, `identity`, and the TLS files `ca`, `certificate` and
+/// `key`. A setting in both places is an error. Unknown fields and unknown URL parameters are
+/// errors. No output shows the password.
 ///
 /// # Examples
 ///

@@ -87,6 +87,7 @@ struct Sent {
 impl Endpoints {
     pub(crate) fn new(options: EtcdOptions, random: &Random) -> Result<Self> {
         let list = options.server_list()?;
+        let options = options.with_encryption()?;
         let (members, server) = (Mutex::default(), CurrentServer::default());
         let endpoints = Self { options, list, members, server, random: random.clone() };
         // The order of the members is the first choice of a run, whichever call is the first.

@@ -15,6 +15,7 @@ use synod_testkit::server::etcd::Cluster;
 use synod_testkit::server::required;
 use synod_testkit::server::zookeeper::{Ensemble, TICK};
 
+mod access;
 mod cookbook;
 mod copy;
 mod crew;
@@ -244,6 +245,7 @@ fn trials(name: &str, compiled: bool, server: Stand) -> Vec<Trial> {
         }
     };
     [
+        access::SCENES,
         hold::SCENES,
         end::SCENES,
         interrupt::SCENES,
