@@ -1,6 +1,7 @@
 //! [`Address`]: the parsed and checked URL of a store, which hides its password.
 
 use std::fmt;
+use std::iter;
 use std::str::FromStr;
 
 use percent_encoding::percent_decode_str;
@@ -14,12 +15,13 @@ use crate::target::Credentials;
 /// The address of a store, for example `mem://`, `zk://host:2181,host:2181/app?session=10s` or
 /// `etcds://user:password@host:2379`.
 ///
-/// `Display` and `Debug` hide the password.
+/// `Display` and `Debug` hide the passwords.
 #[derive(Clone)]
 pub struct Address {
     scheme: Scheme,
     hosts: Vec<String>,
     credentials: Option<Credentials>,
+    identities: Vec<Credentials>,
     path: Path,
     parameters: Vec<(String, String)>,
 }
@@ -42,13 +44,19 @@ impl Address {
         self.credentials.as_ref()
     }
 
+    /// The users and passwords of the parameters `identity=user:password`, of which there may be
+    /// several.
+    pub fn identities(&self) -> &[Credentials] {
+        &self.identities
+    }
+
     /// The path of the node below which a client has all its nodes; the root if the URL has no
     /// path. For `file`, the directory of the store.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The parameters of the query, after `?`: decoded, in order.
+    /// The parameters of the query, after `?`, except for identities: decoded, in order.
     pub fn parameters(&self) -> impl Iterator<Item = (&str, &str)> {
         self.parameters.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
@@ -70,12 +78,14 @@ impl Address {
             Some((user, hosts)) => (Some(user), hosts),
             None => (None, authority),
         };
+        let (identities, parameters) = parse_parameters(query)?;
         Ok(Self {
             scheme,
             hosts: parse_hosts(scheme, hosts)?,
             credentials: user.map(parse_credentials).transpose()?,
+            identities,
             path: parse_path(path)?,
-            parameters: parse_parameters(query)?,
+            parameters,
         })
     }
 }
@@ -152,19 +162,35 @@ fn parse_path(text: &str) -> Result<Path> {
     Ok(Path::new(trimmed)?)
 }
 
-fn parse_parameters(query: &str) -> Result<Vec<(String, String)>> {
+/// The identities, and the other parameters.
+fn parse_parameters(query: &str) -> Result<(Vec<Credentials>, Vec<(String, String)>)> {
     let mut parameters: Vec<(String, String)> = Vec::new();
+    let mut identities = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair
             .split_once('=')
             .ok_or_else(|| invalid("a parameter is key=value, as in ?session=10s"))?;
+        if decode(key)? == IDENTITY {
+            identities.push(parse_identity(value)?);
+            continue;
+        }
         let (key, value) = (decode(key)?, decode(value)?);
         if parameters.iter().any(|(earlier, _)| *earlier == key) {
             return Err(invalid(format!("the parameter {key:?} is given twice")));
         }
         parameters.push((key, value));
     }
-    Ok(parameters)
+    Ok((identities, parameters))
+}
+
+/// The parameter that has a password.
+const IDENTITY: &str = "identity";
+
+fn parse_identity(text: &str) -> Result<Credentials> {
+    let (user, password) = text.split_once(':').ok_or_else(|| {
+        invalid("identity is user:password, as in ?identity=ann:secret; write a : in them as %3A")
+    })?;
+    Ok(Credentials::new(decode(user)?, decode(password)?))
 }
 
 fn decode(text: &str) -> Result<String> {
@@ -199,9 +225,13 @@ impl fmt::Display for Address {
         if !self.path.is_root() {
             write!(f, "{}", self.path)?;
         }
-        for (index, (key, value)) in self.parameters().enumerate() {
-            let mark = if index == 0 { '?' } else { '&' };
-            write!(f, "{mark}{}={}", key.escape_debug(), value.escape_debug())?;
+        let mut marks = iter::once('?').chain(iter::repeat('&'));
+        let mut mark = || marks.next().unwrap_or('&');
+        for (key, value) in self.parameters() {
+            write!(f, "{}{}={}", mark(), key.escape_debug(), value.escape_debug())?;
+        }
+        for identity in &self.identities {
+            write!(f, "{}{IDENTITY}={}:***", mark(), identity.user.escape_debug())?;
         }
         Ok(())
     }
@@ -252,6 +282,13 @@ mod tests {
         let shown = format!("{address} {address:?} {:?}", address.credentials());
         assert!(!shown.contains("canary"), "{shown}");
         assert_eq!(address.to_string(), "etcd://ann:***@h:1/x?session=1s");
+        let two = "zk://h?identity=bob:canary-7f3a&acl=open&identity=carl%3A:canary-7f3a%26%3A";
+        let two = parse(two);
+        assert_eq!(two.to_string(), "zk://h?acl=open&identity=bob:***&identity=carl::***");
+        assert_eq!(format!("{two:?}"), two.to_string());
+        let carl = Credentials::new("carl:", "canary-7f3a&:".to_owned());
+        assert_eq!(two.identities()[1], carl);
+        assert_eq!(two.parameters().count(), 1);
     }
 
     #[test]
@@ -272,6 +309,9 @@ mod tests {
             "mem://a,b",
             "zk://h//canary-7f3a",
             "zk://h?canary-7f3a",
+            "zk://h?identity=canary-7f3a",
+            "zk://h?identity=a:canary-7f3a%FF",
+            "zk://h?%69dentity=canary-7f3a",
             "zk://u:canary-7f3a%FF@h",
             "zk://u:pa/canary-7f3a@h",
             "zk://u:12?canary-7f3a=x@h",

@@ -13,9 +13,9 @@ use crate::target::{Credentials, Tls};
 /// The settings of a connection, read from a configuration file by serde or built by hand.
 ///
 /// The URL may contain some of the same settings: `session`, `timeout`, `connect`, `lazy`,
-/// `servers`, the path, user and password, and the TLS files `ca`, `certificate` and `key`. A
-/// setting in both places is an error. Unknown fields and unknown URL parameters are errors. No
-/// output shows the password.
+/// `servers`, the path, user and password, `identity`, and the TLS files `ca`, `certificate` and
+/// `key`. A setting in both places is an error. Unknown fields and unknown URL parameters are
+/// errors. No output shows the password.
 ///
 /// # Examples
 ///
@@ -66,6 +66,9 @@ pub struct Config {
     /// The identity that the client presents to the store.
     #[serde(default)]
     pub credentials: Option<Credentials>,
+    /// Further identities of the client, on ZooKeeper: it has the permissions of all of them.
+    #[serde(default)]
+    pub identities: Vec<Credentials>,
     /// The certificates for `zks` and `etcds`.
     #[serde(default)]
     pub tls: Option<Tls>,
@@ -89,6 +92,7 @@ impl Config {
             retry: None,
             session_retry: None,
             credentials: None,
+            identities: Vec::new(),
             tls: None,
         })
     }

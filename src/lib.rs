@@ -47,6 +47,13 @@ pub use synod_recipes::{
 pub use synod_sim as sim;
 pub use target::{Credentials, Tls};
 
+/// Access lists of nodes, which only ZooKeeper has.
+#[cfg(feature = "zookeeper")]
+pub mod zookeeper {
+    #[doc(inline)]
+    pub use synod_zk::{Acl, AclClient, AclEntry, NodeAcl, Permissions};
+}
+
 /// Connects to the store at `url`: [`Config::new`] and [`Config::connect`] in one.
 ///
 /// # Errors

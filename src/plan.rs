@@ -98,11 +98,19 @@ impl Plan {
         let namespace = once("namespace", config.namespace.clone(), path)?;
         let credentials = config.credentials.clone();
         let credentials = once("credentials", credentials, url.credentials().cloned())?;
+        let all = [config.identities.as_slice(), url.identities()];
+        let [config_has, url_has] = all.map(|all| (!all.is_empty()).then(|| all.to_vec()));
+        let identities = once("identities", config_has, url_has)?.unwrap_or_default();
+        if !identities.is_empty() && !matches!(url.scheme(), Scheme::ZooKeeper { .. }) {
+            let scheme = url.scheme().as_str();
+            return Err(invalid(format!("a client of {scheme}:// has no further identities")));
+        }
         let tls = tls(url.scheme(), once("tls", config.tls.clone(), said.tls)?)?;
         let servers = once("servers", config.servers.clone(), said.servers)?;
         let (scheme, hosts) = (url.scheme(), url.hosts().to_vec());
         check_servers(scheme, &hosts, servers.as_ref())?;
-        let target = Target { scheme, hosts, directory, servers, credentials, tls, parameters };
+        let target =
+            Target { scheme, hosts, directory, servers, credentials, identities, tls, parameters };
         Ok(Self { target, options, namespace: namespace.unwrap_or_else(Path::root) })
     }
 }
@@ -286,6 +294,15 @@ mod tests {
             r#"{ "url": "zk://u:canary-7f3a@h", "credentials": { "user": "u", "password": "canary" } }"#,
             "credentials is said",
         );
+        refused(
+            r#"{ "url": "zk://h?identity=u:canary-7f3a",
+                 "identities": [{ "user": "u", "password": "canary" }] }"#,
+            "identities is said",
+        );
+        for scheme in ["mem", "etcd"] {
+            let url = format!(r#"{{ "url": "{scheme}://h?identity=u:canary-7f3a" }}"#);
+            refused(&url, "no further identities");
+        }
         refused(r#"{ "url": "mem://", "tls": {} }"#, "does not use TLS");
         refused(r#"{ "url": "zks://h", "tls": { "key": "k" } }"#, "needs its");
         refused(r#"{ "url": "etcds://h?key=k" }"#, "needs its");

@@ -27,6 +27,8 @@ pub(crate) struct Target {
     )]
     pub(crate) servers: Option<ServersFrom>,
     pub(crate) credentials: Option<Credentials>,
+    #[cfg_attr(not(feature = "zookeeper"), expect(dead_code, reason = "ZooKeeper alone has them"))]
+    pub(crate) identities: Vec<Credentials>,
     pub(crate) tls: Tls,
     /// Parameters of the URL that are specific to this backend.
     pub(crate) parameters: Vec<(String, String)>,

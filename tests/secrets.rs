@@ -53,8 +53,21 @@ async fn a_password_is_in_no_output() {
         );
         keeps_the_secret(&all_that_is_said(&serde_json::from_str(&json).unwrap()).await);
     }
+    for identities in [
+        format!(r#""zk://127.0.0.1:1?connect=300ms&identity=ann:{CANARY}&identity=bob:{CANARY}""#),
+        format!(
+            r#""zk://127.0.0.1:1?connect=300ms",
+                "identities": [{{ "user": "ann", "password": "{CANARY}" }}]"#
+        ),
+        format!(r#""mem://?identity=ann:{CANARY}""#),
+    ] {
+        let json = format!(r#"{{ "url": {identities} }}"#);
+        keeps_the_secret(&all_that_is_said(&serde_json::from_str(&json).unwrap()).await);
+    }
     let broken = [
         format!("zk://ann:{CANARY}"),
+        format!("zk://h?identity={CANARY}"),
+        format!("zk://h?identity={CANARY}@x"),
         format!("zk://{CANARY}@h"),
         format!("zk://ann:{CANARY}@h?session=never"),
         format!("ann:{CANARY}@zk://h"),

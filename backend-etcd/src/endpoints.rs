@@ -90,6 +90,7 @@ struct Sent {
 impl Endpoints {
     pub(crate) fn new(options: EtcdOptions, random: &Random) -> Result<Self> {
         let list = options.server_list()?;
+        let options = options.with_encryption()?;
         let (members, server) = (Mutex::default(), CurrentServer::default());
         let (cluster, random) = (AtomicU64::new(0), random.clone());
         let endpoints = Self { options, list, members, cluster, server, random };

@@ -43,9 +43,6 @@ pub(crate) fn error_text(error: &Error, member: Member<'_>) -> String {
     match error {
         Error::GRpcStatus(status) if status.source().is_none() => describe(status.message()).into(),
         Error::GRpcStatus(status) => of_connection(status, member),
-        Error::TransportError(error) => {
-            format!("the TLS settings cannot be used: {}", deepest(error))
-        }
         other => other.to_string(),
     }
 }

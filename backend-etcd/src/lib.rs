@@ -10,6 +10,7 @@
 
 mod backend;
 mod committing;
+mod encryption;
 mod endpoints;
 mod error;
 mod error_help;

@@ -15,8 +15,9 @@ use etcd_client::{
 use hyper_util::client::legacy::connect::HttpConnector;
 use tokio::sync::{Mutex as AsyncMutex, OnceCell};
 use tokio::time::Instant;
-use tonic::transport::Endpoint;
+use tonic::Status;
 
+use crate::encryption::Encrypted;
 use crate::error::{is_forbidden, is_open_to_all, judge, proxy};
 use crate::options::EtcdOptions;
 use crate::version::Version;
@@ -59,8 +60,8 @@ pub(crate) struct Link {
     connection: Arc<AtomicU64>,
     /// The term in the latest answer that had one.
     term: Mutex<Option<Term>>,
-    /// The function that opens the connection, if it is not encrypted.
-    opener: Option<Direct>,
+    /// Opens the connection.
+    opener: Direct,
     /// When the last answer arrived.
     heard: Mutex<Option<Instant>>,
     /// True if it may be dead: a request was not answered in time, and nothing was received since.
@@ -71,23 +72,22 @@ impl Link {
     /// A connection to the member at `url`. It is established by the first call on it, which may be
     /// the login.
     pub(crate) async fn open(options: &EtcdOptions, url: &str) -> Result<Self, Error> {
+        if options.encryption.is_some() && cfg!(not(feature = "tls")) {
+            let why = "this program was built without the feature `tls` of synod";
+            return Err(Error::GRpcStatus(Status::unimplemented(why)));
+        }
         // No HTTP/2 keep-alive: servers close connections whose keep-alive is faster than theirs,
         // and every call here has its own deadline.
         let way = options.way.clone().unwrap_or_else(|| sockets(options));
         let connection = Arc::<AtomicU64>::default();
-        let way = Arc::new(Numbered { way, latest: connection.clone() });
-        // The connector of the client library is made for several members at a time.
-        let (channel, opener) = match &options.tls {
-            None => {
-                let direct = Direct::new(url.parse()?, way);
-                (wire::channel(direct.clone()), Some(direct))
-            }
-            Some(tls) => {
-                let endpoint = Endpoint::from_shared(url.to_owned())?;
-                let endpoint = tls.configure(endpoint.connect_timeout(options.timeout))?;
-                (wire::encrypted(&endpoint, way), None)
-            }
+        let way: Arc<dyn Connect> = match options.encryption.clone() {
+            None => way,
+            Some(encryption) => Arc::new(Encrypted { way, encryption }),
         };
+        let way = Arc::new(Numbered { way, latest: connection.clone() });
+        let opener = Direct::new(url.parse()?, way);
+        // The client's own way to connect is made for several members at a time.
+        let channel = wire::channel(opener.clone());
         let (client, local) = log_in(&channel, options, url).await?;
         Ok(Self {
             kv: client.kv_client().max_decoding_message_size(LARGEST),
@@ -194,15 +194,10 @@ impl Link {
         self.local.get_or_try_init(opening).await.cloned()
     }
 
-    /// Opens the connection. A failure or timeout before that shows that the request was not sent.
-    ///
-    /// This is not possible for an encrypted connection: TLS needs an answer of the peer, but the
-    /// first request follows it without waiting for the handshake of HTTP/2.
+    /// Opens the connection, so that an error or silence before that is known to be one of a
+    /// request that was not sent.
     pub(crate) async fn connect(&self) -> Result<(), Error> {
-        match &self.opener {
-            Some(opener) => Ok(opener.open().await?),
-            None => Ok(()),
-        }
+        Ok(self.opener.open().await?)
     }
 
     /// The number of the latest connection: another one may lead to another peer, or to the same
@@ -403,7 +398,7 @@ async fn log_in(
 
 fn sockets(options: &EtcdOptions) -> Arc<dyn Connect> {
     let mut http = HttpConnector::new();
-    // The TLS layer above adds the encryption.
+    // `Encrypted` adds the encryption.
     http.enforce_http(false);
     http.set_nodelay(true);
     http.set_keepalive(Some(Duration::from_secs(30)));

@@ -9,6 +9,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{ServerList, ServerSource};
 
+use crate::encryption::Encryption;
 use crate::tls::Tls;
 use crate::wire::Connect;
 
@@ -32,7 +33,9 @@ pub struct EtcdOptions {
     servers: Option<Arc<dyn ServerSource>>,
     follows_members: bool,
     pub(crate) user: Option<(String, SecretString)>,
-    pub(crate) tls: Option<Tls>,
+    tls: Option<Tls>,
+    /// Made of `tls` for a backend.
+    pub(crate) encryption: Option<Encryption>,
     pub(crate) timeout: Duration,
     /// Opens connections, if they are not sockets.
     pub(crate) way: Option<Arc<dyn Connect>>,
@@ -49,6 +52,7 @@ impl EtcdOptions {
             follows_members: false,
             user: None,
             tls: None,
+            encryption: None,
             timeout: Duration::from_secs(10),
             way: None,
             plaintext_auth: false,
@@ -117,8 +121,7 @@ impl EtcdOptions {
             return Err(invalid("the members are of a source, or of the cluster's list; say one"));
         }
         if let Some(fault) = self.tls.as_ref().and_then(Tls::fault) {
-            let why = format!("the TLS settings cannot be used: {fault}");
-            return Err(Error::new(ErrorKind::Invalid, "connecting").because(why));
+            return Err(unusable(fault));
         }
         let local_only = self.user.is_some() && self.tls.is_none() && !self.plaintext_auth;
         let hosts =
@@ -129,6 +132,12 @@ impl EtcdOptions {
             None if self.follows_members => ServerList::of_ensemble(hosts, check),
             None => ServerList::fixed(hosts),
         })
+    }
+
+    /// The same options with the encryption, which all sessions share.
+    pub(crate) fn with_encryption(mut self) -> Result<Self> {
+        self.encryption = self.tls.as_ref().map(Encryption::new).transpose().map_err(unusable)?;
+        Ok(self)
     }
 
     /// The URL of a member, as etcd's client takes it.
@@ -171,6 +180,11 @@ fn is_this_machine(host: &str) -> bool {
         None => host.split(':').next().unwrap_or_default(),
     };
     name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+fn unusable(why: &'static str) -> Error {
+    let why = format!("the TLS settings cannot be used: {why}");
+    Error::new(ErrorKind::Invalid, "connecting").because(why)
 }
 
 fn invalid(why: &'static str) -> Error {

@@ -79,6 +79,11 @@ impl Permissions {
         self.0 == 0
     }
 
+    /// The permissions that a server sent.
+    pub(crate) const fn of_bits(bits: i32) -> Self {
+        Self(bits & Self::ALL.0)
+    }
+
     pub(crate) const fn bits(self) -> i32 {
         self.0
     }

@@ -9,12 +9,13 @@ use futures_util::future::{Either, FutureExt as _, select};
 use synod_core::clock::{self, sleep_until, timeout};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{
-    Backend, CurrentServer, Feature, Heartbeats, Life, Limits, ServerList, SessionId, SessionInfo,
-    SessionOptions, Store, clamp_ttl,
+    Backend, CurrentServer, Extension, Feature, Heartbeats, Life, Limits, ServerList, SessionId,
+    SessionInfo, SessionOptions, Store, clamp_ttl,
 };
 
 use crate::access_lists::AccessLists;
 use crate::acl::Acl;
+use crate::acl_calls::AclCalls;
 use crate::client::connector::Connector;
 use crate::client::encryption::Encryption;
 use crate::client::identity::{Identity, UserPassword};
@@ -76,8 +77,12 @@ impl ZkBackend {
     async fn connect(&self, ttl: Duration, server: CurrentServer) -> Result<Client, ZkError> {
         let (servers, encryption) = (self.servers.clone(), self.encryption.clone());
         let (identity, max_answer) = (self.identity(), self.options.max_answer);
+        let more = self.options.identities.iter().cloned();
+        let identities = more.map(|(user, password)| UserPassword(user, password)).collect();
         let timeout = ttl;
-        Connector { servers, identity, encryption, timeout, max_answer, server }.connect().await
+        let connector =
+            Connector { servers, identity, identities, encryption, timeout, max_answer, server };
+        connector.connect().await
     }
 
     /// Waits for a session, or returns the reason that there is none within `limit`.
@@ -164,9 +169,10 @@ impl Backend for ZkBackend {
         limits.missing_features = missing_features;
         let id = SessionId::new(client.session_id().cast_unsigned());
         let info = SessionInfo::new(id, life.ttl(), limits).with_server(server);
-        let info = info.with_servers(self.servers.clone());
         let connection =
             Arc::new(Connection::new(client, life, self.access.clone(), &self.options));
+        let extension = Extension::new(Arc::new(AclCalls::new(connection.clone())));
+        let info = info.with_extension(extension);
         let following = Following { watch, is_encrypted: self.encryption.is_some() };
         let listing_cache = self.options.listing_cache;
         Ok(Box::new(ZkStore::start(info, connection, (states, beats), following, listing_cache)))

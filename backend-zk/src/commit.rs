@@ -31,6 +31,8 @@ mod plan;
 mod resolve;
 mod single;
 
+pub(crate) use self::plan::version;
+
 /// The maximum number of plans for a transaction while other clients change the nodes that it
 /// depends on; plus one for each of its operations, which may each have to be resolved.
 const MAX_ATTEMPTS: usize = 40;

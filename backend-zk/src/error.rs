@@ -113,6 +113,14 @@ fn advice(error: &ZkError) -> Option<&'static str> {
     })
 }
 
+/// The error for a permission that the access list of a node does not give. Nothing was changed.
+pub(crate) fn denied(doing: &'static str, node: &Path, permission: &str) -> Error {
+    Trouble::Zk(ZkError::NoAuth).translate(doing, Sort::Read).at(node).because(format!(
+        "the node's access list does not give this client the permission {permission}; the node \
+         was created by another user, or with another password"
+    ))
+}
+
 /// Returns `true` if this is the server's answer to this very request, and means that nothing was
 /// changed. Any other error may come from the connection, whether the request was applied or not.
 pub(crate) fn is_definite(error: &ZkError) -> bool {

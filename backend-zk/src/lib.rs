@@ -15,6 +15,8 @@
 
 mod access_lists;
 mod acl;
+mod acl_calls;
+mod acl_client;
 mod backend;
 mod client;
 mod commit;
@@ -36,6 +38,8 @@ mod tls;
 mod watch_registry;
 
 pub use acl::{Acl, AclEntry, Permissions};
+pub use acl_calls::NodeAcl;
+pub use acl_client::AclClient;
 pub use backend::ZkBackend;
 pub use options::{Access, Heartbeat, Login, ZkOptions};
 pub use tls::Tls;

@@ -34,6 +34,8 @@ pub struct ZkOptions {
     pub credentials: Option<(String, SecretString)>,
     /// The login to the servers.
     pub login: Login,
+    /// Further identities of the client, each user and password.
+    pub identities: Vec<(String, SecretString)>,
     /// The encryption of connections. `None`: connections are not encrypted.
     pub tls: Option<Tls>,
     /// The access rights of new nodes. Without credentials, this must be given.
@@ -119,6 +121,7 @@ impl ZkOptions {
             follow_ensemble: false,
             credentials: None,
             login: Login::Digest,
+            identities: Vec::new(),
             tls: None,
             access: None,
             acls: BTreeMap::new(),
@@ -165,6 +168,20 @@ impl ZkOptions {
     /// Sets the login to the servers.
     pub fn login(mut self, login: Login) -> Self {
         self.login = login;
+        self
+    }
+
+    /// Adds an identity of the client, beside the user of [`credentials`](Self::credentials):
+    /// another user and password of the scheme `digest`. The client has the permissions of all its
+    /// identities, and `creator` in a list means each of them.
+    #[doc(alias = "addauth")]
+    #[doc(alias = "add_auth")]
+    pub fn add_identity(
+        mut self,
+        user: impl Into<String>,
+        password: impl Into<SecretString>,
+    ) -> Self {
+        self.identities.push((user.into(), password.into()));
         self
     }
 
@@ -232,9 +249,8 @@ impl ZkOptions {
         if self.hosts.iter().any(|host| is_odd(host)) {
             return Err(invalid(ODD));
         }
-        if let Some((user, _)) = &self.credentials
-            && (user.is_empty() || user.contains(':'))
-        {
+        let mut users = self.credentials.iter().chain(&self.identities).map(|(user, _)| user);
+        if users.any(|user| user.is_empty() || user.contains(':')) {
             return Err(invalid("a user's name is not empty and holds no colon"));
         }
         if self.tls.is_some() && !cfg!(feature = "tls") {
@@ -263,6 +279,7 @@ impl ZkOptions {
             return Err(invalid("the longest answer is from 64 KiB to 2 GiB"));
         }
         let known = self.credentials.is_some()
+            || !self.identities.is_empty()
             || self.tls.as_ref().is_some_and(|tls| tls.identity.is_some());
         if let Some(fault) = self.acls.values().find_map(Acl::fault) {
             return Err(invalid(fault));
@@ -318,8 +335,9 @@ impl ZkOptions {
 
     /// Returns whether user and password may be sent to servers on this machine only.
     fn keeps_to_this_machine(&self) -> bool {
-        let in_clear = self.tls.is_none() && self.login == Login::Digest;
-        self.credentials.is_some() && in_clear && !self.plaintext_auth
+        let has_digest = self.credentials.is_some() && self.login == Login::Digest;
+        let has_password = has_digest || !self.identities.is_empty();
+        has_password && self.tls.is_none() && !self.plaintext_auth
     }
 }
 
@@ -364,6 +382,7 @@ impl fmt::Debug for ZkOptions {
             .field("follow_ensemble", &self.follow_ensemble)
             .field("user", &self.credentials.as_ref().map(|(user, _)| user))
             .field("login", &self.login)
+            .field("identities", &self.identities.iter().map(|it| &it.0).collect::<Vec<_>>())
             .field("tls", &self.tls)
             .field("access", &self.access)
             .field("acls", &self.acls)
@@ -410,6 +429,12 @@ mod tests {
         {
             assert!(known(&[host]).checked().is_ok(), "{host}");
         }
+        let more = |host: &str| {
+            let options = ZkOptions::new([host]).access(Access::Open).login(Login::Digest);
+            options.add_identity("bob", "canary-7f3a".to_owned())
+        };
+        assert!(more("zk1").checked().is_err() && more("localhost").checked().is_ok());
+        assert!(more("zk1").plaintext_auth(true).checked().is_ok());
         // Without credentials there is no secret to send.
         assert!(ZkOptions::new(["zk1"]).access(Access::Open).checked().is_ok());
     }
@@ -421,10 +446,15 @@ mod tests {
             assert_eq!(refused.expect_err("odd").kind(), ErrorKind::Invalid, "{hosts:?}");
         }
         for user in ["", "a:b"] {
-            let options = ZkOptions::new(["localhost"]);
-            let refused =
-                options.credentials(user, "canary-7f3a".to_owned()).checked().expect_err("odd");
-            assert!(!format!("{refused} {refused:?}").contains("canary"));
+            let options = || ZkOptions::new(["localhost"]);
+            for odd in [
+                options().credentials(user, "canary-7f3a".to_owned()),
+                options().add_identity("ann", "pw".to_owned()).add_identity(user, "canary-7f3a"),
+            ] {
+                assert!(!format!("{odd:?}").contains("canary"), "{odd:?}");
+                let refused = odd.checked().expect_err("odd");
+                assert!(!format!("{refused} {refused:?}").contains("canary"));
+            }
         }
         assert!(ZkOptions::new(["h"]).access(Access::Creator).checked().is_err());
     }
@@ -441,6 +471,8 @@ mod tests {
             assert_eq!(refused.kind(), ErrorKind::Invalid, "{acl}");
         }
         let known = options("/a", Acl::creator()).credentials("ann", "canary-7f3a".to_owned());
+        assert!(known.checked().is_ok());
+        let known = options("/a", Acl::creator()).add_identity("ann", "canary-7f3a");
         assert!(known.checked().is_ok());
         // A list for the root decides for all paths.
         let root = ZkOptions::new(["localhost"]).acl(Path::root(), list("world:cdr"));

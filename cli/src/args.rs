@@ -8,11 +8,14 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
 use synod::Path;
 
+use crate::args::acl::{ACL_NOTES, AclAction};
 #[cfg(feature = "bench")]
 use crate::args::bench::Bench;
 #[cfg(feature = "conformance")]
 use crate::args::conformance::Conformance;
-use crate::args::copy::{DIFF_NOTES, Diff, EXPORT_NOTES, IMPORT_NOTES, Import};
+use crate::args::copy::{
+    CP_NOTES, Cp, DIFF_NOTES, Diff, EXPORT_NOTES, Export, IMPORT_NOTES, Import,
+};
 use crate::args::crew::CrewAction;
 #[cfg(unix)]
 use crate::args::hold::{Elect, HOLD_NOTES, Lock};
@@ -24,6 +27,7 @@ use crate::args::value::{BarrierAction, CounterAction, SemaphoreAction};
 use crate::failure::EXIT_CODES;
 use crate::time::time;
 
+pub(crate) mod acl;
 #[cfg(feature = "bench")]
 pub(crate) mod bench;
 #[cfg(feature = "conformance")]
@@ -208,6 +212,12 @@ pub(crate) enum Command {
         /// The lock, or one ticket of it, as `inspect --json` shows its path
         path: Path,
     },
+    /// Print or replace the access list of a node, on ZooKeeper
+    #[command(after_help = ACL_NOTES)]
+    Acl {
+        #[command(subcommand)]
+        action: AclAction,
+    },
     /// Apply several operations together, or none of them
     #[command(after_help = TXN_NOTES)]
     Txn {
@@ -280,14 +290,13 @@ pub(crate) enum Command {
     Elect(Elect),
     /// Print a node and everything below it as lines of JSON, for `import` and `diff`
     #[command(after_help = EXPORT_NOTES)]
-    Export {
-        /// The node
-        #[arg(default_value = "/")]
-        path: Path,
-    },
+    Export(Export),
     /// Write the nodes of a file that `export` printed
     #[command(after_help = IMPORT_NOTES)]
     Import(Import),
+    /// Copy a node and everything below it to another store, or another path
+    #[command(after_help = CP_NOTES)]
+    Cp(Cp),
     /// Compare a node and everything below it with a file that `export` printed, or another node
     #[command(after_help = DIFF_NOTES)]
     Diff(Diff),

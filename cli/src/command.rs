@@ -13,10 +13,12 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::settings::Settings;
 
+pub(crate) mod acl;
 #[cfg(unix)]
 mod changes;
 #[cfg(unix)]
 pub(crate) mod consume;
+pub(crate) mod cp;
 pub(crate) mod create;
 pub(crate) mod crew;
 mod crew_shown;

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use synod::{Node, Path};
 
+use crate::access::Lists;
 use crate::failure::Failure;
 use crate::output;
 
@@ -26,9 +27,13 @@ pub(crate) fn write_header(to: &mut impl Write, root: &Path) -> io::Result<()> {
 }
 
 /// Writes a node. The same content gives the same line, so the line has no revision and no version.
-pub(crate) fn write_node(to: &mut impl Write, node: &Node) -> io::Result<()> {
+pub(crate) fn write_node(to: &mut impl Write, node: &Node, acl: Option<&str>) -> io::Result<()> {
     let (key, data) = output::data(&node.data);
-    writeln!(to, "{}", json!({ key: data, "path": node.path.as_str() }))
+    let mut line = json!({ key: data, "path": node.path.as_str() });
+    if let Some(acl) = acl {
+        line["acl"] = acl.into();
+    }
+    writeln!(to, "{line}")
 }
 
 /// Writes the last line.
@@ -47,6 +52,7 @@ pub(crate) struct Entry {
     pub(crate) path: Path,
     pub(crate) data: Bytes,
     pub(crate) ttl: Option<Duration>,
+    pub(crate) acl: Option<String>,
     /// The number of its line.
     pub(crate) line: u64,
 }
@@ -180,7 +186,8 @@ fn parse(text: &str, number: u64) -> Result<Line, String> {
     if path.is_root() {
         return Err("/ is no node".to_owned());
     }
-    Ok(Line::Node(Entry { path, data, ttl: ttl(&object)?, line: number }))
+    let (ttl, acl) = (ttl(&object)?, acl(&object)?);
+    Ok(Line::Node(Entry { path, data, ttl, acl, line: number }))
 }
 
 pub(crate) fn path(object: &Map<String, Value>, key: &str) -> Result<Path, String> {
@@ -205,6 +212,13 @@ pub(crate) fn ttl(object: &Map<String, Value>) -> Result<Option<Duration>, Strin
     let Some(ttl) = object.get("ttl").filter(|ttl| !ttl.is_null()) else { return Ok(None) };
     let ttl = ttl.as_str().and_then(|ttl| humantime::parse_duration(ttl).ok());
     ttl.map(Some).ok_or_else(|| "`ttl` is no time such as \"30s\"".to_owned())
+}
+
+fn acl(object: &Map<String, Value>) -> Result<Option<String>, String> {
+    let Some(acl) = object.get("acl").filter(|acl| !acl.is_null()) else { return Ok(None) };
+    let acl = acl.as_str().ok_or("`acl` is no text")?;
+    Lists::check(acl).map_err(|why| format!("`acl`: {why}"))?;
+    Ok(Some(acl.to_owned()))
 }
 
 #[cfg(test)]
@@ -239,7 +253,7 @@ mod tests {
         let mut file = Vec::new();
         write_header(&mut file, &path("/a")).expect("memory");
         for node in nodes {
-            write_node(&mut file, node).expect("memory");
+            write_node(&mut file, node, None).expect("memory");
         }
         write_footer(&mut file, nodes.len() as u64, 3).expect("memory");
         String::from_utf8(file).expect("text")
@@ -295,6 +309,7 @@ mod tests {
             (r#"{"path":"/a","data_base64":"*"}"#, "no base64"),
             (r#"{"path":"/a","data":"x","ttl":"soon"}"#, "no time"),
             (r#"{"path":"/a","data":"x","ttl":3}"#, "no time"),
+            (r#"{"path":"/a","data":"x","acl":3}"#, "`acl` is no text"),
             (r#"{"synod_export":2,"root":"/a"}"#, "of version 2"),
             (r#"{"synod_export":1}"#, "no `root`"),
             (r#"{"synod_export":1,"root":"/a"}"#, "is the first line"),
@@ -317,6 +332,21 @@ mod tests {
         let entries = read(lines).expect("two nodes");
         let ttls: Vec<_> = entries.iter().map(|entry| entry.ttl).collect();
         assert_eq!(ttls, [None, Some(Duration::from_secs(90))]);
+    }
+
+    #[cfg(feature = "zookeeper")]
+    #[test]
+    fn an_access_list_is_kept_and_a_wrong_one_is_refused() {
+        let node = node("/a/1", b"x");
+        let mut line = Vec::new();
+        write_node(&mut line, &node, Some("world:anyone:r")).expect("memory");
+        let line = String::from_utf8(line).expect("text");
+        assert_eq!(line, "{\"acl\":\"world:anyone:r\",\"data\":\"x\",\"path\":\"/a/1\"}\n");
+        assert_eq!(read(&line).expect("valid")[0].acl.as_deref(), Some("world:anyone:r"));
+        for wrong in ["", "world:anyone:x", "digest:ann:canary-7f3a:r"] {
+            let told = read(&line.replace("world:anyone:r", wrong)).expect_err("it is no list");
+            assert!(told.starts_with("line 1: `acl`: ") && !told.contains("canary"), "{told}");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(crate) const UNREACHABLE: u8 = 69;
 /// The exit code if the store refuses a change: something already exists, or was changed.
 pub(crate) const REFUSED: u8 = 73;
 /// The exit code if the store rejects the user, or the user lacks a permission.
-const DENIED: u8 = 77;
+pub(crate) const DENIED: u8 = 77;
 
 /// The exit code of `diff` where other commands have 1.
 const TROUBLE: u8 = 2;

@@ -28,6 +28,7 @@ use crate::args::{Cli, Command, Common};
 use crate::failure::Failure;
 
 mod absent;
+mod access;
 mod args;
 #[cfg(feature = "bench")]
 mod bench;
@@ -109,7 +110,9 @@ async fn run(command: Command, common: &Common) -> Result<(), Failure> {
         }
         Command::Tree { paths, data } => command::tree::run(common, &paths, data).await,
         Command::Watch(watch) => command::watch::run(common, watch).await,
-        Command::Export { path } => command::export::run(common, &path).await,
+        Command::Acl { action } => command::acl::run(common, &action).await,
+        Command::Export(export) => command::export::run(common, &export).await,
+        Command::Cp(cp) => command::cp::run(common, &cp).await,
         Command::Import(import) => command::import::run(common, &import).await,
         Command::Diff(diff) => command::diff::run(common, &diff).await.map_err(Failure::of_diff),
         Command::Completions { shell } => command::pages::completions(shell),

@@ -60,6 +60,19 @@ impl Settings {
         Ok(Some(settings))
     }
 
+    /// The settings of a second store, by its URL or its profile; `None` for neither.
+    pub(crate) fn other(
+        common: &Common,
+        url: Option<&str>,
+        profile: Option<&str>,
+    ) -> Result<Option<Self>, Failure> {
+        match (url, profile) {
+            (Some(url), _) => Ok(Some(Self::of_url(url.to_owned()))),
+            (None, Some(profile)) => of_profile(common, Some(profile)),
+            (None, None) => Ok(None),
+        }
+    }
+
     /// The settings of the store that was named.
     pub(crate) fn of(common: &Common) -> Result<Self, Failure> {
         Self::if_named(common)?.ok_or_else(|| Failure::plain(NO_STORE))
@@ -210,6 +223,13 @@ fn profile_of(
     text(fields.get("url").cloned(), "url")?.ok_or_else(|| wrong("it has no `url`"))?;
     let written = fields.get("credentials").and_then(|it| it.get("password")).cloned();
     text(written, "credentials.password")?;
+    let is_identity = |it: &Value| ["user", "password"].iter().all(|key| it[*key].is_string());
+    let identities = fields.get("identities").and_then(Value::as_array);
+    if fields.contains_key("identities")
+        && !identities.is_some_and(|all| all.iter().all(is_identity))
+    {
+        return Err(wrong("`identities` is a list, each with the texts `user` and `password`"));
+    }
     let mut settings = Settings { fields, profile: Some(profile.to_owned()) };
     if let Some(user) = user {
         if settings.fields.contains_key("credentials") {

@@ -123,6 +123,7 @@ use tokio::sync::watch;
 
 use crate::error::Result;
 
+mod extension;
 mod facts;
 mod heartbeat;
 mod judge;
@@ -135,6 +136,7 @@ mod session;
 mod txn;
 mod watching;
 
+pub use extension::Extension;
 pub use facts::{Facts, Found, TryFacts};
 pub use heartbeat::Heartbeats;
 pub use judge::{judge, try_judge};

@@ -34,8 +34,7 @@ pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
         options = options.user(credentials.user, credentials.password);
     }
     if secure {
-        let tls = tls(&target.tls)?;
-        options = options.tls(server_name.into_iter().fold(tls, Tls::server_name));
+        options = options.tls(tls(target.tls, server_name)?);
     }
     Ok(Arc::new(EtcdBackend::new(options)?))
 }
@@ -48,11 +47,18 @@ fn is_allowed(value: &str) -> Result<bool> {
     }
 }
 
-fn tls(files: &Files) -> Result<Tls> {
+/// The settings that the files contain, which are read again for each connection.
+fn tls(files: Files, server_name: Option<String>) -> Result<Tls> {
+    Ok(read_tls(&files, server_name.as_ref())?
+        .reload(move || read_tls(&files, server_name.as_ref())))
+}
+
+fn read_tls(files: &Files, server_name: Option<&String>) -> Result<Tls> {
     let tls = match &files.ca {
         Some(ca) => Tls::trusting(read_certificates(ca)?),
         None => Tls::new(),
     };
+    let tls = server_name.into_iter().fold(tls, Tls::server_name);
     let (Some(certificate), Some(key)) = (&files.certificate, &files.key) else { return Ok(tls) };
     Ok(tls.identity(read_certificates(certificate)?, read(key)?))
 }

@@ -43,6 +43,9 @@ pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
     if let Some(credentials) = target.credentials {
         options = options.credentials(credentials.user, credentials.password);
     }
+    for identity in target.identities {
+        options = options.add_identity(identity.user, identity.password);
+    }
     if target.scheme == (Scheme::ZooKeeper { tls: true }) {
         options = options.tls(tls(target.tls)?);
     }

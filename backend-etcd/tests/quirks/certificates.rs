@@ -71,6 +71,38 @@ impl Certificates {
         Tls::trusting(self.read("ca.pem"))
     }
 
+    pub(crate) fn write(&self, name: &str, text: &[u8]) {
+        std::fs::write(self.0.path().join(name), text).expect("there is room");
+    }
+
+    /// Replaces the files of another.
+    pub(crate) fn copy_to(&self, other: &Self) {
+        for name in ["ca.pem", "both.pem", "both.key"] {
+            other.write(name, &self.read(name));
+            other.write(&format!("server-{name}"), &self.read(name));
+        }
+    }
+
+    /// A client that trusts the authority, with a certificate of it.
+    pub(crate) fn known(&self) -> Tls {
+        let key = String::from_utf8(self.read("both.key")).expect("PEM is text");
+        self.trusted().identity(self.read("both.pem"), key)
+    }
+
+    /// Servers that read the files of [`copy_to`](Self::copy_to) where they are, and require a
+    /// certificate of their clients.
+    pub(crate) fn flavour_in_place(&self) -> Flavour {
+        let mut flavour = Flavour::default();
+        flavour.tls = true;
+        let home = self.0.path().display();
+        let arguments = format!(
+            "--cert-file {home}/server-both.pem --key-file {home}/server-both.key \
+             --trusted-ca-file {home}/server-ca.pem --client-cert-auth"
+        );
+        flavour.arguments = arguments.split_whitespace().map(str::to_owned).collect();
+        flavour
+    }
+
     /// Servers with a certificate of this authority, which require one of their clients if it is
     /// `mutual`.
     pub(crate) fn flavour(&self, mutual: bool) -> Flavour {

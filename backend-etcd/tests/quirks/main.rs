@@ -37,6 +37,7 @@ const BLOCKED: Duration = Duration::from_secs(8 * 60);
 const NEED_TLS: &[&str] = &[
     "advice::tls_where_there_is_none_is_said",
     "advice::what_certificates_lack_is_said",
+    "secure::a_session_outlives_its_certificates",
     "secure::both_sides_show_certificates",
 ];
 
@@ -116,6 +117,7 @@ fn main() -> ExitCode {
             a_session_on_three_members_survives_that_another_user_is_added
             a_session_with_a_plain_token_survives_that_another_user_is_added
             sessions_go_on_while_authentication_is_disabled_and_after_it
+            a_session_outlives_its_certificates
             both_sides_show_certificates;
         proxy: a_session_through_the_grpc_proxy_is_refused_by_name
             a_watch_through_a_proxy_that_hides_is_refused_by_name;

@@ -1,12 +1,16 @@
 //! Users, tokens and certificates.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use etcd_client::{Client, ConnectOptions, Permission, PermissionType};
 use futures_util::future::join_all;
 use synod_core::error::{Error, ErrorKind};
-use synod_core::store::{End, Event, Expect, Lifetime, Query, SessionEnd, Status, Txn};
-use synod_etcd::Tls;
+use synod_core::store::{
+    Backend as _, End, Event, Expect, Lifetime, Query, SessionEnd, SessionOptions, Status, Txn,
+};
+use synod_etcd::{EtcdBackend, Tls};
 use synod_servers::etcd::Flavour;
 use tokio::time::sleep;
 
@@ -81,7 +85,7 @@ pub(crate) async fn a_client_without_permission_is_denied() {
     }
 }
 
-/// The roles are those of `docs/backends.md`.
+/// The roles are those of `docs/access.md`.
 pub(crate) async fn a_role_for_a_directory_permits_no_other_node() {
     let world = guarded(300).await;
     let mut root = root(&world).await;
@@ -225,6 +229,50 @@ pub(crate) async fn sessions_go_on_while_authentication_is_disabled_and_after_it
         hears_of(&mut old, node).await;
         assert!(matches!(*store.status().borrow(), Status::Live { .. }));
     }
+}
+
+/// The server gets certificates of another authority while a session is open, and so does the
+/// client. Between the two, the client finds files that cannot be used.
+pub(crate) async fn a_session_outlives_its_certificates() {
+    let (old, new, live) =
+        (Certificates::new(), Certificates::new(), Arc::new(Certificates::new()));
+    old.copy_to(&live);
+    let mut world = World::new(1, &live.flavour_in_place());
+    let reads = Arc::new(AtomicUsize::new(0));
+    let source = {
+        let (live, reads) = (live.clone(), reads.clone());
+        move || {
+            reads.fetch_add(1, Ordering::Relaxed);
+            Ok(live.known())
+        }
+    };
+    let tls = source().expect("they were made").reload(source);
+    let backend = EtcdBackend::new(world.options().tls(tls)).expect("valid");
+    let ann = backend.open(&SessionOptions::new(Duration::from_secs(60))).await;
+    let ann = ann.expect("both know each other");
+    create(&*ann, "/outlives", Lifetime::Session).await;
+    assert!(exists(&*ann, "/outlives").await);
+
+    world.cluster.kill(0).expect("it runs");
+    new.copy_to(&live);
+    live.write("ca.pem", b"half a file");
+    // The server reads its own file of authorities.
+    world.cluster.restart(0).expect("it starts again");
+    let before = reads.load(Ordering::Relaxed);
+    eventually("the client tries again", async || {
+        // In the meantime nothing answers.
+        let _fails = ann.read(Query::node(path("/outlives"))).await.is_err();
+        reads.load(Ordering::Relaxed) >= before + 2
+    })
+    .await;
+    assert!(ann.read(Query::node(path("/outlives"))).await.is_err(), "the old ones are in use");
+    new.copy_to(&live);
+    eventually("the session continues with the new certificates", async || {
+        ann.read(Query::node(path("/outlives"))).await.is_ok()
+    })
+    .await;
+    assert!(exists(&*ann, "/outlives").await, "the node of the session outlived its server");
+    assert!(!ann.status().borrow().is_lost());
 }
 
 pub(crate) async fn both_sides_show_certificates() {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::acl::Acl;
 use crate::client::answer::{Answer, Reply};
 use crate::client::event::StateWatcher;
 use crate::client::granted::{Certain, Granted};
@@ -118,6 +119,23 @@ impl Client {
             let (names, stat) = children(&reply.done()?)?;
             Ok((names, stat, OneshotWatcher::of(watch)?))
         })
+    }
+
+    pub(crate) fn get_acl(&self, path: &str) -> Answer<(Acl, ZkStat)> {
+        let mut message = Message::new(op::GET_ACL);
+        message.body().text(path);
+        self.outbox.send(message, None, |reply| {
+            let body = reply.done()?;
+            let mut reading = Decoder::new(&body);
+            Ok((reading.acl()?, reading.stat()?))
+        })
+    }
+
+    /// The version is that of the access list.
+    pub(crate) fn set_acl(&self, path: &str, acl: &Acl, version: Option<i32>) -> Answer<ZkStat> {
+        let mut message = Message::new(op::SET_ACL);
+        message.body().text(path).acl(acl).int(version.unwrap_or(-1));
+        self.outbox.send(message, None, |reply| Decoder::new(&reply.done()?).stat())
     }
 
     /// `None` if there is no node.

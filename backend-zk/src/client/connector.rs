@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use crate::client::calls::Client;
 use crate::client::encryption::Encryption;
 use crate::client::event::StateWatcher;
-use crate::client::identity::Identity;
+use crate::client::identity::{Identity, UserPassword};
 use crate::client::outbox::Outbox;
 use crate::client::request::Order;
 use crate::client::servers::{Resolver, Servers};
@@ -28,6 +28,8 @@ pub(crate) struct Connector {
     /// Each `host:port`.
     pub(crate) servers: ServerList,
     pub(crate) identity: Identity,
+    /// Further identities of the session.
+    pub(crate) identities: Vec<UserPassword>,
     pub(crate) encryption: Option<Encryption>,
     /// The time to live that is requested.
     pub(crate) timeout: Duration,
@@ -56,6 +58,7 @@ impl Connector {
         });
         let parts = (servers, Watches::new(forget));
         let mut session = Session::new(parts, self.identity, self.encryption, self.timeout);
+        session.identities = self.identities;
         session.max_answer = self.max_answer;
         session.server = self.server;
         let connection = session.start().await?;

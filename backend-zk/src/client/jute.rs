@@ -127,11 +127,20 @@ impl<'a> Decoder<'a> {
     pub(super) fn stat(&mut self) -> Result<ZkStat, ZkError> {
         let (czxid, mzxid) = (self.long()?, self.long()?);
         let _times = (self.long()?, self.long()?);
-        let (version, cversion, _of_acl) = (self.int()?, self.int()?, self.int()?);
+        let (version, cversion, aversion) = (self.int()?, self.int()?, self.int()?);
         let ephemeral_owner = self.long()?;
         let _data_length = self.int()?;
         let (num_children, pzxid) = (self.int()?, self.long()?);
-        Ok(ZkStat { czxid, mzxid, pzxid, version, cversion, ephemeral_owner, num_children })
+        Ok(ZkStat {
+            czxid,
+            mzxid,
+            pzxid,
+            version,
+            cversion,
+            aversion,
+            ephemeral_owner,
+            num_children,
+        })
     }
 }
 

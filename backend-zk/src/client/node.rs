@@ -16,6 +16,8 @@ pub(crate) struct ZkStat {
     pub(crate) version: i32,
     /// The number of changes of its children.
     pub(crate) cversion: i32,
+    /// The version of its access list.
+    pub(crate) aversion: i32,
     /// The session of an ephemeral node, or zero.
     pub(crate) ephemeral_owner: i64,
     pub(crate) num_children: i32,
@@ -30,6 +32,7 @@ impl ZkStat {
         pzxid: 1,
         version: 0,
         cversion: 0,
+        aversion: 0,
         ephemeral_owner: 0,
         num_children: 0,
     };
@@ -42,6 +45,7 @@ impl ZkStat {
         pzxid: -1,
         version: -1,
         cversion: -1,
+        aversion: -1,
         ephemeral_owner: 0,
         num_children: 0,
     };

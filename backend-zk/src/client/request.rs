@@ -1,10 +1,11 @@
 //! [`Request`]: a message to the server, and the receiver of the answer.
 
-use crate::acl::Acl;
+use crate::acl::{Acl, AclEntry, Permissions};
 use crate::client::answer::ReplySender;
-use crate::client::jute::Encoder;
+use crate::client::jute::{Decoder, Encoder};
 use crate::client::node::CreateOptions;
 use crate::client::watches::WatchRequest;
+use crate::client::zk_error::ZkError;
 
 /// The numbers of the requests.
 pub(super) mod op {
@@ -12,6 +13,8 @@ pub(super) mod op {
     pub(crate) const EXISTS: i32 = 3;
     pub(crate) const GET_DATA: i32 = 4;
     pub(crate) const SET_DATA: i32 = 5;
+    pub(crate) const GET_ACL: i32 = 6;
+    pub(crate) const SET_ACL: i32 = 7;
     pub(crate) const GET_CHILDREN: i32 = 8;
     pub(crate) const SYNC: i32 = 9;
     pub(crate) const PING: i32 = 11;
@@ -101,6 +104,20 @@ impl Encoder {
     }
 }
 
+impl Decoder<'_> {
+    /// An access list.
+    pub(super) fn acl(&mut self) -> Result<Acl, ZkError> {
+        let mut entries = Vec::new();
+        // A server without a list sends -1.
+        for _ in 0..self.int()?.max(0) {
+            let permissions = Permissions::of_bits(self.int()?);
+            let (scheme, id) = (self.text()?, self.text()?);
+            entries.push(AclEntry::new(scheme, id, permissions));
+        }
+        Ok(Acl::new(entries))
+    }
+}
+
 /// The number of the request that creates such a node.
 pub(super) fn create_op(options: &CreateOptions) -> i32 {
     if options.ttl().is_some() {
@@ -109,5 +126,28 @@ pub(super) fn create_op(options: &CreateOptions) -> i32 {
         op::CREATE_CONTAINER
     } else {
         op::CREATE_2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_access_list_is_read_as_it_was_written() {
+        for list in ["world:anyone:r", "auth::cdrwa,x509:CN=ann,O=shop:r,ip:10.0.0.0/8:a"] {
+            let list: Acl = list.parse().expect("valid");
+            let mut message = Encoder::default();
+            let bytes = std::mem::take(message.acl(&list)).finish();
+            assert_eq!(Decoder::new(&bytes).acl(), Ok(list));
+            for end in 0..bytes.len() {
+                assert!(Decoder::new(&bytes[..end]).acl().is_err(), "{end}");
+            }
+        }
+        for (count, is_valid) in [(-1, true), (0, true), (i32::MAX, false)] {
+            let mut message = Encoder::default();
+            message.int(count);
+            assert_eq!(Decoder::new(&message.finish()).acl().is_ok(), is_valid, "{count}");
+        }
     }
 }

@@ -15,7 +15,7 @@ use crate::client::answer::Reply;
 use crate::client::encryption::Encryption;
 use crate::client::event::{SessionState, WatchedEvent};
 use crate::client::granted::{Certain, Granted};
-use crate::client::identity::Identity;
+use crate::client::identity::{Identity, UserPassword};
 use crate::client::jute::Decoder;
 use crate::client::request::{Message, Order, op};
 use crate::client::server_connection::{Call, Head, ServerConnection, xid};
@@ -27,6 +27,8 @@ use crate::client::zk_error::ZkError;
 pub(super) struct Session {
     pub(super) servers: Servers,
     pub(super) identity: Identity,
+    /// Further identities.
+    pub(super) identities: Vec<UserPassword>,
     pub(super) encryption: Option<Encryption>,
     /// Zero before the first connection.
     pub(super) id: i64,
@@ -72,6 +74,7 @@ impl Session {
         Self {
             servers,
             identity,
+            identities: Vec::new(),
             encryption,
             id: 0,
             password: vec![0; 16],
@@ -323,7 +326,9 @@ impl Session {
         connection: &mut ServerConnection,
         mut frame: Bytes,
     ) -> Result<(), ZkError> {
-        if !connection.is_connected {
+        // Netty's servers, as for TLS, may answer a login before they report the session.
+        let is_login = frame.starts_with(&xid::AUTH.to_be_bytes());
+        if !connection.is_connected && !is_login {
             return self.begin(connection, &frame);
         }
         let head = Head::take(&mut frame)?;

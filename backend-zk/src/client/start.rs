@@ -8,7 +8,7 @@ use tokio::task::unconstrained;
 use tokio::time::{Instant, timeout_at};
 
 use crate::client::event::SessionState;
-use crate::client::identity::Identity;
+use crate::client::identity::{Identity, UserPassword};
 use crate::client::jute::Encoder;
 use crate::client::request::{Message, op};
 use crate::client::server_connection::{ServerConnection, xid};
@@ -93,14 +93,12 @@ impl Session {
         self.greet(connection);
         match self.identity.clone() {
             Identity::Nobody => {}
-            Identity::Digest(login) => {
-                let mut message = Message::new(op::AUTH);
-                message.body().int(0).text("digest").buffer(&login.plain());
-                connection.push(xid::AUTH, message);
-                connection.unnumbered.logins += 1;
-            }
+            Identity::Digest(login) => push_login(connection, &login),
             #[cfg(feature = "sasl")]
             Identity::Sasl(_, _) => self.log_in_by_sasl(connection, limit).await?,
+        }
+        for login in &self.identities {
+            push_login(connection, login);
         }
         self.watch_again(connection);
         // A server that rejects sessions without a login does so at the first request. A server
@@ -151,8 +149,8 @@ impl Session {
         limit: Instant,
     ) -> Result<(), ZkError> {
         self.login = crate::client::sasl::DigestMd5::default();
-        self.push_token(connection, &[]);
         self.taken_over(connection, limit).await?;
+        self.push_token(connection, &[]);
         // Any earlier request would have no identity.
         self.until(connection, ServerConnection::is_idle).await
     }
@@ -211,6 +209,13 @@ impl Session {
         connection.push(xid::SET_WATCHES, message);
         connection.unnumbered.watches += 1;
     }
+}
+
+fn push_login(connection: &mut ServerConnection, login: &UserPassword) {
+    let mut message = Message::new(op::AUTH);
+    message.body().int(0).text("digest").buffer(&login.plain());
+    connection.push(xid::AUTH, message);
+    connection.unnumbered.logins += 1;
 }
 
 #[cfg(test)]

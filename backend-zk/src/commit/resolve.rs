@@ -13,7 +13,7 @@ use crate::commit::occupant::{EmptyContainers, Occupant, occupant, occupant_belo
 use crate::commit::plan::{Facts, Role, Step};
 use crate::connection::Connection;
 use crate::containers::{children_created, is_container, translate};
-use crate::error::{Sort, Trouble};
+use crate::error::{Sort, Trouble, denied};
 use crate::listing_cache::ListingCache;
 
 /// A transaction in flight, and the facts found for it so far.
@@ -97,7 +97,7 @@ impl<'a> InFlight<'a> {
                 self.facts.below.clear();
             }
             (Role::Ancestor(path), ZkError::NoAuth) => {
-                return Err(denied(path.parent().as_ref().unwrap_or(path), "create"));
+                return Err(denied("commit", path.parent().as_ref().unwrap_or(path), "create"));
             }
             (Role::Ancestor(_) | Role::Again | Role::Guard | Role::Undo, error) => {
                 return Err(without_effect(Trouble::Zk(error)));
@@ -134,7 +134,7 @@ impl<'a> InFlight<'a> {
                 return Ok(Some(RejectReason::BelowEphemeral));
             }
             ZkError::NoChildrenForEphemerals => self.check_parent(index, parent).await?,
-            ZkError::NoAuth => return Err(denied(&parent, "create")),
+            ZkError::NoAuth => return Err(denied("commit", &parent, "create")),
             error => return Err(without_effect(Trouble::Zk(error))),
         }
         Ok(None)
@@ -364,17 +364,9 @@ fn denied_op(op: &Op) -> Error {
     let path = op.path();
     let parent = path.parent().unwrap_or_else(Path::root);
     match op {
-        Op::Create { .. } => denied(&parent, "create"),
-        Op::Delete { .. } => denied(&parent, "delete"),
-        Op::Set { .. } => denied(path, "write"),
-        Op::Check { .. } => denied(path, "read"),
+        Op::Create { .. } => denied("commit", &parent, "create"),
+        Op::Delete { .. } => denied("commit", &parent, "delete"),
+        Op::Set { .. } => denied("commit", path, "write"),
+        Op::Check { .. } => denied("commit", path, "read"),
     }
-}
-
-/// The error for a permission that the access list of a node does not grant.
-fn denied(node: &Path, permission: &str) -> Error {
-    without_effect(Trouble::Zk(ZkError::NoAuth)).at(node).because(format!(
-        "the node's access list does not give this client the permission {permission}; the node \
-         was created by another user, or with another password"
-    ))
 }

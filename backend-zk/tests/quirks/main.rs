@@ -55,7 +55,9 @@ mod trips;
 mod wide;
 
 use access::{
+    a_client_has_the_permissions_of_all_its_identities, a_list_is_set_though_the_answer_is_lost,
     a_lock_needs_three_permissions_in_its_directory, new_nodes_have_the_list_of_the_nearest_path,
+    the_list_of_a_node_is_read_and_replaced, the_lists_of_a_tree_are_replaced,
 };
 use advice::{
     a_missing_majority_is_reported, a_server_that_only_lets_read_is_named_as_such,
@@ -157,6 +159,10 @@ quirks![
     only_its_creator_touches_a_node,
     new_nodes_have_the_list_of_the_nearest_path,
     a_lock_needs_three_permissions_in_its_directory,
+    the_list_of_a_node_is_read_and_replaced,
+    the_lists_of_a_tree_are_replaced,
+    a_list_is_set_though_the_answer_is_lost,
+    a_client_has_the_permissions_of_all_its_identities,
     a_server_without_extended_types_keeps_no_ttl_nodes,
     a_view_is_of_one_moment_while_all_of_it_is_written,
     a_view_of_more_than_one_request_is_of_one_moment_too,
@@ -181,6 +187,7 @@ const SECURE: &[Quirk] = &[
     ("only_a_server_that_is_vouched_for_is_talked_to", || {
         Box::pin(secure::only_a_server_that_is_vouched_for_is_talked_to())
     }),
+    ("a_certificate_is_an_identity", || Box::pin(secure::a_certificate_is_an_identity())),
     ("a_session_outlives_its_certificates", || {
         Box::pin(secure::a_session_outlives_its_certificates())
     }),

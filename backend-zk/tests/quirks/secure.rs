@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use synod_core::error::{Error, ErrorKind};
-use synod_core::store::{Backend as _, Lifetime, Query, SessionOptions, Store, Txn};
+use synod_core::store::{Backend as _, Expect, Lifetime, Query, SessionOptions, Store, Txn};
 use synod_servers::home::Home;
 use synod_servers::ports::Ports;
 use synod_servers::zookeeper::Ensemble;
@@ -120,6 +120,44 @@ pub(super) async fn only_a_server_that_is_vouched_for_is_talked_to() {
         assert_eq!(refused.kind(), ErrorKind::Unreachable, "{refused}");
         says(&refused, words);
     }
+}
+
+/// The subject of a certificate is an identity, for lists and for the creator of a node.
+pub(super) async fn a_certificate_is_an_identity() {
+    let keys = Keys::new();
+    keys.make("ca", "localhost");
+    for name in ["ann", "bob"] {
+        keys.openssl(&format!("req -newkey rsa:2048 -nodes -subj /O=shop/CN={name} -keyout {name}-server.key -out {name}.csr"));
+        keys.openssl(&format!("x509 -req -days 2 -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -extfile names -out {name}-server.pem"));
+    }
+    let (_server, port) = start(&keys.at("ca-both.pem"), &keys.at("ca.pem")).await;
+    let options = |name: &str| {
+        let [certificate, key] =
+            ["pem", "key"].map(|file| keys.read(&format!("{name}-server.{file}")));
+        let tls = Tls::trusting(keys.read("ca.pem")).identity(certificate, key);
+        ZkOptions::new([format!("localhost:{port}")]).tls(tls)
+    };
+    let session = async |options: ZkOptions| {
+        let backend = ZkBackend::new(options).expect("valid");
+        let opened = backend.open(&SessionOptions::new(Duration::from_secs(20))).await;
+        opened.expect("the certificate is of the authority")
+    };
+    let shared = "world:cdr,x509:CN=bob,O=shop:rw,x509:CN=ann,O=shop:cdrwa".parse();
+    let ann = session(options("ann").acl(path("/x509/shared"), shared.expect("valid"))).await;
+    let bob = session(options("bob").add_identity("bob", "canary-7f3a")).await;
+    let create = |at: &str| Txn::new().create(path(at), "", Lifetime::Persistent);
+    done(&*ann, create("/x509/own/node").create(path("/x509/shared"), "", Lifetime::Persistent))
+        .await;
+    let set = |at: &str| Txn::new().set(path(at), "x", Expect::Any);
+    done(&*bob, set("/x509/shared")).await;
+    let denied = bob.read(Query::node(path("/x509/own/node"))).await.expect_err("it is ann's");
+    assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");
+    done(&*ann, set("/x509/own/node")).await;
+    // A certificate beside a password: the node belongs to both.
+    let of_both = bob.commit(create("/x509-both")).await.expect("answered");
+    assert!(of_both.is_committed());
+    let denied = ann.commit(set("/x509-both")).await.expect_err("it is bob's");
+    assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");
 }
 
 /// The servers get certificates of another authority while a session is open, and so does the

@@ -1,10 +1,13 @@
 //! `export`: a node and everything below it, as lines of JSON.
 
-use std::io::{self, BufWriter, Write as _};
+use std::io::{self, BufWriter, Write};
 
-use synod::{Client, Path};
+use futures_util::future::{OptionFuture, try_join_all};
+use synod::{Client, Node, Path};
 
+use crate::access::Lists;
 use crate::args::Common;
+use crate::args::copy::Export;
 use crate::command::connect;
 use crate::export_format::{write_footer, write_header, write_node};
 use crate::failure::Failure;
@@ -12,29 +15,52 @@ use crate::output;
 use crate::progress::Progress;
 use crate::walk::PersistentNodes;
 
-pub(crate) async fn run(common: &Common, path: &Path) -> Result<(), Failure> {
+/// The number of nodes whose access lists are read at once.
+const AT_ONCE: usize = 32;
+
+pub(crate) async fn run(common: &Common, export: &Export) -> Result<(), Failure> {
     let client = connect(common).await?;
-    let exported = print(&client, path).await;
+    let exported = write(&client, &export.path, export.acl, io::stdout()).await;
     client.close().await?;
-    let ephemeral = exported?;
-    if ephemeral > 0 {
-        output::warning(&format!("ephemeral nodes, which are left out: {ephemeral}"));
-    }
+    warn_of_ephemeral(exported?);
     Ok(())
 }
 
-/// Prints the nodes. Returns the number of ephemeral nodes.
-async fn print(client: &Client, path: &Path) -> Result<u64, Failure> {
+pub(crate) fn warn_of_ephemeral(count: u64) {
+    if count > 0 {
+        output::warning(&format!("ephemeral nodes, which are left out: {count}"));
+    }
+}
+
+/// Writes the nodes. Returns the number of ephemeral nodes.
+pub(crate) async fn write(
+    client: &Client,
+    path: &Path,
+    with_acl: bool,
+    to: impl Write,
+) -> Result<u64, Failure> {
     let mut nodes = PersistentNodes::new(client.session().await?, path);
-    let (mut out, mut count) = (BufWriter::new(io::stdout()), 0);
+    let lists = with_acl.then(|| Lists::of(client));
+    let (mut out, mut count) = (BufWriter::new(to), 0);
     let progress = Progress::new("exporting", None);
-    while let Some(node) = nodes.next().await? {
+    loop {
+        let some = next(&mut nodes, if with_acl { AT_ONCE } else { 1 }).await?;
+        if some.is_empty() {
+            break;
+        }
+        let lists = some.iter().map(async |node| {
+            let list = OptionFuture::from(lists.as_ref().map(|lists| lists.to_keep(&node.path)));
+            list.await.transpose().map(Option::flatten)
+        });
+        let lists = try_join_all(lists).await?;
         if count == 0 {
             write_header(&mut out, path)?;
         }
-        write_node(&mut out, &node)?;
-        count += 1;
-        progress.advance(1);
+        for (node, list) in some.iter().zip(lists) {
+            write_node(&mut out, node, list.as_deref())?;
+            count += 1;
+            progress.advance(1);
+        }
     }
     if count == 0 {
         if nodes.ephemeral() == 0 && !path.is_root() {
@@ -45,4 +71,15 @@ async fn print(client: &Client, path: &Path) -> Result<u64, Failure> {
     write_footer(&mut out, count, nodes.ephemeral())?;
     out.flush()?;
     Ok(nodes.ephemeral())
+}
+
+/// The next nodes, none at the end.
+async fn next(nodes: &mut PersistentNodes, max: usize) -> Result<Vec<Node>, Failure> {
+    let mut some = Vec::new();
+    while some.len() < max
+        && let Some(node) = nodes.next().await?
+    {
+        some.push(node);
+    }
+    Ok(some)
 }

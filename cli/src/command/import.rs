@@ -13,6 +13,7 @@ use serde_json::json;
 use synod::{Client, ErrorKind, Lifetime, Path, Query, RejectReason, Txn};
 use synod::{Expect, Outcome};
 
+use crate::access::Lists;
 use crate::args::Common;
 use crate::args::copy::{Import, OnExisting};
 use crate::command::connect;
@@ -40,17 +41,27 @@ pub(crate) async fn run(common: &Common, import: &Import) -> Result<(), Failure>
         let ephemeral = counts.ephemeral;
         output::warning(&format!("ephemeral nodes of the file, which are left out: {ephemeral}"));
     }
+    if counts.without_acl > 0 {
+        output::warning(&without_acl(counts.without_acl));
+    }
     counts.print(common, import.dry_run)
+}
+
+/// The warning about access lists in a file for a store that has none.
+pub(crate) fn without_acl(count: u64) -> String {
+    format!("the store has no access lists of nodes; those of the file are left out: {count}")
 }
 
 /// The numbers of nodes that were written, or would be.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+pub(crate) struct Counts {
     created: u64,
     replaced: u64,
     unchanged: u64,
     skipped: u64,
     ephemeral: u64,
+    /// The access lists that the store cannot keep.
+    pub(crate) without_acl: u64,
 }
 
 impl Counts {
@@ -58,7 +69,7 @@ impl Counts {
         self.created + self.replaced
     }
 
-    fn print(&self, common: &Common, is_dry: bool) -> Result<(), Failure> {
+    pub(crate) fn print(&self, common: &Common, is_dry: bool) -> Result<(), Failure> {
         let Self { created, replaced, unchanged, skipped, .. } = self;
         if common.json {
             return Ok(output::object(&json!({
@@ -73,7 +84,7 @@ impl Counts {
     }
 }
 
-async fn check_and_write(
+pub(crate) async fn check_and_write(
     client: &Client,
     import: &Import,
     file: &mut File,
@@ -83,7 +94,8 @@ async fn check_and_write(
         return Ok(checked.counts);
     }
     file.rewind()?;
-    let mut counts = Counts { ephemeral: checked.counts.ephemeral, ..Counts::default() };
+    let Counts { ephemeral, without_acl, .. } = checked.counts;
+    let mut counts = Counts { ephemeral, without_acl, ..Counts::default() };
     let written = write(client, import, file, checked.nodes, &mut counts).await;
     if written.is_err() {
         output::warning(&format!(
@@ -92,7 +104,30 @@ async fn check_and_write(
             checked.nodes
         ));
     }
-    written.map(|()| counts)
+    written?;
+    if checked.has_acl && without_acl == 0 {
+        file.rewind()?;
+        set_lists(client, import, file, checked.nodes).await?;
+    }
+    Ok(counts)
+}
+
+/// Sets the access lists of the file. They come last, as a list may forbid further writes.
+async fn set_lists(
+    client: &Client,
+    import: &Import,
+    file: &File,
+    nodes: u64,
+) -> Result<(), Failure> {
+    let (lists, mut reader) = (Lists::of(client), Batches::new(file, import));
+    let progress = Progress::new("setting access lists", Some(nodes));
+    while let Some(batch) = reader.next()? {
+        let with_list = batch.iter().filter_map(|entry| Some((&entry.path, entry.acl.as_ref()?)));
+        let set = with_list.map(|(path, acl)| lists.set(path, acl, Expect::Any));
+        try_join_all(set).await?;
+        progress.advance(batch.len() as u64);
+    }
+    Ok(())
 }
 
 /// A file that can be imported.
@@ -100,6 +135,7 @@ struct Checked {
     nodes: u64,
     /// The numbers of nodes that would be written.
     counts: Counts,
+    has_acl: bool,
 }
 
 impl Checked {
@@ -108,7 +144,7 @@ impl Checked {
         let limits = &session.info().limits;
         let mut reader = Batches::new(file, import);
         let (mut places, mut nodes, mut counts) = (Places::default(), 0, Counts::default());
-        let mut existing = Vec::new();
+        let (mut existing, mut lists) = (Vec::new(), 0);
         let progress = Progress::new("checking", None);
         while let Some(batch) = reader.next()? {
             let there = there(client, &batch).await?;
@@ -116,6 +152,7 @@ impl Checked {
                 let wrong = |why: String| Failure::plain(format!("line {}: {why}", entry.line));
                 create(Txn::new(), entry).validate(limits).map_err(|it| wrong(it.to_string()))?;
                 places.add(&entry.path).map_err(wrong)?;
+                lists += u64::from(entry.acl.is_some());
                 match there.get(&entry.path) {
                     None => {
                         places.check_above(client, &entry.path).await?.map_err(wrong)?;
@@ -140,7 +177,11 @@ impl Checked {
             return Err(exist(&existing));
         }
         counts.ephemeral = reader.reader.ephemeral();
-        Ok(Self { nodes, counts })
+        let has_acl = lists > 0;
+        if has_acl && !Lists::of(client).has_any().await? {
+            counts.without_acl = lists;
+        }
+        Ok(Self { nodes, counts, has_acl })
     }
 }
 
@@ -408,7 +449,7 @@ fn spool(mut from: impl io::Read) -> Result<File, Failure> {
 }
 
 /// A file that only this process can open, and that is gone with it.
-fn temporary() -> io::Result<File> {
+pub(crate) fn temporary() -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true);
     #[cfg(unix)]

@@ -14,7 +14,12 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/cookbook.md");
 
 /// The blocks of a language in a section of the page.
 fn blocks(section: &str, language: &str) -> Vec<String> {
-    let page = fs::read_to_string(PAGE).expect("it is there");
+    blocks_of(PAGE, section, language)
+}
+
+/// The blocks of a language in a section of a page.
+pub(crate) fn blocks_of(page: &str, section: &str, language: &str) -> Vec<String> {
+    let page = fs::read_to_string(page).expect("it is there");
     let start = page.find(&format!("\n## {section}\n")).expect(section) + 1;
     let end = page[start..].find("\n## ").map_or(page.len(), |end| start + end);
     let fence = format!("```{language}\n");
@@ -23,7 +28,7 @@ fn blocks(section: &str, language: &str) -> Vec<String> {
 }
 
 /// A machine: a directory with the reader's programs, and the store.
-struct Machine<'a> {
+pub(crate) struct Machine<'a> {
     on: &'a Server,
     home: Home,
 }
@@ -31,7 +36,7 @@ struct Machine<'a> {
 impl<'a> Machine<'a> {
     /// Each of the programs appends its name and its arguments to the file `log`, and then runs a
     /// script.
-    fn new(on: &'a Server, programs: &[(&str, &str)]) -> Self {
+    pub(crate) fn new(on: &'a Server, programs: &[(&str, &str)]) -> Self {
         let machine = Self { on, home: Home::new("cookbook").expect("a temporary directory") };
         for (name, script) in programs {
             let log = machine.path("log");
@@ -46,7 +51,7 @@ impl<'a> Machine<'a> {
         self.home.path().join(name)
     }
 
-    fn program(&self, name: &str, script: &str) {
+    pub(crate) fn program(&self, name: &str, script: &str) {
         let path = self.path(name);
         fs::write(&path, script).expect("writable");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is there");
@@ -57,7 +62,7 @@ impl<'a> Machine<'a> {
         log.lines().map(str::to_owned).collect()
     }
 
-    fn command(&self, script: &str, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, script: &str, arguments: &[&str]) -> Command {
         let synod = Path::new(env!("CARGO_BIN_EXE_synod")).parent().expect("a directory");
         let path = std::env::var("PATH").expect("there is one");
         let path = format!("{}:{}:{path}", self.home.path().display(), synod.display());

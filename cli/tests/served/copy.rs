@@ -178,6 +178,32 @@ fn a_store_is_copied_into_another_one(on: &Server) {
     let told = one.output(&["diff", "/flat", "--with", &two.url()]);
     assert_eq!(text(&told.stdout), "- /flat/8  xxxxxxxx");
     assert_eq!(told.status.code(), Some(1));
+
+    // The same with one word, of which nothing is written if a node exists.
+    let url = two.url();
+    let cp = |arguments: &[&str]| {
+        let done = one.output(&[&["cp"], arguments].concat());
+        (done.status.code(), text(&done.stdout))
+    };
+    let to_two = ["/flat", "/flat", "--to", &url];
+    assert_eq!(cp(&to_two), (Some(73), String::new()));
+    assert_eq!(two.code(&["get", "/flat/8"]), Some(66));
+    let dry = cp(&[&to_two[..], &["--dry-run", "--on-existing", "skip"]].concat());
+    assert_eq!(dry.1, "would be created 1, replaced 0, unchanged 0, skipped 74");
+    let done = cp(&[&to_two[..], &["--on-existing", "replace"]].concat());
+    assert_eq!(done, (Some(0), "created 1, replaced 0, unchanged 74, skipped 0".to_owned()));
+    assert_eq!(one.code(&["diff", "/", "--with", &url]), Some(0));
+    // To a profile, below a node, and within one store, also below the node itself.
+    let config = on.file("profiles");
+    fs::write(&config, format!("[profiles.two]\nurl = \"{url}\"\n")).expect("writable");
+    let to_profile = ["/flat", "/by/profile", "--to-profile", "two", "--config", &config];
+    assert_eq!(cp(&to_profile).0, Some(0));
+    assert_eq!(cp(&["/flat", "/flat/0/inner"]).0, Some(0));
+    let diff = ["diff", "/flat/0/inner", "--with", &url, "--with-path", "/by/profile"];
+    assert_eq!(one.code(&diff), Some(0));
+    assert_eq!(cp(&["/none", "/x", "--to", &url]).0, Some(66));
+    assert_eq!(cp(&["/flat", "/x", "--to-profile", "none", "--config", &config]).0, Some(1));
+    fs::remove_file(&config).expect("it is there");
 }
 
 fn a_time_to_live_of_a_file_is_kept(on: &Server) {

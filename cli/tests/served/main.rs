@@ -15,6 +15,7 @@ use synod_servers::required;
 use synod_servers::zookeeper::{Ensemble, TICK};
 use synod_testkit::limit::{at_limit, limited, waits_for};
 
+mod access;
 mod cookbook;
 mod copy;
 mod crew;
@@ -245,6 +246,7 @@ fn trials(name: &str, compiled: bool, server: Stand) -> Vec<Trial> {
         }
     };
     [
+        access::SCENES,
         hold::SCENES,
         end::SCENES,
         interrupt::SCENES,

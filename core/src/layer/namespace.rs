@@ -14,7 +14,7 @@
 //!   close.
 //! - A namespace of a namespace is a namespace.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use tokio::sync::watch;
@@ -32,6 +32,8 @@ use crate::store::{
 pub struct Namespaced {
     store: Arc<dyn Store>,
     root: Root,
+    /// Computed when it is used: a client in a namespace makes one of these for each call.
+    info: OnceLock<SessionInfo>,
 }
 
 /// A backend whose sessions are on the part of a store below one path.
@@ -44,7 +46,7 @@ pub struct NamespacedBackend<B> {
 impl Namespaced {
     /// Restricts `store` to the nodes below `root`. The root of the store itself has no effect.
     pub fn new(store: Arc<dyn Store>, root: Path) -> Self {
-        Self { store, root: Root(root) }
+        Self { store, root: Root(root), info: OnceLock::new() }
     }
 }
 
@@ -69,7 +71,7 @@ impl<B: Backend> Backend for NamespacedBackend<B> {
 #[deny(clippy::missing_trait_methods)]
 impl Store for Namespaced {
     fn session(&self) -> &SessionInfo {
-        self.store.session()
+        self.info.get_or_init(|| self.store.session().clone().in_namespace(&self.root.0))
     }
 
     fn status(&self) -> watch::Receiver<Status> {

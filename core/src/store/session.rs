@@ -1,5 +1,6 @@
 //! Sessions: their options, their limits, and the time until which they certainly live.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -7,6 +8,8 @@ use std::time::Duration;
 use crate::clock::{self, Instant};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::path::Path;
+use crate::store::extension::Extension;
 use crate::store::node::SessionId;
 use crate::store::servers::ServerList;
 
@@ -48,13 +51,18 @@ pub struct SessionInfo {
     pub server: CurrentServer,
     /// The servers that the session may use, if its store reports them.
     pub servers: ServerList,
+    /// The calls that only this kind of store has.
+    extension: Extension,
+    /// The roots of the namespaces that the session is in, the innermost first.
+    roots: Vec<Path>,
 }
 
 impl SessionInfo {
     /// Creates the properties of a session.
     pub fn new(id: SessionId, ttl: Duration, limits: Limits) -> Self {
         let (server, servers) = (CurrentServer::default(), ServerList::default());
-        Self { id, ttl, limits, server, servers }
+        let (extension, roots) = (Extension::default(), Vec::new());
+        Self { id, ttl, limits, server, servers, extension, roots }
     }
 
     /// Adds the server, which the store sets again whenever the session uses another one.
@@ -66,6 +74,34 @@ impl SessionInfo {
     /// Adds the servers of the store.
     pub fn with_servers(mut self, servers: ServerList) -> Self {
         self.servers = servers;
+        self
+    }
+
+    /// Adds the calls that only this kind of store has.
+    pub fn with_extension(mut self, extension: Extension) -> Self {
+        self.extension = extension;
+        self
+    }
+
+    /// Returns the calls that only one kind of store has, by their type. `None` if this store has
+    /// no calls of this type.
+    pub fn extension<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        self.extension.get()
+    }
+
+    /// Returns the path in the store itself of a path of this session, which may be in a namespace.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] if it is too long.
+    pub fn path_in_store(&self, path: &Path) -> Result<Path> {
+        let within = |path: Path, root: &Path| path.within(root);
+        Ok(self.roots.iter().try_fold(path.clone(), within)?)
+    }
+
+    /// The properties of the same session in a namespace.
+    pub(crate) fn in_namespace(mut self, root: &Path) -> Self {
+        self.roots.insert(0, root.clone());
         self
     }
 }
@@ -240,6 +276,23 @@ mod tests {
         assert!(until <= sent + Duration::from_millis(9_702));
         assert!(until > sent + Duration::from_millis(9_700));
         assert_eq!(certain_until(sent, ttl, ttl * 2), sent);
+    }
+
+    #[test]
+    fn an_extension_is_found_by_its_type_and_paths_by_all_roots() {
+        let at = |path: &str| Path::new(path).expect("valid");
+        let info = SessionInfo::new(SessionId::new(1), Duration::MAX, Limits::default());
+        assert_eq!(info.extension::<u8>(), None);
+        let same = info.clone().with_extension(Extension::new(Arc::new(7_u8)));
+        assert_eq!((same.extension::<u8>(), same.extension::<u16>()), (Some(Arc::new(7)), None));
+        assert_eq!(info, same);
+        let inner = same.in_namespace(&at("/outer")).in_namespace(&at("/inner"));
+        assert_eq!(inner.extension::<u8>(), Some(Arc::new(7)));
+        assert_eq!(inner.path_in_store(&at("/a")).expect("short"), at("/outer/inner/a"));
+        assert_eq!(inner.path_in_store(&Path::root()).expect("short"), at("/outer/inner"));
+        let long = at(&format!("/{}", vec!["x".repeat(200); 9].join("/")));
+        let inner = inner.in_namespace(&long);
+        assert_eq!(inner.path_in_store(&long).expect_err("long").kind(), ErrorKind::Invalid);
     }
 
     #[test]

@@ -223,6 +223,26 @@ async fn a_login_or_watches_that_are_not_taken_end_the_connection() {
     }
 }
 
+#[tokio::test]
+async fn a_login_may_be_answered_before_the_session_is_reported() {
+    for (code, expected) in [(0, Ok(())), (-115, Err(ZkError::AuthFailed))] {
+        let (mut session, mut connection, mut theirs) = session();
+        connection.is_connected = false;
+        connection.unnumbered.logins = 1;
+        theirs.write_all(&message(xid::AUTH, 0, code, &[])).await.expect("there is room");
+        assert_eq!(step(&mut session, &mut connection).await, expected, "{code}");
+        assert!(!connection.is_connected);
+        let mut answer = Encoder::default();
+        answer.int(37).int(0).int(4_000).long(7).buffer(&[7; 16]).flag(false);
+        theirs.write_all(&answer.finish()).await.expect("there is room");
+        if expected.is_ok() {
+            assert_eq!(step(&mut session, &mut connection).await, Ok(()));
+            assert!(connection.is_connected && connection.unnumbered.logins == 0);
+            assert_eq!(session.id, 7);
+        }
+    }
+}
+
 /// Otherwise the session and its nodes may still exist.
 #[tokio::test]
 async fn a_session_is_closed_when_a_server_has_answered_that() {
