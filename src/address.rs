@@ -162,9 +162,12 @@ fn parse_path(text: &str) -> Result<Path> {
     Ok(Path::new(trimmed)?)
 }
 
+/// The parameters other than identities, with their values.
+type Parameters = Vec<(String, String)>;
+
 /// The identities, and the other parameters.
-fn parse_parameters(query: &str) -> Result<(Vec<Credentials>, Vec<(String, String)>)> {
-    let mut parameters: Vec<(String, String)> = Vec::new();
+fn parse_parameters(query: &str) -> Result<(Vec<Credentials>, Parameters)> {
+    let mut parameters = Parameters::new();
     let mut identities = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair

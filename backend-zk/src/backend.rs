@@ -172,7 +172,7 @@ impl Backend for ZkBackend {
         let connection =
             Arc::new(Connection::new(client, life, self.access.clone(), &self.options));
         let extension = Extension::new(Arc::new(AclCalls::new(connection.clone())));
-        let info = info.with_extension(extension);
+        let info = info.with_servers(self.servers.clone()).with_extension(extension);
         let following = Following { watch, is_encrypted: self.encryption.is_some() };
         let listing_cache = self.options.listing_cache;
         Ok(Box::new(ZkStore::start(info, connection, (states, beats), following, listing_cache)))

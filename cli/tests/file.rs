@@ -4,7 +4,7 @@ use std::process::Command;
 
 use synod_servers::home::Home;
 
-use crate::run::{synod, text};
+use crate::run::{failing, failing_with, synod, text};
 
 mod run;
 
@@ -28,6 +28,14 @@ fn a_directory_keeps_what_a_command_has_written() {
     succeeds(&["put", "--store", &url, "/config/colour", "blue"]);
     assert_eq!(succeeds(&["get", "--store", &url, "/config/colour"]).trim_end(), "blue");
     assert!(succeeds(&["ls", "--store", &url, "/"]).contains("config"));
+}
+
+#[test]
+fn a_directory_says_what_is_missing_or_wrong() {
+    let (_home, url) = store();
+    assert!(failing_with(66, &["get", "--store", &url, "/missing"]).contains("/missing"));
+    let unknown = format!("{url}?owner=ann");
+    assert!(failing(&["get", "--store", &unknown, "/a"]).contains("it knows"));
 }
 
 #[test]

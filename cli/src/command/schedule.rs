@@ -1,5 +1,7 @@
 //! `schedule`: commands that run at dates, and their last runs.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use serde_json::json;
 use synod::Path;
 use synod::schedule::{LastRun, Schedule, ScheduleState};
@@ -34,13 +36,27 @@ async fn show(common: &Common, path: &Path) -> Result<(), Failure> {
 
 fn print(state: &ScheduleState) -> Result<(), Failure> {
     let next = state.next.map_or_else(|| "-".to_owned(), date);
-    output::line(&format!("dates  {}", state.timetable.escape_debug()))?;
+    output::line(&format!("dates  {}", dates(&state.timetable)))?;
     output::line(&format!("next   {next}"))?;
     if let Some(last) = &state.last {
         output::line(&format!("last   {}", line(last)))?;
     }
     let succeeded = state.succeeded.map_or_else(|| "-".to_owned(), date);
     Ok(output::line(&format!("done   {succeeded}"))?)
+}
+
+/// The end of the year 9999, in milliseconds since 1970: the last date that is shown.
+const LAST_MILLIS: u64 = 253_402_300_799_999;
+
+/// The text of a timetable. The record has a single date in milliseconds.
+fn dates(timetable: &str) -> String {
+    let single = timetable.strip_prefix("at ").and_then(|millis| millis.parse().ok());
+    let single = single.filter(|millis| *millis <= LAST_MILLIS);
+    let single = single.and_then(|millis| UNIX_EPOCH.checked_add(Duration::from_millis(millis)));
+    single.map_or_else(
+        || timetable.escape_debug().to_string(),
+        |single| format!("at {}", date(single)),
+    )
 }
 
 fn line(last: &LastRun) -> String {

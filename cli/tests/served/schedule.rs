@@ -22,7 +22,7 @@ fn a_date_has_one_run_on_all_machines(on: &Server) {
 
     let shown = text(&on.output(&show).stdout);
     let lines: Vec<&str> = shown.lines().collect();
-    assert_eq!((lines[0], lines[1]), ("dates  at 1", "next   -"), "{shown}");
+    assert_eq!((lines[0], lines[1]), ("dates  at 1970-01-01T00:00:00Z", "next   -"), "{shown}");
     assert!(lines[2].starts_with(&format!("last   {PAST}  attempt 1  begun ")), "{shown}");
     assert!(lines[2].contains(" by ann  done ") && lines[3] == format!("done   {PAST}"), "{shown}");
     let shown = text(&on.output(&[&show[..], &["--json"]].concat()).stdout);
