@@ -54,10 +54,8 @@ fn futures_are_polled_by_hand_where_that_is_safe() {
     assert!(missing.is_empty(), "exceptions for files that do not exist: {missing:?}");
 }
 
-/// The files that may poll by hand: the ZooKeeper client asks a channel for an event that is there,
-/// and a test reads the rest of a stream.
-const POLLS_BY_HAND: [&str; 2] =
-    ["backend-zk/src/listing_cache/sole_contender.rs", "backend-etcd/src/wire/marked_end.rs"];
+/// The files that may poll by hand: the ZooKeeper client asks a channel for an event that is there.
+const POLLS_BY_HAND: [&str; 1] = ["backend-zk/src/listing_cache/sole_contender.rs"];
 
 /// Code that polls by hand may hold a lock that the future takes too.
 fn polled_by_hand(file: &File) -> Vec<String> {

@@ -310,3 +310,37 @@ pub(super) async fn a_client_has_the_permissions_of_all_its_identities() {
     assert_eq!(reads_both().await, ErrorKind::Denied);
     assert_eq!(both.session().await.expect("the same").info().id, session);
 }
+
+pub(crate) async fn only_its_creator_touches_a_node() {
+    let addresses = server().addresses();
+    let known = |user: &str, password: &str| {
+        options(addresses.clone()).credentials(user, password.to_owned())
+    };
+    let ann = open(known("ann", "canary-7f3a")).await;
+    let again = open(known("ann", "canary-7f3a")).await;
+    let eve = open(known("ann", "guessed")).await;
+    let nobody = session().await;
+    done(&*ann, create("/mine/a", "secret")).await;
+
+    assert!(there(&*again, "/mine/a").await);
+    done(&*again, Txn::new().set(path("/mine/a"), "x", Expect::Any)).await;
+    for stranger in [&eve, &nobody] {
+        let read =
+            stranger.read(Query::node(path("/mine/a"))).await.expect_err("another user owns it");
+        assert_eq!(read.kind(), ErrorKind::Denied);
+        for txn in [
+            Txn::new().set(path("/mine/a"), "x", Expect::Any),
+            Txn::new().delete(path("/mine/a"), Expect::Any),
+            create("/mine/b", ""),
+        ] {
+            let error = stranger.commit(txn).await.expect_err("another user owns it");
+            assert_eq!(
+                (error.kind(), error.effect()),
+                (ErrorKind::Denied, Effect::None),
+                "{error}"
+            );
+        }
+    }
+    let backend = ZkBackend::new(known("ann", "canary-7f3a")).expect("valid");
+    assert!(!format!("{backend:?} {ann:?}").contains("canary"));
+}

@@ -57,7 +57,8 @@ mod wide;
 use access::{
     a_client_has_the_permissions_of_all_its_identities, a_list_is_set_though_the_answer_is_lost,
     a_lock_needs_three_permissions_in_its_directory, new_nodes_have_the_list_of_the_nearest_path,
-    the_list_of_a_node_is_read_and_replaced, the_lists_of_a_tree_are_replaced,
+    only_its_creator_touches_a_node, the_list_of_a_node_is_read_and_replaced,
+    the_lists_of_a_tree_are_replaced,
 };
 use advice::{
     a_missing_majority_is_reported, a_server_that_only_lets_read_is_named_as_such,
@@ -495,40 +496,6 @@ async fn what_helpers_make_too_large_is_refused() {
     assert_eq!((error.kind(), error.effect()), (ErrorKind::TooLarge, Effect::None), "{error}");
     assert!(matches!(*store.status().borrow(), Status::Live { .. }));
     assert!(!there(&*store, "/large-data").await);
-}
-
-async fn only_its_creator_touches_a_node() {
-    let addresses = server().addresses();
-    let known = |user: &str, password: &str| {
-        options(addresses.clone()).credentials(user, password.to_owned())
-    };
-    let ann = open(known("ann", "canary-7f3a")).await;
-    let again = open(known("ann", "canary-7f3a")).await;
-    let eve = open(known("ann", "guessed")).await;
-    let nobody = session().await;
-    done(&*ann, create("/mine/a", "secret")).await;
-
-    assert!(there(&*again, "/mine/a").await);
-    done(&*again, Txn::new().set(path("/mine/a"), "x", Expect::Any)).await;
-    for stranger in [&eve, &nobody] {
-        let read =
-            stranger.read(Query::node(path("/mine/a"))).await.expect_err("another user owns it");
-        assert_eq!(read.kind(), ErrorKind::Denied);
-        for txn in [
-            Txn::new().set(path("/mine/a"), "x", Expect::Any),
-            Txn::new().delete(path("/mine/a"), Expect::Any),
-            create("/mine/b", ""),
-        ] {
-            let error = stranger.commit(txn).await.expect_err("another user owns it");
-            assert_eq!(
-                (error.kind(), error.effect()),
-                (ErrorKind::Denied, Effect::None),
-                "{error}"
-            );
-        }
-    }
-    let backend = ZkBackend::new(known("ann", "canary-7f3a")).expect("valid");
-    assert!(!format!("{backend:?} {ann:?}").contains("canary"));
 }
 
 async fn a_server_without_extended_types_keeps_no_ttl_nodes() {

@@ -47,8 +47,8 @@ impl Trial {
     /// Returns `true` if a use continues at the path of a stopped use. It does not if the stopped
     /// use holds the lock or node that this one needs.
     fn shares(&self) -> bool {
-        /// The master of a crew and the leader of a schedule hold the leadership, a member of a partition
-        /// its name and its items, and an owner its node.
+        /// The master of a crew and the leader of a schedule hold the leadership, a member of a
+        /// partition its name and its items, and an owner its node.
         const HOLDERS: [&str; 5] =
             ["crew", "schedule", "partition", "persistent_node", "persistent_node/ttl"];
         matches!(self.it.act, Act::Change { .. }) && !HOLDERS.contains(&self.it.name)

@@ -203,8 +203,17 @@ async fn items_whose_dates_have_come_are_had_by_date_before_the_others(world: Wo
             assert!(answer(bobs.put_with(&item.to_owned(), options).await));
         }
         if !wait.is_zero() {
-            let next = world.in_time("what has no date", anns.claim()).await;
-            assert_eq!(answer(next).item(), "fifth", "the dates have not come");
+            let next = answer(world.in_time("what has no date", anns.claim()).await);
+            // The machine may have been slow.
+            if clock::date() < begin {
+                assert_eq!(next.item(), "fifth", "the dates have not come");
+            }
+            answer(next.put_back().await);
+            // Once more when all items are reported: a date counts from the time at which a
+            // consumer learns of it, and the wall clock stands still where time is paused.
+            clock::sleep(Duration::from_secs(1)).await;
+            let next = answer(world.in_time("an item", anns.claim()).await);
+            answer(next.put_back().await);
         }
         clock::sleep(wait).await;
 

@@ -112,10 +112,9 @@ async fn begins(client: &Client, path: &Path, timetable: Timetable) -> Result<()
     let schedule = Schedule::new(client, path, timetable);
     let adopted = async {
         loop {
-            let state = schedule.state().await;
-            match state {
-                Ok(Some(state)) => break check(state.timetable == shown, "showing dates", path),
-                Ok(None) => synod_core::clock::sleep(Duration::from_millis(1)).await,
+            match schedule.state().await {
+                Ok(Some(state)) if state.timetable == shown => break Ok(()),
+                Ok(_) => synod_core::clock::sleep(Duration::from_millis(1)).await,
                 Err(error) => break Err(error),
             }
         }

@@ -153,7 +153,10 @@ async fn what_cannot_be_moved_is_invalid_and_nothing_is_sent() {
 async fn the_rest_is_that_of_the_store_below() {
     let fake = Fake::new();
     let store = app(&fake);
-    assert_eq!(store.session(), fake.session());
+    let (session, below) = (store.session(), fake.session());
+    assert_eq!((session.id, session.ttl, &session.limits), (below.id, below.ttl, &below.limits));
+    assert_eq!(session.path_in_store(&path("/a")).expect("short"), path("/app/a"));
+    assert_eq!(below.path_in_store(&path("/a")).expect("short"), path("/a"));
 
     store.close().await.expect("closed");
 
