@@ -15,9 +15,7 @@ use synod_core::error::Result;
 pub struct Tls {
     authorities: Option<Vec<u8>>,
     identity: Option<(Vec<u8>, SecretString)>,
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "nothing is encrypted"))]
     pub(crate) server_name: Option<String>,
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "nothing is encrypted"))]
     pub(crate) source: Option<Source>,
 }
 

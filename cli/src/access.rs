@@ -51,6 +51,7 @@ impl Lists {
 }
 
 #[cfg(not(feature = "zookeeper"))]
+#[expect(clippy::unnecessary_wraps, clippy::unused_async, reason = "as those of ZooKeeper")]
 impl Lists {
     pub(crate) fn of(_client: &Client) -> Self {
         Self
