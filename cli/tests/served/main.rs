@@ -216,7 +216,8 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         }
         sleep(Duration::from_millis(20));
     }
-    panic!("{what}: not so in the end");
+    // As waits elsewhere: what only took too long is repeated when the machine is less busy.
+    panic!("{what}: not so within {LOOKS} looks");
 }
 
 /// The name of a scene, and its function.
