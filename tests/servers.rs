@@ -271,6 +271,7 @@ async fn a_client_follows_an_ensemble_of_zookeeper_whose_servers_are_all_replace
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "etcd may leave a write of unknown effect while its members change; run it by name"]
 async fn a_client_follows_a_cluster_of_etcd_whose_members_are_all_replaced() {
     let Some(mut servers) = available(Cluster::start_growing(3, 6)) else { return };
     timeout(LIMIT, follows("etcd", &mut servers, "")).await.expect("it ends");
