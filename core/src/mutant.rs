@@ -229,6 +229,7 @@ mistakes! {
         TransactionMixesMoments = "continues a transaction although its reads have changed",
         TransactionRunsAgain = "runs a transaction again when the answer to its commit was lost",
         TransactionMarkStays = "leaves the mark of its transactions when its last user goes",
+        OwnWriteIdIsOld = "removes its own mark in use when the wall clock is set to a later date",
 
         LeaseTakenEarly = "takes a lease from a holder whose term has not ended",
         BlockByGuess = "assigns the numbers of a block whose reservation is in doubt",

@@ -56,7 +56,9 @@ pub(crate) async fn a_member_that_stands_still_is_passed_over() {
         create(&*bob, &node, Lifetime::Persistent).await;
         hears_of(&mut watch, &node).await;
         tokio::time::sleep(ann.session().ttl * 2).await;
-        assert!(matches!(*ann.status().borrow(), Status::Live { .. }), "another keeps it alive");
+        // On a busy machine the renewal of this moment may be late.
+        let live = async || matches!(*ann.status().borrow(), Status::Live { .. });
+        eventually("another keeps it alive", live).await;
         assert!(exists(&*bob, "/e").await);
         world.cluster.resume(member).expect("it stands still");
     }

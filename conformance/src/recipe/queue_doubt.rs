@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::clock;
+use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Query};
 use synod_recipes::queue::PutOptions;
 use synod_testkit::fault::{Cue, Site, Verb};
@@ -28,6 +29,7 @@ cases![
     "L-Q-11 L-X-1" breaks [ClaimsNeverEnd] => a_claim_without_its_caller_is_no_delivery,
     "L-Q-1 L-Q-6" breaks [ClaimsNeverEnd] => marks_that_others_remove_cost_a_request_and_no_item,
     "L-X-5" breaks [TransactionMarkStays] => no_mark_is_left_by_a_client_that_is_closed_nor_for_long_by_one_that_was_killed,
+    "L-Q-1" breaks [OwnWriteIdIsOld] => a_mark_in_use_stays_whatever_the_wall_clock_says,
 ];
 
 /// Makes a call whose commit is applied but not answered, and then drops the call.
@@ -251,10 +253,7 @@ async fn no_mark_is_left_by_a_client_that_is_closed_nor_for_long_by_one_that_was
 ) {
     let (ann, bob, eve) = (world.client().await, world.client().await, world.client().await);
     let [anns, bobs] = [&ann, &bob].map(|client| queue(&world, client));
-    let marks = async || {
-        let view = answer(eve.read(Query::children(world.at("queue/marks"))).await);
-        view.nodes.into_iter().map(|node| node.path.name().to_owned()).collect::<Vec<_>>()
-    };
+    let marks = async || stored_marks(&world, &eve).await;
     put(&queue(&world, &ann), &["zero"]).await;
     let left_alone = async || marks().await.is_empty();
     world.eventually("the mark of a value that was dropped is removed", left_alone).await;
@@ -264,19 +263,14 @@ async fn no_mark_is_left_by_a_client_that_is_closed_nor_for_long_by_one_that_was
     assert_eq!(marks().await, [""; 0], "its values are still there");
     drop(anns);
 
-    let ago = |state: &str, hours: u64| {
-        let date = clock::date() - Duration::from_secs(hours * 60 * 60);
-        let since_1970 = date.duration_since(SystemTime::UNIX_EPOCH).expect("it is later");
-        format!("{state} {}", since_1970.as_millis())
-    };
     for (name, data) in [
-        ("queue-old", ago("3", 25)),
-        ("queue-void", ago("void", 25)),
-        ("queue-recent", ago("3", 23)),
+        ("queue-old", written("3", 25)),
+        ("queue-void", written("void", 25)),
+        ("queue-recent", written("3", 23)),
         ("queue-other", "no date".to_owned()),
     ] {
-        let mark = world.at(&format!("queue/marks/{name}"));
-        answer(answer(eve.create(&mark, data, Lifetime::Persistent).await).required());
+        let created = eve.create(&mark(&world, name), data, Lifetime::Persistent).await;
+        answer(answer(created).required());
     }
     put(&bobs, &["two"]).await;
     let own = marks().await.len() - 4;
@@ -288,4 +282,39 @@ async fn no_mark_is_left_by_a_client_that_is_closed_nor_for_long_by_one_that_was
     for name in ["queue-recent", "queue-other"] {
         assert!(left.iter().any(|mark| mark == name), "{name}: {left:?}");
     }
+}
+
+async fn a_mark_in_use_stays_whatever_the_wall_clock_says(world: World) {
+    let (ann, eve) = (world.client().await, world.client().await);
+    let [idle, consumer] = [(); 2].map(|()| queue(&world, &ann));
+    put(&idle, &["one"]).await;
+    let marks = async || stored_marks(&world, &eve).await;
+    let own = marks().await.pop().expect("a transaction made one");
+    // It becomes old when the wall clock of its client is set to a later date.
+    let set = eve.set(&mark(&world, &own), written("1", 25), Expect::Any).await;
+    answer(answer(set).required());
+    let old = eve.create(&mark(&world, "queue-old"), written("1", 25), Lifetime::Persistent).await;
+    answer(answer(old).required());
+
+    assert_eq!(took(&world, &consumer).await, "one");
+
+    let removed = async || !marks().await.contains(&"queue-old".to_owned());
+    world.eventually("the one of a killed process is removed", removed).await;
+    assert!(marks().await.contains(&own), "a transaction in doubt would need it");
+}
+
+async fn stored_marks(world: &World, client: &Client) -> Vec<String> {
+    let view = answer(client.read(Query::children(world.at("queue/marks"))).await);
+    view.nodes.into_iter().map(|node| node.path.name().to_owned()).collect()
+}
+
+fn mark(world: &World, name: &str) -> Path {
+    world.at(&format!("queue/marks/{name}"))
+}
+
+/// The data of a mark that was written some hours ago.
+fn written(state: &str, hours_ago: u64) -> String {
+    let date = clock::date() - Duration::from_secs(hours_ago * 60 * 60);
+    let since_1970 = date.duration_since(SystemTime::UNIX_EPOCH).expect("it is later");
+    format!("{state} {}", since_1970.as_millis())
 }

@@ -62,13 +62,13 @@ impl ExactlyOnce<'_> {
     /// Sends a transaction until its effect is known or the limit is reached.
     pub(crate) async fn send(&self, txn: Txn) -> Result<Sent> {
         let (doing, session) = (self.write_ids.doing(), self.session);
-        let id = self.write_ids.take(session).await;
+        let id = self.write_ids.take(self.client, session).await;
         let id = id.map_err(|error| without_effect(error, doing))?;
         if let Some(sent) = self.send_with(id, txn.clone()).await? {
             return Ok(sent);
         }
         // Another client removed the write id: its process may have been idle for a day.
-        let id = self.write_ids.create(session).await;
+        let id = self.write_ids.create(self.client, session).await;
         let id = id.map_err(|error| without_effect(error, doing))?;
         Ok(self.send_with(id, txn).await?.unwrap_or(Sent::Lost))
     }

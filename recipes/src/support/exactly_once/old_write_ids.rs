@@ -8,7 +8,7 @@ use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Node, Query, Txn};
 
-use crate::support::exactly_once::write_id::{WriteIds, date_of};
+use crate::support::exactly_once::write_id::{WriteIds, WriteIdsInUse, date_of};
 use crate::support::retry::OutageBackoff;
 use crate::support::time::date;
 
@@ -54,7 +54,9 @@ impl OldWriteIds {
     async fn remove(&self, age: Duration) -> Result<()> {
         let query = Query::children(&self.dir).starting_with(self.name);
         let view = self.client.read(query).await?;
-        for node in view.nodes.iter().filter(|node| is_older(node, age)) {
+        let in_use = self.client.local::<WriteIdsInUse>();
+        let old = |node: &&Node| is_older(node, age) && !in_use.has(&node.path);
+        for node in view.nodes.iter().filter(old) {
             let Some(stat) = node.stat else { continue };
             // The process of the write id may be writing it at this moment.
             let txn = Txn::new().delete(&node.path, Expect::Version(stat.version));

@@ -1,10 +1,12 @@
 //! [`WriteId`]: the node whose number identifies the last committed transaction; [`WriteIds`]: the
 //! idle ones of a recipe.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::session::{NodeGuard, Session};
@@ -31,6 +33,8 @@ pub(crate) struct WriteId {
     node: OpResult,
     /// Removes a persistent node, which does not end with its session.
     guard: Option<NodeGuard>,
+    /// `Some` for a persistent node: this client does not remove it as an old one.
+    in_use: Option<InUse>,
     /// `None` if the store did not report it.
     version: Option<Version>,
     /// The number of the last transaction that was sent.
@@ -69,12 +73,12 @@ impl WriteId {
                 .because("the store did not report what it created")
                 .with_unknown_effect()
         })?;
-        Ok(Self::of(session, node, None))
+        Ok(Self::of(session, node))
     }
 
-    fn of(session: &Session, node: OpResult, guard: Option<NodeGuard>) -> Self {
+    fn of(session: &Session, node: OpResult) -> Self {
         let version = node.stat.map(|stat| stat.version);
-        Self { session: session.clone(), node, guard, version, number: 0 }
+        Self { session: session.clone(), node, guard: None, in_use: None, version, number: 0 }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -89,7 +93,7 @@ impl WriteId {
     /// operation writes this node. Also returns the new data of the node.
     pub(crate) fn stamp(&mut self, mut txn: Txn) -> (Txn, Bytes) {
         self.number += 1;
-        let number = match self.guard {
+        let number = match self.in_use {
             Some(_) => dated(&self.number.to_string()),
             None => self.number.to_string().into(),
         };
@@ -118,7 +122,7 @@ impl WriteId {
 
     /// The data of this node after which no transaction can be applied with it.
     pub(super) fn void(&self) -> Bytes {
-        if self.guard.is_some() { dated(VOID) } else { VOID.into() }
+        if self.in_use.is_some() { dated(VOID) } else { VOID.into() }
     }
 
     fn is_of(&self, session: &Session) -> bool {
@@ -127,7 +131,7 @@ impl WriteId {
 
     /// Returns `true` if the node exists as long as this session lives.
     fn serves(&self, session: &Session) -> bool {
-        self.guard.is_some() || self.is_of(session)
+        self.in_use.is_some() || self.is_of(session)
     }
 
     /// Returns this write id, which is removed when `session` is closed.
@@ -205,22 +209,25 @@ impl WriteIds {
     }
 
     /// Returns a write id for this session that no other transaction uses.
-    pub(super) async fn take(&self, session: &Session) -> Result<WriteId> {
+    pub(super) async fn take(&self, client: &Client, session: &Session) -> Result<WriteId> {
         match self.idle_for(session) {
             Some(id) => id.moved_to(session),
-            None => self.create(session).await,
+            None => self.create(client, session).await,
         }
     }
 
     /// Creates a write id for this session.
-    pub(super) async fn create(&self, session: &Session) -> Result<WriteId> {
+    pub(super) async fn create(&self, client: &Client, session: &Session) -> Result<WriteId> {
         let is_persistent = self.lifetime == Lifetime::Persistent;
         let data = if is_persistent { dated(NEW) } else { NEW.into() };
         let name = session.unique(&self.dir.join(self.name)?)?;
         let created = session.create_sequential(&name, data, self.lifetime).await?;
         let node = created.required()?;
-        let guard = if is_persistent { Some(session.guard(&node)?) } else { None };
-        let mut id = WriteId::of(session, node, guard);
+        let mut id = WriteId::of(session, node);
+        if is_persistent {
+            id.guard = Some(session.guard(&id.node)?);
+            id.in_use = Some(client.local::<WriteIdsInUse>().add(id.path()));
+        }
         if !id.is_known() {
             // If the version were unknown, a transaction that is sent twice could be applied twice.
             id.read().await?;
@@ -254,6 +261,41 @@ impl WriteIds {
 
     fn idle(&self) -> MutexGuard<'_, Vec<WriteId>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The persistent write ids that this client uses, or may use again.
+///
+/// The date in a write id is compared with a wall clock, which can be set to any date. The
+/// transactions of this client that are still in doubt need their write ids nevertheless.
+#[derive(Default)]
+pub(super) struct WriteIdsInUse(Mutex<BTreeSet<Path>>);
+
+/// A write id in use, until this value is dropped.
+struct InUse {
+    all: Arc<WriteIdsInUse>,
+    path: Path,
+}
+
+impl WriteIdsInUse {
+    fn add(self: Arc<Self>, path: &Path) -> InUse {
+        self.lock().insert(path.clone());
+        InUse { all: self, path: path.clone() }
+    }
+
+    pub(super) fn has(&self, path: &Path) -> bool {
+        mistake!(OwnWriteIdIsOld: return false);
+        self.lock().contains(path)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<Path>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.all.lock().remove(&self.path);
     }
 }
 
