@@ -13,8 +13,8 @@
 //!      `me.during(..)`.
 //!    - `me.falls_silent(..)` drops the heartbeats of a holder that constantly checks whether it
 //!      holds.
-//!    - `.check(law, ..)`, `me.born(..)` and `me.removed_by(..)` use the true history; checks of the
-//!      final state come after `me.mended()`.
+//!    - `.check(law, ..)`, `me.born(..)` and `me.removed_by(..)` use the true history; checks of
+//!      the final state come after `me.mended()`.
 //!    - Exceptions are explicit and narrow: a session ended by an operator, a ticket removed by a
 //!      stranger.
 //! 2. [`Workload::marks`] lists the events that must happen, as reported by `me.sometimes(..)`;
