@@ -40,7 +40,7 @@ pub(crate) enum Task {
 }
 
 /// The heartbeats and the nodes that this handle has seen, by its own clock. A clock of another
-/// process is no evidence: it may be in another namespace.
+/// process is not evidence: it may be in another namespace.
 #[derive(Debug, Default)]
 pub(crate) struct Witness {
     /// The last heartbeat of each seat, and the time since which it is the last.
@@ -206,8 +206,7 @@ fn perform(shared: &Arc<Shared>, writing: &mut Writing<'_>, task: &Task) -> Resu
     }
 }
 
-/// Ends the sessions of a seat if its lock is granted: that, and nothing else, proves that its
-/// owner is dead.
+/// Ends the sessions of a seat if its lock is granted: only that proves that its owner is dead.
 fn end_dead(shared: &Arc<Shared>, writing: &mut Writing<'_>, seat: SeatId) -> Result<(), Fault> {
     let Some(dead) = DeadSeat::judge(shared.place.seats(), seat)? else { return Ok(()) };
     writing.end_seat(seat)?;

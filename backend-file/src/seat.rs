@@ -160,7 +160,7 @@ impl<F: AsFd> Drop for BeatLock<F> {
 }
 
 impl Peer {
-    /// Opens the seat of another handle. A missing file is no verdict about its owner.
+    /// Opens the seat of another handle. A missing file proves nothing about its owner.
     pub(crate) fn open(seats: BorrowedFd<'_>, id: SeatId) -> io::Result<Self> {
         let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // Before anybody tries the lock: a FIFO that is opened after its last writer has gone

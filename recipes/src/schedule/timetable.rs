@@ -50,7 +50,7 @@ impl Timetable {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] if `expression` is no cron expression, or is longer than
+    /// [`ErrorKind::Invalid`] if `expression` is not a cron expression, or is longer than
     /// [`Timetable::MAX_EXPRESSION`].
     #[cfg(feature = "cron")]
     pub fn cron(expression: &str) -> Result<Self> {
