@@ -1,7 +1,8 @@
-//! The end of what nobody else ends: sessions of processes that died or were stopped, sessions that
-//! were dropped, and nodes whose time to live has passed.
+//! Ends sessions of processes that died or were stopped, dropped sessions, and nodes whose time to
+//! live has passed.
 //!
-//! Any handle does it for all. It finds what is due without the turn, and decides in the turn.
+//! Any handle does this for all. It finds due sessions and nodes without the turn, and decides in
+//! the turn.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -67,7 +68,7 @@ pub(crate) fn dead_seats(shared: &Shared) -> Result<Vec<Task>, Fault> {
 }
 
 impl Witness {
-    /// Returns what is due, and the shortest time to live of the sessions of other handles.
+    /// Returns the due tasks, and the shortest time to live of the sessions of other handles.
     pub(crate) fn due(
         &mut self,
         shared: &Shared,
